@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
 use polychron_engine::stores::OwnedKey;
+use polychron_index::Handle;
 use polychron_memory::Guard;
 
-use super::planned::Entry;
+use super::chain::Chain;
+use super::entry::Known;
 use super::table::BohmStore;
 use super::timestamp::Timestamp;
-use super::version::{Chain, State, Version};
+use super::version::{Old, RawVersion, State, Version};
 
 /// Of what a snapshot has held that is over, how much is looked at in one batch.
 const PIECE: usize = if polychron_sync::MODELLED { 2 } else { 1024 };
@@ -20,77 +22,68 @@ const PIECE: usize = if polychron_sync::MODELLED { 2 } else { 1024 };
 /// A version that no transaction wants which comes after a batch.
 #[derive(Debug)]
 pub(super) struct Superseded {
-    pub(super) version: Version,
+    pub(super) old: Old,
     /// The batch of the version above.
     pub(super) batch: u64,
     pub(super) readers: Readers,
 }
 
 /// How readers may still come to a superseded version when all transactions that want it are over.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Readers {
-    /// Snapshots that are older than the version above, which was this one then; others may have been put in between since.
-    Snapshots(Version),
+    /// Snapshots that are older than the version above.
+    Snapshots,
     /// By its chain, which has left its index: who found it there before reads what is there since.
     Guards,
     /// They walk further down than to what they want: from the version above, which then ends the list.
-    Below(Version),
+    Below,
 }
-
-// SAFETY: whoever has it is the one who gives the version back.
-unsafe impl Send for Superseded {}
 
 /// A key whose newest version says that it is absent.
 #[derive(Debug)]
 pub(super) struct Deleted {
     store: Arc<BohmStore>,
     key: OwnedKey,
-    chain: Chain,
-    version: Version,
+    chain: Handle,
+    version: RawVersion,
     begin: Timestamp,
     /// It was looked at before: what it says may not be so any more.
     waited: bool,
 }
 
-// SAFETY: as above.
-unsafe impl Send for Deleted {}
-
 impl Deleted {
-    /// The key of an entry whose version has just become absent.
-    ///
-    /// # Safety
-    /// The client's guard, which keeps the entry's store, is alive.
-    pub(super) unsafe fn new(entry: &Entry, chain: Chain, version: Version) -> Self {
-        // SAFETY: the caller says so.
-        let store = unsafe { store_of_entry(entry) };
-        Self { store, key: owned_key(entry), chain, version, begin: version.begin(), waited: false }
+    /// The key of an entry whose version, of this chain, has just become absent.
+    pub(super) fn new(entry: Known<'_>, chain: Chain<'_>, version: Version<'_>) -> Self {
+        Self {
+            store: entry.keep_store(),
+            key: owned_key(entry),
+            chain: chain.handle(),
+            version: version.raw(),
+            begin: version.begin(),
+            waited: false,
+        }
     }
 
     fn batch(&self) -> u64 {
         self.begin.batch()
     }
 
-    /// Whether the version is still the newest of its key.
-    fn is_newest(&self, guard: &Guard<'_>) -> bool {
+    /// The chain and the version, if that is still the newest of its key.
+    fn newest<'g>(&self, guard: &'g Guard<'_>) -> Option<(Chain<'g>, Version<'g>)> {
         // One that has waited may be gone, and its chain, too; the same memory may serve again.
-        let is_chain = !self.waited || self.store.leads_to(&self.key, self.chain, guard);
-        is_chain && self.chain.head().newest() == Some(self.version) && self.version.begin() == self.begin
+        if self.waited && !self.store.leads_to(&self.key, self.chain, guard) {
+            return None;
+        }
+        // SAFETY: the index leads to it, or nobody has taken it out since the version was put there.
+        let chain: Chain<'g> = unsafe { Chain::from_handle(self.chain) };
+        let newest = chain.head().newest().filter(|newest| *newest == self.version)?;
+        // SAFETY: the newest version of a chain goes by the guards, once it is taken out by who plans for the key, which is the caller.
+        let version: Version<'g> = unsafe { newest.get() };
+        (version.begin() == self.begin).then_some((chain, version))
     }
 }
 
-/// The store of an entry, to be kept.
-///
-/// # Safety
-/// The client's guard, which keeps the entry's store, is alive.
-pub(super) unsafe fn store_of_entry(entry: &Entry) -> Arc<BohmStore> {
-    // SAFETY: stores lie in `Arc`s, and the caller says that this one is alive.
-    unsafe {
-        Arc::increment_strong_count(entry.store);
-        Arc::from_raw(entry.store)
-    }
-}
-
-pub(super) fn owned_key(entry: &Entry) -> OwnedKey {
+pub(super) fn owned_key(entry: Known<'_>) -> OwnedKey {
     let mut bytes = vec![0; entry.key().len()];
     entry.key().write_to(&mut bytes);
     OwnedKey::new(&bytes)
@@ -202,56 +195,68 @@ impl Garbage {
     /// Gives a version back whose superseding batch is finished, or keeps it for the newest snapshot that sees it.
     fn give_back(&mut self, mut old: Superseded, guard: &Guard<'_>) {
         self.step();
-        let version = old.version;
         // Every transaction that could want the version, or come past it, is in a batch that is finished.
-        let above = match old.readers {
-            Readers::Guards | Readers::Below(_) => {
-                if let Readers::Below(above) = old.readers {
-                    above.forget_previous();
-                }
-                // SAFETY: who still looks at it has found it under a guard.
-                return unsafe { version.retire(guard) };
+        // SAFETY: the version stays until it is given back, which is done here alone.
+        let version = unsafe { old.old.version().get() };
+        match old.readers {
+            Readers::Guards | Readers::Below => {
+                // SAFETY: the intent above goes behind this one. Who still looks at it has found it under a guard.
+                return unsafe {
+                    if matches!(old.readers, Readers::Below) {
+                        old.old.above().get().forget_below();
+                    }
+                    version.retire(guard);
+                };
             }
-            Readers::Snapshots(_) if old.batch <= self.horizon.oldest() => {
+            Readers::Snapshots if old.batch <= self.horizon.oldest() => {
                 // SAFETY: no snapshot is older than the version above, or will be, so none comes past that.
                 return unsafe { version.free(guard) };
             }
-            Readers::Snapshots(above) => above,
-        };
+            Readers::Snapshots => {}
+        }
         let begin = version.begin().batch();
         // Where no snapshot is older than this version, what is below may be gone, and is wanted by nobody.
         let is_last = self.horizon.newest_before(begin).is_none();
-        let below = if is_last { None } else { version.previous() };
+        let below = if is_last { None } else { version.below() };
+        // SAFETY: a snapshot may want it, so it stays.
+        let below = below.map(|below| unsafe { below.get() });
         if below.is_some_and(|below| !below.is_settled()) {
             // Whoever put this one between those two tells of that one later.
             self.superseded.push_back(old);
             return;
         }
-        let above = version.above().unwrap_or_else(|| self.find_above(version, above));
+        let above = match version.above() {
+            // SAFETY: what is said to be above stays until it is unlinked, and that says which one is above from then on.
+            Some(above) => unsafe { above.get() },
+            None => self.find_above(&old.old),
+        };
         // Of those that were put in between the lowest one superseded it.
         old.batch = old.batch.min(above.begin().batch());
         let seen_by = self.horizon.newest_before(old.batch).filter(|&snapshot| snapshot >= begin);
         // Where nothing is below, nothing says that the key is absent as well as a version that says so.
-        match seen_by.filter(|_| !is_last || version.state() == State::Row) {
+        match seen_by.filter(|_| !is_last || matches!(version.state(), State::Row)) {
             Some(snapshot) => {
-                version.settle(above);
+                // SAFETY: this collects the chain, and the batch of the version above is finished.
+                unsafe { version.settle(above) };
                 self.held.entry(snapshot).or_default().versions.push(old);
             }
-            None => {
+            // SAFETY: as above. Then nobody finds it any more; snapshots that are at it have found it under a guard.
+            None => unsafe {
                 version.unlink(above, below);
-                // SAFETY: nobody finds it any more; snapshots that are at it have found it under a guard.
-                unsafe { version.retire(guard) };
-            }
+                version.retire(guard);
+            },
         }
     }
 
-    /// The version right above another one, from one further up on down: between them are those that were put there late.
-    fn find_above(&mut self, version: Version, from: Version) -> Version {
-        let mut above = from;
+    /// The version right above a superseded one, from the one that superseded it on down: between them are those that were put there late.
+    fn find_above<'g>(&mut self, old: &Old) -> Version<'g> {
+        let mut next = old.above();
         loop {
             self.step();
-            match above.previous() {
-                Some(below) if below != version => above = below,
+            // SAFETY: versions above one that is still there are not given back before it, or are unlinked.
+            let above = unsafe { next.get() };
+            match above.below() {
+                Some(below) if below != old.version() => next = below,
                 below => {
                     debug_assert!(below.is_some(), "a version lies below the one that superseded it");
                     return above;
@@ -263,31 +268,28 @@ impl Garbage {
     /// Takes a key out of its index whose newest version says that it is absent, unless a snapshot sees another one below.
     fn take_out(&mut self, mut deleted: Deleted, planned: u64, guard: &Guard<'_>) {
         self.step();
-        if !deleted.is_newest(guard) {
+        let Some((chain, version)) = deleted.newest(guard) else {
             self.unused.push(deleted.store);
             return;
-        }
+        };
         if let Some(snapshot) = self.horizon.newest_before(deleted.batch())
-            && let Some(below) = deleted.version.previous()
+            && let Some(below) = version.below()
         {
             deleted.waited = true;
-            if below.is_settled() {
-                deleted.store.displace(&deleted.key, deleted.chain, deleted.version, guard);
+            // SAFETY: a snapshot may want it, so it stays.
+            if unsafe { below.get() }.is_settled() {
+                deleted.store.displace(&deleted.key, chain, (deleted.version, deleted.batch()), guard);
                 self.held.entry(snapshot).or_default().deleted.push(deleted);
             } else {
                 self.deleted.push_back(deleted);
             }
             return;
         }
-        let Deleted { store, key, chain, version, .. } = deleted;
-        let is_taken_out = store.take_out(&key, chain, version, guard);
+        let Deleted { store, key, version, .. } = deleted;
+        let taken_out = store.take_out(&key, chain, version, guard);
         self.unused.push(store);
-        if !is_taken_out {
-            return;
-        }
-        // SAFETY: the index does not lead there any more.
-        unsafe { chain.retire(guard) };
         // Transactions that were planned may have been told to read it.
-        self.superseded.push_back(Superseded { version, batch: planned, readers: Readers::Guards });
+        let superseded = taken_out.map(|old| Superseded { old, batch: planned, readers: Readers::Guards });
+        self.superseded.extend(superseded);
     }
 }

@@ -15,24 +15,21 @@
 //!
 //! When no snapshot sees the row any more, the chain is closed as others are, and leaves the index beside.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use polychron_base::Stop;
 use polychron_base::key::EncodedKey;
-use polychron_engine::Scan;
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{self, Both, DeferredDrops, OwnedKey, StoreDefinition};
-use polychron_index::{AnyIndex, Inserted};
+use polychron_engine::stores::{self, DeferredDrops, OwnedKey, StoreDefinition};
+use polychron_index::{AnyIndex, Handle, Inserted};
 use polychron_memory::Guard;
 use polychron_schema::IndexKind;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
+use super::chain::{Chain, Chains};
 use super::steps::Step;
-use super::table::{BohmStore, Chains};
+use super::table::BohmStore;
 use super::timestamp::Timestamp;
-use super::transaction::BohmTransaction;
-use super::version::{Chain, Version};
+use super::version::{Old, RawVersion};
 
 /// The index beside, and the latest deletion of what went there.
 #[derive(Debug)]
@@ -61,8 +58,13 @@ impl Displaced {
         Self { entries: None, until: AtomicU64::new(0) }
     }
 
-    fn index(&self) -> Option<&AnyIndex> {
+    pub(super) fn index(&self) -> Option<&AnyIndex> {
         self.entries.as_ref().map(stores::Store::index)
+    }
+
+    /// The chain of a key that lies beside.
+    pub(super) fn find<'g, K: EncodedKey>(&self, key: K, guard: &'g Guard<'_>) -> Option<Chain<'g>> {
+        Chains::find(self.entries.as_ref()?, key, guard)
     }
 
     /// Whether rows that are seen at this timestamp may lie beside.
@@ -80,24 +82,36 @@ impl Displaced {
 }
 
 impl BohmStore {
-    /// Displaces a deleted key that a snapshot sees. The caller plans for its partition, and the batch of the deletion is finished.
-    pub(super) fn displace(&self, key: &OwnedKey, chain: Chain, deletion: Version, guard: &Guard<'_>) {
+    /// Displaces a key that a snapshot sees, and that was deleted in this batch. The caller plans for its partition, and the batch is finished.
+    pub(super) fn displace(
+        &self,
+        key: &OwnedKey,
+        chain: Chain<'_>,
+        (deletion, batch): (RawVersion, u64),
+        guard: &Guard<'_>,
+    ) {
         if chain.head().is_sealed() {
             return;
         }
         match key {
-            OwnedKey::Short(key) => self.displace_key(*key, chain, deletion, guard),
-            OwnedKey::Long(key) => self.displace_key(&**key, chain, deletion, guard),
+            OwnedKey::Short(key) => self.displace_key(*key, chain, (deletion, batch), guard),
+            OwnedKey::Long(key) => self.displace_key(&**key, chain, (deletion, batch), guard),
         }
     }
 
-    fn displace_key<K: EncodedKey>(&self, key: K, chain: Chain, deletion: Version, guard: &Guard<'_>) {
+    fn displace_key<K: EncodedKey>(
+        &self,
+        key: K,
+        chain: Chain<'_>,
+        (deletion, batch): (RawVersion, u64),
+        guard: &Guard<'_>,
+    ) {
         let Some(beside) = self.displaced.index() else { return };
         // Another chain of the key may lie there, and without memory everything stays where it is.
         if !matches!(beside.insert(key, chain.handle(), &mut (), guard), Ok(Inserted::New)) {
             return;
         }
-        self.displaced.raise(deletion.begin().batch());
+        self.displaced.raise(batch);
         // A late write may have come first.
         let from = if chain.head().seal(deletion) { self.index() } else { beside };
         let removed = from.remove(key, chain.handle(), guard);
@@ -105,65 +119,24 @@ impl BohmStore {
     }
 
     /// Whether a key leads to a chain, in the index or beside.
-    pub(super) fn leads_to(&self, key: &OwnedKey, chain: Chain, guard: &Guard<'_>) -> bool {
+    pub(super) fn leads_to(&self, key: &OwnedKey, chain: Handle, guard: &Guard<'_>) -> bool {
         let find = |index: &AnyIndex| match key {
             OwnedKey::Short(key) => index.find(*key, guard),
             OwnedKey::Long(key) => index.find(&**key, guard),
         };
-        [Some(self.index()), self.displaced.index()]
-            .into_iter()
-            .flatten()
-            .any(|index| find(index) == Some(chain.handle()))
+        [Some(self.index()), self.displaced.index()].into_iter().flatten().any(|index| find(index) == Some(chain))
     }
 
-    /// Closes a chain if this version, which says that the key is absent, is its newest, and takes the key out of the index in which it is. The caller
-    /// plans for its partition.
-    pub(super) fn take_out(&self, key: &OwnedKey, chain: Chain, version: Version, guard: &Guard<'_>) -> bool {
+    /// Closes a chain if this version, which says that the key is absent, is its newest, takes the key out of the index in which it is, and gives
+    /// the chain back. Answers the version. The caller plans for its partition.
+    pub(super) fn take_out(
+        &self,
+        key: &OwnedKey,
+        chain: Chain<'_>,
+        version: RawVersion,
+        guard: &Guard<'_>,
+    ) -> Option<Old> {
         let from = if chain.head().is_sealed() { self.displaced.index() } else { Some(self.index()) };
-        if !chain.head().close(version) {
-            return false;
-        }
-        let removed = from.is_some_and(|index| match key {
-            OwnedKey::Short(key) => index.remove(*key, chain.handle(), guard),
-            OwnedKey::Long(key) => index.remove(&**key, chain.handle(), guard),
-        });
-        debug_assert!(removed, "who closes a chain takes it out");
-        true
-    }
-}
-
-impl BohmTransaction<'_> {
-    /// A snapshot has found no row of a key in the index. Answers the one that lies beside, if there is one that it sees.
-    #[cold]
-    pub(super) fn look_beside<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version>, Stop> {
-        let found = store.displaced.index().and_then(|beside| beside.find(key, &self.guard));
-        // SAFETY: the handle was found under the transaction's guard.
-        found.map_or(Ok(None), |handle| self.visible(unsafe { Chain::from_handle(handle) }.head()))
-    }
-
-    /// Visits the rest of a range along both indexes, from where `both` says.
-    #[cold]
-    pub(super) fn visit_both(
-        &mut self,
-        both: &mut Both,
-        scan: &Scan<'_>,
-        store: &BohmStore,
-        visit: &mut impl FnMut(&mut Self, Version) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<ControlFlow<()>, Stop> {
-        let Some(beside) = store.displaced.index() else { return Ok(ControlFlow::Continue(())) };
-        loop {
-            self.renew();
-            let more = both.fill((store.index(), beside), scan, &self.guard);
-            while let Some(handle) = both.next(scan.direction) {
-                // SAFETY: the handle was found under the transaction's guard, which stays until the next part.
-                let chain = unsafe { Chain::from_handle(handle) };
-                if self.visit_chain(chain, visit)?.is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-            if !more {
-                return Ok(ControlFlow::Continue(()));
-            }
-        }
+        chain.take_out(from, key, version, guard)
     }
 }

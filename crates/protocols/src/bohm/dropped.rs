@@ -54,12 +54,10 @@ impl Dropped {
         for Waiting { store, last } in &gone {
             // The last intent lies above none that waits. It goes through the partition that planned it, behind the one below, of which it is the
             // version above.
-            if let (Some(version), Some(batch)) = (store.intents.newest(), *last) {
-                shared.partition(store.hash()).leave_superseded(Superseded {
-                    version,
-                    batch,
-                    readers: Readers::Guards,
-                });
+            let newest = store.intents.newest().and_then(|newest| store.intents.close(newest));
+            if let (Some(old), Some(batch)) = (newest, *last) {
+                let readers = Readers::Guards;
+                shared.partition(store.hash()).leave_superseded(Superseded { old, batch, readers });
             }
         }
         // Their memory is given back by the deferred drops, which the caller does not hold.

@@ -3,9 +3,9 @@
 use polychron_base::Stop;
 use polychron_engine::mutations::left_out;
 
-use super::collection::Deleted;
+use super::entry::{Put, Want};
 use super::execution::Outcome;
-use super::planned::{Put, Ran, Want};
+use super::planned::Ran;
 use super::steps::Step;
 use super::transaction::{BohmTransaction, Position};
 
@@ -18,9 +18,8 @@ impl BohmTransaction<'_> {
         debug_assert!(ran != Ran::Conflict || self.doomed, "only who was told of a conflict passes one on");
         self.again |= self.is_guessing;
         let commits = ran == Ran::Commit && !self.again || left_out(Step::DiscardFailed);
-        let body = self.body().expect("only planned transactions end");
         for position in self.positions().filter(|_| !commits) {
-            self.entry(position).put.set(Put::Nothing);
+            self.entry(position).set_put(Put::Nothing);
         }
         if self.pass_on().is_err() {
             return self.leave();
@@ -28,7 +27,7 @@ impl BohmTransaction<'_> {
         for position in self.positions() {
             self.publish(position);
         }
-        body.again.set(self.again);
+        self.planned.as_mut().expect("only planned transactions end").body_mut().again = self.again;
         Outcome::Complete
     }
 
@@ -40,52 +39,28 @@ impl BohmTransaction<'_> {
         for position in self.positions() {
             let entry = self.entry(position);
             let is_placeholder = matches!(entry.want, Want::Write | Want::Update | Want::Late);
-            if entry.put.get() != Put::Nothing || !is_placeholder || entry.version.get().is_none() {
+            if entry.put() != Put::Nothing || !is_placeholder || entry.version().is_none() {
                 continue;
             }
             let found = if left_out(Step::PassOn) { None } else { self.present(position)? };
-            below.push((position, found));
+            below.push((position, found.is_some()));
         }
-        for &(position, below) in &below {
-            let entry = self.entry(position);
-            let version = entry.version.get().expect("it was looked at just now");
-            // SAFETY: the transaction is executed here; the version below has a row.
-            unsafe {
-                version.clear(&self.guard);
-                match below {
-                    None => entry.put.set(Put::Deletion),
-                    Some(below) => {
-                        version.put_again(below);
-                        entry.put.set(Put::Row);
-                    }
-                }
-            }
-        }
+        below.iter().for_each(|&(position, has_row)| self.put_below(position, has_row));
         self.state.passed_on = below;
         Ok(())
     }
 
-    pub(super) fn publish(&self, position: Position) {
-        let entry = self.entry(position);
-        let Some(version) = entry.version.get() else { return };
-        match entry.want {
+    pub(super) fn publish(&mut self, position: Position) {
+        match self.entry(position).want {
             Want::Read => return,
-            Want::Guessed => {
-                // SAFETY: no chain has the version.
-                unsafe { version.free(&self.guard) };
-                entry.version.set(None);
-                return;
-            }
-            // SAFETY: the transaction is executed here.
-            _ => unsafe { version.finish(entry.put.get() == Put::Row) },
+            Want::Guessed => return self.free_guessed(position),
+            _ => {}
         }
-        if entry.put.get() == Put::Deletion
-            && let Some(chain) = entry.chain.get()
-            && chain.head().newest() == Some(version)
-        {
-            // SAFETY: the client keeps the store until the transaction was executed, which ends after this.
-            let deleted = unsafe { Deleted::new(entry, chain, version) };
-            self.shared.partition(entry.hash).leave_deleted(deleted);
+        let Some((version, entry, _)) = self.filling(position) else { return };
+        let put = entry.put();
+        version.finish(put == Put::Row);
+        if put == Put::Deletion {
+            self.leave_deleted(position);
         }
     }
 
@@ -94,12 +69,13 @@ impl BohmTransaction<'_> {
     pub(super) fn leave(&mut self) -> Outcome {
         for position in self.positions() {
             let entry = self.entry(position);
-            entry.put.set(Put::Nothing);
+            entry.set_put(Put::Nothing);
             if entry.want == Want::Guessed {
                 self.publish(position);
             }
         }
-        self.late().expect("only planned transactions are left").retain(|entry| entry.want != Want::Guessed);
+        let planned = self.planned.as_mut().expect("only planned transactions are left");
+        planned.body_mut().late.retain(|entry| entry.want != Want::Guessed);
         Outcome::HandedBack
     }
 }

@@ -1,24 +1,22 @@
 //! Execution (§3.3.1): a thread takes a chunk of a planned batch and sees each of its transactions executed, by itself or by who got
 //! there first. A transaction that needs the row of another one executes that first, on the same thread.
 
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_engine::catalog;
 use polychron_engine::stores::{Batch, Both};
-use polychron_memory::{Local, stack_left};
+use polychron_memory::{Guard, Local, stack_left};
 
 use super::executors::Seen;
-use super::leftovers::{Blocker, Leftover, Waiting, is_executing};
+use super::leftovers::{Leftover, Waiting};
 use super::pipeline::Chunk;
-use super::planned::{ClientBatch, Planned, Progress, Ran};
+use super::planned::{Blocker, ClientBatch, Executing, Planned, Progress, Ran};
 use super::protocol::Shared;
 use super::sleeping::{Sleeper, SpinBudget};
 use super::table::BohmTable;
 use super::timestamp::Timestamp;
 use super::transaction::{BohmTransaction, Position, Scratch};
-use super::version::Version;
 
 /// A batch behind all others: for who may execute any.
 pub(super) const LAST: u64 = u64::MAX;
@@ -47,13 +45,13 @@ pub(super) struct ExecutorState {
     /// Where on the stack it began with the first of them.
     top: usize,
     /// The transaction that would have been one too deep.
-    pub(super) too_deep: Option<(NonNull<Planned>, Timestamp)>,
+    pub(super) too_deep: Option<Blocker>,
     /// What the last transaction waits for that was handed back.
     pub(super) blocker: Option<Blocker>,
     /// Transactions of the present chunk that others were executing.
     left: Vec<Waiting>,
     /// What is passed on at the end of a transaction.
-    pub(super) passed_on: Vec<(Position, Option<Version>)>,
+    pub(super) passed_on: Vec<(Position, bool)>,
     pub(super) spin_budget: SpinBudget,
     pub(super) sleeper: Arc<Sleeper>,
     pub(super) seen: Seen,
@@ -64,10 +62,14 @@ pub(super) struct ExecutorState {
     pub(super) scanned: usize,
 }
 
-// SAFETY: the transactions that it points to are kept by the database, and it holds some only while it executes.
-unsafe impl Send for ExecutorState {}
-
 impl ExecutorState {
+    /// Looks at the present list of tables from now on, under this guard or one that is older.
+    #[inline]
+    pub(super) fn renew_tables(&mut self, shared: &Shared, _: &Guard<'_>) {
+        // SAFETY: the caller is pinned, and looks at tables only under that guard.
+        unsafe { self.tables.renew(&shared.catalog) };
+    }
+
     /// Whether another transaction may be executed inside of those that are: there is room for it on the stack.
     #[inline]
     fn may_go_deeper(&mut self) -> bool {
@@ -190,50 +192,56 @@ fn execute(shared: &Shared, local: &Local, state: &mut ExecutorState, last: u64)
         None => {
             let Some(chunk) = shared.pipeline.claim(last) else { return false };
             let mut left = std::mem::take(&mut state.left);
-            begin_chunk(shared, local, state, chunk, &mut left);
+            begin_chunk(shared, local, state, &chunk, &mut left);
             (chunk, left)
         }
     };
-    if !settle_left(shared, local, state, &mut left) {
+    if !settle_left(shared, local, state, &chunk, &mut left) {
         drop(guard);
         shared.leftovers.leave(Leftover { chunk, left });
         return true;
     }
     state.left = left;
     drop(guard);
+    let count = chunk.len();
     shared.pipeline.end_execution(chunk);
     if !shared.takes_turns() && shared.planning.has_some() && shared.pipeline.can_sequence(true) {
         shared.planning.wake_one();
     }
-    shared.executors.leave(leave, chunk.len(), &mut state.seen);
+    shared.executors.leave(leave, count, &mut state.seen);
     true
 }
 
 /// Sees to each transaction of a chunk once; some are left, because others execute them or what they wait for.
-fn begin_chunk(shared: &Shared, local: &Local, state: &mut ExecutorState, chunk: Chunk, left: &mut Vec<Waiting>) {
+fn begin_chunk(shared: &Shared, local: &Local, state: &mut ExecutorState, chunk: &Chunk, left: &mut Vec<Waiting>) {
     if shared.executing.has_some() && shared.pipeline.has_chunk(LAST) {
         shared.executing.wake_one();
     }
     shared.pipeline.for_first(chunk, ClientBatch::fetch_first);
     shared.pipeline.for_each(chunk, |client_batch, place, timestamp| {
-        let planned = client_batch.planned(place);
-        if let Err(blocker) = try_settle(shared, state, local, planned, timestamp) {
-            left.push(Waiting { planned: NonNull::from(planned), timestamp, blocker });
+        if let Err(blocker) = try_settle(shared, state, local, client_batch.planned(place), timestamp) {
+            left.push(Waiting { place: timestamp.place(), blocker });
         }
     });
     state.seen.stalls += left.len() as u32;
 }
 
 /// Waits for what is left of a chunk. `false`: that takes long, and there may be something else to do.
-fn settle_left(shared: &Shared, local: &Local, state: &mut ExecutorState, left: &mut Vec<Waiting>) -> bool {
+fn settle_left(
+    shared: &Shared,
+    local: &Local,
+    state: &mut ExecutorState,
+    chunk: &Chunk,
+    left: &mut Vec<Waiting>,
+) -> bool {
     let mut spin_budget = SpinBudget::default();
     while !left.is_empty() {
         if !spin_budget.wait_shortly() {
             return false;
         }
         left.retain_mut(|waiting| {
-            // SAFETY: the chunk is not finished, so its client batches belong to the batch.
-            let settled = try_settle(shared, state, local, unsafe { waiting.planned.as_ref() }, waiting.timestamp);
+            let (planned, timestamp) = shared.pipeline.transaction(chunk, waiting.place);
+            let settled = try_settle(shared, state, local, planned, timestamp);
             settled.map_err(|blocker| waiting.blocker = blocker).is_err()
         });
     }
@@ -260,20 +268,25 @@ fn try_settle(
     timestamp: Timestamp,
 ) -> Result<(), Blocker> {
     // Below the transaction stand those that would have been too deep; the list allocates only when there are some.
-    let mut below: Vec<(NonNull<Planned>, Timestamp)> = Vec::new();
+    let mut below: Vec<Blocker> = Vec::new();
     loop {
-        // SAFETY: transactions' memory is kept while the database is open.
-        let (next, at) = below.last().map_or((planned, timestamp), |&(deep, at)| (unsafe { deep.as_ref() }, at));
-        if next.claim(at) && execute_claimed(shared, state, local, next, at) == Outcome::HandedBack {
+        let (next, at) = match below.last() {
+            None => (planned, timestamp),
+            // SAFETY: the database is open.
+            Some(deep) => (unsafe { deep.planned() }, deep.timestamp()),
+        };
+        if let Some(executing) = next.claim(at)
+            && execute_claimed(shared, state, local, executing, at) == Outcome::HandedBack
+        {
             match state.too_deep.take() {
                 Some(deeper) => below.push(deeper),
                 None => {
-                    let blocker = state.blocker.take().unwrap_or((NonNull::from(next), at));
+                    let blocker = state.blocker.take().unwrap_or_else(|| next.blocker(at));
                     return Err(wait_above(planned, timestamp, &below, blocker));
                 }
             }
         } else if next.progress(at) != Progress::Complete {
-            return Err(wait_above(planned, timestamp, &below, (NonNull::from(next), at)));
+            return Err(wait_above(planned, timestamp, &below, next.blocker(at)));
         } else if below.pop().is_none() {
             return Ok(());
         }
@@ -281,23 +294,22 @@ fn try_settle(
 }
 
 /// Has transactions wait for the one that the deepest of those below them waits for: those that lay too deep do not know it.
-fn wait_above(
-    planned: &Planned,
-    timestamp: Timestamp,
-    below: &[(NonNull<Planned>, Timestamp)],
-    blocker: Blocker,
-) -> Blocker {
+fn wait_above(planned: &Planned, timestamp: Timestamp, below: &[Blocker], blocker: Blocker) -> Blocker {
     let Some((_, above)) = below.split_last() else { return blocker };
-    for &(above, at) in above.iter().chain([&(NonNull::from(planned), timestamp)]) {
-        // SAFETY: transactions' memory is kept while the database is open.
-        let above = unsafe { above.as_ref() };
-        if above.claim(at) {
-            // SAFETY: it was claimed.
-            unsafe { above.body() }.blocker.set(Some(blocker));
-            above.hand_back(at);
+    for above in above.iter().copied().chain([planned.blocker(timestamp)]) {
+        // SAFETY: the database is open.
+        if let Some(mut above) = unsafe { above.planned() }.claim(above.timestamp()) {
+            above.body_mut().blocker = Some(blocker);
+            above.hand_back();
         }
     }
     blocker
+}
+
+/// Whether some thread executes a transaction.
+pub(super) fn is_executing(blocker: Blocker) -> bool {
+    // SAFETY: the database is open.
+    unsafe { blocker.planned() }.progress(blocker.timestamp()) == Progress::Executing
 }
 
 /// Executes a transaction that the calling thread has claimed.
@@ -305,51 +317,51 @@ pub(super) fn execute_claimed(
     shared: &Shared,
     state: &mut ExecutorState,
     local: &Local,
-    planned: &Planned,
+    mut executing: Executing<'_>,
     timestamp: Timestamp,
 ) -> Outcome {
-    // SAFETY: it was claimed.
-    let body = unsafe { planned.body() };
     // It would come as far as last time, and no further.
-    if let Some(blocker) = body.blocker.get().filter(|&blocker| is_executing(blocker)) {
+    if let Some(blocker) = executing.body().blocker.filter(|&blocker| is_executing(blocker)) {
         state.blocker = Some(blocker);
-        planned.hand_back(timestamp);
+        executing.hand_back();
         return Outcome::HandedBack;
     }
     if !state.may_go_deeper() {
-        planned.hand_back(timestamp);
-        state.too_deep = Some((NonNull::from(planned), timestamp));
+        state.too_deep = Some(executing.planned().blocker(timestamp));
+        executing.hand_back();
         return Outcome::HandedBack;
     }
-    if body.blocker.get().is_some() {
-        body.blocker.set(None);
+    if executing.body().blocker.is_some() {
+        executing.body_mut().blocker = None;
     }
     if state.depth == 0 {
         shared.running.enter(local.worker_id().position());
     }
     state.depth += 1;
-    // SAFETY: client batches are kept while the database is open.
-    let content = unsafe { body.client_batch.as_ref() }.content();
-    let procedure = content.procedures[body.place as usize] as usize;
-    let mut transaction = BohmTransaction::planned(shared, state, local, planned, timestamp);
+    let content = executing.client_batch().content();
+    let (run, job) = (content.run, std::ptr::with_exposed_provenance(content.job));
+    let procedure = content.procedures[executing.body().place as usize] as usize;
+    let mut transaction = BohmTransaction::planned(shared, &mut *state, local, executing, timestamp);
     let ran = match transaction.begin() {
         // SAFETY: the client keeps job and procedures until the client batch is back.
-        Ok(()) => unsafe { (content.run)(content.job, procedure, &mut transaction) },
+        Ok(()) => unsafe { run(job, procedure, &mut transaction) },
         Err(_) => Ran::Conflict,
     };
     let outcome = transaction.end(ran);
+    let mut executing = transaction.planned.take().expect("it was planned");
+    match outcome {
+        Outcome::Complete => executing.complete(),
+        Outcome::HandedBack => {
+            // It has waited for that one last, unless it lies too deep.
+            let state = &transaction.state;
+            executing.body_mut().blocker = state.blocker.filter(|_| state.too_deep.is_none());
+            executing.hand_back();
+        }
+    }
     drop(transaction);
     state.depth -= 1;
     if state.depth == 0 {
         shared.running.leave(local.worker_id().position());
-    }
-    match outcome {
-        Outcome::Complete => planned.complete(timestamp),
-        Outcome::HandedBack => {
-            // It has waited for that one last, unless it lies too deep.
-            body.blocker.set(state.blocker.filter(|_| state.too_deep.is_none()));
-            planned.hand_back(timestamp);
-        }
     }
     outcome
 }

@@ -4,7 +4,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, IndexId, Reason, TableId};
 use polychron_engine::stores::OwnedKey;
 
-use super::planned::ClientBatch;
+use super::planned::HandedIn;
 
 /// A procedure that is planned again, and what is known of the keys it writes.
 pub(super) struct Guess {
@@ -28,25 +28,17 @@ impl Guess {
 }
 
 /// What is known of the keys that a procedure writes: those that it named, and those that its run found out.
-///
-/// # Safety
-/// The client batch is back with the caller.
-pub(super) unsafe fn guess(client_batch: &ClientBatch, place: usize, position: usize, attempts: u32) -> Guess {
-    // SAFETY: the caller says so; the entries' stores are kept by its guard.
-    let keys = unsafe {
-        let body = client_batch.planned(place).body();
-        let planned = (body.first..body.end).map(|position| client_batch.entry(position as usize));
-        let written = planned.chain(body.late().iter()).filter(|entry| entry.is_written());
-        let of_rows =
-            written.map(|entry| (entry, (*entry.store).place())).filter(|(_, place)| place.index == IndexId::PRIMARY);
-        let mut bytes = Vec::new();
-        of_rows
-            .map(|(entry, place)| {
-                bytes.resize(entry.key().len(), 0);
-                entry.key().write_to(&mut bytes);
-                (place.table, OwnedKey::new(&bytes))
-            })
-            .collect()
-    };
+pub(super) fn guess(client_batch: &HandedIn, place: usize, position: usize, attempts: u32) -> Guess {
+    let written = client_batch.entries(place).filter(|entry| entry.is_written());
+    let of_rows =
+        written.map(|entry| (entry, entry.store().place())).filter(|(_, place)| place.index == IndexId::PRIMARY);
+    let mut bytes = Vec::new();
+    let keys = of_rows
+        .map(|(entry, place)| {
+            bytes.resize(entry.key().len(), 0);
+            entry.key().write_to(&mut bytes);
+            (place.table, OwnedKey::new(&bytes))
+        })
+        .collect();
     Guess { position, attempts, keys }
 }

@@ -3,41 +3,38 @@
 //! Such a transaction may write anything. It has its place in the log like any other, those before it are executed when it needs them, and
 //! those after it wait. So users are not offered it: [`polychron_engine::Interactive`] is there for tests only.
 
-use std::sync::Arc;
-
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_engine::stores::{Keys, for_each};
-use polychron_sync::atomic::Ordering;
+use polychron_sync::atomic::{AtomicUsize, Ordering};
 
-use super::execution::{LAST, Outcome, take_turn};
+use super::execution::{Executor, LAST, Outcome, take_turn};
 use super::naming::Naming;
-use super::planned::{ClientBatch, Progress, Ran};
+use super::planned::{HandedIn, Ran};
 use super::sleeping::SpinBudget;
-use super::timestamp::Timestamp;
 use super::transaction::BohmTransaction;
 use super::worker::BohmWorker;
 
 /// Who drives a transaction.
 #[derive(Debug)]
-pub(super) enum Driven {
+pub(super) enum Driven<'t> {
     /// The thread that claimed it.
     ByThePipeline,
     /// It is the snapshot of this worker.
     Snapshot(usize),
-    /// A client, whose client batch this is.
-    Interactive(Arc<ClientBatch>),
+    /// A client, of whose client batch so many transactions were not executed yet.
+    Interactive(&'t AtomicUsize),
 }
 
 impl BohmWorker {
     /// Begins a transaction that may write anything, when it is planned.
     pub(super) fn begin_everything(&mut self) -> Result<BohmTransaction<'_>, Error> {
-        let (client_batch, timestamp) = self.plan_everything();
-        self.driven = Some((Arc::clone(&client_batch), timestamp));
-        // SAFETY: client batches are kept while the database is open.
-        let planned = unsafe { std::ptr::NonNull::from(client_batch.planned(0)).as_ref() };
+        let client_batch = self.plan_everything();
+        let timestamp = client_batch.timestamp(0);
+        let client_batch = self.driven.insert(client_batch);
+        let (planned, remaining) = client_batch.drive().expect("it was not executed");
         let mut transaction =
             BohmTransaction::planned(&self.shared, &mut self.executor.state, &self.executor.local, planned, timestamp);
-        transaction.driven = Driven::Interactive(client_batch);
+        transaction.driven = Driven::Interactive(remaining);
         if let Some(refusal) = transaction.refusal() {
             return Err(refusal);
         }
@@ -62,50 +59,49 @@ impl BohmWorker {
         // The guard of a leaked transaction, and what its snapshot sees.
         self.executor.local.end_leaked();
         self.shared.snapshots.close(self.executor.local.worker_id().position());
-        let Some((client_batch, timestamp)) = self.driven.take() else { return };
-        // SAFETY: client batches are kept while the database is open.
-        let planned = unsafe { std::ptr::NonNull::from(client_batch.planned(0)).as_ref() };
-        if planned.progress(timestamp) != Progress::Executing {
-            return;
+        let Some(mut client_batch) = self.driven.take() else { return };
+        let timestamp = client_batch.timestamp(0);
+        if let Some((planned, remaining)) = client_batch.drive() {
+            let Executor { local, state } = &mut self.executor;
+            let mut transaction = BohmTransaction::planned(&self.shared, state, local, planned, timestamp);
+            transaction.driven = Driven::Interactive(remaining);
+            transaction.end_interactive(Ran::RollBack);
         }
-        let mut transaction =
-            BohmTransaction::planned(&self.shared, &mut self.executor.state, &self.executor.local, planned, timestamp);
-        transaction.driven = Driven::Interactive(client_batch);
-        transaction.end_interactive(Ran::RollBack);
+        match client_batch.take_back() {
+            Ok(own) => self.shared.client_batches.put_back(own),
+            // The thread that has its chunk is busy with a long procedure; it tells so later.
+            Err(other) => self.shared.client_batches.put_back_later(other),
+        }
     }
 
-    fn plan_everything(&mut self) -> (Arc<ClientBatch>, Timestamp) {
-        let client_batch = self.empty_client_batch();
-        self.prepare(&client_batch);
-        // SAFETY: the client batch is this worker's, and not under way.
-        unsafe {
-            let owner = client_batch.add(0);
-            let partitions = self.shared.partitions.len();
-            Naming {
-                client_batch: &client_batch,
-                tables: &[],
-                owner,
-                partitions,
-                reads: false,
-                has_more: false,
-                is_too_long: false,
-                known: &mut self.known,
-            }
-            .everything();
-            let (content, body) = (client_batch.content_mut(), client_batch.planned(0).body_mut());
-            (content.has_everything, content.interactive) = (true, true);
-            content.batch.store(0, Ordering::Relaxed);
-            (body.end, body.is_everything) = (1, true);
+    fn plan_everything(&mut self) -> HandedIn {
+        let mut client_batch = self.empty_client_batch();
+        self.prepare(&mut client_batch);
+        let owner = client_batch.add(0);
+        let partitions = self.shared.partitions.len();
+        Naming {
+            client_batch: &mut client_batch,
+            tables: &[],
+            owner,
+            partitions,
+            reads: false,
+            has_more: false,
+            is_too_long: false,
+            known: &mut self.known,
         }
-        self.hand_in(&client_batch);
+        .everything();
+        let content = client_batch.content_mut();
+        (content.has_everything, content.interactive) = (true, true);
+        let body = client_batch.body_mut(0);
+        (body.end, body.is_everything) = (1, true);
+        let client_batch = self.hand_in(client_batch);
         let content = client_batch.content();
         loop {
             // Looked at first: a client batch that has no batch then will have a later one.
             let sequenced = self.shared.pipeline.sequenced();
             let batch = content.batch.load(Ordering::Relaxed);
             if batch > 0 && self.shared.pipeline.planned() >= batch {
-                let place = content.first_place.load(Ordering::Relaxed);
-                return (client_batch, Timestamp::new(batch, place));
+                return client_batch;
             }
             // Neither this transaction, nor who waits for it, is to be met here: that would wait for this thread.
             let busy = self.shared.takes_turns()
@@ -122,27 +118,23 @@ impl BohmWorker {
 impl BohmTransaction<'_> {
     /// Ends a transaction that a client drives, and waits until its batch knows.
     pub(super) fn end_interactive(&mut self, ran: Ran) {
-        let Driven::Interactive(client_batch) = std::mem::replace(&mut self.driven, Driven::ByThePipeline) else {
-            return;
-        };
+        let Driven::Interactive(remaining) = std::mem::replace(&mut self.driven, Driven::ByThePipeline) else { return };
         self.shared.driver.store(0, Ordering::Relaxed);
         let outcome = self.end(ran);
         debug_assert_eq!(outcome, Outcome::Complete, "who drives interactively waits as long as it takes");
-        client_batch.planned(0).complete(self.timestamp);
+        self.planned.take().expect("it was planned").complete();
         self.shared.acknowledged.raise(self.timestamp.batch());
         let mut spin_budget = SpinBudget::default();
         // Acquire: pairs with the release of who executed the rest.
-        while client_batch.remaining.load(Ordering::Acquire) > 0 {
+        while remaining.load(Ordering::Acquire) > 0 {
             if self.shared.takes_turns() && take_turn(self.shared, self.local, self.state, LAST) {
                 spin_budget.reset();
             } else if !spin_budget.wait_shortly() {
                 // The thread that has its chunk is busy with a long procedure; it tells so later.
-                self.shared.hand_over();
-                return self.shared.client_batches.put_back_later(client_batch);
+                break;
             }
         }
         self.shared.hand_over();
-        self.shared.client_batches.put_back(client_batch);
     }
 }
 
@@ -180,9 +172,8 @@ mod tests_only {
     use polychron_engine::options::Retry;
     use polychron_engine::{Commit, Interactive, Mode, Protocol};
 
-    use super::super::execution::Executor;
     use super::super::protocol::Bohm;
-    use super::{BohmTransaction, BohmWorker, Ran};
+    use super::{BohmTransaction, BohmWorker, Executor, Ran};
 
     impl Interactive for BohmWorker {
         type Transaction<'w> = BohmTransaction<'w>;

@@ -1,38 +1,25 @@
 //! Chunks that wait for a transaction which some thread is still executing: nobody stands by them.
 
 use std::collections::VecDeque;
-use std::ptr::NonNull;
 use std::sync::PoisonError;
 
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 
+use super::execution::is_executing;
 use super::pipeline::Chunk;
-use super::planned::{Planned, Progress};
-use super::timestamp::Timestamp;
+use super::planned::Blocker;
 
 /// Chunks that are looked at to find one that need not wait any more; the others come later.
 const LOOKED_AT: usize = 16;
 
-/// A transaction that another one waits for, or that is executed by another thread.
-pub(super) type Blocker = (NonNull<Planned>, Timestamp);
-
-/// Whether some thread executes it.
-pub(super) fn is_executing((planned, timestamp): Blocker) -> bool {
-    // SAFETY: transactions' memory is kept while the database is open.
-    unsafe { planned.as_ref() }.progress(timestamp) == Progress::Executing
-}
-
 /// A transaction that was not executed yet, and what it waits for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
-    pub(super) planned: NonNull<Planned>,
-    pub(super) timestamp: Timestamp,
+    /// Its place in the batch.
+    pub(super) place: usize,
     pub(super) blocker: Blocker,
 }
-
-// SAFETY: transactions' memory is kept while the database is open, and may be looked at by any thread.
-unsafe impl Send for Waiting {}
 
 impl Waiting {
     /// Whether the transaction that it waits for is not being executed any more.

@@ -7,10 +7,12 @@
 //!   a client      its client batch     the log         placeholders  procedures       what they may ask for
 //! ```
 
+mod chain;
 mod collection;
 mod displaced;
 mod dropped;
 mod ending;
+mod entry;
 mod execution;
 mod executors;
 mod guesses;

@@ -4,8 +4,7 @@
 mod chains;
 mod telling;
 
-use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use polychron_memory::{Guard, Memory, Options};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
@@ -15,13 +14,14 @@ use polychron_sync::thread;
 use polychron_memory::model::beside;
 use polychron_sync::model::Witness;
 
+use super::chain::Intents;
 use super::execution::LAST;
 use super::pipeline::{Pipeline, RING};
-use super::planned::{ClientBatch, ClientBatches, Planned, Progress};
+use super::planned::{ClientBatches, HandedIn, OwnBatch, Planned, Progress};
 use super::protocol::Snapshots;
 use super::sleeping::{Nap, Sleeper, Sleepers};
 use super::timestamp::Timestamp;
-use super::version::{Head, State, Version};
+use super::version::{RawVersion, State, Version};
 
 /// Runs threads beside each other on one thing, and then `after`.
 fn each<T: Send + Sync + 'static, const N: usize>(thing: Arc<T>, works: [fn(&T); N], after: fn(&T)) {
@@ -45,9 +45,7 @@ fn timestamp(batch: u64) -> Timestamp {
 
 /// A transaction that nobody has executed yet.
 fn planned(timestamp: Timestamp) -> Planned {
-    let planned = Planned::new(NonNull::dangling(), 0);
-    planned.set_timestamp(timestamp, false);
-    planned
+    Planned::alone(timestamp)
 }
 
 /// A transaction, and what is done in its runs.
@@ -64,16 +62,16 @@ impl Run {
     /// Has it executed, by this thread or another one. The first `attempts` of this thread are handed back.
     fn settle(&self, mut attempts: u32) {
         while self.planned.progress(timestamp(1)) != Progress::Complete {
-            if !self.planned.claim(timestamp(1)) {
+            let Some(executing) = self.planned.claim(timestamp(1)) else {
                 thread::yield_now();
                 continue;
-            }
+            };
             self.done.write();
             if attempts == 0 {
-                self.planned.complete(timestamp(1));
+                executing.complete();
             } else {
                 attempts -= 1;
-                self.planned.hand_back(timestamp(1));
+                executing.hand_back();
             }
         }
         assert!((1..4).contains(&self.done.read()));
@@ -101,12 +99,13 @@ fn memory_that_serves_again_is_not_mistaken() {
             Run::new(),
             |run| {
                 run.settle(0);
-                run.planned.set_timestamp(timestamp(2), false);
+                // SAFETY: it was executed.
+                unsafe { run.planned.set_timestamp(timestamp(2), false) };
             },
             |run| {
-                if run.planned.claim(timestamp(1)) {
+                if let Some(executing) = run.planned.claim(timestamp(1)) {
                     run.done.write();
-                    run.planned.complete(timestamp(1));
+                    executing.complete();
                 }
             },
             |run| assert_eq!((run.done.read(), run.planned.progress(timestamp(2))), (1, Progress::Unprocessed)),
@@ -117,35 +116,38 @@ fn memory_that_serves_again_is_not_mistaken() {
 /// A placeholder, its transaction, and the row that loom sees.
 #[derive(Clone, Copy)]
 struct Placeholder {
-    version: Version,
+    version: RawVersion,
     run: &'static Run,
 }
 
 impl Placeholder {
     fn new(guard: &Guard<'_>) -> Self {
         let run = Box::leak(Box::new(Run::new()));
-        let version = Version::allocate(timestamp(1), NonNull::from(&run.planned), 2, guard);
-        Self { version: version.expect("memory is there"), run }
+        let version = run.planned.placeholder(timestamp(1), 2, guard).expect("memory is there");
+        let raw = version.raw();
+        version.keep();
+        Self { version: raw, run }
     }
 
     /// Reads the row, as who needs it: executes the transaction, or waits for it.
     fn read(self, guard: &Guard<'_>) {
-        while let State::Pending(_) = self.version.state() {
-            if !self.run.planned.claim(timestamp(1)) {
+        // SAFETY: it stays for the whole model.
+        let version: Version<'_> = unsafe { self.version.get() };
+        while let State::Pending(_) = version.state() {
+            let Some(executing) = self.run.planned.claim(timestamp(1)) else {
                 thread::yield_now();
                 continue;
-            }
+            };
             self.run.done.write();
             // SAFETY: the transaction was claimed.
-            unsafe {
-                self.version.put(&[7, 8], guard).expect("the row has room");
-                self.version.finish(true);
-            }
-            self.run.planned.complete(timestamp(1));
+            let mut filling = unsafe { version.fill() };
+            filling.put(&[7, 8], guard).expect("the row has room");
+            filling.finish(true);
+            executing.complete();
         }
-        assert_eq!((self.version.state(), self.run.done.read()), (State::Row, 1));
+        assert!(matches!(version.state(), State::Row) && self.run.done.read() == 1);
         // SAFETY: it has a row.
-        assert_eq!(unsafe { self.version.words() }, [7, 8]);
+        assert_eq!(unsafe { version.words() }, [7, 8]);
     }
 
     fn free(self) {
@@ -166,21 +168,31 @@ struct Log {
     planned: [Witness; 2],
     /// Of each batch its transactions, two at most.
     executed: Vec<[Witness; 2]>,
-    client_batches: Vec<Arc<ClientBatch>>,
+    /// Those that are not handed in, and those that are.
+    own: Vec<Mutex<Option<OwnBatch>>>,
+    handed_in: Vec<OnceLock<HandedIn>>,
+    counts: Vec<usize>,
+    /// Keeps the transactions.
+    _kept: ClientBatches,
 }
 
 impl Log {
     /// A log with a closed batch for each number: so many transactions.
     fn new(partitions: usize, counts: &[usize]) -> Self {
         let pipeline = Pipeline::new(1, partitions);
-        let client_batches = counts.iter().map(|&count| client_batch(count)).collect();
+        let kept = ClientBatches::default();
+        let own = counts.iter().map(|&count| Mutex::new(Some(client_batch(&kept, count)))).collect();
+        let handed_in = counts.iter().map(|_| OnceLock::new()).collect();
         let executed = counts.iter().map(|_| Default::default()).collect();
-        Self { pipeline, planned: Default::default(), executed, client_batches }
+        let counts = counts.to_vec();
+        Self { pipeline, planned: Default::default(), executed, own, handed_in, counts, _kept: kept }
     }
 
     /// Hands the client batch of a batch in, and closes the batch.
     fn close(&self, batch: u64) {
-        self.pipeline.hand_in(&self.client_batches[batch as usize - 1]);
+        let own = self.own[batch as usize - 1].lock().expect("nobody panics").take();
+        let handed_in = hand_in(&self.pipeline, own.expect("it is handed in once"));
+        self.handed_in[batch as usize - 1].set(handed_in).expect("it is handed in once");
         // The client of the batch before learns of its end earlier than the log.
         while !self.pipeline.sequence(false) {
             thread::yield_now();
@@ -192,11 +204,11 @@ impl Log {
     fn execute(&self) -> bool {
         let Some(chunk) = self.pipeline.claim(LAST) else { return false };
         self.planned.iter().for_each(|witness| _ = witness.read());
-        self.pipeline.for_each(chunk, |client_batch, place, timestamp| {
+        self.pipeline.for_each(&chunk, |client_batch, place, timestamp| {
             let planned = client_batch.planned(place);
-            assert!(planned.claim(timestamp), "a transaction is in one chunk");
+            let executing = planned.claim(timestamp).expect("a transaction is in one chunk");
             self.executed[timestamp.batch() as usize - 1][place].write();
-            planned.complete(timestamp);
+            executing.complete();
         });
         self.pipeline.end_execution(chunk);
         true
@@ -205,7 +217,8 @@ impl Log {
     /// Waits until a client batch is back.
     fn await_client_batch(&self, batch: u64) {
         // Acquire: as clients do.
-        while self.client_batches[batch as usize - 1].remaining.load(Ordering::Acquire) > 0 {
+        let handed_in = self.handed_in[batch as usize - 1].get().expect("it was handed in");
+        while handed_in.remaining.load(Ordering::Acquire) > 0 {
             if !self.execute() {
                 thread::yield_now();
             }
@@ -214,17 +227,19 @@ impl Log {
     }
 
     fn assert_executed(&self, batch: u64) {
-        let count = self.client_batches[batch as usize - 1].content().count;
+        let count = self.counts[batch as usize - 1];
         self.executed[batch as usize - 1][..count].iter().for_each(|executed| assert_eq!(executed.read(), 1));
     }
 }
 
-fn client_batch(count: usize) -> Arc<ClientBatch> {
-    let client_batch = ClientBatches::default().take();
-    for _ in 0..count {
-        // SAFETY: the client batch is new.
-        unsafe { client_batch.add(0) };
-    }
+fn hand_in(log: &Pipeline, client_batch: OwnBatch) -> HandedIn {
+    // SAFETY: it has neither a job nor entries.
+    unsafe { log.hand_in(client_batch) }
+}
+
+fn client_batch(kept: &ClientBatches, count: usize) -> OwnBatch {
+    let mut client_batch = kept.take();
+    (0..count).for_each(|_| _ = client_batch.add(0));
     client_batch
 }
 
@@ -255,14 +270,14 @@ fn chunks_belong_to_one_batch() {
             log,
             |log| {
                 log.await_client_batch(1);
-                for batch in 2..=log.client_batches.len() as u64 {
+                for batch in 2..=log.counts.len() as u64 {
                     log.close(batch);
                     log.pipeline.end_planning(batch);
                     log.await_client_batch(batch);
                 }
             },
             |log| _ = log.execute(),
-            |log| (1..=log.client_batches.len() as u64).for_each(|batch| log.assert_executed(batch)),
+            |log| (1..=log.counts.len() as u64).for_each(|batch| log.assert_executed(batch)),
         );
     });
 }
@@ -326,8 +341,8 @@ fn no_sleeper_is_forgotten() {
 #[test]
 fn a_client_is_woken_for_its_client_batch() {
     explore(3, || {
-        let client_batch = client_batch(1);
-        client_batch.remaining.store(1, Ordering::Relaxed);
+        let kept = ClientBatches::default();
+        let client_batch = hand_in(&Pipeline::new(1, 1), client_batch(&kept, 1));
         each(
             Arc::new(client_batch),
             [
@@ -341,7 +356,8 @@ fn a_client_is_woken_for_its_client_batch() {
                         });
                     }
                 },
-                |client_batch| client_batch.end(1),
+                // SAFETY: it counts for the one that is to be executed.
+                |client_batch| unsafe { client_batch.end(1) },
             ],
             |_| (),
         );
@@ -396,23 +412,19 @@ fn snapshots_keep_what_they_see() {
 }
 
 /// A list of intents, of batches 1 and 2, and what the runs of their transactions did.
-struct Intents {
-    head: Head,
+struct Listed {
+    head: Intents,
     runs: [Run; 2],
 }
 
-// SAFETY: the versions of the list stay for the whole model.
-unsafe impl Send for Intents {}
-// SAFETY: as above.
-unsafe impl Sync for Intents {}
-
-impl Intents {
+impl Listed {
     fn new(guard: &Guard<'_>) -> Arc<Self> {
         let run = |batch| Run { planned: planned(timestamp(batch)), done: Witness::default() };
-        let intents = Arc::new(Self { head: Head::new(), runs: [run(1), run(2)] });
+        let intents = Arc::new(Self { head: Intents::new(), runs: [run(1), run(2)] });
         for (batch, run) in (1..).zip(&intents.runs) {
-            let version = Version::allocate(timestamp(batch), NonNull::from(&run.planned), 0, guard);
-            intents.head.push(version.expect("memory is there")).expect("the list is open");
+            let version = run.planned.placeholder(timestamp(batch), 0, guard).expect("memory is there");
+            // SAFETY: nobody else has the list.
+            unsafe { intents.head.push(version) }.expect("the list is open");
         }
         intents
     }
@@ -420,12 +432,11 @@ impl Intents {
     /// Executes the transaction of a batch, as a reader that needs it does.
     fn execute(&self, batch: u64) {
         let run = &self.runs[batch as usize - 1];
-        if run.planned.claim(timestamp(batch)) {
+        if let Some(executing) = run.planned.claim(timestamp(batch)) {
             run.done.write();
-            let intent = self.head.at(timestamp(batch)).expect("it was put there");
-            // SAFETY: the transaction was claimed.
-            unsafe { intent.finish(false) };
-            run.planned.complete(timestamp(batch));
+            // SAFETY: the versions of the list stay for the whole model, and the transaction was claimed.
+            unsafe { self.head.at(timestamp(batch)).expect("it was put there").fill() }.finish(false);
+            executing.complete();
         }
         while run.planned.progress(timestamp(batch)) != Progress::Complete {
             thread::yield_now();
@@ -434,10 +445,12 @@ impl Intents {
 
     /// Waits for all before a batch, and finds what they did.
     fn read(&self, batch: u64) {
-        let waited = self.head.await_pending(timestamp(batch), 0, |_, at| {
+        let mut wait = |_: &Planned, at: Timestamp| {
             self.execute(at.batch());
             Ok(())
-        });
+        };
+        // SAFETY: the versions of the list stay for the whole model.
+        let waited = unsafe { self.head.await_pending(timestamp(batch), 0, &mut wait) };
         waited.expect("nobody gives up");
         self.runs[..batch as usize - 1].iter().for_each(|run| assert_eq!(run.done.read(), 1));
     }
@@ -450,7 +463,7 @@ fn who_waited_for_all_says_so_for_others() {
         let memory = Memory::new(Options { max_workers: 1, ..Options::tiny() }).expect("sound options");
         let local = memory.register().expect("a slot is free");
         let guard = local.pin();
-        let intents = Intents::new(&guard);
+        let intents = Listed::new(&guard);
         each(Arc::clone(&intents), [|list| list.execute(1), |list| list.read(3), |list| list.read(3)], |_| ());
         drop(guard);
     });

@@ -8,16 +8,17 @@ use polychron_base::key::{EncodedKey, Key16, MAX_KEY_BYTES};
 use polychron_base::{Error, TableId};
 use polychron_engine::{Access, Declare, Procedure, drive};
 
-use super::planned::{ClientBatch, Entry, Want};
+use super::entry::{Entry, Want};
+use super::planned::OwnBatch;
 use super::table::{BohmStore, BohmTable, Prefix};
-use super::version::Version;
+use super::version::RawVersion;
 
 /// Entries that are looked at one after the other; where there are more, a table is made of them.
 pub(super) const FEW: usize = 16;
 
 /// Receives what a procedure declares.
 pub(super) struct Naming<'n> {
-    pub(super) client_batch: &'n ClientBatch,
+    pub(super) client_batch: &'n mut OwnBatch,
     pub(super) tables: &'n [Option<Arc<BohmTable>>],
     pub(super) owner: u32,
     pub(super) partitions: usize,
@@ -65,26 +66,26 @@ impl ByKey {
 /// Entries by their versions, for who comes to a version of its own on another way than by the key.
 #[derive(Debug, Default)]
 pub(super) struct ByVersion {
-    positions: HashTable<(Version, u32)>,
+    positions: HashTable<(RawVersion, u32)>,
     /// Entries that were looked at.
     pub(super) seen: usize,
 }
 
 impl ByVersion {
     /// Versions lie at multiples of 16; the product spreads them.
-    fn hash(version: Version) -> u64 {
+    fn hash(version: RawVersion) -> u64 {
         version.address().wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
     /// Adds an entry if it has a version of its own.
     pub(super) fn add(&mut self, position: u32, entry: &Entry) {
         self.seen += 1;
-        if let Some(version) = entry.version.get().filter(|_| entry.is_written()) {
+        if let Some(version) = entry.version().filter(|_| entry.is_written()) {
             self.positions.insert_unique(Self::hash(version), (version, position), |&(other, _)| Self::hash(other));
         }
     }
 
-    pub(super) fn find(&self, version: Version) -> Option<u32> {
+    pub(super) fn find(&self, version: RawVersion) -> Option<u32> {
         self.positions.find(Self::hash(version), |&(other, _)| other == version).map(|&(_, position)| position)
     }
 
@@ -97,12 +98,11 @@ impl ByVersion {
 }
 
 impl Naming<'_> {
-    /// Adds an entry; the caller of all this is the client that is filling the client batch.
+    /// Adds an entry.
     fn add(&mut self, mut entry: Entry) {
         entry.partition = (entry.hash % self.partitions as u64) as u16;
-        // SAFETY: a client batch that is being filled is its client's.
-        let content = unsafe { self.client_batch.content_mut() };
-        let entries = content.entries.get_mut();
+        let content = self.client_batch.content_mut();
+        let entries = &mut content.entries;
         if let Some(sorted) = content.sorted.get_mut(usize::from(entry.partition)) {
             sorted.push(entries.len() as u32);
         }
@@ -111,11 +111,9 @@ impl Naming<'_> {
 
     /// The entries of the transaction so far, and what is known of them.
     fn own(&mut self) -> (&mut [Entry], &mut ByKey) {
-        // SAFETY: as in `add`.
-        let content = unsafe { self.client_batch.content_mut() };
-        // SAFETY: as above.
-        let first = unsafe { self.client_batch.planned(self.owner as usize).body() }.first;
-        (&mut content.entries.get_mut()[first as usize..], self.known)
+        let first = self.client_batch.body_mut(self.owner as usize).first;
+        let content = self.client_batch.content_mut();
+        (&mut content.entries[first as usize..], self.known)
     }
 
     /// Whether a key is longer than any can be, which is noted.
@@ -128,17 +126,16 @@ impl Naming<'_> {
 
     /// Says that the transaction may write anything.
     pub(super) fn everything(&mut self) {
-        self.add(Entry::new(std::ptr::null(), Key16::new(0, 0), 0, Want::Everything, self.owner));
+        self.add(Entry::new(None, Key16::new(0, 0), 0, Want::Everything, self.owner));
     }
 
     /// Names a key that will be read or written.
     fn name<K: EncodedKey>(&mut self, table: &BohmTable, key: K, want: Want) {
-        let store = Arc::as_ptr(&table.primary);
-        let hash = key.hash(table.primary.hash_seed());
-        match self.find(store, hash, key) {
+        let (store, hash) = (&table.primary, key.hash(table.primary.hash_seed()));
+        match self.find(Arc::as_ptr(store), hash, key) {
             Some(entry) if entry.want == Want::Write || want == Want::Read => {}
             Some(entry) => entry.want = want,
-            None => self.add(Entry::new(store, key, hash, want, self.owner)),
+            None => self.add(Entry::new(Some(store), key, hash, want, self.owner)),
         }
     }
 
@@ -168,7 +165,7 @@ impl Naming<'_> {
             let store = Arc::as_ptr(secondary);
             if !self.known.intended.contains(&store.addr()) {
                 self.known.intended.push(store.addr());
-                self.add(Entry::new(store, Key16::new(0, 0), secondary.hash(), Want::Entries, self.owner));
+                self.add(Entry::new(Some(secondary), Key16::new(0, 0), secondary.hash(), Want::Entries, self.owner));
             }
         }
     }
@@ -200,13 +197,7 @@ impl Declare for Naming<'_> {
             Access::Write | Access::Insert => Want::Prefix,
         };
         let prefix = Prefix::of(prefix);
-        self.add(Entry::new(
-            Arc::as_ptr(&table.primary),
-            prefix,
-            prefix.hash(table.primary.hash_seed()),
-            want,
-            self.owner,
-        ));
+        self.add(Entry::new(Some(&table.primary), prefix, prefix.hash(table.primary.hash_seed()), want, self.owner));
         if want == Want::Prefix {
             self.intend(table);
         }

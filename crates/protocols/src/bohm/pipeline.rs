@@ -15,7 +15,7 @@ use polychron_base::clock::{Clock, SystemClock};
 use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, Mutex, SpinLatch, raise};
 
-use super::planned::ClientBatch;
+use super::planned::{ClientBatch, HandedIn, OwnBatch, Planned, Progress};
 use super::timestamp::Timestamp;
 
 /// Batches under way at most; so few in models that places are used again.
@@ -100,7 +100,7 @@ pub(super) struct Pipeline {
 }
 
 /// Some transactions of a batch that one thread sees executed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) batch: u64,
     first: usize,
@@ -195,13 +195,17 @@ impl Pipeline {
     }
 
     /// Hands a client batch in.
-    pub(super) fn hand_in(&self, client_batch: &Arc<ClientBatch>) {
+    ///
+    /// # Safety
+    /// The stores of its entries, its job, and the procedures and answers that the job leads to stay until all of its transactions were executed,
+    /// and the procedures and answers are the executors' alone until then.
+    pub(super) unsafe fn hand_in(&self, client_batch: OwnBatch) -> HandedIn {
         let count = client_batch.content().count;
-        client_batch.remaining.store(count, Ordering::Relaxed);
-        client_batch.content().batch.store(0, Ordering::Relaxed);
+        let (client_batch, handed_in) = client_batch.hand_over();
         // Counted first, so that the count is never below what lies in the queue.
         self.waiting.fetch_add(count, Ordering::Relaxed);
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(Arc::clone(client_batch));
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(client_batch);
+        handed_in
     }
 
     /// Whether a batch can be closed. `has_time`: the caller has looked for something else to do for a while.
@@ -273,17 +277,28 @@ impl Pipeline {
         content.batch.store(batch, Ordering::Relaxed);
         content.first_place.store(first, Ordering::Relaxed);
         for place in 0..content.count {
-            client_batch.planned(place).set_timestamp(Timestamp::new(batch, first + place), content.interactive);
+            let timestamp = Timestamp::new(batch, first + place);
+            // SAFETY: the client batch was handed in, and nobody has found the transaction since.
+            unsafe { client_batch.planned(place).set_timestamp(timestamp, content.interactive) };
         }
         if content.has_everything {
             self.everything.store(batch, Ordering::Relaxed);
         }
     }
 
-    /// The client batches of a batch that is under way.
-    pub(super) fn client_batches(&self, batch: u64) -> &[Member] {
-        // SAFETY: the caller plans the batch or executes a chunk of it, so it is not finished and its place not used again.
+    /// The client batches of a batch.
+    ///
+    /// # Safety
+    /// The caller plans the batch or executes a chunk of it, so it is not finished and its place not used again.
+    pub(super) unsafe fn client_batches(&self, batch: u64) -> &[Member] {
+        // SAFETY: the caller says so.
         unsafe { &(&*self.slot(batch).content.get()).client_batches }
+    }
+
+    /// The client batches of which a chunk may have transactions.
+    fn members<'c>(&'c self, chunk: &'c Chunk) -> &'c [Member] {
+        // SAFETY: a batch is not finished before the end of its chunks.
+        unsafe { self.client_batches(chunk.batch) }
     }
 
     /// A partition of the batch was planned.
@@ -322,31 +337,42 @@ impl Pipeline {
     }
 
     /// Calls `visit` with each transaction of a chunk: its client batch, and its place there.
-    pub(super) fn for_each(&self, chunk: Chunk, mut visit: impl FnMut(&ClientBatch, usize, Timestamp)) {
-        for Member { client_batch, first, end } in self.client_batches(chunk.batch) {
+    pub(super) fn for_each(&self, chunk: &Chunk, mut visit: impl FnMut(&ClientBatch, usize, Timestamp)) {
+        for Member { client_batch, first, end } in self.members(chunk) {
             for place in chunk.first.max(*first)..chunk.end.min(*end) {
                 visit(client_batch, place - first, Timestamp::new(chunk.batch, place));
             }
         }
     }
 
+    /// The transaction of a chunk at a place in the batch, and its timestamp.
+    pub(super) fn transaction<'c>(&'c self, chunk: &'c Chunk, place: usize) -> (&'c Planned, Timestamp) {
+        let mut members = self.members(chunk).iter();
+        let member = members.find(|member| place < member.end).expect("the place is in the batch");
+        (member.client_batch.planned(place - member.first), Timestamp::new(chunk.batch, place))
+    }
+
     /// Calls `visit` with each client batch of a chunk, and its first entry there.
-    pub(super) fn for_first(&self, chunk: Chunk, visit: impl Fn(&ClientBatch, usize)) {
-        for Member { client_batch, first, end } in self.client_batches(chunk.batch) {
+    pub(super) fn for_first(&self, chunk: &Chunk, visit: impl Fn(&ClientBatch, usize)) {
+        for Member { client_batch, first, end } in self.members(chunk) {
             let place = chunk.first.max(*first);
             if place < chunk.end.min(*end) {
-                // SAFETY: what is read there does not change while the client batch is handed in.
-                visit(client_batch, unsafe { client_batch.planned(place - first).body() }.first as usize);
+                visit(client_batch, client_batch.content().firsts[place - first] as usize);
             }
         }
     }
 
     /// All transactions of a chunk were executed: tells their clients, and moves the low watermark on.
     pub(super) fn end_execution(&self, chunk: Chunk) {
-        for Member { client_batch, first, end } in self.client_batches(chunk.batch) {
+        self.for_each(&chunk, |client_batch, place, timestamp| {
+            let progress = client_batch.planned(place).progress(timestamp);
+            assert!(progress == Progress::Complete, "each transaction was executed");
+        });
+        for Member { client_batch, first, end } in self.members(&chunk) {
             let done = chunk.end.min(*end).saturating_sub(chunk.first.max(*first));
             if done > 0 {
-                client_batch.end(done);
+                // SAFETY: they were executed, and are in no other chunk.
+                unsafe { client_batch.end(done) };
             }
         }
         // AcqRel: the last one hands on what all did.

@@ -5,22 +5,24 @@
 //! needs to be coordinated with anybody but those who read chains and indexes.
 
 use std::collections::VecDeque;
-use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::Error;
 use polychron_engine::stores::OwnedKey;
+use polychron_index::Handle;
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::{Mutex, SpinLatch};
 
-use super::collection::{Deleted, Garbage, Readers, Superseded, owned_key, store_of_entry};
+use super::chain::{Chain, Head, List};
+use super::collection::{Deleted, Garbage, Readers, Superseded, owned_key};
+use super::entry::{Known, Want};
 use super::pipeline::RING;
-use super::planned::{ClientBatch, Entry, Want};
+use super::planned::ClientBatch;
 use super::protocol::Shared;
 use super::table::{BohmStore, Prefix};
 use super::timestamp::Timestamp;
-use super::version::{Chain, Head, Version};
+use super::version::{Fresh, Old};
 
 /// Keys ahead of the one that is planned whose buckets, and then whose chains, are fetched.
 const AHEAD: usize = 8;
@@ -57,11 +59,15 @@ struct Plan {
 struct KnownPrefix {
     store: Arc<BohmStore>,
     prefix: OwnedKey,
-    list: Chain,
+    list: Handle,
 }
 
-// SAFETY: the list is taken out by who plans for the partition.
-unsafe impl Send for KnownPrefix {}
+impl KnownPrefix {
+    fn list(&self) -> List<'_> {
+        // SAFETY: the list is taken out together with this, which is the only one.
+        unsafe { List::from_handle(self.list) }
+    }
+}
 
 /// What execution leaves to be collected.
 #[derive(Debug, Default)]
@@ -92,7 +98,8 @@ impl Partition {
         }
         self.collect(&mut plan, false, PREFIXES_STAY, shared, guard);
         plan.garbage.unused.clear();
-        for member in shared.pipeline.client_batches(batch) {
+        // SAFETY: the batch is not planned before the end of this.
+        for member in unsafe { shared.pipeline.client_batches(batch) } {
             let planner = Planner {
                 client_batch: &member.client_batch,
                 first: member.first,
@@ -151,20 +158,19 @@ impl Partition {
 
 /// Takes a prefix's list out whose last intent lies so many batches back; answers the prefix if it stays.
 fn forget_prefix(prefix: KnownPrefix, age: u64, plan: &mut Plan, guard: &Guard<'_>) -> Option<KnownPrefix> {
-    let last = prefix.list.head().newest()?;
-    if last.begin().batch() + age > plan.garbage.horizon.finished || !prefix.list.head().close(last) {
+    let intents = prefix.list().intents();
+    let last = intents.newest()?;
+    // SAFETY: the last intent stays until it is taken out here.
+    if unsafe { last.get() }.begin().batch() + age > plan.garbage.horizon.finished {
         return Some(prefix);
     }
-    let KnownPrefix { store, prefix, list } = prefix;
-    match &prefix {
-        OwnedKey::Short(key) => store.prefixes.remove(*key, list, guard),
-        OwnedKey::Long(key) => store.prefixes.remove(&**key, list, guard),
+    let Some(old) = intents.close(last) else { return Some(prefix) };
+    match &prefix.prefix {
+        OwnedKey::Short(key) => prefix.store.prefixes.remove(*key, prefix.list(), guard),
+        OwnedKey::Long(key) => prefix.store.prefixes.remove(&**key, prefix.list(), guard),
     }
-    plan.garbage.unused.push(store);
-    // SAFETY: the index does not lead there any more.
-    unsafe { list.retire(guard) };
-    let old = Superseded { version: last, batch: plan.planned, readers: Readers::Guards };
-    plan.garbage.superseded.push_back(old);
+    plan.garbage.unused.push(prefix.store);
+    plan.garbage.superseded.push_back(Superseded { old, batch: plan.planned, readers: Readers::Guards });
     None
 }
 
@@ -179,28 +185,31 @@ struct Planner<'p> {
     guard: &'p Guard<'p>,
 }
 
-impl Planner<'_> {
+impl<'p> Planner<'p> {
     fn plan(&self, plan: &mut Plan) {
         let content = self.client_batch.content();
         let sorted = content.sorted.get(self.partition);
         let count = sorted.map_or_else(|| self.client_batch.entry_count(), Vec::len);
         let position = |step: usize| sorted.map_or(step, |sorted| sorted[step] as usize);
+        // The chains that were looked up ahead.
+        let mut found = [None; AHEAD];
         for step in 0..count + 2 * AHEAD {
             if step < count {
                 self.fetch_bucket(position(step));
             }
+            let known = found[step % AHEAD].take();
             if let Some(step) = step.checked_sub(AHEAD).filter(|&step| step < count) {
-                self.fetch_chain(position(step));
+                found[step % AHEAD] = self.fetch_chain(position(step));
             }
             if let Some(step) = step.checked_sub(2 * AHEAD) {
-                self.plan_entry(position(step), plan);
+                self.plan_entry(position(step), known, plan);
             }
         }
     }
 
     /// The entry, if it belongs to this partition: until the batch is planned, such entries are the planner's.
     #[inline]
-    fn entry(&self, position: usize) -> Option<&Entry> {
+    fn entry(&self, position: usize) -> Option<Known<'p>> {
         let entry = self.client_batch.entry(position);
         (usize::from(entry.partition) == self.partition).then_some(entry)
     }
@@ -215,37 +224,28 @@ impl Planner<'_> {
     }
 
     #[inline]
-    fn fetch_chain(&self, position: usize) {
-        if let Some(entry) = self.entry(position)
-            && let Some(store) = store_of(entry)
-        {
-            let chain = store.find(entry.key(), self.guard);
-            entry.chain.set(chain);
-            if let Some(chain) = chain {
-                chain.prefetch();
-            }
-        }
+    fn fetch_chain(&self, position: usize) -> Option<Chain<'p>> {
+        let entry = self.entry(position)?;
+        let chain = store_of(entry)?.find(entry.key(), self.guard)?;
+        chain.prefetch();
+        Some(chain)
     }
 
     #[inline]
-    fn plan_entry(&self, position: usize, plan: &mut Plan) {
+    fn plan_entry(&self, position: usize, known: Option<Chain<'p>>, plan: &mut Plan) {
         let superseded = &mut plan.garbage.superseded;
         let Some(entry) = self.entry(position) else { return };
         let planned = match entry.want {
             // Nobody but this thread puts versions on top of the chain, in the order of the log: the newest is the one to read.
             Want::Read => {
                 // Who inserts the key may have been planned since it was looked up ahead.
-                let chain = entry.chain.get().or_else(|| store_of(entry)?.find(entry.key(), self.guard));
-                entry.version.set(chain.and_then(|chain| chain.head().newest()));
+                let chain = known.or_else(|| store_of(entry)?.find(entry.key(), self.guard));
+                entry.set_version(chain.and_then(|chain| chain.head().newest()));
                 Ok(())
             }
-            Want::Write | Want::Update => self.put_placeholder(entry, superseded),
+            Want::Write | Want::Update => self.put_placeholder(entry, known, superseded),
             Want::Prefix | Want::PrefixUpdate => self.put_prefix(entry, plan),
-            Want::Entries => {
-                // SAFETY: as for `store_of`.
-                let store = unsafe { &*entry.store };
-                self.put_intent(entry, &store.intents, superseded)
-            }
+            Want::Entries => self.put_intent(entry, &entry.store().intents, superseded),
             Want::Everything => self.put_intent(entry, &self.shared.everything, superseded),
             Want::Late | Want::Guessed => unreachable!("such entries are made in execution"),
         };
@@ -254,75 +254,70 @@ impl Planner<'_> {
         }
     }
 
-    fn timestamp(&self, entry: &Entry) -> Timestamp {
+    fn timestamp(&self, entry: Known<'_>) -> Timestamp {
         Timestamp::new(self.batch, self.first + entry.owner as usize)
     }
 
-    fn allocate(&self, entry: &Entry, words: usize) -> Result<Version, Error> {
-        let producer = NonNull::from(self.client_batch.planned(entry.owner as usize));
-        Version::allocate(self.timestamp(entry), producer, words, self.guard)
+    fn allocate(&self, entry: Known<'_>, words: usize) -> Result<Fresh<'p>, Error> {
+        self.client_batch.planned(entry.owner as usize).placeholder(self.timestamp(entry), words, self.guard)
+    }
+
+    /// Puts a version of the entry's transaction on top of a chain of this partition.
+    #[inline]
+    fn push(&self, head: &Head, version: Fresh<'p>) -> Option<Old> {
+        // SAFETY: this thread alone plans for the key, batch by batch, and a batch's entries lie in the order of their transactions.
+        let pushed = unsafe { head.push(version) };
+        pushed.unwrap_or_else(|_| unreachable!("who plans for the key would have closed it"))
     }
 
     #[inline]
-    fn put_placeholder(&self, entry: &Entry, superseded: &mut VecDeque<Superseded>) -> Result<(), Error> {
-        // SAFETY: the client keeps the store until the transaction was executed.
-        let store = unsafe { &*entry.store };
+    fn put_placeholder(
+        &self,
+        entry: Known<'_>,
+        known: Option<Chain<'p>>,
+        superseded: &mut VecDeque<Superseded>,
+    ) -> Result<(), Error> {
+        let store = entry.store();
         let allocate = || self.allocate(entry, store.row_words);
         // What takes another version's place makes room in the end.
-        let known = entry.chain.get();
         let version = if known.is_some() { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
-        let chain = match known {
-            Some(chain) => Ok(chain),
-            None => store.find_or_make(entry.key(), self.guard),
-        };
-        let below = chain.and_then(|chain| {
-            entry.chain.set(Some(chain));
-            chain.head().push(version).map_err(|_| unreachable!("who plans for the key would have closed it"))
-        });
-        match below {
-            Ok(below) => {
-                entry.version.set(Some(version));
-                if let Some(below) = below {
-                    let readers = Readers::Snapshots(version);
-                    superseded.push_back(Superseded { version: below, batch: self.batch, readers });
-                }
-                Ok(())
-            }
+        let chain = match known.map_or_else(|| store.find_or_make(entry.key(), self.guard), Ok) {
+            Ok(chain) => chain,
             Err(error) => {
-                // SAFETY: nobody else knows the version.
-                unsafe { version.free(self.guard) };
-                Err(error)
+                version.free(self.guard);
+                return Err(error);
             }
+        };
+        entry.set_chain(Some(chain.handle()));
+        entry.set_version(Some(version.raw()));
+        if let Some(old) = self.push(chain.head(), version) {
+            superseded.push_back(Superseded { old, batch: self.batch, readers: Readers::Snapshots });
         }
-    }
-
-    fn put_prefix(&self, entry: &Entry, plan: &mut Plan) -> Result<(), Error> {
-        // SAFETY: the client keeps the store until the transaction was executed.
-        let prefixes = unsafe { &(*entry.store).prefixes };
-        let prefix = Prefix::of(entry.key());
-        if let Some(list) = prefixes.find(prefix, self.guard) {
-            return self.put_intent(entry, list.head(), &mut plan.garbage.superseded);
-        }
-        let list = prefixes.make(prefix, self.guard)?;
-        if let Err(error) = self.put_intent(entry, list.head(), &mut plan.garbage.superseded) {
-            // A list without intents would never be taken out.
-            prefixes.remove(prefix, list, self.guard);
-            // SAFETY: the index does not lead there any more.
-            unsafe { list.retire(self.guard) };
-            return Err(error);
-        }
-        // SAFETY: as above.
-        let store = unsafe { store_of_entry(entry) };
-        plan.prefixes.push_back(KnownPrefix { store, prefix: owned_key(entry), list });
         Ok(())
     }
 
-    fn put_intent(&self, entry: &Entry, intents: &Head, superseded: &mut VecDeque<Superseded>) -> Result<(), Error> {
+    fn put_prefix(&self, entry: Known<'_>, plan: &mut Plan) -> Result<(), Error> {
+        let prefixes = &entry.store().prefixes;
+        let prefix = Prefix::of(entry.key());
+        if let Some(list) = prefixes.find(prefix, self.guard) {
+            return self.put_intent(entry, list.intents(), &mut plan.garbage.superseded);
+        }
+        let list = prefixes.make(prefix, self.guard)?;
+        if let Err(error) = self.put_intent(entry, list.intents(), &mut plan.garbage.superseded) {
+            // A list without intents would never be taken out.
+            prefixes.remove(prefix, list, self.guard);
+            return Err(error);
+        }
+        let (store, prefix, list) = (entry.keep_store(), owned_key(entry), list.handle());
+        plan.prefixes.push_back(KnownPrefix { store, prefix, list });
+        Ok(())
+    }
+
+    fn put_intent(&self, entry: Known<'_>, intents: &Head, superseded: &mut VecDeque<Superseded>) -> Result<(), Error> {
         let version = self.guard.with_reserve(|_| self.allocate(entry, 0))?;
-        let Ok(below) = intents.push(version) else { unreachable!("intents are never closed") };
-        entry.version.set(Some(version));
-        if let Some(below) = below {
-            superseded.push_back(Superseded { version: below, batch: self.batch, readers: Readers::Below(version) });
+        entry.set_version(Some(version.raw()));
+        if let Some(old) = self.push(intents, version) {
+            superseded.push_back(Superseded { old, batch: self.batch, readers: Readers::Below });
         }
         Ok(())
     }
@@ -330,10 +325,9 @@ impl Planner<'_> {
 
 /// The store of an entry that stands for a key.
 #[inline]
-fn store_of(entry: &Entry) -> Option<&BohmStore> {
+fn store_of<'p>(entry: Known<'p>) -> Option<&'p BohmStore> {
     match entry.want {
-        // SAFETY: the client keeps the store until the transaction was executed.
-        Want::Read | Want::Write | Want::Update => Some(unsafe { &*entry.store }),
+        Want::Read | Want::Write | Want::Update => Some(entry.store()),
         _ => None,
     }
 }

@@ -4,154 +4,28 @@
 //! placeholders, and the threads of execution run the procedures. Everything that these threads write of a transaction lies in
 //! its client batch, in words that one of them writes at a time.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
+use std::num::NonZeroUsize;
+use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
-use polychron_base::key::{EncodedKey, Key16};
+use polychron_base::Error;
+use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{Mutex, fence_behind_exchange};
 
-use super::leftovers::Blocker;
+use super::entry::{Entry, Known};
 use super::sleeping::Sleeper;
-use super::table::BohmStore;
 use super::timestamp::Timestamp;
 use super::transaction::BohmTransaction;
-use super::version::{Chain, Version};
+use super::version::{Fresh, Version};
 
 /// Transactions in one piece of a client batch's memory; few where each of their words is followed.
 const PIECE: usize = if polychron_sync::MODELLED { 2 } else { 64 };
 
 /// Entries between the one that is used and the one whose row is fetched, and again as many to the one whose version is.
 pub(super) const AHEAD: usize = 4;
-
-/// What a key is wanted for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Want {
-    /// To be read; concurrency control finds the version (§3.2.3).
-    Read,
-    /// To be written; concurrency control puts a placeholder.
-    Write,
-    /// The same, without entries of secondary indexes.
-    Update,
-    /// Rows may be written whose keys begin with this one; which ones is known only when the transaction runs.
-    Prefix,
-    /// The same, without entries of secondary indexes.
-    PrefixUpdate,
-    /// Some entries of a secondary index may be written: which ones is known only when the row is.
-    Entries,
-    /// Anything may be written.
-    Everything,
-    /// To be written although it was not planned, by a transaction that all later ones wait for.
-    Late,
-    /// As far as known, to be written in the next attempt: this one only finds out what there is to plan.
-    Guessed,
-}
-
-/// What the transaction has put into a version so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Put {
-    /// Nothing: what is below passes through.
-    Nothing,
-    Row,
-    Deletion,
-}
-
-/// A key that is too long to be carried in registers.
-type LongKey = Arc<[u8]>;
-
-/// A key of a transaction. While its client batch is handed in, any thread may look at it, and the cells belong to one at a time.
-#[derive(Debug)]
-pub(super) struct Entry {
-    /// The client's guard keeps it until the transaction was executed. It is the pointer of the store's `Arc`, so that the store can be kept by it.
-    pub(super) store: *const BohmStore,
-    pub(super) hash: u64,
-    key: Key16,
-    long: Option<LongKey>,
-    /// The placeholder; of a key that is read the version to read, if there is one.
-    pub(super) version: Cell<Option<Version>>,
-    /// Found ahead of its use by who plans.
-    pub(super) chain: Cell<Option<Chain>>,
-    pub(super) want: Want,
-    pub(super) put: Cell<Put>,
-    /// Which thread of concurrency control the key belongs to.
-    pub(super) partition: u16,
-    /// The transaction in the client batch.
-    pub(super) owner: u32,
-}
-
-/// A key out of an [`Entry`] or for one.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum AnyKey<'k> {
-    Short(Key16),
-    Long(&'k [u8]),
-}
-
-impl EncodedKey for AnyKey<'_> {
-    #[inline]
-    fn len(&self) -> usize {
-        match self {
-            Self::Short(key) => key.len(),
-            Self::Long(key) => <[u8]>::len(key),
-        }
-    }
-
-    #[inline]
-    fn slice(&self, index: usize) -> u64 {
-        match self {
-            Self::Short(key) => key.slice(index),
-            Self::Long(key) => key.slice(index),
-        }
-    }
-}
-
-impl Entry {
-    pub(super) fn new<K: EncodedKey>(store: *const BohmStore, key: K, hash: u64, want: Want, owner: u32) -> Self {
-        let short = Key16::from_key(key);
-        let long = short.is_none().then(|| {
-            let mut bytes = vec![0; key.len()];
-            key.write_to(&mut bytes);
-            bytes.into()
-        });
-        let key = short.unwrap_or(Key16::new(0, 0));
-        let (version, chain, put) = (Cell::new(None), Cell::new(None), Cell::new(Put::Nothing));
-        Self { store, hash, key, long, version, chain, want, put, partition: 0, owner }
-    }
-
-    #[inline]
-    pub(super) fn key(&self) -> AnyKey<'_> {
-        match &self.long {
-            None => AnyKey::Short(self.key),
-            Some(long) => AnyKey::Long(long),
-        }
-    }
-
-    /// The key as one that outlives the entry: short, or long.
-    pub(super) fn kept_key(&self) -> (Key16, Option<LongKey>) {
-        (self.key, self.long.clone())
-    }
-
-    /// Whether it stands for this key.
-    #[inline]
-    pub(super) fn is_of<K: EncodedKey>(&self, store: *const BohmStore, hash: u64, key: K) -> bool {
-        self.hash == hash
-            && self.store == store
-            && (self.is_written() || self.want == Want::Read)
-            && same(self.key(), key)
-    }
-
-    /// Whether the transaction has a version of its own there.
-    #[inline]
-    pub(super) fn is_written(&self) -> bool {
-        matches!(self.want, Want::Write | Want::Update | Want::Late | Want::Guessed)
-    }
-}
-
-#[inline]
-fn same<L: EncodedKey, R: EncodedKey>(left: L, right: R) -> bool {
-    let len = left.len();
-    len == right.len() && (0..len.div_ceil(8)).all(|index| left.slice(index) == right.slice(index))
-}
 
 /// How far a transaction is (§3.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +48,8 @@ pub(super) struct Planned {
 /// What belongs to the client, then to the sequencer, and then to who executes the transaction.
 #[derive(Debug)]
 pub(super) struct Body {
-    pub(super) client_batch: NonNull<ClientBatch>,
+    /// Its address.
+    client_batch: NonZeroUsize,
     /// The place in the client batch.
     pub(super) place: u32,
     /// Its entries in the client batch.
@@ -187,41 +62,114 @@ pub(super) struct Body {
     /// It names a key that is too long, and is refused for that.
     pub(super) is_too_long: bool,
     /// What it writes without having planned it.
-    late: UnsafeCell<Vec<Entry>>,
+    pub(super) late: Vec<Entry>,
     /// Its procedure is to be planned again: it wanted to write what it had not planned.
-    pub(super) again: Cell<bool>,
+    pub(super) again: bool,
     /// Of one that was handed back: what it waits for.
-    pub(super) blocker: Cell<Option<Blocker>>,
+    pub(super) blocker: Option<Blocker>,
 }
 
-impl Body {
-    /// What it writes without having planned it.
+/// A transaction at a timestamp: one that another one waits for, or that is executed by another thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blocker {
+    /// Its address.
+    planned: NonZeroUsize,
+    timestamp: Timestamp,
+}
+
+impl Blocker {
+    pub(super) fn timestamp(self) -> Timestamp {
+        self.timestamp
+    }
+
+    /// The transaction.
     ///
     /// # Safety
-    /// The caller is the thread whose the transaction is now, and holds one such reference at a time.
+    /// The database is open for `'a`, so its client batches are kept.
+    pub(super) unsafe fn planned<'a>(self) -> &'a Planned {
+        // SAFETY: the address is of a transaction, and the caller says the rest.
+        unsafe { NonNull::with_exposed_provenance(self.planned).as_ref() }
+    }
+}
+
+/// A transaction that its holder executes: nobody else does, or looks at its body, until it is handed back or complete.
+#[derive(Debug)]
+pub(super) struct Executing<'p> {
+    planned: &'p Planned,
+    client_batch: &'p ClientBatch,
+    timestamp: Timestamp,
+}
+
+impl<'p> Executing<'p> {
     #[inline]
-    #[allow(clippy::mut_from_ref, reason = "the state says whose it is")]
-    pub(super) unsafe fn late(&self) -> &mut Vec<Entry> {
-        // SAFETY: the caller says so.
-        unsafe { &mut *self.late.get() }
+    pub(super) fn planned(&self) -> &'p Planned {
+        self.planned
+    }
+
+    /// What is known of it.
+    #[inline]
+    pub(super) fn body(&self) -> &Body {
+        // SAFETY: the holder alone looks at it.
+        unsafe { &*self.planned.body.get() }
+    }
+
+    #[inline]
+    pub(super) fn body_mut(&mut self) -> &mut Body {
+        // SAFETY: as above.
+        unsafe { &mut *self.planned.body.get() }
+    }
+
+    /// Its client batch, which its client does not take back before this is complete.
+    #[inline]
+    pub(super) fn client_batch(&self) -> &ClientBatch {
+        self.client_batch
+    }
+
+    /// An entry that it has added.
+    #[inline]
+    pub(super) fn late(&self, position: usize) -> Known<'_> {
+        // SAFETY: it is under way.
+        unsafe { Known::new(&self.body().late[position]) }
+    }
+
+    /// Leaves it to be executed later, by whoever comes.
+    pub(super) fn hand_back(self) {
+        // Release: pairs with the acquire in `claim`.
+        self.planned.state.store(Planned::word(self.timestamp, Progress::Unprocessed), Ordering::Release);
+    }
+
+    /// It was executed.
+    #[inline]
+    pub(super) fn complete(self) {
+        // Release: pairs with the acquire in `progress`.
+        self.planned.state.store(Planned::word(self.timestamp, Progress::Complete), Ordering::Release);
     }
 }
 
 impl Planned {
-    pub(super) fn new(client_batch: NonNull<ClientBatch>, place: u32) -> Self {
+    fn new(client_batch: NonNull<ClientBatch>, place: u32) -> Self {
         let body = Body {
-            client_batch,
+            client_batch: client_batch.expose_provenance(),
             place,
             first: 0,
             end: 0,
             has_more: false,
             is_everything: false,
             is_too_long: false,
-            late: UnsafeCell::default(),
-            again: Cell::new(false),
-            blocker: Cell::new(None),
+            late: Vec::new(),
+            again: false,
+            blocker: None,
         };
         Self { state: AtomicU64::new(0), refused: AtomicUsize::new(0), body: UnsafeCell::new(body) }
+    }
+
+    /// One for models, alone in its client batch.
+    #[cfg(all(test, loom))]
+    pub(super) fn alone(timestamp: Timestamp) -> Self {
+        let planned = Self::new(NonNull::from(Box::leak(Box::new(ClientBatch::new()))), 0);
+        // SAFETY: nobody knows it.
+        unsafe { planned.set_timestamp(timestamp, false) };
+        planned
     }
 
     #[inline]
@@ -230,7 +178,10 @@ impl Planned {
     }
 
     /// Gives the transaction its place in the log.
-    pub(super) fn set_timestamp(&self, timestamp: Timestamp, interactive: bool) {
+    ///
+    /// # Safety
+    /// Nobody executes it, or looks at what is known of it.
+    pub(super) unsafe fn set_timestamp(&self, timestamp: Timestamp, interactive: bool) {
         let progress = if interactive { Progress::Executing } else { Progress::Unprocessed };
         self.state.store(Self::word(timestamp, progress), Ordering::Release);
     }
@@ -249,52 +200,59 @@ impl Planned {
         }
     }
 
-    /// Makes the calling thread the one that executes it. `false`: another one does or did.
+    /// The transaction, to be waited for.
+    pub(super) fn blocker(&self, timestamp: Timestamp) -> Blocker {
+        let planned = NonZeroUsize::new(std::ptr::from_ref(self).expose_provenance()).expect("nothing lies at zero");
+        Blocker { planned, timestamp }
+    }
+
+    /// A version that it will fill, with room for a row of so many words.
+    pub(super) fn placeholder<'g>(
+        &self,
+        timestamp: Timestamp,
+        words: usize,
+        guard: &'g Guard<'_>,
+    ) -> Result<Fresh<'g>, Error> {
+        // SAFETY: transactions lie in client batches, which are kept while the database is open.
+        unsafe { Version::allocate(timestamp, self, words, guard) }
+    }
+
+    /// Makes the calling thread the one that executes it. `None`: another one does or did.
     #[inline]
-    pub(super) fn claim(&self, timestamp: Timestamp) -> bool {
+    pub(super) fn claim(&self, timestamp: Timestamp) -> Option<Executing<'_>> {
         let (from, to) = (Self::word(timestamp, Progress::Unprocessed), Self::word(timestamp, Progress::Executing));
         // Acquire: pairs with the release in `hand_back`, so that what an earlier attempt left is there.
-        self.state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        let exchanged = self.state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed);
+        // SAFETY: it was claimed.
+        exchanged.is_ok().then(|| unsafe { self.executing(timestamp) })
     }
 
-    /// Leaves it to be executed later, by whoever comes.
-    pub(super) fn hand_back(&self, timestamp: Timestamp) {
-        // Release: pairs with the acquire in `claim`.
-        self.state.store(Self::word(timestamp, Progress::Unprocessed), Ordering::Release);
-    }
-
-    /// It was executed.
-    #[inline]
-    pub(super) fn complete(&self, timestamp: Timestamp) {
-        // Release: pairs with the acquire in `progress`.
-        self.state.store(Self::word(timestamp, Progress::Complete), Ordering::Release);
-    }
-
-    /// What only one thread looks at.
+    /// The transaction, for who executes it.
     ///
     /// # Safety
-    /// The caller is that thread: the client before it hands the client batch in and after it came back, or who claimed the transaction.
+    /// Nobody else does.
     #[inline]
-    pub(super) unsafe fn body(&self) -> &Body {
-        // SAFETY: the caller says so; it is changed by the client alone.
-        unsafe { &*self.body.get() }
+    unsafe fn executing(&self, timestamp: Timestamp) -> Executing<'_> {
+        // SAFETY: the caller says so; transactions lie in client batches, which are kept as long.
+        let client_batch = unsafe { NonNull::with_exposed_provenance((*self.body.get()).client_batch).as_ref() };
+        Executing { planned: self, client_batch, timestamp }
     }
 
-    /// The same for the client that fills the client batch.
+    /// What is known of it when it was executed at this timestamp.
     ///
     /// # Safety
-    /// The caller is that client, and holds no other reference to the body.
-    #[allow(clippy::mut_from_ref, reason = "the client batch goes from executor to executor")]
-    pub(super) unsafe fn body_mut(&self) -> &mut Body {
-        // SAFETY: the caller says so.
-        unsafe { &mut *self.body.get() }
+    /// Its client does not take it back while this is borrowed.
+    #[inline]
+    pub(super) unsafe fn executed(&self, timestamp: Timestamp) -> Option<&Body> {
+        // Acquire: pairs with the release in `complete`.
+        let is_complete = self.state.load(Ordering::Acquire) == Self::word(timestamp, Progress::Complete);
+        // SAFETY: nobody executes it any more, and the caller says that its client does not fill it anew.
+        is_complete.then(|| unsafe { &*self.body.get() })
     }
 }
 
-// SAFETY: the body is one thread's at a time, as `body` says; the rest is atomic.
+// SAFETY: the body is one thread's at a time, as [`Executing`], `executed` and [`OwnBatch`] say; the rest is atomic.
 unsafe impl Sync for Planned {}
-// SAFETY: its pointers lead to what the client's guard and the database keep.
-unsafe impl Send for Planned {}
 
 /// How a run of a procedure ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,7 +271,6 @@ pub(super) type RunProcedure = unsafe fn(*const (), usize, &mut BohmTransaction<
 /// Transactions that are handed in together.
 #[derive(Debug)]
 pub(super) struct ClientBatch {
-    pieces: UnsafeCell<Vec<Box<[Planned]>>>,
     content: UnsafeCell<Content>,
     /// Transactions that were not executed yet.
     pub(super) remaining: AtomicUsize,
@@ -326,13 +283,18 @@ pub(super) struct ClientBatch {
 #[derive(Debug)]
 pub(super) struct Content {
     pub(super) count: usize,
-    pub(super) entries: UnsafeCell<Vec<Entry>>,
+    /// The memory of the transactions.
+    pieces: Vec<Box<[Planned]>>,
+    pub(super) entries: Vec<Entry>,
     /// For each thread of concurrency control the entries that belong to it, where they are sorted out beforehand.
     pub(super) sorted: Vec<Vec<u32>>,
-    pub(super) job: *const (),
+    /// Its address.
+    pub(super) job: usize,
     pub(super) run: RunProcedure,
     /// For each transaction the client's procedure.
     pub(super) procedures: Vec<u32>,
+    /// For each transaction its first entry.
+    pub(super) firsts: Vec<u32>,
     /// Some transaction may write anything.
     pub(super) has_everything: bool,
     /// The client runs the one transaction itself.
@@ -345,10 +307,8 @@ pub(super) struct Content {
 // SAFETY: the content is the client's alone, or else only read; entries are written by the thread of concurrency control that
 // their key belongs to, and then by who executes their transaction.
 unsafe impl Sync for ClientBatch {}
-// SAFETY: as above; its pointers lead to what the client keeps until the client batch is back.
-unsafe impl Send for ClientBatch {}
 
-unsafe fn no_procedure(_: *const (), _: usize, _: &mut BohmTransaction<'_>) -> Ran {
+fn no_procedure(_: *const (), _: usize, _: &mut BohmTransaction<'_>) -> Ran {
     unreachable!("a client batch is handed in with its procedures")
 }
 
@@ -356,18 +316,19 @@ impl ClientBatch {
     fn new() -> Self {
         let content = Content {
             count: 0,
-            entries: UnsafeCell::default(),
+            pieces: Vec::new(),
+            entries: Vec::new(),
             sorted: Vec::new(),
-            job: std::ptr::null(),
+            job: 0,
             run: no_procedure,
             procedures: Vec::new(),
+            firsts: Vec::new(),
             has_everything: false,
             interactive: false,
             batch: AtomicU64::new(0),
             first_place: AtomicUsize::new(0),
         };
         Self {
-            pieces: UnsafeCell::default(),
             content: UnsafeCell::new(content),
             remaining: AtomicUsize::new(0),
             is_awaited: AtomicBool::new(false),
@@ -376,8 +337,11 @@ impl ClientBatch {
     }
 
     /// So many of its transactions were executed.
+    ///
+    /// # Safety
+    /// That is so, and is told once of each. The caller does not look at them again.
     #[inline]
-    pub(super) fn end(&self, done: usize) {
+    pub(super) unsafe fn end(&self, done: usize) {
         // AcqRel: pairs with the acquire of the client, who finds the answers, and hands on what others did.
         if self.remaining.fetch_sub(done, Ordering::AcqRel) == done {
             // Pairs with the fence in `await_with`: the client sees the client batch back, or is seen waiting.
@@ -411,37 +375,25 @@ impl ClientBatch {
         unsafe { &*self.content.get() }
     }
 
-    /// The content, to be written.
-    ///
-    /// # Safety
-    /// The caller is the client batch's client, the client batch is not handed in, and the caller holds one such reference at a time.
-    #[allow(clippy::mut_from_ref, reason = "the client batch goes from executor to executor")]
-    pub(super) unsafe fn content_mut(&self) -> &mut Content {
-        // SAFETY: the caller says so.
-        unsafe { &mut *self.content.get() }
+    /// The timestamp of the transaction at a place, once its batch is closed.
+    #[inline]
+    pub(super) fn timestamp(&self, place: usize) -> Timestamp {
+        let content = self.content();
+        let first = content.first_place.load(Ordering::Relaxed);
+        Timestamp::new(content.batch.load(Ordering::Relaxed), first + place)
     }
 
     /// The transaction at a place.
     #[inline]
     pub(super) fn planned(&self, place: usize) -> &Planned {
-        // SAFETY: pieces are added only by the client while the client batch is not handed in.
-        unsafe { &(&*self.pieces.get())[place / PIECE][place % PIECE] }
+        &self.content().pieces[place / PIECE][place % PIECE]
     }
 
-    /// The entry at a position. Its cells are the caller's while the entry belongs to the calling thread.
+    /// The entry at a position, of a transaction that is under way.
     #[inline]
-    pub(super) fn entry(&self, position: usize) -> &Entry {
-        let entries = self.entries();
-        debug_assert!(position < entries.len());
-        // SAFETY: positions come from the client batch itself.
-        unsafe { entries.get_unchecked(position) }
-    }
-
-    /// The entries, which only the client adds or changes, while the client batch is not handed in.
-    #[inline]
-    fn entries(&self) -> &[Entry] {
-        // SAFETY: the client holds no other reference while it looks here.
-        unsafe { &*self.content().entries.get() }
+    pub(super) fn entry(&self, position: usize) -> Known<'_> {
+        // SAFETY: who looks at entries has a transaction of the client batch under way.
+        unsafe { Known::new(&self.content().entries[position]) }
     }
 
     /// Starts fetching what entries lead to that will be used soon, whoever executes their transactions.
@@ -457,109 +409,183 @@ impl ClientBatch {
         (position..position + AHEAD).for_each(|position| self.fetch_row(position));
     }
 
-    /// The version of an entry that was planned, and whether its transaction fills it. Such cells stay as they were planned.
-    #[inline]
-    fn lead(&self, position: usize) -> Option<(&Entry, Version, bool)> {
-        let entry = self.entries().get(position)?;
-        match entry.want {
-            Want::Read => Some((entry, entry.version.get()?, false)),
-            Want::Write | Want::Update => Some((entry, entry.version.get()?, true)),
-            _ => None,
-        }
-    }
-
     #[inline]
     fn fetch_version(&self, position: usize) {
-        if let Some((_, version, _)) = self.lead(position) {
-            version.prefetch();
+        if position < self.entry_count() {
+            self.entry(position).fetch_version();
         }
     }
 
-    /// Starts fetching the row that will be read, and where one will be written that place too. The version that is read may be gone by now,
-    /// when a late write took its place.
     #[inline]
     fn fetch_row(&self, position: usize) {
-        let Some((entry, version, is_placeholder)) = self.lead(position) else { return };
-        // SAFETY: the client keeps the store until the transaction was executed.
-        let words = unsafe { (*entry.store).row_words };
-        version.prefetch_row(words);
-        if is_placeholder && let Some(below) = version.previous() {
-            below.prefetch();
-            below.prefetch_row(words);
+        if position < self.entry_count() {
+            self.entry(position).fetch_row();
         }
     }
 
     /// How many entries there are.
     #[inline]
     pub(super) fn entry_count(&self) -> usize {
-        self.entries().len()
+        self.content().entries.len()
+    }
+}
+
+/// A client batch that its client alone has: it is not handed in.
+#[derive(Debug)]
+pub(super) struct OwnBatch(Arc<ClientBatch>);
+
+/// A client batch that was handed in, for its client.
+#[derive(Debug)]
+pub(super) struct HandedIn(Arc<ClientBatch>);
+
+impl OwnBatch {
+    #[inline]
+    pub(super) fn content(&self) -> &Content {
+        self.0.content()
+    }
+
+    #[inline]
+    pub(super) fn content_mut(&mut self) -> &mut Content {
+        // SAFETY: nobody else looks at a client batch that is not handed in.
+        unsafe { &mut *self.0.content.get() }
+    }
+
+    /// What is known of the transaction at a place.
+    #[inline]
+    pub(super) fn body_mut(&mut self, place: usize) -> &mut Body {
+        // SAFETY: as above.
+        unsafe { &mut *self.0.planned(place).body.get() }
     }
 
     /// The client begins anew.
-    ///
-    /// # Safety
-    /// As for [`ClientBatch::content_mut`].
-    pub(super) unsafe fn clear(&self) {
-        // SAFETY: the caller is the client.
-        let content = unsafe { self.content_mut() };
-        content.entries.get_mut().clear();
+    pub(super) fn clear(&mut self) {
+        let content = self.content_mut();
+        content.entries.clear();
         content.sorted.iter_mut().for_each(Vec::clear);
         content.procedures.clear();
+        content.firsts.clear();
         content.count = 0;
         (content.has_everything, content.interactive) = (false, false);
     }
 
     /// Adds a transaction, whose entries begin here.
-    ///
-    /// # Safety
-    /// As for [`ClientBatch::content_mut`].
-    pub(super) unsafe fn add(&self, procedure: usize) -> u32 {
-        // SAFETY: the caller is the client.
-        let (content, pieces) = unsafe { (self.content_mut(), &mut *self.pieces.get()) };
-        let place = content.count;
-        if place / PIECE == pieces.len() {
-            let client_batch = NonNull::from(self);
-            pieces.push((0..PIECE).map(|offset| Planned::new(client_batch, (place + offset) as u32)).collect());
-        }
+    pub(super) fn add(&mut self, procedure: usize) -> u32 {
+        let client_batch = NonNull::from(&*self.0);
+        let content = self.content_mut();
+        let (place, first) = (content.count, content.entries.len() as u32);
         content.count += 1;
         content.procedures.push(procedure as u32);
-        let first = content.entries.get_mut().len() as u32;
-        // SAFETY: as above.
-        let body = unsafe { self.planned(place).body_mut() };
-        body.late.get_mut().clear();
+        content.firsts.push(first);
+        if place / PIECE == content.pieces.len() {
+            content.pieces.push((0..PIECE).map(|offset| Planned::new(client_batch, (place + offset) as u32)).collect());
+        }
+        let body = self.body_mut(place);
+        body.late.clear();
         (body.first, body.end) = (first, first);
         (body.has_more, body.is_everything, body.is_too_long) = (false, false, false);
-        body.again.set(false);
-        self.planned(place).refused.store(0, Ordering::Relaxed);
+        body.again = false;
+        self.0.planned(place).refused.store(0, Ordering::Relaxed);
         place as u32
+    }
+
+    /// The client batch, for the pipeline and for the client, with all of its transactions to be executed.
+    pub(super) fn hand_over(self) -> (Arc<ClientBatch>, HandedIn) {
+        self.0.remaining.store(self.content().count, Ordering::Relaxed);
+        self.content().batch.store(0, Ordering::Relaxed);
+        (Arc::clone(&self.0), HandedIn(self.0))
+    }
+
+    /// A transaction that is not handed in, for tests.
+    #[cfg(test)]
+    pub(super) fn planned(&self, place: usize) -> &Planned {
+        self.0.planned(place)
     }
 }
 
-/// Client batches that nobody uses. None is given back while the database is open: a version may still name a transaction of long ago.
+impl Deref for HandedIn {
+    type Target = ClientBatch;
+
+    #[inline]
+    fn deref(&self) -> &ClientBatch {
+        &self.0
+    }
+}
+
+impl HandedIn {
+    /// The client batch.
+    ///
+    /// # Safety
+    /// It is looked at only before the client takes it back.
+    pub(super) unsafe fn share(&self) -> Arc<ClientBatch> {
+        Arc::clone(&self.0)
+    }
+
+    /// The client batch for the client alone, if all of its transactions were executed, and told of.
+    pub(super) fn take_back(self) -> Result<OwnBatch, Self> {
+        // Acquire: pairs with the release of who was the last to tell.
+        if self.remaining.load(Ordering::Acquire) == 0 { Ok(OwnBatch(self.0)) } else { Err(self) }
+    }
+
+    /// What is known of the transaction at a place, which was executed.
+    #[inline]
+    pub(super) fn executed(&self, place: usize) -> &Body {
+        // SAFETY: taking it back needs this.
+        let body = unsafe { self.planned(place).executed(self.timestamp(place)) };
+        body.expect("it was executed")
+    }
+
+    /// The entries of a transaction that was executed.
+    pub(super) fn entries(&self, place: usize) -> impl Iterator<Item = Known<'_>> {
+        let body = self.executed(place);
+        let planned = (body.first..body.end).map(|position| self.entry(position as usize));
+        // SAFETY: the stores are kept while the client goes on with it.
+        planned.chain(body.late.iter().map(|entry| unsafe { Known::new(entry) }))
+    }
+
+    /// The only transaction, which the client executes without having claimed it, and how many are left to be executed. `None`: it was executed.
+    pub(super) fn drive(&mut self) -> Option<(Executing<'_>, &AtomicUsize)> {
+        let (planned, timestamp) = (self.0.planned(0), self.timestamp(0));
+        let is_driven = self.content().interactive && planned.progress(timestamp) == Progress::Executing;
+        // SAFETY: no executor claims it, and what this answered before is over.
+        is_driven.then(|| (unsafe { planned.executing(timestamp) }, &self.0.remaining))
+    }
+}
+
+/// Client batches that nobody uses, and all of them: none is given back while the database is open, because a version may still name a
+/// transaction of long ago.
 #[derive(Debug, Default)]
 pub(super) struct ClientBatches {
-    idle: Mutex<Vec<Arc<ClientBatch>>>,
+    idle: Mutex<Vec<OwnBatch>>,
     /// Those whose clients have their answers already, while some thread has not told so of the last transactions.
-    lingering: Mutex<Vec<Arc<ClientBatch>>>,
+    lingering: Mutex<Vec<HandedIn>>,
+    all: Mutex<Vec<Arc<ClientBatch>>>,
 }
 
 impl ClientBatches {
-    pub(super) fn take(&self) -> Arc<ClientBatch> {
+    pub(super) fn take(&self) -> OwnBatch {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.is_empty() {
             let mut lingering = self.lingering.lock().unwrap_or_else(PoisonError::into_inner);
-            // Acquire: pairs with the release of who was the last to tell.
-            idle.extend(lingering.extract_if(.., |client_batch| client_batch.remaining.load(Ordering::Acquire) == 0));
+            for client_batch in std::mem::take(&mut *lingering) {
+                match client_batch.take_back() {
+                    Ok(own) => idle.push(own),
+                    Err(other) => lingering.push(other),
+                }
+            }
         }
-        idle.pop().unwrap_or_else(|| Arc::new(ClientBatch::new()))
+        idle.pop().unwrap_or_else(|| {
+            let made = Arc::new(ClientBatch::new());
+            self.all.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&made));
+            OwnBatch(made)
+        })
     }
 
-    pub(super) fn put_back(&self, client_batch: Arc<ClientBatch>) {
+    pub(super) fn put_back(&self, client_batch: OwnBatch) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(client_batch);
     }
 
-    /// Puts back one that threads still count in, though all its transactions were executed.
-    pub(super) fn put_back_later(&self, client_batch: Arc<ClientBatch>) {
+    /// Puts back one that threads may still count in, though all its transactions were executed.
+    pub(super) fn put_back_later(&self, client_batch: HandedIn) {
         self.lingering.lock().unwrap_or_else(PoisonError::into_inner).push(client_batch);
     }
 }

@@ -13,6 +13,7 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence
 use polychron_sync::thread::{self, JoinHandle};
 use polychron_sync::{CachePadded, publish};
 
+use super::chain::Intents;
 use super::collection::Horizon;
 use super::dropped::Dropped;
 use super::execution::{Executor, LAST};
@@ -26,7 +27,6 @@ use super::sleeping::{Nap, Sleepers};
 use super::steps::Step;
 use super::table::BohmStore;
 use super::telling::Notices;
-use super::version::Head;
 use super::worker::BohmWorker;
 
 /// What all threads share.
@@ -38,7 +38,7 @@ pub(super) struct Shared {
     pub(super) executors: Executors,
     pub(super) partitions: Box<[CachePadded<Partition>]>,
     /// A placeholder for each transaction that may write anything.
-    pub(super) everything: Head,
+    pub(super) everything: Intents,
     pub(super) client_batches: ClientBatches,
     pub(super) snapshots: Snapshots,
     /// Stores of tables and indexes that are there no more.
@@ -348,7 +348,7 @@ impl Protocol for Bohm {
             dropped: Dropped::default(),
             base: Base::new(memory, common)?,
             options,
-            everything: Head::new(),
+            everything: Intents::new(),
             client_batches: ClientBatches::default(),
             leftovers: Leftovers::default(),
             notices: Notices::default(),

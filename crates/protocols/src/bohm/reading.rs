@@ -1,27 +1,33 @@
 //! How a transaction finds the row of a key: the version before its own timestamp, and whom it waits for to know it.
 
-use std::ptr::NonNull;
+use std::ops::ControlFlow;
 
-use polychron_base::Stop;
 use polychron_base::key::EncodedKey;
+use polychron_base::{Error, Stop};
 use polychron_engine::Scan;
 use polychron_engine::mutations::left_out;
+use polychron_engine::stores::{Batch, Both, key_in_entry};
+use polychron_index::Handle;
+use polychron_memory::Guard;
 use polychron_sync::Backoff;
 
+use super::chain::{Chain, Head, Intents, List};
+use super::collection::Deleted;
+use super::entry::{Known, Put, Want};
 use super::execution::{Outcome, execute_claimed, settle};
 use super::interactive::Driven;
-use super::planned::{Planned, Progress, Put, Want};
+use super::planned::{Planned, Progress};
 use super::sleeping::SpinBudget;
 use super::steps::Step;
 use super::table::{BohmStore, Prefix, bits};
 use super::timestamp::Timestamp;
 use super::transaction::{BohmTransaction, Position};
-use super::version::{Head, State, Version};
+use super::version::{Filling, Fresh, Old, State, Version};
 
-impl BohmTransaction<'_> {
+impl<'t> BohmTransaction<'t> {
     /// The row that a key has here, if it has one.
     #[inline]
-    pub(super) fn see<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version>, Stop> {
+    pub(super) fn see<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version<'t>>, Stop> {
         self.step()?;
         let trusts = self.await_prefixes(store, key)?;
         if let Some(position) = self.own(store, key) {
@@ -30,21 +36,21 @@ impl BohmTransaction<'_> {
                 return self.present(position);
             }
             if entry.want == Want::Read && trusts {
-                return self.settled(entry.version.get());
+                // SAFETY: the version to read stays until this transaction is complete.
+                let version = entry.version().map(|version| unsafe { version.get() });
+                return self.settled(version);
             }
         }
         self.look_up(store, key)
     }
 
     /// The row of a key that the transactions before this one have left, once those are executed that may write it unnamed.
-    fn look_up<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version>, Stop> {
+    fn look_up<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version<'t>>, Stop> {
         if self.scratch.hints.waits() {
             self.scratch.hints.answer(&self.state.tables, &self.guard);
         }
-        let found = match store.find(key, &self.guard) {
-            Some(chain) => self.visible(chain.head())?,
-            None => None,
-        };
+        let seen = store.find(key, &self.guard).and_then(|chain| self.seen(chain.head()));
+        let found = self.visible(seen)?;
         if found.is_none() && store.displaced.concern(self.timestamp) {
             return self.look_beside(store, key);
         }
@@ -65,8 +71,9 @@ impl BohmTransaction<'_> {
             if len <= key.len()
                 && let Some(list) = store.prefixes.find(Prefix::new(key, len), &self.guard)
             {
-                self.await_intents(list.head())?;
-                let latest = list.head().at(self.timestamp);
+                let intents = self.intents(list.handle());
+                self.await_intents(intents)?;
+                let latest = self.at(intents);
                 trusts &= latest.is_none_or(|latest| latest.begin().batch() <= finished_before);
             }
         }
@@ -78,51 +85,175 @@ impl BohmTransaction<'_> {
         if store.prefixes.lengths() == 0 || !self.awaits || left_out(Step::AwaitPrefixes) {
             return Ok(());
         }
-        for list in store.prefixes.between(scan.lower, scan.upper, &self.guard) {
-            self.await_intents(list.head())?;
+        let lists = store.prefixes.between(scan.lower, scan.upper, &self.guard);
+        let lists: Vec<_> = lists.into_iter().map(List::handle).collect();
+        for list in lists {
+            self.await_intents(self.intents(list))?;
         }
         Ok(())
     }
 
+    /// The intents of a list that was just found.
+    fn intents(&self, list: Handle) -> &'t Intents {
+        // SAFETY: it was found under the guard, which stands as long as the operation of which this is a part.
+        unsafe { List::from_handle(list) }.intents()
+    }
+
     /// The row that the key of an own entry has now.
     #[inline]
-    pub(super) fn present(&mut self, position: Position) -> Result<Option<Version>, Stop> {
+    pub(super) fn present(&mut self, position: Position) -> Result<Option<Version<'t>>, Stop> {
         let entry = self.entry(position);
-        match entry.put.get() {
-            Put::Row => Ok(entry.version.get()),
+        match entry.put() {
+            Put::Row => Ok(self.filled(position)),
             Put::Deletion => Ok(None),
             Put::Nothing => {
-                // SAFETY: the client keeps the stores of its entries.
-                let store = unsafe { &*entry.store };
+                let store = entry.store();
                 let is_guessed = entry.want == Want::Guessed;
                 if store.prefixes.lengths() != 0 || is_guessed {
-                    match entry.kept_key() {
-                        (key, None) => self.await_prefixes(store, key)?,
-                        (_, Some(key)) => self.await_prefixes(store, &*key)?,
-                    };
+                    return self.present_below(position);
                 }
-                if is_guessed {
-                    // No chain has the version, so nobody tells it when what is below it changes, and goes.
-                    return match self.entry(position).kept_key() {
-                        (key, None) => self.look_up(store, key),
-                        (_, Some(key)) => self.look_up(store, &*key),
-                    };
-                }
-                self.settled(self.entry(position).version.get().and_then(Version::previous))
+                let below = self.below(position);
+                self.settled(below)
             }
         }
     }
 
-    /// The row that a chain has here.
-    #[inline]
-    pub(super) fn visible(&mut self, head: &Head) -> Result<Option<Version>, Stop> {
-        if left_out(Step::ReadBefore) {
-            let newest = head.newest();
-            return Ok(newest.filter(|newest| newest.state() == State::Row));
+    /// The row that the key of an own entry has before it, where there are prefixes, or no chain has the version.
+    fn present_below(&mut self, position: Position) -> Result<Option<Version<'t>>, Stop> {
+        let entry = self.entry(position);
+        let (key, is_guessed) = (entry.kept_key(), entry.want == Want::Guessed);
+        // SAFETY: the store is kept until the transaction was executed.
+        let store: &'t BohmStore = unsafe { &*std::ptr::from_ref(entry.store()) };
+        match &key {
+            (key, None) => self.await_prefixes(store, *key)?,
+            (_, Some(key)) => self.await_prefixes(store, &**key)?,
+        };
+        if is_guessed {
+            // No chain has the version, so nobody tells it when what is below it changes, and goes.
+            return match &key {
+                (key, None) => self.look_up(store, *key),
+                (_, Some(key)) => self.look_up(store, &**key),
+            };
         }
-        match head.at(self.timestamp) {
+        let below = self.below(position);
+        self.settled(below)
+    }
+
+    /// The newest version of a chain that is not behind this transaction.
+    #[inline]
+    fn at(&self, head: &Head) -> Option<Version<'t>> {
+        // SAFETY: the transaction is under way, or the snapshot open, and has its guard; both stay for longer than what is found is used.
+        unsafe { head.at(self.timestamp) }
+    }
+
+    /// The version of a chain that is seen here.
+    #[inline]
+    pub(super) fn seen(&self, head: &Head) -> Option<Version<'t>> {
+        if left_out(Step::ReadBefore) {
+            // SAFETY: it is looked at under the guard.
+            let newest: Option<Version<'t>> = head.newest().map(|newest| unsafe { newest.get() });
+            return newest.filter(|newest| matches!(newest.state(), State::Row));
+        }
+        self.at(head)
+    }
+
+    /// The version of an own entry, which stays until the transaction is complete.
+    #[inline]
+    pub(super) fn filled(&self, position: Position) -> Option<Version<'t>> {
+        let entry = self.entry(position);
+        let version = entry.version().filter(|_| entry.want != Want::Read);
+        // SAFETY: a version that a transaction fills stays until its batch is finished, or the transaction gives it back.
+        version.map(|version| unsafe { version.get() })
+    }
+
+    /// The version below the one of an own entry.
+    #[inline]
+    pub(super) fn below(&self, position: Position) -> Option<Version<'t>> {
+        // SAFETY: it was superseded in this batch or a later one, so it stays, too.
+        self.filled(position)?.below().map(|below| unsafe { below.get() })
+    }
+
+    /// The version of an own entry, to be filled.
+    #[inline]
+    pub(super) fn filling(&mut self, position: Position) -> Option<(Filling<'_>, Known<'_>, &Guard<'t>)> {
+        let version = self.filled(position)?;
+        // SAFETY: the transaction is executed here, and views of its rows borrow it.
+        Some((unsafe { version.fill() }, self.entry(position), &self.guard))
+    }
+
+    /// Puts an own version that was not planned into a chain.
+    pub(super) fn put_into<'g>(&self, head: &Head, version: Fresh<'g>) -> Result<Option<(Old, u64)>, Fresh<'g>> {
+        // SAFETY: the transaction is executed here; it may write anything, or all others that may write this key wait for it.
+        unsafe { head.insert(version) }
+    }
+
+    /// Gives an own version back that no chain has.
+    pub(super) fn free_guessed(&mut self, position: Position) {
+        let version = self.filled(position).filter(|_| self.entry(position).want == Want::Guessed);
+        self.entry(position).set_version(None);
+        // SAFETY: no chain has the version, and the entry not any more.
+        version.into_iter().for_each(|version| unsafe { version.free(&self.guard) });
+    }
+
+    /// Puts what was there before in place of what an own entry has put: the row below, if it has one.
+    pub(super) fn put_below(&mut self, position: Position, has_row: bool) {
+        let below = self.below(position).filter(|below| has_row && matches!(below.state(), State::Row));
+        let (mut version, entry, guard) = self.filling(position).expect("it has a version");
+        match below {
+            // SAFETY: it stays, and this is done once of each version, at the end of its transaction.
+            Some(below) => unsafe { version.take_over(below, guard) },
+            None => version.clear(guard),
+        }
+        entry.set_put(if below.is_some() { Put::Row } else { Put::Deletion });
+    }
+
+    /// Copies the row of another version into the one of an own entry, to be changed there.
+    #[inline]
+    pub(super) fn copy_row(
+        &mut self,
+        position: Position,
+        found: Version<'t>,
+    ) -> Result<(Filling<'_>, Known<'_>), Error> {
+        let (mut version, entry, guard) = self.filling(position).expect("a written key has a version");
+        debug_assert!(entry.version() != Some(found.raw()), "the row is another version's");
+        // SAFETY: the other version has a row, which stays while this is filled.
+        version.put(unsafe { found.words() }, guard)?;
+        Ok((version, entry))
+    }
+
+    /// The row to which an entry of a secondary index leads.
+    #[inline]
+    pub(super) fn see_behind(&mut self, store: &BohmStore, entry: Version<'t>) -> Result<Option<Version<'t>>, Stop> {
+        // SAFETY: the version has a row, which nothing here replaces.
+        let key = key_in_entry(unsafe { entry.words() });
+        self.see(store, key)
+    }
+
+    /// Leaves the key of an own entry to be taken out of its index, if the version that says that it is absent is its newest.
+    pub(super) fn leave_deleted(&self, position: Position) {
+        let entry = self.entry(position);
+        if let (Some(chain), Some(version)) = (entry.chain(), self.filled(position)) {
+            // SAFETY: a chain is not taken out before the batches of its versions are finished.
+            let chain = unsafe { Chain::from_handle(chain) };
+            if chain.head().newest() == Some(version.raw()) {
+                self.shared.partition(entry.hash).leave_deleted(Deleted::new(entry, chain, version));
+            }
+        }
+    }
+
+    /// The row of a version that was found here to have one, or that this transaction has put.
+    #[inline]
+    pub(super) fn words(&self, found: Version<'t>) -> &[u64] {
+        // SAFETY: the transaction, which might put another one into its own version, is borrowed. What a snapshot sees stays until it is over.
+        unsafe { found.words() }
+    }
+
+    /// The row that a chain has here, of which this version was seen.
+    #[inline]
+    pub(super) fn visible(&mut self, seen: Option<Version<'t>>) -> Result<Option<Version<'t>>, Stop> {
+        match seen {
             Some(version) if version.begin() == self.timestamp => {
-                let own = self.own_version(version);
+                let own = self.own_version(version.raw());
                 self.present(own.expect("a version of its own has an entry"))
             }
             version => self.settled(version),
@@ -131,7 +262,7 @@ impl BohmTransaction<'_> {
 
     /// The version if it has a row, once that is known.
     #[inline]
-    pub(super) fn settled(&mut self, version: Option<Version>) -> Result<Option<Version>, Stop> {
+    pub(super) fn settled(&mut self, version: Option<Version<'t>>) -> Result<Option<Version<'t>>, Stop> {
         let Some(version) = version else { return Ok(None) };
         loop {
             match version.state() {
@@ -145,11 +276,9 @@ impl BohmTransaction<'_> {
 
     /// Executes the transaction that fills a version, or waits while another thread does. When that takes long, or the version
     /// lies too deep, this transaction is handed back.
-    pub(super) fn await_producer(&mut self, producer: NonNull<Planned>, timestamp: Timestamp) -> Result<(), Stop> {
+    pub(super) fn await_producer(&mut self, producer: &Planned, timestamp: Timestamp) -> Result<(), Stop> {
         debug_assert!(timestamp < self.timestamp, "transactions wait for earlier ones only");
         debug_assert!(self.awaits, "a snapshot of finished batches sees nothing that is pending");
-        // SAFETY: transactions' memory is kept while the database is open.
-        let producer = unsafe { producer.as_ref() };
         if !matches!(self.driven, Driven::ByThePipeline) {
             let mut spin_budget = SpinBudget::default();
             while !settle(self.shared, self.state, self.local, producer, timestamp) {
@@ -160,8 +289,8 @@ impl BohmTransaction<'_> {
         let mut backoff = Backoff::new();
         let mut stalls = 1;
         loop {
-            if producer.claim(timestamp) {
-                return match execute_claimed(self.shared, self.state, self.local, producer, timestamp) {
+            if let Some(executing) = producer.claim(timestamp) {
+                return match execute_claimed(self.shared, self.state, self.local, executing, timestamp) {
                     Outcome::Complete => Ok(()),
                     // It has waited already, or is too deep: to try it again from here would try all below it again, at every level.
                     Outcome::HandedBack => Err(self.doom()),
@@ -172,7 +301,7 @@ impl BohmTransaction<'_> {
             }
             self.state.seen.stalls += std::mem::take(&mut stalls);
             if backoff.is_yielding() {
-                self.state.blocker = Some((NonNull::from(producer), timestamp));
+                self.state.blocker = Some(producer.blocker(timestamp));
                 return Err(self.doom());
             }
             backoff.wait();
@@ -180,11 +309,96 @@ impl BohmTransaction<'_> {
     }
 
     /// Has all transactions before this one executed that stand in a list of intents.
-    pub(super) fn await_intents(&mut self, intents: &Head) -> Result<(), Stop> {
+    pub(super) fn await_intents(&mut self, intents: &Intents) -> Result<(), Stop> {
         if !self.awaits || intents.newest().is_none() {
             return Ok(());
         }
         let finished = self.shared.pipeline.finished();
-        intents.await_pending(self.timestamp, finished, |producer, timestamp| self.await_producer(producer, timestamp))
+        let timestamp = self.timestamp;
+        // SAFETY: the operation has a guard.
+        unsafe {
+            intents.await_pending(timestamp, finished, |producer, timestamp| self.await_producer(producer, timestamp))
+        }
+    }
+
+    pub(super) fn visit_batch(
+        &mut self,
+        batch: &Batch,
+        store: &BohmStore,
+        visit: &mut impl FnMut(&mut Self, Version<'t>) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<ControlFlow<()>, Stop> {
+        // SAFETY: the handle was found under the transaction's guard, which stays until the next part.
+        let chain = |position| batch.get(position).map(|handle| unsafe { Chain::<'_>::from_handle(handle) });
+        for position in 0..batch.len() + 2 * Batch::AHEAD {
+            if let Some(ahead) = chain(position) {
+                ahead.prefetch();
+            }
+            let newest = |position| chain(position)?.head().newest();
+            if let Some(ahead) = position.checked_sub(Batch::AHEAD).and_then(newest) {
+                ahead.prefetch();
+                ahead.prefetch_row(store.row_words);
+            }
+            let Some(chain) = position.checked_sub(2 * Batch::AHEAD).and_then(chain) else { continue };
+            if self.visit_chain(chain, visit)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Visits the version of a chain that is seen, if it has a row.
+    #[inline]
+    fn visit_chain(
+        &mut self,
+        chain: Chain<'_>,
+        visit: &mut impl FnMut(&mut Self, Version<'t>) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<ControlFlow<()>, Stop> {
+        #[cfg(test)]
+        {
+            self.state.scanned += 1;
+        }
+        self.step()?;
+        let seen = self.seen(chain.head());
+        match self.visible(seen)? {
+            Some(version) => visit(self, version),
+            None => Ok(ControlFlow::Continue(())),
+        }
+    }
+
+    /// A snapshot has found no row of a key in the index. Answers the one that lies beside, if there is one that it sees.
+    #[cold]
+    pub(super) fn look_beside<K: EncodedKey>(
+        &mut self,
+        store: &BohmStore,
+        key: K,
+    ) -> Result<Option<Version<'t>>, Stop> {
+        let seen = store.displaced.find(key, &self.guard).and_then(|chain| self.seen(chain.head()));
+        self.visible(seen)
+    }
+
+    /// Visits the rest of a range along both indexes, from where `both` says.
+    #[cold]
+    pub(super) fn visit_both(
+        &mut self,
+        both: &mut Both,
+        scan: &Scan<'_>,
+        store: &BohmStore,
+        visit: &mut impl FnMut(&mut Self, Version<'t>) -> Result<ControlFlow<()>, Stop>,
+    ) -> Result<ControlFlow<()>, Stop> {
+        let Some(beside) = store.displaced.index() else { return Ok(ControlFlow::Continue(())) };
+        loop {
+            self.renew();
+            let more = both.fill((store.index(), beside), scan, &self.guard);
+            while let Some(handle) = both.next(scan.direction) {
+                // SAFETY: the handle was found under the transaction's guard, which stays until the next part.
+                let chain: Chain<'_> = unsafe { Chain::from_handle(handle) };
+                if self.visit_chain(chain, visit)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            if !more {
+                return Ok(ControlFlow::Continue(()));
+            }
+        }
     }
 }

@@ -8,11 +8,10 @@ use polychron_base::{IndexId, Stop, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
-use polychron_engine::stores::key_in_entry;
 use polychron_engine::{LazyFutures, Prefetch, Projection, Queries, Savepoints};
 use polychron_schema::{Changes, RowBuffer, RowMut, RowRef};
 
-use super::planned::Put;
+use super::entry::Put;
 use super::steps::Step;
 use super::table::{BohmStore, BohmTable};
 use super::transaction::{BohmTransaction, Position};
@@ -20,14 +19,14 @@ use super::version::Version;
 
 /// A version that has a row, and of a row that is going to be written the entry for that.
 #[derive(Clone, Copy, Debug)]
-pub struct FoundRow {
+pub struct FoundRow<'t> {
     position: Option<Position>,
-    version: Version,
+    version: Version<'t>,
 }
 
-impl FoundRow {
+impl<'t> FoundRow<'t> {
     #[inline]
-    fn read(version: Version) -> Self {
+    fn read(version: Version<'t>) -> Self {
         Self { position: None, version }
     }
 
@@ -39,7 +38,7 @@ impl FoundRow {
 
 impl<'t> Primitives<'t> for BohmTransaction<'t> {
     type Store = BohmStore;
-    type Found = FoundRow;
+    type Found = FoundRow<'t>;
     type Link = ();
 
     #[inline]
@@ -67,7 +66,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     }
 
     #[inline(always)]
-    fn find<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, _: &Projection) -> Result<Option<FoundRow>, Stop> {
+    fn find<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, _: &Projection) -> Result<Option<FoundRow<'t>>, Stop> {
         Ok(self.see(at.store, at.key)?.map(FoundRow::read))
     }
 
@@ -78,7 +77,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         at: At<'t, BohmStore, K>,
         _: &Projection,
         intent: Intent,
-    ) -> Result<Option<FoundRow>, Stop> {
+    ) -> Result<Option<FoundRow<'t>>, Stop> {
         if let Some(position) = self.own_written(at.store, at.key) {
             let version = self.present(position)?;
             return Ok(version.map(|version| FoundRow { position: Some(position), version }));
@@ -87,18 +86,15 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         let Some(version) = self.see(at.store, at.key)? else { return Ok(None) };
         let words = match intent {
             Intent::Change => at.store.row_words,
-            // SAFETY: the version has a row, and nothing is put.
-            Intent::Delete => unsafe { version.words_to_take_over() },
+            Intent::Delete => version.words_to_take_over(),
         };
         let position = self.unplanned(at.store, at.key, want, words)?;
         Ok(Some(FoundRow { position: Some(position), version }))
     }
 
     #[inline]
-    fn row(&self, found: FoundRow) -> RowRef<'_> {
-        // SAFETY: the version has a row, and the transaction, which might put another one into its own, is borrowed. What a snapshot sees
-        // stays until it is over.
-        RowRef::from_words(unsafe { found.version.words() })
+    fn row(&self, found: FoundRow<'t>) -> RowRef<'_> {
+        RowRef::from_words(self.words(found.version))
     }
 
     /// Changes a row of fixed length in the version that will hold it, and has none yet. Where the change panics it has none still. What was put
@@ -107,29 +103,25 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     fn change_in_place<F: FnOnce(&mut RowMut<'_>)>(
         &mut self,
         table: &'t BohmTable,
-        found: FoundRow,
+        found: FoundRow<'t>,
         change: F,
     ) -> ControlFlow<Result<(), Stop>, F> {
         let shape = table.layout.shape();
         let is_fixed = !table.has_secondaries && shape.variable_count == 0;
         let position = found.written();
-        if !is_fixed || self.entry(position).version.get() == Some(found.version) {
+        if !is_fixed || self.entry(position).version() == Some(found.version.raw()) {
             return ControlFlow::Continue(change);
         }
         self.save(position);
-        let entry = self.entry(position);
-        let version = entry.version.get().expect("a written key has a version");
         let mut changes = Changes::NONE;
-        // SAFETY: the transaction is executed here, and views of its rows borrow it; the source has a row.
-        unsafe {
-            if let Err(error) = version.put(found.version.words(), &self.guard) {
-                return ControlFlow::Break(Err(error.into()));
-            }
-            let row = RowMut::in_place(version.words_mut(), &mut changes, shape);
-            change(&mut row.expect("rows of the table have one length"));
-        }
+        let (mut version, entry) = match self.copy_row(position, found.version) {
+            Ok(copied) => copied,
+            Err(error) => return ControlFlow::Break(Err(error.into())),
+        };
+        let row = RowMut::in_place(version.words_mut(), &mut changes, shape);
+        change(&mut row.expect("rows of the table have one length"));
         if !changes.is_empty() {
-            entry.put.set(Put::Row);
+            entry.set_put(Put::Row);
         }
         ControlFlow::Break(Ok(()))
     }
@@ -138,7 +130,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     fn overwrite<K: EncodedKey>(
         &mut self,
         _: At<'t, BohmStore, K>,
-        found: FoundRow,
+        found: FoundRow<'t>,
         row: &mut RowBuffer,
         _: Changes,
     ) -> Result<(), Stop> {
@@ -155,7 +147,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     }
 
     #[inline]
-    fn link(&self, _: FoundRow) {}
+    fn link(&self, _: FoundRow<'t>) {}
 
     #[inline(always)]
     fn put<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, words: &[u64]) -> Result<(), Stop> {
@@ -163,7 +155,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         self.put_words(position, words)
     }
 
-    fn delete<K: EncodedKey>(&mut self, _: At<'t, BohmStore, K>, found: FoundRow) -> Result<(), Stop> {
+    fn delete<K: EncodedKey>(&mut self, _: At<'t, BohmStore, K>, found: FoundRow<'t>) -> Result<(), Stop> {
         self.put_deletion(found.written());
         Ok(())
     }
@@ -187,10 +179,13 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
 
     /// A run that guesses does not see all that it writes itself, and may find no row.
     #[inline]
-    fn follow(&mut self, table: &'t BohmTable, entry: FoundRow, _: &Projection) -> Result<Option<FoundRow>, Stop> {
-        // SAFETY: the version has a row, which nothing here replaces.
-        let key = key_in_entry(unsafe { entry.version.words() });
-        let row = self.see(&table.primary, key)?;
+    fn follow(
+        &mut self,
+        table: &'t BohmTable,
+        entry: FoundRow<'t>,
+        _: &Projection,
+    ) -> Result<Option<FoundRow<'t>>, Stop> {
+        let row = self.see_behind(&table.primary, entry.version)?;
         debug_assert!(row.is_some() || self.is_void(), "an entry leads to a row");
         Ok(row.map(FoundRow::read))
     }

@@ -10,15 +10,15 @@ use polychron_index::AnyIndex;
 
 use super::table::BohmStore;
 use super::transaction::BohmTransaction;
-use super::version::{Chain, Version};
+use super::version::Version;
 
-impl BohmTransaction<'_> {
+impl<'t> BohmTransaction<'t> {
     /// Visits the rows of a range of any index.
     pub(super) fn visit_rows(
         &mut self,
         scan: &Scan<'_>,
         store: &BohmStore,
-        visit: &mut impl FnMut(&mut Self, Version) -> Result<ControlFlow<()>, Stop>,
+        visit: &mut impl FnMut(&mut Self, Version<'t>) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<(), Stop> {
         let index = store.entries.scanned(scan)?;
         if !store.entries.is_ready_at(self.timestamp.batch()) {
@@ -43,7 +43,7 @@ impl BohmTransaction<'_> {
         scan: &Scan<'_>,
         (store, index): (&BohmStore, &AnyIndex),
         (batch, both): (&mut Batch, &mut Both),
-        visit: &mut impl FnMut(&mut Self, Version) -> Result<ControlFlow<()>, Stop>,
+        visit: &mut impl FnMut(&mut Self, Version<'t>) -> Result<ControlFlow<()>, Stop>,
     ) -> Result<ControlFlow<()>, Stop> {
         let is_snapshot = self.planned.is_none();
         batch.begin(scan.limit, false);
@@ -64,49 +64,6 @@ impl BohmTransaction<'_> {
                 return Ok(ControlFlow::Continue(()));
             }
             self.renew();
-        }
-    }
-
-    fn visit_batch(
-        &mut self,
-        batch: &Batch,
-        store: &BohmStore,
-        visit: &mut impl FnMut(&mut Self, Version) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<ControlFlow<()>, Stop> {
-        // SAFETY: the handle was found under the transaction's guard.
-        let chain = |position| batch.get(position).map(|handle| unsafe { Chain::from_handle(handle) });
-        for position in 0..batch.len() + 2 * Batch::AHEAD {
-            if let Some(ahead) = chain(position) {
-                ahead.prefetch();
-            }
-            let newest = |position| chain(position)?.head().newest();
-            if let Some(ahead) = position.checked_sub(Batch::AHEAD).and_then(newest) {
-                ahead.prefetch();
-                ahead.prefetch_row(store.row_words);
-            }
-            let Some(chain) = position.checked_sub(2 * Batch::AHEAD).and_then(chain) else { continue };
-            if self.visit_chain(chain, visit)?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Visits the version of a chain that is seen, if it has a row.
-    #[inline]
-    pub(super) fn visit_chain(
-        &mut self,
-        chain: Chain,
-        visit: &mut impl FnMut(&mut Self, Version) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<ControlFlow<()>, Stop> {
-        #[cfg(test)]
-        {
-            self.state.scanned += 1;
-        }
-        self.step()?;
-        match self.visible(chain.head())? {
-            Some(version) => visit(self, version),
-            None => Ok(ControlFlow::Continue(())),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! What collection does beside snapshots that stay open: its steps, and what is held.
 
 use std::collections::VecDeque;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use polychron_base::Stop;
@@ -10,13 +9,16 @@ use polychron_engine::stores::for_each;
 use polychron_engine::{
     Access, Common, Declare, Operations, Prefetch, Procedure, Protocol, Table, Transaction, Worker,
 };
+use polychron_memory::Guard;
 use polychron_schema::{Key, KeyScratch, Row};
 
+use super::chain::{Chain, Head};
 use super::collection::{Garbage, Horizon, Readers, Superseded};
 use super::execution::Executor;
+use super::planned::{ClientBatches, Planned};
 use super::timestamp::Timestamp;
 use super::transaction::BohmTransaction;
-use super::version::{Chain, Head, Version};
+use super::version::{Fresh, Old, Version};
 use super::worker::BohmWorker;
 use super::{Bohm, Options};
 
@@ -117,12 +119,14 @@ impl Stage {
         for_each(store.index(), &guard, &mut |_, handle| {
             keys += 1;
             // SAFETY: the handle was found under the guard.
-            let chain = unsafe { Chain::from_handle(handle) };
+            let chain: Chain<'_> = unsafe { Chain::from_handle(handle) };
             let mut next = chain.head().newest();
             while let Some(version) = next {
                 versions += 1;
+                // SAFETY: it is reached.
+                let version = unsafe { version.get() };
                 // What is below the oldest snapshot's version is not reached by anybody, and may be gone.
-                next = if version.begin().batch() > oldest { version.previous() } else { None };
+                next = if version.begin().batch() > oldest { version.below() } else { None };
             }
         });
         (keys, versions)
@@ -354,42 +358,52 @@ fn what_is_told_late_is_waited_for() {
     let memory = polychron_memory::Memory::new(polychron_memory::Options::tiny()).unwrap();
     let local = memory.register().unwrap();
     let head = Head::new();
-    let make = |batch| {
-        let guard = local.pin();
-        let version = Version::allocate(Timestamp::new(batch, 0), NonNull::dangling(), 1, &guard).unwrap();
-        // SAFETY: this test alone has the version.
-        unsafe {
-            version.put(&[batch], &guard).unwrap();
-            version.finish(true);
-        }
+    let client_batches = ClientBatches::default();
+    let mut client_batch = client_batches.take();
+    client_batch.add(0);
+    let producer = client_batch.planned(0);
+    fn make<'g>(producer: &Planned, batch: u64, guard: &'g Guard<'_>) -> Fresh<'g> {
+        let mut version = producer.placeholder(Timestamp::new(batch, 0), 1, guard).unwrap();
+        version.filling().put(&[batch], guard).unwrap();
+        version.filling().finish(true);
         version
-    };
-    let [oldest, middle, late, above, newest] = [1, 2, 4, 6, 8].map(make);
-    for version in [oldest, middle, above, newest] {
-        head.push(version).unwrap();
     }
-    assert_eq!(head.insert(late).unwrap(), Some((late, above)));
-    let superseded = |version: Version, above: Version| {
-        let (batch, readers) = (above.begin().batch(), Readers::Snapshots(above));
-        Superseded { version, batch, readers }
+    let guard = local.pin();
+    let fresh = [1, 2, 4, 6, 8].map(|batch| make(producer, batch, &guard));
+    let [oldest, _, late, above, newest] = fresh.each_ref().map(|version| version.raw());
+    let [first, second, inserted, fourth, fifth] = fresh;
+    // SAFETY: this thread alone has the chain.
+    let pushed = [first, second, fourth, fifth].map(|version| unsafe { head.push(version) }.unwrap());
+    // SAFETY: as above.
+    let (inserted, batch) = unsafe { head.insert(inserted) }.unwrap().expect("it is superseded");
+    assert_eq!((inserted.version(), inserted.above(), batch), (late, above, 6));
+    let superseded = |old: Option<Old>, batch| {
+        let (old, readers) = (old.expect("it was superseded"), Readers::Snapshots);
+        Superseded { old, batch, readers }
     };
+    let [_, oldest_old, middle_old, above_old] = pushed;
+    let first_told = [superseded(Some(inserted), 6), superseded(above_old, 8)];
+    // It was superseded before the late one was put above it.
+    let told_late = [superseded(middle_old, 6), superseded(oldest_old, 2)];
+    drop(guard);
     let mut garbage = Garbage::default();
     garbage.horizon = Horizon { finished: 10, open: vec![1, 5] };
-    let mut collect = |told: &[(Version, Version)]| {
-        garbage.superseded.extend(told.iter().map(|&(version, above)| superseded(version, above)));
+    let mut collect = |told: [Superseded; 2]| {
+        garbage.superseded.extend(told);
         for _ in 0..4 {
             garbage.collect(true, 10, &local.pin());
             memory.epochs().advance();
             local.collect();
         }
         // What was given back serves something else.
-        (0..8).for_each(|_| _ = make(9));
+        let guard = local.pin();
+        (0..8).for_each(|_| make(producer, 9, &guard).keep());
         garbage.held()
     };
-    assert_eq!(collect(&[(late, above), (above, newest)]), 0);
-    // It was superseded before the late one was put above it.
-    assert_eq!(collect(&[(middle, above), (oldest, middle)]), 2);
-    let seen = |batch| head.at(Timestamp::end_of(batch));
-    assert_eq!([1, 5, 10].map(seen), [Some(oldest), Some(late), Some(newest)]);
-    assert_eq!((newest.previous(), late.previous()), (Some(late), Some(oldest)));
+    assert_eq!(collect(first_told), 0);
+    assert_eq!(collect(told_late), 2);
+    // SAFETY: the snapshots are open, as far as collection knows.
+    let seen = |batch| unsafe { head.at(Timestamp::end_of(batch)) };
+    assert_eq!([1, 5, 10].map(|batch| seen(batch).map(Version::raw)), [Some(oldest), Some(late), Some(newest)]);
+    assert_eq!([10, 5].map(|batch| seen(batch).and_then(Version::below)), [Some(late), Some(oldest)]);
 }

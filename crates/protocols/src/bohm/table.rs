@@ -1,22 +1,20 @@
 //! A table: for its primary key and for each secondary index a store, which is an index and the chains it leads to. The rows of a
 //! secondary index's chains are primary keys.
 
-use std::mem::ManuallyDrop;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::Error;
 use polychron_base::key::{EncodedKey, HashSeed, Key8, Key16};
-use polychron_engine::stores::{self, DeferredDrops, Keyed, Place, Records, StoreDefinition, StoreTable};
-use polychron_index::hash::HashIndex;
-use polychron_index::{AnyIndex, Handle, Inserted};
-use polychron_memory::{Guard, OutOfMemory};
+use polychron_engine::stores::{self, DeferredDrops, Keyed, Place, StoreDefinition, StoreTable};
+use polychron_index::{AnyIndex, Handle};
+use polychron_memory::Guard;
 use polychron_schema::TableDefinition;
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
+use super::chain::{Chain, Chains, Intents, List, Lists};
 use super::displaced::Displaced;
-use super::version::{Chain, Head};
 
 /// A table.
 pub(super) type BohmTable = StoreTable<BohmStore>;
@@ -27,33 +25,13 @@ const VARIABLE_WORDS: usize = 4;
 /// Words of room for the primary key in a secondary entry; a longer one lies elsewhere.
 const ENTRY_WORDS: usize = 4;
 
-/// Chains behind an index.
-#[derive(Debug)]
-pub enum Chains {}
-
-impl Records for Chains {
-    const HEADER_BYTES: usize = super::version::HEADER_BYTES;
-
-    unsafe fn retire(handle: Handle, guard: &Guard<'_>) {
-        // SAFETY: the caller says that nobody finds the chain any more. What lies below its newest version is given back by who
-        // superseded it.
-        unsafe {
-            let chain = Chain::from_handle(handle);
-            if let Some(newest) = chain.head().newest() {
-                newest.retire(guard);
-            }
-            chain.retire(guard);
-        }
-    }
-}
-
 /// One index and its chains.
 #[derive(Debug)]
 pub struct BohmStore {
     pub(super) entries: stores::Store<Chains>,
     /// Of a secondary index: a placeholder for each transaction that may write entries. Which ones it does not know before it runs, so
     /// who reads the index executes it first.
-    pub(super) intents: Head,
+    pub(super) intents: Intents,
     /// Prefixes of keys under which transactions may write rows that they cannot name beforehand.
     pub(super) prefixes: Prefixes,
     /// Deleted keys that only snapshots see.
@@ -81,12 +59,7 @@ impl Keyed for BohmStore {
 
     #[inline]
     fn fetch_more(table: &BohmTable, record: Handle) {
-        // SAFETY: hints are looked up under the transaction's guard.
-        let chain = unsafe { Chain::from_handle(record) };
-        if let Some(newest) = chain.head().newest() {
-            newest.prefetch();
-            newest.prefetch_row(table.primary.row_words);
-        }
+        Chains::fetch_newest(record, table.primary.row_words);
     }
 }
 
@@ -97,8 +70,7 @@ pub(super) struct Prefixes {
     lengths: AtomicU64,
     /// How many lists there are of each length.
     counts: Mutex<[u32; Prefix::<Key8>::LONGEST + 1]>,
-    lists: ManuallyDrop<HashIndex>,
-    deferred_drops: Arc<DeferredDrops>,
+    lists: Lists,
 }
 
 /// The first bytes of a key.
@@ -143,14 +115,8 @@ impl<K: EncodedKey> EncodedKey for Prefix<K> {
 }
 
 impl Prefixes {
-    fn new(lists: HashIndex, deferred_drops: &Arc<DeferredDrops>) -> Self {
-        let counts = Mutex::new([0; Prefix::<Key8>::LONGEST + 1]);
-        Self {
-            lengths: AtomicU64::new(0),
-            counts,
-            lists: ManuallyDrop::new(lists),
-            deferred_drops: Arc::clone(deferred_drops),
-        }
+    fn new(lists: Lists) -> Self {
+        Self { lengths: AtomicU64::new(0), counts: Mutex::new([0; Prefix::<Key8>::LONGEST + 1]), lists }
     }
 
     /// The lengths that occur: all that transactions of batches which are planned have.
@@ -160,14 +126,13 @@ impl Prefixes {
     }
 
     /// The intents of a prefix.
-    pub(super) fn find<K: EncodedKey>(&self, prefix: Prefix<K>, guard: &Guard<'_>) -> Option<Chain> {
-        // SAFETY: the handle was found under the guard, and lists stay.
-        self.lists.find(prefix, guard).map(|handle| unsafe { Chain::from_handle(handle) })
+    pub(super) fn find<'g, K: EncodedKey>(&self, prefix: Prefix<K>, guard: &'g Guard<'_>) -> Option<List<'g>> {
+        self.lists.find(prefix, guard)
     }
 
     /// Makes a list for a prefix that has none.
-    pub(super) fn make<K: EncodedKey>(&self, prefix: Prefix<K>, guard: &Guard<'_>) -> Result<Chain, Error> {
-        let list = make_chain(|handle| self.lists.insert(prefix, handle, &mut (), guard), guard)?;
+    pub(super) fn make<'g, K: EncodedKey>(&self, prefix: Prefix<K>, guard: &'g Guard<'_>) -> Result<List<'g>, Error> {
+        let list = self.lists.make(prefix, guard)?;
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts[prefix.len()] += 1;
         // Relaxed, here and below: who must see it executes a batch that is planned when the caller is done with it.
@@ -175,10 +140,9 @@ impl Prefixes {
         Ok(list)
     }
 
-    /// Forgets the list of a prefix.
-    pub(super) fn remove<K: EncodedKey>(&self, prefix: K, list: Chain, guard: &Guard<'_>) {
-        let removed = self.lists.remove(prefix, list.handle(), guard);
-        debug_assert!(removed, "who closes a list takes it out");
+    /// Forgets the list of a prefix, and gives it back.
+    pub(super) fn remove<K: EncodedKey>(&self, prefix: K, list: List<'_>, guard: &Guard<'_>) {
+        self.lists.remove(prefix, list, guard);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts[prefix.len()] -= 1;
         if counts[prefix.len()] == 0 {
@@ -187,7 +151,7 @@ impl Prefixes {
     }
 
     /// Collects the lists of all prefixes under which some key between two others may lie.
-    pub(super) fn between(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>, guard: &Guard<'_>) -> Vec<Chain> {
+    pub(super) fn between<'g>(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>, guard: &'g Guard<'_>) -> Vec<List<'g>> {
         let mut found = Vec::new();
         let (Bound::Included(lower) | Bound::Excluded(lower)) = lower else { return self.all(guard, |_| true) };
         let (Bound::Included(above) | Bound::Excluded(above)) = upper else { return self.all(guard, |_| true) };
@@ -202,22 +166,9 @@ impl Prefixes {
         found
     }
 
-    fn all(&self, guard: &Guard<'_>, wanted: impl Fn(&[u8]) -> bool) -> Vec<Chain> {
+    fn all<'g>(&self, guard: &'g Guard<'_>, wanted: impl Fn(&[u8]) -> bool) -> Vec<List<'g>> {
         let mut found = Vec::new();
-        let mut bytes = Vec::new();
-        self.lists.for_each(
-            |_, entries| {
-                for entry in entries {
-                    bytes.resize(entry.key.len(), 0);
-                    entry.key.write_to(&mut bytes);
-                    if wanted(&bytes) {
-                        // SAFETY: as in `find`.
-                        found.push(unsafe { Chain::from_handle(entry.handle) });
-                    }
-                }
-            },
-            guard,
-        );
+        self.lists.for_each(|prefix, list| found.extend(wanted(prefix).then_some(list)), guard);
         found
     }
 }
@@ -241,19 +192,6 @@ fn shared_prefix(lower: &[u8], upper: &[u8], is_excluded: bool) -> usize {
     common + usize::from(is_next)
 }
 
-impl Drop for Prefixes {
-    fn drop(&mut self) {
-        if self.deferred_drops.is_closing() {
-            return;
-        }
-        let deferred_drops = Arc::clone(&self.deferred_drops);
-        deferred_drops.with_guard(|guard| {
-            // SAFETY: nobody uses the index any more, or looks at the field again. It is empty: who plans keeps the store until then.
-            unsafe { ManuallyDrop::take(&mut self.lists).destroy(guard) };
-        });
-    }
-}
-
 impl BohmStore {
     pub(super) fn new(
         definition: &TableDefinition,
@@ -267,25 +205,16 @@ impl BohmStore {
         let is_secondary = store_definition.place.index != polychron_base::IndexId::PRIMARY;
         let unique = !is_secondary || definition.indexes.last().is_some_and(|index| index.unique);
         let row_words = if is_secondary { ENTRY_WORDS } else { (shape.fixed_bytes as usize / 8 + variable).max(1) };
-        let mut lists = HashIndex::new(0, store_definition.hash_seed, guard)?;
+        let lists = Lists::new(store_definition.hash_seed, deferred_drops, guard)?;
         let entries = match stores::Store::new(store_definition, ready, deferred_drops, guard) {
             Ok(entries) => entries,
             Err(error) => {
-                // Dropped as a part of `Prefixes`, it would ask for the deferred drops' guard, which the caller holds.
-                // SAFETY: nobody has used the index.
-                unsafe { lists.destroy(guard) };
+                lists.destroy(guard);
                 return Err(error);
             }
         };
         let displaced = Displaced::new(store_definition, deferred_drops, guard);
-        Ok(Self {
-            entries,
-            intents: Head::new(),
-            prefixes: Prefixes::new(lists, deferred_drops),
-            displaced,
-            row_words,
-            unique,
-        })
+        Ok(Self { entries, intents: Intents::new(), prefixes: Prefixes::new(lists), displaced, row_words, unique })
     }
 
     #[inline]
@@ -312,13 +241,12 @@ impl BohmStore {
 
     /// The chain of a key.
     #[inline]
-    pub(super) fn find<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> Option<Chain> {
-        // SAFETY: the handle was found under the guard, which the caller keeps.
-        self.index().find(key, guard).map(|handle| unsafe { Chain::from_handle(handle) })
+    pub(super) fn find<'g, K: EncodedKey>(&self, key: K, guard: &'g Guard<'_>) -> Option<Chain<'g>> {
+        Chains::find(&self.entries, key, guard)
     }
 
     /// The chain of a key, which is made if there is none.
-    pub(super) fn find_or_make<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> Result<Chain, Error> {
+    pub(super) fn find_or_make<'g, K: EncodedKey>(&self, key: K, guard: &'g Guard<'_>) -> Result<Chain<'g>, Error> {
         if let Some(chain) = self.find(key, guard) {
             return Ok(chain);
         }
@@ -326,23 +254,9 @@ impl BohmStore {
     }
 
     /// The chain of a key that had none a moment ago.
-    pub(super) fn make_or_find<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> Result<Chain, Error> {
-        make_chain(|handle| self.index().insert(key, handle, &mut (), guard), guard)
+    pub(super) fn make_or_find<'g, K: EncodedKey>(&self, key: K, guard: &'g Guard<'_>) -> Result<Chain<'g>, Error> {
+        Chains::make_or_find(&self.entries, key, guard)
     }
-}
-
-/// Makes a chain and has it inserted, unless there is one by now.
-fn make_chain(insert: impl FnOnce(Handle) -> Result<Inserted, OutOfMemory>, guard: &Guard<'_>) -> Result<Chain, Error> {
-    let chain = Chain::allocate(guard)?;
-    let inserted = insert(chain.handle());
-    if let Ok(Inserted::New) = inserted {
-        return Ok(chain);
-    }
-    // SAFETY: the index did not take it.
-    unsafe { chain.free(guard) };
-    let Inserted::Existing(found) = inserted? else { unreachable!("a new key was answered above") };
-    // SAFETY: the handle was found under the guard.
-    Ok(unsafe { Chain::from_handle(found.handle.expect("an existing key has a handle")) })
 }
 
 #[cfg(test)]

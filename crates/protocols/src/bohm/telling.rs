@@ -19,7 +19,7 @@ use polychron_sync::{Backoff, Mutex, MutexGuard};
 
 use super::execution::{Executor, settle};
 use super::pipeline::Pipeline;
-use super::planned::{ClientBatch, Planned, Progress};
+use super::planned::{Blocker, ClientBatch, HandedIn, Planned, Progress};
 use super::protocol::{Acknowledged, Shared};
 use super::timestamp::Timestamp;
 use super::worker::Job;
@@ -48,15 +48,19 @@ pub(super) struct Telling<'j, P: Procedure, D> {
 
 /// The same for who does not know their type.
 trait Tell {
-    /// Claims the answer of a procedure whose transaction is complete. `false`: somebody has, or its client is to see to it.
+    /// Claims the answer of a procedure whose transaction is complete. `None`: somebody has, or its client is to see to it.
     ///
     /// # Safety
-    /// The transaction is complete, and its client does nothing with it meanwhile.
-    unsafe fn claim(&self, position: usize) -> bool;
+    /// The transaction is complete, its client does nothing with it meanwhile, and nobody else claims it at this time.
+    unsafe fn claim(&self, position: usize) -> Option<Claimed>;
 
-    /// Gives an answer that the caller has claimed.
-    fn tell(&self, position: usize);
+    /// Gives an answer that the caller has claimed here.
+    fn tell(&self, claimed: Claimed);
 }
+
+/// The position of an answer that was claimed.
+#[derive(Debug)]
+struct Claimed(usize);
 
 impl<'j, P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync> Telling<'j, P, D> {
     pub(super) fn new(job: &'j Job<P>, count: usize, done: &'j D) -> Self {
@@ -72,26 +76,25 @@ impl<'j, P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync> Telling<'j
 }
 
 impl<P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync> Tell for Telling<'_, P, D> {
-    unsafe fn claim(&self, position: usize) -> bool {
+    unsafe fn claim(&self, position: usize) -> Option<Claimed> {
         // Relaxed, here and below: written under the notice's lock. Who has claimed an answer may be taking it.
         if self.told[position].load(Ordering::Relaxed) != Told::No as u8 {
-            return false;
+            return None;
         }
         // SAFETY: the transaction is complete, and nobody has claimed its answer.
-        let told = match unsafe { &*self.job.answers.add(position) } {
+        let told = match unsafe { self.job.at(position) }.1 {
             Some(Ok(_)) => Told::Committed,
             // Its client tries it again.
-            Some(Err(Error::OutOfMemory { .. })) | None => return false,
+            Some(Err(Error::OutOfMemory { .. })) | None => return None,
             Some(Err(_)) => Told::Refused,
         };
         self.told[position].store(told as u8, Ordering::Relaxed);
-        true
+        Some(Claimed(position))
     }
 
-    fn tell(&self, position: usize) {
+    fn tell(&self, Claimed(position): Claimed) {
         // SAFETY: the transaction is complete and was claimed, so procedure and answer are the caller's.
-        let (procedure, answer) =
-            unsafe { (&mut *self.job.procedures.add(position), &mut *self.job.answers.add(position)) };
+        let (procedure, answer) = unsafe { self.job.at(position) };
         let answer = answer.take().expect("an answer that was claimed is there");
         (self.done)(position, answer.and_then(|output| drive::tell_committed(procedure, output)));
     }
@@ -129,12 +132,15 @@ pub(super) struct Opened<'s> {
 
 impl Notices {
     /// Lets others help with what `telling` tells of, for as long as the answer lives.
-    pub(super) fn open<'s, P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync>(
+    ///
+    /// # Safety
+    /// The answer is dropped before `telling` is.
+    pub(super) unsafe fn open<'s, P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync>(
         &'s self,
         telling: &'s Telling<'s, P, D>,
     ) -> Opened<'s> {
         let telling: NonNull<dyn Tell + 's> = NonNull::from(telling);
-        // SAFETY: only the lifetime changes. Nobody looks at it after `Opened` is dropped, which cannot outlive it.
+        // SAFETY: only the lifetime changes. Nobody looks at it after `Opened` is dropped, which is before that of `telling`.
         let telling = unsafe { std::mem::transmute::<NonNull<dyn Tell + 's>, NonNull<dyn Tell>>(telling) };
         let notice = Arc::new(Notice { telling, client_batches: Mutex::default(), helpers: AtomicUsize::new(0) });
         lock(&self.0).push(Arc::clone(&notice));
@@ -168,13 +174,17 @@ impl Notices {
 
 impl Opened<'_> {
     /// A client batch of the client was handed in.
-    pub(super) fn add(&self, client_batch: &Arc<ClientBatch>) {
-        lock(&self.notice.client_batches).push(Arc::clone(client_batch));
+    ///
+    /// # Safety
+    /// It is of the job that is told of, and is taken off this list before the client takes it back.
+    pub(super) unsafe fn add(&self, client_batch: &HandedIn) {
+        // SAFETY: others look at it under the lock, while it is in the list.
+        lock(&self.notice.client_batches).push(unsafe { client_batch.share() });
     }
 
     /// All transactions of a client batch were executed: it is its client's alone, but for the answers that others have claimed.
-    pub(super) fn take_back(&self, client_batch: &Arc<ClientBatch>) {
-        lock(&self.notice.client_batches).retain(|other| !Arc::ptr_eq(other, client_batch));
+    pub(super) fn take_back(&self, client_batch: &HandedIn) {
+        lock(&self.notice.client_batches).retain(|other| !std::ptr::eq(&**other, &**client_batch));
     }
 }
 
@@ -206,8 +216,11 @@ type Execute<'e> = &'e mut dyn FnMut(&Planned, Timestamp) -> bool;
 struct Left {
     client_batch: Arc<ClientBatch>,
     place: usize,
-    timestamp: Timestamp,
+    planned: Blocker,
 }
+
+/// The client batches that are in the list, which is locked.
+type Listed<'l> = MutexGuard<'l, Vec<Arc<ClientBatch>>>;
 
 impl Notice {
     fn telling(&self) -> &dyn Tell {
@@ -218,8 +231,11 @@ impl Notice {
     fn help(&self, log: &Pipeline, acknowledged: &Acknowledged, execute: Execute<'_>) -> bool {
         let mut left = Vec::new();
         let mut helped = self.tell_all(log, acknowledged, &mut left);
-        for Left { client_batch, place, timestamp } in left {
-            if execute(client_batch.planned(place), timestamp) {
+        for Left { client_batch, place, planned } in left {
+            let timestamp = planned.timestamp();
+            // The client may have taken the client batch back by now, and may add transactions to it: it is not looked at.
+            // SAFETY: client batches are kept while the database is open, and their transactions stay where they are.
+            if execute(unsafe { planned.planned() }, timestamp) {
                 self.tell_one(acknowledged, &client_batch, place, timestamp);
                 helped = true;
             }
@@ -241,13 +257,16 @@ impl Notice {
                 let first = content.first_place.load(Ordering::Relaxed);
                 for place in 0..content.count {
                     let timestamp = Timestamp::new(batch, first + place);
-                    match client_batch.planned(place).progress(timestamp) {
+                    let planned = client_batch.planned(place);
+                    match planned.progress(timestamp) {
                         Progress::Unprocessed => {
-                            left.push(Left { client_batch: Arc::clone(client_batch), place, timestamp })
+                            let (client_batch, planned) = (Arc::clone(client_batch), planned.blocker(timestamp));
+                            left.push(Left { client_batch, place, planned })
                         }
                         Progress::Executing => {}
-                        // SAFETY: it is complete, and its client waits for the lock before it does anything with it.
-                        Progress::Complete => claimed.extend(unsafe { self.claim(client_batch, place) }),
+                        Progress::Complete => {
+                            claimed.extend(self.claim(&client_batches, client_batch, place, timestamp))
+                        }
                     }
                 }
                 // The last one that is told of is known to snapshots before anybody hears of it.
@@ -255,8 +274,9 @@ impl Notice {
             }
         }
         // Others' code runs outside of the lock.
-        claimed.iter().for_each(|&position| self.telling().tell(position));
-        !claimed.is_empty()
+        let any = !claimed.is_empty();
+        claimed.into_iter().for_each(|claimed| self.telling().tell(claimed));
+        any
     }
 
     /// Gives the answer of a transaction that was executed, if it is still to be given.
@@ -271,24 +291,21 @@ impl Notice {
             let client_batches = lock(&self.client_batches);
             let is_under_way = client_batches.iter().any(|other| Arc::ptr_eq(other, client_batch))
                 && client_batch.content().batch.load(Ordering::Relaxed) == timestamp.batch();
-            // SAFETY: it is complete, and its client waits for the lock before it does anything with it.
-            if is_under_way { unsafe { self.claim(client_batch, place) } } else { None }
+            if is_under_way { self.claim(&client_batches, client_batch, place, timestamp) } else { None }
         };
-        if let Some(position) = claimed {
+        if let Some(claimed) = claimed {
             acknowledged.raise(timestamp.batch());
-            self.telling().tell(position);
+            self.telling().tell(claimed);
         }
     }
 
-    /// Claims the answer of a transaction, unless its client is to see to it.
-    ///
-    /// # Safety
-    /// The transaction is complete, and the caller has the lock of the client batches, which its client waits for.
-    unsafe fn claim(&self, client_batch: &ClientBatch, place: usize) -> Option<usize> {
-        // SAFETY: the caller says so.
-        let is_to_be_planned_again = unsafe { client_batch.planned(place).body() }.again.get();
+    /// Claims the answer of a transaction of a client batch in the list, unless its client is to see to it.
+    fn claim(&self, _: &Listed<'_>, client_batch: &ClientBatch, place: usize, timestamp: Timestamp) -> Option<Claimed> {
         let position = client_batch.content().procedures[place] as usize;
-        // SAFETY: as above.
-        (!is_to_be_planned_again && unsafe { self.telling().claim(position) }).then_some(position)
+        // SAFETY: its client waits for the lock before it does anything with the client batch.
+        unsafe {
+            let is_left_to_client = client_batch.planned(place).executed(timestamp)?.again;
+            if is_left_to_client { None } else { self.telling().claim(position) }
+        }
     }
 }

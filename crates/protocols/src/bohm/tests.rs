@@ -1,7 +1,6 @@
 //! White-box tests; behaviour is tested in `crates/protocols/tests/bohm` and in the crate `check`.
 
 use std::cell::Cell;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use polychron_base::Stop;
@@ -10,10 +9,10 @@ use polychron_schema::{Key, KeyScratch, Row};
 use polychron_sync::atomic::Ordering;
 
 use super::execution::{Executor, settle};
+use super::planned::OwnBatch;
 use super::protocol::Shared;
 use super::timestamp::Timestamp;
 use super::transaction::BohmTransaction;
-use super::version::Version;
 use super::{Bohm, Options};
 
 #[derive(Row, Clone, Debug, PartialEq)]
@@ -67,7 +66,8 @@ impl Procedure for Link {
         if let Some((shared, place)) = &self.last {
             let mut executor = Executor::new(shared).unwrap();
             let batch = shared.pipeline.planned();
-            let client_batch = Arc::clone(&shared.pipeline.client_batches(batch)[0].client_batch);
+            // SAFETY: this is executed in a chunk of the batch.
+            let client_batch = Arc::clone(&unsafe { shared.pipeline.client_batches(batch) }[0].client_batch);
             let timestamp = Timestamp::new(batch, *place);
             assert!(settle(shared, &mut executor.state, &executor.local, client_batch.planned(*place), timestamp));
             return Ok(0);
@@ -169,12 +169,12 @@ fn absent_versions_outlive_who_found_their_chains() {
     // Whether its memory serves one of so many versions.
     let serves = |writer: &super::worker::BohmWorker, versions: usize| {
         let guard = writer.executor.local.pin();
-        let allocate =
-            |_| Version::allocate(Timestamp::new(9, 0), NonNull::dangling(), store.row_words, &guard).unwrap();
+        let client_batch = one_transaction(&database.shared);
+        let producer = client_batch.planned(0);
+        let allocate = |_| producer.placeholder(Timestamp::new(9, 0), store.row_words, &guard).unwrap();
         let versions: Vec<_> = (0..versions).map(allocate).collect();
-        let found = versions.contains(&absent);
-        // SAFETY: nobody else knows them.
-        versions.into_iter().for_each(|version| unsafe { version.free(&guard) });
+        let found = versions.iter().any(|version| version.raw() == absent);
+        versions.into_iter().for_each(|version| version.free(&guard));
         found
     };
     assert!(!serves(&writer, 100), "a snapshot may come to it");
@@ -185,6 +185,13 @@ fn absent_versions_outlive_who_found_their_chains() {
     }
     // More than there were before, all of whose blocks are free.
     assert!(serves(&writer, 1000), "nobody comes to it any more");
+}
+
+/// A client batch with one transaction, which is not handed in.
+fn one_transaction(shared: &Shared) -> OwnBatch {
+    let mut client_batch = shared.client_batches.take();
+    client_batch.add(0);
+    client_batch
 }
 
 /// Waits until something is so, which it will be.

@@ -29,6 +29,12 @@ impl Timestamp {
         self.0 >> Self::PLACE_BITS
     }
 
+    /// The place in the batch.
+    #[inline]
+    pub(super) fn place(self) -> usize {
+        (self.0 & ((1 << Self::PLACE_BITS) - 1)) as usize - 1
+    }
+
     /// As a number below 2⁶².
     #[inline]
     pub(super) fn bits(self) -> u64 {

@@ -9,15 +9,16 @@ use polychron_engine::stores::Hints;
 use polychron_memory::{Guard, Local, Snapshot};
 use polychron_sync::atomic::Ordering;
 
+use super::entry::{Known, Want};
 use super::execution::ExecutorState;
 use super::interactive::Driven;
 use super::naming::{ByKey, ByVersion, FEW};
-use super::planned::{Body, ClientBatch, Entry, Planned, Want};
+use super::planned::{Body, Executing};
 use super::protocol::Shared;
 use super::steps::Step;
 use super::table::BohmStore;
 use super::timestamp::Timestamp;
-use super::version::Version;
+use super::version::RawVersion;
 use super::writing::Undo;
 
 /// Which entry of the transaction: the planned ones come first, those that were not planned have the highest bit set.
@@ -41,8 +42,7 @@ pub struct BohmTransaction<'t> {
     /// Keys that a snapshot has asked to be fetched, and not read yet.
     pub(super) asked: u32,
     /// `None`: a snapshot.
-    pub(super) planned: Option<&'t Planned>,
-    pub(super) client_batch: Option<&'t ClientBatch>,
+    pub(super) planned: Option<Executing<'t>>,
     /// Versions that begin later are not seen; the version that begins then is its own.
     pub(super) timestamp: Timestamp,
     /// It must be executed again: it waits for another thread, or cannot be executed as it was planned.
@@ -58,7 +58,7 @@ pub struct BohmTransaction<'t> {
     /// Earlier transactions may be under way. A snapshot of finished batches only has none before it.
     pub(super) awaits: bool,
     /// Who drives it.
-    pub(super) driven: Driven,
+    pub(super) driven: Driven<'t>,
     pub(super) is_saving: bool,
     /// Whether that is for the operation that is under way.
     pub(super) saves_operation: bool,
@@ -117,17 +117,13 @@ impl<'t> BohmTransaction<'t> {
         shared: &'t Shared,
         state: &'t mut ExecutorState,
         local: &'t Local,
-        planned: &'t Planned,
+        planned: Executing<'t>,
         timestamp: Timestamp,
     ) -> Self {
-        // SAFETY: it was claimed; the client batch outlives its transactions.
-        let body = unsafe { planned.body() };
         let mut transaction = Self::new(shared, state, local, timestamp);
-        transaction.planned = Some(planned);
         transaction.awaits = true;
-        // SAFETY: client batches are kept while the database is open.
-        transaction.client_batch = Some(unsafe { body.client_batch.as_ref() });
-        transaction.next = body.first;
+        transaction.next = planned.body().first;
+        transaction.planned = Some(planned);
         transaction.trusts_annotations =
             left_out(Step::DistrustAnnotations) || shared.pipeline.is_annotation_valid(timestamp.batch());
         transaction
@@ -159,9 +155,9 @@ impl<'t> BohmTransaction<'t> {
         timestamp: Timestamp,
     ) -> Self {
         let guard = local.pin();
-        // SAFETY: the transaction holds the guard, and renews it only if it has a snapshot open since before. Who executes it for another one
-        // holds an older one.
-        unsafe { state.tables.renew(&shared.catalog) };
+        // The transaction holds the guard, and renews it only if it has a snapshot open since before. Who executes it for another one holds an
+        // older one.
+        state.renew_tables(shared, &guard);
         let scratch = state.scratches.pop().unwrap_or_default();
         Self {
             shared,
@@ -171,7 +167,6 @@ impl<'t> BohmTransaction<'t> {
             kept: None,
             asked: 0,
             planned: None,
-            client_batch: None,
             timestamp,
             doomed: false,
             again: false,
@@ -202,7 +197,7 @@ impl<'t> BohmTransaction<'t> {
         if self.body().is_some_and(|body| body.is_too_long) {
             return Some(Error::KeyTooLong);
         }
-        let requested = self.planned?.refused.load(Ordering::Relaxed);
+        let requested = self.planned.as_ref()?.planned().refused.load(Ordering::Relaxed);
         (requested > 0).then_some(Error::OutOfMemory { requested })
     }
 
@@ -212,16 +207,14 @@ impl<'t> BohmTransaction<'t> {
     }
 
     #[inline]
-    pub(super) fn body(&self) -> Option<&'t Body> {
-        // SAFETY: the transaction was claimed by this thread.
-        self.planned.map(|planned| unsafe { planned.body() })
+    pub(super) fn body(&self) -> Option<&Body> {
+        self.planned.as_ref().map(Executing::body)
     }
 
+    /// How many entries it has that were not planned.
     #[inline]
-    #[allow(clippy::mut_from_ref, reason = "the list is this thread's alone")]
-    pub(super) fn late(&self) -> Option<&mut Vec<Entry>> {
-        // SAFETY: as for `body`; no operation keeps the reference while it calls another one.
-        self.body().map(|body| unsafe { body.late() })
+    pub(super) fn late_count(&self) -> usize {
+        self.body().map_or(0, |body| body.late.len())
     }
 
     #[inline]
@@ -297,13 +290,14 @@ impl<'t> BohmTransaction<'t> {
         self.doom()
     }
 
-    /// An entry, whose cells are this thread's.
+    /// An entry of its own.
     #[inline]
-    pub(super) fn entry(&self, position: Position) -> &Entry {
+    pub(super) fn entry(&self, position: Position) -> Known<'_> {
+        let planned = self.planned.as_ref().expect("a snapshot has no entries");
         if position.0 & UNPLANNED == 0 {
-            self.client_batch.expect("a snapshot has no entries").entry(position.0 as usize)
+            planned.client_batch().entry(position.0 as usize)
         } else {
-            &self.late().expect("a snapshot has no entries")[(position.0 & !UNPLANNED) as usize]
+            planned.late((position.0 & !UNPLANNED) as usize)
         }
     }
 
@@ -315,7 +309,7 @@ impl<'t> BohmTransaction<'t> {
 
     /// All entries.
     pub(super) fn positions(&self) -> impl Iterator<Item = Position> + use<> {
-        let late = self.late().map_or(0, |late| late.len() as u32);
+        let late = self.late_count() as u32;
         self.planned_positions().chain((0..late).map(|late| Position(late | UNPLANNED)))
     }
 
@@ -323,15 +317,16 @@ impl<'t> BohmTransaction<'t> {
     #[inline]
     pub(super) fn own<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Option<Position> {
         let body = self.body()?;
-        if body.first == body.end && self.late()?.is_empty() {
+        let (planned, end, late) = ((body.end - body.first) as usize, body.end, body.late.len());
+        if planned + late == 0 {
             return None;
         }
         let (hash, wanted) = (key.hash(store.hash_seed()), std::ptr::from_ref(store));
         // Procedures use their keys in the order in which they declare them.
-        let found = if self.next < body.end && self.entry(Position(self.next)).is_of(wanted, hash, key) {
-            self.client_batch?.fetch_behind(self.next as usize);
+        let found = if self.next < end && self.entry(Position(self.next)).is_of(wanted, hash, key) {
+            self.planned.as_ref()?.client_batch().fetch_behind(self.next as usize);
             Some(Position(self.next))
-        } else if (body.end - body.first) as usize + self.late()?.len() <= FEW {
+        } else if planned + late <= FEW {
             self.positions().find(|&position| self.entry(position).is_of(wanted, hash, key))
         } else {
             self.own_of_many(wanted, hash, key)
@@ -346,9 +341,8 @@ impl<'t> BohmTransaction<'t> {
         let is_right = |this: &Self, position: u32| {
             position & UNPLANNED != 0 && this.entry(Position(position)).is_of(wanted, hash, key)
         };
-        let late = self.late()?.len() as u32;
-        let written = if late as usize <= FEW {
-            (0..late).map(|late| late | UNPLANNED).find(|&position| is_right(self, position)).map(Position)
+        let written = if late <= FEW {
+            (0..late as u32).map(|late| late | UNPLANNED).find(|&position| is_right(self, position)).map(Position)
         } else {
             self.find_known(hash, is_right)
         };
@@ -373,14 +367,14 @@ impl<'t> BohmTransaction<'t> {
     /// How many entries there are.
     fn entry_count(&self) -> usize {
         let planned = self.body().map_or(0, |body| (body.end - body.first) as usize);
-        planned + self.late().map_or(0, |late| late.len())
+        planned + self.late_count()
     }
 
     fn find_known(&mut self, hash: u64, is_right: impl Fn(&Self, u32) -> bool) -> Option<Position> {
         let mut known = std::mem::take(&mut self.scratch.known);
         for place in known.seen..self.entry_count() {
             let position = self.position_at(place);
-            known.add(position, self.entry(Position(position)), |other| self.entry(Position(other)).hash);
+            known.add(position, &self.entry(Position(position)), |other| self.entry(Position(other)).hash);
         }
         let found = known.find(hash, |position| is_right(self, position));
         self.scratch.known = known;
@@ -388,14 +382,14 @@ impl<'t> BohmTransaction<'t> {
     }
 
     /// The entry of a version of its own.
-    pub(super) fn own_version(&mut self, version: Version) -> Option<Position> {
+    pub(super) fn own_version(&mut self, version: RawVersion) -> Option<Position> {
         if self.entry_count() <= FEW {
-            return self.positions().find(|&position| self.entry(position).version.get() == Some(version));
+            return self.positions().find(|&position| self.entry(position).version() == Some(version));
         }
         let mut versions = std::mem::take(&mut self.scratch.versions);
         for place in versions.seen..self.entry_count() {
             let position = self.position_at(place);
-            versions.add(position, self.entry(Position(position)));
+            versions.add(position, &self.entry(Position(position)));
         }
         let found = versions.find(version);
         self.scratch.versions = versions;

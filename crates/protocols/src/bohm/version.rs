@@ -8,13 +8,13 @@
 //!             state: planned        state: row
 //! ```
 
-use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::ptr::NonNull;
 
-use polychron_base::{Error, Stop};
-use polychron_index::{Handle, handle_of, pointer_of};
+use polychron_base::Error;
 use polychron_memory::Guard;
-use polychron_sync::atomic::{AtomicU64, Ordering};
+use polychron_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::planned::Planned;
 use super::timestamp::Timestamp;
@@ -24,10 +24,6 @@ pub(super) const HEADER_BYTES: usize = size_of::<Header>();
 
 /// Bytes of a version that are fetched ahead of their use; the processor goes on by itself.
 const FETCHED_BYTES: usize = 1280;
-
-/// Bytes of a chain; a model checker's words are larger.
-const CHAIN_BYTES: usize = size_of::<Head>().next_multiple_of(16);
-const _: () = assert!(polychron_sync::MODELLED || CHAIN_BYTES == 16);
 
 /// The state of a version that has a row. Transactions lie at multiples of 8, so no address is so small.
 const ROW: u64 = 1;
@@ -39,10 +35,6 @@ const LENT_ROW: u64 = 3;
 const ALL_COMPLETE: u64 = 4;
 /// Which of these it is; none of them where it is a transaction. The rest is the version above, of one that collection has looked at.
 const KIND: u64 = 7;
-/// The head of a chain that is being taken out of its index.
-const CLOSED: u64 = 1;
-/// The mark of a chain that lies beside its index, next to the address of its newest version. Versions lie at multiples of 8.
-const SEALED: u64 = 2;
 
 #[repr(C)]
 struct Header {
@@ -51,46 +43,170 @@ struct Header {
     previous: AtomicU64,
     state: AtomicU64,
     /// Words of the row, written by who fills the version.
-    len: UnsafeCell<u32>,
+    len: AtomicU32,
     /// Words behind the header, at least one where there can be a row.
     capacity: u32,
 }
 
-/// A version of a row.
+/// A version of a row, which stays for `'g`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Version(NonNull<Header>);
+pub(super) struct Version<'g> {
+    place: NonNull<Header>,
+    _stays: PhantomData<&'g Header>,
+}
+
+/// Where a version lies, or lay: it may be gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RawVersion(NonZeroU64);
+
+/// A version that no chain has, and nobody else knows.
+#[derive(Debug)]
+pub(super) struct Fresh<'g>(Version<'g>);
+
+/// A version that its transaction fills. Nobody else looks at its row.
+#[derive(Debug)]
+pub(super) struct Filling<'g>(Version<'g>);
+
+/// A version that was superseded, for the one who gives it back.
+#[derive(Debug)]
+pub(super) struct Old {
+    version: RawVersion,
+    /// The version above, which was this one when it was superseded; others may have been put in between since.
+    above: RawVersion,
+}
 
 /// What a version holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum State<'g> {
     /// Its transaction was not executed yet. The transaction may be another one by now: then the version is not pending any more.
-    Pending(NonNull<Planned>),
+    Pending(&'g Planned),
     /// A row.
     Row,
     /// Nothing.
     Absent,
 }
 
-impl Version {
-    /// A version that the transaction will fill, with room for a row of `capacity` words.
-    pub(super) fn allocate(
-        begin: Timestamp,
-        producer: NonNull<Planned>,
-        capacity: usize,
-        guard: &Guard<'_>,
-    ) -> Result<Self, Error> {
-        let place = guard.allocate(HEADER_BYTES + 8 * capacity)?.cast::<Header>();
-        let state = AtomicU64::new(producer.as_ptr().expose_provenance() as u64);
-        let header =
-            Header { begin, previous: AtomicU64::new(0), state, len: UnsafeCell::new(0), capacity: capacity as u32 };
-        // SAFETY: the block is as large as that, aligned to 16 bytes, and nobody else knows it.
-        unsafe { place.write(header) };
-        Ok(Self(place))
+impl RawVersion {
+    #[inline]
+    pub(super) fn from_address(address: u64) -> Option<Self> {
+        NonZeroU64::new(address).map(Self)
     }
 
-    fn header(&self) -> &Header {
-        // SAFETY: who holds a version was told by its chain that it stays: see `docs/protocols/bohm.md`.
-        unsafe { self.0.as_ref() }
+    #[inline]
+    pub(super) fn address(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The version.
+    ///
+    /// # Safety
+    /// The address is of a version, which stays for `'g`.
+    #[inline]
+    pub(super) unsafe fn get<'g>(self) -> Version<'g> {
+        let address = NonZeroUsize::try_from(self.0).expect("addresses have the machine's width");
+        Version { place: NonNull::with_exposed_provenance(address), _stays: PhantomData }
+    }
+
+    /// The version, for models, which make it and put it in a chain in different threads.
+    ///
+    /// # Safety
+    /// No chain has the version, and nothing else that this answers is used.
+    #[cfg(all(test, loom))]
+    pub(super) unsafe fn fresh<'g>(self) -> Fresh<'g> {
+        // SAFETY: the caller says so.
+        Fresh(unsafe { self.get() })
+    }
+
+    /// Starts fetching the version, and the beginning of its row.
+    #[inline]
+    pub(super) fn prefetch(self) {
+        self.prefetch_at(0);
+    }
+
+    /// Starts fetching the rest of a row that has so many words behind the header. Reads nothing, so the version may be gone.
+    #[inline]
+    pub(super) fn prefetch_row(self, words: usize) {
+        (64..(HEADER_BYTES + 8 * words).min(FETCHED_BYTES)).step_by(64).for_each(|offset| self.prefetch_at(offset));
+    }
+
+    #[inline]
+    fn prefetch_at(self, offset: usize) {
+        let place = std::ptr::without_provenance::<u8>(self.0.get() as usize);
+        polychron_sync::prefetch_read(place.wrapping_byte_add(offset));
+    }
+}
+
+impl Old {
+    /// Made once of each version, by the chain.
+    pub(super) fn new(version: RawVersion, above: RawVersion) -> Self {
+        Self { version, above }
+    }
+
+    pub(super) fn version(&self) -> RawVersion {
+        self.version
+    }
+
+    /// The version above when this one was superseded.
+    pub(super) fn above(&self) -> RawVersion {
+        self.above
+    }
+}
+
+impl<'g> Fresh<'g> {
+    pub(super) fn raw(&self) -> RawVersion {
+        self.0.raw()
+    }
+
+    pub(super) fn begin(&self) -> Timestamp {
+        self.0.begin()
+    }
+
+    /// Says which version will be below.
+    #[inline]
+    pub(super) fn set_below(&self, below: Option<RawVersion>) {
+        self.0.set_below(below, Ordering::Relaxed);
+    }
+
+    /// Leaves the version to who has its address.
+    pub(super) fn keep(self) {}
+
+    /// Gives the memory back at once.
+    pub(super) fn free(self, guard: &Guard<'_>) {
+        // SAFETY: nobody else knows the version.
+        unsafe { self.0.free(guard) }
+    }
+
+    /// To be filled before a chain has it, by tests.
+    #[cfg(test)]
+    pub(super) fn filling(&mut self) -> Filling<'_> {
+        Filling(self.0)
+    }
+}
+
+impl<'g> Version<'g> {
+    /// A version that the transaction will fill, with room for a row of `capacity` words.
+    ///
+    /// # Safety
+    /// The transaction's memory stays as long as somebody may find the version.
+    pub(super) unsafe fn allocate(
+        begin: Timestamp,
+        producer: &Planned,
+        capacity: usize,
+        guard: &'g Guard<'_>,
+    ) -> Result<Fresh<'g>, Error> {
+        let place = guard.allocate(HEADER_BYTES + 8 * capacity)?.cast::<Header>();
+        let state = AtomicU64::new(std::ptr::from_ref(producer).expose_provenance() as u64);
+        let header =
+            Header { begin, previous: AtomicU64::new(0), state, len: AtomicU32::new(0), capacity: capacity as u32 };
+        // SAFETY: the block is as large as that, aligned to 16 bytes, and nobody else knows it.
+        unsafe { place.write(header) };
+        Ok(Fresh(Self { place, _stays: PhantomData }))
+    }
+
+    #[inline]
+    fn header(&self) -> &'g Header {
+        // SAFETY: the version stays for that time.
+        unsafe { self.place.as_ref() }
     }
 
     #[inline]
@@ -99,36 +215,44 @@ impl Version {
     }
 
     #[inline]
-    pub(super) fn address(self) -> u64 {
-        self.0.as_ptr().expose_provenance() as u64
+    pub(super) fn raw(self) -> RawVersion {
+        let address = self.place.expose_provenance();
+        RawVersion(NonZeroU64::try_from(address).expect("addresses have the machine's width"))
     }
 
     #[inline]
-    fn from_address(address: u64) -> Option<Self> {
-        NonNull::new(std::ptr::with_exposed_provenance_mut(address as usize)).map(Self)
+    fn address(self) -> u64 {
+        self.raw().address()
     }
 
-    /// The version below.
+    /// The version below. It may be gone when no transaction is left that could want it.
     #[inline]
-    pub(super) fn previous(self) -> Option<Self> {
+    pub(super) fn below(self) -> Option<RawVersion> {
         // Acquire: pairs with the release of who put that version there.
-        Self::from_address(self.header().previous.load(Ordering::Acquire))
+        RawVersion::from_address(self.header().previous.load(Ordering::Acquire))
+    }
+
+    /// Says which version is below, of one that no chain has yet, or with a release that makes that one known.
+    #[inline]
+    pub(super) fn set_below(self, below: Option<RawVersion>, order: Ordering) {
+        self.header().previous.store(below.map_or(0, RawVersion::address), order);
     }
 
     /// Cuts off what is below.
-    pub(super) fn forget_previous(self) {
+    pub(super) fn forget_below(self) {
         self.header().previous.store(0, Ordering::Release);
     }
 
     #[inline]
-    pub(super) fn state(self) -> State {
+    pub(super) fn state(self) -> State<'g> {
         // Acquire: pairs with the release in `finish`, so that the row is there.
         let state = self.header().state.load(Ordering::Acquire);
         match state & KIND {
             ROW | LENT_ROW => State::Row,
             0 => {
-                let producer = std::ptr::with_exposed_provenance_mut(state as usize);
-                State::Pending(NonNull::new(producer).expect("a version has a producer"))
+                let producer = NonNull::new(std::ptr::with_exposed_provenance_mut::<Planned>(state as usize));
+                // SAFETY: who allocated the version said that the transaction's memory stays.
+                State::Pending(unsafe { producer.expect("a version has a producer").as_ref() })
             }
             _ => State::Absent,
         }
@@ -136,10 +260,10 @@ impl Version {
 
     /// The version above, where collection has said which one that is ([`Self::settle`]).
     #[inline]
-    pub(super) fn above(self) -> Option<Self> {
+    pub(super) fn above(self) -> Option<RawVersion> {
         let state = self.header().state.load(Ordering::Relaxed);
         // A transaction is not a version, and its address is no kind.
-        if state & KIND == 0 { None } else { Self::from_address(state & !KIND) }
+        if state & KIND == 0 { None } else { RawVersion::from_address(state & !KIND) }
     }
 
     /// Whether collection has looked at the version, and left it for a snapshot.
@@ -148,56 +272,44 @@ impl Version {
         self.above().is_some()
     }
 
-    /// Leaves the version for a snapshot. From now on it is known which one is above, until one of the two is gone. The caller collects its chain,
-    /// and the batch of the version above is finished, so nobody else changes the state any more.
-    pub(super) fn settle(self, above: Self) {
+    /// Leaves the version for a snapshot. From now on it is known which one is above, until one of the two is gone.
+    ///
+    /// # Safety
+    /// The caller collects the chain, and the batch of the version above is finished, so nobody else changes the state any more.
+    pub(super) unsafe fn settle(self, above: Version<'_>) {
         let state = &self.header().state;
         let kind = state.load(Ordering::Relaxed) & KIND;
         // Release: pairs with the acquire in `state`: the row was there before.
         state.store(above.address() | kind, Ordering::Release);
     }
 
-    /// Takes the version out from between the one above and the one below, which is settled. Who is at it finds its way on. The caller collects
-    /// its chain, and gives the version back.
-    pub(super) fn unlink(self, above: Self, below: Option<Self>) {
+    /// Takes the version out from between the one above and the one below, which is settled. Who is at it finds its way on.
+    ///
+    /// # Safety
+    /// As for [`Version::settle`]; the caller gives the version back.
+    pub(super) unsafe fn unlink(self, above: Version<'_>, below: Option<Version<'_>>) {
         if let Some(below) = below {
             // A row that was taken over from below goes back there.
-            // SAFETY: the transactions of both are complete.
-            let goes_back = unsafe { below.has_lent_to(self) };
-            if goes_back {
-                self.header().state.store(LENT_ROW, Ordering::Release);
-                below.header().state.store(ROW, Ordering::Release);
+            let is_lent = below.header().state.load(Ordering::Relaxed) & KIND == LENT_ROW;
+            // SAFETY: the transactions of both are complete; a version whose row was taken over has one in a block. The caller says the rest.
+            unsafe {
+                if is_lent && self.has_block() && self.start() == below.start() {
+                    self.header().state.store(LENT_ROW, Ordering::Release);
+                    below.header().state.store(ROW, Ordering::Release);
+                }
+                below.settle(above);
             }
-            below.settle(above);
         }
-        // Release: pairs with the acquire in `previous`.
-        above.header().previous.store(below.map_or(0, Self::address), Ordering::Release);
+        // Release: pairs with the acquire in `below`.
+        above.header().previous.store(below.map_or(0, Version::address), Ordering::Release);
     }
 
-    /// Whether the row lies in a block that the version above has taken over, and has.
-    ///
-    /// # Safety
-    /// Nobody puts a row into either.
-    unsafe fn has_lent_to(self, above: Self) -> bool {
-        let is_lent = self.header().state.load(Ordering::Relaxed) & KIND == LENT_ROW;
-        // SAFETY: the caller says so; a version whose row was taken over has one in a block.
-        is_lent && unsafe { above.has_block() && above.start() == self.start() }
-    }
-
-    /// Makes known what the version holds: the row that was put, or that the key is absent.
-    ///
-    /// # Safety
-    /// The caller executes the transaction of this version.
-    #[inline]
-    pub(super) unsafe fn finish(self, has_row: bool) {
-        // Release: pairs with the acquire in `state`.
-        self.header().state.store(if has_row { ROW } else { ABSENT }, Ordering::Release);
-    }
-
-    /// Says of an intent that its transaction, and those of all intents below, are complete.
+    /// Says of an intent that its transaction, and those of all intents below, are complete. Where there can be a row the state tells of that.
     pub(super) fn set_all_complete(self) {
-        // Release: hands on what the caller has seen of them.
-        self.header().state.store(ALL_COMPLETE, Ordering::Release);
+        if self.header().capacity == 0 {
+            // Release: hands on what the caller has seen of them.
+            self.header().state.store(ALL_COMPLETE, Ordering::Release);
+        }
     }
 
     /// Whether somebody has said so.
@@ -206,25 +318,42 @@ impl Version {
         self.header().state.load(Ordering::Acquire) == ALL_COMPLETE
     }
 
+    /// The version, to be filled.
+    ///
+    /// # Safety
+    /// The caller executes the transaction of this version, and nothing of its row is borrowed while this is used.
+    #[inline]
+    pub(super) unsafe fn fill(self) -> Filling<'g> {
+        Filling(self)
+    }
+
     /// The words of the row.
     ///
     /// # Safety
-    /// The version has a row, or the caller executes its transaction and has put one; nobody puts another one while the words
-    /// are borrowed.
+    /// The version has a row, or the caller executes its transaction; nobody puts another one while the words are borrowed.
     #[inline]
-    pub(super) unsafe fn words<'a>(self) -> &'a [u64] {
+    pub(super) unsafe fn words(self) -> &'g [u64] {
         // SAFETY: the caller promises that who wrote the length and the words is done, or is the caller.
-        unsafe { std::slice::from_raw_parts(self.start(), *self.header().len.get() as usize) }
+        unsafe { std::slice::from_raw_parts(self.start(), self.len()) }
     }
 
-    /// The same, to be changed.
-    ///
-    /// # Safety
-    /// As for [`Version::put`], and a row was put.
+    /// How many words the row has.
     #[inline]
-    pub(super) unsafe fn words_mut<'a>(self) -> &'a mut [u64] {
-        // SAFETY: the caller says so.
-        unsafe { std::slice::from_raw_parts_mut(self.start(), *self.header().len.get() as usize) }
+    fn len(self) -> usize {
+        // Relaxed: the state hands it on with the words.
+        self.header().len.load(Ordering::Relaxed) as usize
+    }
+
+    /// Words behind the header.
+    #[inline]
+    fn capacity(self) -> usize {
+        self.header().capacity as usize
+    }
+
+    /// The first word behind the header.
+    #[inline]
+    fn inline(self) -> *mut u64 {
+        self.place.as_ptr().wrapping_add(1).cast::<u64>()
     }
 
     /// Where the row lies: behind the header, or in a block of its own whose address stands there.
@@ -233,121 +362,37 @@ impl Version {
     /// As for [`Version::words`].
     #[inline]
     unsafe fn start(self) -> *mut u64 {
-        // SAFETY: the capacity says how much lies behind the header; the length is the caller's to read.
-        unsafe {
-            let inline = self.0.as_ptr().add(1).cast::<u64>();
-            if *self.header().len.get() <= self.header().capacity {
-                inline
-            } else {
-                std::ptr::with_exposed_provenance_mut(inline.read() as usize)
-            }
+        if self.len() <= self.capacity() {
+            return self.inline();
         }
-    }
-
-    /// Forgets the row that was put, and gives back the room it had elsewhere.
-    ///
-    /// # Safety
-    /// As for [`Version::put`].
-    pub(super) unsafe fn clear(self, guard: &Guard<'_>) {
-        // SAFETY: the caller says so.
-        unsafe {
-            self.free_block(guard);
-            *self.header().len.get() = 0;
-        }
-    }
-
-    /// Puts a row.
-    ///
-    /// # Safety
-    /// The caller executes the transaction of this version, and no row of it is borrowed.
-    #[inline]
-    pub(super) unsafe fn put(self, words: &[u64], guard: &Guard<'_>) -> Result<(), Error> {
-        // SAFETY: nobody else looks at the row of a version that is pending.
-        unsafe {
-            let len = self.header().len.get();
-            if words.len() > self.header().capacity as usize || *len > self.header().capacity {
-                self.put_elsewhere(words.len(), guard)?;
-            }
-            *len = words.len() as u32;
-            self.start().copy_from_nonoverlapping(words.as_ptr(), words.len());
-        }
-        Ok(())
+        // SAFETY: a longer row has its address behind the header, which the caller may read.
+        std::ptr::with_exposed_provenance_mut(unsafe { self.inline().read() } as usize)
     }
 
     /// Words behind the header of a version that can take over this one's row.
-    ///
-    /// # Safety
-    /// As for [`Version::words`].
-    pub(super) unsafe fn words_to_take_over(self) -> usize {
-        // SAFETY: the caller says so.
-        let len = unsafe { *self.header().len.get() };
-        if len <= self.header().capacity { (len as usize).max(1) } else { 1 }
-    }
-
-    /// Puts the row of the version below, which needs no memory: a row that has a block of its own is taken over with it.
-    ///
-    /// # Safety
-    /// As for [`Version::put`], and nothing was put; the version below has a row, this one has room to take it over, and no other one took it
-    /// over.
-    pub(super) unsafe fn put_again(self, below: Self) {
-        // SAFETY: nobody else looks at the row of a version that is pending. What the version below has stays as long as this one.
-        unsafe {
-            debug_assert!(self.header().capacity as usize >= below.words_to_take_over(), "the row has room");
-            let len = *below.header().len.get();
-            let is_taken_over = len > below.header().capacity && len > self.header().capacity;
-            let inline = self.0.as_ptr().add(1).cast::<u64>();
-            if is_taken_over {
-                inline.write(below.start().expose_provenance() as u64);
-                // Release: keeps the row known to who learns of it by this.
-                below.header().state.store(LENT_ROW, Ordering::Release);
-            } else {
-                inline.copy_from_nonoverlapping(below.start(), len as usize);
-            }
-            *self.header().len.get() = len;
-        }
+    pub(super) fn words_to_take_over(self) -> usize {
+        let len = self.len();
+        if len <= self.capacity() { len.max(1) } else { 1 }
     }
 
     /// Whether the row lies in a block that is this version's.
+    fn has_block(self) -> bool {
+        self.len() > self.capacity() && self.header().state.load(Ordering::Acquire) & KIND != LENT_ROW
+    }
+
+    /// The block of the row's own, and its bytes.
     ///
     /// # Safety
     /// Nobody puts a row.
-    unsafe fn has_block(self) -> bool {
-        // SAFETY: the caller says so.
-        let len = unsafe { *self.header().len.get() };
-        len > self.header().capacity && self.header().state.load(Ordering::Acquire) & KIND != LENT_ROW
+    unsafe fn block(self) -> Option<(NonNull<u8>, usize)> {
+        // SAFETY: the caller says so; the length is larger than the capacity only where the row lies in a block of that length.
+        let start = self.has_block().then(|| unsafe { self.start() })?;
+        Some((NonNull::new(start).expect("a row lies somewhere").cast(), 8 * self.len()))
     }
 
-    /// Makes room for a row of `count` words where it has none, and gives back the room it had elsewhere.
-    #[cold]
-    unsafe fn put_elsewhere(self, count: usize, guard: &Guard<'_>) -> Result<(), Error> {
-        let block = match count > self.header().capacity as usize {
-            true => Some(guard.allocate(8 * count)?),
-            false => None,
-        };
-        // SAFETY: as in `put`; there is at least one word behind the header of a version that can have a row.
-        unsafe {
-            self.free_block(guard);
-            if let Some(block) = block {
-                debug_assert!(self.header().capacity > 0, "a version without room has no row");
-                self.0.as_ptr().add(1).cast::<u64>().write(block.as_ptr().expose_provenance() as u64);
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives a block of the row's own back.
-    ///
-    /// # Safety
-    /// Nobody reads the row any more.
-    unsafe fn free_block(self, guard: &Guard<'_>) {
-        // SAFETY: the length is larger than the capacity only where the row lies in a block of that length.
-        unsafe {
-            let len = *self.header().len.get();
-            if self.has_block() {
-                let block = NonNull::new(self.start()).expect("a row lies somewhere");
-                guard.free(block.cast(), 8 * len as usize);
-            }
-        }
+    /// Bytes of the version.
+    fn bytes(self) -> usize {
+        HEADER_BYTES + 8 * self.capacity()
     }
 
     /// Gives the version's memory back at once.
@@ -355,11 +400,12 @@ impl Version {
     /// # Safety
     /// No transaction can come to it any more.
     pub(super) unsafe fn free(self, guard: &Guard<'_>) {
-        let bytes = HEADER_BYTES + 8 * self.header().capacity as usize;
-        // SAFETY: the caller says so; the block was allocated with that size.
+        // SAFETY: the caller says so; the blocks were allocated with those sizes.
         unsafe {
-            self.free_block(guard);
-            guard.free(self.0.cast(), bytes);
+            if let Some((block, bytes)) = self.block() {
+                guard.free(block, bytes);
+            }
+            guard.free(self.place.cast(), self.bytes());
         }
     }
 
@@ -368,217 +414,102 @@ impl Version {
     /// # Safety
     /// Threads that pin from now on cannot come to it.
     pub(super) unsafe fn retire(self, guard: &Guard<'_>) {
-        // SAFETY: the caller says so; the blocks were allocated with those sizes.
+        // SAFETY: as in `free`.
         unsafe {
-            let len = *self.header().len.get();
-            if self.has_block() {
-                let block = NonNull::new(self.start()).expect("a row lies somewhere");
-                guard.retire(block.cast(), 8 * len as usize);
+            if let Some((block, bytes)) = self.block() {
+                guard.retire(block, bytes);
             }
-            guard.retire(self.0.cast(), HEADER_BYTES + 8 * self.header().capacity as usize);
-        }
-    }
-
-    /// Starts fetching the version, and the beginning of its row.
-    #[inline]
-    pub(super) fn prefetch(self) {
-        polychron_sync::prefetch_read(self.0.as_ptr());
-    }
-
-    /// Starts fetching the rest of a row that has so many words behind the header. Reads nothing, so the version may be gone.
-    #[inline]
-    pub(super) fn prefetch_row(self, words: usize) {
-        for offset in (64..(HEADER_BYTES + 8 * words).min(FETCHED_BYTES)).step_by(64) {
-            polychron_sync::prefetch_read(self.0.as_ptr().wrapping_byte_add(offset));
+            guard.retire(self.place.cast(), self.bytes());
         }
     }
 }
 
-/// The versions of a key, newest first.
-#[derive(Debug)]
-pub(super) struct Head(AtomicU64);
-
-impl Head {
-    pub(super) fn new() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    /// The newest version.
+impl<'g> Filling<'g> {
+    /// Makes known what the version holds: the row that was put, or that the key is absent.
     #[inline]
-    pub(super) fn newest(&self) -> Option<Version> {
-        // Acquire: pairs with the release of who put the version there.
-        let address = self.0.load(Ordering::Acquire);
-        if address == CLOSED { None } else { Version::from_address(address & !SEALED) }
+    pub(super) fn finish(self, has_row: bool) {
+        // Release: pairs with the acquire in `state`.
+        self.0.header().state.store(if has_row { ROW } else { ABSENT }, Ordering::Release);
     }
 
-    /// The newest version that does not begin after a timestamp.
+    /// The words that were put.
     #[inline]
-    pub(super) fn at(&self, timestamp: Timestamp) -> Option<Version> {
-        let mut version = self.newest()?;
-        while version.begin() > timestamp {
-            version = version.previous()?;
-        }
-        Some(version)
+    pub(super) fn words(&self) -> &[u64] {
+        // SAFETY: nobody else puts a row.
+        unsafe { self.0.words() }
     }
 
-    /// Puts a version on top, which begins after all others; answers the one it supersedes. `Err`: the chain is closed.
+    /// The same, to be changed.
     #[inline]
-    pub(super) fn push(&self, version: Version) -> Result<Option<Version>, Closed> {
-        let mut newest = self.0.load(Ordering::Acquire);
-        loop {
-            if newest & (CLOSED | SEALED) != 0 {
-                return Err(Closed);
-            }
-            version.header().previous.store(newest, Ordering::Relaxed);
-            // Release: who finds the version finds it whole. Acquire: another one came in between.
-            let exchanged = self.0.compare_exchange(newest, version.address(), Ordering::AcqRel, Ordering::Acquire);
-            match exchanged {
-                Ok(_) => return Ok(Version::from_address(newest)),
-                Err(other) => newest = other,
-            }
-        }
+    pub(super) fn words_mut(&mut self) -> &mut [u64] {
+        // SAFETY: nobody else looks at the row of a version that is pending.
+        unsafe { std::slice::from_raw_parts_mut(self.0.start(), self.0.len()) }
     }
 
-    /// Puts a version where it belongs, perhaps below others; answers which version is now superseded, and by which one. Below the
-    /// newest one only the thread that executes the latest transaction of those that may write here unplanned does so, and it is alone.
-    pub(super) fn insert(&self, version: Version) -> Result<Option<(Version, Version)>, Closed> {
-        let begin = version.begin();
-        loop {
-            let newest = self.0.load(Ordering::Acquire);
-            if newest & (CLOSED | SEALED) != 0 {
-                return Err(Closed);
-            }
-            let mut above = None;
-            let mut below = Version::from_address(newest);
-            while let Some(other) = below.filter(|other| other.begin() > begin) {
-                above = Some(other);
-                below = other.previous();
-            }
-            debug_assert!(below.is_none_or(|other| other.begin() < begin), "a transaction has one version of a key");
-            version.header().previous.store(below.map_or(0, Version::address), Ordering::Relaxed);
-            match above {
-                Some(above) => {
-                    // Release: pairs with the acquire in `previous`.
-                    above.header().previous.store(version.address(), Ordering::Release);
-                    return Ok(Some((version, above)));
-                }
-                None => {
-                    // Release: pairs with the acquire in `newest`.
-                    let exchanged =
-                        self.0.compare_exchange(newest, version.address(), Ordering::AcqRel, Ordering::Relaxed);
-                    if exchanged.is_ok() {
-                        return Ok(below.map(|below| (below, version)));
-                    }
-                }
-            }
-        }
+    #[inline]
+    fn set_len(&mut self, len: usize) {
+        self.0.header().len.store(len as u32, Ordering::Relaxed);
     }
 
-    /// Of a list of intents: calls `wait` with each transaction before a timestamp that is pending, from the latest on down to those that are
-    /// known to be complete.
-    pub(super) fn await_pending(
-        &self,
-        before: Timestamp,
-        finished: u64,
-        mut wait: impl FnMut(NonNull<Planned>, Timestamp) -> Result<(), Stop>,
-    ) -> Result<(), Stop> {
-        let (mut next, mut latest) = (self.newest(), None);
-        while let Some(intent) = next {
-            if intent.begin().batch() <= finished || intent.is_all_complete() {
-                break;
+    /// Forgets the row that was put, and gives back the room it had elsewhere.
+    pub(super) fn clear(&mut self, guard: &Guard<'_>) {
+        // SAFETY: as above; a block that the row has is this version's alone.
+        unsafe {
+            if let Some((block, bytes)) = self.0.block() {
+                guard.free(block, bytes);
             }
-            if intent.begin() < before {
-                if let State::Pending(producer) = intent.state() {
-                    wait(producer, intent.begin())?;
-                }
-                latest.get_or_insert(intent);
-            }
-            next = intent.previous();
         }
-        if let Some(latest) = latest {
-            // The next reader need not go further down than here.
-            latest.set_all_complete();
+        self.set_len(0);
+    }
+
+    /// Puts a row.
+    #[inline]
+    pub(super) fn put(&mut self, words: &[u64], guard: &Guard<'_>) -> Result<(), Error> {
+        let room = self.0.capacity();
+        if words.len() > room || self.0.len() > room {
+            self.put_elsewhere(words.len(), guard)?;
+        }
+        self.set_len(words.len());
+        // SAFETY: nobody else looks at the row of a version that is pending; there is room for so many words.
+        unsafe { self.0.start().copy_from_nonoverlapping(words.as_ptr(), words.len()) };
+        Ok(())
+    }
+
+    /// Makes room for a row of `count` words where it has none, and gives back the room it had elsewhere.
+    #[cold]
+    fn put_elsewhere(&mut self, count: usize, guard: &Guard<'_>) -> Result<(), Error> {
+        assert!(self.0.capacity() > 0, "a version without room has no row");
+        let block = match count > self.0.capacity() {
+            true => Some(guard.allocate(8 * count)?),
+            false => None,
+        };
+        self.clear(guard);
+        if let Some(block) = block {
+            // SAFETY: there is a word behind the header, which is the caller's alone.
+            unsafe { self.0.inline().write(block.as_ptr().expose_provenance() as u64) };
         }
         Ok(())
     }
 
-    /// Closes the chain if this version, which says that the key is absent, is its newest. The caller alone seals and closes it.
-    pub(super) fn close(&self, version: Version) -> bool {
-        let newest = version.address() | if self.is_sealed() { SEALED } else { 0 };
-        // Relaxed: nothing is read through the head from now on. A closed chain is as good as an absent key.
-        self.0.compare_exchange(newest, CLOSED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-
-    /// Keeps further versions out of the chain if this one, which says that the key is absent, is its newest. What is there is read as before.
-    pub(super) fn seal(&self, version: Version) -> bool {
-        // Relaxed: an exchange hands on what was released by who put the version there.
-        let sealed = version.address() | SEALED;
-        self.0.compare_exchange(version.address(), sealed, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    }
-
-    /// Whether the chain was sealed, for who may seal it.
-    pub(super) fn is_sealed(&self) -> bool {
-        let newest = self.0.load(Ordering::Relaxed);
-        newest & SEALED != 0
-    }
-}
-
-/// The chain is being taken out of its index, or lies beside it; who wants the key looks it up again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Closed;
-
-/// A chain in memory of its own, to which an index leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Chain(NonNull<Head>);
-
-impl Chain {
-    pub(super) fn allocate(guard: &Guard<'_>) -> Result<Self, Error> {
-        let place = guard.allocate(CHAIN_BYTES)?.cast::<Head>();
-        // SAFETY: the block has room for a head, is aligned to 16 bytes, and nobody else knows it.
-        unsafe { place.write(Head::new()) };
-        Ok(Self(place))
-    }
-
-    /// The chain behind a handle.
+    /// Puts the row of the version below in place of what was put, which needs no memory: a row that has a block of its own is taken over with
+    /// it.
     ///
     /// # Safety
-    /// The handle was found in an index of this protocol under a guard that lives as long as the chain is used.
-    #[inline]
-    pub(super) unsafe fn from_handle(handle: Handle) -> Self {
-        Self(pointer_of(handle))
-    }
-
-    #[inline]
-    pub(super) fn handle(self) -> Handle {
-        handle_of(self.0)
-    }
-
-    #[inline]
-    pub(super) fn head<'a>(self) -> &'a Head {
-        // SAFETY: see `from_handle`: the guard keeps the memory.
-        unsafe { self.0.as_ref() }
-    }
-
-    #[inline]
-    pub(super) fn prefetch(self) {
-        polychron_sync::prefetch_read(self.0.as_ptr());
-    }
-
-    /// Gives a chain back that no index took.
-    ///
-    /// # Safety
-    /// Nobody else knows it.
-    pub(super) unsafe fn free(self, guard: &Guard<'_>) {
-        // SAFETY: the caller says so.
-        unsafe { guard.free(self.0.cast(), CHAIN_BYTES) }
-    }
-
-    /// Gives a chain back that was taken out of its index; its versions are given back by who superseded them.
-    ///
-    /// # Safety
-    /// Threads that pin from now on cannot find it.
-    pub(super) unsafe fn retire(self, guard: &Guard<'_>) {
-        // SAFETY: the caller says so.
-        unsafe { guard.retire(self.0.cast(), CHAIN_BYTES) }
+    /// This is the version right below; it has a row, stays as long as this one, and no other one took that row over.
+    pub(super) unsafe fn take_over(&mut self, below: Version<'_>, guard: &Guard<'_>) {
+        self.clear(guard);
+        // SAFETY: nobody else looks at the row of a version that is pending, and the caller says the rest.
+        unsafe {
+            assert!(self.0.capacity() >= below.words_to_take_over(), "the row has room");
+            let len = below.len();
+            if len > below.capacity() && len > self.0.capacity() {
+                self.0.inline().write(below.start().expose_provenance() as u64);
+                // Release: keeps the row known to who learns of it by this.
+                below.header().state.store(LENT_ROW, Ordering::Release);
+            } else {
+                self.0.inline().copy_from_nonoverlapping(below.start(), len);
+            }
+            self.set_len(len);
+        }
     }
 }

@@ -10,13 +10,14 @@ use polychron_engine::futures::Attempt;
 use polychron_engine::statistics::Registered;
 use polychron_engine::stores::OwnedKey;
 use polychron_engine::{Counters, Procedure, Worker, drive};
+use polychron_memory::Guard;
 use polychron_sync::atomic::Ordering;
 
 use super::execution::{Executor, ExecutorState, settle};
 use super::guesses::{Guess, guess};
 use super::naming::{ByKey, Naming, refuse_inside};
 use super::options::Unknown;
-use super::planned::{ClientBatch, Ran, RunProcedure};
+use super::planned::{HandedIn, OwnBatch, Ran, RunProcedure};
 use super::protocol::Shared;
 use super::sleeping::{Nap, Sleepers};
 use super::telling::{Opened, Telling, Told};
@@ -35,11 +36,11 @@ pub struct BohmWorker {
     pub(super) shared: Arc<Shared>,
     pub(super) counters: Registered,
     /// Client batches of this worker that are not under way.
-    pub(super) idle: Vec<Arc<ClientBatch>>,
+    pub(super) idle: Vec<OwnBatch>,
     /// The keys of the transaction that is being named.
     pub(super) known: ByKey,
     /// What it drives interactively, or did last.
-    pub(super) driven: Option<(Arc<ClientBatch>, Timestamp)>,
+    pub(super) driven: Option<HandedIn>,
     /// Procedures of its client are under way, and so is the guard that keeps what they name.
     pub(super) is_under_way: bool,
 }
@@ -50,16 +51,26 @@ pub(super) struct Job<P: Procedure> {
     pub(super) answers: *mut Option<Result<P::Output, Error>>,
 }
 
+impl<P: Procedure> Job<P> {
+    /// The procedure at a position, and its answer.
+    ///
+    /// # Safety
+    /// The client waits, and both are the caller's as long as they are borrowed.
+    #[inline]
+    #[allow(clippy::mut_from_ref, reason = "procedures go from executor to executor")]
+    pub(super) unsafe fn at(&self, position: usize) -> (&mut P, &mut Option<Result<P::Output, Error>>) {
+        // SAFETY: the caller says so.
+        unsafe { (&mut *self.procedures.add(position), &mut *self.answers.add(position)) }
+    }
+}
+
 /// Runs a procedure, and leaves its answer.
 ///
 /// # Safety
 /// `job` is a [`Job`] of `P` whose client waits, and nobody else runs the procedure at this position.
 unsafe fn run<P: Procedure>(job: *const (), position: usize, transaction: &mut BohmTransaction<'_>) -> Ran {
     // SAFETY: the caller says so.
-    let (procedure, answer) = unsafe {
-        let job = &*job.cast::<Job<P>>();
-        (&mut *job.procedures.add(position), &mut *job.answers.add(position))
-    };
+    let (procedure, answer) = unsafe { (*job.cast::<Job<P>>()).at(position) };
     let (ran, outcome) = attempt(transaction, &mut |transaction| procedure.run(transaction));
     // What a run before has left may lie there.
     drive::discard(std::mem::replace(answer, outcome));
@@ -97,7 +108,7 @@ fn attempt<O>(
 
 /// The client batches of a client that are under way. However the client ends, the procedures of others must not outlive it.
 struct UnderWay<'w> {
-    client_batches: std::collections::VecDeque<(Arc<ClientBatch>, Vec<u32>)>,
+    client_batches: std::collections::VecDeque<(HandedIn, Vec<u32>)>,
     worker: &'w mut BohmWorker,
     /// Where others may give the answers.
     opened: Option<Opened<'w>>,
@@ -106,25 +117,26 @@ struct UnderWay<'w> {
 }
 
 impl UnderWay<'_> {
-    fn hand_in(&mut self, filled: (Arc<ClientBatch>, Vec<u32>)) {
-        self.worker.hand_in(&filled.0);
-        self.opened.iter().for_each(|opened| opened.add(&filled.0));
-        self.client_batches.push_back(filled);
+    fn hand_in(&mut self, (client_batch, attempts): (OwnBatch, Vec<u32>)) {
+        let client_batch = self.worker.hand_in(client_batch);
+        // SAFETY: it is taken off the list in `await_oldest`.
+        self.opened.iter().for_each(|opened| unsafe { opened.add(&client_batch) });
+        self.client_batches.push_back((client_batch, attempts));
     }
 
-    /// Waits for the answers of the oldest client batch, and does what is due meanwhile; says whether the client batch is back, too.
-    fn await_oldest(&mut self) -> Option<(Arc<ClientBatch>, Vec<u32>, bool)> {
+    /// Waits for the answers of the oldest client batch, and does what is due meanwhile.
+    fn await_oldest(&mut self) -> Option<(HandedIn, Vec<u32>)> {
         let (client_batch, attempts) = self.client_batches.pop_front()?;
-        let is_back = self.worker.await_client_batch(&client_batch);
+        self.worker.await_client_batch(&client_batch);
         self.opened.iter().for_each(|opened| opened.take_back(&client_batch));
-        Some((client_batch, attempts, is_back))
+        Some((client_batch, attempts))
     }
 }
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        while let Some((client_batch, _, is_back)) = self.await_oldest() {
-            self.worker.keep_client_batch(client_batch, is_back);
+        while let Some((client_batch, _)) = self.await_oldest() {
+            self.worker.keep_client_batch(client_batch);
         }
         self.worker.is_under_way = self.is_nested;
     }
@@ -154,20 +166,23 @@ impl BohmWorker {
     }
 
     /// Hands a client batch in.
-    pub(super) fn hand_in(&self, client_batch: &Arc<ClientBatch>) {
-        self.shared.pipeline.hand_in(client_batch);
+    pub(super) fn hand_in(&self, client_batch: OwnBatch) -> HandedIn {
+        // SAFETY: the worker waits until all are executed, and has a guard meanwhile that keeps stores; an interactive transaction names none, and has
+        // no job.
+        let client_batch = unsafe { self.shared.pipeline.hand_in(client_batch) };
         if !self.shared.takes_turns() {
             self.shared.planning.wake_one();
         }
+        client_batch
     }
 
-    /// Waits until all transactions of a client batch are executed, and does what is due meanwhile. `false`: they are, but it is not back yet.
-    fn await_client_batch(&mut self, client_batch: &Arc<ClientBatch>) -> bool {
+    /// Waits until all transactions of a client batch are executed, and does what is due meanwhile. It may not be back yet.
+    fn await_client_batch(&mut self, client_batch: &HandedIn) {
         let mut since = None;
-        let is_back = loop {
+        loop {
             // Acquire: pairs with the release of who executed the last ones.
             if client_batch.remaining.load(Ordering::Acquire) == 0 {
-                break true;
+                break;
             }
             let busy = self.shared.takes_turns() && self.executor.take_turn(&self.shared);
             if !self.executor.rest(busy) {
@@ -176,10 +191,10 @@ impl BohmWorker {
             since.get_or_insert_with(|| self.shared.pipeline.time.now_ns());
             // The thread that took the chunk may be busy with another transaction of it, for how long is not known.
             if self.executor.state.spin_budget.has_slept() && self.settle_own(client_batch) {
-                break client_batch.remaining.load(Ordering::Acquire) == 0;
+                break;
             }
             self.sleep(client_batch);
-        };
+        }
         self.executor.state.spin_budget.reset();
         if let Some(since) = since {
             let waited = self.shared.pipeline.time.now_ns().saturating_sub(since) / 1000;
@@ -188,11 +203,10 @@ impl BohmWorker {
         if self.shared.takes_turns() {
             self.shared.hand_over();
         }
-        is_back
     }
 
     /// Executes the transactions of a client batch that is handed in, wherever they are due. Answers whether all are complete.
-    fn settle_own(&mut self, client_batch: &ClientBatch) -> bool {
+    fn settle_own(&mut self, client_batch: &HandedIn) -> bool {
         let content = client_batch.content();
         let batch = content.batch.load(Ordering::Relaxed);
         if batch == 0 || self.shared.pipeline.planned() < batch || !self.shared.takes_turns() {
@@ -208,7 +222,7 @@ impl BohmWorker {
         all
     }
 
-    fn sleep(&mut self, client_batch: &Arc<ClientBatch>) {
+    fn sleep(&mut self, client_batch: &HandedIn) {
         let ExecutorState { sleeper, spin_budget, .. } = &mut self.executor.state;
         let shared = &self.shared;
         client_batch.await_with(sleeper, || {
@@ -226,26 +240,29 @@ impl BohmWorker {
     }
 
     /// Keeps a client batch for the next time, or has it kept until it is back.
-    fn keep_client_batch(&mut self, client_batch: Arc<ClientBatch>, is_back: bool) {
-        if is_back {
-            self.idle.push(client_batch);
-        } else {
-            self.shared.client_batches.put_back_later(client_batch);
+    fn keep_client_batch(&mut self, client_batch: HandedIn) {
+        match client_batch.take_back() {
+            Ok(own) => self.idle.push(own),
+            Err(client_batch) => self.shared.client_batches.put_back_later(client_batch),
         }
     }
 
-    pub(super) fn empty_client_batch(&mut self) -> Arc<ClientBatch> {
-        let client_batch = self.idle.pop().unwrap_or_else(|| self.shared.client_batches.take());
-        // SAFETY: the client batch is this worker's, and not under way.
-        unsafe { client_batch.clear() };
+    pub(super) fn empty_client_batch(&mut self) -> OwnBatch {
+        let mut client_batch = self.idle.pop().unwrap_or_else(|| self.shared.client_batches.take());
+        client_batch.clear();
         client_batch
     }
 
     /// Adds a procedure to a client batch: names what it writes, as far as it is known.
-    fn add<P: Procedure>(&mut self, client_batch: &ClientBatch, procedure: &P, position: usize, guess: Option<&Guess>) {
+    fn add<P: Procedure>(
+        &mut self,
+        client_batch: &mut OwnBatch,
+        procedure: &P,
+        position: usize,
+        guess: Option<&Guess>,
+    ) {
         let options = &self.shared.options;
-        // SAFETY: the client batch is this worker's, and not under way.
-        let owner = unsafe { client_batch.add(position) };
+        let owner = client_batch.add(position);
         let mut naming = Naming {
             client_batch,
             tables: &self.executor.state.tables,
@@ -274,17 +291,17 @@ impl BohmWorker {
             naming.everything();
             has_more = false;
         }
-        // SAFETY: as above.
-        let (content, body) = unsafe { (client_batch.content_mut(), client_batch.planned(owner as usize).body_mut()) };
+        let content = client_batch.content_mut();
         content.has_everything |= everything;
-        body.end = content.entries.get_mut().len() as u32;
+        let end = content.entries.len() as u32;
+        let body = client_batch.body_mut(owner as usize);
+        body.end = end;
         (body.has_more, body.is_everything, body.is_too_long) = (has_more, everything, is_too_long);
     }
 
-    pub(super) fn prepare(&mut self, client_batch: &ClientBatch) {
+    pub(super) fn prepare(&mut self, client_batch: &mut OwnBatch) {
         let preprocess = self.shared.options.preprocess;
-        // SAFETY: the client batch is this worker's, and not under way.
-        let content = unsafe { client_batch.content_mut() };
+        let content = client_batch.content_mut();
         content.sorted.resize_with(if preprocess { self.shared.partitions.len() } else { 0 }, Vec::new);
     }
 
@@ -294,25 +311,23 @@ impl BohmWorker {
         job: &Job<P>,
         new: Range<usize>,
         guesses: impl Iterator<Item = Guess>,
-    ) -> (Arc<ClientBatch>, Vec<u32>) {
-        // SAFETY: the caller has a guard that is the oldest of this worker.
-        unsafe { self.executor.state.tables.renew(&self.shared.catalog) };
-        let client_batch = self.empty_client_batch();
-        self.prepare(&client_batch);
+        guard: &Guard<'_>,
+    ) -> (OwnBatch, Vec<u32>) {
+        self.executor.state.renew_tables(&self.shared, guard);
+        let mut client_batch = self.empty_client_batch();
+        self.prepare(&mut client_batch);
         let mut attempts = Vec::new();
-        for guess in guesses {
+        for next in guesses.map(Ok).chain(new.map(Err)) {
+            let (position, guess) = match &next {
+                Ok(guess) => (guess.position, Some(guess)),
+                Err(position) => (*position, None),
+            };
             // SAFETY: the procedure is not under way.
-            self.add(&client_batch, unsafe { &*job.procedures.add(guess.position) }, guess.position, Some(&guess));
-            attempts.push(guess.attempts);
+            self.add(&mut client_batch, unsafe { &*job.procedures.add(position) }, position, guess);
+            attempts.push(guess.map_or(0, |guess| guess.attempts));
         }
-        for position in new {
-            // SAFETY: as above.
-            self.add(&client_batch, unsafe { &*job.procedures.add(position) }, position, None);
-            attempts.push(0);
-        }
-        // SAFETY: the client batch is this worker's, and not under way yet.
-        let content = unsafe { client_batch.content_mut() };
-        content.job = std::ptr::from_ref(job).cast();
+        let content = client_batch.content_mut();
+        content.job = std::ptr::from_ref(job).expose_provenance();
         content.run = run::<P> as RunProcedure;
         (client_batch, attempts)
     }
@@ -384,7 +399,8 @@ impl BohmWorker {
         // SAFETY: the worker is borrowed for the whole call, and its place in the epochs is not replaced.
         let guard = unsafe { &*memory }.pin();
         let telling = shared_done.map(|done| Telling::new(&job, count, done));
-        let opened = telling.as_ref().map(|telling| shared.notices.open(telling));
+        // SAFETY: `under_way` has the answer, and is dropped below.
+        let opened = telling.as_ref().map(|telling| unsafe { shared.notices.open(telling) });
         let is_nested = std::mem::replace(&mut self.is_under_way, true);
         let mut under_way =
             UnderWay { client_batches: std::collections::VecDeque::new(), worker: self, opened, is_nested };
@@ -394,43 +410,37 @@ impl BohmWorker {
             while under_way.client_batches.len() < UNDER_WAY && (next < count || !guesses.is_empty()) {
                 let first = next;
                 next = count.min(next + shared.options.batch_size.saturating_sub(guesses.len()));
-                let filled = under_way.worker.fill_client_batch(&job, first..next, guesses.drain(..));
+                let filled = under_way.worker.fill_client_batch(&job, first..next, guesses.drain(..), &guard);
                 under_way.hand_in(filled);
             }
             if let Some(others) = others.take() {
                 others(under_way.worker);
             }
-            let Some((client_batch, attempts, is_back)) = under_way.await_oldest() else { break };
+            let Some((client_batch, attempts)) = under_way.await_oldest() else { break };
             shared.acknowledged.raise(client_batch.content().batch.load(Ordering::Relaxed));
             let told = |position| telling.as_ref().map_or(Told::No, |telling| telling.told(position));
             for (place, attempts) in attempts.into_iter().enumerate() {
-                let position = client_batch.content().procedures[place] as usize;
-                // SAFETY: the transaction is complete, so it is this worker's, and so is its answer if nobody else has told it.
-                let again = unsafe {
-                    under_way.worker.take_answer(&job, &client_batch, (place, position), attempts, told, done)
-                };
+                let again = under_way.worker.take_answer(&job, &client_batch, place, attempts, told, done);
                 guesses.extend(again);
             }
-            under_way.worker.keep_client_batch(client_batch, is_back);
+            under_way.worker.keep_client_batch(client_batch);
         }
         drop(under_way);
         drop(guard);
     }
 
     /// Tells the answer of a procedure whose transaction is complete, unless somebody else has. Answers what is known of one that is to be planned again.
-    ///
-    /// # Safety
-    /// The transaction at this place is the caller's, and the procedure and its answer at this position are those of the job.
     #[inline]
-    unsafe fn take_answer<P: Procedure>(
+    fn take_answer<P: Procedure>(
         &self,
         job: &Job<P>,
-        client_batch: &ClientBatch,
-        (place, position): (usize, usize),
+        client_batch: &HandedIn,
+        place: usize,
         attempts: u32,
         told: impl Fn(usize) -> Told,
         done: &mut impl FnMut(usize, Result<P::Output, Error>),
     ) -> Option<Guess> {
+        let position = client_batch.content().procedures[place] as usize;
         let counters = &self.counters;
         match told(position) {
             Told::No => {}
@@ -443,12 +453,13 @@ impl BohmWorker {
                 return None;
             }
         }
-        // SAFETY: the caller says so, and nobody else has claimed the answer.
-        let (body, answer) = unsafe { (client_batch.planned(place).body(), &mut *job.answers.add(position)) };
-        if body.again.get() {
+        let is_again = client_batch.executed(place).again;
+        debug_assert!(client_batch.content().job == std::ptr::from_ref(job).addr(), "the client batch is of this job");
+        // SAFETY: the transaction was executed, and nobody else has claimed the answer.
+        let (procedure, answer) = unsafe { job.at(position) };
+        if is_again {
             counters.reconnoitred();
-            // SAFETY: as above.
-            let guess = unsafe { guess(client_batch, place, position, attempts + 1) };
+            let guess = guess(client_batch, place, position, attempts + 1);
             *answer = guess.given_up(self.shared.common.retry.attempts).map(Err);
             if answer.is_none() {
                 return Some(guess);
@@ -460,8 +471,6 @@ impl BohmWorker {
         } else {
             counters.refused()
         }
-        // SAFETY: the procedure is executed no more.
-        let procedure = unsafe { &mut *job.procedures.add(position) };
         let looked = answer.and_then(|output| drive::tell_committed(procedure, output));
         done(position, looked);
         None

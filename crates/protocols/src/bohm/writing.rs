@@ -1,6 +1,5 @@
 //! What a transaction puts into its versions, and versions that were not planned.
 
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
@@ -9,12 +8,13 @@ use polychron_base::{Error, Stop};
 use polychron_engine::mutations::left_out;
 use polychron_sync::Backoff;
 
+use super::chain::Chain;
 use super::collection::{Readers, Superseded};
-use super::planned::{Entry, Put, Want};
+use super::entry::{Entry, Put, Want};
 use super::steps::Step;
 use super::table::{BohmStore, Prefix};
 use super::transaction::{BohmTransaction, EntryRights, Position, UNPLANNED};
-use super::version::{Chain, Version};
+use super::version::Fresh;
 
 /// What was put before, for going back.
 #[derive(Debug)]
@@ -34,21 +34,20 @@ impl BohmTransaction<'_> {
         want: Want,
         words: usize,
     ) -> Result<Position, Stop> {
-        let planned = self.planned.ok_or(Error::ReadOnly)?;
-        let entry = Entry::new(Arc::as_ptr(store), key, key.hash(store.hash_seed()), want, 0);
-        let allocate = || Version::allocate(self.timestamp, NonNull::from(planned), words, &self.guard);
+        let planned = self.planned.as_ref().ok_or(Error::ReadOnly)?.planned();
+        let entry = Entry::new(Some(store), key, key.hash(store.hash_seed()), want, 0);
+        let allocate = || planned.placeholder(self.timestamp, words, &self.guard);
         let chain = store.find(key, &self.guard);
         // What takes another version's place makes room in the end.
         let version = if chain.is_some() { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
-        entry.version.set(Some(version));
+        entry.set_version(Some(version.raw()));
         if want == Want::Guessed {
+            version.keep();
             self.is_guessing = true;
-        } else if let Err(error) = self.put_late(store, key, chain, &entry, version) {
-            // SAFETY: no chain took it.
-            unsafe { version.free(&self.guard) };
-            return Err(error.into());
+        } else {
+            self.put_late(store, key, chain, &entry, version)?;
         }
-        let late = self.late().expect("a planned transaction has a list");
+        let late = &mut self.planned.as_mut().expect("it was planned").body_mut().late;
         late.push(entry);
         Ok(Position((late.len() as u32 - 1) | UNPLANNED))
     }
@@ -58,24 +57,29 @@ impl BohmTransaction<'_> {
         &self,
         store: &BohmStore,
         key: K,
-        mut found: Option<Chain>,
+        mut found: Option<Chain<'_>>,
         entry: &Entry,
-        version: Version,
+        mut version: Fresh<'_>,
     ) -> Result<(), Error> {
         let partition = self.shared.partition(entry.hash);
         let mut backoff = Backoff::new();
         loop {
-            let chain = match found.take() {
-                Some(chain) => chain,
-                None => store.make_or_find(key, &self.guard)?,
-            };
-            if let Ok(superseded) = chain.head().insert(version) {
-                entry.chain.set(Some(chain));
-                if let Some((version, above)) = superseded {
-                    let (batch, readers) = (above.begin().batch(), Readers::Snapshots(above));
-                    partition.leave_superseded(Superseded { version, batch, readers });
+            let chain = match found.take().map_or_else(|| store.make_or_find(key, &self.guard), Ok) {
+                Ok(chain) => chain,
+                Err(error) => {
+                    version.free(&self.guard);
+                    return Err(error);
                 }
-                return Ok(());
+            };
+            match self.put_into(chain.head(), version) {
+                Ok(superseded) => {
+                    entry.set_chain(Some(chain.handle()));
+                    if let Some((old, batch)) = superseded {
+                        partition.leave_superseded(Superseded { old, batch, readers: Readers::Snapshots });
+                    }
+                    return Ok(());
+                }
+                Err(refused) => version = refused,
             }
             backoff.wait();
         }
@@ -84,9 +88,10 @@ impl BohmTransaction<'_> {
     /// How a key may be written that was not planned.
     pub(super) fn unplanned_want<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Want, Stop> {
         let body = self.body().ok_or(Error::ReadOnly)?;
-        if body.is_everything || self.is_covered(store, key) || left_out(Step::RefuseUnplanned) {
+        let (is_everything, has_more) = (body.is_everything, body.has_more);
+        if is_everything || self.is_covered(store, key) || left_out(Step::RefuseUnplanned) {
             Ok(Want::Late)
-        } else if body.has_more {
+        } else if has_more {
             Ok(Want::Guessed)
         } else {
             Err(self.refuse_undeclared(store.place().table, KeyPreview::new(key)))
@@ -104,7 +109,7 @@ impl BohmTransaction<'_> {
         }
         let covers = |&position: &Position| {
             let entry = self.entry(position);
-            entry.store == wanted && Prefix::of(entry.key()).covers(key)
+            entry.is_in(wanted) && Prefix::of(entry.key()).covers(key)
         };
         // Keys of one prefix are mostly written one after the other.
         let latest = self.covering.filter(covers);
@@ -122,10 +127,9 @@ impl BohmTransaction<'_> {
         let mut rights = EntryRights { is_planned: false, may_write: false };
         for position in self.planned_positions() {
             let entry = self.entry(position);
-            rights.is_planned |= entry.want == Want::Entries && entry.store == wanted;
-            // SAFETY: the client keeps the stores of planned entries.
+            rights.is_planned |= entry.want == Want::Entries && entry.is_in(wanted);
             rights.may_write |=
-                matches!(entry.want, Want::Write | Want::Prefix) && unsafe { (*entry.store).place() }.table == table;
+                matches!(entry.want, Want::Write | Want::Prefix) && entry.store().place().table == table;
         }
         self.scratch.rights.push((wanted.addr(), rights));
         rights
@@ -134,11 +138,12 @@ impl BohmTransaction<'_> {
     /// How an entry of a secondary index may be written.
     pub(super) fn entries_want(&mut self, store: &BohmStore, key: &[u8]) -> Result<Want, Stop> {
         let body = self.body().ok_or(Error::ReadOnly)?;
+        let (is_everything, has_more) = (body.is_everything, body.has_more);
         let table = store.place().table;
         let EntryRights { is_planned, may_write } = self.entry_rights(store);
-        if body.is_everything || is_planned {
+        if is_everything || is_planned {
             Ok(Want::Late)
-        } else if body.has_more {
+        } else if has_more {
             Ok(Want::Guessed)
         } else if may_write {
             // The index came after the transaction was planned.
@@ -150,11 +155,10 @@ impl BohmTransaction<'_> {
 
     pub(super) fn save(&mut self, position: Position) {
         if self.is_saving {
-            let entry = self.entry(position);
-            let version = entry.version.get().expect("a written key has a version");
-            // SAFETY: the transaction put the row, and writes nothing here.
-            let row = (entry.put.get() == Put::Row).then(|| unsafe { version.words() }.into());
-            self.scratch.undo.push(Undo { position, put: entry.put.get(), row });
+            let (version, entry, _) = self.filling(position).expect("a written key has a version");
+            let put = entry.put();
+            let row = (put == Put::Row).then(|| version.words().into());
+            self.scratch.undo.push(Undo { position, put, row });
         }
     }
 
@@ -162,18 +166,16 @@ impl BohmTransaction<'_> {
     #[inline]
     pub(super) fn put_words(&mut self, position: Position, words: &[u64]) -> Result<(), Stop> {
         self.save(position);
-        let entry = self.entry(position);
-        let version = entry.version.get().expect("a written key has a version");
-        // SAFETY: the transaction is executed here, and views of its rows borrow it.
-        unsafe { version.put(words, &self.guard) }?;
-        entry.put.set(Put::Row);
+        let (mut version, entry, guard) = self.filling(position).expect("a written key has a version");
+        version.put(words, guard)?;
+        entry.set_put(Put::Row);
         Ok(())
     }
 
     /// Deletes the row.
     pub(super) fn put_deletion(&mut self, position: Position) {
         self.save(position);
-        self.entry(position).put.set(Put::Deletion);
+        self.entry(position).set_put(Put::Deletion);
     }
 
     /// Puts back what was put from this one on.
@@ -184,10 +186,9 @@ impl BohmTransaction<'_> {
                 continue;
             }
             let entry = self.entry(position);
-            entry.put.set(put);
-            if let (Some(row), Some(version)) = (row, entry.version.get()) {
-                // SAFETY: as in `put`.
-                let restored = self.guard.with_reserve(|guard| unsafe { version.put(&row, guard) });
+            entry.set_put(put);
+            if let (Some(row), Some((mut version, _, guard))) = (row, self.filling(position)) {
+                let restored = guard.with_reserve(|guard| version.put(&row, guard));
                 if let Err(Error::OutOfMemory { requested }) = restored {
                     return Err(self.lose(requested));
                 }

@@ -1,7 +1,5 @@
 //! Chains that are added to at both ends, closed, and sealed when their keys are displaced.
 
-use std::ptr::NonNull;
-
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::model::explore;
@@ -9,17 +7,20 @@ use polychron_sync::model::explore;
 use polychron_memory::model::beside;
 use polychron_sync::model::Witness;
 
+use super::super::chain::Head;
 use super::super::displaced::Displaced;
+use super::super::planned::Planned;
 use super::super::timestamp::Timestamp;
-use super::super::version::{Head, Version};
-use super::{both, timestamp};
+use super::super::version::{Fresh, Old, RawVersion, Version};
+use super::{both, planned, timestamp};
 
 /// A chain that threads add to, and what its versions hold.
 #[derive(Clone, Copy)]
 struct Row {
     head: &'static Head,
     /// Of the batches 1 to 3.
-    versions: [Version; 3],
+    versions: [RawVersion; 3],
+    producer: &'static Planned,
     /// What is done before a version is put there.
     filled: &'static [Witness; 3],
     superseded: &'static [AtomicUsize; 3],
@@ -28,13 +29,17 @@ struct Row {
 impl Row {
     /// A chain with the version of batch 1.
     fn new(guard: &Guard<'_>) -> Self {
+        let producer = &*Box::leak(Box::new(planned(timestamp(1))));
         let version = |batch| {
-            let version = Version::allocate(timestamp(batch), NonNull::dangling(), 1, guard);
-            version.expect("memory is there")
+            let version = producer.placeholder(timestamp(batch), 1, guard).expect("memory is there");
+            let raw = version.raw();
+            version.keep();
+            raw
         };
         let row = Self {
             head: Box::leak(Box::new(Head::new())),
             versions: [1, 2, 3].map(version),
+            producer,
             filled: Box::leak(Box::default()),
             superseded: Box::leak(Box::default()),
         };
@@ -42,33 +47,44 @@ impl Row {
         row
     }
 
-    fn fill(self, batch: usize) -> Version {
-        let version = self.versions[batch - 1];
+    fn fill(self, batch: usize) -> Fresh<'static> {
         self.filled[batch - 1].write();
-        version
+        // SAFETY: each is put there once.
+        unsafe { self.versions[batch - 1].fresh() }
     }
 
-    fn supersede(self, version: Option<Version>) {
-        let Some(version) = version else { return };
-        let batch = version.begin().batch() as usize;
+    fn version(version: RawVersion) -> Version<'static> {
+        // SAFETY: versions stay for the whole model.
+        unsafe { version.get() }
+    }
+
+    fn begin(version: RawVersion) -> Timestamp {
+        Self::version(version).begin()
+    }
+
+    fn supersede(self, old: Option<Old>) {
+        let Some(old) = old else { return };
+        let batch = Self::begin(old.version()).batch() as usize;
         assert_eq!(self.superseded[batch - 1].fetch_add(1, Ordering::Relaxed), 0, "it is superseded once");
     }
 
     /// Puts a placeholder on top, as who plans.
     fn push(self, batch: usize) {
-        let below = self.head.push(self.fill(batch)).expect("nobody closes the chain");
+        // SAFETY: one thread puts versions on top, in their order.
+        let below = unsafe { self.head.push(self.fill(batch)) }.expect("nobody closes the chain");
         self.supersede(below);
     }
 
     /// Puts a version where it belongs, as who executes. `false`: the chain is closed.
     fn insert(self, batch: usize) -> bool {
-        let version = self.fill(batch);
-        // SAFETY: it is this thread's.
-        unsafe { version.finish(true) };
-        let Ok(superseded) = self.head.insert(version) else { return false };
-        if let Some((version, above)) = superseded {
-            assert!(version.begin() < above.begin());
-            self.supersede(Some(version));
+        let mut version = self.fill(batch);
+        version.filling().finish(true);
+        // SAFETY: one thread puts versions below others.
+        let Ok(superseded) = (unsafe { self.head.insert(version) }) else { return false };
+        if let Some((old, above)) = superseded {
+            assert!(Self::begin(old.version()) < Self::begin(old.above()));
+            assert_eq!(Self::begin(old.above()).batch(), above);
+            self.supersede(Some(old));
         }
         true
     }
@@ -78,10 +94,11 @@ impl Row {
         let mut batches = Vec::new();
         let mut next = self.head.newest();
         while let Some(version) = next {
+            let version = Self::version(version);
             let batch = version.begin().batch() as usize;
             assert!(self.filled[batch - 1].read() == 1 && batches.last().is_none_or(|&last| last > batch));
             batches.push(batch);
-            next = version.previous();
+            next = version.below();
         }
         batches
     }
@@ -92,6 +109,7 @@ impl Row {
             drop(Box::from_raw(std::ptr::from_ref(self.head).cast_mut()));
             drop(Box::from_raw(std::ptr::from_ref(self.filled).cast_mut()));
             drop(Box::from_raw(std::ptr::from_ref(self.superseded).cast_mut()));
+            drop(Box::from_raw(std::ptr::from_ref(self.producer).cast_mut()));
         }
     }
 }
@@ -127,7 +145,9 @@ fn readers_find_versions_in_their_order() {
             |row, _| {
                 let batches = row.batches();
                 assert!([&[1][..], &[3, 1], &[3, 2, 1]].contains(&&*batches), "{batches:?}");
-                assert_eq!(row.head.at(timestamp(1)), Some(row.versions[0]));
+                // SAFETY: versions stay for the whole model.
+                let first = unsafe { row.head.at(timestamp(1)) };
+                assert_eq!(first.map(Version::raw), Some(row.versions[0]));
             },
             |row, _| row.free(),
         );
@@ -140,7 +160,9 @@ fn a_closed_chain_takes_no_version() {
     explore(3, || {
         beside(
             |guard| (Row::new(guard), &*Box::leak(Box::new(AtomicUsize::new(0)))),
-            |(row, closed), _| _ = closed.fetch_add(row.head.close(row.versions[0]).into(), Ordering::Relaxed),
+            |(row, closed), _| {
+                _ = closed.fetch_add(row.head.close(row.versions[0]).is_some().into(), Ordering::Relaxed)
+            },
             |(row, closed), _| {
                 let is_in = row.insert(2);
                 assert!(is_in || row.head.newest().is_none());

@@ -1,7 +1,7 @@
 //! Answers that helpers give beside the client that waits for them, sleeps, leaves without them, or hands its client batch in again.
 
 use std::cell::UnsafeCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use polychron_base::{Error, Stop};
 use polychron_engine::{Procedure, Transaction};
@@ -11,7 +11,7 @@ use polychron_sync::thread;
 
 use super::super::execution::LAST;
 use super::super::pipeline::Pipeline;
-use super::super::planned::{ClientBatch, ClientBatches, Planned, Progress};
+use super::super::planned::{ClientBatches, HandedIn, OwnBatch, Planned, Progress};
 use super::super::protocol::Acknowledged;
 use super::super::sleeping::{Nap, Sleeper, Sleepers};
 use super::super::telling::{Notices, Opened, Telling, Told};
@@ -42,7 +42,9 @@ struct Client {
     given: Vec<Witness>,
     /// Read where an answer is given, and written when the client leaves with all of this.
     memory: Witness,
-    client_batch: Arc<ClientBatch>,
+    kept: ClientBatches,
+    /// The client batch that was handed in before the threads begin.
+    handed_in: Mutex<Option<HandedIn>>,
     sleeper: Arc<Sleeper>,
 }
 
@@ -60,19 +62,19 @@ impl Client {
             executed: witnesses(),
             given: witnesses(),
             memory: Witness::default(),
-            client_batch: ClientBatches::default().take(),
+            kept: ClientBatches::default(),
+            handed_in: Mutex::default(),
             sleeper: Arc::default(),
         }
     }
 
-    /// Fills the client batch with one of the client's procedures, or with several.
-    fn fill(&self, procedures: std::ops::Range<usize>) {
-        // SAFETY: the client batch is this client's, and not under way.
-        unsafe {
-            self.client_batch.clear();
-            procedures.for_each(|procedure| _ = self.client_batch.add(procedure));
-            self.client_batch.content_mut().job = std::ptr::from_ref(self).cast();
-        }
+    /// Fills a client batch with one of the client's procedures, or with several, and hands it in.
+    fn hand_in(&self, mut client_batch: OwnBatch, procedures: std::ops::Range<usize>, log: &Pipeline) -> HandedIn {
+        client_batch.clear();
+        procedures.for_each(|procedure| _ = client_batch.add(procedure));
+        client_batch.content_mut().job = std::ptr::from_ref(self).expose_provenance();
+        // SAFETY: the client waits for it.
+        unsafe { log.hand_in(client_batch) }
     }
 
     /// An answer is given.
@@ -122,16 +124,16 @@ impl Room {
 
     /// As the thread that executes: leaves the answer. Answers whether the transaction is complete, by whomever.
     fn settle(planned: &Planned, timestamp: Timestamp) -> bool {
-        if planned.claim(timestamp) {
+        if let Some(executing) = planned.claim(timestamp) {
+            let (content, place) = (executing.client_batch().content(), executing.body().place);
             // SAFETY: it was claimed, and its client waits.
             unsafe {
-                let body = planned.body();
-                let content = body.client_batch.as_ref().content();
-                let (client, position) = (&*content.job.cast::<Client>(), content.procedures[body.place as usize]);
+                let (client, position) =
+                    (&*std::ptr::with_exposed_provenance::<Client>(content.job), content.procedures[place as usize]);
                 client.executed[position as usize].write();
                 *client.answers[position as usize].get() = Some(Ok(()));
             }
-            planned.complete(timestamp);
+            executing.complete();
         }
         planned.progress(timestamp) == Progress::Complete
     }
@@ -139,7 +141,7 @@ impl Room {
     /// Executes a chunk, if there is one.
     fn execute(&self) {
         let Some(chunk) = self.log.claim(LAST) else { return };
-        self.log.for_each(chunk, |client_batch, place, timestamp| {
+        self.log.for_each(&chunk, |client_batch, place, timestamp| {
             while !Self::settle(client_batch.planned(place), timestamp) {
                 thread::yield_now();
             }
@@ -155,7 +157,7 @@ impl Room {
     }
 
     /// As a client from its first step to its last: has its procedures executed in so many rounds, each in the memory of the one before.
-    fn serve(&self, client: &Client, rounds: usize, is_planned: bool, wait: fn(&Self, &Client), end: End) {
+    fn serve(&self, client: &Client, rounds: usize, is_planned: bool, wait: fn(&Self, &Client, &HandedIn), end: End) {
         let count = client.given.len() / rounds;
         let job = Job::<Silent> {
             procedures: UnsafeCell::raw_get(client.procedures.as_ptr()),
@@ -167,18 +169,23 @@ impl Room {
             client.give(position);
         };
         let telling = Telling::new(&job, client.given.len(), &done);
-        let opened = self.notices.open(&telling);
+        // SAFETY: it is dropped below.
+        let opened = unsafe { self.notices.open(&telling) };
+        let mut own = (!is_planned).then(|| client.kept.take());
         for round in 0..rounds {
-            if !is_planned {
-                client.fill(round * count..(round + 1) * count);
-                self.log.hand_in(&client.client_batch);
+            let mut handed_in = client.handed_in.lock().expect("nobody panics").take();
+            if let Some(own) = own.take() {
+                handed_in = Some(client.hand_in(own, round * count..(round + 1) * count, &self.log));
             }
-            opened.add(&client.client_batch);
+            let handed_in = handed_in.expect("it was handed in");
+            // SAFETY: it is taken off the list in `take_answers`.
+            unsafe { opened.add(&handed_in) };
             if !is_planned {
                 self.plan();
             }
-            wait(self, client);
-            self.take_answers(client, &telling, &opened, end, done);
+            wait(self, client, &handed_in);
+            self.take_answers(client, &handed_in, &telling, &opened, end, done);
+            own = Some(handed_in.take_back().expect("it is back"));
         }
         drop(opened);
         client.memory.write();
@@ -188,16 +195,17 @@ impl Room {
     fn take_answers<D: Fn(usize, Result<(), Error>) + Sync>(
         &self,
         client: &Client,
+        handed_in: &HandedIn,
         telling: &Telling<'_, Silent, D>,
         opened: &Opened<'_>,
         end: End,
         done: impl Fn(usize, Result<(), Error>),
     ) {
-        opened.take_back(&client.client_batch);
+        opened.take_back(handed_in);
         if end == End::GivesUp {
             return;
         }
-        let content = client.client_batch.content();
+        let content = handed_in.content();
         self.acknowledged.raise(content.batch.load(Ordering::Relaxed));
         for &position in &content.procedures {
             if telling.told(position as usize) == Told::No {
@@ -209,20 +217,20 @@ impl Room {
     }
 
     /// As a client that takes its turns.
-    fn wait_awake(&self, client: &Client) {
+    fn wait_awake(&self, _: &Client, handed_in: &HandedIn) {
         // Acquire: as clients do.
-        while client.client_batch.remaining.load(Ordering::Acquire) > 0 {
+        while handed_in.remaining.load(Ordering::Acquire) > 0 {
             self.execute();
             thread::yield_now();
         }
     }
 
     /// As a client that leaves its turns to others and sleeps.
-    fn wait_asleep(&self, client: &Client) {
+    fn wait_asleep(&self, client: &Client, handed_in: &HandedIn) {
         // Acquire, here and below: as above.
-        let is_back = || client.client_batch.remaining.load(Ordering::Acquire) == 0;
+        let is_back = || handed_in.remaining.load(Ordering::Acquire) == 0;
         while !is_back() {
-            client.client_batch.await_with(&client.sleeper, || {
+            handed_in.await_with(&client.sleeper, || {
                 Sleepers::default().sleep(&client.sleeper, || if is_back() { Nap::Not } else { Nap::UntilWoken });
             });
         }
@@ -272,8 +280,8 @@ fn two_clients_get_their_own_answers() {
     explore(2, || {
         let room = Room::new(&[1, 1]);
         for client in &room.clients {
-            client.fill(0..1);
-            room.log.hand_in(&client.client_batch);
+            let handed_in = client.hand_in(client.kept.take(), 0..1, &room.log);
+            *client.handed_in.lock().expect("nobody panics") = Some(handed_in);
             room.plan();
         }
         each(

@@ -1,0 +1,266 @@
+//! The keys of a planned transaction, and what is found and put there.
+
+use std::num::NonZeroUsize;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use polychron_base::key::{EncodedKey, Key16};
+use polychron_index::Handle;
+use polychron_sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use super::table::BohmStore;
+use super::version::RawVersion;
+
+/// What a key is wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Want {
+    /// To be read; concurrency control finds the version (§3.2.3).
+    Read,
+    /// To be written; concurrency control puts a placeholder.
+    Write,
+    /// The same, without entries of secondary indexes.
+    Update,
+    /// Rows may be written whose keys begin with this one; which ones is known only when the transaction runs.
+    Prefix,
+    /// The same, without entries of secondary indexes.
+    PrefixUpdate,
+    /// Some entries of a secondary index may be written: which ones is known only when the row is.
+    Entries,
+    /// Anything may be written.
+    Everything,
+    /// To be written although it was not planned, by a transaction that all later ones wait for.
+    Late,
+    /// As far as known, to be written in the next attempt: this one only finds out what there is to plan.
+    Guessed,
+}
+
+/// What the transaction has put into a version so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Put {
+    /// Nothing: what is below passes through.
+    Nothing,
+    Row,
+    Deletion,
+}
+
+/// A key that is too long to be carried in registers.
+type LongKey = Arc<[u8]>;
+
+/// A key of a transaction. What is found of it is written by who plans for the key, and what is put by who executes the transaction.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The address in the store's `Arc`, so that the store can be kept by it; none of an entry that stands for everything.
+    store: Option<NonZeroUsize>,
+    pub(super) hash: u64,
+    key: Key16,
+    long: Option<LongKey>,
+    /// The placeholder; of a key that is read the version to read, if there is one.
+    version: AtomicU64,
+    /// The chain of the placeholder.
+    chain: AtomicU64,
+    pub(super) want: Want,
+    put: AtomicU8,
+    /// Which thread of concurrency control the key belongs to.
+    pub(super) partition: u16,
+    /// The transaction in the client batch.
+    pub(super) owner: u32,
+}
+
+/// An entry of a transaction that is under way, so that its store is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known<'a>(&'a Entry);
+
+impl Deref for Known<'_> {
+    type Target = Entry;
+
+    #[inline]
+    fn deref(&self) -> &Entry {
+        self.0
+    }
+}
+
+impl<'a> Known<'a> {
+    /// The entry.
+    ///
+    /// # Safety
+    /// The store is kept for `'a`: by the client's guard while the transaction is under way, and if it was not planned by the database until
+    /// its batch is finished.
+    #[inline]
+    pub(super) unsafe fn new(entry: &'a Entry) -> Self {
+        Self(entry)
+    }
+
+    /// The store of its key.
+    #[inline]
+    pub(super) fn store(self) -> &'a BohmStore {
+        // SAFETY: who made this said that the store is kept.
+        unsafe { NonNull::with_exposed_provenance(self.0.store.expect("it stands for a key")).as_ref() }
+    }
+
+    /// The version that was planned, and whether its transaction fills it. Such entries stay as they were planned.
+    #[inline]
+    fn lead(self) -> Option<(RawVersion, bool)> {
+        match self.want {
+            Want::Read => Some((self.version()?, false)),
+            Want::Write | Want::Update => Some((self.version()?, true)),
+            _ => None,
+        }
+    }
+
+    /// Starts fetching the version that was planned.
+    #[inline]
+    pub(super) fn fetch_version(self) {
+        if let Some((version, _)) = self.lead() {
+            version.prefetch();
+        }
+    }
+
+    /// Starts fetching the row that will be read, and where one will be written that place too. The version that is read may be gone by now,
+    /// when a late write took its place.
+    #[inline]
+    pub(super) fn fetch_row(self) {
+        let Some((version, is_placeholder)) = self.lead() else { return };
+        let words = self.store().row_words;
+        version.prefetch_row(words);
+        // SAFETY: a placeholder stays until its batch is finished.
+        if is_placeholder && let Some(below) = unsafe { version.get() }.below() {
+            below.prefetch();
+            below.prefetch_row(words);
+        }
+    }
+
+    /// The store, to be kept for longer.
+    pub(super) fn keep_store(self) -> Arc<BohmStore> {
+        let store: *const BohmStore = self.store();
+        // SAFETY: stores lie in `Arc`s, and this one is alive.
+        unsafe {
+            Arc::increment_strong_count(store);
+            Arc::from_raw(store)
+        }
+    }
+}
+
+/// A key out of an [`Entry`] or for one.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AnyKey<'k> {
+    Short(Key16),
+    Long(&'k [u8]),
+}
+
+impl EncodedKey for AnyKey<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        match self {
+            Self::Short(key) => key.len(),
+            Self::Long(key) => <[u8]>::len(key),
+        }
+    }
+
+    #[inline]
+    fn slice(&self, index: usize) -> u64 {
+        match self {
+            Self::Short(key) => key.slice(index),
+            Self::Long(key) => key.slice(index),
+        }
+    }
+}
+
+impl Entry {
+    pub(super) fn new<K: EncodedKey>(
+        store: Option<&Arc<BohmStore>>,
+        key: K,
+        hash: u64,
+        want: Want,
+        owner: u32,
+    ) -> Self {
+        let short = Key16::from_key(key);
+        let long = short.is_none().then(|| {
+            let mut bytes = vec![0; key.len()];
+            key.write_to(&mut bytes);
+            bytes.into()
+        });
+        let key = short.unwrap_or(Key16::new(0, 0));
+        let store = store.and_then(|store| NonZeroUsize::new(Arc::as_ptr(store).expose_provenance()));
+        let (version, chain, put) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU8::new(Put::Nothing as u8));
+        Self { store, hash, key, long, version, chain, want, put, partition: 0, owner }
+    }
+
+    /// The placeholder; of a key that is read the version to read, if there is one.
+    #[inline]
+    pub(super) fn version(&self) -> Option<RawVersion> {
+        // Relaxed, here and below: the barrier of the batch hands on what was planned, and the transaction's state what was put.
+        RawVersion::from_address(self.version.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(super) fn set_version(&self, version: Option<RawVersion>) {
+        self.version.store(version.map_or(0, RawVersion::address), Ordering::Relaxed);
+    }
+
+    /// The chain of the placeholder, as it was found when that was put there.
+    #[inline]
+    pub(super) fn chain(&self) -> Option<Handle> {
+        Handle::new(self.chain.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(super) fn set_chain(&self, chain: Option<Handle>) {
+        self.chain.store(chain.map_or(0, Handle::get), Ordering::Relaxed);
+    }
+
+    /// What the transaction has put so far.
+    #[inline]
+    pub(super) fn put(&self) -> Put {
+        match self.put.load(Ordering::Relaxed) {
+            put if put == Put::Row as u8 => Put::Row,
+            put if put == Put::Deletion as u8 => Put::Deletion,
+            _ => Put::Nothing,
+        }
+    }
+
+    #[inline]
+    pub(super) fn set_put(&self, put: Put) {
+        self.put.store(put as u8, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn key(&self) -> AnyKey<'_> {
+        match &self.long {
+            None => AnyKey::Short(self.key),
+            Some(long) => AnyKey::Long(long),
+        }
+    }
+
+    /// The key as one that outlives the entry: short, or long.
+    pub(super) fn kept_key(&self) -> (Key16, Option<LongKey>) {
+        (self.key, self.long.clone())
+    }
+
+    /// Whether it stands for this key.
+    #[inline]
+    pub(super) fn is_of<K: EncodedKey>(&self, store: *const BohmStore, hash: u64, key: K) -> bool {
+        self.hash == hash
+            && self.is_in(store)
+            && (self.is_written() || self.want == Want::Read)
+            && same(self.key(), key)
+    }
+
+    /// Whether its key is one of this store.
+    #[inline]
+    pub(super) fn is_in(&self, store: *const BohmStore) -> bool {
+        self.store.is_some_and(|own| own.get() == store.addr())
+    }
+
+    /// Whether the transaction has a version of its own there.
+    #[inline]
+    pub(super) fn is_written(&self) -> bool {
+        matches!(self.want, Want::Write | Want::Update | Want::Late | Want::Guessed)
+    }
+}
+
+#[inline]
+fn same<L: EncodedKey, R: EncodedKey>(left: L, right: R) -> bool {
+    let len = left.len();
+    len == right.len() && (0..len.div_ceil(8)).all(|index| left.slice(index) == right.slice(index))
+}
