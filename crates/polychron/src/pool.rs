@@ -6,7 +6,7 @@
 //! have the slots), the answer is [`Error::TooManyWorkers`]. So of calls that wait for each other inside of their transactions the last
 //! one fails, and the others go on.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -53,9 +53,13 @@ pub(crate) struct Borrowed<'p, P: Protocol> {
 /// Tells the pool that a slot is free; dropped behind the worker that had it.
 pub(crate) struct Slot<P: Protocol>(Weak<Shared<P>>);
 
+/// Pools of which a thread counts the workers that it has borrowed.
+const COUNTED: usize = 8;
+
 thread_local! {
-    /// How many workers this thread has borrowed, by pool: calls inside of transactions borrow more than one.
-    static OWN: RefCell<Vec<(usize, usize)>> = const { RefCell::new(Vec::new()) };
+    /// How many workers this thread has borrowed, by pool: calls inside of transactions borrow more than one. It has no destructor, so destructors of
+    /// other variables of the thread may still use it.
+    static OWN: [Cell<(usize, usize)>; COUNTED] = const { [const { Cell::new((0, 0)) }; COUNTED] };
 }
 
 impl<P: Protocol> Shared<P> {
@@ -111,7 +115,7 @@ impl<P: Protocol> Pool<P> {
         drop(state);
         // From here on the loan ends with the answer, or with this.
         let mut borrowed = Borrowed { pool: self, worker: idle };
-        self.change_own(|own| own + 1);
+        self.change_own(1);
         if borrowed.worker.is_none() {
             borrowed.worker = Some(match protocol.worker() {
                 Err(full @ Error::TooManyWorkers { .. }) => self.wait(protocol, full)?,
@@ -123,7 +127,7 @@ impl<P: Protocol> Pool<P> {
 
     /// Waits for a worker on behalf of a loan that has none yet.
     fn wait(&self, protocol: &Arc<P>, full: Error) -> Result<P::Worker, Error> {
-        let own = self.change_own(|own| own);
+        let own = self.change_own(0);
         let (mut comes_again, mut has_looked) = (false, false);
         loop {
             let mut state = self.0.state();
@@ -176,19 +180,19 @@ impl<P: Protocol> Pool<P> {
         Slot(Arc::downgrade(&self.0))
     }
 
-    /// Changes how many workers this thread has borrowed, and tells how many.
-    fn change_own(&self, change: impl FnOnce(usize) -> usize) -> usize {
+    /// Changes how many workers this thread has borrowed, and answers how many. A thread with calls of more databases open than are counted may have
+    /// borrowed all of the others': it does not wait for one more.
+    fn change_own(&self, by: isize) -> usize {
         let pool = Arc::as_ptr(&self.0).addr();
-        OWN.with_borrow_mut(|own| {
-            let position = own.iter().position(|&(other, _)| other == pool).unwrap_or_else(|| {
-                own.push((pool, 0));
-                own.len() - 1
-            });
-            own[position].1 = change(own[position].1);
-            let count = own[position].1;
-            if count == 0 {
-                own.swap_remove(position);
-            }
+        OWN.with(|own| {
+            let find = |wanted: &dyn Fn((usize, usize)) -> bool| own.iter().find(|count| wanted(count.get()));
+            let Some(place) =
+                find(&|(other, count)| count > 0 && other == pool).or_else(|| find(&|(_, count)| count == 0))
+            else {
+                return usize::MAX / 2;
+            };
+            let count = if place.get().0 == pool { place.get().1 } else { 0 }.saturating_add_signed(by);
+            place.set((pool, count));
             count
         })
     }
@@ -202,7 +206,7 @@ impl<P: Protocol> Borrowed<'_, P> {
 
 impl<P: Protocol> Drop for Borrowed<'_, P> {
     fn drop(&mut self) {
-        self.pool.change_own(|own| own - 1);
+        self.pool.change_own(-1);
         let shared = &self.pool.0;
         // What a panic in the protocol itself leaves behind is used by nobody.
         if let Some(worker) = self.worker.take_if(|_| !std::thread::panicking()) {

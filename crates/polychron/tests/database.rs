@@ -1,6 +1,7 @@
 //! The face: what users of the library meet, beyond the examples of the documentation.
 
-use std::sync::Barrier;
+use std::cell::RefCell;
+use std::sync::{Arc, Barrier};
 
 use polychron::{Database, Error, Operations, Options, Row, Stop};
 
@@ -194,4 +195,55 @@ fn nobody_waits_for_sessions() {
             barrier.wait();
         });
     });
+}
+
+/// What a thread does last, when what others kept there may be gone.
+struct AtEnd(Option<Box<dyn FnOnce()>>);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        if let Some(work) = self.0.take() {
+            work();
+        }
+    }
+}
+
+thread_local! {
+    static AT_END: RefCell<AtEnd> = const { RefCell::new(AtEnd(None)) };
+}
+
+/// Destructors of a thread's variables transact as any other code does, also those that run after the library's own.
+#[test]
+fn destructors_of_a_thread_transact() {
+    let database = Arc::new(open(4));
+    let accounts = database.create_table::<Account>().unwrap();
+    let of_thread = Arc::clone(&database);
+    let thread = std::thread::spawn(move || {
+        // What is used first goes last.
+        AT_END.with(|_| ());
+        let insert = move |id| of_thread.transact(|t| t.insert(&accounts, &Account { id, balance: 0 }));
+        insert(1).unwrap();
+        // A panic would end the process, so what fails shows in the rows.
+        AT_END.with_borrow_mut(|at_end| at_end.0 = Some(Box::new(move || drop(insert(2)))));
+    });
+    thread.join().unwrap();
+    assert_eq!(database.transact(|t| t.scan(&accounts, ..).count()).unwrap(), 2);
+}
+
+/// A thread with transactions of many databases open transacts on one more, and is refused, and does not wait, where that has no worker left.
+#[test]
+fn many_databases_in_one_thread() {
+    fn nest(databases: &[Database], then: &mut dyn FnMut()) {
+        match databases.split_first() {
+            None => then(),
+            Some((first, others)) => first.transact(|_| Ok(nest(others, then))).unwrap(),
+        }
+    }
+    let databases: Vec<Database> = (0..12).map(|_| open(1)).collect();
+    nest(&databases, &mut || {
+        for database in &databases {
+            assert!(matches!(database.transact(|_| Ok(())), Err(Error::TooManyWorkers { .. })));
+        }
+    });
+    nest(&databases, &mut || ());
 }

@@ -61,6 +61,15 @@ pub(crate) struct Page {
     pub(crate) visits: u32,
 }
 
+/// A row with names of any length, the empty one among them.
+#[derive(Row, Clone, Debug, PartialEq, Eq)]
+#[index(name = "by_name", columns(name), unique)]
+pub(crate) struct Named {
+    #[key]
+    pub(crate) key: String,
+    pub(crate) name: String,
+}
+
 /// A long row.
 #[derive(Row, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Image {

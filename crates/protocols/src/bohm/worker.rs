@@ -460,7 +460,7 @@ impl BohmWorker {
         if is_again {
             counters.reconnoitred();
             let guess = guess(client_batch, place, position, attempts + 1);
-            *answer = guess.given_up(self.shared.common.retry.attempts).map(Err);
+            drive::discard(std::mem::replace(answer, guess.given_up(self.shared.common.retry.attempts).map(Err)));
             if answer.is_none() {
                 return Some(guess);
             }

@@ -92,13 +92,15 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             Direction::Backward => ordered::Direction::Backward,
         };
         let mut batch = std::mem::take(&mut self.state.buffers.batch);
-        batch.resume.clear();
         batch.entries.clear();
+        batch.full = false;
         let mut bounds = (scan.lower, scan.upper);
         let mut size = scan.limit.clamp(ScanBatch::LEAST, ScanBatch::FIRST);
         let outcome = loop {
+            // The empty key is a key like others.
+            let is_resumed = batch.full;
             let resumed = std::mem::take(&mut batch.resume);
-            if !resumed.is_empty() {
+            if is_resumed {
                 match direction {
                     ordered::Direction::Forward => bounds.0 = Bound::Excluded(&resumed[..]),
                     ordered::Direction::Backward => bounds.1 = Bound::Excluded(&resumed[..]),
@@ -115,7 +117,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             index.scan(bounds.0, bounds.1, direction, &mut batch, &self.guard);
             if self.snapshot.is_some_and(|epoch| store.displaced.concern(epoch)) {
                 // What was visited so far was all there: it had not been displaced when it was collected.
-                let behind = (!resumed.is_empty()).then_some(&resumed[..]);
+                let behind = is_resumed.then_some(&resumed[..]);
                 break self.scan_both(scan, store, behind, range, visitor);
             }
             let outcome = self.visit_batch(&mut batch, store.place, range.clone(), visitor);

@@ -52,7 +52,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, points: reads_and_writes, duplicates, upserts, fixed_updates,
                 growing_rows, deleted_keys_come_back, many_changes_of_one_row, nulls, projections,
                 roll_back_undoes_everything, panics_are_reported_and_undone, panics_that_panic_again, answers_that_panic, foreign_errors_are_passed_on, conflicts_of_its_own);
-            $crate::conformance!(@group $setup, scans: bounds, inverted_bounds, limits_and_stops, own_writes,
+            $crate::conformance!(@group $setup, scans: bounds, inverted_bounds, limits_and_stops, empty_keys, own_writes,
                 own_insertions_do_not_abort, restrictions, long_keys, whole_tables, whole_hash_tables);
             $crate::conformance!(@group $setup, secondaries: entries_follow_rows, entries_of_growing_rows,
                 violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,

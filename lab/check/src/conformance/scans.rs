@@ -10,8 +10,8 @@ use polychron_engine::{
 use polychron_schema::Value;
 
 use crate::Setup;
-use crate::rows::{Cell, Item, Page, Person, person};
-use crate::setup::{create, done, items, persons, run};
+use crate::rows::{Cell, Item, Named, Page, Person, person};
+use crate::setup::{create, done, items, persons, run, snapshot};
 
 fn ids<T: Transaction>(range: polychron_engine::typed::Range<'_, T, Item>) -> Result<Vec<u64>, Stop> {
     range.map(|row| row.id()).collect()
@@ -85,6 +85,41 @@ pub fn limits_and_stops<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         assert_eq!(t.scan(&table, ..).count()?, 300);
         Ok(())
     });
+}
+
+/// The empty key is where a scan ends, and where one goes on that collects entries in parts, whatever their number is.
+pub fn empty_keys<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let names = |count: u32| (0..count).map(|id| if id == 0 { String::new() } else { format!("k{id:05}") });
+    for count in [1, 2, 4, 5, 63, 64, 65, 256, 320, 321, 1344] {
+        let database = setup.open();
+        let table = create::<P, Named>(&database);
+        let mut worker = database.worker().unwrap();
+        let insert = |key: String| Named { name: key.clone(), key };
+        done(&mut worker, |t| names(count + 1).try_for_each(|key| t.insert(&table, &insert(key))));
+        // What is deleted may still be met.
+        done(&mut worker, |t| t.delete(&table, &names(count + 1).next_back().unwrap()).map(drop));
+        let expected: Vec<_> = names(count).collect();
+        for limit in [1, 2, 3, 4, 5, 63, 64, 65, 320, usize::MAX] {
+            let forward: Vec<_> = expected.iter().take(limit).cloned().collect();
+            let backward: Vec<_> = expected.iter().rev().take(limit).cloned().collect();
+            done(&mut worker, |t| {
+                assert_eq!(
+                    t.scan(&table, ..).limit(limit).map(|row| row.key().to_owned()).collect::<Vec<_>>()?,
+                    forward
+                );
+                let primary = t.scan(&table, ..).reverse().limit(limit).map(|row| row.key().to_owned());
+                assert_eq!(primary.collect::<Vec<_>>()?, backward, "{count} rows, {limit} wanted");
+                let secondary = t.scan_range_by(&table, Named::BY_NAME, ""..).reverse().limit(limit);
+                assert_eq!(secondary.map(|row| row.name().to_owned()).collect::<Vec<_>>()?, backward);
+                Ok(())
+            });
+        }
+        setup.pass(&database, 3);
+        let mut backward =
+            snapshot(&mut worker, |t| t.scan(&table, ..).reverse().map(|row| row.key().to_owned()).collect::<Vec<_>>());
+        backward.reverse();
+        assert_eq!(backward, expected, "a snapshot");
+    }
 }
 
 /// Insertions, updates and deletions of the transaction itself show in its scans.
