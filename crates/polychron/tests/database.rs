@@ -236,7 +236,14 @@ fn many_databases_in_one_thread() {
     fn nest(databases: &[Database], then: &mut dyn FnMut()) {
         match databases.split_first() {
             None => then(),
-            Some((first, others)) => first.transact(|_| Ok(nest(others, then))).unwrap(),
+            Some((first, others)) => {
+                first
+                    .transact(|_| {
+                        nest(others, then);
+                        Ok(())
+                    })
+                    .unwrap();
+            }
         }
     }
     let databases: Vec<Database> = (0..12).map(|_| open(1)).collect();

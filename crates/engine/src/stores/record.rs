@@ -26,6 +26,16 @@ const HEADER_BYTES: usize = 8;
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES && HEADER_BYTES.is_multiple_of(align_of::<u64>()));
 const DELETED: u32 = 1 << 31;
 
+/// Words of a record that no row is worth moving for.
+const ROOMY: usize = 64;
+
+/// Whether a row of so many words moves to a smaller record: what a row once needed does not stay with it for ever. It is written in place where it takes a
+/// quarter of its record or more.
+#[inline]
+pub fn is_too_roomy(capacity: usize, words: usize) -> bool {
+    capacity >= ROOMY && words < capacity / 4
+}
+
 /// A record that is written in place. All methods ask that the caller holds the record's locks: any for reading, all that writing needs for
 /// writing. [`Record::from_handle`] is where that is promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

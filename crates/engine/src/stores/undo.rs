@@ -5,7 +5,7 @@ use polychron_index::AnyIndex;
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::Changes;
 
-use super::record::Record;
+use super::record::{Record, is_too_roomy};
 use super::rows::words_of;
 
 /// The indexes of a protocol whose rows are written in place, and what becomes of records that leave them.
@@ -110,7 +110,7 @@ impl<A: Copy> UndoLog<A> {
         self.entries.push(Undo::Replaced { at, key, old, new });
     }
 
-    /// Makes `row` the row of a record, by the columns that change, or whole, on a larger record where it does not fit.
+    /// Makes `row` the row of a record, by the columns that change, or whole, on another record where it does not fit, or takes little of it.
     ///
     /// # Errors
     /// [`OutOfMemory`]; nothing has changed then.
@@ -134,15 +134,23 @@ impl<A: Copy> UndoLog<A> {
             let words = words_of(&changes.hull());
             self.overwritten(at, record, words.start, &old[words.clone()], length);
             record.write(words.start, &row[words], length);
-        } else if row.len() <= record.capacity() {
-            self.overwritten(at, record, 0, old, length);
-            record.write(0, row, row.len());
-        } else {
-            let larger = Record::new(row, guard)?;
-            let replaced = index.replace(key, record.handle(), larger.handle(), guard);
-            assert!(replaced, "the index leads to the record under the lock that is held");
-            self.replaced(at, key, record, larger);
+            return Ok(());
         }
+        let fits = row.len() <= record.capacity();
+        if !fits || is_too_roomy(record.capacity(), row.len()) {
+            match Record::new(row, guard) {
+                Ok(other) => {
+                    let replaced = index.replace(key, record.handle(), other.handle(), guard);
+                    assert!(replaced, "the index leads to the record under the lock that is held");
+                    self.replaced(at, key, record, other);
+                    return Ok(());
+                }
+                Err(refused) if !fits => return Err(refused),
+                Err(_) => {}
+            }
+        }
+        self.overwritten(at, record, 0, old, length);
+        record.write(0, row, row.len());
         Ok(())
     }
 

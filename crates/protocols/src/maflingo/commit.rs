@@ -21,7 +21,7 @@ use polychron_base::{Error, IndexId, Reason, Stop, TableId};
 use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
-use polychron_engine::stores::{OwnedKey, Place, WorkerBase};
+use polychron_engine::stores::{OwnedKey, Place, WorkerBase, is_too_roomy};
 use polychron_memory::Guard;
 use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
@@ -300,9 +300,18 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         let record = group.record.under(guard);
         let deleted = writes.get(group.latest).kind == Kind::Delete;
         let longest = if deleted { 0 } else { writes.longest_put(group.latest) };
-        if longest > record.capacity() {
-            group.replacement = Some(Record::latched_empty(self.state.base.slot, longest, guard)?.into());
-        } else if !group.own_record && self.keeps_version(record, tid) {
+        let fits = longest <= record.capacity();
+        if !fits || longest > 0 && !group.own_record && is_too_roomy(record.capacity(), longest) {
+            match Record::latched_empty(self.state.base.slot, longest, guard) {
+                Ok(other) => group.replacement = Some(other.into()),
+                Err(refused) if !fits => return Err(refused.into()),
+                Err(_) => {}
+            }
+        }
+        if group.replacement.is_some() {
+            return Ok(());
+        }
+        if !group.own_record && self.keeps_version(record, tid) {
             match record.copy_as_version(guard) {
                 Ok(version) => group.version = Some(version.into()),
                 // At the memory limit deletions must go on: the row stays where it is as the older version, and a record

@@ -192,6 +192,23 @@ pub fn sizes_that_grow<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     }
 }
 
+/// Rows that were long once, one after the other, do not keep that room.
+pub fn rows_that_were_long<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    const LONG: usize = 30_000;
+    if !setup.measures_memory {
+        return;
+    }
+    let mut filling = Filling::open(setup, 4 << 20);
+    for id in 0..400 {
+        for bytes in [16, LONG, 16] {
+            let row = Image { id, bytes: vec![7; bytes] };
+            let written = filling.run(|t, table| t.upsert(table, &row).map(drop));
+            assert!(written, "row {id} is refused {bytes} bytes, and all others are short");
+            (filling.setup.tick)(&filling.database);
+        }
+    }
+}
+
 /// Rows of all sizes come and go at the limit. When all are deleted, and the workers have had nothing to do for a while, as many find room as in a new
 /// database.
 pub fn mixed_sizes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
