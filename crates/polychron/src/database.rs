@@ -9,10 +9,10 @@ use polychron_engine::{
 };
 use polychron_schema::{Index, OwnedKey};
 
-use crate::Session;
 use crate::list::DefaultProtocol;
 use crate::pool::Pool;
 use crate::submitting::Submitting;
+use crate::{Builder, Session};
 
 /// How a database is opened.
 ///
@@ -72,8 +72,15 @@ pub type TransactionOf<'w, P> = <<P as Protocol>::Worker as Interactive>::Transa
 /// ```
 pub struct Database<P: Protocol = DefaultProtocol> {
     pub(crate) protocol: Arc<P>,
-    pub(crate) submitting: Submitting<P>,
+    pub(crate) submitting: Arc<Submitting<P>>,
     pub(crate) pool: Pool<P>,
+}
+
+/// Another handle of the same database. What the last one does when it is dropped, the others do not.
+impl<P: Protocol> Clone for Database<P> {
+    fn clone(&self) -> Self {
+        Self { protocol: Arc::clone(&self.protocol), submitting: Arc::clone(&self.submitting), pool: self.pool.clone() }
+    }
 }
 
 impl<P: Protocol> fmt::Debug for Database<P> {
@@ -83,6 +90,31 @@ impl<P: Protocol> fmt::Debug for Database<P> {
 }
 
 impl Database {
+    /// Opens an empty database in memory, with the default protocol and the default options.
+    ///
+    /// ```
+    /// let database = polychron::Database::in_memory()?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] when the memory limit leaves no room to start.
+    pub fn in_memory() -> Result<Self, Error> {
+        Self::builder().in_memory()
+    }
+
+    /// A builder, for other protocols and options.
+    ///
+    /// ```
+    /// use polychron::Database;
+    ///
+    /// let database = Database::builder().memory_limit(1 << 30).threads(2).in_memory()?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
     /// Opens an empty database in memory, with the default protocol.
     ///
     /// ```
@@ -112,7 +144,7 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// As [`Database::open`].
     pub fn open_with(options: Options<P::Options>) -> Result<Self, Error> {
-        let submitting = Submitting::new(options.common.submissions.clone());
+        let submitting = Arc::new(Submitting::new(options.common.submissions.clone()));
         Ok(Self { protocol: P::open(options.protocol, options.common)?, submitting, pool: Pool::new() })
     }
 
@@ -191,6 +223,34 @@ impl<P: Protocol> Database<P> {
     pub fn table<R: Row>(&self) -> Result<Option<Table<R>>, Error> {
         let Some(id) = self.protocol.find_table(R::NAME) else { return Ok(None) };
         Table::with_id(&*self.protocol, id).map(Some)
+    }
+
+    /// The table of the rows `R`: the one that there is, or a new one.
+    ///
+    /// ```
+    /// # use polychron::{Database, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::in_memory()?;
+    /// let accounts = database.create_or_open_table::<Account>()?;
+    /// assert_eq!(database.create_or_open_table::<Account>()?.id(), accounts.id());
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Database::table`] and [`Database::create_table`], but for [`Error::NameTaken`].
+    pub fn create_or_open_table<R: Row>(&self) -> Result<Table<R>, Error> {
+        loop {
+            // Others may create it, or drop it, between the two.
+            match self.table() {
+                Ok(Some(table)) => return Ok(table),
+                Err(Error::NoSuchTable(_)) | Ok(None) => {}
+                Err(error) => return Err(error),
+            }
+            match self.create_table() {
+                Err(Error::NameTaken(_)) => {}
+                other => return other,
+            }
+        }
     }
 
     /// The id of the table of this name.

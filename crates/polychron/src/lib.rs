@@ -88,13 +88,16 @@
 // `derive(Row)` names this crate from outside, also in this crate's own tests.
 extern crate self as polychron;
 
+mod builder;
 mod database;
 mod list;
 mod pool;
+pub mod prelude;
 mod resolving;
 mod session;
 mod submitting;
 
+pub use builder::Builder;
 pub use database::{Database, Options, TransactionOf};
 pub use list::{DefaultProtocol, ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols, UnknownProtocol};
 #[cfg(feature = "any")]

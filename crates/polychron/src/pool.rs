@@ -18,6 +18,12 @@ const IDLE_MAX: usize = 64;
 /// Idle workers, and who waits for one.
 pub(crate) struct Pool<P: Protocol>(Arc<Shared<P>>);
 
+impl<P: Protocol> Clone for Pool<P> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
 pub(crate) struct Shared<P: Protocol>(Mutex<State<P>>);
 
 struct State<P: Protocol> {

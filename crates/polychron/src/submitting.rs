@@ -127,6 +127,30 @@ impl<P: Protocol> Database<P> {
         }
     }
 
+    /// As [`Database::execute`], for tasks: one await for the room and the answer. Dropped before it has ended, it may or may not have
+    /// been executed.
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Procedure, Row, Stop, Table, Transaction};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # struct Open { accounts: Table<Account>, id: u64 }
+    /// # impl Procedure for Open {
+    /// #     type Output = ();
+    /// #     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    /// #         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
+    /// #     }
+    /// # }
+    /// async fn open(database: &Database, accounts: Table<Account>) -> Result<(), polychron::Error> {
+    ///     database.execute_async(Open { accounts, id: 100 }).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Database::submit`].
+    pub async fn execute_async<R: Procedure + 'static>(&self, procedure: R) -> Result<R::Output, Error> {
+        self.submit_async(procedure).await.await
+    }
+
     /// As [`Database::submit`], if there is room for one more procedure: for threads that must not wait, such as those of an
     /// executor.
     ///
@@ -159,7 +183,7 @@ impl<P: Protocol> Database<P> {
     }
 
     fn service(&self) -> Result<&Service<P>, Error> {
-        let Submitting { options, service, starting } = &self.submitting;
+        let Submitting { options, service, starting } = &*self.submitting;
         if let Some(service) = service.get() {
             return Ok(service);
         }

@@ -1,7 +1,6 @@
 //! The workloads: written once, as procedures over the public transaction API, and run unchanged on every protocol.
 
 pub mod churn;
-mod declare;
 pub mod hotkey;
 pub mod increment;
 pub mod modify;

@@ -4,7 +4,6 @@ use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Table, Tran
 use polychron_schema::Row;
 
 use crate::Transact;
-use crate::declare::{declare_key, declare_prefix};
 
 /// A row whose length changes, with a secondary entry that moves.
 #[derive(Row, Clone, Debug)]
@@ -126,10 +125,10 @@ impl Procedure for ChurnProcedure {
     fn declare<D: Declare>(&self, declaration: &mut D) {
         match self.task {
             Task::Update { number } | Task::Toggle { number } => {
-                declare_key(declaration, &self.table, (0, number), Access::Write);
+                declaration.row(&self.table, (0, number), Access::Write);
             }
             // Which row is the first shows in the run.
-            Task::Advance { lane, .. } => declare_prefix(declaration, &self.table, lane, Access::Write),
+            Task::Advance { lane, .. } => declaration.rows(&self.table, lane, Access::Write),
         }
     }
 }
@@ -155,7 +154,7 @@ impl Procedure for Load {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        self.rows.iter().for_each(|&key| declare_key(declaration, &self.table, key, Access::Insert));
+        self.rows.iter().for_each(|&key| declaration.row(&self.table, key, Access::Insert));
     }
 }
 

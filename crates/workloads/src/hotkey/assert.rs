@@ -9,7 +9,6 @@ use polychron_engine::{
 };
 
 use super::{COUNTERS, Counter, CounterMut, Draw, HotOptions, Missing, create_counters};
-use crate::declare::declare_key;
 use crate::run::{Part, Share, Totals, for_each_row, load_rows};
 use crate::{CheckError, Checked, Client, Transact, Workload};
 
@@ -194,7 +193,7 @@ impl Procedure for AssertProcedure {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        declare_key(declaration, &self.table, self.key, Access::Update);
+        declaration.row(&self.table, self.key, Access::Update);
     }
 }
 

@@ -11,7 +11,6 @@ use polychron_engine::{
     Access, Declare, Futures, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker,
 };
 
-use crate::declare::declare_key;
 use crate::round_trip::Talk;
 use crate::run::{Part, Share, Totals, for_each_row, load_rows};
 use crate::{CheckError, Checked, Client, Transact, Workload};
@@ -208,7 +207,7 @@ impl Procedure for HotProcedure {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        declare_key(declaration, &self.table, self.key, Access::Update);
+        declaration.row(&self.table, self.key, Access::Update);
     }
 }
 

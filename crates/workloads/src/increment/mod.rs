@@ -7,7 +7,6 @@ use polychron_base::random::{Random, Zipf};
 use polychron_base::{Error, TableId};
 use polychron_engine::{Access, Declare, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker};
 
-use crate::declare::declare_key;
 use crate::run::{IndexChoice, Part, Share, Totals, for_each_row, load_rows};
 use crate::{CheckError, Checked, Client, Transact, Workload};
 
@@ -199,7 +198,7 @@ impl Procedure for IncrementProcedure {
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
         for &key in self.keys() {
-            declare_key(declaration, &self.table, key, Access::Update);
+            declaration.row(&self.table, key, Access::Update);
         }
     }
 }

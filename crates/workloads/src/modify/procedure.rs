@@ -6,7 +6,6 @@ use polychron_base::clock::{Clock, SystemClock};
 use polychron_engine::{Access, Declare, Mode, Operations, Procedure, Row, Stop, Table, Transaction};
 
 use crate::Transact;
-use crate::declare::declare_key;
 
 /// Ten integers: the key, how often the row was changed, and eight more.
 #[derive(Row, Clone, Debug)]
@@ -137,13 +136,13 @@ impl Procedure for ModifyProcedure {
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
         match self.task {
-            Task::Insert { key } => declare_key(declaration, &self.table, key, Access::Insert),
-            Task::Update { key } => declare_key(declaration, &self.table, key, Access::Update),
+            Task::Insert { key } => declaration.row(&self.table, key, Access::Insert),
+            Task::Update { key } => declaration.row(&self.table, key, Access::Update),
             Task::DeleteAndInsert { deleted, inserted } => {
-                declare_key(declaration, &self.table, deleted, Access::Write);
-                declare_key(declaration, &self.table, inserted, Access::Insert);
+                declaration.row(&self.table, deleted, Access::Write);
+                declaration.row(&self.table, inserted, Access::Insert);
             }
-            Task::Read { key, .. } => declare_key(declaration, &self.table, key, Access::Read),
+            Task::Read { key, .. } => declaration.row(&self.table, key, Access::Read),
         }
     }
 }

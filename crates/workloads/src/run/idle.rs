@@ -11,7 +11,6 @@ use polychron_engine::{Access, Declare, Operations, Procedure, Protocol, Row, St
 use polychron_schema::{Projection, Row as DeriveRow};
 
 use super::client::Phase;
-use crate::declare::declare_key;
 
 /// What an idle client leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
@@ -124,7 +123,7 @@ impl Procedure for Nothing<'_> {
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
         if self.writes {
-            declare_key(declaration, &self.table, 0, Access::Write);
+            declaration.row(&self.table, 0, Access::Write);
         }
     }
 }

@@ -7,7 +7,6 @@ use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Table, Tran
 
 use super::{Account, Checking, CheckingMut, Savings, SavingsMut};
 use crate::Transact;
-use crate::declare::declare_key;
 
 /// The tables.
 #[derive(Clone, Copy, Debug)]
@@ -152,23 +151,23 @@ impl Procedure for SmallBankProcedure {
         // A customer's number equals the name, as the loader has it; every key is known.
         let Tables { accounts, savings, checking } = &self.tables;
         let (own, other) = (self.name, self.other);
-        declare_key(declaration, accounts, own, Access::Read);
+        declaration.row(accounts, own, Access::Read);
         match self.kind {
             Kind::Balance => {
-                declare_key(declaration, savings, own, Access::Read);
-                declare_key(declaration, checking, own, Access::Read);
+                declaration.row(savings, own, Access::Read);
+                declaration.row(checking, own, Access::Read);
             }
-            Kind::DepositChecking => declare_key(declaration, checking, own, Access::Update),
-            Kind::TransactSavings => declare_key(declaration, savings, own, Access::Update),
+            Kind::DepositChecking => declaration.row(checking, own, Access::Update),
+            Kind::TransactSavings => declaration.row(savings, own, Access::Update),
             Kind::Amalgamate => {
-                declare_key(declaration, accounts, other, Access::Read);
-                declare_key(declaration, savings, own, Access::Update);
-                declare_key(declaration, checking, own, Access::Update);
-                declare_key(declaration, checking, other, Access::Update);
+                declaration.row(accounts, other, Access::Read);
+                declaration.row(savings, own, Access::Update);
+                declaration.row(checking, own, Access::Update);
+                declaration.row(checking, other, Access::Update);
             }
             Kind::WriteCheck => {
-                declare_key(declaration, savings, own, Access::Read);
-                declare_key(declaration, checking, own, Access::Update);
+                declaration.row(savings, own, Access::Read);
+                declaration.row(checking, own, Access::Update);
             }
         }
     }

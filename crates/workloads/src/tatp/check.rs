@@ -6,7 +6,6 @@ use std::sync::Arc;
 use polychron_engine::{Access, Declare, Operations, Procedure, Protocol, Stop, Transaction, Worker};
 
 use super::schema::{Subscriber, Tables, digits};
-use crate::declare::declare_key;
 use crate::{CheckError, Checked};
 
 /// Subscribers that one transaction looks at.
@@ -62,7 +61,7 @@ impl Procedure for Look {
     fn declare<D: Declare>(&self, declaration: &mut D) {
         self.subscribers
             .clone()
-            .for_each(|subscriber| declare_key(declaration, &self.tables.subscribers, subscriber, Access::Read));
+            .for_each(|subscriber| declaration.row(&self.tables.subscribers, subscriber, Access::Read));
     }
 }
 

@@ -7,7 +7,6 @@ use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction
 use polychron_schema::FixedString;
 
 use super::schema::{AccessInfo, CallForwarding, SpecialFacility, Subscriber, Tables, digits};
-use crate::declare::{declare_key, declare_prefix};
 
 /// Subscribers that one transaction of the load inserts.
 pub(super) const CHUNK: u32 = 20;
@@ -49,11 +48,11 @@ impl Procedure for LoadSubscribers {
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
         for id in self.ids.clone() {
-            declare_key(declaration, &self.tables.subscribers, id, Access::Insert);
+            declaration.row(&self.tables.subscribers, id, Access::Insert);
             // What belongs to the subscriber is drawn in the run.
-            declare_prefix(declaration, &self.tables.access, id, Access::Insert);
-            declare_prefix(declaration, &self.tables.facilities, id, Access::Insert);
-            declare_prefix(declaration, &self.tables.forwardings, id, Access::Insert);
+            declaration.rows(&self.tables.access, id, Access::Insert);
+            declaration.rows(&self.tables.facilities, id, Access::Insert);
+            declaration.rows(&self.tables.forwardings, id, Access::Insert);
         }
     }
 }

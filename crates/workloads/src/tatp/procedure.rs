@@ -5,7 +5,6 @@ use polychron_schema::FixedString;
 
 use super::schema::{CallForwarding, SpecialFacility, Subscriber, Tables, digits};
 use crate::Transact;
-use crate::declare::declare_key;
 
 /// The kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,22 +185,22 @@ impl Procedure for TatpProcedure {
         let (subscriber, facility) = (self.subscriber, (self.subscriber, self.some_type));
         let forwarding = (self.subscriber, self.some_type, self.start_time);
         match self.kind {
-            Kind::GetSubscriberData => declare_key(declaration, subscribers, subscriber, Access::Read),
-            Kind::GetNewDestination => declare_key(declaration, facilities, facility, Access::Read),
-            Kind::GetAccessData => declare_key(declaration, access, facility, Access::Read),
+            Kind::GetSubscriberData => declaration.row(subscribers, subscriber, Access::Read),
+            Kind::GetNewDestination => declaration.row(facilities, facility, Access::Read),
+            Kind::GetAccessData => declaration.row(access, facility, Access::Read),
             Kind::UpdateSubscriberData => {
-                declare_key(declaration, subscribers, subscriber, Access::Update);
-                declare_key(declaration, facilities, facility, Access::Update);
+                declaration.row(subscribers, subscriber, Access::Update);
+                declaration.row(facilities, facility, Access::Update);
             }
-            Kind::UpdateLocation => declare_key(declaration, subscribers, subscriber, Access::Update),
+            Kind::UpdateLocation => declaration.row(subscribers, subscriber, Access::Update),
             Kind::InsertCallForwarding => {
-                declare_key(declaration, subscribers, subscriber, Access::Read);
-                declare_key(declaration, facilities, facility, Access::Read);
-                declare_key(declaration, forwardings, forwarding, Access::Insert);
+                declaration.row(subscribers, subscriber, Access::Read);
+                declaration.row(facilities, facility, Access::Read);
+                declaration.row(forwardings, forwarding, Access::Insert);
             }
             Kind::DeleteCallForwarding => {
-                declare_key(declaration, subscribers, subscriber, Access::Read);
-                declare_key(declaration, forwardings, forwarding, Access::Write);
+                declaration.row(subscribers, subscriber, Access::Read);
+                declaration.row(forwardings, forwarding, Access::Write);
             }
         }
     }

@@ -14,7 +14,6 @@ use super::schema::{
     Customer, District, History, Item, Money, Order, OrderLine, Rate, STOCK_DISTRICTS, Stock, Tables, Undelivered,
     Warehouse,
 };
-use crate::declare::{declare_key, declare_prefix};
 use crate::run::Share;
 
 /// Rows of a batch of items, stock or customers; orders bring about a dozen rows each.
@@ -134,7 +133,7 @@ impl Procedure for Probe<'_> {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        declare_key(declaration, &self.tables.order, self.order, Access::Read);
+        declaration.row(&self.tables.order, self.order, Access::Read);
     }
 }
 
@@ -172,22 +171,22 @@ impl Procedure for Batch<'_> {
         let insert = Access::Insert;
         for number in self.numbers.0..=self.numbers.1 {
             match self.kind {
-                Kind::Items => declare_key(declaration, &tables.item, number, insert),
-                Kind::Warehouse => declare_key(declaration, &tables.warehouse, warehouse, insert),
-                Kind::District => declare_key(declaration, &tables.district, (warehouse, district), insert),
-                Kind::Stock => declare_key(declaration, &tables.stock, (warehouse, number), insert),
+                Kind::Items => declaration.row(&tables.item, number, insert),
+                Kind::Warehouse => declaration.row(&tables.warehouse, warehouse, insert),
+                Kind::District => declaration.row(&tables.district, (warehouse, district), insert),
+                Kind::Stock => declaration.row(&tables.stock, (warehouse, number), insert),
                 Kind::Customers => {
-                    declare_key(declaration, &tables.customer, (warehouse, district, number), insert);
+                    declaration.row(&tables.customer, (warehouse, district, number), insert);
                     let history = loaded_history_number(scale, district, number);
-                    declare_key(declaration, &tables.history, (warehouse, History::LOADED, history), insert);
+                    declaration.row(&tables.history, (warehouse, History::LOADED, history), insert);
                 }
                 Kind::Orders(_) => {
                     let key = (warehouse, district, number);
-                    declare_key(declaration, &tables.order, key, insert);
+                    declaration.row(&tables.order, key, insert);
                     // How many lines it has is drawn in the run.
-                    declare_prefix(declaration, &tables.order_line, key, Access::Insert);
+                    declaration.rows(&tables.order_line, key, Access::Insert);
                     if !is_delivered(scale, number) {
-                        declare_key(declaration, &tables.undelivered, key, insert);
+                        declaration.row(&tables.undelivered, key, insert);
                     }
                 }
             }

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use polychron_engine::{Access, Declare, Operations, Procedure, Row, Stop, Transaction};
 
-use crate::declare::declare_key;
 use crate::tpcc::procedures::missing;
 use crate::tpcc::schema::{Customer, CustomerKey, District, History, Order, OrderLine, Tables, Undelivered, Warehouse};
 
@@ -26,7 +25,7 @@ impl Procedure for ReadWarehouse {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        declare_key(declaration, &self.tables.warehouse, self.warehouse, Access::Read);
+        declaration.row(&self.tables.warehouse, self.warehouse, Access::Read);
     }
 }
 
@@ -48,7 +47,7 @@ impl Procedure for ReadDistrict {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        declare_key(declaration, &self.tables.district, (self.warehouse, self.district), Access::Read);
+        declaration.row(&self.tables.district, (self.warehouse, self.district), Access::Read);
     }
 }
 
@@ -94,7 +93,7 @@ impl Procedure for ReadHistory {
     fn declare<D: Declare>(&self, declaration: &mut D) {
         for number in self.numbers.clone() {
             let key = (self.warehouse, self.client, number);
-            declare_key(declaration, &self.tables.history, key, Access::Read);
+            declaration.row(&self.tables.history, key, Access::Read);
         }
     }
 }

@@ -8,7 +8,6 @@ use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction
 use polychron_schema::Timestamp;
 
 use super::{add, found};
-use crate::declare::declare_prefix;
 use crate::tpcc::schema::{Customer, Money, Order, OrderLine, Tables, Undelivered};
 
 /// The most districts of a warehouse.
@@ -141,9 +140,9 @@ impl Procedure for Delivery {
         let Self { tables, warehouse, .. } = *self;
         declaration.partition(u64::from(warehouse));
         // Which orders are the oldest shows in the run, and whose they are.
-        declare_prefix(declaration, &tables.undelivered, warehouse, Access::Write);
-        declare_prefix(declaration, &tables.order, warehouse, Access::Update);
-        declare_prefix(declaration, &tables.order_line, warehouse, Access::Update);
-        declare_prefix(declaration, &tables.customer, warehouse, Access::Update);
+        declaration.rows(&tables.undelivered, warehouse, Access::Write);
+        declaration.rows(&tables.order, warehouse, Access::Update);
+        declaration.rows(&tables.order_line, warehouse, Access::Update);
+        declaration.rows(&tables.customer, warehouse, Access::Update);
     }
 }

@@ -5,7 +5,6 @@ use polychron_engine::{Access, Declare, Future, Operations, Procedure, Stop, Tra
 use polychron_schema::{Decimal, FixedString, RowViewMut, Timestamp};
 
 use super::{found, missing};
-use crate::declare::{declare_key, declare_prefix};
 use crate::round_trip::Talk;
 use crate::tpcc::random::is_original;
 use crate::tpcc::schema::{
@@ -234,20 +233,20 @@ impl Procedure for NewOrder {
     fn declare<D: Declare>(&self, declaration: &mut D) {
         let Self { tables, warehouse, district, .. } = *self;
         declaration.partition(u64::from(warehouse));
-        declare_key(declaration, &tables.warehouse, warehouse, Access::Read);
-        declare_key(declaration, &tables.district, (warehouse, district), Access::Update);
-        declare_key(declaration, &tables.customer, (warehouse, district, self.customer), Access::Read);
+        declaration.row(&tables.warehouse, warehouse, Access::Read);
+        declaration.row(&tables.district, (warehouse, district), Access::Update);
+        declaration.row(&tables.customer, (warehouse, district, self.customer), Access::Read);
         for line in self.lines() {
             if line.supplier != warehouse {
                 declaration.partition(u64::from(line.supplier));
             }
-            declare_key(declaration, &tables.item, line.item, Access::Read);
-            declare_key(declaration, &tables.stock, (line.supplier, line.item), Access::Update);
+            declaration.row(&tables.item, line.item, Access::Read);
+            declaration.row(&tables.stock, (line.supplier, line.item), Access::Update);
         }
         // The order's number, and with it the keys of its rows, comes from the district.
-        declare_prefix(declaration, &tables.order, (warehouse, district), Access::Insert);
-        declare_prefix(declaration, &tables.undelivered, (warehouse, district), Access::Insert);
-        declare_prefix(declaration, &tables.order_line, (warehouse, district), Access::Insert);
+        declaration.rows(&tables.order, (warehouse, district), Access::Insert);
+        declaration.rows(&tables.undelivered, (warehouse, district), Access::Insert);
+        declaration.rows(&tables.order_line, (warehouse, district), Access::Insert);
     }
 }
 

@@ -5,7 +5,6 @@ use polychron_schema::{FixedString, Timestamp};
 
 use super::new_order::MOST_LINES;
 use super::{CustomerChoice, missing};
-use crate::declare::declare_key;
 use crate::tpcc::schema::{Customer, Money, Order, OrderLine, Tables};
 
 /// A line of the order.
@@ -80,7 +79,7 @@ impl Procedure for OrderStatus {
     fn declare<D: Declare>(&self, declaration: &mut D) {
         declaration.partition(u64::from(self.warehouse));
         if let CustomerChoice::Id(id) = self.customer {
-            declare_key(declaration, &self.tables.customer, (self.warehouse, self.district, id), Access::Read);
+            declaration.row(&self.tables.customer, (self.warehouse, self.district, id), Access::Read);
         }
     }
 }

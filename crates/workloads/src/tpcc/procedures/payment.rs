@@ -5,7 +5,6 @@ use polychron_engine::{Access, Declare, Future, Operations, Procedure, Stop, Tra
 use polychron_schema::{FixedString, Timestamp};
 
 use super::{CustomerChoice, Named, add, found, named, subtract};
-use crate::declare::{declare_key, declare_prefix};
 use crate::round_trip::Talk;
 use crate::tpcc::schema::{Customer, CustomerMut, District, History, Money, Tables, Warehouse};
 
@@ -210,17 +209,17 @@ impl Procedure for Payment {
         if customer_warehouse != warehouse {
             declaration.partition(u64::from(customer_warehouse));
         }
-        declare_key(declaration, &tables.warehouse, warehouse, Access::Update);
-        declare_key(declaration, &tables.district, (warehouse, district), Access::Update);
-        declare_key(declaration, &tables.history, (warehouse, self.history.0, self.history.1), Access::Insert);
+        declaration.row(&tables.warehouse, warehouse, Access::Update);
+        declaration.row(&tables.district, (warehouse, district), Access::Update);
+        declaration.row(&tables.history, (warehouse, self.history.0, self.history.1), Access::Insert);
         match self.customer {
             CustomerChoice::Id(id) => {
                 let key = (customer_warehouse, customer_district, id);
-                declare_key(declaration, &tables.customer, key, Access::Update);
+                declaration.row(&tables.customer, key, Access::Update);
             }
             // Which of the namesakes it is shows in the run.
             CustomerChoice::Last(_) => {
-                declare_prefix(declaration, &tables.customer, (customer_warehouse, customer_district), Access::Update);
+                declaration.rows(&tables.customer, (customer_warehouse, customer_district), Access::Update);
             }
         }
     }

@@ -4,7 +4,6 @@ use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction
 
 use super::missing;
 use super::new_order::MOST_LINES;
-use crate::declare::declare_key;
 use crate::tpcc::schema::{District, OrderLine, Stock, Tables};
 
 /// Orders looked at.
@@ -59,7 +58,7 @@ impl Procedure for StockLevel {
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
         declaration.partition(u64::from(self.warehouse));
-        declare_key(declaration, &self.tables.district, (self.warehouse, self.district), Access::Read);
+        declaration.row(&self.tables.district, (self.warehouse, self.district), Access::Read);
     }
 }
 

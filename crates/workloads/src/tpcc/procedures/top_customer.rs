@@ -7,7 +7,6 @@ use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction
 use polychron_schema::Decimal;
 
 use super::{add, found};
-use crate::declare::declare_prefix;
 use crate::tpcc::schema::{Customer, Money, Tables};
 
 /// Rewards a district's best customer.
@@ -46,6 +45,6 @@ impl Procedure for TopCustomer {
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
         declaration.partition(u64::from(self.warehouse));
-        declare_prefix(declaration, &self.tables.customer, (self.warehouse, self.district), Access::Update);
+        declaration.rows(&self.tables.customer, (self.warehouse, self.district), Access::Update);
     }
 }
