@@ -5,7 +5,8 @@ use std::ops::{ControlFlow, RangeBounds};
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_schema::{
-    Columns, Index, Key, KeyBound, KeyPrefix, KeyRef, KeyScratch, OwnedKey, Projection, Row, RowMut, RowRef, Value,
+    Columns, Index, Key, KeyBound, KeyPrefix, KeyRef, KeyScratch, OwnedKey, Projection, Row, RowMut, RowRef, RowView,
+    Value,
 };
 
 use crate::typed::{KeyBounds, Range, with_encoded};
@@ -21,6 +22,93 @@ pub trait Operations: Transaction {
         let mut scratch = KeyScratch::new();
         let row = self.read_row(table.id, key.encode(&mut scratch), &Projection::ALL)?;
         Ok(row.map(R::view))
+    }
+
+    /// Reads a row as an owned value, which can be kept while others are read.
+    ///
+    /// ```
+    /// # use polychron_engine::{Operations, Row, Stop, Table, Transaction};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// fn richer<T: Transaction>(transaction: &mut T, accounts: &Table<Account>) -> Result<Option<u64>, Stop> {
+    ///     let (Some(one), Some(two)) = (transaction.get_owned(accounts, 1)?, transaction.get_owned(accounts, 2)?) else {
+    ///         return Ok(None);
+    ///     };
+    ///     Ok(Some(if one.balance > two.balance { one.id } else { two.id }))
+    /// }
+    /// ```
+    #[inline]
+    fn get_owned<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R>, Stop> {
+        Ok(self.get(table, key)?.map(R::from_ref))
+    }
+
+    /// Whether there is a row with this key.
+    #[inline]
+    fn contains<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<bool, Stop> {
+        key.check().map_err(Error::from)?;
+        let mut scratch = KeyScratch::new();
+        Ok(self.read_row(table.id, key.encode(&mut scratch), &Projection::NONE)?.is_some())
+    }
+
+    /// How many rows the table has. This reads all of it, as [`Operations::scan`] does, so it conflicts with every insertion and deletion.
+    fn len<R: Row>(&mut self, table: &Table<R>) -> Result<u64, Stop> {
+        self.scan(table, ..).count()
+    }
+
+    /// The row with the smallest key.
+    fn first<R: Row>(&mut self, table: &Table<R>) -> Result<Option<R>, Stop> {
+        self.scan(table, ..).first(R::from_ref)
+    }
+
+    /// The row with the largest key.
+    fn last<R: Row>(&mut self, table: &Table<R>) -> Result<Option<R>, Stop> {
+        self.scan(table, ..).last(R::from_ref)
+    }
+
+    /// Takes the row with the smallest key out of the table.
+    ///
+    /// ```
+    /// # use polychron_engine::{Operations, Row, Stop, Table, Transaction};
+    /// # #[derive(Row)] struct Job { #[key] number: u64, command: String }
+    /// fn next<T: Transaction>(transaction: &mut T, jobs: &Table<Job>) -> Result<Option<String>, Stop> {
+    ///     Ok(transaction.pop_first(jobs)?.map(|job| job.command))
+    /// }
+    /// ```
+    fn pop_first<R: Row>(&mut self, table: &Table<R>) -> Result<Option<R>, Stop> {
+        let Some(row) = self.first(table)? else { return Ok(None) };
+        self.delete(table, row.key_ref())?;
+        Ok(Some(row))
+    }
+
+    /// Deletes the rows of a range, and answers how many.
+    ///
+    /// ```
+    /// # use polychron_engine::{Operations, Row, Stop, Table, Transaction};
+    /// # #[derive(Row)] struct Event { #[key] at: u64, text: String }
+    /// fn forget<T: Transaction>(transaction: &mut T, events: &Table<Event>, before: u64) -> Result<u64, Stop> {
+    ///     transaction.delete_range(events, ..before)
+    /// }
+    /// ```
+    fn delete_range<'k, R: Row>(
+        &mut self,
+        table: &Table<R>,
+        range: impl RangeBounds<KeyRef<'k, R>>,
+    ) -> Result<u64, Stop> {
+        self.retain(table, range, |_| false)
+    }
+
+    /// Deletes the rows of a range for which `stays` does not hold, and answers how many.
+    fn retain<'k, R: Row>(
+        &mut self,
+        table: &Table<R>,
+        range: impl RangeBounds<KeyRef<'k, R>>,
+        mut stays: impl FnMut(R::Ref<'_>) -> bool,
+    ) -> Result<u64, Stop> {
+        let going = self.scan(table, range).filter(|row| !stays(row));
+        let keys: Vec<R::Key> = going.map(|row| R::key_of(row.into_row())).collect()?;
+        for key in &keys {
+            self.delete(table, key.as_key_ref())?;
+        }
+        Ok(keys.len() as u64)
     }
 
     /// Reads some columns of a row: what is not wanted is not copied.

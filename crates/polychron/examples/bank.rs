@@ -45,8 +45,7 @@ fn main() -> Result<(), Error> {
         })
     };
     // The auditor looks at a consistent snapshot, so the sum is right at any moment.
-    let audit =
-        || database.snapshot(|transaction| transaction.scan(&accounts, ..).map(|row| row.balance()).sum::<i64>());
+    let audit = || database.snapshot(|transaction| transaction.scan(&accounts, ..).map(|row| row.balance()).sum());
 
     let refused = std::thread::scope(|scope| {
         let clerks: Vec<_> = (0..THREADS)

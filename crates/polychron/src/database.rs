@@ -314,7 +314,7 @@ impl<P: Protocol> Database<P> {
     /// let definition = IndexDefinition::new("by_balance", [Account::BALANCE.index.into()]);
     /// let by_balance = database.create_index::<Account, i64>(&accounts, definition)?;
     /// let richest = database.transact(|transaction| {
-    ///     transaction.scan_range_by(&accounts, by_balance, 0_i64..).reverse().first(|row| row.id())
+    ///     transaction.scan_range_by(&accounts, by_balance, 0_i64..).rev().first(|row| row.id())
     /// })?;
     /// assert_eq!(richest, None);
     /// # Ok::<(), polychron::Error>(())
@@ -334,8 +334,9 @@ impl<P: Protocol> Database<P> {
             return Err(Error::Definition(format!("the columns of the index `{index}` are not of the types {key}")));
         }
         let (unique, nullable) = (definition.unique, indexed().any(|column| column.nullable));
+        let positions = definition.columns.clone();
         let id = self.protocol.create_index(table.id(), definition)?;
-        Ok(Index::of_table(table.id(), id, unique, nullable))
+        Ok(Index::of_table(table.id(), id, &positions, unique, nullable))
     }
 
     /// Adds a secondary index to a table that may be in use, and returns when it can be read.

@@ -111,7 +111,7 @@ fn wrap_around(options: impl FnOnce(&mut Options), rounds: u64) -> Result<u64, S
         let sum: i64 = t.scan(&accounts, ..).map(|row| row.balance()).sum()?;
         let mut by_group = 0;
         for group in 0..4 {
-            by_group += t.scan_by(&accounts, Account::BY_GROUP, group).map(|row| row.balance()).sum::<i64>()?;
+            by_group += t.scan_by(&accounts, Account::BY_GROUP, group).map(|row| row.balance()).sum()?;
         }
         let mut notes_found = 0;
         for id in 0..ACCOUNTS {
@@ -425,7 +425,7 @@ fn a_long_reader_holds_back_what_it_can_see() {
                 writer.local.collect();
             }
             used.push(database.memory().statistics().used_bytes);
-            assert_eq!(old.scan(&accounts, ..).map(|row| row.balance()).sum::<i64>().unwrap(), 10);
+            assert_eq!(old.scan(&accounts, ..).map(|row| row.balance()).sum().unwrap(), 10);
         }
     }
     // A version has 64 bytes, and there are 5000 in each of the six runs, if the tools are quick.

@@ -161,7 +161,7 @@ impl Do {
                 t.scan_by(&accounts, Account::BY_OWNER, *owner).fold(0, |sum, row| sum + row.balance())?
             }
             Self::Append(branch) => {
-                let last = t.scan_prefix(&lines, *branch).reverse().first(|row| number(row.name()))?;
+                let last = t.scan_prefix(&lines, *branch).rev().first(|row| number(row.name()))?;
                 let next = last.map_or(1, |last| last + 1);
                 t.insert(&lines, &line(*branch, next))?;
                 next as i64
@@ -171,7 +171,7 @@ impl Do {
                 None => -1,
             },
             Self::Text(branch, len) => {
-                match t.scan_prefix(&lines, *branch).reverse().first(|row| row.name().to_owned())? {
+                match t.scan_prefix(&lines, *branch).rev().first(|row| row.name().to_owned())? {
                     Some(name) => {
                         t.update(&lines, (*branch, &*name), |row| row.set_text(&"x".repeat(*len)).unwrap())?.into()
                     }

@@ -50,11 +50,11 @@ pub(crate) fn apply<T: Transaction>(
         Operation::Delete(id) => flag(t.delete(table, *id))?,
         Operation::Scan { from, to, backward, limit } => {
             let range = t.scan(table, *from..*to).limit(*limit);
-            Answer::Rows(if *backward { range.reverse().rows()? } else { range.rows()? })
+            Answer::Rows(if *backward { range.rev().rows()? } else { range.rows()? })
         }
         Operation::ByTeam { team, backward, limit } => {
             let range = t.scan_by(table, Person::BY_TEAM, *team).limit(*limit);
-            Answer::Rows(if *backward { range.reverse().rows()? } else { range.rows()? })
+            Answer::Rows(if *backward { range.rev().rows()? } else { range.rows()? })
         }
         Operation::ByCode(code) => Answer::Rows(t.scan_by(table, Person::BY_CODE, *code).rows()?),
         Operation::Columns { team } => Answer::Columns(columns(t, table, *team)?),

@@ -46,7 +46,7 @@ fn by_table<T: Transaction>(
         Question::Rows => t.scan(table, ..).map(|row| row.id()).collect().map(ids),
         Question::Count => t.scan(table, ..).count().map(|count| vec![count]),
         Question::Smallest => Ok(t.scan(table, ..).first(|row| row.id())?.into_iter().collect()),
-        Question::Largest => Ok(t.scan(table, ..).reverse().first(|row| row.id())?.into_iter().collect()),
+        Question::Largest => Ok(t.scan(table, ..).rev().first(|row| row.id())?.into_iter().collect()),
         Question::Point => Ok(t.get(table, comes)?.map(|row| row.id()).into_iter().collect()),
     }
 }

@@ -146,7 +146,7 @@ pub fn of_a_dropped_table<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 
 fn by_number<P: Protocol>(database: &Arc<P>, table: TableId) -> Index<Person, i64> {
     let id = database.create_index(table, IndexDefinition::new("by_number", [3])).unwrap();
-    Index::of_table(table, id, false, false)
+    Index::of_table(table, id, &[0], false, false)
 }
 
 /// The handle of an index that was made at run time is refused with another table, in another database, and when the index was

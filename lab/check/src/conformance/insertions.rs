@@ -114,7 +114,7 @@ fn ask<T: Transaction>(t: &mut T, table: &Table<Person>, question: u64, idle: &P
     match question {
         0 => assert_eq!(t.scan(table, ..).count()?, last - IDS.start + 1),
         1 => assert_eq!(t.scan(table, ..).limit(1).first(|row| row.id())?, Some(IDS.start * 10)),
-        2 => assert_eq!(t.scan(table, ..).reverse().limit(1).first(|row| row.id())?, Some(last * 10)),
+        2 => assert_eq!(t.scan(table, ..).rev().limit(1).first(|row| row.id())?, Some(last * 10)),
         3 => assert!(t.get(table, idle.id)?.is_none()),
         4 => assert_eq!(t.scan_by(table, Person::BY_TEAM, idle.team).count()?, 5),
         5 => assert_eq!(t.scan_by(table, Person::BY_CODE, idle.code).count()?, 0),
@@ -173,7 +173,7 @@ pub fn insertions_beside_an_insertion<P: Protocol<Worker: Interactive>>(setup: &
                         place.at(format!("step {step} beside row {}", inserts.id));
                         // On both sides of the row that is open, if that is behind all others.
                         done(&mut worker, |t| {
-                            let tail = t.scan(&table, ..).reverse().limit(1).first(|row| row.id())?;
+                            let tail = t.scan(&table, ..).rev().limit(1).first(|row| row.id())?;
                             let head = t.scan(&table, ..).limit(1).first(|row| row.id())?;
                             assert!(t.delete(&table, head.expect("there are rows"))?);
                             let id = tail.expect("there are rows") + 7;

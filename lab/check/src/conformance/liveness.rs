@@ -88,7 +88,7 @@ impl Work {
     fn look<T: Transaction>(self, t: &mut T, table: &Table<Item>) -> Result<i64, Stop> {
         match self {
             Self::Updates | Self::HotRow => Ok(value(t, table, 0)?.expect("the row is there")),
-            Self::Queue => Ok(t.scan(table, ..).reverse().first(|row| row.id())?.expect("the queue has rows") as i64),
+            Self::Queue => Ok(t.scan(table, ..).rev().first(|row| row.id())?.expect("the queue has rows") as i64),
         }
     }
 }

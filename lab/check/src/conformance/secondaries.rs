@@ -47,7 +47,7 @@ pub fn entries_follow_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         let range: Vec<_> = t.scan_range_by(&table, Person::BY_TEAM, 1u16..=2).map(|row| row.id()).collect()?;
         assert_eq!(range, [4, 2, 3]);
         let backward: Vec<_> =
-            t.scan_range_by(&table, Person::BY_TEAM, 1u16..=2).reverse().limit(2).map(|row| row.id()).collect()?;
+            t.scan_range_by(&table, Person::BY_TEAM, 1u16..=2).rev().limit(2).map(|row| row.id()).collect()?;
         assert_eq!(backward, [3, 2]);
         Ok(())
     });

@@ -93,7 +93,7 @@ pub fn keep_deleted_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             assert_eq!(t.scan_by(&table, Person::BY_TEAM, 1).count()?, 17);
             assert_eq!(t.scan_by(&table, Person::BY_CODE, Some(7)).first(|row| row.id())?, Some(7));
             assert_eq!(t.get(&table, 7)?.map(|row| row.text().to_owned()).as_deref(), Some("person 7"));
-            assert_eq!(t.scan(&table, ..).reverse().count()?, 50);
+            assert_eq!(t.scan(&table, ..).rev().count()?, 50);
             t.scan(&table, ..).rows()
         });
         assert!(seen.as_ref() == Some(&rows), "the snapshot changed");

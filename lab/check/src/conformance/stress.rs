@@ -64,7 +64,7 @@ fn run_bank<P: Protocol<Worker: Interactive>>(
         }
     });
     let mut worker = database.worker().unwrap();
-    let sum: i64 = done(&mut worker, |t| t.scan(&table, ..).reverse().map(|row| row.value()).sum());
+    let sum: i64 = done(&mut worker, |t| t.scan(&table, ..).rev().map(|row| row.value()).sum());
     assert_eq!(sum, total);
 }
 

@@ -184,7 +184,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
     pub fn scan(&mut self, table: &Table<Tracked>, keys: RangeInclusive<u64>, extent: Extent) -> Result<(), Stop> {
         let (lower, upper) = (*keys.start(), *keys.end());
         let range = self.transaction.scan(table, keys).limit(extent.limit);
-        let range = if extent.backward { range.reverse() } else { range };
+        let range = if extent.backward { range.rev() } else { range };
         let rows: Vec<Seen> = range.map(Seen::of).collect()?;
         self.note_range(table, 0, ((lower, lower), (upper, upper)), extent, &rows);
         Ok(())
@@ -231,7 +231,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         } else {
             transaction.scan_range_by(table, index, keys)
         };
-        let range = if extent.backward { range.reverse() } else { range };
+        let range = if extent.backward { range.rev() } else { range };
         let rows: Vec<Seen> = range.limit(extent.limit).map(Seen::of).collect()?;
         self.note_range(table, number, bounds, extent, &rows);
         Ok(())

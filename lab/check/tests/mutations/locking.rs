@@ -171,7 +171,7 @@ fn insertion_beside_a_scan() -> bool {
 
 fn row_of_a_range_that_changes() -> bool {
     let stage = Stage::new();
-    stage.changes(|t| t.scan(&stage.items, ..).map(|row| row.value()).sum::<i64>(), || _ = stage.set(2, 50))
+    stage.changes(|t| t.scan(&stage.items, ..).map(|row| row.value()).sum(), || _ = stage.set(2, 50))
 }
 
 fn row_that_moves_beside_a_scan() -> bool {
@@ -208,7 +208,7 @@ fn entry_left_behind() -> bool {
     let _ = older.update(&table, 1, |row| row.set_code(20)).and_then(|_| older.commit());
     let (mut rows, mut entries) = (0, 0);
     assert!(stage.once(|t| {
-        rows = t.scan(&table, ..).map(|row| u64::from(row.code() >= 20)).sum::<u64>()?;
+        rows = t.scan(&table, ..).map(|row| u64::from(row.code() >= 20)).sum()?;
         t.scan_range_by::<_, _, u32>(&table, by_code, 20..).count().map(|count| entries = count)
     }));
     entries != rows

@@ -163,7 +163,7 @@ fn scans_merge_the_partitions() {
     let expected: Vec<_> = (0..10).flat_map(|branch| (0..ids as u32).map(move |id| account(branch, id))).collect();
     assert_eq!(all(&mut bank), expected);
     run(&mut bank.worker, |transaction| {
-        let mut backward = transaction.scan(&accounts, ..).reverse().rows()?;
+        let mut backward = transaction.scan(&accounts, ..).rev().rows()?;
         backward.reverse();
         assert_eq!(backward, expected);
         assert_eq!(transaction.scan(&accounts, (3, 10)..(3, 20)).count()?, 10);

@@ -222,7 +222,7 @@ fn what_was_scanned_must_be_as_it_was() {
     for (direction, expected) in [(Direction::Forward, true), (Direction::Backward, false)] {
         let first: Act = match direction {
             Direction::Forward => |t, on| t.scan(&on.accounts, ..).limit(3).count().map(drop),
-            Direction::Backward => |t, on| t.scan(&on.accounts, ..).reverse().limit(3).count().map(drop),
+            Direction::Backward => |t, on| t.scan(&on.accounts, ..).rev().limit(3).count().map(drop),
         };
         let committed = commits(&Indexes::SingleVersion, true, first, |t, on| add(t, on, 1275), write);
         assert_eq!(committed, expected, "{direction:?}");

@@ -117,7 +117,7 @@ fn check(t: &mut Tx<'_>, table: &Table<Member>, rows: &BTreeMap<u64, i64>, keys:
         assert!(some.iter().eq(rows.range(from..keys - 1).map(|row| row.0).take(limit)));
     }
     let by_group =
-        (0..4).map(|group| t.scan_by(table, Member::BY_GROUP, group).map(|row| row.balance()).sum::<i64>().unwrap());
+        (0..4).map(|group| t.scan_by(table, Member::BY_GROUP, group).map(|row| row.balance()).sum().unwrap());
     assert_eq!(by_group.sum::<i64>(), rows.values().sum::<i64>());
 }
 

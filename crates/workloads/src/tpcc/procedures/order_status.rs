@@ -54,7 +54,7 @@ impl Procedure for OrderStatus {
         (self.customer_id, self.balance, self.name) = (id, balance, (*first, *middle, *last));
 
         let columns = (Order::ID, Order::ENTERED, Order::CARRIER);
-        let latest = transaction.scan_prefix_by(&tables.order, Order::BY_CUSTOMER, key).columns(columns).reverse();
+        let latest = transaction.scan_prefix_by(&tables.order, Order::BY_CUSTOMER, key).columns(columns).rev();
         self.order = latest.first(|order| (order.id(), order.entered(), order.carrier()))?;
         self.line_count = 0;
         let Some((order, ..)) = self.order else { return Ok(()) };
