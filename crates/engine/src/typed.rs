@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{
     Columns, Index, Key, KeyScratch, MAX_KEY_BYTES, OwnedKey, Projection, RangeScratch, Row, RowBuffer, RowRef,
 };
@@ -13,7 +13,7 @@ pub use crate::handle::Table;
 use crate::{Direction, Scan, Transaction};
 
 /// Lends the bytes of a row, built in a buffer that the thread keeps.
-pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> Result<O, Stop>) -> Result<O, Stop> {
+pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> Result<O, Error>) -> Result<O, Error> {
     thread_local! {
         static BUFFER: std::cell::Cell<RowBuffer> = const { std::cell::Cell::new(RowBuffer::new()) };
     }
@@ -21,7 +21,7 @@ pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> 
     let mut buffer = BUFFER.try_with(std::cell::Cell::take).unwrap_or_default();
     let outcome = match row.encode(&mut buffer) {
         Ok(()) => then(buffer.as_row()),
-        Err(error) => Err(Error::from(error).into()),
+        Err(error) => Err(Error::from(error)),
     };
     let _ = BUFFER.try_with(|place| place.set(buffer));
     outcome
@@ -203,7 +203,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
     ///
     /// # Errors
     /// Conflicts, [`Error::NoOrder`] for a range of a hash index, and [`Error::KeyTooLong`] for a bound longer than any key.
-    pub fn try_for_each(self, mut visitor: impl FnMut(R::Ref<'_>) -> ControlFlow<()>) -> Result<(), Stop> {
+    pub fn try_for_each(self, mut visitor: impl FnMut(R::Ref<'_>) -> ControlFlow<()>) -> Result<(), Error> {
         let bounds = self.bounds?;
         let scan = Scan {
             table: self.table,
@@ -227,7 +227,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
     ///
     /// # Errors
     /// As [`Range::try_for_each`].
-    pub fn for_each(self, mut visitor: impl FnMut(R::Ref<'_>)) -> Result<(), Stop> {
+    pub fn for_each(self, mut visitor: impl FnMut(R::Ref<'_>)) -> Result<(), Error> {
         self.try_for_each(|row| {
             visitor(row);
             ControlFlow::Continue(())
@@ -238,7 +238,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
     ///
     /// # Errors
     /// As [`Range::try_for_each`].
-    pub fn fold<A>(self, first: A, mut fold: impl FnMut(A, R::Ref<'_>) -> A) -> Result<A, Stop> {
+    pub fn fold<A>(self, first: A, mut fold: impl FnMut(A, R::Ref<'_>) -> A) -> Result<A, Error> {
         let mut value = Some(first);
         self.for_each(|row| {
             if let Some(before) = value.take() {
@@ -252,7 +252,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
     ///
     /// # Errors
     /// As [`Range::try_for_each`].
-    pub fn count(mut self) -> Result<u64, Stop> {
+    pub fn count(mut self) -> Result<u64, Error> {
         self.projection = Projection::NONE;
         self.fold(0, |count, _| count + 1)
     }
@@ -261,7 +261,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
     ///
     /// # Errors
     /// As [`Range::try_for_each`].
-    pub fn first<O>(self, mut read: impl FnMut(R::Ref<'_>) -> O) -> Result<Option<O>, Stop> {
+    pub fn first<O>(self, mut read: impl FnMut(R::Ref<'_>) -> O) -> Result<Option<O>, Error> {
         let mut output = None;
         self.limit(1).for_each(|row| output = Some(read(row)))?;
         Ok(output)
@@ -276,7 +276,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
     ///
     /// # Errors
     /// As [`Range::try_for_each`].
-    pub fn rows(self) -> Result<Vec<R>, Stop> {
+    pub fn rows(self) -> Result<Vec<R>, Error> {
         self.map(R::from_ref).collect()
     }
 }
@@ -293,7 +293,7 @@ impl<T: Transaction + ?Sized, R: Row, O, F: FnMut(R::Ref<'_>) -> O> Mapped<'_, T
     ///
     /// # Errors
     /// As [`Range::try_for_each`].
-    pub fn collect<C: Default + Extend<O>>(mut self) -> Result<C, Stop> {
+    pub fn collect<C: Default + Extend<O>>(mut self) -> Result<C, Error> {
         let mut all = C::default();
         self.range.for_each(|row| all.extend(std::iter::once((self.read)(row))))?;
         Ok(all)
@@ -303,7 +303,7 @@ impl<T: Transaction + ?Sized, R: Row, O, F: FnMut(R::Ref<'_>) -> O> Mapped<'_, T
     ///
     /// # Errors
     /// As [`Range::try_for_each`].
-    pub fn sum<S: Default + std::ops::AddAssign<O>>(mut self) -> Result<S, Stop> {
+    pub fn sum<S: Default + std::ops::AddAssign<O>>(mut self) -> Result<S, Error> {
         let mut sum = S::default();
         self.range.for_each(|row| sum += (self.read)(row))?;
         Ok(sum)
