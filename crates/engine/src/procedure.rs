@@ -1,7 +1,7 @@
 //! Procedures, and what they declare.
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Stop, TableId};
+use polychron_base::{Error, TableId};
 use polychron_schema::{Key, KeyPrefix, KeyRef, KeyScratch, Row};
 
 use crate::futures::Resolved;
@@ -16,12 +16,14 @@ use crate::{Table, Transaction};
 pub trait Procedure: Send {
     /// What it answers with.
     type Output: Send;
+    /// What it fails with: its own errors, and those of the engine.
+    type Error: From<Error> + Send;
 
     /// The logic.
     ///
     /// # Errors
-    /// Conflicts are passed through with `?`; any other error rolls the transaction back and is not retried.
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Self::Output, Stop>;
+    /// Any. It rolls the transaction back, and comes to the caller as it is, unless the transaction conflicts: then the procedure is run again.
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Self::Output, Self::Error>;
 
     /// The transaction has committed: the futures of its run have their values, which are learnt here for nothing. A panic here is
     /// answered as [`Error::Panicked`](crate::Error::Panicked); the transaction has committed nevertheless.

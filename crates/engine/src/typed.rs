@@ -4,7 +4,7 @@ mod bounds;
 mod range;
 mod rows;
 
-use polychron_base::{Error, Stop};
+use polychron_base::Error;
 use polychron_schema::{Row, RowBuffer, RowRef};
 
 pub use crate::handle::Table;
@@ -13,7 +13,7 @@ pub use range::{Mapped, Range};
 pub use rows::Rows;
 
 /// Lends the bytes of a row, built in a buffer that the thread keeps.
-pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> Result<O, Stop>) -> Result<O, Stop> {
+pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> Result<O, Error>) -> Result<O, Error> {
     thread_local! {
         static BUFFER: std::cell::Cell<RowBuffer> = const { std::cell::Cell::new(RowBuffer::new()) };
     }
@@ -21,7 +21,7 @@ pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> 
     let mut buffer = BUFFER.try_with(std::cell::Cell::take).unwrap_or_default();
     let outcome = match row.encode(&mut buffer) {
         Ok(()) => then(buffer.as_row()),
-        Err(error) => Err(Error::from(error).into()),
+        Err(error) => Err(Error::from(error)),
     };
     let _ = BUFFER.try_with(|place| place.set(buffer));
     outcome

@@ -41,7 +41,7 @@ fn main() -> Result<(), Error> {
                 transaction.insert(&stock, &Stock { warehouse, product: id, quantity, note: None })?;
             }
         }
-        Ok(())
+        Ok::<_, Error>(())
     })?;
 
     // A unique index refuses a second product of the same name; nothing is changed, and the transaction goes on.

@@ -163,7 +163,7 @@ impl<P: Protocol> Builder<P> {
     /// [`Error::Options`] when an option is refused, [`Error::OutOfMemory`] when the memory limit leaves no room to start.
     pub fn in_memory(self) -> Result<Database<P>, Error> {
         match self.refused {
-            Some(Refusal(why)) => Err(Error::Options(why)),
+            Some(Refusal(why)) => Err(Error::options(why)),
             None => Database::open_with(self.options),
         }
     }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use polychron_engine::{
-    Common, Error, IndexDefinition, IndexId, Interactive, Metric, Mode, Procedure, Protocol, Row, Statistics, Stop,
-    Table, TableDefinition, TableId, Versions, Worker, drive,
+    Common, Error, IndexDefinition, IndexId, Interactive, Metric, Mode, Procedure, Protocol, Row, Statistics, Table,
+    TableDefinition, TableId, Versions, Worker, drive,
 };
 use polychron_schema::{Index, OwnedKey};
 
@@ -331,7 +331,7 @@ impl<P: Protocol> Database<P> {
         let indexed = || definition.columns.iter().filter_map(|&position| columns.get(position));
         if !K::is_over(indexed().map(|column| (column.column_type, column.nullable))) {
             let (index, key) = (&definition.name, std::any::type_name::<K>());
-            return Err(Error::Definition(format!("the columns of the index `{index}` are not of the types {key}")));
+            return Err(Error::definition(format!("the columns of the index `{index}` are not of the types {key}")));
         }
         let (unique, nullable) = (definition.unique, indexed().any(|column| column.nullable));
         let positions = definition.columns.clone();
@@ -382,13 +382,14 @@ impl<P: Protocol> Database<P> {
     /// Executes a procedure as one serializable transaction, retried until it commits.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// # use polychron::{Database, Operations, Options, Procedure, Row, Error, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// struct Deposit { accounts: Table<Account>, id: u64, amount: i64 }
     ///
     /// impl Procedure for Deposit {
     ///     type Output = bool;
-    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Stop> {
+    ///     type Error = Error;
+    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Error> {
     ///         transaction.update(&self.accounts, self.id, |row| row.set_balance(row.balance() + self.amount))
     ///     }
     /// }
@@ -401,7 +402,7 @@ impl<P: Protocol> Database<P> {
     ///
     /// # Errors
     /// What stopped it; whatever it had done is undone.
-    pub fn execute<R: Procedure>(&self, procedure: &mut R) -> Result<R::Output, Error> {
+    pub fn execute<R: Procedure>(&self, procedure: &mut R) -> Result<R::Output, R::Error> {
         self.pool.borrow(&self.protocol)?.worker().execute(procedure)
     }
 
@@ -430,7 +431,7 @@ impl<P: Protocol> Database<P> {
     ///
     /// ```
     /// # let database = polychron::Database::open(polychron::Options::default())?;
-    /// database.transact(|_| Ok(()))?;
+    /// database.transact(|_| polychron::Ok(()))?;
     /// assert_eq!(database.statistics().commits, 1);
     /// # Ok::<(), polychron::Error>(())
     /// ```
@@ -472,27 +473,51 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     /// Runs `body` as one serializable transaction: again and again until it commits, or until `body` returns an error,
     /// which undoes everything. `body` must not have effects outside of the transaction.
     ///
+    /// The error type is the caller's: any into which an [`Error`] can be made, `anyhow::Error` for example. Errors come back as `body` returned
+    /// them. Whether it is run again depends on whether the transaction conflicts, and on no error of `body`. Where nothing else says
+    /// what the error type is, because `body` ends with `Ok(..)`, end it with [`polychron::Ok(..)`](crate::Ok).
+    ///
     /// Each call borrows a worker. While all slots are taken it waits, first come, first served, for a call of another thread to give one
     /// back. It is [`Error::TooManyWorkers`] when that cannot happen: because sessions hold all slots, or because all calls
     /// that hold a worker wait for one themselves, inside of their transactions.
     ///
     /// ```
-    /// # use polychron::{Database, Error, Operations, Options, Row, Stop};
+    /// # use polychron::{Database, Error, Operations, Options, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// # let database = Database::open(Options::default())?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let outcome = database.transact(|transaction| {
     ///     transaction.insert(&accounts, &Account { id: 1, balance: -5 })?;
     ///     let balance = transaction.get(&accounts, 1)?.map_or(0, |row| row.balance());
-    ///     if balance < 0 { Err(Stop::roll_back()) } else { Ok(balance) }
+    ///     if balance < 0 { Err(Error::RolledBack) } else { Ok(balance) }
     /// });
     /// assert!(matches!(outcome, Err(Error::RolledBack)));
+    ///
+    /// #[derive(Debug, thiserror::Error)]
+    /// enum PaymentError {
+    ///     #[error("account {0} does not exist")]
+    ///     NoAccount(u64),
+    ///     #[error(transparent)]
+    ///     Database(#[from] Error),
+    /// }
+    ///
+    /// let outcome = database.transact(|transaction| {
+    ///     if transaction.update(&accounts, 7, |row| row.set_balance(row.balance() - 5))? {
+    ///         Ok(())
+    ///     } else {
+    ///         Err(PaymentError::NoAccount(7))
+    ///     }
+    /// });
+    /// assert!(matches!(outcome, Err(PaymentError::NoAccount(7))));
     /// # Ok::<(), polychron::Error>(())
     /// ```
     ///
     /// # Errors
     /// What `body` returned, a panic as [`Error::Panicked`], and refusals of the engine.
-    pub fn transact<O>(&self, mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>) -> Result<O, Error> {
+    pub fn transact<O, E: From<Error>>(
+        &self,
+        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+    ) -> Result<O, E> {
         drive::transact(self.pool.borrow(&self.protocol)?.worker(), Mode::ReadWrite, &mut body)
     }
 
@@ -511,7 +536,10 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     ///
     /// # Errors
     /// [`Error::ReadOnly`] when `body` writes; otherwise as [`Database::transact`].
-    pub fn snapshot<O>(&self, mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>) -> Result<O, Error> {
+    pub fn snapshot<O, E: From<Error>>(
+        &self,
+        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+    ) -> Result<O, E> {
         drive::transact(self.pool.borrow(&self.protocol)?.worker(), Mode::Snapshot, &mut body)
     }
 }

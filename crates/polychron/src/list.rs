@@ -193,7 +193,7 @@ pub fn any_protocol_of<L: ProtocolList>(name: &str, knobs: &[(&str, &str)]) -> R
         }
     }
 
-    L::visit(name, Erase(knobs)).map_err(|unknown| Error::Options(unknown.to_string()))?
+    L::visit(name, Erase(knobs)).map_err(|unknown| Error::options(unknown.to_string()))?
 }
 
 /// The protocol of a database that does not choose.

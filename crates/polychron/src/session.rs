@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use polychron_engine::{Error, Interactive, Mode, Procedure, Protocol, Stop, Worker, drive};
+use polychron_engine::{Error, Interactive, Mode, Procedure, Protocol, Worker, drive};
 
 use crate::TransactionOf;
 use crate::list::DefaultProtocol;
@@ -42,13 +42,14 @@ impl<P: Protocol> Session<P> {
     /// As [`Database::execute`](crate::Database::execute).
     ///
     /// ```
-    /// use polychron::{Database, Error, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// use polychron::{Database, Error, Operations, Options, Procedure, Row, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// struct Open { accounts: Table<Account>, id: u64 }
     ///
     /// impl Procedure for Open {
     ///     type Output = ();
-    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    ///     type Error = Error;
+    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
     ///         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
     ///     }
     /// }
@@ -62,7 +63,7 @@ impl<P: Protocol> Session<P> {
     ///
     /// # Errors
     /// As there.
-    pub fn execute<R: Procedure>(&mut self, procedure: &mut R) -> Result<R::Output, Error> {
+    pub fn execute<R: Procedure>(&mut self, procedure: &mut R) -> Result<R::Output, R::Error> {
         self.worker.execute(procedure)
     }
 
@@ -70,13 +71,14 @@ impl<P: Protocol> Session<P> {
     /// position and outcome. Faster than one by one where the protocol looks ahead.
     ///
     /// ```
-    /// use polychron::{Database, Error, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// use polychron::{Database, Error, Operations, Options, Procedure, Row, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// struct Open { accounts: Table<Account>, id: u64 }
     ///
     /// impl Procedure for Open {
     ///     type Output = ();
-    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    ///     type Error = Error;
+    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
     ///         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
     ///     }
     /// }
@@ -92,7 +94,7 @@ impl<P: Protocol> Session<P> {
     pub fn execute_batch<R: Procedure>(
         &mut self,
         procedures: &mut [R],
-        mut done: impl FnMut(usize, Result<R::Output, Error>),
+        mut done: impl FnMut(usize, Result<R::Output, R::Error>),
     ) {
         self.worker.execute_batch(procedures, &mut done);
     }
@@ -126,10 +128,10 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
     ///
     /// # Errors
     /// As there.
-    pub fn transact<O>(
+    pub fn transact<O, E: From<Error>>(
         &mut self,
-        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>,
-    ) -> Result<O, Error> {
+        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+    ) -> Result<O, E> {
         drive::transact(&mut self.worker, Mode::ReadWrite, &mut body)
     }
 
@@ -148,10 +150,10 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
     ///
     /// # Errors
     /// As there.
-    pub fn snapshot<O>(
+    pub fn snapshot<O, E: From<Error>>(
         &mut self,
-        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>,
-    ) -> Result<O, Error> {
+        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+    ) -> Result<O, E> {
         drive::transact(&mut self.worker, Mode::Snapshot, &mut body)
     }
 }

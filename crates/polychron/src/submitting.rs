@@ -40,13 +40,14 @@ impl<P: Protocol> Database<P> {
     /// [`Submission::wait`], and of awaiting, is [`Error::Unsupported`] there.
     ///
     /// ```
-    /// # use polychron::{Access, Database, Declare, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// # use polychron::{Access, Database, Declare, Operations, Options, Procedure, Row, Error, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// struct Open { accounts: Table<Account>, id: u64 }
     ///
     /// impl Procedure for Open {
     ///     type Output = u64;
-    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Stop> {
+    ///     type Error = Error;
+    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Error> {
     ///         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })?;
     ///         Ok(self.id)
     ///     }
@@ -79,7 +80,7 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// None here: they are the answer, as of [`Database::execute`]. It is [`Error::TooManyWorkers`] when the threads could not be
     /// started because all slots are taken.
-    pub fn submit<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output> {
+    pub fn submit<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output, R::Error> {
         match self.service() {
             Ok(service) => service.submit(procedure),
             Err(error) => Submission::refused(error),
@@ -91,12 +92,13 @@ impl<P: Protocol> Database<P> {
     /// executed. Tasks get room roughly in the order in which they came.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// # use polychron::{Database, Operations, Options, Procedure, Row, Error, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// # struct Open { accounts: Table<Account>, id: u64 }
     /// # impl Procedure for Open {
     /// #     type Output = ();
-    /// #     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    /// #     type Error = Error;
+    /// #     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
     /// #         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
     /// #     }
     /// # }
@@ -120,7 +122,7 @@ impl<P: Protocol> Database<P> {
     ///
     /// # Errors
     /// As for [`Database::submit`].
-    pub async fn submit_async<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output> {
+    pub async fn submit_async<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output, R::Error> {
         match self.service() {
             Ok(service) => service.submit_async(procedure).await,
             Err(error) => Submission::refused(error),
@@ -131,12 +133,13 @@ impl<P: Protocol> Database<P> {
     /// been executed.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Procedure, Row, Stop, Table, Transaction};
+    /// # use polychron::{Database, Error, Operations, Procedure, Row, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// # struct Open { accounts: Table<Account>, id: u64 }
     /// # impl Procedure for Open {
     /// #     type Output = ();
-    /// #     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    /// #     type Error = Error;
+    /// #     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
     /// #         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
     /// #     }
     /// # }
@@ -147,7 +150,7 @@ impl<P: Protocol> Database<P> {
     ///
     /// # Errors
     /// As for [`Database::submit`].
-    pub async fn execute_async<R: Procedure + 'static>(&self, procedure: R) -> Result<R::Output, Error> {
+    pub async fn execute_async<R: Procedure + 'static>(&self, procedure: R) -> Result<R::Output, R::Error> {
         self.submit_async(procedure).await.await
     }
 
@@ -155,12 +158,13 @@ impl<P: Protocol> Database<P> {
     /// executor.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// # use polychron::{Database, Operations, Options, Procedure, Row, Error, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// # struct Open { accounts: Table<Account>, id: u64 }
     /// # impl Procedure for Open {
     /// #     type Output = ();
-    /// #     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    /// #     type Error = Error;
+    /// #     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
     /// #         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
     /// #     }
     /// # }
@@ -175,7 +179,7 @@ impl<P: Protocol> Database<P> {
     ///
     /// # Errors
     /// The procedure, when there is no room.
-    pub fn try_submit<R: Procedure + 'static>(&self, procedure: R) -> Result<Submission<R::Output>, R> {
+    pub fn try_submit<R: Procedure + 'static>(&self, procedure: R) -> Result<Submission<R::Output, R::Error>, R> {
         match self.service() {
             Ok(service) => service.try_submit(procedure),
             Err(error) => Ok(Submission::refused(error)),

@@ -91,7 +91,7 @@ pub trait Client: Send {
 }
 
 /// A procedure of a workload.
-pub trait Transact: Procedure {
+pub trait Transact: Procedure<Error = Error> {
     /// Which kind it is: a position in [`Workload::KINDS`].
     fn kind(&self) -> usize;
 

@@ -2,7 +2,7 @@
 
 use std::ops::{AddAssign, ControlFlow};
 
-use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{Columns, Index, OwnedKey, Projection, Row};
 
 use super::bounds::{BoundKey, KeyBounds};
@@ -98,9 +98,9 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
     /// The rows one by one, as owned values, from either end. The transaction reads ahead, some rows at first and more of longer ranges.
     ///
     /// ```
-    /// # use polychron_engine::{Operations, Row, Stop, Table, Transaction};
+    /// # use polychron_engine::{Operations, Row, Error, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// fn debts<T: Transaction>(transaction: &mut T, accounts: &Table<Account>) -> Result<i64, Stop> {
+    /// fn debts<T: Transaction>(transaction: &mut T, accounts: &Table<Account>) -> Result<i64, Error> {
     ///     let mut debts = 0;
     ///     for account in transaction.scan(accounts, 10..20) {
     ///         debts += account?.balance.min(0);
@@ -116,7 +116,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
     ///
     /// # Errors
     /// As [`Range::visit`].
-    pub fn rows(mut self) -> Result<Vec<R>, Stop> {
+    pub fn rows(mut self) -> Result<Vec<R>, Error> {
         self.projection = Projection::ALL;
         self.map(R::from_ref).collect()
     }
@@ -129,7 +129,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
 }
 
 impl<'t, T: Transaction + ?Sized, R: Row> IntoIterator for Range<'t, T, R> {
-    type Item = Result<R, Stop>;
+    type Item = Result<R, Error>;
     type IntoIter = Rows<'t, T, R>;
 
     fn into_iter(self) -> Rows<'t, T, R> {
@@ -177,7 +177,7 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
     ///
     /// # Errors
     /// Conflicts, [`Error::NoOrder`] for a range of a hash index, and [`Error::KeyTooLong`] for a bound longer than any key.
-    pub fn visit(mut self, mut visitor: impl FnMut(R::Ref<'_>) -> ControlFlow<()>) -> Result<(), Stop> {
+    pub fn visit(mut self, mut visitor: impl FnMut(R::Ref<'_>) -> ControlFlow<()>) -> Result<(), Error> {
         let bounds = self.bounds?;
         let scan = Scan {
             table: self.table,
@@ -204,13 +204,13 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
     /// Visits the rows until the visitor fails, and passes its error on.
     ///
     /// ```
-    /// # use polychron_engine::{Operations, Row, Stop, Table, Transaction};
+    /// # use polychron_engine::{Operations, Row, Error, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// #[derive(Debug, thiserror::Error)]
     /// #[error("account {0} is overdrawn")]
     /// struct Overdrawn(u64);
     ///
-    /// fn audit<T: Transaction>(transaction: &mut T, accounts: &Table<Account>) -> Result<(), Stop> {
+    /// fn audit<T: Transaction>(transaction: &mut T, accounts: &Table<Account>) -> Result<(), Error> {
     ///     transaction.scan(accounts, ..).visit(|row| {
     ///         if row.balance() < 0 { Err(Overdrawn(row.id()))? }
     ///         Ok(())
@@ -220,7 +220,7 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
     ///
     /// # Errors
     /// As [`Range::visit`], and the visitor's.
-    pub fn try_for_each<E: From<Stop>>(self, mut visitor: impl FnMut(R::Ref<'_>) -> Result<(), E>) -> Result<(), E> {
+    pub fn try_for_each<E: From<Error>>(self, mut visitor: impl FnMut(R::Ref<'_>) -> Result<(), E>) -> Result<(), E> {
         let mut failed = None;
         self.visit(|row| match visitor(row) {
             Ok(()) => ControlFlow::Continue(()),
@@ -236,7 +236,7 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
     ///
     /// # Errors
     /// As [`Range::visit`].
-    pub fn for_each(self, mut visitor: impl FnMut(R::Ref<'_>)) -> Result<(), Stop> {
+    pub fn for_each(self, mut visitor: impl FnMut(R::Ref<'_>)) -> Result<(), Error> {
         self.visit(|row| {
             visitor(row);
             ControlFlow::Continue(())
@@ -247,7 +247,7 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
     ///
     /// # Errors
     /// As [`Range::visit`].
-    pub fn fold<A>(self, first: A, mut fold: impl FnMut(A, R::Ref<'_>) -> A) -> Result<A, Stop> {
+    pub fn fold<A>(self, first: A, mut fold: impl FnMut(A, R::Ref<'_>) -> A) -> Result<A, Error> {
         let mut value = Some(first);
         self.for_each(|row| {
             if let Some(before) = value.take() {
@@ -261,7 +261,7 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
     ///
     /// # Errors
     /// As [`Range::visit`].
-    pub fn count(mut self) -> Result<u64, Stop> {
+    pub fn count(mut self) -> Result<u64, Error> {
         if K::ALL {
             self.projection = Projection::NONE;
         }
@@ -272,7 +272,7 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
     ///
     /// # Errors
     /// As [`Range::visit`].
-    pub fn is_empty(self) -> Result<bool, Stop> {
+    pub fn is_empty(self) -> Result<bool, Error> {
         Ok(self.limit(1).count()? == 0)
     }
 
@@ -280,7 +280,7 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
     ///
     /// # Errors
     /// As [`Range::visit`].
-    pub fn first<O>(self, mut read: impl FnMut(R::Ref<'_>) -> O) -> Result<Option<O>, Stop> {
+    pub fn first<O>(self, mut read: impl FnMut(R::Ref<'_>) -> O) -> Result<Option<O>, Error> {
         let mut output = None;
         self.limit(1).for_each(|row| output = Some(read(row)))?;
         Ok(output)
@@ -290,7 +290,7 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
     ///
     /// # Errors
     /// As [`Range::visit`].
-    pub fn last<O>(self, read: impl FnMut(R::Ref<'_>) -> O) -> Result<Option<O>, Stop> {
+    pub fn last<O>(self, read: impl FnMut(R::Ref<'_>) -> O) -> Result<Option<O>, Error> {
         self.rev().first(read)
     }
 
@@ -312,7 +312,7 @@ impl<T: Transaction + ?Sized, R: Row, O, F: FnMut(R::Ref<'_>) -> O, K: Keep<R>> 
     ///
     /// # Errors
     /// As [`Range::visit`].
-    pub fn for_each(mut self, mut visitor: impl FnMut(O)) -> Result<(), Stop> {
+    pub fn for_each(mut self, mut visitor: impl FnMut(O)) -> Result<(), Error> {
         self.range.for_each(|row| visitor((self.read)(row)))
     }
 
@@ -320,7 +320,7 @@ impl<T: Transaction + ?Sized, R: Row, O, F: FnMut(R::Ref<'_>) -> O, K: Keep<R>> 
     ///
     /// # Errors
     /// As [`Range::visit`].
-    pub fn collect<C: Default + Extend<O>>(self) -> Result<C, Stop> {
+    pub fn collect<C: Default + Extend<O>>(self) -> Result<C, Error> {
         let mut all = C::default();
         self.for_each(|value| all.extend(std::iter::once(value)))?;
         Ok(all)
@@ -330,7 +330,7 @@ impl<T: Transaction + ?Sized, R: Row, O, F: FnMut(R::Ref<'_>) -> O, K: Keep<R>> 
     ///
     /// # Errors
     /// As [`Range::visit`].
-    pub fn sum(self) -> Result<O, Stop>
+    pub fn sum(self) -> Result<O, Error>
     where
         O: Default + AddAssign,
     {
@@ -343,7 +343,7 @@ impl<T: Transaction + ?Sized, R: Row, O, F: FnMut(R::Ref<'_>) -> O, K: Keep<R>> 
     ///
     /// # Errors
     /// As [`Range::visit`].
-    pub fn min(self) -> Result<Option<O>, Stop>
+    pub fn min(self) -> Result<Option<O>, Error>
     where
         O: PartialOrd,
     {
@@ -354,14 +354,14 @@ impl<T: Transaction + ?Sized, R: Row, O, F: FnMut(R::Ref<'_>) -> O, K: Keep<R>> 
     ///
     /// # Errors
     /// As [`Range::visit`].
-    pub fn max(self) -> Result<Option<O>, Stop>
+    pub fn max(self) -> Result<Option<O>, Error>
     where
         O: PartialOrd,
     {
         self.best(|value, best| value > best)
     }
 
-    fn best(self, is_better: impl Fn(&O, &O) -> bool) -> Result<Option<O>, Stop> {
+    fn best(self, is_better: impl Fn(&O, &O) -> bool) -> Result<Option<O>, Error> {
         let mut best = None;
         self.for_each(|value| {
             if best.as_ref().is_none_or(|best| is_better(&value, best)) {

@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{Index, KeyExtractor, KeyScratch, Projection, Row, RowRef};
 
 use super::Range;
@@ -97,7 +97,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Rows<'t, T, R> {
     /// # Errors
     /// As [`Range::visit`].
     #[allow(clippy::should_implement_trait, reason = "it lends, and the iterator's method owns")]
-    pub fn next_ref(&mut self) -> Result<Option<R::Ref<'_>>, Stop> {
+    pub fn next_ref(&mut self) -> Result<Option<R::Ref<'_>>, Error> {
         self.take(self.is_reversed)
     }
 
@@ -105,14 +105,14 @@ impl<'t, T: Transaction + ?Sized, R: Row> Rows<'t, T, R> {
     ///
     /// # Errors
     /// As [`Range::visit`].
-    pub fn next_back_ref(&mut self) -> Result<Option<R::Ref<'_>>, Stop> {
+    pub fn next_back_ref(&mut self) -> Result<Option<R::Ref<'_>>, Error> {
         self.take(!self.is_reversed)
     }
 
     /// The row nearest to one end.
-    fn take(&mut self, from_above: bool) -> Result<Option<R::Ref<'_>>, Stop> {
+    fn take(&mut self, from_above: bool) -> Result<Option<R::Ref<'_>>, Error> {
         if let Some(error) = self.refused.take() {
-            return Err(error.into());
+            return Err(error);
         }
         if self.left == 0 {
             return Ok(None);
@@ -137,7 +137,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Rows<'t, T, R> {
     }
 
     /// Reads rows from one end of what was not read. After an error nothing is left.
-    fn read(&mut self, from_above: bool) -> Result<(), Stop> {
+    fn read(&mut self, from_above: bool) -> Result<(), Error> {
         let Some(mut unread) = self.unread.take() else { return Ok(()) };
         let part = if from_above { &mut self.upper } else { &mut self.lower };
         let limit = part.rows.min(self.left);
@@ -195,13 +195,13 @@ impl<'t, T: Transaction + ?Sized, R: Row> Rows<'t, T, R> {
 }
 
 impl<T: Transaction + ?Sized, R: Row> Rows<'_, T, R> {
-    fn take_owned(&mut self, from_above: bool) -> Option<Result<R, Stop>> {
+    fn take_owned(&mut self, from_above: bool) -> Option<Result<R, Error>> {
         self.take(from_above).map(|row| row.map(R::from_ref)).transpose()
     }
 }
 
 impl<T: Transaction + ?Sized, R: Row> Iterator for Rows<'_, T, R> {
-    type Item = Result<R, Stop>;
+    type Item = Result<R, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.take_owned(self.is_reversed)

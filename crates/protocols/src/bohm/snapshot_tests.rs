@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_base::sizes::scaled;
 use polychron_engine::stores::for_each;
 use polychron_engine::{
@@ -45,8 +45,9 @@ struct Working(Table<Item>, Work);
 
 impl Procedure for Working {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         match self.1 {
             Work::Update(id) => t.update(&self.0, id, |row| row.set_count(row.count() + 1)).map(drop),
             Work::Advance(first, next) => {
@@ -137,8 +138,9 @@ struct Insert(Table<Item>, u64);
 
 impl Procedure for Insert {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         t.insert(&self.0, &Item { id: self.1, count: 0 })
     }
 

@@ -1,6 +1,6 @@
 //! The rows, and the transactions.
 
-use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Table, Transaction};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Table, Transaction};
 use polychron_schema::Row;
 
 use crate::Transact;
@@ -84,7 +84,7 @@ pub struct ChurnProcedure {
 }
 
 impl ChurnProcedure {
-    fn update<T: Transaction>(&self, transaction: &mut T, number: u64) -> Result<(), Stop> {
+    fn update<T: Transaction>(&self, transaction: &mut T, number: u64) -> Result<(), Error> {
         let mut fits = Ok(());
         transaction.update(&self.table, (0, number), |row| {
             row.set_changes(row.changes().wrapping_add(1));
@@ -97,8 +97,9 @@ impl ChurnProcedure {
 
 impl Procedure for ChurnProcedure {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         self.added = 0;
         match self.task {
             Task::Update { number } => self.update(transaction, number),
@@ -147,8 +148,9 @@ pub(super) struct Load {
 
 impl Procedure for Load {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let row = |&(lane, number): &(u32, u64)| Churned::new(lane, number, number as u32);
         self.rows.iter().map(row).try_for_each(|row| transaction.insert(&self.table, &row))
     }
@@ -165,8 +167,9 @@ pub(super) struct Count {
 
 impl Procedure for Count {
     type Output = (u64, u64);
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(u64, u64), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(u64, u64), Error> {
         let rows = transaction.scan(&self.table, ..).count()?;
         let entries = transaction.scan_range_by::<_, _, u32>(&self.table, Churned::BY_GROUP, ..).count()?;
         Ok((rows, entries))

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 
 use polychron_base::{Error, TableId};
-use polychron_engine::{
-    Access, Declare, Futures, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker,
-};
+use polychron_engine::{Access, Declare, Futures, Operations, Procedure, Protocol, Row, Table, Transaction, Worker};
 
 use super::{COUNTERS, Counter, CounterMut, Draw, HotOptions, Missing, create_counters};
 use crate::run::{Part, Share, Totals, for_each_row, load_rows};
@@ -153,7 +151,7 @@ pub struct AssertProcedure {
 }
 
 impl AssertProcedure {
-    fn run_with_futures<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run_with_futures<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let hot = &self.options.hot;
         let value = transaction.future(&self.table, self.key, Counter::VALUE)?;
         let stays = value.greater_than(1);
@@ -170,9 +168,10 @@ impl AssertProcedure {
 
 impl Procedure for AssertProcedure {
     type Output = ();
+    type Error = Error;
 
     #[inline]
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         // The commit's messages stand before it: who waits for its answer holds nothing.
         self.options.hot.talk.round_trip();
         self.attempts += 1;

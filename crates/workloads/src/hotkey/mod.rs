@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use polychron_base::random::Random;
 use polychron_base::{Error, TableId};
-use polychron_engine::{
-    Access, Declare, Futures, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker,
-};
+use polychron_engine::{Access, Declare, Futures, Operations, Procedure, Protocol, Row, Table, Transaction, Worker};
 
 use crate::round_trip::Talk;
 use crate::run::{Part, Share, Totals, for_each_row, load_rows};
@@ -91,6 +89,12 @@ impl Draw {
 #[derive(Debug, thiserror::Error)]
 #[error("the counter of key {0} is missing")]
 struct Missing(u64);
+
+impl From<Missing> for Error {
+    fn from(error: Missing) -> Self {
+        Self::other(error)
+    }
+}
 
 /// The workload.
 #[derive(Debug)]
@@ -186,9 +190,10 @@ pub struct HotProcedure {
 
 impl Procedure for HotProcedure {
     type Output = ();
+    type Error = Error;
 
     #[inline]
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         // The commit's messages stand before it: who waits for its answer holds nothing.
         self.options.talk.round_trip();
         if self.options.talk.futures {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use polychron_base::Error;
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_engine::any::AnyProtocol;
-use polychron_engine::{Access, Declare, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker};
+use polychron_engine::{Access, Declare, Operations, Procedure, Protocol, Row, Table, Transaction, Worker};
 use polychron_schema::{Projection, Row as DeriveRow};
 
 use super::client::Phase;
@@ -108,8 +108,9 @@ struct Nothing<'r> {
 
 impl Procedure for Nothing<'_> {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         if self.writes {
             transaction.upsert(&self.table, &Mark { id: 0, value: 1 })?;
         } else {

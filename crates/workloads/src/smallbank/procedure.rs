@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use polychron_base::clock::{Clock, SystemClock};
-use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Table, Transaction};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Table, Transaction};
 
 use super::{Account, Checking, CheckingMut, Savings, SavingsMut};
 use crate::Transact;
@@ -64,23 +64,29 @@ struct Missing {
     customer: u64,
 }
 
+impl From<Missing> for Error {
+    fn from(error: Missing) -> Self {
+        Self::other(error)
+    }
+}
+
 impl SmallBankProcedure {
-    fn customer<T: Transaction>(&self, transaction: &mut T, name: u64) -> Result<u64, Stop> {
+    fn customer<T: Transaction>(&self, transaction: &mut T, name: u64) -> Result<u64, Error> {
         let found = transaction.get_columns(&self.tables.accounts, name, Account::CUSTOMER)?;
         found.ok_or_else(|| Missing { table: "account", customer: name }.into())
     }
 
-    fn savings<T: Transaction>(&self, transaction: &mut T, customer: u64) -> Result<i64, Stop> {
+    fn savings<T: Transaction>(&self, transaction: &mut T, customer: u64) -> Result<i64, Error> {
         let found = transaction.get_columns(&self.tables.savings, customer, Savings::BALANCE)?;
         found.ok_or_else(|| Missing { table: "savings", customer }.into())
     }
 
-    fn checking<T: Transaction>(&self, transaction: &mut T, customer: u64) -> Result<i64, Stop> {
+    fn checking<T: Transaction>(&self, transaction: &mut T, customer: u64) -> Result<i64, Error> {
         let found = transaction.get_columns(&self.tables.checking, customer, Checking::BALANCE)?;
         found.ok_or_else(|| Missing { table: "checking", customer }.into())
     }
 
-    fn add_to_savings<T: Transaction>(&self, transaction: &mut T, customer: u64, amount: i64) -> Result<(), Stop> {
+    fn add_to_savings<T: Transaction>(&self, transaction: &mut T, customer: u64, amount: i64) -> Result<(), Error> {
         let add = |row: &mut SavingsMut<'_>| row.set_balance(row.balance().wrapping_add(amount));
         match transaction.update_columns(&self.tables.savings, customer, Savings::BALANCE, add)? {
             true => Ok(()),
@@ -88,7 +94,7 @@ impl SmallBankProcedure {
         }
     }
 
-    fn add_to_checking<T: Transaction>(&self, transaction: &mut T, customer: u64, amount: i64) -> Result<(), Stop> {
+    fn add_to_checking<T: Transaction>(&self, transaction: &mut T, customer: u64, amount: i64) -> Result<(), Error> {
         let add = |row: &mut CheckingMut<'_>| row.set_balance(row.balance().wrapping_add(amount));
         match transaction.update_columns(&self.tables.checking, customer, Checking::BALANCE, add)? {
             true => Ok(()),
@@ -96,17 +102,17 @@ impl SmallBankProcedure {
         }
     }
 
-    fn transact_savings<T: Transaction>(&mut self, transaction: &mut T, customer: u64) -> Result<i64, Stop> {
+    fn transact_savings<T: Transaction>(&mut self, transaction: &mut T, customer: u64) -> Result<i64, Error> {
         let balance = self.savings(transaction, customer)? + self.amount;
         if balance < 0 {
-            return Err(Stop::roll_back());
+            return Err(Error::RolledBack);
         }
         self.add_to_savings(transaction, customer, self.amount)?;
         self.change = self.amount;
         Ok(balance)
     }
 
-    fn amalgamate<T: Transaction>(&self, transaction: &mut T, customer: u64) -> Result<i64, Stop> {
+    fn amalgamate<T: Transaction>(&self, transaction: &mut T, customer: u64) -> Result<i64, Error> {
         let other = self.customer(transaction, self.other)?;
         let savings = self.savings(transaction, customer)?;
         let checking = self.checking(transaction, customer)?;
@@ -116,7 +122,7 @@ impl SmallBankProcedure {
         Ok(savings + checking)
     }
 
-    fn write_check<T: Transaction>(&mut self, transaction: &mut T, customer: u64) -> Result<i64, Stop> {
+    fn write_check<T: Transaction>(&mut self, transaction: &mut T, customer: u64) -> Result<i64, Error> {
         let total = self.savings(transaction, customer)? + self.checking(transaction, customer)?;
         let penalty = if total < self.amount { PENALTY } else { 0 };
         self.add_to_checking(transaction, customer, -self.amount - penalty)?;
@@ -128,9 +134,10 @@ impl SmallBankProcedure {
 impl Procedure for SmallBankProcedure {
     /// A balance.
     type Output = i64;
+    type Error = Error;
 
     #[inline]
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<i64, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<i64, Error> {
         self.change = 0;
         let customer = self.customer(transaction, self.name)?;
         spin(self.spin_us);

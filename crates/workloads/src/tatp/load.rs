@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use polychron_base::random::Random;
-use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Transaction};
 use polychron_schema::FixedString;
 
 use super::schema::{AccessInfo, CallForwarding, SpecialFacility, Subscriber, Tables, digits};
@@ -22,8 +22,9 @@ pub(super) struct LoadSubscribers {
 impl Procedure for LoadSubscribers {
     /// Call forwardings that were inserted.
     type Output = i64;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<i64, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<i64, Error> {
         let mut forwardings = 0;
         for id in self.ids.clone() {
             let mut random = Random::stream(self.seed, u64::from(id));

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use polychron_engine::{Access, Declare, Error, Operations, Procedure, Stop, Transaction, Worker};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Transaction, Worker};
 use polychron_schema::{Decimal, FixedString, Timestamp};
 
 use super::options::Scale;
@@ -127,8 +127,9 @@ struct Probe<'a> {
 
 impl Procedure for Probe<'_> {
     type Output = bool;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Error> {
         Ok(transaction.get_columns(&self.tables.order, self.order, Order::ID)?.is_some())
     }
 
@@ -139,8 +140,9 @@ impl Procedure for Probe<'_> {
 
 impl Procedure for Batch<'_> {
     type Output = u64;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Error> {
         let (first, last) = self.numbers;
         let kind = match self.kind {
             Kind::Items => 0,
@@ -200,7 +202,7 @@ impl Batch<'_> {
         Timestamp(i64::from(number) * 1_000_000)
     }
 
-    fn item<T: Transaction>(&self, transaction: &mut T, random: &mut Random, id: u32) -> Result<u64, Stop> {
+    fn item<T: Transaction>(&self, transaction: &mut T, random: &mut Random, id: u32) -> Result<u64, Error> {
         let item = Item {
             id,
             price: Decimal::from_units(i64::from(random.range(100, 10_000))),
@@ -212,7 +214,7 @@ impl Batch<'_> {
         Ok(1)
     }
 
-    fn warehouse<T: Transaction>(&self, transaction: &mut T, random: &mut Random) -> Result<u64, Stop> {
+    fn warehouse<T: Transaction>(&self, transaction: &mut T, random: &mut Random) -> Result<u64, Error> {
         let customers = i64::from(self.loader.scale.customers) * i64::from(self.loader.scale.districts);
         let warehouse = Warehouse {
             id: self.warehouse,
@@ -229,7 +231,7 @@ impl Batch<'_> {
         Ok(1)
     }
 
-    fn district<T: Transaction>(&self, transaction: &mut T, random: &mut Random) -> Result<u64, Stop> {
+    fn district<T: Transaction>(&self, transaction: &mut T, random: &mut Random) -> Result<u64, Error> {
         let Scale { customers, orders, .. } = self.loader.scale;
         let district = District {
             warehouse: self.warehouse,
@@ -248,7 +250,7 @@ impl Batch<'_> {
         Ok(1)
     }
 
-    fn stock<T: Transaction>(&self, transaction: &mut T, random: &mut Random, item: u32) -> Result<u64, Stop> {
+    fn stock<T: Transaction>(&self, transaction: &mut T, random: &mut Random, item: u32) -> Result<u64, Error> {
         let quantity = random.range(10, 100) as i16;
         let info: [FixedString<24>; STOCK_DISTRICTS.len()] = std::array::from_fn(|_| random.text(24, 24));
         let [district_01, district_02, district_03, district_04, district_05, ..] = info;
@@ -276,7 +278,7 @@ impl Batch<'_> {
         Ok(1)
     }
 
-    fn customer<T: Transaction>(&self, transaction: &mut T, random: &mut Random, id: u32) -> Result<u64, Stop> {
+    fn customer<T: Transaction>(&self, transaction: &mut T, random: &mut Random, id: u32) -> Result<u64, Error> {
         let customer = Customer {
             warehouse: self.warehouse,
             district: self.district,
@@ -323,7 +325,7 @@ impl Batch<'_> {
         random: &mut Random,
         id: u32,
         customers: &[u32],
-    ) -> Result<u64, Stop> {
+    ) -> Result<u64, Error> {
         let (tables, scale) = (self.loader.tables, &self.loader.scale);
         let (warehouse, district) = (self.warehouse, self.district);
         let delivered = is_delivered(scale, id);

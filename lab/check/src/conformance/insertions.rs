@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use polychron_engine::{Error, Insertion, Interactive, Operations, Protocol, Stop, Table, Transaction, Worker};
+use polychron_engine::{Error, Insertion, Interactive, Operations, Protocol, Table, Transaction, Worker};
 
 use crate::Setup;
 use crate::rows::{Person, person};
@@ -109,7 +109,7 @@ fn undisturbed<P: Protocol<Worker: Interactive>>(database: &Arc<P>, count: u64, 
 }
 
 /// What is asked of the rows, none of which tells of the one that the idle client has inserted.
-fn ask<T: Transaction>(t: &mut T, table: &Table<Person>, question: u64, idle: &Person) -> Result<(), Stop> {
+fn ask<T: Transaction>(t: &mut T, table: &Table<Person>, question: u64, idle: &Person) -> Result<(), Error> {
     let last = IDS.end - 1;
     match question {
         0 => assert_eq!(t.scan(table, ..).count()?, last - IDS.start + 1),
@@ -262,7 +262,8 @@ fn wanted<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, deed: Deed, end: E
         let outcome = deed.act::<P>(&mut worker, &table, &inserts);
         let is_there = match &outcome {
             Ok(is_there) => *is_there,
-            Err(Error::Conflicts { abort, .. }) => {
+            Err(Error::Conflicts(conflicts)) => {
+                let abort = conflicts.abort;
                 assert_eq!(abort.table, table.id(), "{deed:?}: {abort}");
                 assert!(abort.key.is_some(), "{deed:?}: {abort}");
                 false

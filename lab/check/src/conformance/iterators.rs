@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_engine::typed::Range;
-use polychron_engine::{IndexDefinition, Interactive, Operations, Protocol, Row, Stop, Transaction};
+use polychron_engine::{Error, IndexDefinition, Interactive, Operations, Protocol, Row, Transaction};
 use polychron_schema::Index;
 
 use crate::Setup;
@@ -19,7 +19,7 @@ fn read_from_both_ends<T: Transaction + ?Sized, R: Row + Clone + PartialEq + std
     range: Range<'_, T, R>,
     expected: &[R],
     random: &mut Random,
-) -> Result<(), Stop> {
+) -> Result<(), Error> {
     let limit =
         if random.below(2) == 0 { expected.len() + 1 } else { random.below(expected.len() as u64 + 2) as usize };
     let range = if limit > expected.len() { range } else { range.limit(limit) };
@@ -82,9 +82,17 @@ pub fn rows_from_both_ends<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 
 /// Filters, ends by a condition, limits, and what is made of the rows.
 pub fn chosen_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    #[derive(Debug, thiserror::Error)]
-    #[error("row {0}")]
-    struct Reached(u64);
+    #[derive(Debug)]
+    enum Ended {
+        Reached(u64),
+        Failed(Error),
+    }
+
+    impl From<Error> for Ended {
+        fn from(error: Error) -> Self {
+            Self::Failed(error)
+        }
+    }
 
     let rows: Vec<_> = (0..400).map(|id| (id, id as i64 * 3 % 50)).collect();
     let (database, table) = items(setup, &rows);
@@ -102,14 +110,18 @@ pub fn chosen_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         assert!(t.scan(&table, 400..).is_empty()? && !t.scan(&table, ..).is_empty()?);
         assert_eq!(t.scan(&table, ..).map(|row| row.value()).max()?, Some(49));
         assert_eq!(t.scan(&table, ..0).map(|row| row.value()).min()?, None);
-        let reached: Result<(), Stop> = t.scan(&table, ..).try_for_each(|row| match row.id() {
-            7 => Err(Reached(7))?,
+        let reached: Result<(), Ended> = t.scan(&table, ..).try_for_each(|row| match row.id() {
+            7 => Err(Ended::Reached(7)),
             id => {
                 assert!(id < 7);
                 Ok(())
             }
         });
-        assert!(!reached.unwrap_err().is_conflict());
+        match reached {
+            Err(Ended::Reached(7)) => {}
+            Err(Ended::Failed(error)) => return Err(error),
+            other => panic!("{other:?}"),
+        }
         t.scan(&table, ..).visit(|row| {
             assert!(row.id() < 3);
             if row.id() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -5,7 +5,7 @@
 //! show that they find one when a protocol leaves its check out.
 
 use polychron_base::IndexId;
-use polychron_engine::{Insertion, Interactive, Isolation, Operations, Protocol, Row, Stop, Table, Worker};
+use polychron_engine::{Error, Insertion, Interactive, Isolation, Operations, Protocol, Row, Table, Worker};
 
 use super::verdict::{Verdict, judge};
 use crate::Setup;
@@ -21,8 +21,8 @@ fn crossing<P, R, O>(
     setup: &Setup<P>,
     database: &std::sync::Arc<P>,
     table: &Table<R>,
-    observe: impl Fn(&mut Tx<'_, P>, &Table<R>, u64) -> Result<O, Stop>,
-    write: impl Fn(&mut Tx<'_, P>, &Table<R>, u64) -> Result<(), Stop>,
+    observe: impl Fn(&mut Tx<'_, P>, &Table<R>, u64) -> Result<O, Error>,
+    write: impl Fn(&mut Tx<'_, P>, &Table<R>, u64) -> Result<(), Error>,
 ) -> bool
 where
     P: Protocol<Worker: Interactive>,
@@ -52,7 +52,7 @@ where
 
 fn insert_at<P: Protocol<Worker: Interactive>>(
     offset: u64,
-) -> impl Fn(&mut Tx<'_, P>, &Table<Item>, u64) -> Result<(), Stop> {
+) -> impl Fn(&mut Tx<'_, P>, &Table<Item>, u64) -> Result<(), Error> {
     move |t, table, side| t.insert(table, &Item { id: side + offset, value: 1 })
 }
 

@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use polychron_base::TableId;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
-    Direction, Interactive, Operations, Projection, Protocol, Restriction, Row, Scan, Stop, Table, Transaction, Worker,
+    Direction, Error, Interactive, Operations, Projection, Protocol, Restriction, Row, Scan, Table, Transaction, Worker,
 };
 use polychron_schema::Value;
 
@@ -13,7 +13,7 @@ use crate::Setup;
 use crate::rows::{Cell, Item, Named, Page, Person, person};
 use crate::setup::{create, done, items, persons, run, snapshot};
 
-fn ids<T: Transaction>(range: polychron_engine::typed::Range<'_, T, Item>) -> Result<Vec<u64>, Stop> {
+fn ids<T: Transaction>(range: polychron_engine::typed::Range<'_, T, Item>) -> Result<Vec<u64>, Error> {
     range.map(|row| row.id()).collect()
 }
 

@@ -55,7 +55,7 @@ fn check(t: &mut Tx<'_>, table: &Table<Account>, rows: &BTreeMap<u64, i64>, keys
     assert_eq!(count, rows.len());
 }
 
-fn change(worker: &mut HyperWorker, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) {
+fn change(worker: &mut HyperWorker, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>) {
     let mut t = worker.begin(Mode::ReadWrite).unwrap();
     body(&mut t).unwrap();
     t.commit().unwrap();
@@ -117,7 +117,7 @@ fn a_queue_beside_an_idle_transaction_has_no_deleted_head() {
 /// What an older transaction that may write is answered when it asks for a row that was displaced, or writes it.
 #[test]
 fn older_writers_find_what_was_displaced() {
-    type Ask = fn(&mut Tx<'_>, &Table<Account>, &Table<Card>) -> Result<(), Stop>;
+    type Ask = fn(&mut Tx<'_>, &Table<Account>, &Table<Card>) -> Result<(), Error>;
     // What comes of it at once, and whether a transaction commits that asks it and then writes elsewhere.
     let asks: [(&str, Ask, bool, bool); 11] = [
         ("a read", |t, accounts, _| t.get(accounts, 3).map(|row| assert_eq!(row.unwrap().balance(), 103)), true, false),

@@ -1,6 +1,6 @@
 //! OrderStatus (clause 2.6): a customer's latest order.
 
-use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Transaction};
 use polychron_schema::{FixedString, Timestamp};
 
 use super::new_order::MOST_LINES;
@@ -43,8 +43,9 @@ pub struct OrderStatus {
 
 impl Procedure for OrderStatus {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let Self { tables, warehouse, district, .. } = *self;
         let id = self.customer.find(transaction, &tables, warehouse, district)?;
         let key = (warehouse, district, id);

@@ -1,7 +1,7 @@
 //! Payment (clause 2.5): a customer pays, and warehouse and district count it.
 
 use polychron_engine::futures::Resolved;
-use polychron_engine::{Access, Declare, Future, Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Access, Declare, Error, Future, Operations, Procedure, Transaction};
 use polychron_schema::{FixedString, Timestamp};
 
 use super::{CustomerChoice, Named, add, found, named, subtract};
@@ -63,7 +63,7 @@ pub(super) use address_of;
 
 impl Payment {
     #[inline]
-    fn pay<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn pay<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let Self { tables, customer_warehouse, customer_district, amount, .. } = *self;
         let id = self.customer.find(transaction, &tables, customer_warehouse, customer_district)?;
         let key = (customer_warehouse, customer_district, id);
@@ -165,9 +165,10 @@ pub(super) fn joined(warehouse: &FixedString<10>, district: &FixedString<10>) ->
 
 impl Procedure for Payment {
     type Output = ();
+    type Error = Error;
 
     /// The customer comes first and the warehouse, at which all payments meet, last.
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let Self { tables, warehouse, district, amount, .. } = *self;
         // The commit's messages stand before it: who waits for its answer holds nothing.
         self.talk.round_trip();

@@ -1,6 +1,6 @@
 //! StockLevel (clause 2.8): how many items of the district's latest orders run low.
 
-use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Transaction};
 
 use super::missing;
 use super::new_order::MOST_LINES;
@@ -24,8 +24,9 @@ pub struct StockLevel {
 
 impl Procedure for StockLevel {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let Self { tables, warehouse, district, threshold, .. } = *self;
         let key = (warehouse, district);
         let next = transaction.get_columns(&tables.district, key, District::NEXT_ORDER)?;

@@ -3,7 +3,7 @@
 //!
 //! The paper does not say what is updated; here the customer's credit limit rises by one, which no condition looks at.
 
-use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Transaction};
 use polychron_schema::Decimal;
 
 use super::{add, found};
@@ -22,8 +22,9 @@ pub struct TopCustomer {
 
 impl Procedure for TopCustomer {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let Self { tables, warehouse, district, .. } = *self;
         let columns = (Customer::ID, Customer::BALANCE, Customer::CREDIT);
         let mut top: Option<(Money, u32)> = None;
