@@ -159,6 +159,15 @@ pub enum Error {
     /// The transaction conflicted as often as the options allow.
     #[error("{0}")]
     Conflicts(Box<Conflicts>),
+    /// The transaction had not committed when the time was over that its caller gave it; it is rolled back.
+    #[error("the transaction was not committed after {after_ms} ms, and is rolled back")]
+    TimedOut {
+        /// The time that it had, in milliseconds.
+        after_ms: u64,
+    },
+    /// The transaction was called off before it committed; it is rolled back.
+    #[error("the transaction was cancelled, and is rolled back")]
+    Cancelled,
     /// The transaction was asked to be rolled back.
     #[error("the transaction was rolled back on request")]
     RolledBack,

@@ -1,12 +1,14 @@
 //! Driving a transaction to its end: retry, back-off, panics and counters, once for every interactive protocol.
 
+use polychron_base::clock::{Clock, SystemClock};
 use polychron_base::random::Random;
 use polychron_base::{Abort, Error};
-use polychron_sync::{spin_hint, thread};
+use polychron_sync::{MODELLED, spin_hint, thread};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::futures::{self, Outcome, Resolved};
+use crate::limits::{self, Limits};
 use crate::nested::{Endurance, is_in_the_way};
 use crate::options::Retry;
 use crate::{Commit, Interactive, Mode, Procedure};
@@ -37,6 +39,26 @@ pub fn transact<W: Interactive, O, E: From<Error>>(
     body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, E>,
 ) -> Result<O, E> {
     until_committed(worker, mode, body)
+}
+
+/// As [`transact`], within limits of the caller's.
+///
+/// # Errors
+/// As there, [`Error::TimedOut`] and [`Error::Cancelled`].
+pub fn transact_within<W: Interactive, O, E: From<Error>>(
+    worker: &mut W,
+    mode: Mode,
+    limits: &Limits,
+    body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, E>,
+) -> Result<O, E> {
+    limits.hold(|| {
+        until_committed(worker, mode, &mut |transaction: &mut W::Transaction<'_>| {
+            limits.check()?;
+            let output = body(transaction)?;
+            // What is called off in time does not commit.
+            limits.check().map(|()| output).map_err(E::from)
+        })
+    })
 }
 
 /// As [`transact`], and gives the values of the futures in the answer.
@@ -139,7 +161,7 @@ fn until_committed<W: Interactive, B: Body<W>>(
     mode: Mode,
     body: &mut B,
 ) -> Result<B::Output, B::Error> {
-    let (mut attempts, mut endurance) = (0, None);
+    let mut conflicts = ConflictsSoFar::default();
     loop {
         match attempt(worker, mode, body) {
             Attempt::Committed(output) => return Ok(output),
@@ -148,30 +170,53 @@ fn until_committed<W: Interactive, B: Body<W>>(
                 return Err(failure.into_own());
             }
             Attempt::Conflict => {
-                attempts += 1;
-                if let Some(error) = give_up(worker, attempts, &mut endurance) {
+                if let Some(error) = conflicts.give_up(worker) {
                     return Err(error.into());
                 }
-                worker.back_off(attempts);
+                worker.back_off(conflicts.attempts);
             }
         }
     }
 }
 
-/// Counts a conflict, and tells why there is not to be another attempt, if so.
-fn give_up<W: Interactive>(worker: &W, attempts: u64, endurance: &mut Option<Endurance>) -> Option<Error> {
-    let abort = worker.last_abort();
-    if let Some(abort) = &abort {
-        worker.counters().aborted(abort);
+/// What a transaction has been through.
+#[derive(Default)]
+struct ConflictsSoFar {
+    attempts: u64,
+    endurance: Option<Endurance>,
+    /// Begun a few conflicts after the first one, for most transactions have few, and to begin a clock takes longer.
+    clock: Option<SystemClock>,
+}
+
+impl ConflictsSoFar {
+    /// Counts a conflict, and tells why there is not to be another attempt, if so.
+    fn give_up<W: Interactive>(&mut self, worker: &W) -> Option<Error> {
+        self.attempts += 1;
+        let abort = worker.last_abort();
+        if let Some(abort) = &abort {
+            worker.counters().aborted(abort);
+        }
+        let within = limits::check().err();
+        let error = within.or_else(|| worker.waits_for_itself());
+        let through_others = || is_worn_out(worker, self.attempts, abort.as_ref(), &mut self.endurance);
+        if let Some(error) = error.or_else(through_others) {
+            worker.counters().refused();
+            return Some(error);
+        }
+        let attempts = self.attempts;
+        self.is_last(worker.retry()).then(|| abort.map_or(Error::Conflict, |abort| Error::conflicts(attempts, abort)))
     }
-    let error = worker.waits_for_itself();
-    let through_others = || is_worn_out(worker, attempts, abort.as_ref(), endurance);
-    if let Some(error) = error.or_else(through_others) {
-        worker.counters().refused();
-        return Some(error);
+
+    fn is_last(&mut self, retry: &Retry) -> bool {
+        if self.attempts >= retry.attempts {
+            return true;
+        }
+        // Time does not pass in models.
+        let Some(time) = retry.time.filter(|_| !MODELLED && self.attempts.is_multiple_of(ATTEMPTS_PER_LOOK)) else {
+            return false;
+        };
+        u128::from(self.clock.get_or_insert_default().now_ns()) >= time.as_nanos()
     }
-    let is_last = attempts >= worker.retry().attempts;
-    is_last.then(|| abort.map_or(Error::Conflict, |abort| Error::conflicts(attempts, abort)))
 }
 
 /// Attempts after which a transaction that conflicts asks whether it is nested, and from time to time again, for the answer takes a look at

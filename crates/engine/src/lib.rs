@@ -25,6 +25,7 @@ mod handle;
 mod interactive;
 mod isolation;
 pub mod lazy;
+pub mod limits;
 #[doc(hidden)]
 pub mod mutations;
 pub mod nested;

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use polychron_engine::limits::Limits;
 use polychron_engine::{
     Common, Error, IndexDefinition, IndexId, Interactive, Metric, Mode, Procedure, Protocol, Row, Statistics, Table,
     TableDefinition, TableId, Versions, Worker, drive,
@@ -519,6 +521,61 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
         mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
     ) -> Result<O, E> {
         drive::transact(self.pool.borrow(&self.protocol)?.worker(), Mode::ReadWrite, &mut body)
+    }
+
+    /// As [`Database::transact`], but for so long at most: then the transaction is rolled back. The time is looked at while the call waits for a
+    /// worker or for other transactions, before each attempt and before the commit, not while `body` runs.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use polychron::{Database, Error, Operations, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::in_memory()?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let row = Account { id: 1, balance: 5 };
+    /// database.transact_timeout(Duration::from_secs(5), |transaction| transaction.insert(&accounts, &row))?;
+    /// let late = database.transact_timeout(Duration::ZERO, |transaction| transaction.insert(&accounts, &row));
+    /// assert!(matches!(late, Err(Error::TimedOut { .. })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Database::transact`], and [`Error::TimedOut`].
+    pub fn transact_timeout<O, E: From<Error>>(
+        &self,
+        timeout: Duration,
+        body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+    ) -> Result<O, E> {
+        self.transact_within(&Limits::timeout(timeout), body)
+    }
+
+    /// As [`Database::transact_timeout`], with a time, a token by which another thread calls the transaction off, or both.
+    ///
+    /// ```
+    /// # use polychron::{Database, Error, Operations, Row};
+    /// use polychron::{Cancellation, Limits};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::in_memory()?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let token = Cancellation::default();
+    /// let cancelled = database.transact_within(&Limits::token(&token), |transaction| {
+    ///     // As another thread would.
+    ///     token.cancel();
+    ///     transaction.insert(&accounts, &Account { id: 1, balance: 5 })
+    /// });
+    /// assert!(matches!(cancelled, Err(Error::Cancelled)));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there, and [`Error::Cancelled`].
+    pub fn transact_within<O, E: From<Error>>(
+        &self,
+        limits: &Limits,
+        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+    ) -> Result<O, E> {
+        let mut borrowed = limits.hold(|| self.pool.borrow(&self.protocol))?;
+        drive::transact_within(borrowed.worker(), Mode::ReadWrite, limits, &mut body)
     }
 
     /// Runs `body` on a consistent snapshot, which may lie slightly in the past: it only reads, never conflicts, and

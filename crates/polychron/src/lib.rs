@@ -113,6 +113,7 @@ pub use polychron_base::{Ok, error};
 #[cfg(feature = "any")]
 pub use polychron_engine::any::{AnyOptions, AnyProtocol};
 pub use polychron_engine::futures::{FutureError, Outcome, Resolved};
+pub use polychron_engine::limits::{Cancellation, Limits};
 pub use polychron_engine::options::{Retry, Submissions};
 pub use polychron_engine::scan::Comparison;
 pub use polychron_engine::typed::{Mapped, Range};

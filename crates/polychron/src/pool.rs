@@ -14,13 +14,17 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-use polychron_engine::{Error, Protocol};
+use polychron_engine::{Error, Protocol, limits};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{CachePadded, Exchange};
 
 /// The most workers that are kept while nobody uses them, beside those in their threads' places.
 const IDLE_MAX: usize = 64;
+
+/// How often a call that waits within limits looks at them.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Places for workers that threads gave back. Threads share them by their numbers.
 const PLACES: usize = 32;
@@ -154,13 +158,22 @@ impl<P: Protocol> State<P> {
 }
 
 impl<P: Protocol> Waiting<P> {
-    fn wait(&self) -> Given<P> {
+    /// Waits until something is given; `None`: the caller waits no longer.
+    fn wait(&self) -> Option<Given<P>> {
         let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(given) = given.take() {
-                return given;
+                return Some(given);
             }
-            given = self.ready.wait(given).unwrap_or_else(PoisonError::into_inner);
+            if !limits::are_set() {
+                given = self.ready.wait(given).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            // Nobody wakes this thread when its time is over, so it looks for itself.
+            if limits::check().is_err() {
+                return None;
+            }
+            given = self.ready.wait_timeout(given, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -239,7 +252,7 @@ impl<P: Protocol> Pool<P> {
                 state.waiting.push_back(Arc::clone(&waiting));
             }
             drop(state);
-            match waiting.wait() {
+            match waiting.wait().map_or_else(|| self.leave(&waiting), Ok)? {
                 Given::Worker(worker) => return Ok(worker),
                 Given::Chance => match protocol.worker() {
                     Err(Error::TooManyWorkers { .. }) => comes_again = true,
@@ -247,6 +260,21 @@ impl<P: Protocol> Pool<P> {
                 },
             }
         }
+    }
+
+    /// A call waits no longer. What it was given meanwhile it has.
+    #[cold]
+    fn leave(&self, waiting: &Arc<Waiting<P>>) -> Result<Given<P>, Error> {
+        let mut state = self.0.state();
+        if let Some(position) = state.waiting.iter().position(|other| Arc::ptr_eq(other, waiting)) {
+            state.waiting.remove(position);
+            state.held_by_waiting -= waiting.own;
+            limits::check()?;
+            return Ok(Given::Chance);
+        }
+        drop(state);
+        // It is given before the call leaves the queue.
+        Ok(waiting.given.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or(Given::Chance))
     }
 
     /// A worker that does not come back. When all slots are taken, the idle workers give up theirs.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use polychron_engine::limits::Limits;
 use polychron_engine::{Error, Interactive, Mode, Procedure, Protocol, Worker, drive};
 
 use crate::TransactionOf;
@@ -133,6 +134,32 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
         mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
     ) -> Result<O, E> {
         drive::transact(&mut self.worker, Mode::ReadWrite, &mut body)
+    }
+
+    /// As [`Database::transact_within`](crate::Database::transact_within).
+    ///
+    /// ```
+    /// # use polychron::{Database, Error, Operations, Row};
+    /// use std::time::Duration;
+    ///
+    /// use polychron::Limits;
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::in_memory()?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let mut session = database.session()?;
+    /// let limits = Limits::timeout(Duration::from_secs(5));
+    /// session.transact_within(&limits, |transaction| transaction.insert(&accounts, &Account { id: 1, balance: 5 }))?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn transact_within<O, E: From<Error>>(
+        &mut self,
+        limits: &Limits,
+        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+    ) -> Result<O, E> {
+        drive::transact_within(&mut self.worker, Mode::ReadWrite, limits, &mut body)
     }
 
     /// As [`Database::snapshot`](crate::Database::snapshot).

@@ -10,7 +10,7 @@ use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
 use polychron_engine::stores::{Place, Record, Undoable, WorkerBase, key_in_entry};
-use polychron_engine::{LazyFutures, Prefetch, Projection, Queries};
+use polychron_engine::{LazyFutures, Prefetch, Projection, Queries, limits};
 use polychron_index::{AnyIndex, Inserted};
 use polychron_memory::Guard;
 use polychron_schema::{Changes, RowBuffer, RowRef};
@@ -62,7 +62,9 @@ pub(super) fn bytes_of<K: EncodedKey>(key: K) -> Vec<u8> {
 /// A wait for another transaction of the same thread would not end.
 #[cold]
 pub(super) fn own_wait<K: EncodedKey>(place: Place, key: K) -> Error {
-    Error::waits_for_itself(place.table, Some(KeyPreview::new(key)))
+    let itself = || Error::waits_for_itself(place.table, Some(KeyPreview::new(key)));
+    // A caller that waits no longer has ended the wait.
+    limits::check().err().unwrap_or_else(itself)
 }
 
 impl LockingTransaction<'_> {
