@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p polychron --example bank`
 
-use polychron::{Database, Error, Operations, Options, Row};
+use polychron::{Database, Error, Operations, Row};
 
 #[derive(Row, Debug)]
 struct Account {
@@ -26,7 +26,7 @@ const TRANSFERS: u64 = 20_000;
 const THREADS: u64 = 4;
 
 fn main() -> Result<(), Error> {
-    let database = Database::open(Options::default())?;
+    let database = Database::in_memory()?;
     let accounts = database.create_table::<Account>()?;
     database.transact(|transaction| {
         (0..ACCOUNTS).try_for_each(|id| transaction.insert(&accounts, &Account { id, balance: FIRST_BALANCE }))

@@ -5,7 +5,7 @@ use std::time::Duration;
 #[cfg(feature = "any")]
 use polychron_engine::any::AnyProtocol;
 use polychron_engine::options::Retry;
-use polychron_engine::{Common, Error, Protocol};
+use polychron_engine::{Error, Protocol};
 
 use crate::list::DefaultProtocol;
 #[cfg(feature = "any")]
@@ -131,7 +131,7 @@ impl<P: Protocol> Builder<P> {
     ///
     /// ```
     /// let database = polychron::Database::builder().small().in_memory()?;
-    /// assert_eq!(database.statistics().memory.limit_bytes, 64 << 20);
+    /// assert_eq!(database.statistics().memory.map(|memory| memory.limit_bytes), Some(64 << 20));
     /// # Ok::<(), polychron::Error>(())
     /// ```
     pub fn small(self) -> Self {
@@ -140,20 +140,9 @@ impl<P: Protocol> Builder<P> {
         small
     }
 
-    /// Changes any option; for those that have no method here.
-    ///
-    /// ```
-    /// let database = polychron::Database::builder().options(|options| options.common.memory.soft_percent = 90).in_memory()?;
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    pub fn options(mut self, change: impl FnOnce(&mut Options<P::Options>)) -> Self {
-        change(&mut self.options);
-        self
-    }
-
-    /// Replaces what every protocol shares.
-    pub fn common(mut self, common: Common) -> Self {
-        self.options.common = common;
+    /// Takes all options from here.
+    pub fn options(mut self, options: Options<P::Options>) -> Self {
+        self.options = options;
         self
     }
 
@@ -164,7 +153,7 @@ impl<P: Protocol> Builder<P> {
     pub fn in_memory(self) -> Result<Database<P>, Error> {
         match self.refused {
             Some(Refusal(why)) => Err(Error::options(why)),
-            None => Database::open_with(self.options),
+            None => Database::open(self.options),
         }
     }
 }

@@ -16,15 +16,14 @@ use crate::pool::Pool;
 use crate::submitting::Submitting;
 use crate::{Builder, Session};
 
-/// How a database is opened.
+/// All options of a database, for those that [`Builder`] has no methods for.
 ///
 /// ```
 /// use polychron::{Database, Options};
 ///
 /// let mut options = Options::default();
-/// options.common.memory.limit_bytes = Some(1 << 30);
-/// options.common.retry.attempts = 1000;
-/// let database = Database::open(options)?;
+/// options.common.memory.soft_percent = 90;
+/// let database = Database::builder().options(options).in_memory()?;
 /// # Ok::<(), polychron::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -43,7 +42,7 @@ pub type TransactionOf<'w, P> = <<P as Protocol>::Worker as Interactive>::Transa
 /// A main-memory database with the concurrency-control protocol `P`. Any thread may use it at any time.
 ///
 /// ```
-/// use polychron::{Database, Operations, Options, Row};
+/// use polychron::{Database, Operations, Row};
 ///
 /// #[derive(Row)]
 /// struct Account {
@@ -52,7 +51,7 @@ pub type TransactionOf<'w, P> = <<P as Protocol>::Worker as Interactive>::Transa
 ///     balance: i64,
 /// }
 ///
-/// let database = Database::open(Options::default())?;
+/// let database = Database::in_memory()?;
 /// let accounts = database.create_table::<Account>()?;
 /// database.transact(|transaction| {
 ///     transaction.insert(&accounts, &Account { id: 1, balance: 100 })?;
@@ -116,36 +115,10 @@ impl Database {
     pub fn builder() -> Builder {
         Builder::new()
     }
-
-    /// Opens an empty database in memory, with the default protocol.
-    ///
-    /// ```
-    /// let database = polychron::Database::open(polychron::Options::default())?;
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`] when the memory limit leaves no room to start; [`Error::Definition`] when options contradict
-    /// each other.
-    pub fn open(options: Options) -> Result<Self, Error> {
-        Self::open_with(options)
-    }
 }
 
 impl<P: Protocol> Database<P> {
-    /// Opens an empty database in memory, with the protocol `P`.
-    ///
-    /// ```
-    /// use polychron::protocols::serial::Serial;
-    /// use polychron::{Database, Options};
-    ///
-    /// let database = Database::<Serial>::open_with(Options::default())?;
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Database::open`].
-    pub fn open_with(options: Options<P::Options>) -> Result<Self, Error> {
+    pub(crate) fn open(options: Options<P::Options>) -> Result<Self, Error> {
         let submitting = Arc::new(Submitting::new(options.common.submissions.clone()));
         Ok(Self { protocol: P::open(options.protocol, options.common)?, submitting, pool: Pool::new() })
     }
@@ -154,7 +127,7 @@ impl<P: Protocol> Database<P> {
     ///
     /// ```
     /// use polychron::Protocol;
-    /// # let database = polychron::Database::open(polychron::Options::default())?;
+    /// # let database = polychron::Database::in_memory()?;
     /// assert_eq!(database.protocol().find_table("account"), None);
     /// # Ok::<(), polychron::Error>(())
     /// ```
@@ -165,7 +138,7 @@ impl<P: Protocol> Database<P> {
     /// Creates the table of the rows `R`, with the indexes that `R` declares.
     ///
     /// ```
-    /// use polychron::{Database, Error, Options, Row};
+    /// use polychron::{Database, Error, Row};
     ///
     /// #[derive(Row)]
     /// #[index(name = "by_owner", columns(owner))]
@@ -175,7 +148,7 @@ impl<P: Protocol> Database<P> {
     ///     owner: u32,
     /// }
     ///
-    /// let database = Database::open(Options::default())?;
+    /// let database = Database::in_memory()?;
     /// let accounts = database.create_table::<Account>()?;
     /// assert!(matches!(database.create_table::<Account>(), Err(Error::NameTaken(_))));
     /// # Ok::<(), polychron::Error>(())
@@ -191,8 +164,8 @@ impl<P: Protocol> Database<P> {
     ///
     /// ```
     /// use polychron::schema::{ColumnType, TableDefinition};
-    /// # use polychron::{Database, Options};
-    /// # let database = Database::open(Options::default())?;
+    /// # use polychron::Database;
+    /// # let database = Database::in_memory()?;
     /// let definition = TableDefinition::new("note")
     ///     .with_column("id", ColumnType::U64)
     ///     .with_column("text", ColumnType::String { max: 1000 })
@@ -211,9 +184,9 @@ impl<P: Protocol> Database<P> {
     /// The table of the rows `R`, by its name; `None` when there is no such table.
     ///
     /// ```
-    /// # use polychron::{Database, Options, Row};
+    /// # use polychron::{Database, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// assert!(database.table::<Account>()?.is_none());
     /// database.create_table::<Account>()?;
     /// assert!(database.table::<Account>()?.is_some());
@@ -258,9 +231,9 @@ impl<P: Protocol> Database<P> {
     /// The id of the table of this name.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// assert_eq!(database.find_table("account"), Some(accounts.id()));
     /// # Ok::<(), polychron::Error>(())
@@ -272,9 +245,9 @@ impl<P: Protocol> Database<P> {
     /// The definition of a table, with the indexes it has now.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// assert_eq!(database.definition(accounts.id())?.columns[1].name, "balance");
     /// # Ok::<(), polychron::Error>(())
@@ -289,9 +262,9 @@ impl<P: Protocol> Database<P> {
     /// Drops a table.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// database.drop_table(accounts.id())?;
     /// assert!(database.table::<Account>()?.is_none());
@@ -309,9 +282,9 @@ impl<P: Protocol> Database<P> {
     ///
     /// ```
     /// # use polychron::schema::IndexDefinition;
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// let accounts = database.create_table::<Account>()?;
     /// let definition = IndexDefinition::new("by_balance", [Account::BALANCE.index.into()]);
     /// let by_balance = database.create_index::<Account, i64>(&accounts, definition)?;
@@ -345,9 +318,9 @@ impl<P: Protocol> Database<P> {
     ///
     /// ```
     /// use polychron::schema::IndexDefinition;
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let index = database.create_index_with(accounts.id(), IndexDefinition::new("by_balance", [1]))?;
     /// assert_eq!(database.definition(accounts.id())?.indexes[0].name, "by_balance");
@@ -365,9 +338,9 @@ impl<P: Protocol> Database<P> {
     ///
     /// ```
     /// use polychron::schema::IndexDefinition;
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let index = database.create_index_with(accounts.id(), IndexDefinition::new("by_balance", [1]))?;
     /// database.drop_index(accounts.id(), index)?;
@@ -384,7 +357,7 @@ impl<P: Protocol> Database<P> {
     /// Executes a procedure as one serializable transaction, retried until it commits.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Procedure, Row, Error, Table, Transaction};
+    /// # use polychron::{Database, Operations, Procedure, Row, Error, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// struct Deposit { accounts: Table<Account>, id: u64, amount: i64 }
     ///
@@ -395,7 +368,7 @@ impl<P: Protocol> Database<P> {
     ///         transaction.update(&self.accounts, self.id, |row| row.set_balance(row.balance() + self.amount))
     ///     }
     /// }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let found = database.execute(&mut Deposit { accounts, id: 1, amount: 5 })?;
     /// assert!(!found, "there is no account yet");
@@ -411,9 +384,9 @@ impl<P: Protocol> Database<P> {
     /// A worker of its own for one thread: the fast way for threads that execute many transactions.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let mut session = database.session()?;
     /// for id in 0..100 {
@@ -432,7 +405,7 @@ impl<P: Protocol> Database<P> {
     /// Counts since the database was opened.
     ///
     /// ```
-    /// # let database = polychron::Database::open(polychron::Options::default())?;
+    /// # let database = polychron::Database::in_memory()?;
     /// database.transact(|_| polychron::Ok(()))?;
     /// assert_eq!(database.statistics().commits, 1);
     /// # Ok::<(), polychron::Error>(())
@@ -444,9 +417,9 @@ impl<P: Protocol> Database<P> {
     /// How many versions records have; `None` where they have one only. Walks every table.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// database.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 0 }))?;
     /// let records: u64 = database.versions().map_or(0, |versions| versions.records.iter().sum());
@@ -460,7 +433,7 @@ impl<P: Protocol> Database<P> {
     /// What the protocol can tell of its tables that others cannot. Walks every table.
     ///
     /// ```
-    /// # let database = polychron::Database::open(polychron::Options::default())?;
+    /// # let database = polychron::Database::in_memory()?;
     /// for metric in database.inspect() {
     ///     println!("{}: {:?}", metric.name, metric.value);
     /// }
@@ -484,9 +457,9 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     /// that hold a worker wait for one themselves, inside of their transactions.
     ///
     /// ```
-    /// # use polychron::{Database, Error, Operations, Options, Row};
+    /// # use polychron::{Database, Error, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let outcome = database.transact(|transaction| {
     ///     transaction.insert(&accounts, &Account { id: 1, balance: -5 })?;
@@ -582,9 +555,9 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     /// neither waits for writers nor makes them wait (where the protocol keeps versions).
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let total: i64 = database.snapshot(|transaction| transaction.scan(&accounts, ..).map(|row| row.balance()).sum())?;
     /// assert_eq!(total, 0);

@@ -2,7 +2,7 @@
 //! concurrency-control protocols behind one interface.
 //!
 //! ```
-//! use polychron::{Database, Error, Operations, Options, Row};
+//! use polychron::{Database, Error, Operations, Row};
 //!
 //! #[derive(Row)]
 //! struct Account {
@@ -19,7 +19,7 @@
 //!     Database(#[from] Error),
 //! }
 //!
-//! let database = Database::open(Options::default())?;
+//! let database = Database::in_memory()?;
 //! let accounts = database.create_table::<Account>()?;
 //! # database.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 50 }))?;
 //! // A transaction fails with the error type of its caller, and is run again until it commits or fails.
@@ -37,10 +37,10 @@
 //! commit ([`Futures`]).
 //!
 //! ```
-//! use polychron::{Database, Futures, Operations, Options, Row};
+//! use polychron::{Database, Futures, Operations, Row};
 //! # #[derive(Row)] struct Item { #[key] id: u64, stock: i64 }
 //!
-//! let database = Database::open(Options::default())?;
+//! let database = Database::in_memory()?;
 //! let items = database.create_table::<Item>()?;
 //! database.transact(|transaction| transaction.insert(&items, &Item { id: 1, stock: 5 }))?;
 //! let left = database.transact_resolved(|transaction| {
@@ -63,10 +63,10 @@
 //! use std::ops::ControlFlow;
 //!
 //! use polychron::schema::{Value, ValueRef};
-//! use polychron::{Aggregate, Comparison, Database, Operations, Options, Restriction, Row, Scan};
+//! use polychron::{Aggregate, Comparison, Database, Operations, Restriction, Row, Scan};
 //! # #[derive(Row)] struct Item { #[key] id: u64, stock: i64 }
 //!
-//! let database = Database::open(Options::default())?;
+//! let database = Database::in_memory()?;
 //! let items = database.create_table::<Item>()?;
 //! database.transact(|transaction| (0..10).try_for_each(|id| transaction.insert(&items, &Item { id, stock: 5 })))?;
 //! let stock = usize::from(Item::STOCK.index);

@@ -10,10 +10,10 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     /// because they are those that it went by.
     ///
     /// ```
-    /// # use polychron::{Becomes, Database, Futures, Operations, Options, Row};
+    /// # use polychron::{Becomes, Database, Futures, Operations, Row};
     /// # #[derive(Row)] struct Counter { #[key] id: u64, next: u64 }
     /// # #[derive(Row)] struct Ticket { #[key] number: u64, weight: u32 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let counters = database.create_table::<Counter>()?;
     /// # let tickets = database.create_table::<Ticket>()?;
     /// # database.transact(|transaction| transaction.insert(&counters, &Counter { id: 1, next: 7 }))?;
@@ -41,9 +41,9 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
     /// As [`Database::transact_resolved`].
     ///
     /// ```
-    /// # use polychron::{Database, Futures, Operations, Options, Row};
+    /// # use polychron::{Database, Futures, Operations, Row};
     /// # #[derive(Row)] struct Counter { #[key] id: u64, next: u64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let counters = database.create_table::<Counter>()?;
     /// # database.transact(|transaction| transaction.insert(&counters, &Counter { id: 1, next: 7 }))?;
     /// let mut session = database.session()?;

@@ -12,9 +12,9 @@ use crate::pool::Slot;
 /// A worker of its own for one thread; see [`Database::session`](crate::Database::session).
 ///
 /// ```
-/// # use polychron::{Database, Operations, Options, Row};
+/// # use polychron::{Database, Operations, Row};
 /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-/// # let database = Database::open(Options::default())?;
+/// # let database = Database::in_memory()?;
 /// # let accounts = database.create_table::<Account>()?;
 /// std::thread::scope(|scope| {
 ///     for id in 0..4 {
@@ -43,7 +43,7 @@ impl<P: Protocol> Session<P> {
     /// As [`Database::execute`](crate::Database::execute).
     ///
     /// ```
-    /// use polychron::{Database, Error, Operations, Options, Procedure, Row, Table, Transaction};
+    /// use polychron::{Database, Error, Operations, Procedure, Row, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// struct Open { accounts: Table<Account>, id: u64 }
     ///
@@ -54,7 +54,7 @@ impl<P: Protocol> Session<P> {
     ///         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
     ///     }
     /// }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let mut session = database.session()?;
     /// session.execute(&mut Open { accounts, id: 1 })?;
@@ -72,7 +72,7 @@ impl<P: Protocol> Session<P> {
     /// position and outcome. Faster than one by one where the protocol looks ahead.
     ///
     /// ```
-    /// use polychron::{Database, Error, Operations, Options, Procedure, Row, Table, Transaction};
+    /// use polychron::{Database, Error, Operations, Procedure, Row, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// struct Open { accounts: Table<Account>, id: u64 }
     ///
@@ -83,7 +83,7 @@ impl<P: Protocol> Session<P> {
     ///         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
     ///     }
     /// }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let mut session = database.session()?;
     /// let mut openings: Vec<_> = (0..8).map(|id| Open { accounts, id }).collect();
@@ -104,7 +104,7 @@ impl<P: Protocol> Session<P> {
     ///
     /// ```
     /// use polychron::Worker;
-    /// # let database = polychron::Database::open(polychron::Options::default())?;
+    /// # let database = polychron::Database::in_memory()?;
     /// let mut session = database.session()?;
     /// session.worker().maintain();
     /// # Ok::<(), polychron::Error>(())
@@ -118,9 +118,9 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
     /// As [`Database::transact`](crate::Database::transact).
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let mut session = database.session()?;
     /// session.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 5 }))?;
@@ -165,9 +165,9 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
     /// As [`Database::snapshot`](crate::Database::snapshot).
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let mut session = database.session()?;
     /// let count = session.snapshot(|transaction| transaction.scan(&accounts, ..).count())?;

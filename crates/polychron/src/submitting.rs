@@ -40,7 +40,7 @@ impl<P: Protocol> Database<P> {
     /// [`Submission::wait`], and of awaiting, is [`Error::Unsupported`] there.
     ///
     /// ```
-    /// # use polychron::{Access, Database, Declare, Operations, Options, Procedure, Row, Error, Table, Transaction};
+    /// # use polychron::{Access, Database, Declare, Operations, Procedure, Row, Error, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// struct Open { accounts: Table<Account>, id: u64 }
     ///
@@ -52,7 +52,7 @@ impl<P: Protocol> Database<P> {
     ///         Ok(self.id)
     ///     }
     /// }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// // A thread goes on, and waits when it wants the answers.
     /// let submitted: Vec<_> = (0..100).map(|id| database.submit(Open { accounts, id })).collect();
@@ -92,7 +92,7 @@ impl<P: Protocol> Database<P> {
     /// executed. Tasks get room roughly in the order in which they came.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Procedure, Row, Error, Table, Transaction};
+    /// # use polychron::{Database, Operations, Procedure, Row, Error, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// # struct Open { accounts: Table<Account>, id: u64 }
     /// # impl Procedure for Open {
@@ -114,7 +114,7 @@ impl<P: Protocol> Database<P> {
     ///     Ok(())
     /// }
     /// # fn is_for_any_thread<F: Future + Send>(_: F) {}
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// is_for_any_thread(open_all(&database, accounts));
     /// # Ok::<(), polychron::Error>(())
@@ -158,7 +158,7 @@ impl<P: Protocol> Database<P> {
     /// executor.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Procedure, Row, Error, Table, Transaction};
+    /// # use polychron::{Database, Operations, Procedure, Row, Error, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// # struct Open { accounts: Table<Account>, id: u64 }
     /// # impl Procedure for Open {
@@ -168,7 +168,7 @@ impl<P: Protocol> Database<P> {
     /// #         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
     /// #     }
     /// # }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// match database.try_submit(Open { accounts, id: 1 }) {
     ///     Ok(submission) => submission.wait()?,

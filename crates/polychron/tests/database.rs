@@ -25,7 +25,7 @@ struct Impostor {
 fn open(max_workers: usize) -> Database {
     let mut options = Options::default();
     options.common.memory.max_workers = max_workers;
-    Database::open(options).unwrap()
+    Database::builder().options(options).in_memory().unwrap()
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn growth<P: Protocol>(rows: u64) -> usize {
     options.common.memory.limit_bytes = Some(LIMIT);
     options.common.memory.huge_pages = false;
     let before = resident();
-    let database = Database::<P>::open_with(options).unwrap();
+    let database = Database::builder().with::<P>().options(options).in_memory().unwrap();
     let table = database.create_table::<Item>().unwrap();
     let (mut reader, mut writer) = (database.session().unwrap(), database.session().unwrap());
     let rows = fill(&mut writer, table, rows);

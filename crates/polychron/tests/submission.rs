@@ -68,7 +68,7 @@ fn open<P: Protocol>(change: impl FnOnce(&mut Options<P::Options>)) -> (Database
     options.common.memory.huge_pages = false;
     options.common.submissions.threads = 2;
     change(&mut options);
-    let database = Database::<P>::open_with(options).unwrap();
+    let database = Database::builder().with::<P>().options(options).in_memory().unwrap();
     let accounts = database.create_table::<Account>().unwrap();
     (database, accounts)
 }
