@@ -14,7 +14,7 @@ use crate::stores::{Keyed, StoreTable};
 
 #[inline]
 fn key_of<'s>(extractor: &KeyExtractor, row: RowRef<'_>, scratch: &'s mut KeyScratch) -> Result<&'s [u8], Error> {
-    Ok(extractor.extract(row, scratch).map_err(Error::from)?)
+    extractor.extract(row, scratch).map_err(Error::from)
 }
 
 /// Runs an operation of several steps. If it fails on its way, or a key is taken, its writes are undone: the client may catch the error

@@ -88,7 +88,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         self.operate(|this| {
             let table = this.table(scan.table)?;
             if scan.limit == 0 {
-                return Ok(table.store(scan.index)?.check_scan(scan)?);
+                return table.store(scan.index)?.check_scan(scan);
             }
             this.scan(&mut Visit::new(scan, table, visitor))
         })

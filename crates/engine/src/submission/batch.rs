@@ -58,6 +58,9 @@ fn execute<W: 'static>(lanes: &[Box<dyn Lane<W>>], worker: &mut W) {
     }
 }
 
+/// A procedure that was taken out, and its claim to an answer.
+type Taken<P> = (P, Reply<<P as Procedure>::Output, <P as Procedure>::Error>);
+
 /// Procedures of one type.
 struct Lined<P: Procedure> {
     waiting: Vec<Mutex<Option<P>>>,
@@ -200,7 +203,7 @@ impl<P: Procedure> Lined<P> {
     }
 
     /// Takes the first procedure out that nobody has begun, with its claim to an answer.
-    fn take(&self) -> Option<(P, Reply<P::Output, P::Error>)> {
+    fn take(&self) -> Option<Taken<P>> {
         loop {
             let first = self.first.load(Ordering::Relaxed);
             // One that is locked is being begun, or is asked for its keys; then somebody goes on.

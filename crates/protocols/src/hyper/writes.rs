@@ -119,7 +119,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         pieces: impl Iterator<Item = Range<usize>> + Clone,
     ) -> Result<(), Error> {
         let tail = if whole { TailAddress::new(&row[store.rows.words()..], &self.guard) } else { Ok(None) };
-        let tail = tail.map_err(|error| self.lacks_memory(store, key, Error::from(error).into()))?;
+        let tail = tail.map_err(|error| self.lacks_memory(store, key, Error::from(error)))?;
         let keeps_record = self.shared.options.images == Images::Records && !columns.is_empty();
         let draft = Draft {
             kind: Kind::Update,
@@ -186,7 +186,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         };
         let (writing, id) = (&mut self.state.writing, self.id);
         let image = self.guard.with_reserve(|guard| writing.draft(id, draft, key, guard).map(Undo::kept));
-        let image = image.map_err(|error| self.lacks_memory(store, key, Error::from(error).into()))?;
+        let image = image.map_err(|error| self.lacks_memory(store, key, Error::from(error)))?;
         // SAFETY: the image was made just now, in the transaction's buffer.
         let image = unsafe { image.under(&self.guard) };
         let mut latched = match self.latch(record) {

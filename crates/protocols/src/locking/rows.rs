@@ -236,7 +236,7 @@ impl LockingTransaction<'_> {
         let (index, log) = (table.primary.store.index(), &mut self.state.log);
         // SAFETY: the key is locked exclusively, and led to the record.
         let written = unsafe { log.overwrite(place, (index, key), record, (row, changes), &self.guard) };
-        Ok(written.map_err(Error::from)?)
+        written.map_err(Error::from)
     }
 }
 

@@ -139,13 +139,13 @@ impl Transaction for SerialTransaction<'_> {
         if self.tables().get(table)?.rows.contains_key(key.as_slice()) {
             return Ok(Insertion::Duplicate(IndexId::PRIMARY));
         }
-        Ok(self.write(table, key.as_slice(), &words_of(row))?)
+        self.write(table, key.as_slice(), &words_of(row))
     }
 
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         self.writable()?;
         let key = KeyBytes::new(key)?;
-        Ok(self.write(table, key.as_slice(), &words_of(row))?)
+        self.write(table, key.as_slice(), &words_of(row))
     }
 
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {

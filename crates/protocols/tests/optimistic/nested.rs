@@ -131,8 +131,7 @@ fn inner_ones_elsewhere_go_through<P: Protocol<Worker: Interactive>>() {
             attempt(&mut inner, |transaction, _| {
                 transaction.insert(&fixture.people, &super::Person::new(id, 1))?;
                 transaction.update(&fixture.counters, 2, |row| row.set_left(id))
-            })
-            .map_err(Error::from)?;
+            })?;
             Ok(())
         })
         .unwrap();

@@ -102,7 +102,7 @@ impl Beside {
         loop {
             match answers.recv_timeout(timeout).map_err(|_| Waiting)? {
                 Said::Begun => timeout = TIMEOUT,
-                Said::Done(outcome) => return Ok(outcome?),
+                Said::Done(outcome) => return outcome,
             }
         }
     }

@@ -25,6 +25,7 @@ pub mod lasting;
 pub mod limits;
 pub mod liveness;
 pub mod memory;
+pub mod own_errors;
 pub mod phantoms;
 pub mod points;
 pub mod predicates;
@@ -66,6 +67,7 @@ macro_rules! conformance {
                 undo_entries, undo_everything);
             $crate::conformance!(@group $setup, bytes: wrong_keys, wrong_rows, wrong_updates, columns_that_are_not_there);
             $crate::conformance!(@group $setup, caught: panics_in_operations);
+            $crate::conformance!(@group $setup, own_errors: conflicts_stay_inside, come_back_as_they_were);
             $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, wide_updates, broad_updates, values, workers,
                 memory, deletions_without_any_memory);

@@ -198,7 +198,7 @@ impl Open {
         if told.is_err() {
             t.roll_back_to(savepoint)?;
         }
-        outcome.and_then(|answer| told.map(|()| answer)).map_err(Error::from)
+        outcome.and_then(|answer| told.map(|()| answer))
     }
 }
 

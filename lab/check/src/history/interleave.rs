@@ -171,7 +171,7 @@ fn wave<P: Protocol<Worker: Interactive>>(
 /// Takes a step. The engine ends a transaction in which it left something half done by a panic whose payload is the error: a driver answers with it.
 fn answered(step: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
     catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| match panic.downcast::<Error>() {
-        Ok(error) => Err((*error).into()),
+        Ok(error) => Err(*error),
         Err(panic) => resume_unwind(panic),
     })
 }

@@ -145,7 +145,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
             error @ Error::WaitsForItself { .. } => error,
             error => {
                 self.log.note(Operation::Read { item: Self::item(table, id), seen: None });
-                error.into()
+                error
             }
         })?;
         let bound = |team: u16, key| (u64::from(team), key);

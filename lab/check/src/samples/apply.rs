@@ -91,7 +91,7 @@ fn run<T: Transaction>(t: &mut T, tables: &Tables, operation: &Operation) -> Res
 }
 
 fn layout<T: Transaction>(t: &T, samples: &Table<Sample>) -> Result<Layout, Error> {
-    Ok(t.definition(samples.id())?.layout().map_err(Error::from)?)
+    t.definition(samples.id())?.layout().map_err(Error::from)
 }
 
 fn projection(layout: &Layout, columns: &[usize]) -> Projection {

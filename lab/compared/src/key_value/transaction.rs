@@ -153,7 +153,7 @@ impl Transaction for KeyValueTransaction<'_> {
         if changes.is_empty() {
             return Ok(true);
         }
-        Ok(rows::patch(&table.primary, key, record, changes, row, None, &self.guard)?)
+        rows::patch(&table.primary, key, record, changes, row, None, &self.guard)
     }
 
     #[inline]
@@ -162,7 +162,7 @@ impl Transaction for KeyValueTransaction<'_> {
         check_key(key)?;
         let table = self.table(table)?;
         check_row(table, row)?;
-        Ok(rows::insert_row(table, key, row, &self.guard)?)
+        rows::insert_row(table, key, row, &self.guard)
     }
 
     #[inline]
@@ -171,13 +171,13 @@ impl Transaction for KeyValueTransaction<'_> {
         check_key(key)?;
         let table = self.table(table)?;
         check_row(table, row)?;
-        Ok(rows::put_row(table, key, row, &self.guard)?)
+        rows::put_row(table, key, row, &self.guard)
     }
 
     #[inline]
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
         self.writable()?;
-        Ok(rows::delete_row(self.table(table)?, key, &self.guard)?)
+        rows::delete_row(self.table(table)?, key, &self.guard)
     }
 
     fn scan_unchecked(

@@ -116,7 +116,7 @@ impl PartitionedTransaction<'_> {
         let log = &mut self.state.log;
         // SAFETY: the transaction holds the partition's lock, and the key led to the record.
         let written = unsafe { log.overwrite(at, (store.index(), key), record, (row, changes), &self.guard) };
-        Ok(written.map_err(Error::from)?)
+        written.map_err(Error::from)
     }
 }
 
@@ -228,14 +228,14 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     fn insert_entry(&mut self, at: At<'w, Index, &[u8]>, words: &[u64]) -> Result<bool, Error> {
         if at.store.unique_over_all {
             if !self.state.partitions.all() && !left_out(Step::RefuseSharedEntries) {
-                return Err(undeclared(at.table, key_in_entry(words)).into());
+                return Err(undeclared(at.table, key_in_entry(words)));
             }
             let taken = || at.store.stores.iter().any(|store| find(store, at.key, &self.guard).is_some());
             if !left_out(Step::SearchAllPartitions) && taken() {
                 return Ok(false);
             }
         }
-        Ok(insert(at.store, self.partition, at.key, words, &mut self.state.log, &self.guard)?)
+        insert(at.store, self.partition, at.key, words, &mut self.state.log, &self.guard)
     }
 
     #[inline]
