@@ -197,10 +197,16 @@ impl Rows {
     /// A page, if it is there. Under a guard, as [`Rows::record`].
     #[inline]
     pub(super) fn page(&self, page: usize) -> Option<Page<'_>> {
-        let (piece, at) = Self::piece_of(page);
         // Acquire: pairs with the release in `add_page`, so that the page's words are made.
-        let first = NonNull::new(self.directory[piece].get()?.pages[at].load(Ordering::Acquire))?;
+        let first = NonNull::new(self.place_of(page)?.load(Ordering::Acquire))?;
         Some(Page { first, rows: self })
+    }
+
+    /// What the directory says of a page.
+    #[inline]
+    fn place_of(&self, page: usize) -> Option<&AtomicPtr<Word>> {
+        let (piece, at) = Self::piece_of(page);
+        Some(&self.directory[piece].get()?.pages[at])
     }
 
     /// The intervals of a page's slots; none where there are no synopses.
@@ -273,28 +279,17 @@ impl Rows {
                 }
             });
         }
-        let pages = self.directory.iter().filter_map(OnceLock::get).flat_map(|piece| &piece.pages);
-        // SAFETY: as the caller promises.
-        unsafe { self.retire_pages(pages.filter_map(|page| NonNull::new(page.load(Ordering::Relaxed))), guard) };
+        let places = self.directory.iter().filter_map(OnceLock::get).flat_map(|piece| &piece.pages);
+        places.for_each(|place| _ = self.retire_page(place, guard));
     }
 
-    /// Takes a page out of the directory, under the lock of the places.
-    fn take_page(&self, page: usize) -> Option<NonNull<Word>> {
-        let (piece, at) = Self::piece_of(page);
-        let place = &self.directory[piece].get()?.pages[at];
-        let page = NonNull::new(place.load(Ordering::Relaxed));
-        // Relaxed: who pins behind the barrier that follows a retirement sees this.
-        place.store(std::ptr::null_mut(), Ordering::Relaxed);
-        page
-    }
-
-    /// Retires pages.
-    ///
-    /// # Safety
-    /// Who pins from now on finds none of them; each is retired once.
-    unsafe fn retire_pages(&self, pages: impl Iterator<Item = NonNull<Word>>, guard: &Guard<'_>) {
-        // SAFETY: as the caller promises; they were allocated with this size.
-        pages.for_each(|page| unsafe { guard.retire(page.cast(), self.page_bytes()) });
+    /// Takes a page out of its place in the directory, and retires it. Whether there was one.
+    fn retire_page(&self, place: &AtomicPtr<Word>, guard: &Guard<'_>) -> bool {
+        // Relaxed: who pins behind the barrier that follows the retirement sees this.
+        let page = NonNull::new(place.swap(std::ptr::null_mut(), Ordering::Relaxed));
+        // SAFETY: who pins from now on does not find the page, and nobody else has taken it out. It was allocated with this size.
+        page.into_iter().for_each(|page| unsafe { guard.retire(page.cast(), self.page_bytes()) });
+        page.is_some()
     }
 }
 

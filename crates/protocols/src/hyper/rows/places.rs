@@ -6,13 +6,12 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
-use std::ptr::NonNull;
 use std::sync::PoisonError;
 
 use polychron_memory::{Epochs, Guard, OutOfMemory};
 use polychron_sync::atomic::{Ordering, fence};
 
-use super::{Fresh, Record, Rows, Word};
+use super::{Fresh, Record, Rows};
 
 /// Empty pages that stay while nobody asks for memory, and the part of all pages that others must be: a table that is filled and emptied again and
 /// again keeps what it needs.
@@ -174,11 +173,8 @@ impl Rows {
             places.take_free(readonly, |id| self.page_of(id), &mut free);
         }
         // Under the lock: from now on the numbers serve in other pages.
-        let left: Vec<NonNull<Word>> = free.into_iter().filter_map(|page| self.take_page(page)).collect();
-        drop(places);
-        // SAFETY: the pages have left the directory, so who pins from now on finds none of them.
-        unsafe { self.retire_pages(left.iter().copied(), guard) };
-        !left.is_empty()
+        let pages = free.into_iter().filter_map(|page| self.place_of(page));
+        pages.fold(false, |any, place| self.retire_page(place, guard) || any)
     }
 
     /// A number behind all slots that were ever used.
