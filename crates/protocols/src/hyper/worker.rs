@@ -218,10 +218,8 @@ impl<R: Redo> HyperWorker<R> {
         let guard = self.local.pin();
         // SAFETY: as in `maintain_stores`.
         unsafe { self.state.base.tables.renew(&self.shared.catalog) };
-        let tables = self.state.base.tables.iter().flatten();
-        tables
-            .flat_map(|table| table.stores())
-            .fold(false, |any, store| store.rows.release_pages(self.shared.memory.epochs(), &guard) || any)
+        let stores = self.state.base.tables.iter().flatten().flat_map(|table| table.stores());
+        stores.filter(|store| store.rows.release_pages(self.shared.memory.epochs(), &guard)).count() > 0
     }
 }
 

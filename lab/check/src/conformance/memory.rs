@@ -315,11 +315,11 @@ pub fn deletions_in_one_transaction<P: Protocol<Worker: Interactive>>(setup: &Se
             let table = &filling.table;
             run(&mut filling.worker, |t| ids.clone().try_for_each(|id| t.delete(table, id).map(drop)))
         };
-        let count = |filling: &mut Filling<P>| done(&mut filling.worker, |t| t.scan(&filling.table, ..).count()) as u64;
+        let count = |filling: &mut Filling<P>| done(&mut filling.worker, |t| t.scan(&filling.table, ..).count());
         let mut first = 0;
         // Without isolation what a refused transaction did may stay.
         if setup.isolation != Isolation::Nothing {
-            let all = rows.min(8 * many);
+            let all = rows.min(4 * many);
             match delete(&mut filling, 0..all) {
                 Ok(()) => first = all,
                 Err(Error::OutOfMemory { .. }) => {}

@@ -174,7 +174,7 @@ impl Rows {
         }
         // Under the lock: from now on the numbers serve in other pages.
         let pages = free.into_iter().filter_map(|page| self.place_of(page));
-        pages.fold(false, |any, place| self.retire_page(place, guard) || any)
+        pages.filter(|place| self.retire_page(place, guard)).count() > 0
     }
 
     /// A number behind all slots that were ever used.
