@@ -126,7 +126,7 @@ fn scan_until(bank: &Bank, mode: Mode, is_over: &AtomicBool) {
         .unwrap();
         assert!(balance == 0 && Value::Unsigned(rows) == count, "{rows} rows of {count:?}, whose sum is {balance}");
         let by_owner = |t: &mut Tx<'_>, owner| {
-            t.scan_by(&bank.accounts, Account::BY_OWNER, owner).map(|row| row.balance()).sum::<i64>().unwrap()
+            t.scan_by(&bank.accounts, Account::BY_OWNER, owner).map(|row| row.balance()).sum().unwrap()
         };
         assert_eq!((0..4).map(|owner| by_owner(&mut t, owner)).sum::<i64>(), 0);
     }
