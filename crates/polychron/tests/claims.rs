@@ -1,11 +1,10 @@
 //! Queues that many threads take rows from.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use polychron::protocols::{
     Cicada, Hyper, LazyCicada, LazyHyper, LazyLocking, LazyMaflingo, Locking, Maflingo, Serial,
 };
 use polychron::{Database, Error, Interactive, Operations, Protocol, Row};
+use polychron_sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Row, Clone, Debug, PartialEq)]
 struct Job {
