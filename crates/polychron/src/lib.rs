@@ -117,7 +117,7 @@ pub use polychron_schema as schema;
 pub use polychron_schema::row_trait::Row;
 pub use polychron_schema::{Index, Projection};
 #[doc(inline)]
-pub use polychron_schema_derive::FaceRow as Row;
+pub use polychron_schema_derive::{FaceColumn as Column, FaceRow as Row};
 pub use session::Session;
 
 #[cfg(doctest)]

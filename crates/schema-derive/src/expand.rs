@@ -2,6 +2,7 @@
 
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote};
+use syn::Path;
 
 use crate::parse::{Column, Index, Parent, Table};
 
@@ -18,7 +19,12 @@ pub(crate) fn expand(table: &Table<'_>) -> TokenStream {
         #mutable
         #asserts
     };
-    match &table.root {
+    at_root(tokens, table.root.as_ref())
+}
+
+/// The tokens, with `::polychron_schema` replaced where the caller knows the crate by another path.
+pub(crate) fn at_root(tokens: TokenStream, root: Option<&Path>) -> TokenStream {
+    match root {
         Some(root) => with_root(tokens, &quote!(#root)),
         None => tokens,
     }

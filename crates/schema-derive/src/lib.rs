@@ -1,5 +1,6 @@
 //! `#[derive(Row)]`: typed rows over the layout of `polychron-schema`, where it is documented and re-exported.
 
+mod column;
 mod expand;
 mod parse;
 
@@ -14,6 +15,19 @@ pub fn derive_row(input: TokenStream) -> TokenStream {
         Ok(table) => expand::expand(&table).into(),
         Err(error) => error.into_compile_error().into(),
     }
+}
+
+/// Makes an enum or a struct around one value a column type; see `polychron_schema::Column`.
+#[proc_macro_derive(Column, attributes(column, key, index, references, row))]
+pub fn derive_column(input: TokenStream) -> TokenStream {
+    let input = syn::parse_macro_input!(input as syn::DeriveInput);
+    column::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// The same derive for users of the crate `polychron` alone.
+#[proc_macro_derive(FaceColumn, attributes(column, key, index, references, row))]
+pub fn derive_face_column(input: TokenStream) -> TokenStream {
+    through_face(derive_column(input).into()).into()
 }
 
 /// The same derive for users of the crate `polychron` alone: it finds everything in `polychron::schema`.

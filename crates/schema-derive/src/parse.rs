@@ -1,10 +1,42 @@
 //! Reads the struct and its attributes.
 
+use std::fmt::Display;
+
 use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::meta::ParseNestedMeta;
 use syn::spanned::Spanned;
 use syn::{Attribute, Data, DeriveInput, Error, Expr, Fields, Ident, LitStr, Path, Result, Token, Type, Visibility};
+
+/// What is wrong, all of it, so that it can be corrected at once.
+#[derive(Default)]
+pub(crate) struct Problems(Option<Error>);
+
+impl Problems {
+    pub(crate) fn add(&mut self, span: Span, what: impl Display) {
+        self.combine(Error::new(span, what));
+    }
+
+    fn combine(&mut self, error: Error) {
+        match &mut self.0 {
+            Some(all) => all.combine(error),
+            None => self.0 = Some(error),
+        }
+    }
+
+    /// The value, or nothing when there is a problem instead.
+    pub(crate) fn take<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.combine(error)).ok()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(crate) fn finish(self) -> Result<()> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
 
 /// A struct that is a row.
 pub(crate) struct Table<'a> {
@@ -264,7 +296,7 @@ fn non_empty(name: &LitStr) -> Result<String> {
     if name.value().is_empty() { Err(Error::new(name.span(), "a name cannot be empty")) } else { Ok(name.value()) }
 }
 
-fn unraw(ident: &Ident) -> String {
+pub(crate) fn unraw(ident: &Ident) -> String {
     let text = ident.to_string();
     text.strip_prefix("r#").map_or(text.clone(), str::to_owned)
 }

@@ -9,9 +9,13 @@ extern crate self as polychron_schema;
 
 mod buffer;
 mod column;
+mod column_types;
 mod decimal;
 mod definition;
+#[doc(hidden)]
+pub mod derive;
 mod dynamic;
+mod enums;
 mod error;
 mod extractor;
 mod fixed;
@@ -27,9 +31,10 @@ mod value;
 
 pub use buffer::{RowBuffer, RowRef};
 pub use column::{Column, ColumnSet, ColumnSpan, ColumnValue, Columns, Projection};
-pub use decimal::{Decimal, ParseDecimalError};
+pub use decimal::{Decimal, Decimal128, DecimalRangeError, ParseDecimalError};
 pub use definition::{ColumnDefinition, ForeignKeyDefinition, IndexDefinition, IndexKind, TableDefinition};
 pub use dynamic::{build_row, set_value};
+pub use enums::{EnumType, EnumVariant};
 pub use error::SchemaError;
 pub use extractor::KeyExtractor;
 pub use fixed::{Date, FixedBytes, FixedString, Timestamp};
@@ -39,10 +44,10 @@ pub use key::{KeyReader, KeySink};
 pub use layout::{ColumnShape, Layout, LayoutColumn, Shape, Slot, StaticLayout, place};
 pub use mutate::{Changes, Pieces, RowMut};
 pub use polychron_base::key::{EncodedKey, HashSeed, Key8, Key16, MAX_KEY_BYTES};
-pub use polychron_schema_derive::Row;
+pub use polychron_schema_derive::{Column, Row};
 pub use prefix::{ByteRange, KeyBound, KeyPrefix, RangeScratch};
 pub use row::{Index, KeyRef, Row, RowView, RowViewMut};
-pub use types::{ColumnType, DEFAULT_VARIABLE_MAX, MAX_DECIMAL_SCALE};
+pub use types::{ColumnType, DEFAULT_VARIABLE_MAX, MAX_DECIMAL_SCALE, MAX_DECIMAL128_SCALE};
 pub use value::{Value, ValueRef};
 
 /// The trait `Row` without the derive of the same name, for crates that bring their own.
