@@ -6,7 +6,8 @@ use syn::spanned::Spanned;
 use syn::{Attribute, Data, DataEnum, DataStruct, DeriveInput, Ident, Member, Path, Result, Type};
 
 use crate::expand::at_root;
-use crate::parse::Problems;
+use crate::problems::Problems;
+use crate::types;
 
 /// The attributes of `derive(Row)`, which mean nothing here.
 const OF_ROWS: [&str; 4] = ["key", "index", "references", "row"];
@@ -86,36 +87,33 @@ fn of_enum(ident: &Ident, data: &DataEnum, problems: &mut Problems) -> TokenStre
     let numbers: Vec<_> = (0..names.len()).map(|at| quote::format_ident!("NUMBER_{at}")).collect();
     let first = names[0];
     let check = quote_spanned! {ident.span()=>
-        const _: () = if let ::std::option::Option::Some(problem) = ::polychron_schema::EnumType::problem(VARIANTS) {
+        const _: () = if let ::std::option::Option::Some(problem) = ::polychron_schema::EnumType::width_problem(VARIANTS) {
             ::std::panic!("{}", problem)
         };
     };
     let column = column_of_enum(ident);
+    let is_copied = is_copied(ident);
     quote! {
         const _: () = {
             const VARIANTS: &[::polychron_schema::EnumVariant] = &[#(
                 ::polychron_schema::EnumVariant { name: #texts, number: #ident::#names as i128 }
             ),*];
+            const BYTES: u32 = ::polychron_schema::EnumType::unchecked(VARIANTS).width();
             #check
 
-            impl ::polychron_schema::derive::EnumColumn for #ident {
+            #[allow(trivial_bounds)]
+            impl ::polychron_schema::derive::EnumColumn for #ident #is_copied {
                 const ENUM: &'static ::polychron_schema::EnumType = &::polychron_schema::EnumType::unchecked(VARIANTS);
                 const FIRST: Self = Self::#first;
 
                 #[inline(always)]
                 fn to_bits(self) -> u64 {
-                    ::polychron_schema::derive::bits_of(
-                        self as i128,
-                        <Self as ::polychron_schema::derive::EnumColumn>::ENUM.width(),
-                    )
+                    ::polychron_schema::derive::bits_of(self as i128, BYTES)
                 }
 
                 #[inline(always)]
                 fn from_bits(bits: u64) -> ::std::option::Option<Self> {
-                    #(const #numbers: u64 = ::polychron_schema::derive::bits_of(
-                        #ident::#names as i128,
-                        <#ident as ::polychron_schema::derive::EnumColumn>::ENUM.width(),
-                    );)*
+                    #(const #numbers: u64 = ::polychron_schema::derive::bits_of(#ident::#names as i128, BYTES);)*
                     match bits {
                         #(#numbers => ::std::option::Option::Some(Self::#names),)*
                         _ => ::std::option::Option::None,
@@ -127,16 +125,21 @@ fn of_enum(ident: &Ident, data: &DataEnum, problems: &mut Problems) -> TokenStre
     }
 }
 
+/// Says of every implementation that the enum must be copied, so that one that is not is one error and not one for each of them.
+fn is_copied(ident: &Ident) -> TokenStream {
+    quote_spanned!(ident.span()=> where #ident: ::std::marker::Copy)
+}
+
 /// Everything that follows from an `EnumColumn`.
 fn column_of_enum(ident: &Ident) -> TokenStream {
+    let is_copied = is_copied(ident);
     let key = key(
         ident,
+        &is_copied,
         &quote! {
-            type Width = <::polychron_schema::derive::Bytes<
-                { <#ident as ::polychron_schema::derive::EnumColumn>::ENUM.width() },
-            > as ::polychron_schema::derive::HasWidth>::Width;
+            type Width = <::polychron_schema::derive::Bytes<BYTES> as ::polychron_schema::derive::HasWidth>::Width;
             const FIXED_BYTES: ::std::option::Option<usize> =
-                ::std::option::Option::Some(<Self as ::polychron_schema::derive::EnumColumn>::ENUM.width() as usize);
+                ::std::option::Option::Some(BYTES as usize);
 
             #[inline(always)]
             fn put<S: ::polychron_schema::KeySink>(&self, sink: &mut S, _: bool) {
@@ -145,7 +148,8 @@ fn column_of_enum(ident: &Ident) -> TokenStream {
         },
     );
     quote! {
-        impl ::polychron_schema::ColumnValue for #ident {
+        #[allow(trivial_bounds)]
+        impl ::polychron_schema::ColumnValue for #ident #is_copied {
             type Ref<'a> = Self;
             type Written = ();
             const TYPE: ::polychron_schema::ColumnType =
@@ -182,7 +186,8 @@ fn column_of_enum(ident: &Ident) -> TokenStream {
             }
         }
 
-        impl ::polychron_schema::derive::Blank for #ident {
+        #[allow(trivial_bounds)]
+        impl ::polychron_schema::derive::Blank for #ident #is_copied {
             #[inline]
             fn write_null(_: &mut ::polychron_schema::RowBuffer, _: ::polychron_schema::Slot) {}
 
@@ -198,7 +203,8 @@ fn column_of_enum(ident: &Ident) -> TokenStream {
 
         #key
 
-        impl ::polychron_schema::OwnedKey for #ident {
+        #[allow(trivial_bounds)]
+        impl ::polychron_schema::OwnedKey for #ident #is_copied {
             type Ref<'a> = Self;
 
             #[inline(always)]
@@ -220,9 +226,10 @@ fn column_of_enum(ident: &Ident) -> TokenStream {
             }
         }
 
-        ::polychron_schema::derive::read_by_value!([] #ident);
+        ::polychron_schema::derive::read_by_value!(@[] [#ident] [#is_copied]);
 
-        impl ::std::convert::From<#ident> for ::polychron_schema::Value {
+        #[allow(trivial_bounds)]
+        impl ::std::convert::From<#ident> for ::polychron_schema::Value #is_copied {
             fn from(value: #ident) -> Self {
                 ::polychron_schema::derive::EnumColumn::to_value(value)
             }
@@ -231,9 +238,10 @@ fn column_of_enum(ident: &Ident) -> TokenStream {
 }
 
 /// `Key` with what all implementations have in common.
-fn key(ident: &Ident, own: &TokenStream) -> TokenStream {
+fn key(ident: &Ident, clause: &TokenStream, own: &TokenStream) -> TokenStream {
     quote! {
-        impl ::polychron_schema::Key for #ident {
+        #[allow(trivial_bounds)]
+        impl ::polychron_schema::Key for #ident #clause {
             #own
 
             type Encoded<'a>
@@ -266,6 +274,11 @@ fn of_struct(ident: &Ident, data: &DataStruct, problems: &mut Problems) -> Token
         problems.add(ident.span(), what);
         return TokenStream::new();
     };
+    if types::in_option(&field.ty).is_some() {
+        let what = "a column type is never NULL itself: put the `Option` around it where it is the type of a column";
+        problems.add(field.ty.span(), what);
+    }
+    problems.take(types::check(&field.ty));
     if !problems.is_empty() {
         return TokenStream::new();
     }
@@ -283,30 +296,33 @@ struct Newtype<'a> {
 impl Newtype<'_> {
     fn expand(&self) -> TokenStream {
         let (column, key) = (self.column(), self.key());
-        let Self { ident, member, inner } = self;
-        // At the field, so that what is wrong with its type is told there.
-        let wraps = quote_spanned! {inner.span()=>
-            const _: () = ::polychron_schema::derive::is_inner::<#inner>();
-        };
+        let (Self { ident, member, .. }, clause) = (self, self.clause());
         quote! {
-            #wraps
             #column
             #key
 
-            impl ::std::convert::From<#ident> for ::polychron_schema::Value {
+            #[allow(trivial_bounds)]
+            impl ::std::convert::From<#ident> for ::polychron_schema::Value #clause {
                 fn from(value: #ident) -> Self {
-                    ::std::convert::From::from(value.#member)
+                    ::polychron_schema::derive::Inner::to_value(value.#member)
                 }
             }
         }
     }
 
+    /// Says of every implementation that the field's type is a column type, so that one that is none is told of once, at the field.
+    fn clause(&self) -> TokenStream {
+        let inner = self.inner;
+        quote_spanned!(inner.span()=> where #inner: ::polychron_schema::derive::Inner)
+    }
+
     fn column(&self) -> TokenStream {
-        let Self { ident, member, inner } = self;
+        let (Self { ident, member, inner }, clause) = (self, self.clause());
         let get = quote!(|value: &Self| &value.#member);
         let make = quote!(|inner: #inner| Self { #member: inner });
         quote! {
-            impl ::polychron_schema::ColumnValue for #ident {
+            #[allow(trivial_bounds)]
+            impl ::polychron_schema::ColumnValue for #ident #clause {
                 type Ref<'a> = <#inner as ::polychron_schema::derive::Inner>::Wrapped<'a, Self>;
                 type Written = <#inner as ::polychron_schema::ColumnValue>::Written;
                 const TYPE: ::polychron_schema::ColumnType = <#inner as ::polychron_schema::ColumnValue>::TYPE;
@@ -361,7 +377,8 @@ impl Newtype<'_> {
                 }
             }
 
-            impl ::polychron_schema::derive::Blank for #ident {
+            #[allow(trivial_bounds)]
+            impl ::polychron_schema::derive::Blank for #ident #clause {
                 #[inline]
                 fn write_null(out: &mut ::polychron_schema::RowBuffer, slot: ::polychron_schema::Slot) {
                     <#inner as ::polychron_schema::derive::Blank>::write_null(out, slot)
@@ -380,9 +397,10 @@ impl Newtype<'_> {
     }
 
     fn key(&self) -> TokenStream {
-        let Self { ident, member, inner } = self;
+        let (Self { ident, member, inner }, clause) = (self, self.clause());
         let key = key(
             ident,
+            &clause,
             &quote! {
                 type Width = <#inner as ::polychron_schema::Key>::Width;
                 const FIXED_BYTES: ::std::option::Option<usize> = <#inner as ::polychron_schema::Key>::FIXED_BYTES;
@@ -402,7 +420,8 @@ impl Newtype<'_> {
         quote! {
             #key
 
-            impl ::polychron_schema::OwnedKey for #ident {
+            #[allow(trivial_bounds)]
+            impl ::polychron_schema::OwnedKey for #ident #clause {
                 type Ref<'a> = <#inner as ::polychron_schema::derive::Inner>::Wrapped<'a, Self>;
 
                 #[inline(always)]
@@ -425,7 +444,8 @@ impl Newtype<'_> {
                 }
             }
 
-            impl ::polychron_schema::derive::Inner for #ident {
+            #[allow(trivial_bounds)]
+            impl ::polychron_schema::derive::Inner for #ident #clause {
                 type Wrapped<'a, N: 'static> = <#inner as ::polychron_schema::derive::Inner>::Wrapped<'a, N>;
 
                 #[inline(always)]
@@ -453,6 +473,11 @@ impl Newtype<'_> {
                         <#inner as ::polychron_schema::derive::Inner>::unwrap(wrapped, |value: &N| &get(value).#member),
                         #make,
                     )
+                }
+
+                #[inline]
+                fn to_value(self) -> ::polychron_schema::Value {
+                    ::polychron_schema::derive::Inner::to_value(self.#member)
                 }
             }
         }

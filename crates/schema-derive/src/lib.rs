@@ -3,6 +3,8 @@
 mod column;
 mod expand;
 mod parse;
+mod problems;
+mod types;
 
 use proc_macro::TokenStream;
 use proc_macro2::{Group, TokenTree};

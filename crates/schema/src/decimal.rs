@@ -51,7 +51,7 @@ pub struct ParseDecimalError {
 /// A decimal that another type cannot hold exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the decimal does not fit, or has more digits behind the point than the other type")]
-pub struct DecimalRangeError(());
+pub struct DecimalRangeError(pub(crate) ());
 
 macro_rules! decimal {
     ($name:ident, $units:ty, $max_scale:expr, $too_fine:literal) => {

@@ -7,6 +7,8 @@ use crate::key::OwnedKey;
 pub use crate::key_types::takes_one;
 use crate::layout::Slot;
 use crate::mutate::RowMut;
+use crate::types::ColumnType;
+use crate::value::Value;
 
 /// A column type that structs may stand around.
 ///
@@ -37,14 +39,44 @@ pub trait Inner: ColumnValue + OwnedKey + Blank {
         wrapped: &'v Self::Wrapped<'a, N>,
         get: impl FnOnce(&N) -> &Self,
     ) -> <Self as ColumnValue>::Ref<'v>;
+
+    /// The value whose type is known at run time.
+    fn to_value(self) -> Value;
 }
+
+/// What a type is as a column, for checks that must not fail where it is none.
+#[derive(Clone, Copy, Debug)]
+pub struct ProbedShape {
+    pub column_type: ColumnType,
+    pub nullable: bool,
+    pub is_column: bool,
+}
+
+/// Asks whether a type is a column type: its own constant is found first if it is, and that of [`NotAColumn`] otherwise.
+#[derive(Debug)]
+pub struct Probe<T>(std::marker::PhantomData<T>);
+
+impl<T: ColumnValue> Probe<T> {
+    pub const SHAPE: ProbedShape = ProbedShape { column_type: T::TYPE, nullable: T::NULLABLE, is_column: true };
+}
+
+pub trait NotAColumn {
+    const SHAPE: ProbedShape = ProbedShape { column_type: ColumnType::Bool, nullable: false, is_column: false };
+}
+
+impl<T> NotAColumn for Probe<T> {}
 
 /// Structs around these types are read by value.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __read_by_value {
     ($([$($generics:tt)*] $type:ty),* $(,)?) => {$(
-        impl<$($generics)*> $crate::derive::Inner for $type {
+        $crate::derive::read_by_value!(@[$($generics)*] [$type] []);
+    )*};
+    // The clause token by token, so that it stays where it was written.
+    (@[$($generics:tt)*] [$type:ty] [$($clause:tt)*]) => {
+        #[allow(trivial_bounds)]
+        impl<$($generics)*> $crate::derive::Inner for $type $($clause)* {
             type Wrapped<'a, N: 'static> = N;
 
             #[inline(always)]
@@ -70,8 +102,13 @@ macro_rules! __read_by_value {
             ) -> <Self as $crate::ColumnValue>::Ref<'v> {
                 <Self as $crate::ColumnValue>::borrow(get(wrapped))
             }
+
+            #[inline]
+            fn to_value(self) -> $crate::Value {
+                ::core::convert::From::from(self)
+            }
         }
-    )*};
+    };
 }
 
 pub use crate::__read_by_value as read_by_value;
@@ -111,14 +148,16 @@ macro_rules! read_by_reference {
             ) -> <Self as ColumnValue>::Ref<'v> {
                 wrapped
             }
+
+            #[inline]
+            fn to_value(self) -> Value {
+                self.into()
+            }
         }
     )*};
 }
 
 read_by_reference!(String, Vec<u8>);
-
-/// Whether a struct may stand around a type; if not, the compiler says why.
-pub const fn is_inner<T: Inner>() {}
 
 /// Makes a column of fixed width NULL.
 #[inline]

@@ -277,7 +277,7 @@ impl LayoutColumn {
 }
 
 /// The units of a decimal in another scale, unless digits would be lost or it does not fit.
-fn rescale(units: i128, scale: u32, wanted: u32) -> Option<i128> {
+pub(crate) fn rescale(units: i128, scale: u32, wanted: u32) -> Option<i128> {
     if scale <= wanted {
         return units.checked_mul(10_i128.checked_pow(wanted - scale)?);
     }

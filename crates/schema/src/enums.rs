@@ -71,14 +71,20 @@ impl EnumType {
         Self { variants, integer: Integer { bytes, is_signed } }
     }
 
-    /// Why variants are no column type.
+    /// Whether the numbers need too many bits; the compiler sees to it that those of an enum differ.
     #[doc(hidden)]
-    pub const fn problem(variants: &[EnumVariant]) -> Option<&'static str> {
+    pub const fn width_problem(variants: &[EnumVariant]) -> Option<&'static str> {
         let (least, most) = bounds(variants);
-        if !holds(8, least < 0, least, most) {
-            return Some(
-                "the variants' numbers need more than 64 bits: a column holds those of an `i64` or of a `u64`",
-            );
+        if holds(8, least < 0, least, most) {
+            return None;
+        }
+        Some("the variants' numbers need more than 64 bits: a column holds those of an `i64` or of a `u64`")
+    }
+
+    /// Why variants are no column type.
+    const fn problem(variants: &[EnumVariant]) -> Option<&'static str> {
+        if let Some(problem) = Self::width_problem(variants) {
+            return Some(problem);
         }
         let mut first = 0;
         while first < variants.len() {

@@ -358,6 +358,12 @@ pub trait Key {
 }
 
 /// A key that owns what it is made of, and can be read back from its bytes.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no type that keys are made of",
+    label = "keys cannot be made of this",
+    note = "every column type is one: an enum without fields and a struct around one column type become one with \
+            `#[derive(Column)]`"
+)]
 pub trait OwnedKey: Key + Clone + Send + Sync + 'static {
     /// The same key by reference: `&str` for `String`, the value itself where it is small.
     type Ref<'a>: Key + Copy;

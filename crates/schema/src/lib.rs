@@ -19,6 +19,7 @@ mod enums;
 mod error;
 mod extractor;
 mod fixed;
+mod foreign;
 mod inspect;
 mod key;
 mod key_types;
@@ -26,6 +27,7 @@ mod layout;
 mod mutate;
 mod prefix;
 mod row;
+mod times;
 mod types;
 mod value;
 
@@ -47,6 +49,7 @@ pub use polychron_base::key::{EncodedKey, HashSeed, Key8, Key16, MAX_KEY_BYTES};
 pub use polychron_schema_derive::{Column, Row};
 pub use prefix::{ByteRange, KeyBound, KeyPrefix, RangeScratch};
 pub use row::{Index, KeyRef, Row, RowView, RowViewMut};
+pub use times::TimeRangeError;
 pub use types::{ColumnType, DEFAULT_VARIABLE_MAX, MAX_DECIMAL_SCALE, MAX_DECIMAL128_SCALE};
 pub use value::{Value, ValueRef};
 

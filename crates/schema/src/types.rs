@@ -138,6 +138,12 @@ impl ColumnType {
         }
     }
 
+    /// As [`ColumnType::with_max`]; a type without a maximum stays as it is, which `derive(Row)` tells of.
+    #[doc(hidden)]
+    pub const fn bounded_by(self, max: u32) -> Self {
+        if self.is_variable() { self.with_max(max) } else { self }
+    }
+
     /// Whether values of both types are the same but for the greatest length.
     pub fn is_like(self, other: Self) -> bool {
         match (self, other) {

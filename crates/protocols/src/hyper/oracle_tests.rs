@@ -17,7 +17,9 @@ use polychron_engine::{
     Aggregate, ColumnBatch, Commit, Common, Direction, IndexDefinition, Insertion, Interactive, Mode, Operations,
     Projection, Protocol, Restriction, Scan, TableDefinition, Transaction, Worker,
 };
-use polychron_schema::{ColumnSpan, ColumnType, EnumType, EnumVariant, Layout, RowBuffer, RowMut, RowRef, Value, build_row, set_value};
+use polychron_schema::{
+    ColumnSpan, ColumnType, EnumType, EnumVariant, Layout, RowBuffer, RowMut, RowRef, Value, build_row, set_value,
+};
 
 use super::{Backend, Hyper, HyperTransaction, Level, Options};
 

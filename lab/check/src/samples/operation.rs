@@ -219,7 +219,7 @@ pub(crate) fn disguised(random: &mut Random, value: Value) -> Value {
     match value {
         Value::Unsigned(number) if random.below(4) == 0 => Value::Unsigned128(number.into()),
         Value::Integer(number) if random.below(4) == 0 => {
-            Value::Integer128(i128::from(number) * [1, 1 << 70][random.below(2) as usize])
+            Value::Integer128(i128::from(number).saturating_mul([1, 1 << 70][random.below(2) as usize]))
         }
         Value::Unsigned(_) if beyond => Value::Integer(-1),
         Value::Unsigned(number) => Value::Integer(i64::try_from(number).unwrap_or(i64::MAX)),
