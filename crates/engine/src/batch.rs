@@ -148,7 +148,7 @@ impl<'b> ColumnVector<'b> {
         self.place.form
     }
 
-    /// The column's type.
+    /// The column's type; of an enum that of its integer.
     #[inline]
     pub fn column_type(&self) -> ColumnType {
         self.place.column_type

@@ -372,7 +372,7 @@ fn mutable(table: &Table<'_>) -> TokenStream {
     let title = format!("An encoded [`{ident}`] whose columns outside the key can be changed.");
     let (receiver, lifetime, row) = (quote!(&self), quote!('_), quote!(self.row.as_row()));
     let getters = getters(table, &receiver, &lifetime, &row);
-    let setters = table.columns.iter().filter(|column| !column.key.is_some()).map(|column| {
+    let setters = table.columns.iter().filter(|column| column.key.is_none()).map(|column| {
         let (column_type, constant) = (column.column_type, constant_of(column));
         let setter = Ident::new(&format!("set_{}", column.name), Span::call_site());
         let title = format!("Changes the column `{}`.", column.name);

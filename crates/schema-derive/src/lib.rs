@@ -9,7 +9,7 @@ mod types;
 use proc_macro::TokenStream;
 use proc_macro2::{Group, TokenTree};
 
-/// Makes a struct a row; see `polychron_schema::Row`.
+/// Makes a struct a row; the trait `Row` documents attributes and types.
 #[proc_macro_derive(Row, attributes(row, index, references, key, column))]
 pub fn derive_row(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);
@@ -19,14 +19,14 @@ pub fn derive_row(input: TokenStream) -> TokenStream {
     }
 }
 
-/// Makes an enum or a struct around one value a column type; see `polychron_schema::Column`.
+#[doc = include_str!("column.md")]
 #[proc_macro_derive(Column, attributes(column, key, index, references, row))]
 pub fn derive_column(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);
     column::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// The same derive for users of the crate `polychron` alone.
+#[doc = include_str!("column.md")]
 #[proc_macro_derive(FaceColumn, attributes(column, key, index, references, row))]
 pub fn derive_face_column(input: TokenStream) -> TokenStream {
     through_face(derive_column(input).into()).into()

@@ -46,7 +46,38 @@ pub use key::{KeyReader, KeySink};
 pub use layout::{ColumnShape, Layout, LayoutColumn, Shape, Slot, StaticLayout, place};
 pub use mutate::{Changes, Pieces, RowMut};
 pub use polychron_base::key::{EncodedKey, HashSeed, Key8, Key16, MAX_KEY_BYTES};
-pub use polychron_schema_derive::{Column, Row};
+/// ```
+/// use polychron_schema::{Column, Row, RowBuffer, Value};
+///
+/// #[derive(Column, Clone, Copy, Debug, PartialEq)]
+/// enum State {
+///     Open,
+///     Paid = 10,
+///     Closed = 20,
+/// }
+///
+/// #[derive(Column, Clone, Copy, Debug, PartialEq)]
+/// struct OrderId(u64);
+///
+/// #[derive(Row)]
+/// #[index(columns(state))]
+/// struct Order {
+///     #[key]
+///     id: OrderId,
+///     state: State,
+///     previous: Option<OrderId>,
+/// }
+///
+/// let mut buffer = RowBuffer::new();
+/// Order { id: OrderId(7), state: State::Paid, previous: None }.encode(&mut buffer).unwrap();
+/// let order = Order::view(buffer.as_row());
+/// assert_eq!((order.id(), order.state(), order.previous()), (OrderId(7), State::Paid, None));
+/// assert_eq!(Value::from(State::Paid), Value::Unsigned(10));
+/// assert_eq!(Order::STATE.slot.width, 1);
+/// ```
+#[doc(inline)]
+pub use polychron_schema_derive::Column;
+pub use polychron_schema_derive::Row;
 pub use prefix::{ByteRange, KeyBound, KeyPrefix, RangeScratch};
 pub use row::{Index, KeyRef, Row, RowView, RowViewMut};
 pub use times::TimeRangeError;

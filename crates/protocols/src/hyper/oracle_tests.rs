@@ -12,6 +12,7 @@ use std::sync::Arc;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_base::{IndexId, Stop, TableId};
+use polychron_engine::batch::NumericColumn;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Aggregate, ColumnBatch, Commit, Common, Direction, IndexDefinition, Insertion, Interactive, Mode, Operations,
@@ -110,7 +111,7 @@ fn value_of(random: &mut Random, column_type: ColumnType) -> Value {
 
 /// A constant to compare a column with: mostly of its own type, also of all others.
 fn constant(random: &mut Random, column: usize) -> Value {
-    match random.below(8) {
+    match random.below(9) {
         0 => Value::Null,
         1 => {
             let column_type = one_of(random, &TYPES);
@@ -118,6 +119,8 @@ fn constant(random: &mut Random, column: usize) -> Value {
         }
         2 => Value::Integer(random.below(5) as i64 - 2),
         3 => Value::Unsigned(random.below(3)),
+        // Beside the numbers of narrower types, and beyond them.
+        5 => one_of(random, &[Value::Float(0.1), Value::Integer128(-1 << 70), Value::Unsigned128(u128::MAX)]),
         4 => Value::Decimal { units: 5 * (i128::from(random.below(9)) - 4), scale: random.below(4) as u32 },
         _ => value_of(random, TYPES[column]),
     }
@@ -169,6 +172,7 @@ struct Question {
 }
 
 fn question(random: &mut Random) -> Question {
+    let layout = definition().layout().unwrap();
     let comparisons = [
         Comparison::Equal,
         Comparison::NotEqual,
@@ -186,7 +190,10 @@ fn question(random: &mut Random) -> Question {
             limit: one_of(random, &[usize::MAX, usize::MAX, 1, 2]),
             direction: one_of(random, &[Direction::Forward, Direction::Backward]),
         },
-        3..=4 => Ask::Batches { columns: columns(random, 10) },
+        3..=4 => {
+            let numeric = |column: &usize| NumericColumn::new(&layout.columns()[*column]).is_ok();
+            Ask::Batches { columns: columns(random, TYPES.len()).into_iter().filter(numeric).collect() }
+        }
         5..=8 => {
             let column = random.below(TYPES.len() as u64) as usize;
             let wanted = [Aggregate::Rows, Aggregate::Count(column), Aggregate::Sum(column), Aggregate::Min(column)];
