@@ -132,21 +132,24 @@ fn is_copied(ident: &Ident) -> TokenStream {
 
 /// Everything that follows from an `EnumColumn`.
 fn column_of_enum(ident: &Ident) -> TokenStream {
-    let is_copied = is_copied(ident);
-    let key = key(
-        ident,
-        &is_copied,
-        &quote! {
-            type Width = <::polychron_schema::derive::Bytes<BYTES> as ::polychron_schema::derive::HasWidth>::Width;
-            const FIXED_BYTES: ::std::option::Option<usize> =
-                ::std::option::Option::Some(BYTES as usize);
+    let (is_copied, value, key) = (is_copied(ident), value_of_enum(ident), key_of_enum(ident));
+    quote! {
+        #value
+        #key
 
-            #[inline(always)]
-            fn put<S: ::polychron_schema::KeySink>(&self, sink: &mut S, _: bool) {
-                ::polychron_schema::derive::EnumColumn::put(*self, sink);
+        ::polychron_schema::derive::read_by_value!(@[] [#ident] [#is_copied]);
+
+        #[allow(trivial_bounds)]
+        impl ::std::convert::From<#ident> for ::polychron_schema::Value #is_copied {
+            fn from(value: #ident) -> Self {
+                ::polychron_schema::derive::EnumColumn::to_value(value)
             }
-        },
-    );
+        }
+    }
+}
+
+fn value_of_enum(ident: &Ident) -> TokenStream {
+    let is_copied = is_copied(ident);
     quote! {
         #[allow(trivial_bounds)]
         impl ::polychron_schema::ColumnValue for #ident #is_copied {
@@ -200,7 +203,26 @@ fn column_of_enum(ident: &Ident) -> TokenStream {
                 ::polychron_schema::derive::change_to_zeros(row, slot);
             }
         }
+    }
+}
 
+fn key_of_enum(ident: &Ident) -> TokenStream {
+    let is_copied = is_copied(ident);
+    let key = key(
+        ident,
+        &is_copied,
+        &quote! {
+            type Width = <::polychron_schema::derive::Bytes<BYTES> as ::polychron_schema::derive::HasWidth>::Width;
+            const FIXED_BYTES: ::std::option::Option<usize> =
+                ::std::option::Option::Some(BYTES as usize);
+
+            #[inline(always)]
+            fn put<S: ::polychron_schema::KeySink>(&self, sink: &mut S, _: bool) {
+                ::polychron_schema::derive::EnumColumn::put(*self, sink);
+            }
+        },
+    );
+    quote! {
         #key
 
         #[allow(trivial_bounds)]
@@ -223,15 +245,6 @@ fn column_of_enum(ident: &Ident) -> TokenStream {
                 _: bool,
             ) -> ::std::result::Result<Self, ::polychron_schema::SchemaError> {
                 <Self as ::polychron_schema::derive::EnumColumn>::take(reader)
-            }
-        }
-
-        ::polychron_schema::derive::read_by_value!(@[] [#ident] [#is_copied]);
-
-        #[allow(trivial_bounds)]
-        impl ::std::convert::From<#ident> for ::polychron_schema::Value #is_copied {
-            fn from(value: #ident) -> Self {
-                ::polychron_schema::derive::EnumColumn::to_value(value)
             }
         }
     }
@@ -295,11 +308,13 @@ struct Newtype<'a> {
 
 impl Newtype<'_> {
     fn expand(&self) -> TokenStream {
-        let (column, key) = (self.column(), self.key());
+        let (column, blank, key, inner) = (self.column(), self.blank(), self.key(), self.inner());
         let (Self { ident, member, .. }, clause) = (self, self.clause());
         quote! {
             #column
+            #blank
             #key
+            #inner
 
             #[allow(trivial_bounds)]
             impl ::std::convert::From<#ident> for ::polychron_schema::Value #clause {
@@ -376,7 +391,12 @@ impl Newtype<'_> {
                     Self { #member: <#inner as ::polychron_schema::ColumnValue>::own(inner) }
                 }
             }
+        }
+    }
 
+    fn blank(&self) -> TokenStream {
+        let (Self { ident, inner, .. }, clause) = (self, self.clause());
+        quote! {
             #[allow(trivial_bounds)]
             impl ::polychron_schema::derive::Blank for #ident #clause {
                 #[inline]
@@ -416,7 +436,6 @@ impl Newtype<'_> {
                 }
             },
         );
-        let make = quote!(|inner: #inner| Self { #member: inner });
         quote! {
             #key
 
@@ -443,7 +462,13 @@ impl Newtype<'_> {
                     ::std::result::Result::Ok(Self { #member: inner })
                 }
             }
+        }
+    }
 
+    fn inner(&self) -> TokenStream {
+        let (Self { ident, member, inner }, clause) = (self, self.clause());
+        let make = quote!(|inner: #inner| Self { #member: inner });
+        quote! {
             #[allow(trivial_bounds)]
             impl ::polychron_schema::derive::Inner for #ident #clause {
                 type Wrapped<'a, N: 'static> = <#inner as ::polychron_schema::derive::Inner>::Wrapped<'a, N>;
