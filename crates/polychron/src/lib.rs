@@ -37,7 +37,7 @@
 //! ([`Column`](derive@Column)).
 //!
 //! ```
-//! use polychron::{Column, Database, Operations, Options, Row};
+//! use polychron::{Column, Database, Operations, Row};
 //!
 //! #[derive(Column, Clone, Copy, Debug, PartialEq)]
 //! enum State {
@@ -56,7 +56,7 @@
 //!     state: State,
 //! }
 //!
-//! let database = Database::open(Options::default())?;
+//! let database = Database::in_memory()?;
 //! let orders = database.create_table::<Order>()?;
 //! let unpaid = database.transact(|transaction| {
 //!     for id in [7, 8, 9] {
