@@ -132,6 +132,7 @@
 extern crate self as polychron;
 
 mod builder;
+mod claims;
 mod database;
 mod list;
 mod pool;
