@@ -1,6 +1,7 @@
 //! Typed access: tables of [`Row`]s, on top of the bytes that [`Transaction`](crate::Transaction) speaks.
 
 mod bounds;
+mod conditions;
 mod range;
 mod rows;
 
@@ -9,6 +10,7 @@ use polychron_schema::{Row, RowBuffer, RowRef};
 
 pub use crate::handle::Table;
 pub(crate) use bounds::KeyBounds;
+pub use conditions::{Condition, Conditions, Summed};
 pub use range::{Mapped, Range};
 pub use rows::Rows;
 

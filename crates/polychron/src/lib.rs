@@ -154,7 +154,7 @@ pub use polychron_engine::futures::{FutureError, Outcome, Resolved};
 pub use polychron_engine::limits::{Cancellation, Limits};
 pub use polychron_engine::options::{Retry, Submissions};
 pub use polychron_engine::scan::Comparison;
-pub use polychron_engine::typed::{Mapped, Range};
+pub use polychron_engine::typed::{Condition, Conditions, Mapped, Range, Rows, Summed};
 pub use polychron_engine::{
     Abort, Access, Aggregate, Becomes, ColumnBatch, ColumnVector, Commit, Common, Configuration, Declare, Direction,
     Error, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Metric, MetricValue, Mode,

@@ -7,7 +7,7 @@ use polychron_schema::{Columns, Index, OwnedKey, Projection, Row};
 
 use super::bounds::{BoundKey, KeyBounds};
 use super::{Rows, Table};
-use crate::{Direction, Scan, Transaction};
+use crate::{Direction, Restriction, Scan, Transaction};
 
 /// A range of rows that is about to be read.
 ///
@@ -25,6 +25,7 @@ pub struct Range<'t, T: ?Sized, R: Row, K = All> {
     pub(super) bounds: Result<KeyBounds, Error>,
     pub(super) direction: Direction,
     pub(super) limit: usize,
+    pub(super) restrictions: Vec<Restriction>,
     projection: Projection,
     keep: K,
 }
@@ -76,6 +77,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
             bounds,
             direction: Direction::Forward,
             limit: usize::MAX,
+            restrictions: Vec::new(),
             projection: Projection::ALL,
             keep: All,
         }
@@ -164,10 +166,11 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
     }
 
     fn choose(self, mut choose: impl FnMut(R::Ref<'_>) -> ControlFlow<(), bool>) -> Range<'t, T, R, impl Keep<R>> {
-        let Self { transaction, table, index, secondary, bounds, direction, limit, projection, mut keep } = self;
+        let Self { transaction, table, index, secondary, bounds, direction, limit, restrictions, projection, mut keep } =
+            self;
         let keep =
             Chosen(move |row: R::Ref<'_>| if keep.keep(row)? { choose(row) } else { ControlFlow::Continue(false) });
-        Range { transaction, table, index, secondary, bounds, direction, limit, projection, keep }
+        Range { transaction, table, index, secondary, bounds, direction, limit, restrictions, projection, keep }
     }
 
     /// Visits the rows until the visitor breaks.
@@ -184,7 +187,7 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
             direction: self.direction,
             limit: if K::ALL || self.limit == 0 { self.limit } else { usize::MAX },
             projection: self.projection,
-            restrictions: &[],
+            restrictions: &self.restrictions,
         };
         let mut left = self.limit;
         self.transaction.scan_unchecked(&scan, &mut |row| {

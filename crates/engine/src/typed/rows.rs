@@ -7,7 +7,7 @@ use polychron_schema::{Index, KeyExtractor, KeyScratch, Projection, Row, RowRef}
 
 use super::Range;
 use super::bounds::{BoundKey, KeyBounds};
-use crate::{Direction, Scan, Transaction};
+use crate::{Direction, Restriction, Scan, Transaction};
 
 /// Rows of the first part that is read ahead; each further one has twice as many.
 const FIRST_ROWS: usize = 16;
@@ -24,6 +24,7 @@ pub struct Rows<'t, T: ?Sized, R: Row> {
     table: TableId,
     index: IndexId,
     secondary: Option<Index<R, ()>>,
+    restrictions: Vec<Restriction>,
     /// The bounds of what was not read yet; `None` when all was, or after an error.
     unread: Option<KeyBounds>,
     /// What ends the iteration before it begins.
@@ -72,7 +73,7 @@ impl Part {
 
 impl<'t, T: Transaction + ?Sized, R: Row> Rows<'t, T, R> {
     pub(super) fn new(range: Range<'t, T, R>) -> Self {
-        let Range { transaction, table, index, secondary, bounds, direction, limit, .. } = range;
+        let Range { transaction, table, index, secondary, bounds, direction, limit, restrictions, .. } = range;
         let (unread, refused) = match bounds {
             Ok(bounds) => (Some(bounds), None),
             Err(error) => (None, Some(error)),
@@ -82,6 +83,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Rows<'t, T, R> {
             table,
             index,
             secondary,
+            restrictions,
             unread,
             refused,
             lower: Part::EMPTY,
@@ -151,7 +153,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Rows<'t, T, R> {
             direction: if from_above { Direction::Backward } else { Direction::Forward },
             limit,
             projection: Projection::ALL,
-            restrictions: &[],
+            restrictions: &self.restrictions,
         };
         let read = self.transaction.scan_unchecked(&scan, &mut |row| {
             part.push(row);

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
-use polychron_engine::typed::Range;
+use polychron_engine::typed::{Conditions, Range};
 use polychron_engine::{Error, IndexDefinition, Interactive, Operations, Protocol, Row, Transaction};
 use polychron_schema::Index;
 
@@ -126,6 +126,43 @@ pub fn chosen_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             assert!(row.id() < 3);
             if row.id() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
+    });
+}
+
+/// Conditions on columns, with filters, limits and sums, in place and row by row.
+pub fn conditions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let rows: Vec<_> = (0..300)
+        .map(|id| Person { code: (id % 3 > 0).then_some(id as u32), ..person(id, (id % 5) as u16, 0) })
+        .collect();
+    let (database, table) = persons(setup, &rows);
+    let mut worker = database.worker().unwrap();
+    let expect = |holds: &dyn Fn(&Person) -> bool| rows.iter().filter(|row| holds(row)).cloned().collect::<Vec<_>>();
+    done(&mut worker, |t| {
+        assert_eq!(t.scan(&table, ..).such_that(Person::TEAM.equals(2)).rows()?, expect(&|row| row.team == 2));
+        let some = expect(&|row| row.team != 2 && row.code.is_some_and(|code| code >= 100));
+        let both = |t: &mut crate::setup::Tx<'_, P>| -> Result<Vec<Person>, Error> {
+            t.scan(&table, ..)
+                .such_that(Person::TEAM.differs_from(2))
+                .such_that(Person::CODE.at_least(Some(100)))
+                .rows()
+        };
+        assert_eq!(both(t)?, some);
+        let one_by_one =
+            t.scan(&table, ..).such_that(Person::TEAM.less_than(3)).rev().iter().collect::<Result<Vec<_>, _>>();
+        let mut few = expect(&|row| row.team < 3);
+        few.reverse();
+        assert_eq!(one_by_one?, few);
+        let texts = t.scan(&table, ..).such_that(Person::TEXT.greater_than("person 5")).filter(|row| row.id() % 2 == 0);
+        assert_eq!(texts.count()?, expect(&|row| row.text.as_str() > "person 5" && row.id % 2 == 0).len() as u64);
+        let limited = t.scan(&table, ..).such_that(Person::NUMBER.at_most(100)).limit(4).rows()?;
+        assert_eq!(limited, expect(&|row| row.number <= 100)[..4]);
+        let by_team = t.scan_by(&table, Person::BY_TEAM, 1).such_that(Person::ID.greater_than(250)).count()?;
+        assert_eq!(by_team, 10);
+        assert_eq!(t.scan(&table, ..).sum_of(Person::NUMBER)?, Some(rows.iter().map(|row| row.number).sum()));
+        let codes = rows.iter().filter(|row| row.team == 1).filter_map(|row| row.code).map(u64::from).sum();
+        assert_eq!(t.scan(&table, ..).such_that(Person::TEAM.equals(1)).sum_of(Person::CODE)?, Some(codes));
+        assert_eq!(t.scan(&table, ..10).such_that(Person::TEAM.equals(9)).sum_of(Person::CODE)?, None);
+        Ok(())
     });
 }
 

@@ -56,7 +56,7 @@ macro_rules! conformance {
                 roll_back_undoes_everything, panics_are_reported_and_undone, panics_that_panic_again, answers_that_panic, foreign_errors_are_passed_on, conflicts_of_its_own);
             $crate::conformance!(@group $setup, scans: bounds, inverted_bounds, limits_and_stops, empty_keys, own_writes,
                 own_insertions_do_not_abort, restrictions, long_keys, whole_tables, whole_hash_tables);
-            $crate::conformance!(@group $setup, iterators: rows_from_both_ends, chosen_rows, whole_ranges);
+            $crate::conformance!(@group $setup, iterators: rows_from_both_ends, chosen_rows, conditions, whole_ranges);
             $crate::conformance!(@group $setup, secondaries: entries_follow_rows, entries_of_growing_rows,
                 violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,
                 hash_entries, hash_look_up, definitions);
