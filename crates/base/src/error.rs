@@ -86,7 +86,7 @@ impl KeyPreview {
         for (index, chunk) in bytes.chunks_mut(8).enumerate() {
             chunk.copy_from_slice(&key.slice(index).to_be_bytes());
         }
-        Self { bytes, len: key.len() as u16 }
+        Self { bytes, len: key.len().min(usize::from(u16::MAX)) as u16 }
     }
 
     /// The kept bytes: the whole key when it is short enough.

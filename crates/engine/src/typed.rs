@@ -3,14 +3,13 @@
 use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
-use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Stop, TableId};
 use polychron_schema::{
     Columns, Index, Key, KeyScratch, MAX_KEY_BYTES, OwnedKey, Projection, RangeScratch, Row, RowBuffer, RowRef,
 };
 
 pub use crate::handle::Table;
-use crate::{Direction, Scan, Transaction};
+use crate::{Direction, Scan, Transaction, keys};
 
 /// Lends the bytes of a row, built in a buffer that the thread keeps.
 pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> Result<O, Stop>) -> Result<O, Stop> {
@@ -55,18 +54,6 @@ impl BoundKey {
     }
 
     #[inline]
-    fn of<K: EncodedKey>(key: K) -> Self {
-        if key.len() <= Self::SHORT {
-            let mut short = [0; Self::SHORT];
-            let len = key.write_to(&mut short);
-            return Self::Short(short, len as u8);
-        }
-        let mut long = vec![0; key.len()];
-        key.write_to(&mut long);
-        Self::Long(long.into())
-    }
-
-    #[inline]
     fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Short(bytes, len) => &bytes[..usize::from(*len)],
@@ -82,7 +69,7 @@ impl KeyBounds {
         let encode = |key: &K| {
             key.check()?;
             let mut scratch = KeyScratch::new();
-            Ok(BoundKey::of(key.encode(&mut scratch)))
+            keys::with_bytes(key.encode(&mut scratch), BoundKey::new)
         };
         Ok(Self {
             lower: transpose(range.start_bound().map(encode))?,

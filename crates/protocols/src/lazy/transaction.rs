@@ -14,7 +14,7 @@ use polychron_engine::lazy::{Inner, LazyHost};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
     Aggregate, ColumnBatch, Commit, Constraints, Insertion, LazyFutures, Prefetch, Projection, Queries, Savepoints,
-    Scan, TableDefinition, Transaction,
+    Scan, TableDefinition, Transaction, steady,
 };
 use polychron_schema::{RowMut, RowRef, Value};
 
@@ -133,6 +133,7 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
+        steady!(key => self.read_row(table, key, projection));
         self.before_read(table, key)?;
         self.inner.read_row(table, key, projection)
     }
@@ -144,6 +145,7 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Stop> {
+        steady!(key => self.read_row_unvalidated(table, key, projection));
         self.before_read(table, key)?;
         self.inner.read_row_unvalidated(table, key, projection)
     }
@@ -156,24 +158,28 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Stop> {
+        steady!(key => self.update_unchecked(table, key, projection, change));
         self.before_write(table, key)?;
         self.inner.update_unchecked(table, key, projection, change)
     }
 
     #[inline]
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        steady!(key => self.insert_unchecked(table, key, row));
         self.before_write(table, key)?;
         self.inner.insert_unchecked(table, key, row)
     }
 
     #[inline]
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+        steady!(key => self.put_unchecked(table, key, row));
         self.before_write(table, key)?;
         self.inner.put_unchecked(table, key, row)
     }
 
     #[inline]
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+        steady!(key => self.delete_unchecked(table, key));
         self.before_write(table, key)?;
         self.inner.delete_unchecked(table, key)
     }
@@ -268,6 +274,7 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
         columns: &[FutureColumn],
         futures: &mut [Operand],
     ) -> Result<(), Stop> {
+        steady!(key => self.read_futures(table, key, columns, futures));
         if self.expressions.is_none() {
             return self.inner.read_futures(table, key, columns, futures);
         }
@@ -309,6 +316,7 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
 
     #[inline]
     fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Stop> {
+        steady!(key => self.write_futures(table, key, columns));
         if self.expressions.is_none() {
             return self.inner.write_futures(table, key, columns);
         }

@@ -12,6 +12,7 @@ pub mod clients;
 mod crossed;
 pub mod differential;
 pub mod dropped;
+pub mod false_keys;
 pub mod foreign_keys;
 pub mod future_failures;
 pub mod future_rows;
@@ -65,6 +66,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, bytes: wrong_keys, wrong_rows, wrong_updates, columns_that_are_not_there);
             $crate::conformance!(@group $setup, caught: panics_in_operations);
             $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
+            $crate::conformance!(@group $setup, false_keys: too_long, fickle, declared);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, wide_updates, broad_updates, values, workers,
                 memory, deletions_without_any_memory);
             $crate::conformance!(@group $setup, background: tombstones_that_were_read, absent_keys_that_were_read,
