@@ -366,8 +366,8 @@ impl<B: Reach> Queries for Erased<B> {
 }
 
 impl<B: Reach> LazyFutures for Erased<B> {
-    fn future_scope(&self) -> Scope {
-        self.0.look().future_scope()
+    fn future_scope(&mut self) -> Scope {
+        self.0.operate().future_scope()
     }
 
     fn read_futures<K: EncodedKey>(

@@ -8,10 +8,10 @@ use polychron_base::random::Random;
 use polychron_base::{Abort, Error, Stop};
 use polychron_sync::{spin_hint, thread};
 
-use crate::futures::{self, Outcome, Resolved};
+use crate::futures::{self, Outcome, Resolved, Scope};
 use crate::nested::{Endurance, is_in_the_way};
 use crate::options::Retry;
-use crate::{Commit, Interactive, Mode, Procedure};
+use crate::{Commit, Interactive, LazyFutures, Mode, Procedure};
 
 /// Runs `procedure` in transactions until one commits: the body of [`crate::Worker::execute`] and
 /// [`crate::Worker::snapshot`] for interactive protocols.
@@ -47,8 +47,11 @@ pub fn transact_resolved<W: Interactive, O: Outcome>(
     worker: &mut W,
     body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
 ) -> Result<O::Values, Error> {
-    let output = transact(worker, Mode::ReadWrite, body)?;
-    output.resolve(&Resolved::now()).map_err(|error| Error::Procedure(Box::new(error)))
+    let (output, scope) = transact(worker, Mode::ReadWrite, &mut |transaction: &mut W::Transaction<'_>| {
+        let output = body(transaction)?;
+        Ok((output, transaction.future_scope()))
+    })?;
+    output.resolve(&Resolved::of(scope)).map_err(|error| Error::Procedure(Box::new(error)))
 }
 
 /// What is run in transactions, and told when one has committed.
@@ -57,7 +60,7 @@ trait Body<W: Interactive> {
 
     fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<Self::Output, Stop>;
 
-    fn committed(&mut self, output: Self::Output) -> Result<Self::Output, Error> {
+    fn committed(&mut self, output: Self::Output, _scope: Scope) -> Result<Self::Output, Error> {
         Ok(output)
     }
 }
@@ -82,18 +85,22 @@ impl<W: Interactive, P: Procedure> Body<W> for Running<'_, P> {
     }
 
     #[inline]
-    fn committed(&mut self, output: P::Output) -> Result<P::Output, Error> {
-        tell_committed(self.0, output)
+    fn committed(&mut self, output: P::Output, scope: Scope) -> Result<P::Output, Error> {
+        tell_committed(self.0, output, scope)
     }
 }
 
-/// Tells a procedure that it has committed.
+/// Tells a procedure that it has committed, in the transaction of this [scope](crate::LazyFutures::future_scope).
 ///
 /// # Errors
 /// [`Error::Panicked`]. It has committed nevertheless.
 #[inline]
-pub fn tell_committed<P: Procedure>(procedure: &mut P, mut output: P::Output) -> Result<P::Output, Error> {
-    let told = catch(|| procedure.committed(&mut output, &Resolved::now()));
+pub fn tell_committed<P: Procedure>(
+    procedure: &mut P,
+    mut output: P::Output,
+    scope: Scope,
+) -> Result<P::Output, Error> {
+    let told = catch(|| procedure.committed(&mut output, &Resolved::of(scope)));
     match told {
         Ok(()) => Ok(output),
         Err(panic) => {
@@ -189,24 +196,23 @@ fn attempt<W: Interactive, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B)
     // The transaction is rolled back after a panic and never looked at again, so nothing half done can be observed.
     let result = catch(|| body.run(&mut transaction));
     let failure = match result {
-        Ok(Ok(output)) => match transaction.commit() {
-            Ok(()) => {
+        Ok(Ok(output)) => {
+            let scope = transaction.future_scope();
+            let Err(stop) = transaction.commit() else {
                 if mode == Mode::ReadWrite {
                     worker.counters().committed();
                 }
-                return match body.committed(output) {
+                return match body.committed(output, scope) {
                     Ok(output) => Attempt::Committed(output),
                     Err(error) => Attempt::Failed(error),
                 };
+            };
+            discard(output);
+            match stop.into_parts() {
+                Stopped::Conflict => return Attempt::Conflict,
+                Stopped::Failed(error) => return Attempt::Failed(error),
             }
-            Err(stop) => {
-                discard(output);
-                match stop.into_parts() {
-                    Stopped::Conflict => return Attempt::Conflict,
-                    Stopped::Failed(error) => return Attempt::Failed(error),
-                }
-            }
-        },
+        }
         Ok(Err(stop)) => match stop.into_parts() {
             // A transaction that the protocol has stopped is doomed, and `roll_back` tells. Any other would end like this each time.
             Stopped::Conflict => Error::UnknownConflict,

@@ -397,7 +397,6 @@ macro_rules! operate {
                 look: &mut dyn FnMut(&ColumnBatch<'_>),
                 keep: &mut dyn FnMut() -> ControlFlow<()>,
             ) -> Result<(), Stop>;
-            fn future_scope(&self) -> Scope;
             fn has_prefetched(&self) -> bool;
             fn is_reconnaissance(&self) -> bool;
             fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop>;
@@ -448,10 +447,6 @@ macro_rules! operate {
                 T::visit_columns(self, scan, columns, &mut |batch| look(batch), &mut |()| keep())
             }
 
-            fn future_scope(&self) -> Scope {
-                T::future_scope(self)
-            }
-
             fn has_prefetched(&self) -> bool {
                 T::has_prefetched(self)
             }
@@ -485,6 +480,7 @@ operate! {
     fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Stop>;
     fn insert_futures(&mut self, table: TableId, key: &OpenKey, row: RowRef<'_>, columns: &Assigned) -> Result<(), Stop>;
     fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop>;
+    fn future_scope(&mut self) -> Scope;
     fn mark(&mut self) -> Result<usize, Stop>;
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop>;
     fn undo_operation(&mut self, position: usize) -> Result<(), Stop>;

@@ -96,7 +96,7 @@ impl<P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync> Tell for Telli
         // SAFETY: the transaction is complete and was claimed, so procedure and answer are the caller's.
         let (procedure, answer) = unsafe { self.job.at(position) };
         let answer = answer.take().expect("an answer that was claimed is there");
-        (self.done)(position, answer.and_then(|output| drive::tell_committed(procedure, output)));
+        (self.done)(position, answer.and_then(|(output, scope)| drive::tell_committed(procedure, output, scope)));
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use polychron_base::clock::Clock;
 use polychron_base::error::Stopped;
 use polychron_base::{Error, IndexId, Stop, TableId};
-use polychron_engine::futures::Attempt;
+use polychron_engine::futures::{Attempt, Scope};
 use polychron_engine::statistics::Registered;
 use polychron_engine::stores::OwnedKey;
-use polychron_engine::{Counters, Procedure, Worker, drive};
+use polychron_engine::{Counters, LazyFutures, Procedure, Worker, drive};
 use polychron_memory::Guard;
 use polychron_sync::atomic::Ordering;
 
@@ -48,8 +48,11 @@ pub struct BohmWorker {
 /// What the pipeline is told of a client's procedures.
 pub(super) struct Job<P: Procedure> {
     pub(super) procedures: *mut P,
-    pub(super) answers: *mut Option<Result<P::Output, Error>>,
+    pub(super) answers: *mut Left<P::Output>,
 }
+
+/// What the run of a procedure has left: its answer, and the scope of its futures.
+pub(super) type Left<O> = Option<Result<(O, Scope), Error>>;
 
 impl<P: Procedure> Job<P> {
     /// The procedure at a position, and its answer.
@@ -58,7 +61,7 @@ impl<P: Procedure> Job<P> {
     /// The client waits, and both are the caller's as long as they are borrowed.
     #[inline]
     #[allow(clippy::mut_from_ref, reason = "procedures go from executor to executor")]
-    pub(super) unsafe fn at(&self, position: usize) -> (&mut P, &mut Option<Result<P::Output, Error>>) {
+    pub(super) unsafe fn at(&self, position: usize) -> (&mut P, &mut Left<P::Output>) {
         // SAFETY: the caller says so.
         unsafe { (&mut *self.procedures.add(position), &mut *self.answers.add(position)) }
     }
@@ -71,10 +74,19 @@ impl<P: Procedure> Job<P> {
 unsafe fn run<P: Procedure>(job: *const (), position: usize, transaction: &mut BohmTransaction<'_>) -> Ran {
     // SAFETY: the caller says so.
     let (procedure, answer) = unsafe { (*job.cast::<Job<P>>()).at(position) };
-    let (ran, outcome) = attempt(transaction, &mut |transaction| procedure.run(transaction));
+    let (ran, outcome) = attempt(transaction, &mut |transaction| in_scope(procedure, transaction));
     // What a run before has left may lie there.
     drive::discard(std::mem::replace(answer, outcome));
     ran
+}
+
+/// Runs a procedure, and tells the scope of its futures, too.
+fn in_scope<P: Procedure>(
+    procedure: &mut P,
+    transaction: &mut BohmTransaction<'_>,
+) -> Result<(P::Output, Scope), Stop> {
+    let output = procedure.run(transaction)?;
+    Ok((output, transaction.future_scope()))
 }
 
 /// Runs a body once.
@@ -391,7 +403,7 @@ impl BohmWorker {
     ) {
         let mut others = Some(others);
         let count = procedures.len();
-        let mut answers: Vec<Option<Result<P::Output, Error>>> = (0..count).map(|_| None).collect();
+        let mut answers: Vec<Left<P::Output>> = (0..count).map(|_| None).collect();
         let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.as_mut_ptr() };
         let shared = Arc::clone(&self.shared);
         // What the procedures name is found under this guard, and stays while they are under way.
@@ -471,7 +483,7 @@ impl BohmWorker {
         } else {
             counters.refused()
         }
-        let looked = answer.and_then(|output| drive::tell_committed(procedure, output));
+        let looked = answer.and_then(|(output, scope)| drive::tell_committed(procedure, output, scope));
         done(position, looked);
         None
     }
@@ -558,9 +570,9 @@ impl Worker for BohmWorker {
         let worker = local.worker_id().position();
         let mut transaction = BohmTransaction::snapshot(shared, state, local, worker);
         let age_us = shared.pipeline.age_us(transaction.timestamp.batch());
-        let (_, answer) = attempt(&mut transaction, &mut |transaction| procedure.run(transaction));
+        let (_, answer) = attempt(&mut transaction, &mut |transaction| in_scope(procedure, transaction));
         let answer = answer.expect("a snapshot meets no conflict");
-        let answer = answer.and_then(|output| drive::tell_committed(procedure, output));
+        let answer = answer.and_then(|(output, scope)| drive::tell_committed(procedure, output, scope));
         match answer {
             Ok(_) => counters.snapshot(age_us),
             Err(_) => counters.refused(),

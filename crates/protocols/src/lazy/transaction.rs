@@ -262,8 +262,8 @@ impl<B: LazyHost> Queries for LazyTransaction<'_, B> {
 
 impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
     #[inline]
-    fn future_scope(&self) -> Scope {
-        self.expressions.as_ref().map_or_else(Scope::of_attempt, ExpressionArena::scope)
+    fn future_scope(&mut self) -> Scope {
+        self.expressions.as_ref().map_or_else(|| self.inner.future_scope(), ExpressionArena::scope)
     }
 
     #[inline]
