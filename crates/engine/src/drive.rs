@@ -221,7 +221,12 @@ fn attempt<W: Interactive, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B)
         Err(panic) => panic.into_error(),
     };
     // A procedure that failed on reads which never stood together deserves another try, and so does one that was stopped.
-    if transaction.roll_back() { Attempt::Failed(failure) } else { Attempt::Conflict }
+    if transaction.roll_back() {
+        return Attempt::Failed(failure);
+    }
+    // It may be an error of the procedure's own, with a destructor.
+    discard(failure);
+    Attempt::Conflict
 }
 
 /// The waits of one worker between the attempts of a transaction, for protocols without a rule of their own.

@@ -96,7 +96,9 @@ impl<P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync> Tell for Telli
         // SAFETY: the transaction is complete and was claimed, so procedure and answer are the caller's.
         let (procedure, answer) = unsafe { self.job.at(position) };
         let answer = answer.take().expect("an answer that was claimed is there");
-        (self.done)(position, answer.and_then(|(output, scope)| drive::tell_committed(procedure, output, scope)));
+        let answer = answer.and_then(|(output, scope)| drive::tell_committed(procedure, output, scope));
+        // A panic of the client's code, or of what it drops there, is not for the thread that helps.
+        let _ = drive::catch(|| (self.done)(position, answer));
     }
 }
 

@@ -54,6 +54,16 @@ pub(super) struct Job<P: Procedure> {
 /// What the run of a procedure has left: its answer, and the scope of its futures.
 pub(super) type Left<O> = Option<Result<(O, Scope), Error>>;
 
+/// Room for what the procedures of a client leave. What is not taken, because the client's own code panics, is dropped one by one: destructors may
+/// panic, too.
+struct Answers<O>(Vec<Left<O>>);
+
+impl<O> Drop for Answers<O> {
+    fn drop(&mut self) {
+        self.0.drain(..).flatten().for_each(drive::discard);
+    }
+}
+
 impl<P: Procedure> Job<P> {
     /// The procedure at a position, and its answer.
     ///
@@ -403,8 +413,8 @@ impl BohmWorker {
     ) {
         let mut others = Some(others);
         let count = procedures.len();
-        let mut answers: Vec<Left<P::Output>> = (0..count).map(|_| None).collect();
-        let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.as_mut_ptr() };
+        let mut answers = Answers::<P::Output>((0..count).map(|_| None).collect());
+        let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.0.as_mut_ptr() };
         let shared = Arc::clone(&self.shared);
         // What the procedures name is found under this guard, and stays while they are under way.
         let memory = std::ptr::from_ref(&self.executor.local);

@@ -10,6 +10,7 @@ pub mod caught;
 pub mod changes;
 pub mod clients;
 mod crossed;
+pub mod destructors;
 pub mod differential;
 pub mod dropped;
 pub mod false_keys;
@@ -94,6 +95,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, histories: in_turns, on_threads, submitted);
             $crate::conformance!(@group $setup, submissions: of_many_types, polled_by_tasks, given_up, under_way_at_the_end,
                 held_up, in_batches, in_a_queue_that_is_full, from_their_own_threads, with_wild_answers, beyond_memory);
+            $crate::conformance!(@group $setup, destructors: of_answers, of_answers_that_nobody_takes, of_submissions, of_clients_that_panic);
             $crate::conformance!(@group $setup, lasting: others_are_answered);
             $crate::conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
                 long_chains, assumptions, beside_ordinary_operations, failures_behind_savepoints);
