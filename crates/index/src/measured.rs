@@ -1,6 +1,6 @@
 //! A key whose length was asked for once.
 
-use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
+use polychron_base::key::{EncodedKey, HashSeed, MAX_KEY_BYTES};
 
 /// A key whose length is at most [`MAX_KEY_BYTES`] and stays as it was: the size of an entry's memory and what is written to it go by
 /// one answer, whatever a type of keys answers the second time.
@@ -28,7 +28,6 @@ impl<K: EncodedKey> Measured<K> {
     }
 }
 
-// Nothing but the slices comes from the key itself: whatever the trait provides may have been replaced.
 impl<K: EncodedKey> EncodedKey for Measured<K> {
     #[inline]
     fn len(&self) -> usize {
@@ -38,5 +37,11 @@ impl<K: EncodedKey> EncodedKey for Measured<K> {
     #[inline]
     fn slice(&self, index: usize) -> u64 {
         self.key.slice(index)
+    }
+
+    /// The key's own: a wrong one leads to a wrong bucket, and nowhere else.
+    #[inline]
+    fn hash(&self, seed: HashSeed) -> u64 {
+        self.key.hash(seed)
     }
 }
