@@ -7,6 +7,7 @@ use std::fmt;
 
 use crate::id::{IndexId, TableId};
 use crate::key::EncodedKey;
+use crate::line::OneLine;
 
 /// Why a transaction was aborted by the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -159,10 +160,10 @@ pub enum Error {
     #[error("the procedure rolled its transaction back")]
     RolledBack,
     /// The procedure returned an error of its own; its transaction is rolled back.
-    #[error("the procedure failed: {0}")]
+    #[error("the procedure failed: {}", OneLine(.0))]
     Procedure(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The procedure panicked; its transaction is rolled back.
-    #[error("the procedure panicked: {0}")]
+    #[error("the procedure panicked: {}", OneLine(.0))]
     Panicked(String),
     /// A row with this key exists already.
     #[error("duplicate key in {table}, {index}")]
@@ -192,11 +193,15 @@ pub enum Error {
         /// The row's primary key.
         key: KeyPreview,
     },
-    /// The memory limit is reached.
-    #[error("out of memory: {requested} bytes were asked for")]
+    /// The memory limit is reached, or the system has no more.
+    #[error("out of memory: {requested} bytes were asked for, and {}", OfLimit(*used, *limit))]
     OutOfMemory {
         /// Bytes asked for.
         requested: usize,
+        /// Bytes taken of the limit: in use, waiting to be freed, or kept to be used again.
+        used: usize,
+        /// The limit in bytes; `usize::MAX` where there is none but the system's.
+        limit: usize,
     },
     /// All worker slots are taken.
     #[error("all {limit} worker slots are taken")]
@@ -216,7 +221,7 @@ pub enum Error {
         limit: usize,
     },
     /// A row does not fit the layout of its table, or an update makes something of it that it cannot be.
-    #[error("the row does not fit {table}: {why}")]
+    #[error("the row does not fit {table}: {}", OneLine(why))]
     WrongRow {
         /// The table.
         table: TableId,
@@ -253,13 +258,13 @@ pub enum Error {
     #[error("{1} of {0} does not exist")]
     NoSuchIndex(TableId, IndexId),
     /// A table or index of this name exists already.
-    #[error("`{0}` exists already")]
+    #[error("`{}` exists already", OneLine(.0))]
     NameTaken(String),
     /// A table or index definition breaks a rule.
-    #[error("{0}")]
+    #[error("{}", OneLine(.0))]
     Definition(String),
     /// The options of a database contradict each other, or the system cannot do what they ask.
-    #[error("{0}")]
+    #[error("{}", OneLine(.0))]
     Options(String),
     /// The transaction was to be undone to a savepoint that is not its own, or behind which it was undone already. Nothing was undone.
     #[error("the savepoint is void: it was undone, or it is of another transaction")]
@@ -300,6 +305,18 @@ pub enum Error {
     /// An ordered scan was asked of an index without order.
     #[error("{1} of {0} has no order")]
     NoOrder(TableId, IndexId),
+}
+
+/// How much is taken of a limit.
+struct OfLimit(usize, usize);
+
+impl fmt::Display for OfLimit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(used, usize::MAX) => write!(out, "the system has no more beside the {used} bytes that are taken"),
+            Self(used, limit) => write!(out, "{used} of {limit} bytes are taken"),
+        }
+    }
 }
 
 /// What ends a procedure before its commit. `?` turns every error type into one.
@@ -387,5 +404,29 @@ mod tests {
         let text = KeyPreview::new(&key[..]).to_string();
         assert!(text.ends_with("… (30 bytes)"), "{text}");
         assert_eq!(KeyPreview::new(&[1u8, 2][..]).to_string(), "0x0102");
+    }
+
+    #[test]
+    fn messages_have_one_line() {
+        let text = || "first\nsecond\u{1b}[2J".to_owned();
+        let errors = [
+            Error::Procedure(text().into()),
+            Error::Panicked(text()),
+            Error::NameTaken(text()),
+            Error::Definition(text()),
+            Error::Options(text()),
+            Error::WrongRow { table: TableId::NONE, why: text() },
+        ];
+        for error in errors {
+            let line = error.to_string();
+            assert!(line.contains("first\\nsecond") && !line.contains(char::is_control), "{line}");
+        }
+    }
+
+    #[test]
+    fn lack_of_memory_tells_how_much_there_is() {
+        let full = |limit| Error::OutOfMemory { requested: 48, used: 900, limit }.to_string();
+        assert_eq!(full(1000), "out of memory: 48 bytes were asked for, and 900 of 1000 bytes are taken");
+        assert!(full(usize::MAX).ends_with("beside the 900 bytes that are taken"), "{}", full(usize::MAX));
     }
 }

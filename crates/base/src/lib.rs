@@ -4,6 +4,7 @@ pub mod clock;
 pub mod error;
 pub mod id;
 pub mod key;
+pub mod line;
 pub mod random;
 pub mod room;
 pub mod sizes;

@@ -41,7 +41,7 @@ struct Flawed<'t, T> {
 
 impl<T> Flawed<'_, T> {
     fn check(&self, fails: bool) -> Result<(), Stop> {
-        if fails { Err(Error::OutOfMemory { requested: 1 }.into()) } else { Ok(()) }
+        if fails { Err(Error::OutOfMemory { requested: 1, used: 0, limit: 0 }.into()) } else { Ok(()) }
     }
 }
 

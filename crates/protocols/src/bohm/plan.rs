@@ -249,7 +249,7 @@ impl<'p> Planner<'p> {
             Want::Everything => self.put_intent(entry, &self.shared.everything, superseded),
             Want::Late | Want::Guessed => unreachable!("such entries are made in execution"),
         };
-        if let Err(Error::OutOfMemory { requested }) = planned {
+        if let Err(Error::OutOfMemory { requested, .. }) = planned {
             self.client_batch.planned(entry.owner as usize).refused.store(requested.max(1), Ordering::Relaxed);
         }
     }

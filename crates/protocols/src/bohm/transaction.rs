@@ -198,7 +198,7 @@ impl<'t> BohmTransaction<'t> {
             return Some(Error::KeyTooLong);
         }
         let requested = self.planned.as_ref()?.planned().refused.load(Ordering::Relaxed);
-        (requested > 0).then_some(Error::OutOfMemory { requested })
+        (requested > 0).then(|| self.out_of_memory(requested))
     }
 
     /// Whether it is to be planned again, or be executed again.
@@ -268,17 +268,23 @@ impl<'t> BohmTransaction<'t> {
         Error::Undeclared { table, key }.into()
     }
 
+    /// So many bytes could not be had.
+    #[cold]
+    pub(super) fn out_of_memory(&self, requested: usize) -> Error {
+        self.shared.memory.refusal(requested).into()
+    }
+
     /// Refuses the transaction, which has lost what it put before a savepoint, and shows nothing of it any more.
     #[cold]
     pub(super) fn lose(&mut self, requested: usize) -> Stop {
         (self.doomed, self.lost) = (true, Some(requested));
-        Error::OutOfMemory { requested }.into()
+        self.out_of_memory(requested).into()
     }
 
     /// Why it cannot commit, whatever its procedure answers.
     pub(super) fn failure(&self) -> Option<Error> {
         if let Some(requested) = self.lost {
-            return Some(Error::OutOfMemory { requested });
+            return Some(self.out_of_memory(requested));
         }
         self.undeclared.map(|(table, key)| Error::Undeclared { table, key })
     }

@@ -118,7 +118,7 @@ fn attempt<O>(
         Ok(Ok(output)) => (Ran::Commit, Some(Ok(output))),
         Ok(Err(stop)) => match stop.into_parts() {
             Stopped::Conflict if let Some(requested) = transaction.lost => {
-                (Ran::RollBack, Some(Err(Error::OutOfMemory { requested })))
+                (Ran::RollBack, Some(Err(transaction.out_of_memory(requested))))
             }
             Stopped::Conflict if transaction.doomed => (Ran::Conflict, None),
             Stopped::Conflict => (Ran::RollBack, Some(Err(Error::UnknownConflict))),
