@@ -91,7 +91,7 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] when the memory limit leaves no room to start; [`Error::Definition`] when options contradict
+    /// [`Error::OutOfMemory`] when the memory limit leaves no room to start; [`Error::Options`] when options are out of bounds or contradict
     /// each other.
     pub fn open(options: Options) -> Result<Self, Error> {
         Self::open_with(options)
