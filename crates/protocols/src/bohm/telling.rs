@@ -17,12 +17,12 @@ use polychron_engine::{Procedure, drive};
 use polychron_sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use polychron_sync::{Backoff, Mutex, MutexGuard};
 
+use super::answers::Job;
 use super::execution::{Executor, settle};
 use super::pipeline::Pipeline;
 use super::planned::{Blocker, ClientBatch, HandedIn, Planned, Progress};
 use super::protocol::{Acknowledged, Shared};
 use super::timestamp::Timestamp;
-use super::worker::Job;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -13,6 +13,7 @@ use polychron_engine::{Counters, LazyFutures, Procedure, Worker, drive};
 use polychron_memory::Guard;
 use polychron_sync::atomic::Ordering;
 
+use super::answers::{Answers, Job};
 use super::execution::{Executor, ExecutorState, settle};
 use super::guesses::{Guess, guess};
 use super::naming::{ByKey, Naming, refuse_inside};
@@ -43,38 +44,6 @@ pub struct BohmWorker {
     pub(super) driven: Option<HandedIn>,
     /// Procedures of its client are under way, and so is the guard that keeps what they name.
     pub(super) is_under_way: bool,
-}
-
-/// What the pipeline is told of a client's procedures.
-pub(super) struct Job<P: Procedure> {
-    pub(super) procedures: *mut P,
-    pub(super) answers: *mut Left<P::Output>,
-}
-
-/// What the run of a procedure has left: its answer, and the scope of its futures.
-pub(super) type Left<O> = Option<Result<(O, Scope), Error>>;
-
-/// Room for what the procedures of a client leave. What is not taken, because the client's own code panics, is dropped one by one: destructors may
-/// panic, too.
-struct Answers<O>(Vec<Left<O>>);
-
-impl<O> Drop for Answers<O> {
-    fn drop(&mut self) {
-        self.0.drain(..).flatten().for_each(drive::discard);
-    }
-}
-
-impl<P: Procedure> Job<P> {
-    /// The procedure at a position, and its answer.
-    ///
-    /// # Safety
-    /// The client waits, and both are the caller's as long as they are borrowed.
-    #[inline]
-    #[allow(clippy::mut_from_ref, reason = "procedures go from executor to executor")]
-    pub(super) unsafe fn at(&self, position: usize) -> (&mut P, &mut Left<P::Output>) {
-        // SAFETY: the caller says so.
-        unsafe { (&mut *self.procedures.add(position), &mut *self.answers.add(position)) }
-    }
 }
 
 /// Runs a procedure, and leaves its answer.
@@ -413,8 +382,8 @@ impl BohmWorker {
     ) {
         let mut others = Some(others);
         let count = procedures.len();
-        let mut answers = Answers::<P::Output>((0..count).map(|_| None).collect());
-        let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.0.as_mut_ptr() };
+        let mut answers = Answers::<P::Output>::new(count);
+        let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.as_mut_ptr() };
         let shared = Arc::clone(&self.shared);
         // What the procedures name is found under this guard, and stays while they are under way.
         let memory = std::ptr::from_ref(&self.executor.local);
