@@ -1,9 +1,10 @@
-//! Keys that do not tell the truth, given to protocols that are known when the program is compiled: nothing copies the bytes first.
+//! Protocols that are known when the program is compiled, where the layer of virtual calls would hide something: it copies the bytes of keys, and
+//! keeps answers itself.
 
 mod setups;
 
 use polychron_check::Setup;
-use polychron_check::conformance::false_keys;
+use polychron_check::conformance::{destructors, false_keys};
 use polychron_compared::hekaton::Hekaton;
 use polychron_compared::partitioned_store::PartitionedStore;
 use polychron_protocols::hyper::Hyper;
@@ -44,4 +45,12 @@ false_keys! {
     hekaton: setups::by_epochs::<Hekaton>();
     partitioned_store: setups::by_epochs::<PartitionedStore>();
     serial: Setup::<Serial>::new(Default::default(), |_| ()).alone();
+}
+
+#[test]
+fn destructors_of_answers() {
+    destructors::of_answers(&setups::bohm());
+    destructors::of_answers_that_nobody_takes(&setups::bohm());
+    destructors::of_submissions(&setups::bohm());
+    destructors::of_clients_that_panic(&setups::bohm());
 }
