@@ -91,8 +91,9 @@ pub enum Error {
 }
 
 impl From<OutOfMemory> for polychron_base::Error {
+    #[cold]
     fn from(OutOfMemory { requested, used, limit }: OutOfMemory) -> Self {
-        Self::OutOfMemory { requested, used, limit }
+        Self::out_of_memory(requested, used, limit)
     }
 }
 
@@ -101,7 +102,7 @@ impl From<Error> for polychron_base::Error {
         match error {
             Error::TooManyWorkers { limit } => Self::TooManyWorkers { limit },
             Error::OutOfMemory(refused) => refused.into(),
-            Error::InvalidOptions { .. } | Error::Ticker { .. } => Self::Options(error.to_string()),
+            Error::InvalidOptions { .. } | Error::Ticker { .. } => Self::options(error.to_string()),
         }
     }
 }

@@ -8,6 +8,7 @@
 //! ```
 
 mod answers;
+mod attempt;
 mod chain;
 mod collection;
 mod displaced;

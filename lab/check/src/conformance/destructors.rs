@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
+use polychron_base::Error;
 use polychron_base::clock::SystemClock;
-use polychron_base::{Error, Stop};
 use polychron_engine::futures::Resolved;
 use polychron_engine::options::Submissions;
 use polychron_engine::submission::Service;
@@ -102,8 +102,9 @@ struct Ends<W> {
 
 impl<W: Interactive + 'static> Procedure for Ends<W> {
     type Output = Option<Loud>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Option<Loud>, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Option<Loud>, Error> {
         let table = self.table;
         let old = t.get(&table, self.id)?.map(|row| row.value());
         if let Some(mut beside) = self.beside.take() {
@@ -113,11 +114,13 @@ impl<W: Interactive + 'static> Procedure for Ends<W> {
         let id = if self.end.is_undeclared() { self.id + 1 } else { self.id };
         t.update(&table, id, |row| row.set_value(old.unwrap_or(0) + 1))
             .map(drop)
-            .or_else(|stop| if stop.is_conflict() || !self.end.is_undeclared() { Err(stop) } else { Ok(()) })?;
+            .or_else(|error| if error.is_conflict() || !self.end.is_undeclared() { Err(error) } else { Ok(()) })?;
         match self.end {
             End::Answers => Ok(None),
             End::PanicsLoudly => resume_unwind(Box::new(Loud::new())),
-            End::FailsLoudly | End::UndeclaredFails | End::ConflictsAndFails => Err(LoudError(Loud::new()).into()),
+            End::FailsLoudly | End::UndeclaredFails | End::ConflictsAndFails => {
+                Err(Error::other(LoudError(Loud::new())))
+            }
             End::AnswersLoudly | End::PanicsThen | End::Undeclared | End::Conflicts => Ok(Some(Loud::new())),
         }
     }
@@ -140,19 +143,19 @@ fn check(end: End, outcome: Result<Option<Loud>, Error>) {
     let is_right = match (&outcome, end) {
         (Ok(None), End::Answers) => true,
         (Ok(Some(_)), End::AnswersLoudly | End::Undeclared | End::Conflicts) => true,
-        (Err(Error::Procedure(error)), End::FailsLoudly | End::UndeclaredFails | End::ConflictsAndFails) => {
+        (Err(Error::Other(error)), End::FailsLoudly | End::UndeclaredFails | End::ConflictsAndFails) => {
             error.is::<LoudError>()
         }
         (Err(Error::Panicked(_)), End::PanicsThen | End::PanicsLoudly) => true,
         // A planned protocol refuses the write, a locking one the other transaction, or this one.
-        (Err(Error::Undeclared { .. }), End::Undeclared | End::UndeclaredFails) => true,
-        (Err(Error::WaitsForItself { .. }), End::Conflicts | End::ConflictsAndFails) => true,
+        (Err(Error::Undeclared(_)), End::Undeclared | End::UndeclaredFails) => true,
+        (Err(Error::WaitsForItself(_)), End::Conflicts | End::ConflictsAndFails) => true,
         _ => false,
     };
     let text = format!("{end:?}: {outcome:?}");
     match outcome {
         Ok(answer) => answer.into_iter().for_each(|mut loud| loud.disarm()),
-        Err(Error::Procedure(error)) => match error.downcast::<LoudError>() {
+        Err(Error::Other(error)) => match error.into_inner().downcast::<LoudError>() {
             Ok(mut error) => error.0.disarm(),
             Err(error) => drop(error),
         },

@@ -2,11 +2,10 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use polychron_base::error::Stopped;
 use polychron_base::key::{EncodedKey, Key8, MAX_KEY_BYTES};
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
-use polychron_base::{Error, Stop, TableId};
+use polychron_base::{Error, TableId};
 use polychron_engine::futures::{FutureColumn, Operand};
 use polychron_engine::{
     Access, Aggregate, Declare, Interactive, Operations, Procedure, Projection, Protocol, RowBuffer, RowRef, Scan,
@@ -73,7 +72,7 @@ fn use_key<T: Transaction, K: EncodedKey>(
     table: TableId,
     key: K,
     row: RowRef<'_>,
-) -> Result<(), Stop> {
+) -> Result<(), Error> {
     match way {
         0 => t.read_row(table, key, &Projection::ALL).map(drop),
         1 => t.read_row_unvalidated(table, key, &Projection::ALL).map(drop),
@@ -91,8 +90,8 @@ fn use_key<T: Transaction, K: EncodedKey>(
     }
 }
 
-fn is_too_long<O>(outcome: Result<O, Stop>) -> bool {
-    matches!(outcome.map_err(Stop::into_parts), Err(Stopped::Failed(Error::KeyTooLong)))
+fn is_too_long<O>(outcome: Result<O, Error>) -> bool {
+    matches!(outcome, Err(Error::KeyTooLong))
 }
 
 /// A database with an ordered table, a hashed one, and one with secondary indexes, of rows with keys of eight bytes.
@@ -184,7 +183,7 @@ pub fn fickle<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             let table = [items.id(), cells.id(), persons.id()][table as usize];
             place.at(format!("round {round}, way {way}, {table}"));
             let outcome = run(&mut worker, |t| use_key(t, way, table, Fickle(&state), row.as_row()));
-            let is_fine = !matches!(outcome, Err(Error::Panicked(_) | Error::Conflicts { .. }));
+            let is_fine = !matches!(outcome, Err(Error::Panicked(_) | Error::Conflicts(_)));
             assert!(is_fine, "round {round}, way {way}, {table}: {outcome:?}");
             if round % 16 == 0 {
                 (setup.tick)(&database);
@@ -227,8 +226,9 @@ struct Declaring<K> {
 
 impl<K: EncodedKey> Procedure for Declaring<K> {
     type Output = bool;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Error> {
         t.update(&self.items, 0, |row| row.set_value(row.value() + 1))
     }
 

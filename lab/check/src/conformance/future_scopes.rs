@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use polychron_base::error::Stopped;
-use polychron_base::{Error, Stop};
+use polychron_base::Error;
 use polychron_engine::futures::{FutureError, Resolved};
 use polychron_engine::{
     Becomes, Declare, Future, Futures, Interactive, Mode, Operations, Procedure, Protocol, Table, Transaction, Worker,
@@ -30,8 +29,8 @@ struct Ticket {
     price: i64,
 }
 
-fn is_foreign<O>(outcome: Result<O, Stop>) -> bool {
-    let Err(Stopped::Failed(Error::Procedure(error))) = outcome.map_err(Stop::into_parts) else { return false };
+fn is_foreign<O>(outcome: Result<O, Error>) -> bool {
+    let Err(Error::Other(error)) = outcome else { return false };
     error.downcast_ref() == Some(&FutureError::Foreign)
 }
 
@@ -41,7 +40,7 @@ fn refuses<T: Transaction>(
     table: &Table<Item>,
     tickets: &Table<Ticket>,
     foreign: Future<i64>,
-) -> Result<(), Stop> {
+) -> Result<(), Error> {
     let own = t.future(table, 2, Item::VALUE)?;
     for given in
         [foreign, foreign + 1, own + foreign, (own - foreign).max(3), own.at_least(0).then(foreign).otherwise(1)]
@@ -96,7 +95,7 @@ pub fn of_earlier_transactions<P: Protocol<Worker: Interactive>>(setup: &Setup<P
         done(&mut worker, |t| refuses(t, &table, &tickets, kept));
         assert_eq!(done(&mut worker, |t| value(t, &table, 2)), Some(2 + 12 * (number as i64 + 1)));
         let seen = drive::transact(&mut worker, Mode::Snapshot, &mut |t| t.resolve(kept));
-        assert!(is_foreign(seen.map_err(Stop::from)));
+        assert!(is_foreign(seen));
     }
     let of_ended = of_thread();
     let database = Arc::clone(&database);
@@ -128,7 +127,7 @@ pub fn of_outer_and_inner_transactions<P: Protocol<Worker: Interactive>>(setup: 
                 assert!(inner.is_true(of_inner.at_least(2))?);
                 Ok((of_inner, told))
             });
-            let (of_inner, told) = of_inner.map_err(Stop::from)?;
+            let (of_inner, told) = of_inner?;
             assert!(is_foreign(outer.resolve(of_inner)) && is_foreign(outer.is_true(of_inner.at_least(0))));
             seen = Some((told, outer.resolve(of_outer)?));
             outer.set_future(&table, 3, Item::VALUE, of_outer + 10)
@@ -149,8 +148,9 @@ struct Answers {
 
 impl Procedure for Answers {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         self.own = Some(t.future(&self.table, 1, Item::VALUE)? + 1);
         Ok(())
     }
@@ -168,7 +168,7 @@ pub fn in_answers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table, _) = open(setup);
     let mut worker = database.worker().unwrap();
     let mut kept = None;
-    let given = drive::transact_resolved(&mut worker, &mut |t| {
+    let given: Result<_, Error> = drive::transact_resolved(&mut worker, &mut |t| {
         let future = t.future(&table, 2, Item::VALUE)?;
         kept = Some(future);
         Ok((future, Some(future + 1), Future::from(9)))
@@ -177,7 +177,7 @@ pub fn in_answers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let kept = kept.expect("it has run");
     for foreign in [kept, kept + 1] {
         let given = drive::transact_resolved(&mut worker, &mut |t| Ok((t.future(&table, 1, Item::VALUE)?, foreign)));
-        assert!(is_foreign(given.map_err(Stop::from)));
+        assert!(is_foreign(given));
     }
     let mut answers = Answers { table, kept: Some(kept), own: None, told: None };
     worker.execute(&mut answers).unwrap();
@@ -194,7 +194,7 @@ pub fn at_the_end_of_a_thread<P: Protocol<Worker: Interactive>>(setup: &Setup<P>
     watched(move |_| {
         let (database, table, tickets) = open(&setup);
         let (sender, receiver) = std::sync::mpsc::channel();
-        let count = |worker: &mut P::Worker, table| {
+        let count = |worker: &mut P::Worker, table| -> Result<(i64, i64), Error> {
             drive::transact_resolved(worker, &mut |t| {
                 let count = t.future(&table, 1, Item::VALUE)?;
                 assert!(t.is_true(count.at_least(1))?);

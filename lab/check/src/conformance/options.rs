@@ -7,7 +7,7 @@ use polychron_base::Error;
 use polychron_base::clock::SystemClock;
 use polychron_engine::options::Submissions;
 use polychron_engine::submission::Service;
-use polychron_engine::{Declare, Interactive, Operations, Procedure, Protocol, Stop, Table, Transaction, Worker};
+use polychron_engine::{Declare, Interactive, Operations, Procedure, Protocol, Table, Transaction, Worker};
 use polychron_memory::Options;
 
 use crate::Setup;
@@ -65,8 +65,9 @@ struct Add(Table<Item>);
 
 impl Procedure for Add {
     type Output = bool;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Error> {
         t.update(&self.0, 1, |row| row.set_value(row.value() + 1))
     }
 
@@ -79,7 +80,7 @@ impl Procedure for Add {
 fn serves<P: Protocol<Worker: Interactive>>(database: &Arc<P>, may_be_full: bool) {
     let fits = |outcome: Result<(), Error>| match outcome {
         Ok(()) => true,
-        Err(Error::OutOfMemory { .. }) if may_be_full => false,
+        Err(Error::OutOfMemory(_)) if may_be_full => false,
         Err(error) => panic!("{error:?}"),
     };
     let made = Table::<Item>::create(&**database);

@@ -3,14 +3,15 @@
 use std::cell::UnsafeCell;
 use std::sync::{Arc, Mutex};
 
-use polychron_base::{Error, Stop};
+use polychron_base::Error;
 use polychron_engine::futures::Scope;
 use polychron_engine::{Procedure, Transaction};
 use polychron_sync::atomic::Ordering;
 use polychron_sync::model::{Witness, explore};
 use polychron_sync::thread;
 
-use super::super::answers::{Job, Left};
+use super::super::answers::Job;
+use super::super::attempt;
 use super::super::execution::LAST;
 use super::super::pipeline::Pipeline;
 use super::super::planned::{ClientBatches, HandedIn, OwnBatch, Planned, Progress};
@@ -25,13 +26,14 @@ struct Silent;
 
 impl Procedure for Silent {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Error> {
         unreachable!("the model executes it")
     }
 }
 
-type Answer = Left<()>;
+type Answer = Option<attempt::Answer<Silent>>;
 
 /// A client's procedures and their answers, and what loom sees of them.
 struct Client {
@@ -212,7 +214,8 @@ impl Room {
             if telling.told(position as usize) == Told::No {
                 // SAFETY: the transaction is complete, and nobody has claimed its answer.
                 let answer = unsafe { (*client.answers[position as usize].get()).take() };
-                done(position as usize, answer.expect("it was executed").map(|_| ()));
+                let answer = answer.expect("it was executed").map(|_| ());
+                done(position as usize, answer.map_err(|ended| ended.failure.into_own()));
             }
         }
     }
