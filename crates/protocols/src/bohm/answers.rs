@@ -10,23 +10,12 @@ pub(super) struct Job<P: Procedure> {
     pub(super) answers: *mut Option<Answer<P>>,
 }
 
-/// Room for what the procedures of a client leave. What is not taken, because the client's own code panics, is dropped one by one: destructors may
-/// panic, too.
-pub(super) struct Answers<P: Procedure>(Vec<Option<Answer<P>>>);
+/// What is kept for a client. What it does not take, because its own code panics, is dropped one by one: destructors may panic, too.
+pub(super) struct Kept<T>(pub(super) Vec<T>);
 
-impl<P: Procedure> Answers<P> {
-    pub(super) fn new(count: usize) -> Self {
-        Self((0..count).map(|_| None).collect())
-    }
-
-    pub(super) fn as_mut_ptr(&mut self) -> *mut Option<Answer<P>> {
-        self.0.as_mut_ptr()
-    }
-}
-
-impl<P: Procedure> Drop for Answers<P> {
+impl<T> Drop for Kept<T> {
     fn drop(&mut self) {
-        self.0.drain(..).flatten().for_each(drive::discard);
+        self.0.drain(..).for_each(drive::discard);
     }
 }
 

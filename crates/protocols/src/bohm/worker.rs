@@ -11,7 +11,7 @@ use polychron_engine::{Counters, Procedure, Worker, drive};
 use polychron_memory::Guard;
 use polychron_sync::atomic::Ordering;
 
-use super::answers::{Answers, Job};
+use super::answers::{Job, Kept};
 use super::attempt::{Answer, Ended, attempt, tell_ended};
 use super::execution::{Executor, ExecutorState, settle};
 use super::guesses::{Guess, guess};
@@ -296,18 +296,19 @@ impl BohmWorker {
         shared: Option<&(impl Fn(usize, Result<P::Output, P::Error>) + Sync)>,
         others: impl FnOnce(&mut Self),
     ) {
-        let mut refused = Vec::new();
+        let mut refused = Kept(Vec::new());
         let mut first = |position, procedure: &mut P, answer| match answer {
-            Err(ended @ Ended { wants_memory: true, .. }) => refused.push((position, ended)),
+            Err(ended @ Ended { wants_memory: true, .. }) => refused.0.push((position, ended)),
             answer => done(position, tell_ended(procedure, answer)),
         };
         self.execute_once(procedures, &mut first, shared, others);
-        if refused.is_empty() {
+        if refused.0.is_empty() {
             return;
         }
+        refused.0.reverse();
         let wants_memory = |answer: &Answer<P>| answer.as_ref().is_err_and(|ended| ended.wants_memory);
         let mut is_full = false;
-        for (position, ended) in refused {
+        while let Some((position, ended)) = refused.0.pop() {
             let mut answer = Err(ended);
             // The first try uses what the others have left, the second one all that there is.
             for makes_room in [false, true] {
@@ -344,8 +345,8 @@ impl BohmWorker {
     ) {
         let mut others = Some(others);
         let count = procedures.len();
-        let mut answers = Answers::<P>::new(count);
-        let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.as_mut_ptr() };
+        let mut answers: Kept<Option<Answer<P>>> = Kept((0..count).map(|_| None).collect());
+        let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.0.as_mut_ptr() };
         let shared = Arc::clone(&self.shared);
         // What the procedures name is found under this guard, and stays while they are under way.
         let memory = std::ptr::from_ref(&self.executor.local);
