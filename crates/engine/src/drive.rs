@@ -57,7 +57,11 @@ pub fn transact_within<W: Interactive, O, E: From<Error>>(
             limits.check()?;
             let output = body(transaction)?;
             // What is called off in time does not commit.
-            limits.check().map(|()| output).map_err(E::from)
+            if let Err(error) = limits.check() {
+                discard(output);
+                return Err(error.into());
+            }
+            Ok(output)
         })
     })
 }
