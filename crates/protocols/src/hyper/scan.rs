@@ -136,9 +136,15 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             let columns = projection.columns;
             self.state.log.path(table.id, IndexId::PRIMARY, everything, &[], columns, None);
         }
-        for number in 0..table.primary.rows.len() {
+        let rows = &table.primary.rows;
+        let (mut next, len) = (0, rows.len());
+        while next < len {
             self.step()?;
-            let record = table.primary.rows.record(number);
+            let Some(record) = rows.find(next) else {
+                next = rows.page_end(next);
+                continue;
+            };
+            next += 1;
             if self.see(record, projection).present && visitor(self.state.buffers.row.as_row()).is_break() {
                 break;
             }
@@ -174,7 +180,11 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
 fn columns_of(table: &HyperTable, scan: &Scan<'_>, wanted: Aggregate) -> ColumnSet {
     let Some(column) = wanted.column() else { return ColumnSet::EMPTY };
     let columns = ColumnSet::single(column as u16);
-    let is_float = table.layout.columns().get(column).is_some_and(|column| column.column_type == ColumnType::F64);
+    let is_float = table
+        .layout
+        .columns()
+        .get(column)
+        .is_some_and(|column| matches!(column.column_type, ColumnType::F32 | ColumnType::F64));
     match table.store(scan.index) {
         // A sum of floating-point numbers depends on the order in which they are added.
         Ok(store) if is_float && matches!(wanted, Aggregate::Sum(_)) => columns.union(store.extractor.columns()),
