@@ -23,8 +23,11 @@ impl<E> Ended<E> {
     }
 }
 
-/// What the run of a procedure of the type `P` has left: its answer, and the scope of its futures.
-pub(super) type Answer<P> = Result<(<P as Procedure>::Output, Scope), Ended<<P as Procedure>::Error>>;
+/// What a run has left: its answer, and the scope of its futures.
+type Left<O, E> = Result<(O, Scope), Ended<E>>;
+
+/// The same of a procedure of the type `P`.
+pub(super) type Answer<P> = Left<<P as Procedure>::Output, <P as Procedure>::Error>;
 
 /// Tells a procedure that has committed so, and makes of its answer what its client gets.
 pub(super) fn tell_ended<P: Procedure>(procedure: &mut P, answer: Answer<P>) -> Result<P::Output, P::Error> {
@@ -39,7 +42,7 @@ pub(super) fn tell_ended<P: Procedure>(procedure: &mut P, answer: Answer<P>) -> 
 pub(super) fn attempt<O, E>(
     transaction: &mut BohmTransaction<'_>,
     body: &mut dyn FnMut(&mut BohmTransaction<'_>) -> Result<O, E>,
-) -> (Ran, Option<Result<(O, Scope), Ended<E>>>) {
+) -> (Ran, Option<Left<O, E>>) {
     let refuse = |error| (Ran::RollBack, Some(Err(Ended::by(error))));
     if let Some(refusal) = transaction.refusal() {
         return refuse(refusal);
