@@ -10,6 +10,7 @@ use std::ops::Deref;
 
 use crate::id::{IndexId, TableId};
 use crate::key::EncodedKey;
+use crate::line::OneLine;
 
 /// Why a transaction was aborted by the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,7 +90,7 @@ impl KeyPreview {
         for (index, chunk) in bytes.chunks_mut(8).enumerate() {
             chunk.copy_from_slice(&key.slice(index).to_be_bytes());
         }
-        Self { bytes, len: key.len() as u16 }
+        Self { bytes, len: key.len().min(usize::from(u16::MAX)) as u16 }
     }
 
     /// The kept bytes: the whole key when it is short enough.
@@ -186,12 +187,9 @@ pub enum Error {
     /// A row that foreign keys of other rows lead to cannot go.
     #[error("{0}")]
     HasChildren(Box<HasChildren>),
-    /// The memory limit is reached.
-    #[error("out of memory: {requested} bytes were asked for")]
-    OutOfMemory {
-        /// Bytes asked for.
-        requested: usize,
-    },
+    /// The memory limit is reached, or the system has no more.
+    #[error("{0}")]
+    OutOfMemory(Box<OutOfMemory>),
     /// All worker slots are taken.
     #[error("all {limit} worker slots are taken")]
     TooManyWorkers {
@@ -338,13 +336,14 @@ impl fmt::Debug for Text {
     }
 }
 
+/// On one line.
 impl fmt::Display for Text {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&**self, out)
+        OneLine(&**self).fmt(out)
     }
 }
 
-/// An error of another type, as [`Error::Other`] holds it: its text, its sources, and what can be downcast.
+/// An error of another type, as [`Error::Other`] holds it: its text on one line, its sources, and what can be downcast.
 pub struct Foreign(Box<dyn std::error::Error + Send + Sync>);
 
 impl Foreign {
@@ -370,7 +369,7 @@ impl fmt::Debug for Foreign {
 
 impl fmt::Display for Foreign {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(out)
+        OneLine(&self.0).fmt(out)
     }
 }
 
@@ -383,14 +382,14 @@ impl std::error::Error for Foreign {
 macro_rules! details {
     ($(
         $(#[$doc:meta])*
-        $name:ident by $make:ident, $text:literal {
+        $name:ident by $make:ident, $text:literal $(($($argument:tt)+))? {
             $($(#[$of_field:meta])* $field:ident: $type:ty,)+
         }
     )+) => {
         $(
             $(#[$doc])*
             #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-            #[error($text)]
+            #[error($text $(, $($argument)+)?)]
             #[non_exhaustive]
             pub struct $name {
                 $($(#[$of_field])* pub $field: $type,)+
@@ -449,6 +448,15 @@ details! {
         /// The row's primary key.
         key: KeyPreview,
     }
+    /// The memory limit is reached, or the system has no more.
+    OutOfMemory by out_of_memory, "out of memory: {requested} bytes were asked for, and {}" (OfLimit(*used, *limit)) {
+        /// Bytes asked for.
+        requested: usize,
+        /// Bytes taken of the limit: in use, waiting to be freed, or kept to be used again.
+        used: usize,
+        /// The limit in bytes; `usize::MAX` where there is none but the system's.
+        limit: usize,
+    }
     /// A row is longer than the limit.
     RowTooLong by row_too_long, "a row of {bytes} bytes is longer than {limit}" {
         /// Its length.
@@ -457,7 +465,7 @@ details! {
         limit: usize,
     }
     /// A row does not fit the layout of its table, or an update makes something of it that it cannot be.
-    WrongRow by wrong_row, "the row does not fit {table}: {why}" {
+    WrongRow by wrong_row, "the row does not fit {table}: {}" (OneLine(why)) {
         /// The table.
         table: TableId,
         /// What is wrong with the row.
@@ -495,6 +503,18 @@ details! {
     }
 }
 
+/// How much is taken of a limit.
+struct OfLimit(usize, usize);
+
+impl fmt::Display for OfLimit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(used, usize::MAX) => write!(out, "the system has no more beside the {used} bytes that are taken"),
+            Self(used, limit) => write!(out, "{used} of {limit} bytes are taken"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -523,5 +543,30 @@ mod tests {
         let text = KeyPreview::new(&key[..]).to_string();
         assert!(text.ends_with("… (30 bytes)"), "{text}");
         assert_eq!(KeyPreview::new(&[1u8, 2][..]).to_string(), "0x0102");
+    }
+
+    #[test]
+    fn messages_have_one_line() {
+        let text = || "first\nsecond\u{1b}[2J".to_owned();
+        let errors = [
+            Error::other(text()),
+            Error::other(Error::other(text())),
+            Error::panicked(text()),
+            Error::name_taken(text()),
+            Error::definition(text()),
+            Error::options(text()),
+            Error::wrong_row(TableId::NONE, text()),
+        ];
+        for error in errors {
+            let line = error.to_string();
+            assert!(line.contains("first\\nsecond") && !line.contains(char::is_control), "{line}");
+        }
+    }
+
+    #[test]
+    fn lack_of_memory_tells_how_much_there_is() {
+        let full = |limit| Error::out_of_memory(48, 900, limit).to_string();
+        assert_eq!(full(1000), "out of memory: 48 bytes were asked for, and 900 of 1000 bytes are taken");
+        assert!(full(usize::MAX).ends_with("beside the 900 bytes that are taken"), "{}", full(usize::MAX));
     }
 }

@@ -10,7 +10,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 pub const MAX_KEY_BYTES: usize = 1024;
 
 /// A key as the indexes see it: a byte string read in big-endian slices of 8 bytes.
+///
+/// Anyone may implement it, so nothing relies on what a key answers a second time, unless its type is [`Steady`]: whoever is given another
+/// one from outside copies its bytes first.
 pub trait EncodedKey: Copy + Send {
+    /// Whether the keys of this type are steady.
+    #[doc(hidden)]
+    const STEADY: Option<Steady> = None;
+
     /// Length of the key in bytes, at most [`MAX_KEY_BYTES`].
     fn len(&self) -> usize;
 
@@ -25,7 +32,8 @@ pub trait EncodedKey: Copy + Send {
     /// A hash of the bytes and the length; equal for equal byte strings of every representation.
     #[inline]
     fn hash(&self, seed: HashSeed) -> u64 {
-        let len = self.len();
+        // No key is longer; one that says so must not keep us busy.
+        let len = self.len().min(MAX_KEY_BYTES);
         let first = fold(seed.begin(len) ^ self.slice(0));
         seed.finish((1..len.div_ceil(8)).fold(first, |state, index| fold(state ^ self.slice(index))))
     }
@@ -44,6 +52,11 @@ pub trait EncodedKey: Copy + Send {
         len
     }
 }
+
+/// Tells of a type that its keys are steady: they give the same length and the same slices whenever they are asked, and replace nothing that
+/// [`EncodedKey`] provides with something else. Only this module can tell so.
+#[derive(Clone, Copy, Debug)]
+pub struct Steady(());
 
 const HASH_LENGTH: u64 = 0xA076_1D64_78BD_642F;
 const HASH_MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -105,6 +118,8 @@ impl Key8 {
 }
 
 impl EncodedKey for Key8 {
+    const STEADY: Option<Steady> = Some(Steady(()));
+
     #[inline]
     fn len(&self) -> usize {
         self.len as usize
@@ -142,11 +157,14 @@ impl Key16 {
     /// Keeps any key that is short enough, for carrying it around without its type.
     #[inline]
     pub fn from_key<K: EncodedKey>(key: K) -> Option<Self> {
-        (key.len() <= 16).then(|| Self { slices: [key.slice(0), key.slice(1)], len: key.len() as u8 })
+        let len = key.len();
+        (len <= 16).then(|| Self { slices: [key.slice(0), key.slice(1)], len: len as u8 })
     }
 }
 
 impl EncodedKey for Key16 {
+    const STEADY: Option<Steady> = Some(Steady(()));
+
     #[inline]
     fn len(&self) -> usize {
         self.len as usize
@@ -165,6 +183,8 @@ impl EncodedKey for Key16 {
 }
 
 impl EncodedKey for &[u8] {
+    const STEADY: Option<Steady> = Some(Steady(()));
+
     #[inline]
     fn len(&self) -> usize {
         <[u8]>::len(self)

@@ -5,6 +5,7 @@ pub mod error;
 pub mod floats;
 pub mod id;
 pub mod key;
+pub mod line;
 pub mod random;
 pub mod room;
 pub mod sizes;

@@ -10,10 +10,11 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use polychron_base::key::EncodedKey;
+use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_schema::Value;
 
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar, Scope};
+use crate::keys::with_bytes;
 use crate::{
     Abort, Access, Aggregate, ColumnBatch, Commit, Common, Constraints, Counters, Declare, Error, Insertion,
     Interactive, Isolation, LazyFutures, Mode, Prefetch, Procedure, Projection, Protocol, Queries, RowMut, RowRef,
@@ -177,7 +178,7 @@ impl Worker for AnyWorker {
         mut read: impl FnMut(Option<RowRef<'_>>) -> O + Send,
     ) -> Result<O, Error> {
         let mut output = None;
-        with_bytes(key, |key| self.0.read_one(table, key, projection, &mut |row| output = Some(read(row))))?;
+        with_bytes(key, |key| self.0.read_one(table, key, projection, &mut |row| output = Some(read(row))))??;
         Ok(output.expect("a read that succeeds has looked at the row"))
     }
 
@@ -248,19 +249,6 @@ impl AnyTransaction<'_> {
     }
 }
 
-/// Calls `use_it` with the bytes of a key.
-fn with_bytes<K: EncodedKey, O>(key: K, use_it: impl FnOnce(&[u8]) -> O) -> O {
-    let len = key.len();
-    let mut short = [0; 64];
-    if len <= short.len() {
-        key.write_to(&mut short);
-        return use_it(&short[..len]);
-    }
-    let mut long = vec![0; len];
-    key.write_to(&mut long);
-    use_it(&long)
-}
-
 impl<B: Reach> Transaction for Erased<B> {
     fn read_row<K: EncodedKey>(
         &mut self,
@@ -268,7 +256,7 @@ impl<B: Reach> Transaction for Erased<B> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
-        with_bytes(key, |key| self.0.operate().read_row(table, key, projection))
+        with_bytes(key, |key| self.0.operate().read_row(table, key, projection))?
     }
 
     fn read_row_unvalidated<K: EncodedKey>(
@@ -277,7 +265,7 @@ impl<B: Reach> Transaction for Erased<B> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
-        with_bytes(key, |key| self.0.operate().read_row_unvalidated(table, key, projection))
+        with_bytes(key, |key| self.0.operate().read_row_unvalidated(table, key, projection))?
     }
 
     fn update_unchecked<K: EncodedKey>(
@@ -293,19 +281,19 @@ impl<B: Reach> Transaction for Erased<B> {
                 change(row);
             }
         };
-        with_bytes(key, |key| self.0.operate().update_unchecked(table, key, projection, &mut once))
+        with_bytes(key, |key| self.0.operate().update_unchecked(table, key, projection, &mut once))?
     }
 
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
-        with_bytes(key, |key| self.0.operate().insert_unchecked(table, key, row))
+        with_bytes(key, |key| self.0.operate().insert_unchecked(table, key, row))?
     }
 
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
-        with_bytes(key, |key| self.0.operate().put_unchecked(table, key, row))
+        with_bytes(key, |key| self.0.operate().put_unchecked(table, key, row))?
     }
 
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
-        with_bytes(key, |key| self.0.operate().delete_unchecked(table, key))
+        with_bytes(key, |key| self.0.operate().delete_unchecked(table, key))?
     }
 
     fn scan_unchecked(
@@ -378,8 +366,8 @@ impl<B: Reach> Queries for Erased<B> {
 }
 
 impl<B: Reach> LazyFutures for Erased<B> {
-    fn future_scope(&self) -> Scope {
-        self.0.look().future_scope()
+    fn future_scope(&mut self) -> Scope {
+        self.0.operate().future_scope()
     }
 
     fn read_futures<K: EncodedKey>(
@@ -389,7 +377,7 @@ impl<B: Reach> LazyFutures for Erased<B> {
         columns: &[FutureColumn],
         futures: &mut [Operand],
     ) -> Result<(), Error> {
-        with_bytes(key, |key| self.0.operate().read_futures(table, key, columns, futures))
+        with_bytes(key, |key| self.0.operate().read_futures(table, key, columns, futures))?
     }
 
     fn test_future(&mut self, condition: Operand) -> Result<bool, Error> {
@@ -401,7 +389,7 @@ impl<B: Reach> LazyFutures for Erased<B> {
     }
 
     fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Error> {
-        with_bytes(key, |key| self.0.operate().write_futures(table, key, columns))
+        with_bytes(key, |key| self.0.operate().write_futures(table, key, columns))?
     }
 
     fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Error> {
@@ -425,7 +413,8 @@ impl<B: Reach> LazyFutures for Erased<B> {
 
 impl<B: Reach> Prefetch for Erased<B> {
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        with_bytes(key, |key| self.0.operate().prefetch_row(table, key));
+        // One that is too long has no row.
+        let _ = with_bytes(key, |key| self.0.operate().prefetch_row(table, key));
     }
 
     fn has_prefetched(&self) -> bool {
@@ -433,16 +422,23 @@ impl<B: Reach> Prefetch for Erased<B> {
     }
 }
 
+/// Stands for every key that is longer than any can be: the protocol beneath decides what a procedure is answered that declares one.
+const TOO_LONG: &[u8] = &[0; MAX_KEY_BYTES + 1];
+
 /// Receives what a procedure declares for the protocol beneath.
 struct Naming<'d>(&'d mut dyn Name);
 
 impl Declare for Naming<'_> {
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access) {
-        with_bytes(key, |key| self.0.key(table, key, access));
+        if with_bytes(key, |key| self.0.key(table, key, access)).is_err() {
+            self.0.key(table, TOO_LONG, access);
+        }
     }
 
     fn prefix<K: EncodedKey>(&mut self, table: TableId, prefix: K, access: Access) {
-        with_bytes(prefix, |prefix| self.0.prefix(table, prefix, access));
+        if with_bytes(prefix, |prefix| self.0.prefix(table, prefix, access)).is_err() {
+            self.0.prefix(table, TOO_LONG, access);
+        }
     }
 
     fn partition(&mut self, partition: u64) {

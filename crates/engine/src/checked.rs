@@ -4,10 +4,11 @@
 //! Whatever is refused changes nothing, and the transaction may go on.
 
 use std::cell::RefCell;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
-use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
+use polychron_base::key::EncodedKey;
 use polychron_base::{Error, TableId};
 use polychron_schema::{
     Changes, ColumnSet, KeyExtractor, KeyScratch, Layout, MAX_ROW_BYTES, Projection, RowBuffer, RowMut, RowRef,
@@ -15,7 +16,7 @@ use polychron_schema::{
 };
 
 use crate::aggregate::AggregateError;
-use crate::{Insertion, Scan, Transaction, foreign_keys};
+use crate::{Insertion, Scan, Transaction, foreign_keys, keys, steady};
 
 /// What every row of a table must be.
 #[derive(Debug)]
@@ -40,9 +41,6 @@ impl RowRules {
 
     /// A row fits the table, and has this key.
     fn check<K: EncodedKey>(&self, table: TableId, key: K, row: RowRef<'_>) -> Result<(), Error> {
-        if key.len() > MAX_KEY_BYTES {
-            return Err(Error::KeyTooLong);
-        }
         self.check_layout(table, row)?;
         let mut scratch = KeyScratch::new();
         let own = self.key.extract(row, &mut scratch)?;
@@ -142,6 +140,7 @@ pub(crate) fn insert_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
     row: RowRef<'_>,
 ) -> Result<Insertion, Error> {
+    steady!(key => insert_row(transaction, table, key, row));
     check_row(transaction, table, key, row)?;
     foreign_keys::insert_row(transaction, table, key, row)
 }
@@ -156,6 +155,7 @@ pub(crate) fn put_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
     row: RowRef<'_>,
 ) -> Result<Insertion, Error> {
+    steady!(key => put_row(transaction, table, key, row));
     check_row(transaction, table, key, row)?;
     foreign_keys::put_row(transaction, table, key, row)
 }
@@ -194,6 +194,7 @@ pub(crate) fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
     projection: &Projection,
     change: impl FnOnce(&mut RowMut<'_>),
 ) -> Result<bool, Error> {
+    steady!(key => update_row(transaction, table, key, projection, change));
     // In a thread that ends what it kept may be gone.
     let mut kept = KEPT.try_with(RefCell::take).unwrap_or_default();
     let room = &mut kept.rules[table.position() % REMEMBERED];
@@ -217,12 +218,17 @@ pub(crate) fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
     found
 }
 
-/// The restrictions of a scan name columns of the table.
+/// The bounds of a scan are short enough, and its restrictions name columns of the table.
 ///
 /// # Errors
-/// [`AggregateError::NoSuchColumn`], and those of [`Transaction::definition`].
+/// [`Error::KeyTooLong`], [`AggregateError::NoSuchColumn`], and those of [`Transaction::definition`].
 #[inline]
-pub(crate) fn check_restrictions<T: Transaction + ?Sized>(transaction: &T, scan: &Scan<'_>) -> Result<(), Error> {
+pub(crate) fn check_scan<T: Transaction + ?Sized>(transaction: &T, scan: &Scan<'_>) -> Result<(), Error> {
+    for bound in [scan.lower, scan.upper] {
+        if let Bound::Included(key) | Bound::Excluded(key) = bound {
+            keys::check_key(key)?;
+        }
+    }
     if scan.restrictions.is_empty() {
         return Ok(());
     }

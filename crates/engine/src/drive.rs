@@ -1,18 +1,19 @@
 //! Driving a transaction to its end: retry, back-off, panics and counters, once for every interactive protocol.
 
-use polychron_base::clock::{Clock, SystemClock};
-use polychron_base::random::Random;
-use polychron_base::{Abort, Error};
-use polychron_sync::{MODELLED, spin_hint, thread};
 use std::any::Any;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::futures::{self, Outcome, Resolved};
+use polychron_base::clock::{Clock, SystemClock};
+use polychron_base::random::Random;
+use polychron_base::{Abort, Error};
+use polychron_sync::{MODELLED, spin_hint, thread};
+
+use crate::futures::{self, Outcome, Resolved, Scope};
 use crate::limits::{self, Limits};
 use crate::nested::{Endurance, is_in_the_way};
 use crate::options::Retry;
-use crate::{Commit, Interactive, Mode, Procedure};
+use crate::{Commit, Interactive, LazyFutures, Mode, Procedure};
 
 /// Runs `procedure` in transactions until one commits: the body of [`crate::Worker::execute`] and
 /// [`crate::Worker::snapshot`] for interactive protocols.
@@ -57,7 +58,11 @@ pub fn transact_within<W: Interactive, O, E: From<Error>>(
             limits.check()?;
             let output = body(transaction)?;
             // What is called off in time does not commit.
-            limits.check().map(|()| output).map_err(E::from)
+            if let Err(error) = limits.check() {
+                discard(output);
+                return Err(error.into());
+            }
+            Ok(output)
         })
     })
 }
@@ -106,8 +111,12 @@ pub fn transact_resolved<W: Interactive, O: Outcome, E: From<Error>>(
     worker: &mut W,
     body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, E>,
 ) -> Result<O::Values, E> {
-    let output = transact(worker, Mode::ReadWrite, body)?;
-    output.resolve(&Resolved::now()).map_err(|error| E::from(error.into()))
+    let (output, scope) =
+        transact(worker, Mode::ReadWrite, &mut |transaction: &mut W::Transaction<'_>| -> Result<_, E> {
+            let output = body(transaction)?;
+            Ok((output, transaction.future_scope()))
+        })?;
+    output.resolve(&Resolved::of(scope)).map_err(|error| E::from(error.into()))
 }
 
 /// Why a procedure has failed, before errors of the engine are made into its own: that is somebody's code, which is to run where it does no
@@ -144,7 +153,7 @@ trait Body<W: Interactive> {
 
     fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<Self::Output, Self::Error>;
 
-    fn committed(&mut self, output: Self::Output) -> Result<Self::Output, Error> {
+    fn committed(&mut self, output: Self::Output, _scope: Scope) -> Result<Self::Output, Error> {
         Ok(output)
     }
 }
@@ -171,18 +180,22 @@ impl<W: Interactive, P: Procedure> Body<W> for Running<'_, P> {
     }
 
     #[inline]
-    fn committed(&mut self, output: P::Output) -> Result<P::Output, Error> {
-        tell_committed(self.0, output)
+    fn committed(&mut self, output: P::Output, scope: Scope) -> Result<P::Output, Error> {
+        tell_committed(self.0, output, scope)
     }
 }
 
-/// Tells a procedure that it has committed.
+/// Tells a procedure that it has committed, in the transaction of this [scope](crate::LazyFutures::future_scope).
 ///
 /// # Errors
 /// [`Error::Panicked`]. It has committed nevertheless.
 #[inline]
-pub fn tell_committed<P: Procedure>(procedure: &mut P, mut output: P::Output) -> Result<P::Output, Error> {
-    let told = catch(|| procedure.committed(&mut output, &Resolved::now()));
+pub fn tell_committed<P: Procedure>(
+    procedure: &mut P,
+    mut output: P::Output,
+    scope: Scope,
+) -> Result<P::Output, Error> {
+    let told = catch(|| procedure.committed(&mut output, &Resolved::of(scope)));
     match told {
         Ok(()) => Ok(output),
         Err(panic) => {
@@ -311,21 +324,20 @@ fn attempt<W: Interactive, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B)
     // The transaction is rolled back after a panic and never looked at again, so nothing half done can be observed.
     let result = catch(|| body.run(&mut transaction));
     let failure = match result {
-        Ok(Ok(output)) => match transaction.commit() {
-            Ok(()) => {
+        Ok(Ok(output)) => {
+            let scope = transaction.future_scope();
+            let Err(error) = transaction.commit() else {
                 if mode == Mode::ReadWrite {
                     worker.counters().committed();
                 }
-                return match body.committed(output) {
+                return match body.committed(output, scope) {
                     Ok(output) => Attempt::Committed(output),
                     Err(error) => Attempt::Failed(Failure::Engine(error)),
                 };
-            }
-            Err(error) => {
-                discard(output);
-                return if error.is_conflict() { Attempt::Conflict } else { Attempt::Failed(Failure::Engine(error)) };
-            }
-        },
+            };
+            discard(output);
+            return if error.is_conflict() { Attempt::Conflict } else { Attempt::Failed(Failure::Engine(error)) };
+        }
         Ok(Err(own)) => Failure::Own(own),
         Err(panic) => Failure::Engine(panic.into_error()),
     };

@@ -18,7 +18,7 @@ use polychron_schema::{
 };
 
 use crate::checked::RowRules;
-use crate::{Insertion, Scan, Transaction, drive};
+use crate::{Insertion, Scan, Transaction, drive, steady};
 
 /// A foreign key between two tables of a database.
 #[derive(Debug)]
@@ -187,6 +187,7 @@ pub fn insert_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
     row: RowRef<'_>,
 ) -> Result<Insertion, Error> {
+    steady!(key => insert_row(transaction, table, key, row));
     write_row(transaction, table, row, |transaction| transaction.insert_unchecked(table, key, row))
 }
 
@@ -201,6 +202,7 @@ pub fn put_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
     row: RowRef<'_>,
 ) -> Result<Insertion, Error> {
+    steady!(key => put_row(transaction, table, key, row));
     write_row(transaction, table, row, |transaction| transaction.put_unchecked(table, key, row))
 }
 
@@ -231,6 +233,7 @@ pub fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
     projection: &Projection,
     change: impl FnOnce(&mut RowMut<'_>),
 ) -> Result<bool, Error> {
+    steady!(key => update_row(transaction, table, key, projection, change));
     let mark = before(transaction, !transaction.constraints(table)?.parents.is_empty())?;
     let mut changed = ColumnSet::EMPTY;
     let outcome = transaction.update_unchecked(table, key, projection, |row| {
@@ -253,6 +256,7 @@ pub fn delete_row<T: Transaction + ?Sized, K: EncodedKey>(
     table: TableId,
     key: K,
 ) -> Result<bool, Error> {
+    steady!(key => delete_row(transaction, table, key));
     let mark = before(transaction, !transaction.constraints(table)?.children.is_empty())?;
     let outcome = transaction.delete_unchecked(table, key);
     match mark {

@@ -24,6 +24,7 @@ pub mod futures;
 mod handle;
 mod interactive;
 mod isolation;
+pub mod keys;
 pub mod lazy;
 pub mod limits;
 #[doc(hidden)]

@@ -128,6 +128,7 @@ pub trait Operations: Transaction {
     /// Reads a row without protecting the read; see [`Transaction::read_row_unvalidated`].
     #[inline]
     fn get_unvalidated<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R::Ref<'_>>, Error> {
+        key.check()?;
         let mut scratch = KeyScratch::new();
         let row = self.read_row_unvalidated(table.id, key.encode(&mut scratch), &Projection::ALL)?;
         Ok(row.map(R::view))
@@ -349,7 +350,7 @@ pub trait Operations: Transaction {
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        checked::check_restrictions(self, scan)?;
+        checked::check_scan(self, scan)?;
         self.scan_unchecked(scan, visitor)
     }
 
@@ -373,7 +374,7 @@ pub trait Operations: Transaction {
     /// # Errors
     /// [`AggregateError`](crate::aggregate::AggregateError) where the column has no such answer, beside what a scan may end with.
     fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error> {
-        checked::check_restrictions(self, scan)?;
+        checked::check_scan(self, scan)?;
         self.aggregate_range(scan, wanted)
     }
 
@@ -393,7 +394,7 @@ pub trait Operations: Transaction {
         look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
         keep: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        checked::check_restrictions(self, scan)?;
+        checked::check_scan(self, scan)?;
         self.visit_columns(scan, columns, look, keep)
     }
 

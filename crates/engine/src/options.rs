@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use polychron_base::Error;
 use polychron_base::key::HashSeed;
 
 /// Options of a database that do not depend on its protocol.
@@ -15,6 +16,20 @@ pub struct Common {
     pub submissions: Submissions,
     /// What the hashes of keys depend on: chosen anew whenever such options are made, so that nobody can foresee which keys meet in one place.
     pub hash_seed: HashSeed,
+}
+
+impl Common {
+    /// Refuses more worker slots than a protocol can tell apart.
+    ///
+    /// # Errors
+    /// [`Error::Options`].
+    pub fn check_workers(&self, protocol: &str, most: usize) -> Result<(), Error> {
+        let asked = self.memory.max_workers;
+        if (1..=most).contains(&asked) {
+            return Ok(());
+        }
+        Err(Error::options(format!("max_workers lies between 1 and {most} under {protocol}; {asked} were asked for")))
+    }
 }
 
 /// How conflicts are retried.

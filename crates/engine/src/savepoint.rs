@@ -1,7 +1,10 @@
-//! Savepoints, and which of them a transaction can still be undone to. What is void is found out here, once for every protocol.
+//! Savepoints, and which of them a transaction can still be undone to. What is void is found out here, once for every protocol. So is the scope
+//! of a transaction's futures: both are a transaction's own, and end with it.
 
 use polychron_base::Error;
 use polychron_sync::new_number;
+
+use crate::futures::Scope;
 
 /// A place inside a transaction to which it can be undone.
 ///
@@ -29,6 +32,8 @@ pub struct Savepoints {
     valid: Vec<Valid>,
     /// Why a savepoint could not be set, or something had failed that was undone.
     refused: Option<Error>,
+    /// What the running transaction's futures belong to, once it was asked for.
+    scope: Option<Scope>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,9 +51,16 @@ impl Savepoints {
     #[inline]
     pub fn clear(&mut self) {
         self.valid.clear();
+        self.scope = None;
         if self.refused.is_some() {
             self.refused = None;
         }
+    }
+
+    /// What the running transaction's futures belong to.
+    #[inline]
+    pub fn scope(&mut self) -> Scope {
+        *self.scope.get_or_insert_with(Scope::fresh)
     }
 
     /// A savepoint at this position; one that is void from the start where there is no position.

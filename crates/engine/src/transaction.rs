@@ -159,11 +159,14 @@ pub trait Queries {
 
 /// What a protocol overrides to leave [futures](crate::Futures) open. The defaults resolve them at once.
 pub trait LazyFutures {
-    /// Which transaction this is, for the futures that belong to it. One that leaves futures open has a
+    /// Which transaction this is, for the futures that belong to it. One that leaves futures open has an
     /// [`ExpressionArena`](crate::futures::ExpressionArena), and is known by its scope.
     #[inline]
-    fn future_scope(&self) -> Scope {
-        Scope::of_attempt()
+    fn future_scope(&mut self) -> Scope
+    where
+        Self: Transaction,
+    {
+        self.savepoints().scope()
     }
 
     /// Reads columns of a row as futures; see [`Futures::future`](crate::Futures::future).

@@ -5,6 +5,7 @@
 
 mod any;
 pub mod hash;
+mod measured;
 #[cfg(all(test, loom))]
 mod model;
 pub mod ordered;

@@ -93,9 +93,15 @@ impl<'l> Guard<'l> {
     pub fn allocate(&self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
         #[cfg(feature = "faults")]
         if crate::faults::refused() {
-            return Err(OutOfMemory { requested: bytes });
+            return Err(self.refusal(bytes));
         }
         self.worker.allocate(bytes)
+    }
+
+    /// What an allocation of so many bytes is told that is refused now.
+    #[cold]
+    pub fn refusal(&self, requested: usize) -> OutOfMemory {
+        self.worker.shared().refusal(requested)
     }
 
     /// Runs work that makes room in the end, and needs a little memory for it: what is used up for everybody else comes

@@ -53,10 +53,14 @@ pub use stack::stack_left;
 
 /// An allocation was refused: the memory limit is reached or the system has no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("out of memory: {requested} bytes were asked for")]
+#[error("{}", polychron_base::Error::from(*self))]
 pub struct OutOfMemory {
     /// Bytes asked for.
     pub requested: usize,
+    /// Bytes taken of the limit ([`MemoryStatistics::reserved_bytes`]).
+    pub used: usize,
+    /// The limit.
+    pub limit: usize,
 }
 
 /// Memory could not be set up, or a worker not be registered.
@@ -87,8 +91,9 @@ pub enum Error {
 }
 
 impl From<OutOfMemory> for polychron_base::Error {
-    fn from(OutOfMemory { requested }: OutOfMemory) -> Self {
-        Self::OutOfMemory { requested }
+    #[cold]
+    fn from(OutOfMemory { requested, used, limit }: OutOfMemory) -> Self {
+        Self::out_of_memory(requested, used, limit)
     }
 }
 

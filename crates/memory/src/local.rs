@@ -497,17 +497,18 @@ impl Worker {
     #[cold]
     #[inline(never)]
     fn allocate_slowly(&self, bytes: usize) -> Result<NonNull<u8>, OutOfMemory> {
-        let (shared, refused) = (self.shared(), OutOfMemory { requested: bytes });
+        let shared = self.shared();
+        let refused = || shared.refusal(bytes);
         if bytes > MAX_POOLED {
-            let size = Shared::large_size(bytes).ok_or(refused)?;
+            let size = Shared::large_size(bytes).ok_or_else(refused)?;
             let allocate = || shared.allocate_large(size);
-            let block = allocate().or_else(|| self.insist(allocate, || None)).ok_or(refused)?;
+            let block = allocate().or_else(|| self.insist(allocate, || None)).ok_or_else(refused)?;
             count(&self.pool.counters.large_bytes, size as i64);
             return Ok(block);
         }
         let draw = || if self.may_draw.get() { self.pool.draw(shared, bytes) } else { None };
         let allocate = || draw().or_else(|| self.pool.allocate(shared, bytes));
-        draw().or_else(|| self.insist(allocate, || self.pool.scrape(shared, bytes))).ok_or(refused)
+        draw().or_else(|| self.insist(allocate, || self.pool.scrape(shared, bytes))).ok_or_else(refused)
     }
 
     /// Tries again and again, each time after more was done to make room: what waits is freed, free blocks are put together if many

@@ -20,7 +20,7 @@ use crate::pool::{Counters, Pool};
 use crate::reserve::Reserve;
 use crate::system::{self, HUGE_PAGE, Mapping, PAGE};
 use crate::ticker::Ticker;
-use crate::{Epochs, Error, Options};
+use crate::{Epochs, Error, Options, OutOfMemory};
 
 /// Slots for a database's own work: one for who keeps its tables, one for who fills a new index. They come before the users'
 /// slots, so that the leader of a tick, who reads all slots up to the last one ever claimed, still reads few.
@@ -202,6 +202,12 @@ impl Memory {
         self.shared.most_waiting
     }
 
+    /// What an allocation of so many bytes is told that is refused now.
+    #[cold]
+    pub fn refusal(&self, requested: usize) -> OutOfMemory {
+        self.shared.refusal(requested)
+    }
+
     /// Where the use of memory stands against the marks. Cheap below the soft mark; above, it sums up what the workers
     /// count.
     pub fn pressure(&self) -> Pressure {
@@ -233,7 +239,7 @@ impl Memory {
         let large_huge: usize = large.values().filter(|mapping| mapping.huge).map(Mapping::bytes).sum();
         MemoryStatistics {
             limit_bytes: self.shared.budget.limit(),
-            reserved_bytes: self.shared.budget.reserved() + self.shared.reserve.drawn(),
+            reserved_bytes: self.shared.taken_bytes(),
             mapped_bytes: mapped.iter().map(|(mapped, _)| mapped).sum::<usize>()
                 + large_bytes
                 + self.shared.reserve.mapped_bytes(),
@@ -247,6 +253,16 @@ impl Memory {
 }
 
 impl Shared {
+    /// What is taken off the limit.
+    fn taken_bytes(&self) -> usize {
+        self.budget.reserved() + self.reserve.drawn()
+    }
+
+    #[cold]
+    pub(crate) fn refusal(&self, requested: usize) -> OutOfMemory {
+        OutOfMemory { requested, used: self.taken_bytes(), limit: self.budget.limit() }
+    }
+
     /// Puts free blocks together so that they can serve other sizes. Returns whether to try an allocation again.
     pub(crate) fn coalesce(&self, pool: &Pool, refusals: usize) -> bool {
         self.coalescer.run(self, pool, self.used_of_regions(), refusals)

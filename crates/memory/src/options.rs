@@ -44,6 +44,9 @@ const MOST_RESERVE: usize = 64 << 20;
 /// How many of a worker's largest pieces the limit holds at least.
 const CHUNKS: usize = 64;
 
+/// The largest region: more address space than memory in any machine that we know.
+const MOST_REGION: usize = 1 << 40;
+
 /// The smallest piece.
 pub(crate) const LEAST_CHUNK: usize = 1024;
 
@@ -69,6 +72,9 @@ impl Default for Options {
 }
 
 impl Options {
+    /// More slots than threads that anyone runs.
+    pub const MOST_WORKERS: usize = 1 << 16;
+
     /// For tests: everything small, so that rare states are reached soon, no reserve, and no clock but the one the test moves.
     pub fn tiny() -> Self {
         Self {
@@ -87,7 +93,7 @@ impl Options {
     pub(crate) fn reserve_of(&self, limit: usize) -> Result<usize, Error> {
         let bytes =
             self.reserve_bytes.unwrap_or_else(|| (limit / 64).max(LEAST_RESERVE.min(limit / 16)).min(MOST_RESERVE));
-        let reason = "reserve_bytes is at most half the limit";
+        let reason = "reserve_bytes is at most 1/2 of limit_bytes";
         if bytes > limit / 2 { Err(Error::InvalidOptions { reason }) } else { Ok(bytes / 64 * 64) }
     }
 
@@ -112,24 +118,21 @@ impl Options {
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         let refuse = |reason| Err(Error::InvalidOptions { reason });
-        if self.max_workers == 0 || self.max_workers > MOST_WORKERS {
+        if self.max_workers == 0 || self.max_workers > Self::MOST_WORKERS {
             return refuse("max_workers lies between 1 and 65536");
         }
         if self.soft_percent > 100 {
             return refuse("soft_percent is at most 100");
         }
-        if !self.region_bytes.is_multiple_of(PAGE) || self.region_bytes == 0 {
-            return refuse("region_bytes is a positive multiple of 64 KiB");
+        if !self.region_bytes.is_multiple_of(PAGE) || !(PAGE..=MOST_REGION).contains(&self.region_bytes) {
+            return refuse("region_bytes is a multiple of 64 KiB, and at most 1 TiB");
         }
         if self.chunk_bytes < 4096 || self.chunk_bytes > self.region_bytes || !self.chunk_bytes.is_power_of_two() {
             return refuse("chunk_bytes is a power of two from 4 KiB to region_bytes");
         }
         if self.epoch_interval.is_some_and(|interval| interval.is_zero()) {
-            return refuse("epoch_interval is longer than nothing");
+            return refuse("epoch_interval is longer than 0");
         }
         Ok(())
     }
 }
-
-/// More slots than threads that anyone runs.
-const MOST_WORKERS: usize = 1 << 16;

@@ -35,7 +35,7 @@ fn resident() -> usize {
 fn is_refused(outcome: Result<(), Error>) -> bool {
     match outcome {
         Ok(()) => false,
-        Err(Error::OutOfMemory { .. }) => true,
+        Err(Error::OutOfMemory(_)) => true,
         Err(other) => panic!("{other}"),
     }
 }

@@ -380,7 +380,7 @@ impl<T: Transaction> Transaction for Lazy<'_, T> {
 impl<T: Transaction> Queries for Lazy<'_, T> {}
 
 impl<T: Transaction> LazyFutures for Lazy<'_, T> {
-    fn future_scope(&self) -> Scope {
+    fn future_scope(&mut self) -> Scope {
         self.expressions.scope()
     }
 

@@ -40,7 +40,7 @@ struct Flawed<'t, T> {
 
 impl<T> Flawed<'_, T> {
     fn check(&self, fails: bool) -> Result<(), Error> {
-        if fails { Err(Error::OutOfMemory { requested: 1 }) } else { Ok(()) }
+        if fails { Err(Error::out_of_memory(1, 0, 0)) } else { Ok(()) }
     }
 }
 
@@ -189,7 +189,7 @@ fn a_write_that_cannot_be_undone_ends_its_transaction() {
     let library = Library::open();
     for reads in [false, true] {
         for outcome in library.try_all(Failing { reads, undo: true }) {
-            assert!(matches!(outcome, Err(Error::OutOfMemory { .. })), "{outcome:?}");
+            assert!(matches!(outcome, Err(Error::OutOfMemory(_))), "{outcome:?}");
             library.is_as_it_was();
         }
     }

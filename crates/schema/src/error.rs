@@ -1,12 +1,14 @@
 //! What can be wrong with a definition, a row or a key.
 
+use polychron_base::line::OneLine;
+
 use crate::types::ColumnType;
 
 /// Why a definition, a row or a key is refused. Whatever was to change is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
     /// A table without columns holds nothing.
-    #[error("table {table} has no columns")]
+    #[error("table {} has no columns", OneLine(table))]
     NoColumns {
         /// The table's name.
         table: String,
@@ -21,37 +23,37 @@ pub enum SchemaError {
     #[error("a table, column or index has an empty name")]
     EmptyName,
     /// Two columns, or two indexes, of one table have the same name.
-    #[error("the name {name} is used twice")]
+    #[error("the name {} is used twice", OneLine(name))]
     DuplicateName {
         /// The name.
         name: String,
     },
     /// A table without a primary key.
-    #[error("table {table} has no primary key")]
+    #[error("table {} has no primary key", OneLine(table))]
     NoKey {
         /// The table's name.
         table: String,
     },
     /// A key, an index or a partition names a column that the table does not have.
-    #[error("there is no column {column}")]
+    #[error("there is no column {}", OneLine(column))]
     UnknownColumn {
         /// The name, or the position in decimal.
         column: String,
     },
     /// A column stands twice in a key or an index.
-    #[error("column {column} stands twice in one key")]
+    #[error("column {} stands twice in one key", OneLine(column))]
     RepeatedKeyColumn {
         /// The column's name.
         column: String,
     },
     /// A column of the primary key may be NULL.
-    #[error("key column {column} may not be nullable")]
+    #[error("key column {} may not be nullable", OneLine(column))]
     NullableKey {
         /// The column's name.
         column: String,
     },
     /// A key or an index without columns, or with more than [`crate::MAX_KEY_COLUMNS`].
-    #[error("{key} has {columns} columns; a key has one to {}", crate::MAX_KEY_COLUMNS)]
+    #[error("{} has {columns} columns; a key has one to {}", OneLine(key), crate::MAX_KEY_COLUMNS)]
     KeyColumns {
         /// `primary key` or the index's name.
         key: String,
@@ -59,19 +61,19 @@ pub enum SchemaError {
         columns: usize,
     },
     /// No index leads from the columns of a foreign key to the rows that have them.
-    #[error("the foreign key to {parent} needs an ordered index that begins with its columns")]
+    #[error("the foreign key to {} needs an ordered index that begins with its columns", OneLine(parent))]
     NoIndexForForeignKey {
         /// The parent's name.
         parent: String,
     },
     /// The columns of a foreign key are not of the types of the parent's primary key.
-    #[error("the columns of the foreign key to {parent} are not of the types of its primary key")]
+    #[error("the columns of the foreign key to {} are not of the types of its primary key", OneLine(parent))]
     ForeignKeyTypes {
         /// The parent's name.
         parent: String,
     },
     /// The fixed-width columns of a key are wider than a key may be.
-    #[error("{key} is at least {bytes} bytes wide; a key has at most {}", crate::MAX_KEY_BYTES)]
+    #[error("{} is at least {bytes} bytes wide; a key has at most {}", OneLine(key), crate::MAX_KEY_BYTES)]
     KeyTooWide {
         /// `primary key` or the index's name.
         key: String,
@@ -79,7 +81,7 @@ pub enum SchemaError {
         bytes: usize,
     },
     /// A column type whose width, maximum or scale is out of bounds.
-    #[error("column {column} cannot have the type {column_type}")]
+    #[error("column {} cannot have the type {column_type}", OneLine(column))]
     InvalidType {
         /// The column's name.
         column: String,
@@ -105,7 +107,7 @@ pub enum SchemaError {
     #[error("these bytes are no key of this type")]
     MalformedKey,
     /// A string or byte string longer than its column allows.
-    #[error("{bytes} bytes are too long for column {column}, which holds at most {max}")]
+    #[error("{bytes} bytes are too long for column {}, which holds at most {max}", OneLine(column))]
     TooLong {
         /// The column's name.
         column: String,
@@ -115,7 +117,7 @@ pub enum SchemaError {
         max: usize,
     },
     /// A value of another type than the column's.
-    #[error("column {column} has the type {expected}, not {found}")]
+    #[error("column {} has the type {expected}, not {found}", OneLine(column))]
     WrongType {
         /// The column's name.
         column: String,
@@ -125,7 +127,7 @@ pub enum SchemaError {
         found: &'static str,
     },
     /// A number that the column's type cannot hold.
-    #[error("the value is out of range for column {column} of type {expected}")]
+    #[error("the value is out of range for column {} of type {expected}", OneLine(column))]
     OutOfRange {
         /// The column's name.
         column: String,
@@ -133,7 +135,7 @@ pub enum SchemaError {
         expected: ColumnType,
     },
     /// NULL for a column that is not nullable.
-    #[error("column {column} is not nullable")]
+    #[error("column {} is not nullable", OneLine(column))]
     UnexpectedNull {
         /// The column's name.
         column: String,
@@ -155,7 +157,7 @@ pub enum SchemaError {
         expected: usize,
     },
     /// Bytes in a row that are no value of their column.
-    #[error("column {column} holds no value of type {expected}")]
+    #[error("column {} holds no value of type {expected}", OneLine(column))]
     MalformedColumn {
         /// The column's name.
         column: String,
@@ -163,7 +165,7 @@ pub enum SchemaError {
         expected: ColumnType,
     },
     /// A change of a primary key's column, which no update may make.
-    #[error("column {column} belongs to the primary key")]
+    #[error("column {} belongs to the primary key", OneLine(column))]
     KeyColumnChanged {
         /// The column's name.
         column: String,

@@ -409,7 +409,6 @@ macro_rules! operate {
                 look: &mut dyn FnMut(&ColumnBatch<'_>),
                 keep: &mut dyn FnMut() -> ControlFlow<()>,
             ) -> Result<(), Error>;
-            fn future_scope(&self) -> Scope;
             fn has_prefetched(&self) -> bool;
             fn is_reconnaissance(&self) -> bool;
             fn definition(&self, table: TableId) -> Result<&TableDefinition, Error>;
@@ -460,10 +459,6 @@ macro_rules! operate {
                 T::visit_columns(self, scan, columns, &mut |batch| look(batch), &mut |()| keep())
             }
 
-            fn future_scope(&self) -> Scope {
-                T::future_scope(self)
-            }
-
             fn has_prefetched(&self) -> bool {
                 T::has_prefetched(self)
             }
@@ -497,6 +492,7 @@ operate! {
     fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Error>;
     fn insert_futures(&mut self, table: TableId, key: &OpenKey, row: RowRef<'_>, columns: &Assigned) -> Result<(), Error>;
     fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error>;
+    fn future_scope(&mut self) -> Scope;
     fn mark(&mut self) -> Result<usize, Error>;
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Error>;
     fn undo_operation(&mut self, position: usize) -> Result<(), Error>;

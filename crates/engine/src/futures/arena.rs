@@ -1,19 +1,23 @@
 //! Where expressions are made: operators on futures have no transaction at hand, so each running transaction that leaves futures open
 //! has an expression arena in its thread, on which its nodes lie, and a future knows its expressions by number.
 //!
-//! The memory is used again by the thread's next transaction.
+//! The memory is used again by the thread's next transaction. In a thread that ends, whose own memory is gone already, arenas lie in the
+//! process's.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
+use std::sync::{Mutex, PoisonError};
+
+use polychron_sync::new_number;
 
 use super::expression::{Expression, Operand, Scalar};
 use crate::lazy::Nodes;
 
-/// Which transaction a future belongs to: a thread, and a number that it gives once. 0 is none.
+/// Which transaction a future belongs to: the number of a thread, and one that the thread gives once. 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    thread: u64,
-    number: u32,
+    thread: u32,
+    number: u64,
 }
 
 #[derive(Debug)]
@@ -26,29 +30,31 @@ struct Bench {
 polychron_sync::thread_local! {
     static BENCHES: RefCell<Vec<Bench>> = const { RefCell::new(Vec::new()) };
 }
+// These two have no destructors, so they are there until the thread has ended.
 polychron_sync::thread_local! {
-    static LATEST: Cell<u32> = const { Cell::new(0) };
+    static LATEST: Cell<Scope> = const { Cell::new(Scope::NONE) };
 }
 polychron_sync::thread_local! {
-    static ATTEMPT: Cell<Scope> = const { Cell::new(Scope::NONE) };
+    static IS_RUNNING: Cell<bool> = const { Cell::new(false) };
 }
+
+/// Benches of threads that end.
+static OF_ENDING_THREADS: Mutex<Vec<Bench>> = Mutex::new(Vec::new());
+/// Closed ones among them that are kept to be looked at: as many as threads may end at the same time and still find theirs.
+const KEPT: usize = 64;
 
 impl Scope {
     const NONE: Self = Self { thread: 0, number: 0 };
 
-    /// A number that this thread has not given for four thousand million transactions.
+    /// That of a transaction that has none yet.
     #[inline]
-    fn fresh() -> Self {
+    pub(crate) fn fresh() -> Self {
         LATEST.with(|latest| {
-            latest.set(latest.get().checked_add(1).unwrap_or(1));
-            Self { thread: polychron_sync::this_thread(), number: latest.get() }
+            let Self { thread, number } = latest.get();
+            let thread = if thread == 0 { new_number() } else { thread };
+            latest.set(Self { thread, number: number + 1 });
+            latest.get()
         })
-    }
-
-    /// Of the attempt that runs in this thread: the scope of transactions that leave nothing open.
-    #[inline]
-    pub fn of_attempt() -> Self {
-        ATTEMPT.with(Cell::get)
     }
 
     /// The scope of what is made of values of both; `None` when they belong to different transactions.
@@ -63,10 +69,8 @@ impl Scope {
 
     #[inline]
     fn on_bench<O>(self, work: impl FnOnce(&mut Bench) -> O) -> Option<O> {
-        let find = |benches: &RefCell<Vec<Bench>>| {
-            benches.borrow_mut().iter_mut().find(|expressions| expressions.scope == self).map(work)
-        };
-        BENCHES.try_with(find).ok()?
+        let find = |benches: &mut Vec<Bench>| benches.iter_mut().find(|bench| bench.scope == self).map(work);
+        with_benches(|benches, _| find(benches))
     }
 
     /// Makes something of the operands of this scope. `None`: its transaction has ended, or one of them is not its own.
@@ -87,6 +91,17 @@ impl Scope {
     }
 }
 
+/// Lends the thread's benches, or those of all threads that end where its own are gone, with how many closed ones are kept of them at least.
+#[inline]
+fn with_benches<O>(work: impl FnOnce(&mut Vec<Bench>, usize) -> O) -> O {
+    let mut work = Some(work);
+    let mut once = |benches: &mut Vec<Bench>, kept| (work.take().expect("it is called once"))(benches, kept);
+    match BENCHES.try_with(|benches| once(&mut benches.borrow_mut(), 0)) {
+        Ok(output) => output,
+        Err(_) => once(&mut OF_ENDING_THREADS.lock().unwrap_or_else(PoisonError::into_inner), KEPT),
+    }
+}
+
 /// A transaction's expression arena: what a protocol keeps as long as it leaves futures open, in the thread that runs the transaction. When it is
 /// dropped what lies on it stays to be looked
 /// at until the thread's next one is set up.
@@ -98,19 +113,21 @@ pub struct ExpressionArena {
 }
 
 impl ExpressionArena {
-    /// Sets one up. In a thread that ends, and whose benches are gone already, there is none: futures are then as those of a
-    /// transaction that has ended.
+    /// Sets one up.
     #[inline]
     pub fn new() -> Self {
         let scope = Scope::fresh();
-        let _ = BENCHES.try_with(|benches| {
-            let mut benches = benches.borrow_mut();
-            if let Some(expressions) = benches.iter_mut().find(|expressions| !expressions.is_open) {
-                (expressions.scope, expressions.is_open) = (scope, true);
-                expressions.nodes.clear();
-            } else {
-                benches.push(Bench { scope, is_open: true, nodes: Box::default() });
+        with_benches(|benches, kept| {
+            let mut closed = benches.iter().enumerate().filter(|(_, bench)| !bench.is_open);
+            // The oldest one, for others may still look at theirs.
+            let reusable = closed.next().map(|(position, _)| position);
+            match reusable.filter(|_| kept == 0 || closed.count() >= kept) {
+                Some(position) => benches[position..].rotate_left(1),
+                None => benches.push(Bench { scope, is_open: true, nodes: Box::default() }),
             }
+            let bench = benches.last_mut().expect("there is one now");
+            (bench.scope, bench.is_open) = (scope, true);
+            bench.nodes.clear();
         });
         Self { scope, thread: PhantomData }
     }
@@ -141,11 +158,10 @@ impl Drop for ExpressionArena {
     }
 }
 
-/// An attempt at a transaction runs in this thread: who drives transactions holds one meanwhile, so that futures that were known at
-/// once are not taken for those of a later attempt.
+/// An attempt at a transaction runs in this thread: who drives transactions holds one meanwhile.
 #[derive(Debug)]
 pub struct Attempt {
-    before: Scope,
+    before: bool,
     thread: PhantomData<*const ()>,
 }
 
@@ -153,21 +169,21 @@ impl Attempt {
     /// It begins.
     #[inline]
     pub fn begin() -> Self {
-        let before = ATTEMPT.with(|attempt| attempt.replace(Scope::fresh()));
+        let before = IS_RUNNING.with(|is_running| is_running.replace(true));
         Self { before, thread: PhantomData }
     }
 
     /// Whether one runs in the calling thread.
     #[inline]
     pub fn is_running() -> bool {
-        Scope::of_attempt() != Scope::NONE
+        IS_RUNNING.with(Cell::get)
     }
 }
 
 impl Drop for Attempt {
     #[inline]
     fn drop(&mut self) {
-        ATTEMPT.with(|attempt| attempt.set(self.before));
+        IS_RUNNING.with(|is_running| is_running.set(self.before));
     }
 }
 
@@ -179,18 +195,17 @@ mod tests {
     fn scopes_of_transactions_and_threads_differ() {
         let (one, two) = (ExpressionArena::new(), ExpressionArena::new());
         assert_ne!(one.scope(), two.scope());
-        let number = one.scope().number;
-        let elsewhere = std::thread::spawn(|| (0..4).map(|_| ExpressionArena::new().scope()).collect::<Vec<_>>());
-        let elsewhere = elsewhere.join().expect("no panic");
-        assert!(elsewhere.iter().any(|scope| scope.number == number) && !elsewhere.contains(&one.scope()));
-        let before = Scope::of_attempt();
+        // Threads that follow each other have the same memory, and not the same numbers.
+        let elsewhere = || std::thread::spawn(Scope::fresh).join().expect("no panic");
+        let (third, fourth) = (elsewhere(), elsewhere());
+        assert!(third != fourth && ![one.scope(), two.scope()].contains(&third));
+        assert!(!Attempt::is_running());
         {
             let _outer = Attempt::begin();
-            let outer = Scope::of_attempt();
             drop(Attempt::begin());
-            assert!(Scope::of_attempt() == outer && outer != before);
+            assert!(Attempt::is_running());
         }
-        assert_eq!(Scope::of_attempt(), before);
+        assert!(!Attempt::is_running());
     }
 
     #[test]

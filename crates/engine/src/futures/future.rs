@@ -223,11 +223,13 @@ impl State {
         made.unwrap_or(Self::FOREIGN)
     }
 
-    /// The value after the commit.
-    pub(super) fn resolved(self) -> Result<Scalar, FutureError> {
+    /// The value after the commit of the transaction of this scope.
+    pub(super) fn resolved(self, of: Scope) -> Result<Scalar, FutureError> {
         match self {
-            Self::Plain(value) | Self::Known { value, .. } => Ok(value),
+            Self::Plain(value) => Ok(value),
             Self::Failed(failure) => Err(failure.error()),
+            Self::Known { scope, .. } | Self::Open { scope, .. } if scope != of => Err(FutureError::Foreign),
+            Self::Known { value, .. } => Ok(value),
             Self::Open { scope, place } => match scope.value(place) {
                 Some(Some(value)) => Ok(value),
                 Some(None) => Err(scope.failure(place).unwrap_or(FutureError::Foreign)),
@@ -239,15 +241,14 @@ impl State {
 
 /// What the transaction calls a future.
 #[inline]
-pub(super) fn hand_over<T: Transaction + ?Sized>(transaction: &T, state: State) -> Result<Operand, Error> {
+pub(super) fn hand_over<T: Transaction + ?Sized>(transaction: &mut T, state: State) -> Result<Operand, Error> {
     let (scope, operand) = match state {
         State::Plain(value) => return Ok(Operand::Known(value)),
         State::Failed(failure) => return Err(failure.error().into()),
         State::Known { scope, value } => (scope, Operand::Known(value)),
         State::Open { scope, place } => (scope, Operand::Pending(place)),
     };
-    let is_own = scope == Scope::default() || scope == transaction.future_scope();
-    if is_own { Ok(operand) } else { Err(FutureError::Foreign.into()) }
+    if scope == transaction.future_scope() { Ok(operand) } else { Err(FutureError::Foreign.into()) }
 }
 
 impl<T> Future<T> {

@@ -1,17 +1,20 @@
 //! What futures have come to, after the commit.
 
+use super::arena::Scope;
 use super::expression::FutureError;
 use super::future::{Future, FutureValue};
 
 /// The values of a transaction's futures, once it has committed (the paper's commit gives them back, §3.2). Nothing is read to learn
 /// them: they are what the commit went by. They are there until the thread begins another transaction that leaves futures open.
 #[derive(Debug)]
-pub struct Resolved(());
+pub struct Resolved {
+    scope: Scope,
+}
 
 impl Resolved {
-    /// Right after the commit.
-    pub(crate) fn now() -> Self {
-        Self(())
+    /// Right after the commit of the transaction of this scope.
+    pub(crate) fn of(scope: Scope) -> Self {
+        Self { scope }
     }
 
     /// The value.
@@ -19,7 +22,7 @@ impl Resolved {
     /// # Errors
     /// [`FutureError`] where it has none, or belongs to another transaction.
     pub fn get<T: FutureValue>(&self, future: Future<T>) -> Result<T, FutureError> {
-        future.state.resolved().map(T::from_scalar)
+        future.state.resolved(self.scope).map(T::from_scalar)
     }
 }
 

@@ -8,8 +8,8 @@ use polychron_schema::{Projection, RowMut, RowRef, TableDefinition};
 
 use super::change::{add_row, change_row, delete_row, put_row};
 use super::{At, Primitives, Visit};
-use crate::stores::{Keyed, check_key, check_row};
-use crate::{Constraints, Insertion, Savepoints, Scan, Transaction};
+use crate::stores::{Keyed, check_row};
+use crate::{Constraints, Insertion, Savepoints, Scan, Transaction, steady};
 
 /// An operation that writes.
 #[inline]
@@ -28,6 +28,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
+        steady!(key => self.read_row(table, key, projection));
         let found = self.operate(|this| this.find(At::row(this.table(table)?, key), projection))?;
         Ok(found.map(|found| self.row(found)))
     }
@@ -39,6 +40,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
+        steady!(key => self.read_row_unvalidated(table, key, projection));
         let found = self.operate(|this| this.find_unprotected(At::row(this.table(table)?, key), projection))?;
         Ok(found.map(|found| self.row(found)))
     }
@@ -51,13 +53,14 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Error> {
+        steady!(key => self.update_unchecked(table, key, projection, change));
         alter(self, |this| change_row(this, At::row(this.table(table)?, key), projection, change))
     }
 
     #[inline]
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
+        steady!(key => self.insert_unchecked(table, key, row));
         alter(self, |this| {
-            check_key(key)?;
             let table = this.table(table)?;
             check_row(table, row)?;
             add_row(this, At::row(table, key), row)
@@ -66,8 +69,8 @@ impl<'t, P: Primitives<'t>> Transaction for P {
 
     #[inline]
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
+        steady!(key => self.put_unchecked(table, key, row));
         alter(self, |this| {
-            check_key(key)?;
             let table = this.table(table)?;
             check_row(table, row)?;
             put_row(this, At::row(table, key), row)
@@ -76,6 +79,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
 
     #[inline]
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
+        steady!(key => self.delete_unchecked(table, key));
         alter(self, |this| delete_row(this, At::row(this.table(table)?, key)))
     }
 

@@ -40,7 +40,7 @@ pub use fingers::Fingers;
 pub use hints::Hints;
 pub use nodes::{NodeSet, NodeStep};
 pub use record::{Record, RowRecords, is_too_roomy};
-pub use rows::{check_key, check_row, entry_words, key_in_entry, words_of};
+pub use rows::{check_row, entry_words, key_in_entry, words_of};
 pub use table::{Keyed, StoreDefinition, StoreTable, has_dropped};
 pub use undo::{UndoLog, Undoable};
 pub use worker::{GROUP, StoreWorker, WorkerBase};

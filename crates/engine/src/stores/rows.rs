@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use polychron_base::Error;
-use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_schema::{MAX_ROW_BYTES, Projection, RowBuffer, RowRef};
 
 use super::table::StoreTable;
@@ -33,15 +32,6 @@ pub fn entry_words<'b>(key: &[u8], buffer: &'b mut RowBuffer) -> &'b [u64] {
 pub fn key_in_entry(words: &[u64]) -> &[u8] {
     let Some((&len, rest)) = words.split_first() else { return &[] };
     RowRef::from_words(rest).as_bytes().get(..len as usize).unwrap_or_default()
-}
-
-/// A key must be short enough for the indexes.
-///
-/// # Errors
-/// [`Error::KeyTooLong`].
-#[inline]
-pub fn check_key<K: EncodedKey>(key: K) -> Result<(), Error> {
-    if key.len() > MAX_KEY_BYTES { Err(Error::KeyTooLong) } else { Ok(()) }
 }
 
 /// A row must have its table's fixed part, and end within the limit.

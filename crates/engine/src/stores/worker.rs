@@ -13,7 +13,7 @@ use crate::catalog::{Catalog, Seen};
 use crate::options::Retry;
 use crate::single::ReadOne;
 use crate::statistics::Registered;
-use crate::{Commit, Counters, Interactive, Mode, Procedure, Worker, drive, rows};
+use crate::{Commit, Counters, Interactive, Mode, Procedure, Worker, drive, rows, steady};
 
 /// Procedures whose keys are looked up together. Measured on 16-key transactions: 4 leave latency uncovered, 16 gain
 /// nothing more and begin to push lines out of the first-level cache again.
@@ -231,6 +231,7 @@ impl<W: StoreWorker> Worker for W {
         projection: &Projection,
         read: impl FnMut(Option<RowRef<'_>>) -> O + Send,
     ) -> Result<O, Error> {
+        steady!(key => self.read_one(table, key, projection, read));
         self.read_alone(table, key, projection, read)
     }
 

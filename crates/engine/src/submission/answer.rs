@@ -11,7 +11,7 @@ use polychron_base::Error;
 use polychron_sync::{Condvar, Mutex};
 
 use super::lock;
-use crate::drive::{Failure, catch};
+use crate::drive::{Failure, catch, discard};
 use crate::futures::Attempt;
 
 /// A procedure that was submitted: it is executed sometime, and this is the claim to its answer.
@@ -35,6 +35,14 @@ struct Slot<O, E> {
     answered: Condvar,
     /// Whose threads give the answer.
     service: Service,
+}
+
+/// An answer that nobody has taken goes here, whichever end is dropped last. Its destructor is somebody's code.
+impl<O, E> Drop for Slot<O, E> {
+    fn drop(&mut self) {
+        let state = std::mem::replace(&mut *lock(&self.state), State::Taken);
+        discard(state);
+    }
 }
 
 impl<O, E> Slot<O, E> {

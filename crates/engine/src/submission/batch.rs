@@ -12,7 +12,7 @@ use polychron_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::answer::Reply;
 use super::lock;
-use crate::drive::{Failure, catch};
+use crate::drive::{Failure, catch, discard};
 use crate::futures::Resolved;
 use crate::{Declare, Procedure, Transaction, Worker};
 
@@ -221,9 +221,11 @@ impl<P: Procedure> Lined<P> {
     }
 }
 
-/// Drops a procedure. Its destructor may panic; the answer is given.
-fn discard<P>(procedure: Option<P>) {
-    let _ = catch(move || drop(procedure));
+/// Procedures that were not begun when the service ended. Each is dropped by itself: its destructor may panic.
+impl<P: Procedure> Drop for Lined<P> {
+    fn drop(&mut self) {
+        self.waiting.iter().for_each(|waiting| discard(lock(waiting).take()));
+    }
 }
 
 impl<W: Worker + 'static, P: Procedure + 'static> Lane<W> for Lined<P> {

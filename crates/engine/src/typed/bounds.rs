@@ -3,8 +3,9 @@
 use std::ops::{Bound, RangeBounds};
 
 use polychron_base::Error;
-use polychron_base::key::EncodedKey;
 use polychron_schema::{Key, KeyScratch, MAX_KEY_BYTES, RangeScratch};
+
+use crate::keys;
 
 /// Encoded bounds of a range of keys.
 pub(crate) struct KeyBounds {
@@ -34,18 +35,6 @@ impl BoundKey {
     }
 
     #[inline]
-    fn of<K: EncodedKey>(key: K) -> Self {
-        if key.len() <= Self::SHORT {
-            let mut short = [0; Self::SHORT];
-            let len = key.write_to(&mut short);
-            return Self::Short(short, len as u8);
-        }
-        let mut long = vec![0; key.len()];
-        key.write_to(&mut long);
-        Self::Long(long.into())
-    }
-
-    #[inline]
     pub(super) fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Short(bytes, len) => &bytes[..usize::from(*len)],
@@ -61,7 +50,7 @@ impl KeyBounds {
         let encode = |key: &K| {
             key.check()?;
             let mut scratch = KeyScratch::new();
-            Ok(BoundKey::of(key.encode(&mut scratch)))
+            keys::with_bytes(key.encode(&mut scratch), BoundKey::new)
         };
         Ok(Self {
             lower: transpose(range.start_bound().map(encode))?,

@@ -206,14 +206,20 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
     /// ```
     /// # use polychron_engine::{Operations, Row, Error, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// #[derive(Debug, thiserror::Error)]
-    /// #[error("account {0} is overdrawn")]
-    /// struct Overdrawn(u64);
+    /// enum Failed {
+    ///     Overdrawn(u64),
+    ///     Other(Error),
+    /// }
     ///
-    /// fn audit<T: Transaction>(transaction: &mut T, accounts: &Table<Account>) -> Result<(), Error> {
-    ///     transaction.scan(accounts, ..).visit(|row| {
-    ///         if row.balance() < 0 { Err(Overdrawn(row.id()))? }
-    ///         Ok(())
+    /// impl From<Error> for Failed {
+    ///     fn from(error: Error) -> Self {
+    ///         Self::Other(error)
+    ///     }
+    /// }
+    ///
+    /// fn audit<T: Transaction>(transaction: &mut T, accounts: &Table<Account>) -> Result<(), Failed> {
+    ///     transaction.scan(accounts, ..).try_for_each(|row| {
+    ///         if row.balance() < 0 { Err(Failed::Overdrawn(row.id())) } else { Ok(()) }
     ///     })
     /// }
     /// ```

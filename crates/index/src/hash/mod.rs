@@ -22,6 +22,7 @@ use polychron_memory::{Guard, OutOfMemory};
 use polychron_sync::Backoff;
 use polychron_sync::atomic::{AtomicPtr, Ordering};
 
+use crate::measured::Measured;
 use crate::{Changes, Handle, Inserted, Lookup};
 use bucket::{Bucket, Latched, Meta, Place, inline_value};
 use entry::{EMPTY, LongKey, Probe};
@@ -243,6 +244,9 @@ impl HashIndex {
     ///
     /// # Errors
     /// When memory for the entry cannot be had; the index is as before.
+    ///
+    /// # Panics
+    /// When the key is longer than [`MAX_KEY_BYTES`](polychron_base::key::MAX_KEY_BYTES).
     pub fn insert<K: EncodedKey>(
         &self,
         key: K,
@@ -250,6 +254,7 @@ impl HashIndex {
         changes: &mut impl Changes,
         guard: &Guard<'_>,
     ) -> Result<Inserted, OutOfMemory> {
+        let key = Measured::inserted(key);
         self.advance_growth(guard);
         let probe = Probe::new(key, self.seed);
         let mut spare = Spare { guard, long: None, overflow: None };

@@ -113,10 +113,10 @@ impl<'g> Table<'g> {
         ancestors: [Option<Ancestor>; ANCESTORS],
         guard: &'g Guard<'_>,
     ) -> Result<Self, OutOfMemory> {
-        let bytes = Self::bytes_for(buckets).ok_or(OutOfMemory { requested: usize::MAX })?;
+        let bytes = Self::bytes_for(buckets).ok_or_else(|| guard.refusal(usize::MAX))?;
         #[cfg(test)]
         if super::tests::REFUSE_TABLES.get() {
-            return Err(OutOfMemory { requested: bytes });
+            return Err(guard.refusal(bytes));
         }
         let raw = guard.allocate(bytes)?.cast::<Header>();
         let growth = Growth {

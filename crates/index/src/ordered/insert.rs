@@ -6,9 +6,10 @@ use super::node::{Entry, KIND_LAYER, KIND_SUFFIX, LEAF_WIDTH, Leaf, Node, class}
 use super::suffix::Suffix;
 use super::version::Latched;
 use super::{OrderedIndex, tear_down};
+use crate::measured::Measured;
 use crate::stamp::{Change, Changes};
 use crate::{Handle, Inserted, Lookup};
-use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
+use polychron_base::key::EncodedKey;
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_sync::Backoff;
 
@@ -16,7 +17,8 @@ impl OrderedIndex {
     /// Inserts a key unless it is present. Every change of a leaf's state is reported to `changes`, which must not
     /// use the index meanwhile: a latch may be held. When memory runs out nothing has changed and nothing was reported.
     ///
-    /// The key has at most [`MAX_KEY_BYTES`] bytes.
+    /// # Panics
+    /// When the key is longer than [`MAX_KEY_BYTES`](polychron_base::key::MAX_KEY_BYTES).
     pub fn insert<K: EncodedKey>(
         &self,
         key: K,
@@ -40,7 +42,7 @@ impl OrderedIndex {
         changes: &mut impl Changes,
         guard: &Guard<'_>,
     ) -> Result<Inserted, OutOfMemory> {
-        debug_assert!(key.len() <= MAX_KEY_BYTES);
+        let key = Measured::inserted(key);
         let mut backoff = Backoff::new();
         loop {
             // SAFETY: passed on from the caller.

@@ -6,7 +6,8 @@ use super::node::{Entries, Entry, KIND_LAYER, LEAF_WIDTH, Leaf, Node};
 use super::version::Latched;
 use super::{OrderedIndex, tear_down};
 use crate::Handle;
-use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
+use crate::measured::Measured;
+use polychron_base::key::EncodedKey;
 use polychron_memory::{Guard, OutOfMemory};
 
 /// Why an index could not be built.
@@ -26,30 +27,34 @@ pub enum BulkLoadError {
 /// The input, with a look at the key after the current one.
 struct Input<I, K> {
     rest: I,
-    current: Option<(K, Handle)>,
-    following: Option<(K, Handle)>,
+    current: Option<(Measured<K>, Handle)>,
+    following: Option<(Measured<K>, Handle)>,
     /// How many keys came before the following one.
     position: usize,
 }
 
 impl<K: EncodedKey, I: Iterator<Item = (K, Handle)>> Input<I, K> {
-    fn new(mut rest: I) -> Result<Self, BulkLoadError> {
-        let current = rest.next();
-        if current.is_some_and(|(key, _)| key.len() > MAX_KEY_BYTES) {
-            return Err(BulkLoadError::BadKey { position: 0 });
-        }
-        let mut input = Self { rest, current: None, following: current, position: 0 };
+    fn new(rest: I) -> Result<Self, BulkLoadError> {
+        let mut input = Self { rest, current: None, following: None, position: 0 };
+        input.following = input.next()?;
         input.advance()?;
         Ok(input)
+    }
+
+    /// The next key, which is short enough.
+    fn next(&mut self) -> Result<Option<(Measured<K>, Handle)>, BulkLoadError> {
+        let Some((key, handle)) = self.rest.next() else { return Ok(None) };
+        let key = Measured::new(key).ok_or(BulkLoadError::BadKey { position: self.position })?;
+        Ok(Some((key, handle)))
     }
 
     /// Makes the following key the current one.
     fn advance(&mut self) -> Result<(), BulkLoadError> {
         self.current = self.following.take();
         self.position += 1;
-        self.following = if self.current.is_some() { self.rest.next() } else { None };
+        self.following = if self.current.is_some() { self.next()? } else { None };
         if let (Some((current, _)), Some((following, _))) = (self.current, self.following)
-            && (!is_less(current, following) || following.len() > MAX_KEY_BYTES)
+            && !is_less(current, following)
         {
             return Err(BulkLoadError::BadKey { position: self.position });
         }

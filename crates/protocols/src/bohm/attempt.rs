@@ -2,8 +2,8 @@
 
 use polychron_base::Error;
 use polychron_engine::drive::Failure;
-use polychron_engine::futures::Attempt;
-use polychron_engine::{Procedure, drive};
+use polychron_engine::futures::{Attempt, Scope};
+use polychron_engine::{LazyFutures, Procedure, drive};
 
 use super::planned::Ran;
 use super::transaction::BohmTransaction;
@@ -18,28 +18,31 @@ pub(super) struct Ended<E> {
 impl<E> Ended<E> {
     /// It was refused by the engine.
     pub(super) fn by(error: Error) -> Self {
-        let wants_memory = matches!(error, Error::OutOfMemory { .. });
+        let wants_memory = matches!(error, Error::OutOfMemory(_));
         Self { failure: Failure::Engine(error), wants_memory }
     }
 }
 
-/// The answer of a procedure of the type `P`.
-pub(super) type Answer<P> = Result<<P as Procedure>::Output, Ended<<P as Procedure>::Error>>;
+/// What a run has left: its answer, and the scope of its futures.
+type Left<O, E> = Result<(O, Scope), Ended<E>>;
+
+/// The same of a procedure of the type `P`.
+pub(super) type Answer<P> = Left<<P as Procedure>::Output, <P as Procedure>::Error>;
 
 /// Tells a procedure that has committed so, and makes of its answer what its client gets.
 pub(super) fn tell_ended<P: Procedure>(procedure: &mut P, answer: Answer<P>) -> Result<P::Output, P::Error> {
     let told = match answer {
-        Ok(output) => drive::tell_committed(procedure, output).map_err(Failure::Engine),
+        Ok((output, scope)) => drive::tell_committed(procedure, output, scope).map_err(Failure::Engine),
         Err(ended) => Err(ended.failure),
     };
     told.map_err(Failure::into_own)
 }
 
-/// Runs a body once.
+/// Runs a body once, and tells the scope of its futures with what it answers.
 pub(super) fn attempt<O, E>(
     transaction: &mut BohmTransaction<'_>,
     body: &mut dyn FnMut(&mut BohmTransaction<'_>) -> Result<O, E>,
-) -> (Ran, Option<Result<O, Ended<E>>>) {
+) -> (Ran, Option<Left<O, E>>) {
     let refuse = |error| (Ran::RollBack, Some(Err(Ended::by(error))));
     if let Some(refusal) = transaction.refusal() {
         return refuse(refusal);
@@ -52,11 +55,11 @@ pub(super) fn attempt<O, E>(
             drive::discard(output);
             refuse(failure)
         }
-        Ok(Ok(output)) => (Ran::Commit, Some(Ok(output))),
+        Ok(Ok(output)) => (Ran::Commit, Some(Ok((output, transaction.future_scope())))),
         // It is the transaction that knows why the procedure failed, whatever that has made of it.
         Ok(Err(own)) if let Some(requested) = transaction.lost => {
             drive::discard(own);
-            refuse(Error::OutOfMemory { requested })
+            refuse(transaction.out_of_memory(requested))
         }
         Ok(Err(own)) if transaction.doomed => {
             drive::discard(own);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 use polychron_base::error::KeyPreview;
-use polychron_base::key::{EncodedKey, Key16, MAX_KEY_BYTES};
+use polychron_base::key::{EncodedKey, Key16};
 use polychron_base::{Error, TableId};
-use polychron_engine::{Access, Declare, Procedure, drive};
+use polychron_engine::{Access, Declare, Procedure, catalog, drive, steady};
 
 use super::entry::{Entry, Want};
 use super::planned::OwnBatch;
@@ -116,14 +116,6 @@ impl Naming<'_> {
         (&mut content.entries[first as usize..], self.known)
     }
 
-    /// Whether a key is longer than any can be, which is noted.
-    #[inline]
-    fn refuses<K: EncodedKey>(&mut self, key: K) -> bool {
-        let is_too_long = key.len() > MAX_KEY_BYTES;
-        self.is_too_long |= is_too_long;
-        is_too_long
-    }
-
     /// Says that the transaction may write anything.
     pub(super) fn everything(&mut self) {
         self.add(Entry::new(None, Key16::new(0, 0), 0, Want::Everything, self.owner));
@@ -159,6 +151,37 @@ impl Naming<'_> {
         self.intend(table);
     }
 
+    /// Names the row of a key. Fails when the key is too long.
+    #[inline]
+    fn name_row<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access) -> Result<(), Error> {
+        let Some(known) = catalog::known(self.tables, table) else { return Ok(()) };
+        steady!(key => self.name_row(table, key, access));
+        match access {
+            Access::Read if !self.reads => {}
+            Access::Read => self.name(known, key, Want::Read),
+            Access::Update => self.name(known, key, Want::Update),
+            Access::Write | Access::Insert => self.write(known, key),
+        }
+        Ok(())
+    }
+
+    /// Names the rows whose keys begin with a prefix. Fails when that is too long.
+    fn name_prefix<K: EncodedKey>(&mut self, table: TableId, prefix: K, access: Access) -> Result<(), Error> {
+        let Some(known) = catalog::known(self.tables, table) else { return Ok(()) };
+        steady!(prefix => self.name_prefix(table, prefix, access));
+        let want = match access {
+            Access::Read => return Ok(()),
+            Access::Update => Want::PrefixUpdate,
+            Access::Write | Access::Insert => Want::Prefix,
+        };
+        let prefix = Prefix::of(prefix);
+        self.add(Entry::new(Some(&known.primary), prefix, prefix.hash(known.primary.hash_seed()), want, self.owner));
+        if want == Want::Prefix {
+            self.intend(known);
+        }
+        Ok(())
+    }
+
     /// Names the indexes whose entries may change with rows of the table.
     fn intend(&mut self, table: &BohmTable) {
         for secondary in table.secondaries() {
@@ -174,33 +197,11 @@ impl Naming<'_> {
 impl Declare for Naming<'_> {
     #[inline]
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access) {
-        let Some(table) = polychron_engine::catalog::known(self.tables, table) else { return };
-        if self.refuses(key) {
-            return;
-        }
-        match access {
-            Access::Read if !self.reads => {}
-            Access::Read => self.name(table, key, Want::Read),
-            Access::Update => self.name(table, key, Want::Update),
-            Access::Write | Access::Insert => self.write(table, key),
-        }
+        self.is_too_long |= self.name_row(table, key, access).is_err();
     }
 
     fn prefix<K: EncodedKey>(&mut self, table: TableId, prefix: K, access: Access) {
-        let Some(table) = polychron_engine::catalog::known(self.tables, table) else { return };
-        if self.refuses(prefix) {
-            return;
-        }
-        let want = match access {
-            Access::Read => return,
-            Access::Update => Want::PrefixUpdate,
-            Access::Write | Access::Insert => Want::Prefix,
-        };
-        let prefix = Prefix::of(prefix);
-        self.add(Entry::new(Some(&table.primary), prefix, prefix.hash(table.primary.hash_seed()), want, self.owner));
-        if want == Want::Prefix {
-            self.intend(table);
-        }
+        self.is_too_long |= self.name_prefix(table, prefix, access).is_err();
     }
 
     fn unknown(&mut self) {

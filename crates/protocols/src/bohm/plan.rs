@@ -249,8 +249,8 @@ impl<'p> Planner<'p> {
             Want::Everything => self.put_intent(entry, &self.shared.everything, superseded),
             Want::Late | Want::Guessed => unreachable!("such entries are made in execution"),
         };
-        if let Err(Error::OutOfMemory { requested }) = planned {
-            self.client_batch.planned(entry.owner as usize).refused.store(requested.max(1), Ordering::Relaxed);
+        if let Err(Error::OutOfMemory(refused)) = planned {
+            self.client_batch.planned(entry.owner as usize).refused.store(refused.requested.max(1), Ordering::Relaxed);
         }
     }
 

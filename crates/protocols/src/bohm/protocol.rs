@@ -335,6 +335,7 @@ impl Protocol for Bohm {
     fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
         options.check()?;
         let own_threads = options.concurrency_control_threads + options.execution_threads;
+        common.check_workers(Self::NAME, polychron_memory::Options::MOST_WORKERS - own_threads)?;
         let mut memory = common.memory.clone();
         memory.max_workers += own_threads;
         let workers = OWN_SLOTS + memory.max_workers;

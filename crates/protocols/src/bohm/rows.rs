@@ -51,7 +51,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         self.step()?;
         self.wake();
         let outcome = operation(self);
-        if let Err(Error::OutOfMemory { .. }) = outcome {
+        if let Err(Error::OutOfMemory(_)) = outcome {
             self.was_refused_memory = true;
         }
         self.rest();

@@ -12,17 +12,17 @@
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
-use polychron_engine::Procedure;
+use polychron_engine::{Procedure, drive};
 use polychron_sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use polychron_sync::{Backoff, Mutex, MutexGuard};
 
+use super::answers::Job;
 use super::attempt::tell_ended;
 use super::execution::{Executor, settle};
 use super::pipeline::Pipeline;
 use super::planned::{Blocker, ClientBatch, HandedIn, Planned, Progress};
 use super::protocol::{Acknowledged, Shared};
 use super::timestamp::Timestamp;
-use super::worker::Job;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -97,7 +97,8 @@ impl<P: Procedure, D: Fn(usize, Result<P::Output, P::Error>) + Sync> Tell for Te
         // SAFETY: the transaction is complete and was claimed, so procedure and answer are the caller's.
         let (procedure, answer) = unsafe { self.job.at(position) };
         let answer = answer.take().expect("an answer that was claimed is there");
-        (self.done)(position, tell_ended(procedure, answer));
+        // A panic of the client's code, or of what it drops there, is not for the thread that helps.
+        let _ = drive::catch(|| (self.done)(position, tell_ended(procedure, answer)));
     }
 }
 

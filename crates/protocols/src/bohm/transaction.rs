@@ -201,7 +201,7 @@ impl<'t> BohmTransaction<'t> {
             return Some(Error::KeyTooLong);
         }
         let requested = self.planned.as_ref()?.planned().refused.load(Ordering::Relaxed);
-        (requested > 0).then_some(Error::OutOfMemory { requested })
+        (requested > 0).then(|| self.out_of_memory(requested))
     }
 
     /// Whether it is to be planned again, or be executed again.
@@ -271,17 +271,23 @@ impl<'t> BohmTransaction<'t> {
         Error::undeclared(table, key)
     }
 
+    /// So many bytes could not be had.
+    #[cold]
+    pub(super) fn out_of_memory(&self, requested: usize) -> Error {
+        self.shared.memory.refusal(requested).into()
+    }
+
     /// Refuses the transaction, which has lost what it put before a savepoint, and shows nothing of it any more.
     #[cold]
     pub(super) fn lose(&mut self, requested: usize) -> Error {
         (self.doomed, self.lost) = (true, Some(requested));
-        Error::OutOfMemory { requested }
+        self.out_of_memory(requested)
     }
 
     /// Why it cannot commit, whatever its procedure answers.
     pub(super) fn failure(&self) -> Option<Error> {
         if let Some(requested) = self.lost {
-            return Some(Error::OutOfMemory { requested });
+            return Some(self.out_of_memory(requested));
         }
         self.undeclared.map(|(table, key)| Error::undeclared(table, key))
     }

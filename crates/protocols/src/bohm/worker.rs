@@ -11,6 +11,7 @@ use polychron_engine::{Counters, Procedure, Worker, drive};
 use polychron_memory::Guard;
 use polychron_sync::atomic::Ordering;
 
+use super::answers::{Job, Kept};
 use super::attempt::{Answer, Ended, attempt, tell_ended};
 use super::execution::{Executor, ExecutorState, settle};
 use super::guesses::{Guess, guess};
@@ -42,25 +43,6 @@ pub struct BohmWorker {
     pub(super) driven: Option<HandedIn>,
     /// Procedures of its client are under way, and so is the guard that keeps what they name.
     pub(super) is_under_way: bool,
-}
-
-/// What the pipeline is told of a client's procedures.
-pub(super) struct Job<P: Procedure> {
-    pub(super) procedures: *mut P,
-    pub(super) answers: *mut Option<Answer<P>>,
-}
-
-impl<P: Procedure> Job<P> {
-    /// The procedure at a position, and its answer.
-    ///
-    /// # Safety
-    /// The client waits, and both are the caller's as long as they are borrowed.
-    #[inline]
-    #[allow(clippy::mut_from_ref, reason = "procedures go from executor to executor")]
-    pub(super) unsafe fn at(&self, position: usize) -> (&mut P, &mut Option<Answer<P>>) {
-        // SAFETY: the caller says so.
-        unsafe { (&mut *self.procedures.add(position), &mut *self.answers.add(position)) }
-    }
 }
 
 /// Runs a procedure, and leaves its answer.
@@ -314,18 +296,19 @@ impl BohmWorker {
         shared: Option<&(impl Fn(usize, Result<P::Output, P::Error>) + Sync)>,
         others: impl FnOnce(&mut Self),
     ) {
-        let mut refused = Vec::new();
+        let mut refused = Kept(Vec::new());
         let mut first = |position, procedure: &mut P, answer| match answer {
-            Err(ended @ Ended { wants_memory: true, .. }) => refused.push((position, ended)),
+            Err(ended @ Ended { wants_memory: true, .. }) => refused.0.push((position, ended)),
             answer => done(position, tell_ended(procedure, answer)),
         };
         self.execute_once(procedures, &mut first, shared, others);
-        if refused.is_empty() {
+        if refused.0.is_empty() {
             return;
         }
+        refused.0.reverse();
         let wants_memory = |answer: &Answer<P>| answer.as_ref().is_err_and(|ended| ended.wants_memory);
         let mut is_full = false;
-        for (position, ended) in refused {
+        while let Some((position, ended)) = refused.0.pop() {
             let mut answer = Err(ended);
             // The first try uses what the others have left, the second one all that there is.
             for makes_room in [false, true] {
@@ -362,8 +345,8 @@ impl BohmWorker {
     ) {
         let mut others = Some(others);
         let count = procedures.len();
-        let mut answers: Vec<Option<Answer<P>>> = (0..count).map(|_| None).collect();
-        let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.as_mut_ptr() };
+        let mut answers: Kept<Option<Answer<P>>> = Kept((0..count).map(|_| None).collect());
+        let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.0.as_mut_ptr() };
         let shared = Arc::clone(&self.shared);
         // What the procedures name is found under this guard, and stays while they are under way.
         let memory = std::ptr::from_ref(&self.executor.local);
@@ -453,8 +436,8 @@ impl BohmWorker {
         let (ran, filled) = attempt(&mut transaction, &mut |transaction| transaction.fill_index(table, index));
         let batch = transaction.timestamp.batch();
         transaction.end_interactive(ran);
-        let filled: Result<(), Ended<Error>> = filled.expect("nothing conflicts with who may write anything");
-        filled.map_err(|ended| ended.failure.into_own())?;
+        let filled = filled.expect("nothing conflicts with who may write anything");
+        filled.map_err(|ended: Ended<Error>| ended.failure.into_own())?;
         Ok(batch)
     }
 }

@@ -189,8 +189,8 @@ impl BohmTransaction<'_> {
             entry.set_put(put);
             if let (Some(row), Some((mut version, _, guard))) = (row, self.filling(position)) {
                 let restored = guard.with_reserve(|guard| version.put(&row, guard));
-                if let Err(Error::OutOfMemory { requested }) = restored {
-                    return Err(self.lose(requested));
+                if let Err(Error::OutOfMemory(refused)) = restored {
+                    return Err(self.lose(refused.requested));
                 }
             }
         }

@@ -134,10 +134,8 @@ impl<R: Redo> Cicada<R> {
             let line = "clock_bits is more than 8, and has room in 64 bits beside worker_bits, which is not 0";
             return Err(Error::options(line.to_owned()));
         };
-        let limit = (1usize << options.worker_bits.min(31)).saturating_sub(OWN_SLOTS);
-        if common.memory.max_workers > limit {
-            return Err(Error::TooManyWorkers { limit });
-        }
+        let most = (1usize << options.worker_bits.min(31)).saturating_sub(OWN_SLOTS);
+        common.check_workers(<Cicada as Protocol>::NAME, most.min(polychron_memory::Options::MOST_WORKERS))?;
         // The epochs are moved by this protocol's own thread.
         let memory = Memory::new(polychron_memory::Options { epoch_interval: None, ..common.memory.clone() })?;
         let ceiling_ns = common.retry.backoff_max_us.saturating_mul(1000);

@@ -60,8 +60,8 @@ impl<R: Redo> Hyper<R> {
     /// # Errors
     /// As [`Protocol::open`].
     pub fn open_with(options: Options, common: Common, redo: R) -> Result<Arc<Self>, Error> {
-        let slots = common.memory.max_workers + OWN_SLOTS;
         let memory = Memory::new(common.memory.clone())?;
+        let slots = common.memory.max_workers + OWN_SLOTS;
         let shared = Arc::new(Shared {
             base: Base::new(memory, common)?,
             options,

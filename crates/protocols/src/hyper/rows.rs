@@ -231,8 +231,8 @@ impl Rows {
     #[cold]
     fn add_page(&self, page: usize, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
         let (piece, at) = Self::piece_of(page);
-        let refused = OutOfMemory { requested: self.page_bytes() };
-        let directory = self.directory.get(piece).ok_or(refused)?.get_or_init(|| self.piece(FIRST << piece));
+        let refused = || guard.refusal(self.page_bytes());
+        let directory = self.directory.get(piece).ok_or_else(refused)?.get_or_init(|| self.piece(FIRST << piece));
         let words = guard.allocate(self.page_bytes())?.cast::<Word>();
         // SAFETY: the page has so many words, and is ours alone.
         unsafe {

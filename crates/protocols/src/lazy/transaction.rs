@@ -10,7 +10,7 @@ use polychron_engine::lazy::{Inner, LazyHost};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
     Aggregate, ColumnBatch, Commit, Constraints, Insertion, LazyFutures, Prefetch, Projection, Queries, Savepoints,
-    Scan, TableDefinition, Transaction,
+    Scan, TableDefinition, Transaction, steady,
 };
 use polychron_schema::{RowMut, RowRef, Value};
 use std::fmt;
@@ -133,6 +133,7 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
+        steady!(key => self.read_row(table, key, projection));
         self.before_read(table, key)?;
         self.inner.read_row(table, key, projection)
     }
@@ -144,6 +145,7 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
+        steady!(key => self.read_row_unvalidated(table, key, projection));
         self.before_read(table, key)?;
         self.inner.read_row_unvalidated(table, key, projection)
     }
@@ -156,24 +158,28 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Error> {
+        steady!(key => self.update_unchecked(table, key, projection, change));
         self.before_write(table, key)?;
         self.inner.update_unchecked(table, key, projection, change)
     }
 
     #[inline]
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
+        steady!(key => self.insert_unchecked(table, key, row));
         self.before_write(table, key)?;
         self.inner.insert_unchecked(table, key, row)
     }
 
     #[inline]
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
+        steady!(key => self.put_unchecked(table, key, row));
         self.before_write(table, key)?;
         self.inner.put_unchecked(table, key, row)
     }
 
     #[inline]
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
+        steady!(key => self.delete_unchecked(table, key));
         self.before_write(table, key)?;
         self.inner.delete_unchecked(table, key)
     }
@@ -256,8 +262,8 @@ impl<B: LazyHost> Queries for LazyTransaction<'_, B> {
 
 impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
     #[inline]
-    fn future_scope(&self) -> Scope {
-        self.expressions.as_ref().map_or_else(Scope::of_attempt, ExpressionArena::scope)
+    fn future_scope(&mut self) -> Scope {
+        self.expressions.as_ref().map_or_else(|| self.inner.future_scope(), ExpressionArena::scope)
     }
 
     #[inline]
@@ -268,6 +274,7 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
         columns: &[FutureColumn],
         futures: &mut [Operand],
     ) -> Result<(), Error> {
+        steady!(key => self.read_futures(table, key, columns, futures));
         if self.expressions.is_none() {
             return self.inner.read_futures(table, key, columns, futures);
         }
@@ -309,6 +316,7 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
 
     #[inline]
     fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Error> {
+        steady!(key => self.write_futures(table, key, columns));
         if self.expressions.is_none() {
             return self.inner.write_futures(table, key, columns);
         }

@@ -102,9 +102,7 @@ impl<R: Redo> Maflingo<R> {
     /// # Errors
     /// As [`Protocol::open`].
     pub fn open_with(options: Options, common: Common, redo: R) -> Result<Arc<Self>, Error> {
-        if common.memory.max_workers > Tid::MAX_WORKERS - OWN_SLOTS {
-            return Err(Error::TooManyWorkers { limit: Tid::MAX_WORKERS - OWN_SLOTS });
-        }
+        common.check_workers(<Maflingo as Protocol>::NAME, Tid::MAX_WORKERS - OWN_SLOTS)?;
         let options = Options { check_every: options.check_every.max(1), ..options };
         // The epochs are moved by this protocol's own thread, which also takes tombstones out.
         let memory = Memory::new(polychron_memory::Options { epoch_interval: None, ..common.memory.clone() })?;

@@ -76,7 +76,12 @@ impl Tables {
 
     /// Refuses `requested` more bytes, which are counted already, if they are too many.
     pub(super) fn check_limit(&self, requested: usize) -> Result<(), Error> {
-        if self.used.load(Ordering::Relaxed) > self.limit { Err(Error::OutOfMemory { requested }) } else { Ok(()) }
+        // Relaxed: as above.
+        let used = self.used.load(Ordering::Relaxed);
+        if used <= self.limit {
+            return Ok(());
+        }
+        Err(Error::out_of_memory(requested, used.saturating_sub(requested), self.limit))
     }
 
     /// Replaces a row ([`SerialTable::replace`]).

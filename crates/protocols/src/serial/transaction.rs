@@ -7,7 +7,7 @@ use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
     Constraints, Counters, Direction, Insertion, LazyFutures, Mode, Prefetch, Projection, Queries, RowMut, RowRef,
-    Savepoints, Scan, TableDefinition, Transaction,
+    Savepoints, Scan, TableDefinition, Transaction, steady,
 };
 use polychron_schema::{Changes, IndexKind, MAX_ROW_BYTES};
 
@@ -33,13 +33,10 @@ struct KeyBytes {
 }
 
 impl KeyBytes {
-    fn new<K: EncodedKey>(key: K) -> Result<Self, Error> {
-        if key.len() > MAX_KEY_BYTES {
-            return Err(Error::KeyTooLong);
-        }
+    fn new<K: EncodedKey>(key: K) -> Self {
         let mut bytes = [0; MAX_KEY_BYTES];
         let len = key.write_to(&mut bytes);
-        Ok(Self { bytes, len })
+        Self { bytes, len }
     }
 
     fn as_slice(&self) -> &[u8] {
@@ -91,9 +88,10 @@ impl Transaction for SerialTransaction<'_> {
         &mut self,
         table: TableId,
         key: K,
-        _projection: &Projection,
+        projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
-        let key = KeyBytes::new(key)?;
+        steady!(key => self.read_row(table, key, projection));
+        let key = KeyBytes::new(key);
         let row = self.tables().get(table)?.rows.get(key.as_slice());
         Ok(row.map(|words| RowRef::from_words(words)))
     }
@@ -111,11 +109,12 @@ impl Transaction for SerialTransaction<'_> {
         &mut self,
         table: TableId,
         key: K,
-        _projection: &Projection,
+        projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Error> {
+        steady!(key => self.update_unchecked(table, key, projection, change));
         self.writable()?;
-        let key = KeyBytes::new(key)?;
+        let key = KeyBytes::new(key);
         // Borrowed beside the buffer.
         let tables = self.buffers.tables.as_deref().expect("a running transaction has the tables");
         let entry = tables.get(table)?;
@@ -134,8 +133,9 @@ impl Transaction for SerialTransaction<'_> {
     }
 
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
+        steady!(key => self.insert_unchecked(table, key, row));
         self.writable()?;
-        let key = KeyBytes::new(key)?;
+        let key = KeyBytes::new(key);
         if self.tables().get(table)?.rows.contains_key(key.as_slice()) {
             return Ok(Insertion::Duplicate(IndexId::PRIMARY));
         }
@@ -143,14 +143,16 @@ impl Transaction for SerialTransaction<'_> {
     }
 
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
+        steady!(key => self.put_unchecked(table, key, row));
         self.writable()?;
-        let key = KeyBytes::new(key)?;
+        let key = KeyBytes::new(key);
         self.write(table, key.as_slice(), &words_of(row))
     }
 
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
+        steady!(key => self.delete_unchecked(table, key));
         self.writable()?;
-        let key = KeyBytes::new(key)?.as_slice().to_vec();
+        let key = KeyBytes::new(key).as_slice().to_vec();
         let Some(before) = self.tables_mut().replace(table, &key, None)? else { return Ok(false) };
         // Never refused: it makes room.
         self.log(Undo { table, key, before: Some(before) });

@@ -1,4 +1,6 @@
 //! Versions, chains, keys and fronts are given back when nobody wants them any more.
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use polychron_base::sizes::scaled;
 use polychron_schema::RowBuffer;
 
@@ -136,7 +138,7 @@ fn fill(stage: &mut Stage, branch: u32, len: usize) -> u64 {
             let row = Line { text: "x".repeat(len), ..line(branch, number) };
             match stage.worker.execute(&mut InsertLine { table: stage.tables.lines, line: row }) {
                 Ok(()) => false,
-                Err(Error::OutOfMemory { .. }) => true,
+                Err(Error::OutOfMemory(_)) => true,
                 Err(error) => panic!("{error}"),
             }
         })
@@ -190,7 +192,7 @@ impl Procedure for Restores {
         let insert = |number| t.insert(&lines, &Line { text: "y".repeat(3000), ..line(1, number) });
         // What is refused once may fit later: a refusal makes room for the next.
         let refused = (1..).map(insert).filter_map(Result::err).nth(15).expect("the memory ends");
-        assert!(matches!(refused, Error::OutOfMemory { .. }));
+        assert!(matches!(refused, Error::OutOfMemory(_)));
         // Whether it gives up then makes no difference.
         match t.roll_back_to(savepoint) {
             Err(stop) if self.runs.is_multiple_of(2) => Err(stop),
@@ -212,7 +214,7 @@ fn going_back_without_memory_is_refused() {
     let before = stage.settle();
     let mut restores = Restores { tables: stage.tables, runs: 0 };
     let answer = stage.worker.execute(&mut restores);
-    assert!(matches!(answer, Err(Error::OutOfMemory { .. })), "{answer:?}");
+    assert!(matches!(answer, Err(Error::OutOfMemory(_))), "{answer:?}");
     assert_eq!(stage.contents().len(), 0);
     let after = stage.settle();
     assert!(after <= before + (4 << 10), "{before} bytes before, {after} after");
@@ -253,5 +255,85 @@ impl Procedure for DeleteLine {
     fn declare<D: Declare>(&self, declaration: &mut D) {
         let key = (self.line.branch, &*self.line.name);
         declaration.key(self.table.id(), key.encode(&mut KeyScratch::new()), Access::Write);
+    }
+}
+
+/// Panics where it is dropped.
+#[derive(Debug)]
+struct Loud;
+
+impl Drop for Loud {
+    fn drop(&mut self) {
+        // Without the hook that writes about it.
+        resume_unwind(Box::new("a destructor panics"));
+    }
+}
+
+#[derive(Debug)]
+enum Failed {
+    Engine(#[allow(dead_code, reason = "it is shown")] Error),
+    Loudly(Loud),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// Asks for memory until there is no more, and then fails with an error of its own; or does nothing.
+struct Wants {
+    table: Table<Line>,
+    is_content: bool,
+}
+
+impl Procedure for Wants {
+    type Output = ();
+    type Error = Failed;
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Failed> {
+        if self.is_content {
+            return Ok(());
+        }
+        let mut insert = |number| t.insert(&self.table, &Line { text: "y".repeat(3000), ..line(1, number) });
+        let refused = (0..).find_map(|number| insert(number).err());
+        assert!(matches!(refused, Some(Error::OutOfMemory(_))), "{refused:?}");
+        Err(Failed::Loudly(Loud))
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        let mut scratch = KeyScratch::new();
+        declaration.prefix(self.table.id(), 1_u32.encode_prefix(&mut scratch), Access::Write);
+    }
+}
+
+/// Errors of procedures that wait for another try do not end the process where their client panics, whatever their destructors do.
+#[test]
+#[cfg_attr(miri, ignore = "memory that fills up takes an interpreter too long")]
+fn errors_that_wait_for_memory_are_dropped_one_by_one() {
+    for panics_at in 0..4 {
+        let memory = polychron_memory::Options::tiny();
+        let mut stage = Stage::over(Options::default(), Common { memory, ..Common::default() });
+        let table = stage.tables.lines;
+        let mut batch: Vec<_> = (0..4).map(|position| Wants { table, is_content: position == 3 }).collect();
+        let mut told = Vec::new();
+        let executed = catch_unwind(AssertUnwindSafe(|| {
+            stage.worker.execute_batch(&mut batch, &mut |position, answer| {
+                told.push(position);
+                match answer {
+                    Ok(()) => assert_eq!(position, 3),
+                    Err(Failed::Loudly(loud)) => std::mem::forget(loud),
+                    Err(Failed::Engine(error)) => panic!("{error}"),
+                }
+                if position == panics_at {
+                    resume_unwind(Box::new("who is told panics"));
+                }
+            });
+        }));
+        assert!(executed.is_err());
+        // Those that wait come after the others.
+        let all = [3, 0, 1, 2];
+        assert!(told.last() == Some(&panics_at) && all.starts_with(&told), "{told:?}");
+        assert_eq!(stage.contents().len(), 0);
     }
 }

@@ -66,7 +66,7 @@ fn refused_memory_leaves_nothing<P: Protocol<Worker: Interactive>>() {
                 match transaction.insert(&fixture.people, &Person { text, ..Person::new(id, id % 7) }) {
                     Ok(()) => added.push(id),
                     Err(stop) => match stop {
-                        Error::OutOfMemory { .. } => {}
+                        Error::OutOfMemory(_) => {}
                         other => panic!("{other:?}"),
                     },
                 }

@@ -440,6 +440,14 @@ thread_local! {
     static AT_END: RefCell<AtEnd> = const { RefCell::new(AtEnd(None)) };
 }
 
+/// Has `prepare` called in the thread that calls this, and what it gives when that thread ends: behind most of what the thread keeps of its own, for
+/// what is used first goes last.
+pub(super) fn at_end<W: FnOnce() + 'static>(prepare: impl FnOnce() -> W) {
+    AT_END.with(|_| ());
+    let work = Box::new(prepare());
+    AT_END.with_borrow_mut(|place| place.0 = Some(work));
+}
+
 /// A worker that a thread keeps among its own variables works while the thread ends, when what the engine keeps there may be gone.
 pub fn work_at_the_end_of_a_thread<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = bounded(setup);

@@ -463,8 +463,9 @@ fn fill_up<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, small_blocks_are_
     if !setup.measures_memory {
         return;
     }
+    const LIMIT: usize = 8 << 20;
     let mut setup = setup.clone();
-    setup.common.memory.limit_bytes = Some(8 << 20);
+    setup.common.memory.limit_bytes = Some(LIMIT);
     setup.common.memory.region_bytes = 1 << 20;
     setup.common.memory.chunk_bytes = 64 << 10;
     let (database, small) = items(&setup, &[]);
@@ -488,7 +489,8 @@ fn fill_up<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, small_blocks_are_
         }
         assert!(inserted < 10_000, "the limit does not bind");
     };
-    assert!(matches!(refused, Error::OutOfMemory { .. }), "{refused}");
+    let Error::OutOfMemory(full) = refused else { panic!("{refused}") };
+    assert!(full.requested > 0 && full.used > LIMIT / 2 && full.used <= LIMIT && full.limit == LIMIT, "{full}");
     assert!(inserted > 100, "{inserted} rows found room");
     // The epoch of the rows ends, so that snapshots have a right to them.
     setup.pass(&database, 2);

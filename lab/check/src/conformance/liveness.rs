@@ -407,7 +407,7 @@ fn fill_beside<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, garbage: u64)
     while refusals < 8 {
         match run(&mut worker, |t| t.insert(&table, &image(1_000_000 + inserted))) {
             Ok(()) => (inserted, refusals) = (inserted + 1, 0),
-            Err(Error::OutOfMemory { .. }) => {
+            Err(Error::OutOfMemory(_)) => {
                 refusals += 1;
                 setup.pass(&database, 2);
                 worker.maintain();

@@ -53,8 +53,8 @@ impl<P: Protocol<Worker: Interactive>> Filling<P> {
             let table = &self.table;
             match run(&mut self.worker, |t| body(t, table)) {
                 Ok(()) => return true,
-                Err(Error::OutOfMemory { .. }) if is_last => return false,
-                Err(Error::OutOfMemory { .. }) => self.settle(),
+                Err(Error::OutOfMemory(_)) if is_last => return false,
+                Err(Error::OutOfMemory(_)) => self.settle(),
                 Err(other) => panic!("{other}"),
             }
         }
@@ -322,7 +322,7 @@ pub fn deletions_in_one_transaction<P: Protocol<Worker: Interactive>>(setup: &Se
             let all = rows.min(4 * many);
             match delete(&mut filling, 0..all) {
                 Ok(()) => first = all,
-                Err(Error::OutOfMemory { .. }) => {}
+                Err(Error::OutOfMemory(_)) => {}
                 Err(other) => panic!("{other}"),
             }
             assert_eq!(count(&mut filling), rows - first, "a refused deletion leaves something behind");

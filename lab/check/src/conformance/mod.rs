@@ -10,11 +10,14 @@ pub mod caught;
 pub mod changes;
 pub mod clients;
 mod crossed;
+pub mod destructors;
 pub mod differential;
 pub mod dropped;
+pub mod false_keys;
 pub mod foreign_keys;
 pub mod future_failures;
 pub mod future_rows;
+pub mod future_scopes;
 pub mod futures;
 pub mod handles;
 pub mod histories;
@@ -25,6 +28,7 @@ pub mod lasting;
 pub mod limits;
 pub mod liveness;
 pub mod memory;
+pub mod options;
 pub mod own_errors;
 pub mod phantoms;
 pub mod points;
@@ -69,8 +73,10 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, caught: panics_in_operations);
             $crate::conformance!(@group $setup, own_errors: conflicts_stay_inside, come_back_as_they_were);
             $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
+            $crate::conformance!(@group $setup, false_keys: too_long, fickle, declared);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, wide_updates, broad_updates, values, workers,
                 memory, deletions_without_any_memory);
+            $crate::conformance!(@group $setup, options: workers, memory, others);
             $crate::conformance!(@group $setup, background: tombstones_that_were_read, absent_keys_that_were_read,
                 insertion_on_a_tombstone, upsert_on_a_tombstone, ranges_that_were_read, own_rows_that_move);
             $crate::conformance!(@group $setup, snapshots: see_no_later_change, are_consistent_under_writers,
@@ -95,10 +101,13 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, histories: in_turns, on_threads, submitted);
             $crate::conformance!(@group $setup, submissions: of_many_types, polled_by_tasks, given_up, under_way_at_the_end,
                 held_up, in_batches, in_a_queue_that_is_full, from_their_own_threads, with_wild_answers, beyond_memory);
+            $crate::conformance!(@group $setup, destructors: of_answers, of_answers_that_nobody_takes, of_submissions, of_clients_that_panic);
             $crate::conformance!(@group $setup, lasting: others_are_answered);
             $crate::conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
                 long_chains, assumptions, beside_ordinary_operations, failures_behind_savepoints);
             $crate::conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, foreign);
+            $crate::conformance!(@group $setup, future_scopes: of_earlier_transactions, of_outer_and_inner_transactions, in_answers,
+                at_the_end_of_a_thread);
             $crate::conformance!(@group $setup, future_failures: overwritten, undone, answers_behind_a_row_that_went, undone_and_caught, unique_keys, in_order);
             $crate::conformance!(@group $setup, anomalies: g0_dirty_write, g1a_aborted_read, g1b_intermediate_read,
                 g1c_circular_information_flow, otv_observed_transaction_vanishes, pmp_predicate_many_preceders,

@@ -124,7 +124,7 @@ impl<P: Protocol<Worker: Interactive>> Crowd<P> {
         let table = &self.table;
         (0..attempts).any(|_| match run(&mut self.workers[session], |t| body(t, table)) {
             Ok(()) => true,
-            Err(Error::OutOfMemory { .. }) => {
+            Err(Error::OutOfMemory(_)) => {
                 self.setup.pass(&self.database, 2);
                 self.workers[session].maintain();
                 false

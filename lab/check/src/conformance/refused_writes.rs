@@ -526,7 +526,7 @@ pub fn told_by_lack_of_memory<P: Protocol<Worker: Interactive>>(setup: &Setup<P>
     let (mut is_refused, mut second) = (false, Ok(()));
     let mut transaction = one.begin(Mode::ReadWrite).unwrap();
     let mut first = caught(transaction.update(&table, WANTED, |row| row.set_bytes(&large).unwrap())).map(|outcome| {
-        is_refused = matches!(outcome, Err(Error::OutOfMemory { .. }));
+        is_refused = matches!(outcome, Err(Error::OutOfMemory(_)));
     });
     if first.is_ok() {
         let mut other = two.begin(Mode::ReadWrite).unwrap();

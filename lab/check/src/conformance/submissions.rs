@@ -570,7 +570,7 @@ pub fn beyond_memory<P: Protocol>(setup: &Setup<P>) {
         for submission in round {
             match submission.wait() {
                 Ok(()) => fine += 1,
-                Err(Error::OutOfMemory { .. }) => refused += 1,
+                Err(Error::OutOfMemory(_)) => refused += 1,
                 Err(other) => panic!("{other}"),
             }
         }

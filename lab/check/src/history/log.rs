@@ -104,7 +104,7 @@ impl Log {
             Ok(_) => Outcome::Committed,
             Err(Error::Conflicts { .. }) => Outcome::Aborted,
             // These come from the engine, perhaps when it was to begin once more; the attempt before had lost.
-            Err(Error::OutOfMemory { .. } | Error::TooManyWorkers { .. }) => Outcome::Refused,
+            Err(Error::OutOfMemory(_) | Error::TooManyWorkers { .. }) => Outcome::Refused,
             Err(_) if self.finished => Outcome::Refused,
             Err(_) => Outcome::RolledBack,
         };

@@ -152,7 +152,7 @@ fn panics_and_errors<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, promise
 /// Each allocation is refused alone, and each with all that follow it.
 fn refused_allocations<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, promise: Promise, measured: bool) {
     for refusal in [Refusal::Only, Refusal::From] {
-        let refused = |error: &Error| matches!(error, Error::OutOfMemory { .. });
+        let refused = |error: &Error| matches!(error, Error::OutOfMemory(_));
         let allocations = sweep(setup, promise, |number| Fault::Refuse(refusal(number)), refused);
         // Cicada puts small rows into its records' heads.
         let least = if setup.name == "cicada" { 30 } else { 60 };
@@ -176,7 +176,7 @@ fn refused_definition<P: Protocol<Worker: Interactive>, O>(
             refuse(Refusal::Nothing);
             match defined {
                 Ok(defined) => return defined,
-                Err(error) => assert!(matches!(error, Error::OutOfMemory { .. }), "{refusal:?}: {error}"),
+                Err(error) => assert!(matches!(error, Error::OutOfMemory(_)), "{refusal:?}: {error}"),
             }
             assert!(undefined(&stage.database), "{refusal:?}");
             stage.tables.touch(&mut stage.worker);

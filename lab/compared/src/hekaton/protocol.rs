@@ -48,10 +48,8 @@ impl<R: Redo> Hekaton<R> {
     /// # Errors
     /// As [`Protocol::open`].
     pub fn open_with(options: Options, common: Common, redo: R) -> Result<Arc<Self>, Error> {
+        common.check_workers(<Hekaton as Protocol>::NAME, TransactionId::MAX_SLOTS - OWN_SLOTS)?;
         let slots = common.memory.max_workers + OWN_SLOTS;
-        if slots > TransactionId::MAX_SLOTS {
-            return Err(Error::TooManyWorkers { limit: TransactionId::MAX_SLOTS - OWN_SLOTS });
-        }
         let memory = Memory::new(common.memory.clone())?;
         let shared = Arc::new(Shared {
             base: Base::new(memory, common)?,

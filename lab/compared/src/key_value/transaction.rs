@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::stores::{Batch, check_key, check_row, key_in_entry, words_of};
+use polychron_engine::stores::{Batch, check_row, key_in_entry, words_of};
 use polychron_engine::{
     Commit, Constraints, Insertion, LazyFutures, Mode, Prefetch, Projection, Protocol, Queries, Savepoints, Scan,
-    TableDefinition, Transaction,
+    TableDefinition, Transaction, steady,
 };
 use polychron_memory::Guard;
 use polychron_schema::{Changes, RowBuffer, RowMut, RowRef};
@@ -116,6 +116,7 @@ impl Transaction for KeyValueTransaction<'_> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
+        steady!(key => self.read_row(table, key, projection));
         let table = self.table(table)?;
         let row = &mut self.state.buffers.row;
         let found = rows::get(&table.primary, key, words_of(projection), row, &self.guard);
@@ -140,6 +141,7 @@ impl Transaction for KeyValueTransaction<'_> {
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Error> {
+        steady!(key => self.update_unchecked(table, key, projection, change));
         self.writable()?;
         let table = self.table(table)?;
         if table.has_secondaries && table.affected(projection.columns).next().is_some() {
@@ -158,8 +160,8 @@ impl Transaction for KeyValueTransaction<'_> {
 
     #[inline]
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
+        steady!(key => self.insert_unchecked(table, key, row));
         self.writable()?;
-        check_key(key)?;
         let table = self.table(table)?;
         check_row(table, row)?;
         rows::insert_row(table, key, row, &self.guard)
@@ -167,8 +169,8 @@ impl Transaction for KeyValueTransaction<'_> {
 
     #[inline]
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
+        steady!(key => self.put_unchecked(table, key, row));
         self.writable()?;
-        check_key(key)?;
         let table = self.table(table)?;
         check_row(table, row)?;
         rows::put_row(table, key, row, &self.guard)
@@ -176,6 +178,7 @@ impl Transaction for KeyValueTransaction<'_> {
 
     #[inline]
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
+        steady!(key => self.delete_unchecked(table, key));
         self.writable()?;
         rows::delete_row(self.table(table)?, key, &self.guard)
     }

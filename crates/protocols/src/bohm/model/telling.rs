@@ -4,11 +4,14 @@ use std::cell::UnsafeCell;
 use std::sync::{Arc, Mutex};
 
 use polychron_base::Error;
+use polychron_engine::futures::Scope;
 use polychron_engine::{Procedure, Transaction};
 use polychron_sync::atomic::Ordering;
 use polychron_sync::model::{Witness, explore};
 use polychron_sync::thread;
 
+use super::super::answers::Job;
+use super::super::attempt;
 use super::super::execution::LAST;
 use super::super::pipeline::Pipeline;
 use super::super::planned::{ClientBatches, HandedIn, OwnBatch, Planned, Progress};
@@ -16,7 +19,6 @@ use super::super::protocol::Acknowledged;
 use super::super::sleeping::{Nap, Sleeper, Sleepers};
 use super::super::telling::{Notices, Opened, Telling, Told};
 use super::super::timestamp::Timestamp;
-use super::super::worker::Job;
 use super::each;
 
 /// A procedure that the model executes in its own way.
@@ -31,7 +33,7 @@ impl Procedure for Silent {
     }
 }
 
-type Answer = Option<Result<(), Error>>;
+type Answer = Option<attempt::Answer<Silent>>;
 
 /// A client's procedures and their answers, and what loom sees of them.
 struct Client {
@@ -132,7 +134,7 @@ impl Room {
                 let (client, position) =
                     (&*std::ptr::with_exposed_provenance::<Client>(content.job), content.procedures[place as usize]);
                 client.executed[position as usize].write();
-                *client.answers[position as usize].get() = Some(Ok(()));
+                *client.answers[position as usize].get() = Some(Ok(((), Scope::default())));
             }
             executing.complete();
         }
@@ -212,7 +214,8 @@ impl Room {
             if telling.told(position as usize) == Told::No {
                 // SAFETY: the transaction is complete, and nobody has claimed its answer.
                 let answer = unsafe { (*client.answers[position as usize].get()).take() };
-                done(position as usize, answer.expect("it was executed"));
+                let answer = answer.expect("it was executed").map(|_| ());
+                done(position as usize, answer.map_err(|ended| ended.failure.into_own()));
             }
         }
     }
