@@ -223,7 +223,8 @@ impl Hints {
         if has_more {
             for hint in &self.all[first..] {
                 if let Some((table, handle)) = known(tables, hint.table).zip(hint.handle) {
-                    S::fetch_more(table, handle);
+                    // SAFETY: the index gave it just now, under the guard.
+                    unsafe { S::fetch_more(table, handle) };
                 }
             }
         }

@@ -85,8 +85,11 @@ pub trait Keyed {
     }
 
     /// Starts fetching what a record leads to that the index gave just now; its first line was asked for a while ago.
+    ///
+    /// # Safety
+    /// The index leads to the record, and was asked under a guard that is held.
     #[inline]
-    fn fetch_more(_table: &StoreTable<Self>, _record: Handle)
+    unsafe fn fetch_more(_table: &StoreTable<Self>, _record: Handle)
     where
         Self: Sized,
     {

@@ -58,7 +58,7 @@ impl Keyed for BohmStore {
     }
 
     #[inline]
-    fn fetch_more(table: &BohmTable, record: Handle) {
+    unsafe fn fetch_more(table: &BohmTable, record: Handle) {
         Chains::fetch_newest(record, table.primary.row_words);
     }
 }

@@ -9,7 +9,7 @@
 //! pages beyond one guard keeps all of them ([`Runs`]).
 
 use std::marker::PhantomData;
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::PoisonError;
 
@@ -17,7 +17,7 @@ use polychron_memory::{Guard, OutOfMemory};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{Mutex, SpinLatch};
 
-use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Link, Record};
+use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Record, RecordAddress};
 
 const FIRST_PAGE: usize = 64;
 const LEAST_PAGE: usize = STEP;
@@ -45,10 +45,10 @@ pub(super) struct Run<'a> {
     memory: NonNull<u8>,
     heads: usize,
     head_bytes: usize,
-    array: PhantomData<&'a RecordArray>,
+    pages: PhantomData<&'a ()>,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
     /// How many there are.
     #[inline]
     pub(super) fn len(self) -> usize {
@@ -63,8 +63,8 @@ impl Run<'_> {
 
     /// One of them.
     #[inline]
-    pub(super) fn get(self, position: usize) -> Option<Record> {
-        // SAFETY: a head was made there, and pages live as long as the array, which is borrowed.
+    pub(super) fn get(self, position: usize) -> Option<Record<'a>> {
+        // SAFETY: a head was made there, and the page stays while the runs are borrowed, or the guard stands under which they were listed.
         (position < self.heads).then(|| unsafe { Record::at(self.memory.add(position * self.head_bytes)) })
     }
 }
@@ -91,14 +91,15 @@ impl Window {
 #[derive(Debug)]
 pub(super) struct Runs<'a> {
     array: &'a RecordArray,
-    list: Vec<Run<'a>>,
+    /// The pages, and how many heads were made in each.
+    list: Vec<(NonNull<u8>, usize)>,
 }
 
-impl<'a> Deref for Runs<'a> {
-    type Target = [Run<'a>];
-
-    fn deref(&self) -> &[Run<'a>] {
-        &self.list
+impl Runs<'_> {
+    /// One after the other.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Run<'_>> {
+        let head_bytes = self.array.head_bytes;
+        self.list.iter().map(move |&(memory, heads)| Run { memory, heads, head_bytes, pages: PhantomData })
     }
 }
 
@@ -114,7 +115,7 @@ impl Drop for Runs<'_> {
 pub(super) struct RecordArray {
     head_bytes: usize,
     pages: Mutex<Vec<Page>>,
-    free: [SpinLatch<Vec<Record>>; STRIPES],
+    free: [SpinLatch<Vec<RecordAddress>>; STRIPES],
     /// How many have the pages listed just now. Raised under the pages' lock.
     listed: AtomicUsize,
     /// Free places that were counted by pages last, in vain. Written under the pages' lock.
@@ -153,15 +154,15 @@ impl RecordArray {
     }
 
     /// A place for a new record, which is open and has no version.
-    pub(super) fn take(&self, worker: usize, guard: &Guard<'_>) -> Result<Record, OutOfMemory> {
-        if let Some(record) = self.free[worker % STRIPES].lock().pop() {
-            return Ok(record);
-        }
-        self.take_slowly(worker, guard)
+    pub(super) fn take<'g>(&self, worker: usize, guard: &'g Guard<'_>) -> Result<Record<'g>, OutOfMemory> {
+        let free = self.free[worker % STRIPES].lock().pop();
+        let taken = free.map_or_else(|| self.take_slowly(worker, guard), Ok)?;
+        // SAFETY: a head was made there, and its page is retired when all its places are free, and later than now.
+        Ok(unsafe { taken.under(guard) })
     }
 
     #[cold]
-    fn take_slowly(&self, worker: usize, guard: &Guard<'_>) -> Result<Record, OutOfMemory> {
+    fn take_slowly(&self, worker: usize, guard: &Guard<'_>) -> Result<RecordAddress, OutOfMemory> {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         if pages.last().is_none_or(|page| page.made == page.capacity) {
             if let Some(record) = self.free.iter().find_map(|stripe| stripe.lock().pop()) {
@@ -183,7 +184,7 @@ impl RecordArray {
         let step = STEP.min(page.capacity - page.made);
         let mut fresh = (page.made..page.made + step).map(|position| {
             // SAFETY: the page has room for its capacity of heads, and this one was not made before.
-            unsafe { Record::create(page.memory.add(position * self.head_bytes)) }
+            unsafe { Record::create(page.memory.add(position * self.head_bytes)) }.address()
         });
         let record = fresh.next().expect("a page with room gives a place");
         self.free[worker % STRIPES].lock().extend(fresh.rev());
@@ -194,11 +195,11 @@ impl RecordArray {
     /// Gives a place back.
     ///
     /// # Safety
-    /// Nobody can find or hold the record or a version of it.
-    pub(super) unsafe fn give(&self, record: Record, worker: usize) {
+    /// The record is one of this array, and nobody can find or hold it or a version of it.
+    pub(super) unsafe fn give(&self, record: Record<'_>, worker: usize) {
         // SAFETY: as promised.
         unsafe { record.reset() };
-        self.free[worker % STRIPES].lock().push(record);
+        self.free[worker % STRIPES].lock().push(record.address());
     }
 
     /// How many pages there are.
@@ -221,14 +222,15 @@ impl RecordArray {
             return;
         }
         // Who needs a place meanwhile waits for the lock.
-        let mut places: Vec<Record> = self.free.iter().flat_map(|stripe| std::mem::take(&mut *stripe.lock())).collect();
+        let mut places: Vec<RecordAddress> =
+            self.free.iter().flat_map(|stripe| std::mem::take(&mut *stripe.lock())).collect();
         if is_named() {
             self.free[0].lock().append(&mut places);
             return;
         }
         pages.sort_unstable_by_key(|page| page.memory);
-        let page_of = |pages: &[Page], record: &Record| {
-            let behind = pages.partition_point(|page| page.memory.addr().get() as u64 <= record.address());
+        let page_of = |pages: &[Page], record: &RecordAddress| {
+            let behind = pages.partition_point(|page| page.memory.addr().get() as u64 <= record.number());
             behind - 1
         };
         let mut counts = vec![0; pages.len()];
@@ -254,29 +256,30 @@ impl RecordArray {
     /// All places that were made so far, free ones too, page by page. The pages stay as long as somebody has them listed.
     pub(super) fn runs(&self) -> Runs<'_> {
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        let run = |page: &Page| Run {
-            memory: page.memory,
-            heads: page.made,
-            head_bytes: self.head_bytes,
-            array: PhantomData,
-        };
         // Relaxed: who gives pages back has the lock.
         self.listed.fetch_add(1, Ordering::Relaxed);
-        Runs { array: self, list: pages.iter().map(run).collect() }
+        Runs { array: self, list: pages.iter().map(|page| (page.memory, page.made)).collect() }
     }
 
     /// Visits the places in a window, free ones too.
-    pub(super) fn for_some(&self, window: &mut Window, mut visit: impl FnMut(Record)) {
-        for run in self.runs().iter() {
+    pub(super) fn for_some<'g>(&self, window: &mut Window, guard: &'g Guard<'_>, mut visit: impl FnMut(Record<'g>)) {
+        for run in self.runs_under(guard) {
             window.of(run.len()).filter_map(|at| run.get(at)).for_each(&mut visit);
         }
     }
 
     /// Visits all places, free ones too.
-    pub(super) fn for_each(&self, visit: impl FnMut(Record)) {
-        let runs = self.runs();
-        let records = runs.iter().flat_map(|run| (0..run.len()).filter_map(|at| run.get(at)));
+    pub(super) fn for_each<'g>(&self, guard: &'g Guard<'_>, visit: impl FnMut(Record<'g>)) {
+        let records =
+            self.runs_under(guard).into_iter().flat_map(|run| (0..run.len()).filter_map(move |at| run.get(at)));
         records.for_each(visit);
+    }
+
+    /// All places that were made so far. Pages that are listed under a guard are retired later, and stay until it is dropped.
+    fn runs_under<'g>(&self, _guard: &'g Guard<'_>) -> Vec<Run<'g>> {
+        let runs = self.runs();
+        let run = |&(memory, heads)| Run { memory, heads, head_bytes: self.head_bytes, pages: PhantomData };
+        runs.list.iter().map(run).collect()
     }
 
     /// Gives all memory back.
@@ -284,17 +287,8 @@ impl RecordArray {
     /// # Safety
     /// Nobody uses a record of the array, now or later.
     pub(super) unsafe fn destroy(&self, guard: &Guard<'_>) {
-        self.for_each(|record| {
-            let mut place = record.latest();
-            while let Link::To(version) = place.link() {
-                place = version.next();
-                if !record.is_inline(version) {
-                    let (memory, bytes) = version.memory();
-                    // SAFETY: the version is in the list of a record that nobody uses.
-                    unsafe { guard.free(memory, bytes) };
-                }
-            }
-        });
+        // SAFETY: as promised.
+        self.for_each(guard, |record| unsafe { record.free_versions(guard) });
         for page in self.pages.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             // SAFETY: the page was allocated with this size, and nobody uses what lies in it.
             unsafe { guard.free(page.memory, page.capacity * self.head_bytes) };

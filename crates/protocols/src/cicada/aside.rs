@@ -81,16 +81,16 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Leaves a snapshot's epoch for the present one.
     pub(super) fn renew_guard(&mut self) {
         self.state.base.fingers.clear();
-        self.guard.refresh();
+        self.guard.epoch_mut().refresh();
     }
 
     /// Called at the end of every operation, and of the beginning.
     #[inline]
     pub(super) fn rest(&mut self) {
         if self.stands_aside {
-            self.guard.stand_aside();
+            self.guard.epoch_mut().stand_aside();
         } else if self.snapshot {
-            self.guard.rest();
+            self.guard.epoch_mut().rest();
             self.until_check = 1;
         }
     }
@@ -98,7 +98,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Who may write is in an epoch from now on. A snapshot enters one with its next step.
     #[inline]
     pub(super) fn come_back(&mut self) {
-        if self.stands_aside && !self.guard.come_back() {
+        if self.stands_aside && !self.guard.epoch_mut().come_back() {
             self.forget_found();
         }
     }

@@ -44,11 +44,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             return Ok(());
         }
         self.shared.clocks.advance(&mut self.state.clock, self.state.base.slot);
-        match self.shared.clocks.begin(self.state.base.slot, &mut self.state.clock) {
-            Some(timestamp) => self.timestamp = timestamp,
-            None => return Err(self.end_in_conflict(Reason::Inconsistent, TableId::default())),
+        if self.begin_untouched() {
+            return Ok(());
         }
-        Ok(())
+        Err(self.end_in_conflict(Reason::Inconsistent, TableId::default()))
     }
 
     /// The transaction conflicts, for a reason that this protocol does not know.

@@ -26,6 +26,8 @@ mod displaced;
 mod fill;
 mod find;
 mod gaps;
+mod installation;
+mod kept;
 mod lazy_host;
 mod log;
 mod marks;

@@ -110,7 +110,7 @@ impl<R: Redo> Shared<R> {
         self.deferred_drops.with_guard(|guard| {
             let worker = guard.worker_id().position();
             let _held = self.hold_for_collection(worker);
-            let site = Site { tables: &tables, min_rts: self.clocks.min_rts(), worker, guard };
+            let site = Site::new(&tables, &self.clocks, worker, guard);
             let mut moments = Vec::new();
             match extent {
                 Extent::Some => collect_some(self, &mut moments, &site),

@@ -12,8 +12,8 @@ use polychron_sync::atomic::{Ordering, fence};
 
 use super::clocks::Span;
 use super::marks::Queued;
-use super::reclaim::{DeferredFree, Entry, Garbage, Reclaimer, Site, Waiting};
-use super::record::{Link, Record, Status, Version};
+use super::reclaim::{Entry, Garbage, Item, Reclaimer, Site, Waiting};
+use super::record::{Latched, Link, Record, Status, Unlinked};
 use super::steps::Step;
 use super::table::Store;
 use super::timestamp::Timestamp;
@@ -124,18 +124,19 @@ impl Reclaimer {
         for _ in 0..LOOKED_AT_AGAIN.min(self.held.len()) {
             let Some(waiting) = self.held.pop_front() else { return };
             self.collected.steps += 1;
-            let Garbage { place, record, .. } = waiting.garbage;
-            let is_known = site.store(place).is_some();
-            if !is_known && !site.comes_later(place) {
+            let item = waiting.garbage.item;
+            let known = item.found(site);
+            if known.is_none() && !site.comes_later(item.place()) {
                 // Where the store has gone, so has the record.
                 continue;
             }
-            if !is_known || moments.holds(waiting.by) || !record.marks().try_latch() {
+            let latched = known.filter(|_| !moments.holds(waiting.by)).and_then(|(_, record)| record.try_latch());
+            let Some(latched) = latched else {
                 self.held.push_back(waiting);
                 continue;
-            }
-            record.marks().clear_waiting(waiting.garbage.entry.kind());
-            record.marks().unlatch();
+            };
+            latched.record().marks().clear_waiting(waiting.garbage.entry.kind());
+            drop(latched);
             let again = self.prune_item(waiting.garbage, moments, site);
             self.garbage.extend(again);
         }
@@ -143,31 +144,28 @@ impl Reclaimer {
 
     /// Answers the item if it is to be queued again.
     fn prune_item(&mut self, garbage: Garbage, moments: Moments<'_>, site: &Site<'_>) -> Option<Garbage> {
-        let Some(store) = site.store(garbage.place) else {
-            return site.comes_later(garbage.place).then_some(garbage);
+        let Some((store, record)) = garbage.item.found(site) else {
+            return site.comes_later(garbage.item.place()).then_some(garbage);
         };
-        let (record, kind) = (garbage.record, garbage.entry.kind());
-        if !record.marks().try_latch() {
-            return Some(garbage);
-        }
+        let kind = garbage.entry.kind();
+        let Some(latched) = record.try_latch() else { return Some(garbage) };
         if record.marks().is_sliced() {
-            record.marks().unlatch();
             return Some(garbage);
         }
         record.marks().clear_queued(kind);
         // SeqCst: as in `take_marks`.
         fence(Ordering::SeqCst);
-        let mut forgotten = self.forget(&garbage, store, moments, site);
+        let mut forgotten = self.forget(&latched, &garbage, store, moments, site);
         let mut pruned = Pruned::default();
         if matches!(forgotten, Forgetting::Not) {
-            pruned = self.prune_latched(record, store, moments, site);
+            pruned = self.prune_latched(&latched, garbage.item, moments, site);
             // What was aborted may have been in the way.
             if pruned.took_out && pruned.unsettled.is_none() && kind == Queued::Leaving {
-                forgotten = self.forget(&garbage, store, moments, site);
+                forgotten = self.forget(&latched, &garbage, store, moments, site);
             }
         }
         let Pruned { unsettled, kept_until, kept_by, .. } = pruned;
-        let again = match (forgotten, unsettled, kept_until, kind) {
+        match (forgotten, unsettled, kept_until, kind) {
             (Forgetting::Done, ..) | (_, None, None, Queued::Versions) => None,
             (Forgetting::Later, ..) => record.marks().note_queued(kind).then_some(garbage),
             // Who keeps it will have ended soon, and does not make it wait for the oldest reader.
@@ -175,98 +173,99 @@ impl Reclaimer {
             (_, Some(wts), ..) => record.marks().note_queued(kind).then_some(Garbage { wts, ..garbage }),
             (_, None, kept_until, _) => {
                 let wts = kept_until.unwrap_or(garbage.wts);
-                if let (Entry::Key(key), Some(_), Link::To(latest)) =
-                    (&garbage.entry, kept_until, record.latest().link())
+                if let (Entry::Key(key), Some(_), Link::To(latest)) = (&garbage.entry, kept_until, latched.latest())
                     && latest.status() == Status::Deleted
                     && !latest.wts().is_after(moments.settled)
-                    && !record.latest().is_sealed()
+                    && !record.is_sealed()
                 {
-                    store.displace(key, record, latest, site.guard);
+                    store.displace(key, &latched, latest, site.guard);
                 }
                 if record.marks().note_waiting(kind) {
-                    let by = kept_by.unwrap_or(site.min_rts);
+                    let by = kept_by.unwrap_or(site.min_rts());
                     self.held.push_back(Waiting { garbage: Garbage { wts, ..garbage }, by });
                 }
                 None
             }
-        };
-        record.marks().unlatch();
-        again
+        }
     }
 
     /// Closes a deleted record that shows a row or node at no moment that anybody holds. No multi-version index names it there
     /// either; out of a single-version index it is taken. Whatever else is garbage of it goes with it.
-    fn forget(&mut self, garbage: &Garbage, store: &Store, moments: Moments<'_>, site: &Site<'_>) -> Forgetting {
-        let record = garbage.record;
-        match (record.latest().link(), &garbage.entry) {
+    fn forget(
+        &mut self,
+        latched: &Latched<'_>,
+        garbage: &Garbage,
+        store: &Store,
+        moments: Moments<'_>,
+        site: &Site<'_>,
+    ) -> Forgetting {
+        let (record, latest) = (latched.record(), latched.latest());
+        let latest = match (latest, &garbage.entry) {
             // The record may be closed already, and its place serve another key.
-            (Link::To(_) | Link::End, Entry::Key(key)) if !leads_to(store, key, record, site.guard) => Forgetting::Done,
-            (Link::To(latest), _) if !self.is_unseen(latest, moments) => Forgetting::Not,
+            (Link::To(_) | Link::End, Entry::Key(key)) if !leads_to(store, key, record, site.guard) => {
+                return Forgetting::Done;
+            }
+            (Link::To(_), _) if !self.is_unseen(latched, moments) => return Forgetting::Not,
             // The deletion has an item of its own.
             (Link::To(_), Entry::Stays) | (Link::Closed, _) | (Link::End, Entry::Stays | Entry::Unlinked { .. }) => {
-                Forgetting::Done
+                return Forgetting::Done;
             }
-            // As below.
-            (Link::End, Entry::Key(_)) if record.inline_status() == Status::Retired || !record.latest().close(None) => {
-                Forgetting::Later
-            }
-            (Link::End, Entry::Key(key)) => {
-                take_out(store, key, record, site.guard);
-                self.defer(DeferredFree { place: store.place(), record, whole: true, is_node: false, epoch: None });
-                Forgetting::Done
-            }
-            // A version that was taken out of the head, and may still be looked at, keeps the head for a while.
-            (Link::To(latest), _)
-                if record.inline_status() == Status::Retired || !record.latest().close(Some(latest)) =>
-            {
-                Forgetting::Later
-            }
-            (Link::To(latest), entry) => {
-                let is_node = matches!(entry, Entry::Unlinked { is_node: true });
-                if let Entry::Key(key) = entry {
-                    take_out(store, key, record, site.guard);
-                }
-                self.defer_record(record, latest, store, is_node, site.guard);
-                Forgetting::Done
-            }
+            (Link::End, Entry::Key(_)) => None,
+            (Link::To(latest), _) => Some(latest),
+        };
+        // A version that was unlinked from the head, and may still be looked at, keeps the head for a while.
+        if record.inline_status() == Status::Retired {
+            return Forgetting::Later;
         }
+        // SAFETY: a deletion is the latest version, and no row before it is seen at a timestamp that is held.
+        let Some(closed) = (unsafe { latched.close(latest) }) else { return Forgetting::Later };
+        let is_node = matches!(garbage.entry, Entry::Unlinked { is_node: true });
+        if let Entry::Key(key) = &garbage.entry {
+            take_out(store, key, latched, site.guard);
+        }
+        self.defer_record(closed, garbage.item, is_node, site.guard);
+        Forgetting::Done
     }
 
-    fn prune_latched(&mut self, record: Record, store: &Store, moments: Moments<'_>, site: &Site<'_>) -> Pruned {
+    fn prune_latched(&mut self, latched: &Latched<'_>, item: Item, moments: Moments<'_>, site: &Site<'_>) -> Pruned {
         let mut pruned = Pruned::default();
-        let mut place = record.latest();
+        let mut cursor = latched.cursor();
         // The version that takes over from the one that is looked at.
         let mut successor: Option<Timestamp> = None;
-        while let Link::To(version) = place.link() {
+        while let Link::To(version) = cursor.link() {
             self.collected.steps += 1;
             let wts = version.wts();
             let status = version.status();
-            let stands = matches!(status, Status::Committed | Status::Deleted);
+            let stands = status.counts();
             let unsettled = wts.is_after(moments.settled) && !(left_out(Step::KeepUnsettled) && stands);
             if unsettled || status == Status::Pending {
                 pruned.unsettled.get_or_insert(wts);
-                place = version.next();
+                cursor.pass();
                 continue;
             }
             let is_seen = stands
                 && successor.map_or(!left_out(Step::KeepLatest), |successor| {
                     moments.sees(wts, successor) && !left_out(Step::KeepSeen)
                 });
-            if stands && !wts.is_after(site.min_rts) {
+            if stands && !wts.is_after(site.min_rts()) {
                 // What is left of many goes on by itself.
-                let _is_all = self.free_below(record, version, store.place(), site);
+                // SAFETY: it counts, and no horizon lies before it.
+                let _is_all = unsafe { self.free_below(latched, version, item, site) };
                 pruned.kept_until = successor.or(pruned.kept_until);
-                pruned.keep_by(successor.map(|_| moments.held.first().map_or(site.min_rts, |span| span.from)));
+                pruned.keep_by(successor.map(|_| moments.held.first().map_or(site.min_rts(), |span| span.from)));
                 break;
             }
             if is_seen {
                 pruned.kept_until = successor.or(pruned.kept_until);
                 pruned.keep_by(successor.and_then(|successor| moments.sees_for_long(wts, successor)));
-                place = version.next();
-            } else if place.take_out(version) {
-                self.defer_version(record, version, store, site);
-                self.collected.versions += 1;
-                pruned.took_out = true;
+                cursor.pass();
+            } else {
+                // SAFETY: it was aborted, or is seen at no timestamp that is held, now or later.
+                let unlinked = unsafe { cursor.unlink(version, site.guard) };
+                if unlinked != Unlinked::Not {
+                    self.defer_version(unlinked, item);
+                    pruned.took_out = true;
+                }
             }
             if stands {
                 successor = Some(wts);
@@ -275,15 +274,18 @@ impl Reclaimer {
         pruned
     }
 
-    /// Whether a record whose latest version this is has been deleted, and is seen as it was before at no moment that is held.
-    fn is_unseen(&mut self, last: Version, moments: Moments<'_>) -> bool {
+    /// Whether a record has been deleted, and is seen as it was before at no timestamp that is held.
+    fn is_unseen(&mut self, latched: &Latched<'_>, moments: Moments<'_>) -> bool {
+        let mut cursor = latched.cursor();
+        let Link::To(last) = cursor.link() else { return false };
         if last.status() != Status::Deleted || last.wts().is_after(moments.settled) {
             return false;
         }
-        let (mut place, mut successor) = (last.next(), last.wts());
-        while let Link::To(version) = place.link() {
+        cursor.pass();
+        let mut successor = last.wts();
+        while let Link::To(version) = cursor.link() {
             self.collected.steps += 1;
-            place = version.next();
+            cursor.pass();
             match version.status() {
                 Status::Committed if moments.sees(version.wts(), successor) && !left_out(Step::KeepRows) => {
                     return false;
@@ -297,7 +299,7 @@ impl Reclaimer {
 }
 
 /// Whether a key of a single-version index leads to a record.
-fn leads_to(store: &Store, key: &OwnedKey, record: Record, guard: &Guard<'_>) -> bool {
+fn leads_to(store: &Store, key: &OwnedKey, record: Record<'_>, guard: &Guard<'_>) -> bool {
     match key {
         OwnedKey::Short(key) => store.leads_to(*key, record, guard),
         OwnedKey::Long(key) => store.leads_to(&**key, record, guard),
@@ -305,7 +307,7 @@ fn leads_to(store: &Store, key: &OwnedKey, record: Record, guard: &Guard<'_>) ->
 }
 
 /// Takes the key of a closed record out of a single-version index.
-fn take_out(store: &Store, key: &OwnedKey, record: Record, guard: &Guard<'_>) {
+fn take_out(store: &Store, key: &OwnedKey, record: &Latched<'_>, guard: &Guard<'_>) {
     match key {
         OwnedKey::Short(key) => store.take_out(*key, record, guard),
         OwnedKey::Long(key) => store.take_out(&**key, record, guard),

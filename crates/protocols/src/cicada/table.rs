@@ -16,7 +16,7 @@ use super::array::RecordArray;
 use super::displaced::Displaced;
 use super::gaps::PrefixLengths;
 use super::options::Options;
-use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Record};
+use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Reader, Record};
 use super::timestamp::Timestamp;
 use super::versioned::Versioned;
 
@@ -84,9 +84,9 @@ impl Keyed for Store {
 
     /// The latest version, where rows do not fit into heads. The head must have come, so asking too early waits for it.
     #[inline]
-    fn fetch_more(table: &CicadaTable, handle: Handle) {
+    unsafe fn fetch_more(table: &CicadaTable, handle: Handle) {
         if !table.primary.fits_inline {
-            // SAFETY: the handle was found just now, under the guard that is held.
+            // SAFETY: the handle was found just now, under a guard that is held.
             unsafe { Record::from_handle(handle) }.prefetch_latest();
         }
     }
@@ -162,13 +162,35 @@ impl Store {
         Some(self.known_after.load(Ordering::Relaxed)).filter(|&clock| clock != 0)
     }
 
-    /// The record that a key has at a moment which the caller holds; it need not have a row.
+    /// The record that a key has; it need not have a row.
     #[inline]
-    pub(super) fn record_at<K: EncodedKey>(&self, key: K, moment: Timestamp, guard: &Guard<'_>) -> Option<Record> {
+    pub(super) fn record_at<'g, K: EncodedKey>(
+        &self,
+        key: K,
+        reader: Reader<'g>,
+        guard: &'g Guard<'_>,
+    ) -> Option<Record<'g>> {
         match &self.versioned {
-            Some(nodes) => nodes.record_at(key, moment),
+            Some(nodes) => nodes.record_at(key, reader),
             // SAFETY: the handle was found under the guard.
             None => self.index().get(key, guard).handle.map(|handle| unsafe { Record::from_handle(handle) }),
+        }
+    }
+
+    /// Visits the records to which the keys of a single-version index lead.
+    pub(super) fn for_each_entry<'g>(&self, guard: &'g Guard<'_>, visit: &mut impl FnMut(&[u8], Record<'g>)) {
+        stores::for_each(self.index(), guard, &mut |key, handle| {
+            // SAFETY: the handle was found under the guard.
+            visit(key, unsafe { Record::from_handle(handle) });
+        });
+    }
+
+    /// Visits all records of rows, or of nodes, and places where none is.
+    pub(super) fn for_each_record<'g>(&self, is_node: bool, guard: &'g Guard<'_>, visit: impl FnMut(Record<'g>)) {
+        match &self.versioned {
+            Some(nodes) if is_node => nodes.for_each(guard, visit),
+            None if is_node => {}
+            _ => self.records.for_each(guard, visit),
         }
     }
 

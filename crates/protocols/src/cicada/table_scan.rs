@@ -20,7 +20,7 @@ use polychron_engine::redo::Redo;
 use polychron_schema::RowRef;
 
 use super::array::Run;
-use super::record::{Link, Status, search};
+use super::record::{Link, Status};
 use super::table::Store;
 use super::transaction::CicadaTransaction;
 
@@ -38,7 +38,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Stop> {
         debug_assert!(self.snapshot, "what is not there is protected by indexes");
-        for &run in &*store.records.runs() {
+        for run in store.records.runs().iter() {
             for first in (0..run.len()).step_by(HEADS_AT_ONCE) {
                 // Renews the guard.
                 self.until_check = 1;
@@ -59,7 +59,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         first: usize,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let lines = run.lines();
+        let (lines, reader) = (run.lines(), self.guard.reader());
         let ahead = AHEAD_BYTES.div_ceil(64 * lines);
         for position in first..run.len().min(first + HEADS_AT_ONCE) {
             if let Some(record) = run.get(position + ahead) {
@@ -70,15 +70,14 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 record.prefetch_latest_lines(lines);
             }
             let Some(record) = run.get(position) else { break };
-            let Link::To(latest) = record.latest().link() else { continue };
+            let Link::To(latest) = reader.latest(record) else { continue };
             let mut visible = latest;
-            if latest.wts().is_after(self.timestamp) || latest.status() != Status::Committed {
-                let seen = search(record, self.timestamp, None, false);
+            if latest.wts().is_after(self.timestamp()) || latest.status() != Status::Committed {
+                let seen = reader.search(record, None, false);
                 let Some(version) = seen.version.filter(|_| seen.is_row) else { continue };
                 visible = version;
             }
-            // SAFETY: the version is visible to this snapshot, whose moment and guard keep it; the visitor lets it go.
-            visitor(unsafe { visible.row() })?;
+            visitor(visible.row())?;
         }
         ControlFlow::Continue(())
     }

@@ -20,11 +20,11 @@ use polychron_sync::spin_hint;
 
 use super::clocks::{LocalClock, Span};
 use super::counts::Stage;
+use super::kept::OwnGuard;
 use super::options::Snapshots;
 use super::promotion::{self, Candidate};
 use super::protocol::Shared;
 use super::reclaim::{Garbage, Reclaimer, Site};
-use super::record::search;
 use super::sets::Sets;
 use super::steps::{Point, Step};
 use super::table::{CicadaTable, Store};
@@ -158,12 +158,15 @@ impl<R: Redo> StoreWorker for CicadaWorker<R> {
         let Self { local, state, shared } = self;
         // The leaked transaction still holds its moment, and so its list of tables.
         let timestamp = shared.clocks.shape.timestamp(state.clock.adjusted, state.base.slot);
-        drop(CicadaTransaction::taken_over(shared, state, local.pin(), timestamp));
+        // SAFETY: as of that transaction, which is ended here.
+        let guard = unsafe { OwnGuard::new(local.pin(), timestamp) };
+        drop(CicadaTransaction::taken_over(shared, state, guard));
     }
 
     fn has_gathered(&mut self, tables: &[Option<Arc<CicadaTable>>]) {
-        let Self { state: State { base, buffers, .. }, shared, .. } = self;
-        buffers.planned.look_up_now(shared, tables, base.slot, &mut base.hints);
+        let Self { local, state: State { base, buffers, .. }, shared } = self;
+        // The group has a guard of its own for as long as it runs, which keeps what is found under this one.
+        buffers.planned.look_up_now(shared, tables, &local.pin(), &mut base.hints);
     }
 
     /// Waits for a random time below the bound that the regulation has found (§3.9). The paper's wait assumes a processor for each thread; with
@@ -188,17 +191,11 @@ impl<R: Redo> StoreWorker for CicadaWorker<R> {
     fn maintain_stores(&mut self) {
         let Self { local, state, shared } = self;
         let guard = local.pin();
-        // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
-        unsafe { state.base.tables.renew(&shared.catalog) };
+        renew_tables(shared, state, &guard);
         promotion::see_to_shortage(shared, state, local);
         shared.lead(shared.clocks.now_ns());
         let held = shared.hold_for_collection(state.base.slot);
-        let site = Site {
-            tables: state.base.tables.list(),
-            min_rts: shared.clocks.min_rts(),
-            worker: state.base.slot,
-            guard: &guard,
-        };
+        let site = Site::new(state.base.tables.list(), &shared.clocks, state.base.slot, &guard);
         collect_all(shared, true, &mut state.buffers.moments, &site);
         drop((held, guard));
         local.collect();
@@ -227,17 +224,16 @@ impl<R: Redo> StoreWorker for CicadaWorker<R> {
         }
         let mut transaction = self.begin_in_epoch(Mode::ReadWrite)?;
         let table = transaction.state.base.tables.table(table)?;
-        let timestamp = transaction.timestamp;
         // Where nothing was seen, a version of a node or of a tombstone that is just as new says so.
         let mut is_news = true;
-        let seen = table.primary.record_at(key, timestamp, &transaction.guard).and_then(|record| {
+        let reader = transaction.guard.reader();
+        let seen = table.primary.record_at(key, reader, &transaction.guard).and_then(|record| {
             record.prefetch(table.primary.records.lines());
-            let seen = search(record, timestamp, None, !left_out(Step::AwaitPendingAlone));
+            let seen = reader.search(record, None, !left_out(Step::AwaitPendingAlone));
             is_news = seen.version.is_none_or(|version| !min_wts.is_after(version.wts()));
             seen.version.filter(|_| seen.is_row)
         });
-        // SAFETY: the transaction keeps the version until it ends, below.
-        let output = drive::catch(|| read(seen.map(|version| unsafe { version.row() })));
+        let output = drive::catch(|| read(seen.map(|version| version.row())));
         if is_news {
             transaction.note_seen();
         }
@@ -264,8 +260,7 @@ impl<R: Redo> CicadaWorker<R> {
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
         let knows = state.base.tables.is_present(&shared.catalog);
-        // SAFETY: the transaction holds the guard, and a moment before it leaves the epoch (`Shared::release_lists`).
-        unsafe { state.base.tables.renew(&shared.catalog) };
+        renew_tables(shared, state, &guard);
         if !knows {
             // Who leaves an index alone that was dropped comes after all who may still ask it. Relaxed: see `drop_index`.
             shared.clocks.follow(&mut state.clock, shared.unknowing.load(Ordering::Relaxed));
@@ -293,8 +288,18 @@ impl<R: Redo> CicadaWorker<R> {
                 shared.clocks.begin_snapshot(state.base.slot)
             }
         };
-        Ok(CicadaTransaction::new(shared, state, guard, timestamp, mode))
+        // SAFETY: the slot has begun, and the transaction ends it; what it keeps beyond an operation is in its sets (`aside.rs`).
+        let guard = unsafe { OwnGuard::new(guard, timestamp) };
+        Ok(CicadaTransaction::new(shared, state, guard, mode))
     }
+}
+
+/// Looks at the present list of tables from now on: in what the worker does under this guard, and in a transaction that begins under it, which holds
+/// a timestamp before it leaves the epoch (`Shared::release_lists`).
+#[inline]
+pub(super) fn renew_tables<R: Redo>(shared: &Shared<R>, state: &mut State, _guard: &Guard<'_>) {
+    // SAFETY: the worker is pinned, looks between transactions only behind such a call, and in one under the guard or the timestamp.
+    unsafe { state.base.tables.renew(&shared.catalog) };
 }
 
 /// The maintenance between two transactions (§3.8): the worker is quiescent here.
@@ -305,8 +310,7 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
         shared.lead(state.clock.now_ns);
     }
     let held = shared.hold_for_collection(state.base.slot);
-    let site =
-        Site { tables: state.base.tables.list(), min_rts: shared.clocks.min_rts(), worker: state.base.slot, guard };
+    let site = Site::new(state.base.tables.list(), &shared.clocks, state.base.slot, guard);
     let reclaimer = shared.bins.of(state.base.slot).serve();
     pass(Point::Collecting);
     if let Some(mut reclaimer) = reclaimer {

@@ -65,7 +65,7 @@ impl Keyed for Relation {
     }
 
     #[inline]
-    fn fetch_more(table: &HyperTable, handle: Handle) {
+    unsafe fn fetch_more(table: &HyperTable, handle: Handle) {
         table.primary.record(handle).prefetch();
     }
 }

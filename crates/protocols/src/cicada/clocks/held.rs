@@ -13,8 +13,7 @@ use crate::cicada::timestamp::Timestamp;
 pub(in crate::cicada) struct Held<'c> {
     clocks: &'c Clocks,
     slot: usize,
-    /// The moment that is held.
-    pub(in crate::cicada) moment: Timestamp,
+    timestamp: Timestamp,
 }
 
 /// Moments at which a transaction reads, or has read.
@@ -29,6 +28,14 @@ pub(in crate::cicada) struct Span {
     pub(in crate::cicada) to: Timestamp,
 }
 
+impl Held<'_> {
+    /// The timestamp that is held.
+    #[inline]
+    pub(in crate::cicada) fn timestamp(&self) -> Timestamp {
+        self.timestamp
+    }
+}
+
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.clocks.end(self.slot);
@@ -39,7 +46,7 @@ impl Clocks {
     /// Holds what is settled until it is dropped. The slot runs nothing.
     #[inline]
     pub(in crate::cicada) fn hold(&self, slot: usize) -> Held<'_> {
-        Held { clocks: self, slot, moment: self.begin_snapshot(slot) }
+        Held { clocks: self, slot, timestamp: self.begin_snapshot(slot) }
     }
 
     /// Whether somebody holds a moment, or an earlier one.

@@ -78,7 +78,7 @@ fn an_idle_writer_commits_unless_its_reads_have_changed() {
             let mut open = idle.begin(Mode::ReadWrite).unwrap();
             let read = open.get(&accounts, 1).unwrap().unwrap().balance();
             open.update(&accounts, 0, |row| row.set_balance(row.balance() + read + 10)).unwrap();
-            let begun = open.timestamp;
+            let begun = open.timestamp();
             for _ in 0..3 {
                 add(&mut worker, &accounts, touched);
                 balance(&mut worker, &accounts, Mode::Snapshot, touched);

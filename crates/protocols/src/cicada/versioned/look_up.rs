@@ -12,16 +12,15 @@ use polychron_base::{Reason, Stop};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
-use polychron_schema::RowRef;
 use polychron_sync::Backoff;
 
 use super::Versioned;
-use super::node::{Node, compare, record_of};
-use crate::cicada::record::{Record, Seen, Version, search};
+use super::node::{Node, compare};
+use crate::cicada::kept::{Kept, KeptVersion};
+use crate::cicada::record::{Reader, Record, Seen};
 use crate::cicada::sets::{Kind, Read, Target};
 use crate::cicada::steps::{Point, Step};
 use crate::cicada::table::Store;
-use crate::cicada::timestamp::Timestamp;
 use crate::cicada::transaction::{CicadaTransaction, Found, Source};
 
 /// How often a transaction begins a way down anew before it takes its own view of the index for inconsistent.
@@ -70,16 +69,16 @@ impl<K: EncodedKey> Aim<K> {
 /// A node's record, and what the transaction sees there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
-    pub(super) record: Record,
+    pub(super) record: Kept,
     /// An own write of it.
     pub(super) own: Option<u32>,
-    pub(super) seen: Seen,
+    pub(super) seen: Seen<KeptVersion>,
 }
 
 impl Spot {
     /// The version that is seen, where that is a node and not an own write.
     #[inline]
-    pub(super) fn version(&self) -> Option<Version> {
+    pub(super) fn version(&self) -> Option<KeptVersion> {
         self.seen.version.filter(|_| self.own.is_none() && self.seen.is_row)
     }
 }
@@ -87,56 +86,61 @@ impl Spot {
 /// Whose eyes a way down is gone with.
 pub(super) trait Viewer {
     /// What is seen of a node's record.
-    fn look_at(&self, record: Record) -> Spot;
+    fn look_at(&self, record: Kept) -> Spot;
 
     /// The node in it, unless there is none.
     fn node<'v>(&'v self, spot: &Spot) -> Option<Node<'v>>;
 }
 
-/// Looks at what is committed at one moment, which is held.
+/// Looks at what is committed at one timestamp.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cicada) struct Moment {
-    pub(in crate::cicada) timestamp: Timestamp,
+pub(in crate::cicada) struct Moment<'g> {
+    pub(in crate::cicada) reader: Reader<'g>,
     pub(in crate::cicada) wait: bool,
 }
 
-impl Viewer for Moment {
+impl<'g> Moment<'g> {
     #[inline]
-    fn look_at(&self, record: Record) -> Spot {
-        Spot { record, own: None, seen: search(record, self.timestamp, None, self.wait) }
+    fn node_at(&self, spot: &Spot) -> Option<Node<'g>> {
+        // SAFETY: what is visible at a timestamp stays while that is held; where roots and nodes lead are nodes.
+        unsafe { Some(Node::new(self.reader.version(spot.version()?.address()).row().as_words())) }
+    }
+}
+
+impl Viewer for Moment<'_> {
+    #[inline]
+    fn look_at(&self, kept: Kept) -> Spot {
+        // SAFETY: it is a root, or was found in a node that is visible at the timestamp.
+        let record = unsafe { self.reader.record(kept.address()) };
+        let seen = self.reader.search(record, None, self.wait).map(KeptVersion::from);
+        Spot { record: kept, own: None, seen }
     }
 
     #[inline]
     fn node<'v>(&'v self, spot: &Spot) -> Option<Node<'v>> {
-        // SAFETY: who looks at a moment holds it, and with it what is visible then.
-        let row: RowRef<'v> = unsafe { spot.version()?.row() };
-        Some(Node::new(row.as_words()))
+        self.node_at(spot)
     }
 }
 
 impl<R: Redo> Viewer for CicadaTransaction<'_, R> {
     #[inline]
-    fn look_at(&self, record: Record) -> Spot {
+    fn look_at(&self, record: Kept) -> Spot {
         let own = if self.state.sets.writes.has_nodes() { self.state.sets.writes.latest(record) } else { None };
         if own.is_some() {
-            let seen = Seen { version: None, is_row: false, later: None, closed: false };
-            return Spot { record, own, seen };
+            return Spot { record, own, seen: Seen::NOTHING };
         }
         self.moment().look_at(record)
     }
 
     #[inline]
     fn node<'v>(&'v self, spot: &Spot) -> Option<Node<'v>> {
-        match spot.own {
-            None => {
-                let version = spot.version()?;
-                Some(Node::new(self.row_at(Source::Version(version)).as_words()))
-            }
-            Some(position) if self.state.sets.writes.get(position).kind == Kind::Put => {
-                Some(Node::new(self.row_at(Source::Own(position)).as_words()))
-            }
-            Some(_) => None,
-        }
+        let source = match spot.own {
+            None => Source::Version(spot.version()?),
+            Some(position) if self.state.sets.writes.get(position).kind == Kind::Put => Source::Own(position),
+            Some(_) => return None,
+        };
+        // SAFETY: it is what this transaction sees, or has written, of a node.
+        Some(unsafe { Node::new(self.row_at(source).as_words()) })
     }
 }
 
@@ -146,16 +150,16 @@ impl<R: Redo> Viewer for CicadaTransaction<'_, R> {
 pub(super) fn go_down<V: Viewer, K: EncodedKey>(
     viewer: &V,
     lines: usize,
-    root: Record,
+    root: Kept,
     aim: Aim<K>,
-    mut path: Option<&mut Vec<Record>>,
+    mut path: Option<&mut Vec<Kept>>,
 ) -> Option<Spot> {
     let mut spot = viewer.look_at(root);
     loop {
         let node = viewer.node(&spot)?;
         match aim.place_at(&node) {
             Ordering::Greater if !left_out(Step::FollowSiblings) => {
-                spot = viewer.look_at(record_of(node.next())?);
+                spot = viewer.look_at(node.sibling()?.into());
                 continue;
             }
             Ordering::Less => return None,
@@ -170,7 +174,7 @@ pub(super) fn go_down<V: Viewer, K: EncodedKey>(
         let child = node.record(aim.child(&node));
         child.prefetch(lines);
         pass(Point::Led);
-        spot = viewer.look_at(child);
+        spot = viewer.look_at(child.into());
     }
 }
 
@@ -179,9 +183,9 @@ pub(super) fn go_down<V: Viewer, K: EncodedKey>(
 pub(super) fn find_leaf<V: Viewer, K: EncodedKey>(
     viewer: &V,
     nodes: &Versioned,
-    root: Record,
+    root: Kept,
     aim: Aim<K>,
-    mut path: Option<&mut Vec<Record>>,
+    mut path: Option<&mut Vec<Kept>>,
     attempts: usize,
 ) -> Option<Spot> {
     let mut backoff = Backoff::new();
@@ -205,11 +209,11 @@ impl Versioned {
     }
 
     /// The record that a key has at a moment which the caller holds, whatever becomes of it. It need not have a row.
-    pub(in crate::cicada) fn record_at<K: EncodedKey>(&self, key: K, timestamp: Timestamp) -> Option<Record> {
-        let moment = Moment { timestamp, wait: true };
+    pub(in crate::cicada) fn record_at<'g, K: EncodedKey>(&self, key: K, reader: Reader<'g>) -> Option<Record<'g>> {
+        let moment = Moment { reader, wait: true };
         // What is in the way are commits with earlier timestamps, of which there are finitely many.
-        let leaf = find_leaf(&moment, self, self.root(key), Aim::At(key), None, usize::MAX)?;
-        let node = moment.node(&leaf)?;
+        let leaf = find_leaf(&moment, self, self.root(key).into(), Aim::At(key), None, usize::MAX)?;
+        let node = moment.node_at(&leaf)?;
         let (position, is_there) = node.rank(key);
         is_there.then(|| node.record(position))
     }
@@ -218,8 +222,8 @@ impl Versioned {
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// The transaction's moment, without its own writes.
     #[inline]
-    pub(super) fn moment(&self) -> Moment {
-        Moment { timestamp: self.timestamp, wait: self.shared.options.parts().wait_for_pending }
+    pub(super) fn moment(&self) -> Moment<'_> {
+        Moment { reader: self.guard.reader(), wait: self.shared.options.parts().wait_for_pending }
     }
 
     /// The leaf to which an aim leads; it is not remembered.
@@ -227,10 +231,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     pub(super) fn leaf<K: EncodedKey>(
         &mut self,
         nodes: &Versioned,
-        root: Record,
+        root: Kept,
         aim: Aim<K>,
         place: Place,
-        path: Option<&mut Vec<Record>>,
+        path: Option<&mut Vec<Kept>>,
     ) -> Result<Spot, Stop> {
         match find_leaf(self, nodes, root, aim, path, MOST_ATTEMPTS) {
             Some(leaf) => Ok(leaf),
@@ -270,15 +274,15 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     ) -> Result<Found, Stop> {
         let place = store.place();
         for _ in 0..MOST_ATTEMPTS {
-            let leaf = self.leaf(nodes, nodes.root(key), Aim::At(key), place, None)?;
+            let leaf = self.leaf(nodes, nodes.root(key).into(), Aim::At(key), place, None)?;
             let Some(node) = self.node(&leaf) else { break };
             let (position, is_there) = node.rank(key);
             if !is_there {
                 self.remember(&leaf, place, Step::NodesOfMisses);
                 return Ok(Found::Absent(Target::Key));
             }
-            let record = node.record(position);
-            record.prefetch(store.records.lines());
+            let record = Kept::from(node.record(position));
+            record.address().prefetch(store.records.lines());
             pass(Point::Led);
             let found = self.read_record(record, place);
             if let Found::Row(_, source) = found {
@@ -295,7 +299,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Rows and leaves that were read outside of their heads may be worth moving there.
     #[inline]
-    fn note_what_lies_outside(&mut self, store: &Store, record: Record, source: Source, leaf: &Spot) {
+    fn note_what_lies_outside(&mut self, store: &Store, record: Kept, source: Source, leaf: &Spot) {
         if self.snapshot {
             return;
         }
@@ -303,7 +307,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             self.see_outside(store, record, version);
         }
         if let Some(version) = leaf.version()
-            && !leaf.record.is_inline(version)
+            && !leaf.record.under(&self.guard).is_inline(version.address())
         {
             self.note_for_promotion(store, leaf.record, version, true);
         }

@@ -33,7 +33,7 @@ use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::{IndexKind, RowBuffer};
 
 use super::array::{RecordArray, Window};
-use super::record::{HEAD_BYTES, Link, Record, Status, Version};
+use super::record::{HEAD_BYTES, NewVersion, Reader, Record, Status};
 use super::timestamp::Timestamp;
 pub(super) use change::Changing;
 use draft::Draft;
@@ -115,9 +115,15 @@ impl Roots {
     }
 
     #[inline]
-    fn get(&self, number: usize) -> Record {
+    fn get(&self, number: usize) -> Record<'_> {
         // SAFETY: a record was created there, and the pages live as long as the index.
         unsafe { Record::at(self.place(number)) }
+    }
+
+    #[inline]
+    fn get_under<'g>(&self, number: usize, guard: &'g Guard<'_>) -> Record<'g> {
+        // SAFETY: a record was created there, and the index lives for as long as a guard under which it was found.
+        unsafe { self.get(number).address().under(guard) }
     }
 }
 
@@ -154,21 +160,21 @@ impl Versioned {
 
     /// Gives each root a version, so that who finds nothing there has something to leave a read timestamp on.
     fn fill_roots(&self, moment: Timestamp, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
+        // SAFETY: nobody else knows the index, so nothing of it is collected.
+        let reader = unsafe { Reader::new(guard, moment) };
         let mut row = RowBuffer::new();
         Draft::empty(0).write(&mut row);
         let words = row.as_words();
         for number in 0..self.roots.count {
             let root = self.roots.get(number);
             let fits = words.len() <= self.nodes.inline_words();
-            let version = match if fits { root.claim_version() } else { None } {
+            // SAFETY: the root's head has as much room as those of other nodes.
+            let version = match if fits { unsafe { root.claim_version(reader, words) } } else { None } {
                 Some(version) => version,
-                None => Version::allocate(words.len(), guard)?,
+                None => NewVersion::allocate(reader, words, guard)?,
             };
-            // SAFETY: the version was claimed or allocated just now, with room for the row.
-            unsafe { version.fill(moment, words) };
-            version.end(Status::Committed);
-            let installed = root.latest().install(None, version);
-            debug_assert!(installed, "nobody else knows the root");
+            // SAFETY: nobody else knows the root, and so the version.
+            unsafe { root.install_first(version).end(Status::Committed) };
         }
         Ok(())
     }
@@ -181,7 +187,7 @@ impl Versioned {
 
     /// The root of the tree in which a key is.
     #[inline]
-    fn root<K: EncodedKey>(&self, key: K) -> Record {
+    fn root<K: EncodedKey>(&self, key: K) -> Record<'_> {
         if self.ordered {
             return self.roots.get(0);
         }
@@ -189,15 +195,15 @@ impl Versioned {
     }
 
     /// Visits all nodes, and places where none is.
-    pub(super) fn for_each(&self, mut visit: impl FnMut(Record)) {
-        (0..self.roots.count).for_each(|number| visit(self.roots.get(number)));
-        self.nodes.for_each(visit);
+    pub(super) fn for_each<'g>(&self, guard: &'g Guard<'_>, mut visit: impl FnMut(Record<'g>)) {
+        (0..self.roots.count).for_each(|number| visit(self.roots.get_under(number, guard)));
+        self.nodes.for_each(guard, visit);
     }
 
     /// Visits the nodes in a window, and places where none is.
-    pub(super) fn for_some(&self, window: &mut Window, mut visit: impl FnMut(Record)) {
-        window.of(self.roots.count).for_each(|number| visit(self.roots.get(number)));
-        self.nodes.for_some(window, visit);
+    pub(super) fn for_some<'g>(&self, window: &mut Window, guard: &'g Guard<'_>, mut visit: impl FnMut(Record<'g>)) {
+        window.of(self.roots.count).for_each(|number| visit(self.roots.get_under(number, guard)));
+        self.nodes.for_some(window, guard, visit);
     }
 
     /// Gives all memory back.
@@ -208,16 +214,8 @@ impl Versioned {
         // SAFETY: as promised.
         unsafe { self.nodes.destroy(guard) };
         for number in 0..self.roots.count {
-            let root = self.roots.get(number);
-            let mut place = root.latest();
-            while let Link::To(version) = place.link() {
-                place = version.next();
-                if !root.is_inline(version) {
-                    let (memory, bytes) = version.memory();
-                    // SAFETY: the version is in the list of a record that nobody uses.
-                    unsafe { guard.free(memory, bytes) };
-                }
-            }
+            // SAFETY: as promised.
+            unsafe { self.roots.get(number).free_versions(guard) };
         }
         for &page in &self.roots.pages {
             // SAFETY: the page was allocated with this size, and nobody uses what lies in it.

@@ -18,7 +18,7 @@ use std::cmp::Ordering;
 use polychron_base::key::EncodedKey;
 use polychron_index::Handle;
 
-use crate::cicada::record::Record;
+use crate::cicada::record::{Record, RecordAddress};
 
 /// The width of a node whose keys have different ones.
 pub(super) const MIXED: u64 = 0xFFFF;
@@ -80,8 +80,11 @@ pub(super) fn compare<A: EncodedKey, B: EncodedKey>(left: A, right: B) -> Orderi
 
 impl<'a> Node<'a> {
     /// The node in a row.
+    ///
+    /// # Safety
+    /// The words are those of a node, as a transaction has written it, or sees it at a timestamp that is held for `'a`.
     #[inline]
-    pub(super) fn new(words: &'a [u64]) -> Self {
+    pub(super) unsafe fn new(words: &'a [u64]) -> Self {
         debug_assert!(words.len() > HEADER, "a node has at least its bounds");
         Node { words }
     }
@@ -172,8 +175,21 @@ impl<'a> Node<'a> {
 
     /// The record of an entry.
     #[inline]
-    pub(super) fn record(&self, position: usize) -> Record {
-        record_of(self.value(position)).expect("entries name records")
+    pub(super) fn record(&self, position: usize) -> Record<'a> {
+        self.record_of(self.value(position)).expect("entries name records")
+    }
+
+    /// The right sibling.
+    #[inline]
+    pub(super) fn sibling(&self) -> Option<Record<'a>> {
+        self.record_of(self.next())
+    }
+
+    /// The record that one of the node's words names.
+    #[inline]
+    fn record_of(&self, word: u64) -> Option<Record<'a>> {
+        // SAFETY: nodes hold handles of records only, and who reads a node keeps the records that it leads to (`mod.rs`).
+        Handle::new(word).map(|handle| unsafe { Record::from_handle(handle) })
     }
 
     /// Whether all keys have the width of this one, and one slice.
@@ -248,15 +264,8 @@ fn count_below(numbers: &[u64], number: u64) -> usize {
     base + usize::from(size == 1 && numbers[base] < number)
 }
 
-/// The record that a word in a node names.
-#[inline]
-pub(super) fn record_of(word: u64) -> Option<Record> {
-    // SAFETY: nodes hold handles of records only, and who reads a node keeps the records that it leads to (`mod.rs`).
-    Handle::new(word).map(|handle| unsafe { Record::from_handle(handle) })
-}
-
 /// The word that names a record.
 #[inline]
-pub(super) fn word_of(record: Record) -> u64 {
+pub(super) fn word_of(record: RecordAddress) -> u64 {
     record.handle().get()
 }
