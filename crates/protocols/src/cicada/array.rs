@@ -1,10 +1,10 @@
-//! Where the heads of a table's records lie: an expandable array of pages (§3.2), and the places that are free.
+//! Where the heads of a table's records lie: an expandable array of pages (§3.2), and the slots that are free.
 //!
 //! Pages never move, so an index holds the address of a head and no number that would have to be looked up in a directory first.
 //! The first pages are small, so that a small table needs little; from 8192 records on a page holds as many and has up to 2 MiB.
 //!
-//! A page whose places are all free is given back when memory is short or the client does nothing ([`RecordArray::give_pages_back`]),
-//! and with the table. Places are free when no guard is left that could hold their records, but garbage may still name them: pages stay
+//! A page whose slots are all free is given back when memory is short or the client does nothing ([`RecordArray::free_pages`]),
+//! and with the table. Slots are free when no guard is left that could hold their records, but garbage may still name them: pages stay
 //! while any garbage waits. A page waits for the guards once more, for the sake of those that looked at it ahead. Who goes along
 //! pages beyond one guard keeps all of them ([`Runs`]).
 
@@ -23,9 +23,9 @@ const FIRST_PAGE: usize = 64;
 const LEAST_PAGE: usize = STEP;
 const LARGEST_PAGE: usize = 8192;
 const LARGEST_PAGE_BYTES: usize = 2 << 20;
-/// Lists of free places, so that workers seldom meet.
+/// Lists of free slots, so that workers seldom meet.
 const STRIPES: usize = 8;
-/// New places taken at a time.
+/// New slots taken at a time.
 const STEP: usize = 16;
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ struct Page {
 // SAFETY: the page is owned by the array; what lies in it is shared through `Record`.
 unsafe impl Send for Page {}
 
-/// Places of heads that lie one behind the other.
+/// Slots of heads that lie one behind the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
     memory: NonNull<u8>,
@@ -65,11 +65,12 @@ impl<'a> Run<'a> {
     #[inline]
     pub(super) fn get(self, position: usize) -> Option<Record<'a>> {
         // SAFETY: a head was made there, and the page stays while the runs are borrowed, or the guard stands under which they were listed.
-        (position < self.heads).then(|| unsafe { Record::at(self.memory.add(position * self.head_bytes)) })
+        (position < self.heads)
+            .then(|| unsafe { RecordAddress::at(self.memory.add(position * self.head_bytes)).under(&()) })
     }
 }
 
-/// Some of the places of several arrays: those behind as many that are skipped.
+/// Some of the slots of several arrays: those behind as many that are skipped.
 #[derive(Debug)]
 pub(super) struct Window {
     pub(super) skipped: usize,
@@ -77,7 +78,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Which of the next `count` places are in it.
+    /// Which of the next `count` slots are in it.
     pub(super) fn of(&mut self, count: usize) -> Range<usize> {
         let start = self.skipped.min(count);
         let end = count.min(start + self.left);
@@ -118,7 +119,7 @@ pub(super) struct RecordArray {
     free: [SpinLatch<Vec<RecordAddress>>; STRIPES],
     /// How many have the pages listed just now. Raised under the pages' lock.
     listed: AtomicUsize,
-    /// Free places that were counted by pages last, in vain. Written under the pages' lock.
+    /// Free slots that were counted by pages last, in vain. Written under the pages' lock.
     scattered: AtomicUsize,
 }
 
@@ -153,11 +154,11 @@ impl RecordArray {
         self.head_bytes / 64
     }
 
-    /// A place for a new record, which is open and has no version.
+    /// A slot for a new record, which is open and has no version.
     pub(super) fn take<'g>(&self, worker: usize, guard: &'g Guard<'_>) -> Result<Record<'g>, OutOfMemory> {
         let free = self.free[worker % STRIPES].lock().pop();
         let taken = free.map_or_else(|| self.take_slowly(worker, guard), Ok)?;
-        // SAFETY: a head was made there, and its page is retired when all its places are free, and later than now.
+        // SAFETY: a head was made there, and its page is retired when all its slots are free, and later than now.
         Ok(unsafe { taken.under(guard) })
     }
 
@@ -186,13 +187,13 @@ impl RecordArray {
             // SAFETY: the page has room for its capacity of heads, and this one was not made before.
             unsafe { Record::create(page.memory.add(position * self.head_bytes)) }.address()
         });
-        let record = fresh.next().expect("a page with room gives a place");
+        let record = fresh.next().expect("a page with room gives a slot");
         self.free[worker % STRIPES].lock().extend(fresh.rev());
         page.made += step;
         Ok(record)
     }
 
-    /// Gives a place back.
+    /// Gives a slot back.
     ///
     /// # Safety
     /// The record is one of this array, and nobody can find or hold it or a version of it.
@@ -208,10 +209,10 @@ impl RecordArray {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Gives pages back of which all places are free, if about an eighth of all places became free since that was tried last.
-    /// `is_named`: whether garbage may name free places. A place is free when all who could make garbage of its record have put it where it
-    /// waits, so what is asked when the places were taken holds of all garbage of theirs.
-    pub(super) fn give_pages_back(&self, is_named: &dyn Fn() -> bool, guard: &Guard<'_>) {
+    /// Gives pages back of which all slots are free, if about an eighth of all slots became free since that was tried last.
+    /// `is_named`: whether garbage may name free slots. A slot is free when all who could make garbage of its record have put it where it
+    /// waits, so what is asked when the slots were taken holds of all garbage of theirs.
+    pub(super) fn free_pages(&self, is_named: &dyn Fn() -> bool, guard: &Guard<'_>) {
         let free: usize = self.free.iter().map(|stripe| stripe.lock().len()).sum();
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         let made: usize = pages.iter().map(|page| page.made).sum();
@@ -221,11 +222,11 @@ impl RecordArray {
         if free == 0 || is_listed || (free < made && free - scattered < made.div_ceil(8)) {
             return;
         }
-        // Who needs a place meanwhile waits for the lock.
-        let mut places: Vec<RecordAddress> =
+        // Who needs a slot meanwhile waits for the lock.
+        let mut slots: Vec<RecordAddress> =
             self.free.iter().flat_map(|stripe| std::mem::take(&mut *stripe.lock())).collect();
         if is_named() {
-            self.free[0].lock().append(&mut places);
+            self.free[0].lock().append(&mut slots);
             return;
         }
         pages.sort_unstable_by_key(|page| page.memory);
@@ -234,26 +235,26 @@ impl RecordArray {
             behind - 1
         };
         let mut counts = vec![0; pages.len()];
-        places.iter().for_each(|record| counts[page_of(&pages, record)] += 1);
+        slots.iter().for_each(|record| counts[page_of(&pages, record)] += 1);
         let goes: Vec<bool> = pages.iter().zip(counts).map(|(page, free)| free == page.made).collect();
-        places.retain(|record| !goes[page_of(&pages, record)]);
-        self.scattered.store(places.len(), Ordering::Relaxed);
-        let share = places.len().div_ceil(STRIPES).max(1);
-        places.chunks(share).zip(&self.free).for_each(|(places, stripe)| stripe.lock().extend(places));
+        slots.retain(|record| !goes[page_of(&pages, record)]);
+        self.scattered.store(slots.len(), Ordering::Relaxed);
+        let share = slots.len().div_ceil(STRIPES).max(1);
+        slots.chunks(share).zip(&self.free).for_each(|(slots, stripe)| stripe.lock().extend(slots));
         let mut goes = goes.into_iter();
         pages.retain(|page| {
             let goes = goes.next() == Some(true);
             if goes {
-                // SAFETY: the page was allocated with this size; no place of it is in use or can be taken, and nobody goes along it.
+                // SAFETY: the page was allocated with this size; no slot of it is in use or can be taken, and nobody goes along it.
                 unsafe { guard.retire(page.memory, page.capacity * self.head_bytes) };
             }
             !goes
         });
-        // The last page alone has places that were not made.
+        // The last page alone has slots that were not made.
         pages.sort_unstable_by_key(|page| page.made < page.capacity);
     }
 
-    /// All places that were made so far, free ones too, page by page. The pages stay as long as somebody has them listed.
+    /// All slots that were made so far, free ones too, page by page. The pages stay as long as somebody has them listed.
     pub(super) fn runs(&self) -> Runs<'_> {
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         // Relaxed: who gives pages back has the lock.
@@ -261,21 +262,21 @@ impl RecordArray {
         Runs { array: self, list: pages.iter().map(|page| (page.memory, page.made)).collect() }
     }
 
-    /// Visits the places in a window, free ones too.
+    /// Visits the slots in a window, free ones too.
     pub(super) fn for_some<'g>(&self, window: &mut Window, guard: &'g Guard<'_>, mut visit: impl FnMut(Record<'g>)) {
         for run in self.runs_under(guard) {
             window.of(run.len()).filter_map(|at| run.get(at)).for_each(&mut visit);
         }
     }
 
-    /// Visits all places, free ones too.
+    /// Visits all slots, free ones too.
     pub(super) fn for_each<'g>(&self, guard: &'g Guard<'_>, visit: impl FnMut(Record<'g>)) {
         let records =
             self.runs_under(guard).into_iter().flat_map(|run| (0..run.len()).filter_map(move |at| run.get(at)));
         records.for_each(visit);
     }
 
-    /// All places that were made so far. Pages that are listed under a guard are retired later, and stay until it is dropped.
+    /// All slots that were made so far. Pages that are listed under a guard are retired later, and stay until it is dropped.
     fn runs_under<'g>(&self, _guard: &'g Guard<'_>) -> Vec<Run<'g>> {
         let runs = self.runs();
         let run = |&(memory, heads)| Run { memory, heads, head_bytes: self.head_bytes, pages: PhantomData };

@@ -2,7 +2,7 @@
 //!
 //! 0. Unless the worker's last transactions have all committed: bring the most contended writes to the front, and check the
 //!    reads, so that a conflict is found before anything is installed.
-//! 1. **Install** a pending version for each write, in its place by timestamp. A key that leads to no record gets one, with the pending
+//! 1. **Install** a pending version for each write, where its timestamp belongs in the list. A key that leads to no record gets one, with the pending
 //!    version in it, and its index entry now: no index is touched before.
 //! 2. **Raise** the read timestamp of every version that was read, and of every part of the key space that was found empty.
 //! 3. **Check** that (a) what was visible still is, and no stamp is broken; (b) what is visible below each installed version was not
@@ -90,7 +90,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     fn draw_again(&mut self) -> Result<(), Stop> {
         let clocks = &self.shared.clocks;
         if self.state.stage != Stage::Rewriting {
-            // A round of renewal takes place where everybody can be by now, not where time has gone on to.
+            // A round of renewal is made where everybody can be by now, not where time has gone on to.
             clocks.advance(&mut self.state.clock, self.state.base.slot);
         }
         if !self.draw_timestamp_again() {
@@ -222,7 +222,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 version.under(&self.guard).raise_rts(timestamp);
             }
         }
-        for &part in self.state.sets.gaps.iter().filter(|_| !left_out(Step::RaiseAbsences)) {
+        for &part in self.state.sets.gaps.iter().filter(|_| !left_out(Step::RaiseGaps)) {
             self.shared.gaps.raise(part, timestamp);
         }
     }

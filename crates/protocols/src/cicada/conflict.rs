@@ -24,8 +24,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// The transaction has committed. One that only read counts, too: others may not write below it any more.
     #[inline]
     pub(super) fn note_commit(&mut self) {
-        let (database, moment) = (self.database(), self.timestamp().0);
-        self.state.nested.committed(database, moment);
+        let (database, timestamp) = (self.database(), self.timestamp().0);
+        self.state.nested.committed(database, timestamp);
     }
 
     /// As [`CicadaTransaction::conflict`], at a record, with the other transaction's timestamp where that is known.

@@ -1,7 +1,7 @@
 //! Deleted records that only old readers see leave their index for one beside it.
 //!
 //! A row that a long reader sees keeps its record when it is deleted, and in a single-version index the key would keep its entry: a queue whose head is
-//! deleted would be scanned through all that was deleted since the reader began. When the deletion is settled, the record is *displaced*:
+//! deleted would be scanned through all that was deleted since the reader began. When the deletion is stable, the record is *displaced*:
 //!
 //! 1. its key goes into the index beside;
 //! 2. `until` is raised to the timestamp of the deletion;
@@ -9,8 +9,8 @@
 //!    one;
 //! 4. its key leaves the index.
 //!
-//! Who has a timestamp at or after `until` sees none of these rows and looks at the index alone. A snapshot of an earlier moment that misses a
-//! key looks beside, and its scans go along both. It looks at `until` behind the index, so what it misses there because of step 4 it is told of by step
+//! Who has a timestamp at or after `until` sees none of these rows and looks at the index alone. A snapshot of an earlier timestamp that misses a
+//! key looks beside, and its scans go along both. It looks at `until` behind the index, so what it misses there because of step 4 it learns of by step
 //! 2. A transaction that may write and is so old has been overtaken: it conflicts where it misses a key or scans.
 //!
 //! The item of the record waits for the oldest reader, as it did before, and then the record is closed and its key leaves the index beside.
@@ -47,12 +47,12 @@ impl Displaced {
         self.entries.as_ref().map(stores::Store::index)
     }
 
-    /// Whether rows that are seen at this moment may lie beside.
+    /// Whether rows that are seen at this timestamp may lie beside.
     #[inline]
-    pub(super) fn concern(&self, moment: Timestamp) -> bool {
+    pub(super) fn concern(&self, timestamp: Timestamp) -> bool {
         // Acquire: pairs with the release in `raise`.
         let until = self.until.load(Ordering::Acquire);
-        until != 0 && moment.is_before(Timestamp(until))
+        until != 0 && timestamp.is_before(Timestamp(until))
     }
 
     fn raise(&self, deletion: Timestamp) {
@@ -62,9 +62,9 @@ impl Displaced {
     }
 
     /// Forgets until when there was something, when nobody is so old any more: it would come to lie in the future.
-    pub(super) fn renew(&self, settled: Timestamp) {
+    pub(super) fn renew(&self, stable: Timestamp) {
         let until = self.until.load(Ordering::Relaxed);
-        if until != 0 && !settled.is_before(Timestamp(until)) {
+        if until != 0 && !stable.is_before(Timestamp(until)) {
             // Whoever has raised it meanwhile keeps it.
             let _ = self.until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -72,7 +72,7 @@ impl Displaced {
 }
 
 impl Store {
-    /// Displaces a deleted record that old readers see; `deletion` is its latest version, which is settled. The caller has the record's
+    /// Displaces a deleted record that old readers see; `deletion` is its latest version, which is stable. The caller has the record's
     /// latch.
     pub(super) fn displace(&self, key: &OwnedKey, record: &Latched<'_>, deletion: Version<'_>, guard: &Guard<'_>) {
         match key {
@@ -103,7 +103,7 @@ impl Store {
     }
 
     /// Takes the key of a record that was closed just now out of the index in which it is. The caller has the record's latch.
-    pub(super) fn take_out<K: EncodedKey>(&self, key: K, record: &Latched<'_>, guard: &Guard<'_>) {
+    pub(super) fn remove_key<K: EncodedKey>(&self, key: K, record: &Latched<'_>, guard: &Guard<'_>) {
         let handle = record.record().handle();
         let removed = self.index().remove(key, handle, guard)
             || self.displaced.index().is_some_and(|beside| beside.remove(key, handle, guard));

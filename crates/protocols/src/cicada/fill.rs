@@ -20,7 +20,7 @@ use super::worker::CicadaWorker;
 /// Makes the entries of a new index that the catalog shows already, but that is not read yet.
 ///
 /// As [`rows::fill`] does, but behind all that did not know the index, which are not ahead of the clock reading `unknowing`, whatever this
-/// worker's own clock says. Answers a moment at which all entries are there.
+/// worker's own clock says. Answers a timestamp at which all entries are there.
 pub(super) fn fill<R: Redo>(
     shared: &Arc<Shared<R>>,
     table: TableId,
@@ -57,7 +57,7 @@ pub(super) fn fill<R: Redo>(
 /// The keys of a table whose primary index keeps versions, as of the latest commits: who did not know the new index may have had a
 /// timestamp that lies ahead of this one's.
 fn collect_keys<R: Redo>(store: &Store, worker: &mut CicadaWorker<R>, keys: &mut Keys) -> Result<(), Error> {
-    // The latest settled version of a record is freed when a later one is, which the transaction's horizon prevents.
+    // The latest stable version of a record is freed when a later one is, which the transaction's horizon prevents.
     let transaction = worker.begin_in_epoch(Mode::ReadWrite)?;
     let mut failed = Ok(());
     let reader = transaction.guard.reader();

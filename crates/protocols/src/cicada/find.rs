@@ -14,7 +14,7 @@ use super::sets::{Read, Target};
 use super::steps::Step;
 use super::table::Store;
 use super::transaction::{CicadaTransaction, Found, Source};
-use super::versioned::Moment;
+use super::versioned::CommittedView;
 use super::worker::State;
 
 /// A lookup that came to nothing.
@@ -97,7 +97,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// Finds the row of a key where nothing is in the way: the latest version is one that this transaction sees, and it has written
-    /// no other. `None`: [`Self::find`] must tell.
+    /// no other. `None`: [`Self::find`] must look.
     #[inline]
     fn find_at_once<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<(Kept, KeptVersion)> {
         let hinted = if self.state.base.hints.any() { self.hinted(store, key) } else { None };
@@ -126,8 +126,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// The record that a key was found to lead to a while ago, in this transaction or for its batch. That is safe because a record serves one key
-    /// until it is closed, and its place no other one while the batch holds its guard: a record that shows a row is not closed. A snapshot renews
-    /// its guard, but in a place that serves another key by then it sees nothing. In every other case the key is looked up again.
+    /// until it is closed, and its slot no other one while the batch holds its guard: a record that shows a row is not closed. A snapshot renews
+    /// its guard, but in a slot that serves another key by then it sees nothing. In every other case the key is looked up again.
     #[inline]
     fn hinted<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<Kept> {
         let Place { table, index } = store.place();
@@ -136,8 +136,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         let State { base, buffers, .. } = &mut *self.state;
         if let Some(first) = base.answer_hints(&self.guard) {
-            let moment = Moment { reader: self.guard.reader(), wait: self.shared.options.parts().wait_for_pending };
-            buffers.planned.look_up(moment, &base.tables, &mut base.hints, first);
+            let timestamp =
+                CommittedView { reader: self.guard.reader(), wait: self.shared.options.parts().wait_for_pending };
+            buffers.planned.look_up(timestamp, &base.tables, &mut base.hints, first);
         }
         self.guard.hinted(&mut base.hints, table, key)
     }

@@ -42,6 +42,13 @@ pub(super) fn refuses_rows(write: &Write) -> bool {
     write.target == Target::Key && !write.blind && !left_out(Step::RefuseInsertedFirst)
 }
 
+/// What is collected of a record that was written.
+#[inline]
+fn item(write: &Write, record: Record<'_>) -> Item {
+    // SAFETY: the record lies in the store in which it was found or made for the write.
+    unsafe { Item::new(write.place, record) }
+}
+
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// Step 1 for one write.
     pub(super) fn install(&mut self, position: usize) -> Result<(), Stop> {
@@ -116,7 +123,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         // SAFETY: the index did not take the record, so no transaction has seen it.
         unsafe {
-            record.give_up_first(kept_version.under(&self.guard), &self.guard);
+            // A collector with an outdated item for whatever lay there before may be looking.
+            if let Some(closed) = record.latch().close(Some(kept_version.under(&self.guard))) {
+                closed.retire(&self.guard);
+            }
             store.records.give(record, slot);
         }
         inserted.map_err(Error::from)?;
@@ -143,7 +153,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
     }
 
-    /// Puts a version into its place in a list, unless it is plain already that it would not pass.
+    /// Puts a version into a list by its timestamp, unless it is plain already that it would not pass.
     fn link<'g>(&'g self, record: Record<'g>, version: NewVersion<'g>, write: &Write) -> Linked<'g> {
         let (reader, options) = (self.guard.reader(), &self.shared.options);
         let timestamp = reader.timestamp();
@@ -210,9 +220,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let kind = if deleted { Queued::Leaving } else { Queued::Versions };
             if (deleted || version.has_older()) && record.marks().note_queued(kind) {
                 let entry = if deleted { self.entry_of_deleted(write) } else { Entry::Stays };
-                // SAFETY: the record lies in the store in which it was written.
-                let item = unsafe { Item::new(write.place, record) };
-                self.state.garbage.push_back(Garbage { item, wts, entry });
+                self.state.garbage.push_back(Garbage { item: item(write, record), wts, entry });
             }
         }
         self.state.buffers.pending.clear();
@@ -228,7 +236,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Gives back the records that were taken and of which nobody came to know: all of them, or those that were not written in
     /// the end. The transaction still holds its timestamp.
     #[cold]
-    pub(super) fn give_back_fresh(&mut self) {
+    pub(super) fn free_fresh(&mut self) {
         let slot = self.state.base.slot;
         for position in 0..self.state.sets.fresh.len() {
             let Fresh { record, place, is_node } = self.state.sets.fresh[position];
@@ -239,8 +247,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 // The node that names it was not committed, so nobody but collectors comes here.
                 Link::To(version) => {
                     let mut reclaimer = self.shared.bins.of(slot).wait();
+                    let latched = record.latch();
                     // SAFETY: the version is the only one, and was aborted; nobody else writes the record, which lies in this store.
-                    let (closed, item) = unsafe { (record.latch().close(Some(version)), Item::new(place, record)) };
+                    let (closed, item) = unsafe { (latched.close(Some(version)), Item::new(place, record)) };
                     debug_assert!(closed.is_some(), "nobody else writes the record");
                     if let Some(closed) = closed {
                         reclaimer.defer_record(closed, item, is_node, &self.guard);
@@ -272,9 +281,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 Target::Record(_) => Entry::Stays,
             };
             if record.marks().note_queued(entry.kind()) {
-                // SAFETY: the record lies in the store in which it was written.
-                let item = unsafe { Item::new(write.place, record) };
-                self.state.garbage.push_back(Garbage { item, wts, entry });
+                self.state.garbage.push_back(Garbage { item: item(write, record), wts, entry });
             }
         }
         self.state.buffers.pending.clear();

@@ -1,5 +1,5 @@
-//! Below a layer that leaves futures open: what is settled at the commit is read and written at a timestamp that is drawn then, so
-//! that increments of one counter meet in the moments between their reads and their validation only. Conditions are looked at without
+//! Below a layer that leaves futures open: what is flushed at the commit is read and written at a timestamp that is drawn then, so
+//! that increments of one counter meet in the time between their reads and their validation only. Conditions are looked at without
 //! protection.
 
 use polychron_base::{IndexId, Reason, Stop, TableId};

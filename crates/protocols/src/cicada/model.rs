@@ -18,7 +18,7 @@ use polychron_memory::model::beside;
 
 use super::gaps::{GapReadTimestamps, KeyPartition, PrefixLengths};
 use super::record::{
-    HEAD_BYTES, Link, NewVersion, Reader, Record, RecordAddress, Status, Unlinked, Version, VersionAddress,
+    Bottom, HEAD_BYTES, Link, NewVersion, Reader, Record, RecordAddress, Status, Unlinked, Version, VersionAddress,
 };
 use super::timestamp::Timestamp;
 
@@ -263,8 +263,9 @@ fn the_heads_version_has_one_owner() {
 
 /// Frees what lies below a version.
 fn free_below(record: Modelled, bottom: ModelledVersion, guard: &Guard<'_>) {
-    // SAFETY: the readers of the models see that version, or later ones.
-    let (_, is_all) = unsafe { record.under(guard).latch().free_below(bottom.under(guard), u64::MAX, guard) };
+    let latched = record.under(guard).latch();
+    // SAFETY: the readers of the models see that version, or later ones, and nobody else frees any.
+    let (_, is_all) = unsafe { Bottom::again(&latched, bottom.0) }.free_below(u64::MAX, guard);
     assert!(is_all);
 }
 

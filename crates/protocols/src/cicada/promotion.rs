@@ -97,7 +97,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.shared.clocks.calm(&mut self.state.clock);
     }
 
-    /// Writes a row once more, if it is still that version; or the deletion of a key that is told. The log need not know.
+    /// Writes a row once more, if it is still that version; or the deletion of a key that is given. The log need not know.
     pub(super) fn rewrite<K: EncodedKey>(
         &mut self,
         place: Place,

@@ -1,9 +1,9 @@
 //! A long reader holds back what it can see, and not all that came after it.
 //!
 //! Between the version that a reader sees and the latest one there may be thousands that nobody sees: readers who run look at their own
-//! moments, whoever begins from now on looks at the horizon or later. When the oldest reader has fallen behind, records are
-//! *pruned*: of the versions that are settled, the latest stays, and of those behind it the ones that are visible at a moment that
-//! somebody holds. The others are taken out. Readers may stand on them, so their memory waits for the epochs.
+//! timestamps, whoever begins from now on looks at the horizon or later. When the oldest reader has fallen behind, records are
+//! *pruned*: of the versions that are stable, the latest stays, and of those behind it the ones that are visible at a timestamp that
+//! somebody holds. The others are unlinked. Readers may stand on them, so their memory waits for the epochs.
 
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::OwnedKey;
@@ -24,20 +24,20 @@ const LOOKED_AT_AGAIN: usize = 8;
 /// What pruning did to a record.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pruned {
-    /// The latest version, if it is not settled yet: the record is to be looked at again when it is.
-    unsettled: Option<Timestamp>,
+    /// The latest version, if it is not stable yet: the record is to be looked at again when it is.
+    unstable: Option<Timestamp>,
     /// Of the earliest version that is kept for a reader, the one that took over from it: when nobody looks behind that, it is garbage.
     kept_until: Option<Timestamp>,
-    /// The moment of the latest one who keeps one and has read for long.
+    /// The timestamp of the latest one who keeps one and has read for long.
     kept_by: Option<Timestamp>,
-    /// Whether versions were taken out.
-    took_out: bool,
+    /// Whether versions were unlinked.
+    has_unlinked: bool,
 }
 
 impl Pruned {
-    fn keep_by(&mut self, moment: Option<Timestamp>) {
-        let is_later = |now: Timestamp| moment.is_none_or(|moment| now.is_after(moment));
-        self.kept_by = self.kept_by.filter(|now| is_later(*now)).or(moment);
+    fn keep_by(&mut self, timestamp: Option<Timestamp>) {
+        let is_later = |now: Timestamp| timestamp.is_none_or(|timestamp| now.is_after(timestamp));
+        self.kept_by = self.kept_by.filter(|now| is_later(*now)).or(timestamp);
     }
 }
 
@@ -50,65 +50,65 @@ enum Forgetting {
     Not,
 }
 
-/// The moments that count when records are pruned.
+/// The timestamps that count when records are pruned.
 #[derive(Clone, Copy)]
-struct Moments<'m> {
-    settled: Timestamp,
+struct HeldSpans<'m> {
+    stable: Timestamp,
     /// Those at which somebody reads: `from` grows, and `to`.
     held: &'m [Span],
     /// How many of them, the first ones, are held for long.
     lasting: usize,
 }
 
-impl Moments<'_> {
+impl HeldSpans<'_> {
     /// Whether somebody sees what was there from `from` on and not from `until` on.
     #[inline]
     fn sees(&self, from: Timestamp, until: Timestamp) -> bool {
         Self::find(self.held, from, until).is_some()
     }
 
-    /// The moment of somebody who sees it and has read for long.
+    /// The timestamp of somebody who sees it and has read for long.
     #[inline]
     fn sees_for_long(&self, from: Timestamp, until: Timestamp) -> Option<Timestamp> {
         Self::find(&self.held[..self.lasting], from, until)
     }
 
-    /// Whether somebody holds a moment.
-    fn holds(&self, moment: Timestamp) -> bool {
-        let next = self.held.partition_point(|span| span.from.is_before(moment));
-        self.held.get(next).is_some_and(|span| span.from == moment)
+    /// Whether somebody holds a timestamp.
+    fn holds(&self, timestamp: Timestamp) -> bool {
+        let next = self.held.partition_point(|span| span.from.is_before(timestamp));
+        self.held.get(next).is_some_and(|span| span.from == timestamp)
     }
 
     #[inline]
     fn find(held: &[Span], from: Timestamp, until: Timestamp) -> Option<Timestamp> {
         let next = held.partition_point(|span| span.to.is_before(from));
-        held.get(next).map(|span| span.from).filter(|moment| moment.is_before(until))
+        held.get(next).map(|span| span.from).filter(|timestamp| timestamp.is_before(until))
     }
 }
 
 impl Reclaimer {
-    /// Prunes the records of up to `limit` queued items that only long readers hold back. `held` are the moments at which somebody
+    /// Prunes the records of up to `limit` queued items that only long readers hold back. `held` are the timestamps at which somebody
     /// reads, the first `lasting` of them for long. Answers how many were looked at.
     #[cold]
     pub(super) fn prune(
         &mut self,
         limit: usize,
-        settled: Timestamp,
+        stable: Timestamp,
         (held, lasting): (&[Span], usize),
         site: &Site<'_>,
     ) -> usize {
         let (mut again, mut done) = (Vec::new(), 0);
-        let moments = Moments { settled, held, lasting };
+        let spans = HeldSpans { stable, held, lasting };
         while done < limit {
-            let is_settled = |garbage: &mut Garbage| !garbage.wts.is_after(settled);
-            let Some(garbage) = self.garbage.pop_front_if(is_settled) else { break };
+            let is_stable = |garbage: &mut Garbage| !garbage.wts.is_after(stable);
+            let Some(garbage) = self.garbage.pop_front_if(is_stable) else { break };
             done += 1;
-            if let Some(garbage) = self.prune_item(garbage, moments, site) {
+            if let Some(garbage) = self.prune_item(garbage, spans, site) {
                 again.push(garbage);
             }
         }
         self.garbage.extend(again);
-        self.look_again(moments, site);
+        self.look_again(spans, site);
         // The time for which they wait begins.
         self.free_deferred(site);
         self.give_back_room();
@@ -116,7 +116,7 @@ impl Reclaimer {
     }
 
     /// Looks at some of the items that wait, in turns, and prunes those again for which somebody waited who has ended.
-    fn look_again(&mut self, moments: Moments<'_>, site: &Site<'_>) {
+    fn look_again(&mut self, spans: HeldSpans<'_>, site: &Site<'_>) {
         // Otherwise they are being looked through already.
         if self.held_left > 0 {
             return;
@@ -130,20 +130,20 @@ impl Reclaimer {
                 // Where the store has gone, so has the record.
                 continue;
             }
-            let latched = known.filter(|_| !moments.holds(waiting.by)).and_then(|(_, record)| record.try_latch());
+            let latched = known.filter(|_| !spans.holds(waiting.by)).and_then(|(_, record)| record.try_latch());
             let Some(latched) = latched else {
                 self.held.push_back(waiting);
                 continue;
             };
             latched.record().marks().clear_waiting(waiting.garbage.entry.kind());
             drop(latched);
-            let again = self.prune_item(waiting.garbage, moments, site);
+            let again = self.prune_item(waiting.garbage, spans, site);
             self.garbage.extend(again);
         }
     }
 
     /// Answers the item if it is to be queued again.
-    fn prune_item(&mut self, garbage: Garbage, moments: Moments<'_>, site: &Site<'_>) -> Option<Garbage> {
+    fn prune_item(&mut self, garbage: Garbage, spans: HeldSpans<'_>, site: &Site<'_>) -> Option<Garbage> {
         let Some((store, record)) = garbage.item.found(site) else {
             return site.comes_later(garbage.item.place()).then_some(garbage);
         };
@@ -155,17 +155,17 @@ impl Reclaimer {
         record.marks().clear_queued(kind);
         // SeqCst: as in `take_marks`.
         fence(Ordering::SeqCst);
-        let mut forgotten = self.forget(&latched, &garbage, store, moments, site);
+        let mut forgotten = self.forget(&latched, &garbage, store, spans, site);
         let mut pruned = Pruned::default();
         if matches!(forgotten, Forgetting::Not) {
-            pruned = self.prune_latched(&latched, garbage.item, moments, site);
+            pruned = self.prune_latched(&latched, garbage.item, spans, site);
             // What was aborted may have been in the way.
-            if pruned.took_out && pruned.unsettled.is_none() && kind == Queued::Leaving {
-                forgotten = self.forget(&latched, &garbage, store, moments, site);
+            if pruned.has_unlinked && pruned.unstable.is_none() && kind == Queued::Leaving {
+                forgotten = self.forget(&latched, &garbage, store, spans, site);
             }
         }
-        let Pruned { unsettled, kept_until, kept_by, .. } = pruned;
-        match (forgotten, unsettled, kept_until, kind) {
+        let Pruned { unstable, kept_until, kept_by, .. } = pruned;
+        match (forgotten, unstable, kept_until, kind) {
             (Forgetting::Done, ..) | (_, None, None, Queued::Versions) => None,
             (Forgetting::Later, ..) => record.marks().note_queued(kind).then_some(garbage),
             // Who keeps it will have ended soon, and does not make it wait for the oldest reader.
@@ -175,7 +175,7 @@ impl Reclaimer {
                 let wts = kept_until.unwrap_or(garbage.wts);
                 if let (Entry::Key(key), Some(_), Link::To(latest)) = (&garbage.entry, kept_until, latched.latest())
                     && latest.status() == Status::Deleted
-                    && !latest.wts().is_after(moments.settled)
+                    && !latest.wts().is_after(spans.stable)
                     && !record.is_sealed()
                 {
                     store.displace(key, &latched, latest, site.guard);
@@ -189,23 +189,23 @@ impl Reclaimer {
         }
     }
 
-    /// Closes a deleted record that shows a row or node at no moment that anybody holds. No multi-version index names it there
+    /// Closes a deleted record that shows a row or node at no timestamp that anybody holds. No multi-version index names it there
     /// either; out of a single-version index it is taken. Whatever else is garbage of it goes with it.
     fn forget(
         &mut self,
         latched: &Latched<'_>,
         garbage: &Garbage,
         store: &Store,
-        moments: Moments<'_>,
+        spans: HeldSpans<'_>,
         site: &Site<'_>,
     ) -> Forgetting {
         let (record, latest) = (latched.record(), latched.latest());
         let latest = match (latest, &garbage.entry) {
-            // The record may be closed already, and its place serve another key.
+            // The record may be closed already, and its slot serve another key.
             (Link::To(_) | Link::End, Entry::Key(key)) if !leads_to(store, key, record, site.guard) => {
                 return Forgetting::Done;
             }
-            (Link::To(_), _) if !self.is_unseen(latched, moments) => return Forgetting::Not,
+            (Link::To(_), _) if !self.is_unseen(latched, spans) => return Forgetting::Not,
             // The deletion has an item of its own.
             (Link::To(_), Entry::Stays) | (Link::Closed, _) | (Link::End, Entry::Stays | Entry::Unlinked { .. }) => {
                 return Forgetting::Done;
@@ -221,13 +221,13 @@ impl Reclaimer {
         let Some(closed) = (unsafe { latched.close(latest) }) else { return Forgetting::Later };
         let is_node = matches!(garbage.entry, Entry::Unlinked { is_node: true });
         if let Entry::Key(key) = &garbage.entry {
-            take_out(store, key, latched, site.guard);
+            remove_key(store, key, latched, site.guard);
         }
         self.defer_record(closed, garbage.item, is_node, site.guard);
         Forgetting::Done
     }
 
-    fn prune_latched(&mut self, latched: &Latched<'_>, item: Item, moments: Moments<'_>, site: &Site<'_>) -> Pruned {
+    fn prune_latched(&mut self, latched: &Latched<'_>, item: Item, spans: HeldSpans<'_>, site: &Site<'_>) -> Pruned {
         let mut pruned = Pruned::default();
         let mut cursor = latched.cursor();
         // The version that takes over from the one that is looked at.
@@ -237,34 +237,33 @@ impl Reclaimer {
             let wts = version.wts();
             let status = version.status();
             let stands = status.counts();
-            let unsettled = wts.is_after(moments.settled) && !(left_out(Step::KeepUnsettled) && stands);
-            if unsettled || status == Status::Pending {
-                pruned.unsettled.get_or_insert(wts);
+            let unstable = wts.is_after(spans.stable) && !(left_out(Step::KeepUnsettled) && stands);
+            if unstable || status == Status::Pending {
+                pruned.unstable.get_or_insert(wts);
                 cursor.pass();
                 continue;
             }
             let is_seen = stands
                 && successor.map_or(!left_out(Step::KeepLatest), |successor| {
-                    moments.sees(wts, successor) && !left_out(Step::KeepSeen)
+                    spans.sees(wts, successor) && !left_out(Step::KeepSeen)
                 });
-            if stands && !wts.is_after(site.min_rts()) {
+            if let Some(bottom) = cursor.bottom(site.horizon) {
                 // What is left of many goes on by itself.
-                // SAFETY: it counts, and no horizon lies before it.
-                let _is_all = unsafe { self.free_below(latched, version, item, site) };
+                let _is_all = self.free_below(latched, bottom, item, site);
                 pruned.kept_until = successor.or(pruned.kept_until);
-                pruned.keep_by(successor.map(|_| moments.held.first().map_or(site.min_rts(), |span| span.from)));
+                pruned.keep_by(successor.map(|_| spans.held.first().map_or(site.min_rts(), |span| span.from)));
                 break;
             }
             if is_seen {
                 pruned.kept_until = successor.or(pruned.kept_until);
-                pruned.keep_by(successor.and_then(|successor| moments.sees_for_long(wts, successor)));
+                pruned.keep_by(successor.and_then(|successor| spans.sees_for_long(wts, successor)));
                 cursor.pass();
             } else {
                 // SAFETY: it was aborted, or is seen at no timestamp that is held, now or later.
                 let unlinked = unsafe { cursor.unlink(version, site.guard) };
                 if unlinked != Unlinked::Not {
                     self.defer_version(unlinked, item);
-                    pruned.took_out = true;
+                    pruned.has_unlinked = true;
                 }
             }
             if stands {
@@ -275,10 +274,10 @@ impl Reclaimer {
     }
 
     /// Whether a record has been deleted, and is seen as it was before at no timestamp that is held.
-    fn is_unseen(&mut self, latched: &Latched<'_>, moments: Moments<'_>) -> bool {
+    fn is_unseen(&mut self, latched: &Latched<'_>, spans: HeldSpans<'_>) -> bool {
         let mut cursor = latched.cursor();
         let Link::To(last) = cursor.link() else { return false };
-        if last.status() != Status::Deleted || last.wts().is_after(moments.settled) {
+        if last.status() != Status::Deleted || last.wts().is_after(spans.stable) {
             return false;
         }
         cursor.pass();
@@ -287,7 +286,7 @@ impl Reclaimer {
             self.collected.steps += 1;
             cursor.pass();
             match version.status() {
-                Status::Committed if moments.sees(version.wts(), successor) && !left_out(Step::KeepRows) => {
+                Status::Committed if spans.sees(version.wts(), successor) && !left_out(Step::KeepRows) => {
                     return false;
                 }
                 Status::Committed | Status::Deleted => successor = version.wts(),
@@ -307,9 +306,9 @@ fn leads_to(store: &Store, key: &OwnedKey, record: Record<'_>, guard: &Guard<'_>
 }
 
 /// Takes the key of a closed record out of a single-version index.
-fn take_out(store: &Store, key: &OwnedKey, record: &Latched<'_>, guard: &Guard<'_>) {
+fn remove_key(store: &Store, key: &OwnedKey, record: &Latched<'_>, guard: &Guard<'_>) {
     match key {
-        OwnedKey::Short(key) => store.take_out(*key, record, guard),
-        OwnedKey::Long(key) => store.take_out(&**key, record, guard),
+        OwnedKey::Short(key) => store.remove_key(*key, record, guard),
+        OwnedKey::Long(key) => store.remove_key(&**key, record, guard),
     }
 }

@@ -3,11 +3,11 @@
 //! A record of which a version is committed before another one, deleted or aborted is queued, unless it is queued already. When nobody
 //! can look behind the timestamp of the item any more (`min_rts`), the record is collected, by one thread at a time:
 //!
-//! * What lies behind the latest version of that moment is cut off and serves again **at once**. All who run began when that
-//!   version was settled, so they stop there and cannot even hold what lies behind.
-//! * Aborted versions of that moment and before are taken out. Readers may stand on them, so their memory waits for the epochs.
+//! * What lies behind the latest version of that timestamp is cut off and serves again **at once**. All who run began when that
+//!   version was stable, so they stop there and cannot even hold what lies behind.
+//! * Aborted versions of that timestamp and before are unlinked. Readers may stand on them, so their memory waits for the epochs.
 //! * A record that is deleted since then, and nothing newer, is closed: nobody installs a version any more. Then its key leaves the
-//!   index, and when the epochs say that nobody holds the record, its place serves another key.
+//!   index, and when the epochs say that nobody holds the record, its slot is reused for another key.
 //!
 //! A record that has later versions by then is queued again, for the latest of them: when their time has come, all those before it are cut off
 //! at once. So a version is passed by at most twice before it is collected, however many there are.
@@ -25,9 +25,9 @@ use polychron_engine::stores::{OwnedKey, Place};
 use polychron_memory::Guard;
 use polychron_sync::atomic::{Ordering, fence};
 
-use super::clocks::Clocks;
+use super::clocks::{Clocks, Horizon};
 use super::marks::Queued;
-use super::record::{Closed, Latched, Link, Record, RecordAddress, Status, Unlinked, Version, VersionAddress};
+use super::record::{Bottom, Closed, Latched, Link, Record, RecordAddress, Status, Unlinked, VersionAddress};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
@@ -115,7 +115,7 @@ struct DeferredFree {
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) garbage: Garbage,
-    /// The moment of the latest one who sees it and has read for long.
+    /// The timestamp of the latest one who sees it and has read for long.
     pub(super) by: Timestamp,
 }
 
@@ -160,7 +160,7 @@ pub(super) struct Collected {
 #[derive(Clone, Copy)]
 pub(super) struct Site<'s> {
     pub(super) tables: &'s TableList<CicadaTable>,
-    min_rts: Timestamp,
+    pub(super) horizon: Horizon,
     pub(super) worker: usize,
     pub(super) guard: &'s Guard<'s>,
 }
@@ -174,19 +174,19 @@ impl<'s> Site<'s> {
         worker: usize,
         guard: &'s Guard<'s>,
     ) -> Self {
-        Self { tables, min_rts: clocks.min_rts(), worker, guard }
+        Self { tables, horizon: clocks.horizon(), worker, guard }
     }
 
-    /// The horizon: nobody looks behind a version of this timestamp.
+    /// The horizon's timestamp: nobody looks behind a version of it.
     #[inline]
     pub(super) fn min_rts(&self) -> Timestamp {
-        self.min_rts
+        self.horizon.timestamp()
     }
 
     /// Whether nobody looks behind a version of this timestamp any more.
     #[inline]
     fn is_past(&self, timestamp: Timestamp) -> bool {
-        !timestamp.is_after(self.min_rts) || left_out(Step::CollectSuperseded)
+        !timestamp.is_after(self.min_rts()) || left_out(Step::CollectSuperseded)
     }
 
     /// Whether the list of tables is older than a store that it does not have. Otherwise that was dropped.
@@ -221,7 +221,6 @@ enum Outcome {
 /// A record that is collected, and of which kind the item was if it has waited for the oldest reader.
 #[derive(Clone, Copy)]
 struct Work<'s> {
-    item: Item,
     record: Record<'s>,
     store: &'s Store,
     waited: Option<Queued>,
@@ -246,7 +245,7 @@ impl Reclaimer {
     }
 
     /// Tells the counts of a worker what was collected since the last time, and how long that had waited.
-    pub(super) fn tell(&mut self, clocks: &Clocks, worker: usize) {
+    pub(super) fn report(&mut self, clocks: &Clocks, worker: usize) {
         let Collected { records, versions, steps, waited, longest } = std::mem::take(&mut self.collected);
         clocks.counts(worker).collected_versions.add(versions);
         clocks.counts(worker).collection_steps.add(steps);
@@ -288,7 +287,7 @@ impl Reclaimer {
                 // There is another item of the record.
                 Outcome::Later => {}
                 Outcome::Done | Outcome::For(_) => {
-                    let waited = site.min_rts.0.wrapping_sub(garbage.wts.0);
+                    let waited = site.min_rts().0.wrapping_sub(garbage.wts.0);
                     self.collected.records += 1;
                     self.collected.waited += u128::from(waited);
                     self.collected.longest = self.collected.longest.max(waited);
@@ -342,10 +341,10 @@ impl Reclaimer {
     /// moved, a few at a time.
     fn next_held(&mut self, site: &Site<'_>) -> Option<Waiting> {
         if self.held_left == 0 {
-            if self.held_until == site.min_rts {
+            if self.held_until == site.min_rts() {
                 return None;
             }
-            (self.held_until, self.held_left) = (site.min_rts, self.held.len());
+            (self.held_until, self.held_left) = (site.min_rts(), self.held.len());
         }
         for _ in 0..LOOKED_AT_IN_VAIN.min(self.held_left) {
             self.held_left -= 1;
@@ -360,7 +359,7 @@ impl Reclaimer {
 
     /// Works off all that is there, as far as readers allow.
     pub(super) fn drain(&mut self, site: &Site<'_>) {
-        (self.held_until, self.held_left) = (site.min_rts, self.held.len());
+        (self.held_until, self.held_left) = (site.min_rts(), self.held.len());
         loop {
             self.step(self.garbage.len() + self.held.len(), site);
             if self.held_left == 0 && self.sliced.is_empty() {
@@ -375,7 +374,7 @@ impl Reclaimer {
             return if site.comes_later(garbage.item.place) { Outcome::Unknown } else { Outcome::Done };
         };
         let waited = waited.then_some(garbage.entry.kind());
-        let work = Work { item: garbage.item, record, store, waited };
+        let work = Work { record, store, waited };
         match &garbage.entry {
             Entry::Stays => self.collect_latched(work, site, Leaving::No::<&[u8]>),
             Entry::Unlinked { is_node } => {
@@ -389,25 +388,27 @@ impl Reclaimer {
     /// Collects all records of rows, or of nodes, which stay, and waits for whoever does just now.
     pub(super) fn collect_in_place(&mut self, store: &Store, is_node: bool, site: &Site<'_>) {
         store.for_each_record(is_node, site.guard, |record| {
-            // SAFETY: the record lies in the store, and is found under the site's guard.
-            let item = unsafe { Item::new(store.place(), record) };
-            self.collect_behind_others(Work { item, record, store, waited: None }, site, Leaving::No::<&[u8]>);
+            self.collect_behind_others(record, store, site, Leaving::No::<&[u8]>);
         });
     }
 
     /// Collects a record that a key of the index leads to, queued or not.
     pub(super) fn collect_now<K: EncodedKey>(&mut self, record: Record<'_>, store: &Store, site: &Site<'_>, key: K) {
         if store.leads_to(key, record, site.guard) {
-            // SAFETY: the record lies in the store, whose index leads to it under the site's guard.
-            let item = unsafe { Item::new(store.place(), record) };
-            self.collect_behind_others(Work { item, record, store, waited: None }, site, Leaving::Key(key));
+            self.collect_behind_others(record, store, site, Leaving::Key(key));
         }
     }
 
-    fn collect_behind_others<K: EncodedKey>(&mut self, work: Work<'_>, site: &Site<'_>, leaving: Leaving<K>) {
-        let latched = work.record.latch();
+    fn collect_behind_others<K: EncodedKey>(
+        &mut self,
+        record: Record<'_>,
+        store: &Store,
+        site: &Site<'_>,
+        leaving: Leaving<K>,
+    ) {
+        let latched = record.latch();
         // What stays now is renewed as soon as it is old, and what is queued stays queued.
-        let _ = self.clean(&latched, work, site, leaving);
+        let _ = self.clean(&latched, store, site, leaving);
     }
 
     fn collect_key<K: EncodedKey>(&mut self, work: Work<'_>, site: &Site<'_>, key: K) -> Outcome {
@@ -423,7 +424,7 @@ impl Reclaimer {
         if let Some(kind) = work.waited {
             marks.clear_waiting(kind);
         }
-        let outcome = self.clean(&latched, work, site, leaving);
+        let outcome = self.clean(&latched, work.store, site, leaving);
         if let (Outcome::Later, Some(kind)) = (outcome, work.waited) {
             marks.note_waiting(kind);
         }
@@ -434,10 +435,13 @@ impl Reclaimer {
     fn clean<K: EncodedKey>(
         &mut self,
         latched: &Latched<'_>,
-        Work { item, record, store, .. }: Work<'_>,
+        store: &Store,
         site: &Site<'_>,
         leaving: Leaving<K>,
     ) -> Outcome {
+        let record = latched.record();
+        // Whoever came here has found the record in the store.
+        let item = Item { place: store.place(), record: record.address() };
         if record.marks().is_sliced() {
             return Outcome::Later;
         }
@@ -457,7 +461,7 @@ impl Reclaimer {
                 continue;
             }
             if status != Status::Aborted {
-                break Some(version);
+                break cursor.bottom(site.horizon);
             }
             // SAFETY: it was aborted, so nobody keeps it, or sees it.
             match unsafe { cursor.unlink(version, site.guard) } {
@@ -466,12 +470,10 @@ impl Reclaimer {
                 unlinked => self.defer_version(unlinked, item),
             }
         };
-        if let Some(version) = bottom {
-            // SAFETY: it is the latest version that no horizon lies before, and all of those have ended.
-            if !unsafe { self.free_below(latched, version, item, site) } {
-                return Outcome::Later;
-            }
+        if bottom.is_some_and(|bottom| !self.free_below(latched, bottom, item, site)) {
+            return Outcome::Later;
         }
+        let bottom = bottom.map(|bottom| bottom.version());
         if let Some((latest, status)) = newer.latest {
             let is_all = bottom.is_none() && newer.count == 1 && status == Status::Committed;
             return if is_all { Outcome::Done } else { Outcome::For(latest) };
@@ -487,7 +489,7 @@ impl Reclaimer {
         let Some(closed) = (unsafe { latched.close(bottom) }) else { return Outcome::Later };
         let is_node = match leaving {
             Leaving::Key(key) => {
-                store.take_out(key, latched, site.guard);
+                store.remove_key(key, latched, site.guard);
                 false
             }
             Leaving::Unlinked { is_node } => is_node,
@@ -498,23 +500,19 @@ impl Reclaimer {
     }
 
     /// Frees what lies below a version, a slice of it now where that is much. `false`: there is more.
-    ///
-    /// # Safety
-    /// As for [`Latched::free_below`].
-    pub(super) unsafe fn free_below(
+    pub(super) fn free_below(
         &mut self,
         latched: &Latched<'_>,
-        bottom: Version<'_>,
+        bottom: Bottom<'_>,
         item: Item,
         site: &Site<'_>,
     ) -> bool {
-        // SAFETY: as promised.
-        let (freed, is_all) = unsafe { latched.free_below(bottom, SLICE, site.guard) };
+        let (freed, is_all) = bottom.free_below(SLICE, site.guard);
         self.collected.versions += freed;
         self.collected.steps += freed;
         if !is_all {
             latched.record().marks().set_sliced(true);
-            self.sliced.push_back(Sliced { item, bottom: bottom.address() });
+            self.sliced.push_back(Sliced { item, bottom: bottom.version().address() });
         }
         is_all
     }
@@ -530,7 +528,7 @@ impl Reclaimer {
         // SAFETY: the store is there, if not yet in the list of tables, and its pages stay while an item waits.
         let Some(latched) = (unsafe { item.record.under(site.guard) }).try_latch() else { return };
         // SAFETY: nobody else has freed any of the record since its slices began.
-        let (freed, is_all) = unsafe { latched.free_below(bottom.under(site.guard), SLICE, site.guard) };
+        let (freed, is_all) = unsafe { Bottom::again(&latched, bottom) }.free_below(SLICE, site.guard);
         self.collected.versions += freed;
         self.collected.steps += freed;
         latched.record().marks().set_sliced(!is_all);

@@ -34,7 +34,7 @@ use polychron_sync::MODELLED;
 use polychron_sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use super::marks::Marks;
-pub(super) use latched::{Closed, Latched, Unlinked};
+pub(super) use latched::{Bottom, Closed, Latched, Unlinked};
 pub(super) use list::{Link, Reader, Seen};
 pub(super) use version::{NewVersion, Status, Version, VersionAddress, raise};
 
@@ -93,16 +93,21 @@ impl RecordAddress {
     #[inline]
     pub(super) fn of(handle: Handle) -> Self {
         let address = ptr::with_exposed_provenance_mut(handle.get() as usize);
-        // SAFETY: a handle is never zero.
-        Self(unsafe { NonNull::new_unchecked(address) })
+        Self(NonNull::new(address).expect("a handle is not zero"))
+    }
+
+    /// The address of a head in a page.
+    #[inline]
+    pub(super) fn at(start: NonNull<u8>) -> Self {
+        Self(start.cast())
     }
 
     /// The record there.
     ///
     /// # Safety
-    /// A record was created there, and its page stays while the guard is held.
+    /// A record was created there, and its page stays for as long as `holder` is borrowed: a guard under which it was found, or what owns the page.
     #[inline]
-    pub(super) unsafe fn under<'g>(self, _guard: &'g Guard<'_>) -> Record<'g> {
+    pub(super) unsafe fn under<K: ?Sized>(self, _holder: &K) -> Record<'_> {
         Record { head: self.0, guard: PhantomData }
     }
 
@@ -146,24 +151,6 @@ impl<'g> Record<'g> {
         // SAFETY: the caller promises room and to be alone.
         unsafe { record.head.write(Head { latest: AtomicPtr::new(ptr::null_mut()), version }) };
         record
-    }
-
-    /// The record at an address where one was created.
-    ///
-    /// # Safety
-    /// One was, and its page stays for `'g`.
-    #[inline]
-    pub(super) unsafe fn at(start: NonNull<u8>) -> Self {
-        Self { head: start.cast(), guard: PhantomData }
-    }
-
-    /// The record that an index names.
-    ///
-    /// # Safety
-    /// The handle is one of this protocol's records, whose page stays for `'g`: it was found under the guard.
-    #[inline]
-    pub(super) unsafe fn from_handle(handle: Handle) -> Self {
-        Self { head: RecordAddress::of(handle).0, guard: PhantomData }
     }
 
     /// Where it lies.
@@ -269,7 +256,7 @@ impl<'g> Record<'g> {
         // Acquire: pairs with the release in `end` of whoever freed it, who knew that nobody reads it any more.
         let claimed = status.compare_exchange(unused, pending, Ordering::Acquire, Ordering::Relaxed).is_ok();
         // SAFETY: it was claimed just now, and the caller promises the room.
-        claimed.then(|| unsafe { NewVersion::claimed(self.inline(), reader, row) })
+        claimed.then(|| unsafe { NewVersion::write(self.inline(), reader, row, true) })
     }
 
     /// Gives a record that nobody else knows its first version.
@@ -278,21 +265,6 @@ impl<'g> Record<'g> {
         let installed = list::install(&self.head().latest, None, version);
         debug_assert!(installed.is_ok(), "nobody else knows the record");
         first
-    }
-
-    /// Gives the only version of a record back that no key leads to. A collector with an outdated item for whatever lay there before may be looking.
-    ///
-    /// # Safety
-    /// The version is the caller's own, and pending; no transaction can find the record, which is given back next.
-    pub(super) unsafe fn give_up_first(self, first: Version<'_>, guard: &Guard<'_>) {
-        // SAFETY: as promised.
-        unsafe {
-            if self.is_inline(first.address()) {
-                first.end(Status::Unused);
-            } else {
-                first.retire(guard);
-            }
-        }
     }
 
     /// Makes a record that was closed ready for another key.

@@ -1,5 +1,5 @@
 //! Timestamps wrap around (§3.1): versions that are very old are written once more, as they are, before the clock can come to
-//! lie half its numbers ahead of them, where early and late change places.
+//! lie half its numbers ahead of them, where early and late are exchanged.
 //!
 //! Whenever the clock has gone on by a sixteenth of its numbers, the worker that notices goes through all records: it collects
 //! them, and rewrites what is older than an eighth, rows and deletions. Nobody begins a transaction when the last round, or the horizon, lies three
@@ -91,7 +91,7 @@ fn try_round<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) -> b
         Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
         Err(TryLockError::WouldBlock) => return false,
     };
-    // A round takes place where everybody can be by now, not where time may have gone on to.
+    // A round is made where everybody can be by now, not where time may have gone on to.
     shared.clocks.lead();
     let time = state.clock.fall_back(shared.clocks.bound());
     let is_due = is_due(shared, state);
@@ -118,14 +118,14 @@ fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
             let oldest = shared.clocks.shape.sixteenths(2);
             let mut round = Round { shared, state, local, guard: &guard, store, oldest };
             if store.versioned.is_some() {
-                round.renew_places(true);
-                round.renew_places(false);
+                round.renew_records(true);
+                round.renew_records(false);
                 continue;
             }
             store.for_each_entry(&guard, &mut |key, record| round.renew_entry(record, key));
         }
     }
-    if !left_out(Step::RenewAbsences) {
+    if !left_out(Step::RenewGaps) {
         let _held = shared.clocks.hold(state.base.slot);
         shared.gaps.refresh(shared.clocks.min_rts());
     }
@@ -146,7 +146,7 @@ struct Round<'r, R: Redo> {
 
 impl<R: Redo> Round<'_, R> {
     /// Collects a record that a key leads to, and rewrites its row until it is young. So is a deletion that could not be collected:
-    /// a version above it is not settled, or its head waits for an epoch.
+    /// a version above it is not stable, or its head waits for an epoch.
     fn renew_entry<K: EncodedKey>(&mut self, record: Record<'_>, key: K) {
         self.collect(|reclaimer, store, site| reclaimer.collect_now(record, store, site, key));
         self.rewrite(record, false, Some(key));
@@ -159,11 +159,11 @@ impl<R: Redo> Round<'_, R> {
         work(&mut self.shared.bins.of(worker).wait(), self.store, &site);
     }
 
-    /// The same for the places of an array, rows' or nodes' of a multi-version index; what is deleted there leaves by itself.
-    fn renew_places(&mut self, is_node: bool) {
+    /// The same for the slots of an array, rows' or nodes' of a multi-version index; what is deleted there leaves by itself.
+    fn renew_records(&mut self, is_node: bool) {
         self.collect(|reclaimer, store, site| reclaimer.collect_in_place(store, is_node, site));
         let worker = self.state.base.slot;
-        // One moment for all, so that a round costs few timestamps, however many places there are.
+        // One timestamp for all, so that a round costs few timestamps, however many slots there are.
         let own = OwnGuard::in_round(self.shared, self.state, self.local);
         let (reader, timestamp) = (own.reader(), own.timestamp());
         let mut old = Vec::new();
@@ -175,7 +175,7 @@ impl<R: Redo> Round<'_, R> {
             }
         });
         self.shared.clocks.end(worker);
-        // The round's guard keeps the places from serving again.
+        // The round's guard keeps the slots from being reused.
         old.into_iter().for_each(|record| self.rewrite(record, is_node, None::<&[u8]>));
     }
 

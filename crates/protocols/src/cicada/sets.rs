@@ -357,7 +357,7 @@ impl WriteSet {
         }
     }
 
-    /// Forgets the writes from `len` on. That a key could be inserted told that it was absent, and the transaction may go on:
+    /// Forgets the writes from `len` on. That a key could be inserted shows that it was absent, and the transaction may go on:
     /// its stamp guards that from now on.
     ///
     /// Taking the newest write out leaves the hash table as it was before that write: it had either changed its slot

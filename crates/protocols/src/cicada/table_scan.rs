@@ -1,13 +1,13 @@
 //! Scans of whole tables in a snapshot: along the pages of heads, in the order in which they lie, past every index.
 //!
-//! A place is seen whether or not a key leads to it. What it shows to a snapshot is right all the same:
+//! A slot is seen whether or not a key leads to it. What it shows to a snapshot is right all the same:
 //!
-//! * A row that the snapshot sees lies in one record, which stays open as long as the snapshot holds its moment, because
-//!   only a deletion before `min_rts` closes a record; so the row is found, and found once. Its place was made before the
+//! * A row that the snapshot sees lies in one record, which stays open as long as the snapshot holds its timestamp, because
+//!   only a deletion before `min_rts` closes a record; so the row is found, and found once. Its slot was made before the
 //!   snapshot began, so the pages that are listed then hold it.
 //! * A record that is being inserted, was given up, or serves another key by now holds only versions of transactions that
-//!   began after the snapshot. They are later than its moment, and passed over.
-//! * What hangs on a place is kept by the guard like anything else that is found under it; between runs the guard is
+//!   began after the snapshot. They are later than its timestamp, and passed over.
+//! * What hangs on a slot is kept by the guard like anything else that is found under it; between runs the guard is
 //!   renewed, and nothing is held then.
 //!
 //! Heads are fetched ahead by software, because the processor's own prefetching ends at small pages and does not follow

@@ -40,8 +40,8 @@ pub(super) struct Buffers {
     pub(super) batch: Range,
     /// Own keys in a range that is scanned.
     pub(super) own_keys: Vec<u32>,
-    /// Moments at which others read.
-    pub(super) moments: Vec<Span>,
+    /// Timestamps at which others read.
+    pub(super) spans: Vec<Span>,
     /// The key at which a scan was stopped.
     pub(super) last_key: Vec<u8>,
     pub(super) changing: Changing,
@@ -56,7 +56,7 @@ pub struct CicadaTransaction<'w, R: Redo> {
     pub(super) state: &'w mut State,
     /// Its guard, and its timestamp.
     pub(super) guard: OwnGuard<'w>,
-    /// Whether it reads what is settled, and nothing else.
+    /// Whether it reads what is stable, and nothing else.
     pub(super) snapshot: bool,
     /// After a conflict every call conflicts.
     pub(super) doomed: bool,
@@ -232,7 +232,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             self.abort_installed();
         }
         if !self.state.sets.fresh.is_empty() {
-            self.give_back_fresh();
+            self.free_fresh();
         }
         self.state.sets.clear();
         self.state.buffers.pending.give_back_room();
@@ -286,7 +286,7 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
         self.end();
         if !self.snapshot {
             self.acknowledge();
-            // A list of tables that is not the present one may go with the moment that has just ended; this one waits for the guard.
+            // A list of tables that is not the present one may go now that no timestamp is held any more; this one waits for the guard.
             if !self.state.promotions.is_empty() && self.state.base.tables.is_present(&self.shared.catalog) {
                 self.promote();
             }
@@ -296,7 +296,7 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
 
     fn roll_back(mut self) -> bool {
         self.come_back();
-        // What is told of a transaction that is rolled back is an answer, too, so its reads are protected like any other's.
+        // What a transaction that is rolled back returns is an answer, too, so its reads are protected like any other's.
         if !left_out(Step::ProtectRolledBack) {
             self.state.sets.undo_writes(0);
         }

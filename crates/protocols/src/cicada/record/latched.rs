@@ -1,13 +1,14 @@
 //! Lists of versions, for those who collect them: they have the record's latch, and nobody else frees any of it meanwhile.
 
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use polychron_engine::mutations::left_out;
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicPtr, Ordering};
 
 use super::list::{Link, follow};
-use super::{CLOSED, Record, SEALED, Status, Version, VersionHeader};
+use super::{CLOSED, Record, SEALED, Status, Version, VersionAddress, VersionHeader};
+use crate::cicada::clocks::Horizon;
 use crate::cicada::steps::Step;
 
 /// A record whose collection latch is held; given back when this is dropped.
@@ -32,6 +33,13 @@ pub(in crate::cicada) enum Unlinked {
     Outside,
     /// The link has changed, and nothing was done.
     Not,
+}
+
+/// The latest version that everybody sees who runs or comes, in a latched record: nobody looks at what lies below.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cicada) struct Bottom<'l> {
+    record: Record<'l>,
+    version: Version<'l>,
 }
 
 /// A record that was closed just now, with its versions.
@@ -86,17 +94,17 @@ impl<'g> Latched<'g> {
     ///
     /// # Safety
     /// The version is a deletion, or was aborted, and so were all since the latest row that a transaction may keep beyond its guard.
-    pub(in crate::cicada) unsafe fn close(&self, latest: Option<Version<'_>>) -> Option<Closed<'g>> {
+    pub(in crate::cicada) unsafe fn close<'l>(&'l self, latest: Option<Version<'l>>) -> Option<Closed<'l>> {
         let raw = latest.map_or(ptr::null_mut(), |version| version.address().0.as_ptr());
         // AcqRel: nobody reads anything behind the mark; the order is that of the list's other changes.
         let exchange = |latest| {
             let link = &self.0.head().latest;
             link.compare_exchange(latest, CLOSED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
-        let closed = exchange(raw) || !raw.is_null() && exchange(raw.map_addr(|address| address | SEALED));
-        // SAFETY: the version stays until `Closed::retire`.
-        let latest = NonNull::new(raw).map(|latest| unsafe { Version::at(latest) });
-        (closed || left_out(Step::CloseRecords)).then_some(Closed { record: self.0, latest })
+        let closed = left_out(Step::CloseRecords)
+            || exchange(raw)
+            || !raw.is_null() && exchange(raw.map_addr(|address| address | SEALED));
+        closed.then_some(Closed { record: self.0, latest })
     }
 
     /// Lets nothing be installed above the latest version any more, if that is still this one. Readers see the list as before.
@@ -105,45 +113,6 @@ impl<'g> Latched<'g> {
         let sealed = latest.map_addr(|address| address | SEALED);
         // AcqRel: as in `close`.
         self.0.head().latest.compare_exchange(latest, sealed, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-
-    /// Frees versions below a version, up to `limit` of them. Answers how many, and whether these were all.
-    ///
-    /// # Safety
-    /// The version is in the record's list, a row or a deletion, and no horizon lies before it: all transactions that run began when it had been
-    /// committed, and stop there.
-    pub(in crate::cicada) unsafe fn free_below(
-        &self,
-        bottom: Version<'_>,
-        limit: u64,
-        guard: &Guard<'_>,
-    ) -> (u64, bool) {
-        // Acquire: pairs with the installations of what is cut off.
-        let mut first = NonNull::new(bottom.next().swap(ptr::null_mut(), Ordering::Acquire));
-        let mut freed = 0;
-        while let Some(raw) = first {
-            if freed == limit {
-                // Relaxed: nobody has looked at the rest meanwhile, or will.
-                bottom.next().store(raw.as_ptr(), Ordering::Relaxed);
-                return (freed, false);
-            }
-            freed += 1;
-            // SAFETY: the version was cut off, and is freed below.
-            let version = unsafe { Version::at(raw) };
-            first = match follow(version.next()) {
-                Link::To(next) => Some(next.address().0),
-                Link::End | Link::Closed => None,
-            };
-            // SAFETY: as promised, nobody can hold it.
-            unsafe {
-                if self.0.is_inline(version.address()) {
-                    version.end(Status::Unused);
-                } else {
-                    version.free(guard);
-                }
-            }
-        }
-        (freed, true)
     }
 }
 
@@ -162,6 +131,15 @@ impl<'l> Cursor<'l> {
         if let Some(version) = self.seen.take() {
             self.link = version.next();
         }
+    }
+
+    /// The version to which the link has led, if it is a row or a deletion that no horizon lies before: the collector's is `min_rts`.
+    #[inline]
+    pub(in crate::cicada) fn bottom(&self, horizon: Horizon) -> Option<Bottom<'l>> {
+        let version = self.seen?;
+        let is_past = !version.wts().is_after(horizon.timestamp()) || left_out(Step::CollectSuperseded);
+        let is_bottom = is_past && version.status().counts();
+        is_bottom.then_some(Bottom { record: self.record, version })
     }
 
     /// Unlinks a version, if the link still leads to it; what lies behind follows.
@@ -184,6 +162,50 @@ impl<'l> Cursor<'l> {
             version.retire(guard);
         }
         Unlinked::Outside
+    }
+}
+
+impl<'l> Bottom<'l> {
+    /// The same version again, when some of what lies below is freed.
+    ///
+    /// # Safety
+    /// It was the bottom version of this record, and nobody else has freed any of the record since.
+    pub(in crate::cicada) unsafe fn again(latched: &'l Latched<'_>, version: VersionAddress) -> Self {
+        // SAFETY: it is the latest version that everybody sees, which stays until a later one is the bottom version.
+        Self { record: latched.0, version: unsafe { version.under(latched) } }
+    }
+
+    /// The version.
+    #[inline]
+    pub(in crate::cicada) fn version(&self) -> Version<'l> {
+        self.version
+    }
+
+    /// Frees versions below, up to `limit` of them: all transactions that run began when this one had ended, and stop here. Answers how many,
+    /// and whether these were all.
+    pub(in crate::cicada) fn free_below(&self, limit: u64, guard: &Guard<'_>) -> (u64, bool) {
+        let below = self.version.next();
+        // Acquire: pairs with the installations of what is cut off. A link of its own, which nobody else follows.
+        let rest = AtomicPtr::new(below.swap(ptr::null_mut(), Ordering::Acquire));
+        let (mut link, mut freed) = (follow(&rest), 0);
+        while let Link::To(version) = link {
+            if freed == limit {
+                // Relaxed: nobody has looked at the rest meanwhile, or will.
+                below.store(version.address().0.as_ptr(), Ordering::Relaxed);
+                return (freed, false);
+            }
+            freed += 1;
+            link = follow(version.next());
+            // SAFETY: nobody can hold it.
+            unsafe {
+                if self.record.is_inline(version.address()) {
+                    version.end(Status::Unused);
+                } else {
+                    version.free(guard);
+                }
+            }
+        }
+        (freed, true)
     }
 }
 

@@ -68,9 +68,9 @@ impl VersionAddress {
     /// The version there.
     ///
     /// # Safety
-    /// It was found, and its memory stays while the guard is held.
+    /// It was found, and its memory stays for as long as `holder` is borrowed: the guard under which it was, or the latch of its record.
     #[inline]
-    pub(in crate::cicada) unsafe fn under<'g>(self, _guard: &'g Guard<'_>) -> Version<'g> {
+    pub(in crate::cicada) unsafe fn under<K>(self, _holder: &K) -> Version<'_> {
         Version { header: self.0, guard: PhantomData }
     }
 }
@@ -128,8 +128,8 @@ impl<'g> Version<'g> {
 
     #[inline]
     fn row_start(self) -> *mut u64 {
-        // SAFETY: the row begins where the header ends, in the same block.
-        unsafe { self.header.as_ptr().add(1).cast() }
+        // The row begins where the header ends, in the same block.
+        self.header.as_ptr().wrapping_add(1).cast()
     }
 
     /// The row.
@@ -250,20 +250,12 @@ impl<'g> NewVersion<'g> {
         }
     }
 
-    /// A head's version.
+    /// Writes the version.
     ///
-    /// # Safety
-    /// It was claimed just now, and there is room for the row.
-    #[inline]
-    pub(super) unsafe fn claimed(version: Version<'g>, reader: Reader<'g>, row: &[u64]) -> Self {
-        // SAFETY: as promised.
-        unsafe { Self::write(version, reader, row, true) }
-    }
-
     /// # Safety
     /// The version is the caller's alone, and has room for the row.
     #[inline]
-    unsafe fn write(version: Version<'g>, reader: Reader<'g>, row: &[u64], is_inline: bool) -> Self {
+    pub(super) unsafe fn write(version: Version<'g>, reader: Reader<'g>, row: &[u64], is_inline: bool) -> Self {
         let (header, timestamp) = (version.header(), reader.timestamp());
         header.wts.store(timestamp.0, Ordering::Relaxed);
         header.rts.store(timestamp.0, Ordering::Relaxed);

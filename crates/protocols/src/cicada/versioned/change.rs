@@ -62,7 +62,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             }
             self.state.sets.reads.truncate(reads);
         }
-        Err(self.does_not_stand_together(place))
+        Err(self.is_inconsistent(place))
     }
 
     /// Inserts an entry whose key is absent. `false`: the key has a row.
@@ -124,7 +124,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.remember(leaf, place, Step::NodesOfChanges);
         let before = self.state.sets.writes.len();
         let (record, is_fresh) = match self.own_deleted(nodes, key) {
-            // The key had a row, which this transaction deleted: its record goes on, and the log is told of one change.
+            // The key had a row, which this transaction deleted: its record goes on, and the log gets one change.
             Some(record) => (record, false),
             None => (self.take_fresh(store, false)?, true),
         };
@@ -145,10 +145,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if !self.state.sets.writes.has_nodes() {
             return None;
         }
-        let moment = self.moment();
+        let timestamp = self.committed_view();
         // Where this fails, validation will, too.
-        let leaf = find_leaf(&moment, nodes, nodes.root(key).into(), Aim::At(key), None, 2)?;
-        let node = moment.node(&leaf)?;
+        let leaf = find_leaf(&timestamp, nodes, nodes.root(key).into(), Aim::At(key), None, 2)?;
+        let node = timestamp.node(&leaf)?;
         let (position, is_there) = node.rank(key);
         let record = Kept::from(node.record(if is_there { position } else { return None }));
         let writes = &self.state.sets.writes;
@@ -202,7 +202,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         loop {
             self.remember(&spot, place, Step::NodesOfChanges);
             self.check_node_early(&spot, place)?;
-            let Some(node) = self.node(&spot) else { return Err(self.does_not_stand_together(place)) };
+            let Some(node) = self.node(&spot) else { return Err(self.is_inconsistent(place)) };
             let (level, key) = (node.level(), KeyRef::new(entry, len));
             let mut draft = Draft::of(node);
             let (position, is_there) = node.rank(key);
@@ -219,7 +219,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             upper.write(right);
             keep(upper.key(0), separator);
             let separator_len = upper.key(0).len();
-            // What is written from here on is taken back if a place for a node cannot be had further up.
+            // What is written from here on is taken back if a slot for a node cannot be had further up.
             self.state.sets.writes.set_floor();
             let is_root = path.is_empty();
             let (lower_record, upper_record) = self.take_halves(store, &spot, is_root)?;
@@ -272,7 +272,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             }
             break;
         }
-        Err(self.does_not_stand_together(place))
+        Err(self.is_inconsistent(place))
     }
 }
 

@@ -1,6 +1,6 @@
 //! From the root of a tree to a leaf, and to the record of a key.
 //!
-//! Inner nodes are looked at and not remembered, so those of one way down may be of different moments of other transactions' validations. Each
+//! Inner nodes are looked at and not remembered, so those of one way down may be of different timestamps of other transactions' validations. Each
 //! node says which keys it covers: who comes to one whose keys end before the wanted one goes on to its right sibling, and who
 //! comes to one that begins behind it, or is gone, begins anew. In the end the leaf covers the key. If it is remembered,
 //! validation shows that it did so at the transaction's timestamp.
@@ -42,9 +42,9 @@ pub(super) enum Aim<K> {
 impl<K: EncodedKey> Aim<K> {
     /// Whether it lies in what a node covers, or to the left or to the right.
     #[inline]
-    pub(super) fn place_at(&self, node: &Node<'_>) -> Ordering {
+    pub(super) fn side_at(&self, node: &Node<'_>) -> Ordering {
         match self {
-            Self::At(key) => node.place_of(*key),
+            Self::At(key) => node.side_of(*key),
             Self::First if node.low().is_some() => Ordering::Less,
             Self::Last if node.high().is_some() => Ordering::Greater,
             Self::First | Self::Last => Ordering::Equal,
@@ -94,12 +94,12 @@ pub(super) trait Viewer {
 
 /// Looks at what is committed at one timestamp.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cicada) struct Moment<'g> {
+pub(in crate::cicada) struct CommittedView<'g> {
     pub(in crate::cicada) reader: Reader<'g>,
     pub(in crate::cicada) wait: bool,
 }
 
-impl<'g> Moment<'g> {
+impl<'g> CommittedView<'g> {
     #[inline]
     fn node_at(&self, spot: &Spot) -> Option<Node<'g>> {
         // SAFETY: what is visible at a timestamp stays while that is held; where roots and nodes lead are nodes.
@@ -107,7 +107,7 @@ impl<'g> Moment<'g> {
     }
 }
 
-impl Viewer for Moment<'_> {
+impl Viewer for CommittedView<'_> {
     #[inline]
     fn look_at(&self, kept: Kept) -> Spot {
         // SAFETY: it is a root, or was found in a node that is visible at the timestamp.
@@ -129,7 +129,7 @@ impl<R: Redo> Viewer for CicadaTransaction<'_, R> {
         if own.is_some() {
             return Spot { record, own, seen: Seen::NOTHING };
         }
-        self.moment().look_at(record)
+        self.committed_view().look_at(record)
     }
 
     #[inline]
@@ -144,7 +144,7 @@ impl<R: Redo> Viewer for CicadaTransaction<'_, R> {
     }
 }
 
-/// Goes down once, through nodes of so many cache lines. `None`: what was seen on the way does not stand together. The records of inner nodes are left in
+/// Goes down once, through nodes of so many cache lines. `None`: what was seen on the way is not mutually consistent. The records of inner nodes are left in
 /// `path`, from the root on.
 #[inline]
 pub(super) fn go_down<V: Viewer, K: EncodedKey>(
@@ -157,7 +157,7 @@ pub(super) fn go_down<V: Viewer, K: EncodedKey>(
     let mut spot = viewer.look_at(root);
     loop {
         let node = viewer.node(&spot)?;
-        match aim.place_at(&node) {
+        match aim.side_at(&node) {
             Ordering::Greater if !left_out(Step::FollowSiblings) => {
                 spot = viewer.look_at(node.sibling()?.into());
                 continue;
@@ -208,22 +208,22 @@ impl Versioned {
         self.root(key).prefetch(self.nodes.lines());
     }
 
-    /// The record that a key has at a moment which the caller holds, whatever becomes of it. It need not have a row.
+    /// The record that a key has at a timestamp which the caller holds, whatever becomes of it. It need not have a row.
     pub(in crate::cicada) fn record_at<'g, K: EncodedKey>(&self, key: K, reader: Reader<'g>) -> Option<Record<'g>> {
-        let moment = Moment { reader, wait: true };
+        let timestamp = CommittedView { reader, wait: true };
         // What is in the way are commits with earlier timestamps, of which there are finitely many.
-        let leaf = find_leaf(&moment, self, self.root(key).into(), Aim::At(key), None, usize::MAX)?;
-        let node = moment.node_at(&leaf)?;
+        let leaf = find_leaf(&timestamp, self, self.root(key).into(), Aim::At(key), None, usize::MAX)?;
+        let node = timestamp.node_at(&leaf)?;
         let (position, is_there) = node.rank(key);
         is_there.then(|| node.record(position))
     }
 }
 
 impl<R: Redo> CicadaTransaction<'_, R> {
-    /// The transaction's moment, without its own writes.
+    /// The transaction's timestamp, without its own writes.
     #[inline]
-    pub(super) fn moment(&self) -> Moment<'_> {
-        Moment { reader: self.guard.reader(), wait: self.shared.options.parts().wait_for_pending }
+    pub(super) fn committed_view(&self) -> CommittedView<'_> {
+        CommittedView { reader: self.guard.reader(), wait: self.shared.options.parts().wait_for_pending }
     }
 
     /// The leaf to which an aim leads; it is not remembered.
@@ -238,13 +238,13 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     ) -> Result<Spot, Stop> {
         match find_leaf(self, nodes, root, aim, path, MOST_ATTEMPTS) {
             Some(leaf) => Ok(leaf),
-            None => Err(self.does_not_stand_together(place)),
+            None => Err(self.is_inconsistent(place)),
         }
     }
 
-    /// The transaction's own view of an index cannot be of one moment.
+    /// The transaction's own view of an index cannot be of one timestamp.
     #[cold]
-    pub(super) fn does_not_stand_together(&mut self, place: Place) -> Stop {
+    pub(super) fn is_inconsistent(&mut self, place: Place) -> Stop {
         debug_assert!(!self.snapshot, "a snapshot is consistent");
         self.conflict(Reason::Inconsistent, place, None)
     }
@@ -294,7 +294,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             }
             // The row went, and so the leaf has changed since it was looked at.
         }
-        Err(self.does_not_stand_together(place))
+        Err(self.is_inconsistent(place))
     }
 
     /// Rows and leaves that were read outside of their heads may be worth moving there.

@@ -8,7 +8,7 @@ use polychron_sync::atomic::{Ordering, fence};
 use polychron_sync::model::explore;
 
 use super::draft::Draft;
-use super::look_up::{Aim, Moment, Spot, Viewer, go_down};
+use super::look_up::{Aim, CommittedView, Spot, Viewer, go_down};
 use super::node::{KeyRef, word_of};
 use crate::cicada::kept::Kept;
 use crate::cicada::model::{Modelled, Passed, at, empty, end, have_passed, install, pass};
@@ -99,10 +99,10 @@ fn tree(guard: &Guard<'_>) -> Tree {
 /// What a way down to a key comes to, of a reader that does not wait, so that it sees one commit in part; `None`: nothing, and the
 /// transaction would go again.
 fn look_up(tree: Tree, wanted: u8, guard: &Guard<'_>) -> Option<(Spot, bool)> {
-    let moment = Moment { reader: at(LATER.0, guard), wait: false };
-    let leaf = go_down(&moment, 1, Kept::from(tree.root.under(guard)), Aim::At(&[wanted][..]), None)?;
-    let node = moment.node(&leaf).expect("a leaf was found");
-    assert!(node.place_of(&[wanted][..]).is_eq(), "the leaf does not cover the key");
+    let timestamp = CommittedView { reader: at(LATER.0, guard), wait: false };
+    let leaf = go_down(&timestamp, 1, Kept::from(tree.root.under(guard)), Aim::At(&[wanted][..]), None)?;
+    let node = timestamp.node(&leaf).expect("a leaf was found");
+    assert!(node.side_of(&[wanted][..]).is_eq(), "the leaf does not cover the key");
     Some((leaf, node.rank(&[wanted][..]).1))
 }
 

@@ -74,7 +74,7 @@ pub(super) fn compare<A: EncodedKey, B: EncodedKey>(left: A, right: B) -> Orderi
             unequal => return unequal,
         }
     }
-    // One is the front of the other, as far as zero bytes do not tell them apart; the longer one is larger.
+    // One is a prefix of the other, as far as zero bytes do not tell them apart; the longer one is larger.
     left.len().cmp(&right.len())
 }
 
@@ -137,7 +137,7 @@ impl<'a> Node<'a> {
         KeyRef { words: self.words, at: (HEADER + number * slices) as u32, stride: 1, len: self.width() as u32 }
     }
 
-    /// The least key that the node covers; `None` at the front of the key space.
+    /// The least key that the node covers; `None` at the beginning of the key space.
     #[inline]
     pub(super) fn low(&self) -> Option<KeyRef<'a>> {
         (self.words[0] & HAS_LOW != 0).then(|| self.bound(0))
@@ -189,7 +189,7 @@ impl<'a> Node<'a> {
     #[inline]
     fn record_of(&self, word: u64) -> Option<Record<'a>> {
         // SAFETY: nodes hold handles of records only, and who reads a node keeps the records that it leads to (`mod.rs`).
-        Handle::new(word).map(|handle| unsafe { Record::from_handle(handle) })
+        Handle::new(word).map(|handle| unsafe { RecordAddress::of(handle).under(self.words) })
     }
 
     /// Whether all keys have the width of this one, and one slice.
@@ -200,7 +200,7 @@ impl<'a> Node<'a> {
 
     /// Where a key lies: less than what the node covers, greater, or covered by it.
     #[inline]
-    pub(super) fn place_of<K: EncodedKey>(&self, key: K) -> Ordering {
+    pub(super) fn side_of<K: EncodedKey>(&self, key: K) -> Ordering {
         let (has_low, has_high) = (self.words[0] & HAS_LOW != 0, self.words[0] & HAS_HIGH != 0);
         if self.is_narrow(key) {
             let (number, low, high) = (key.slice(0), self.words[HEADER], self.words[HEADER + 1]);

@@ -128,7 +128,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             self.remember(&leaf, place, Step::NodesOfRanges);
             let following = self.collect_leaf(scan, &leaf, scanning)?;
             if self.snapshot {
-                // What it has found is kept by its moment, so that it may do so between leaves, too.
+                // What it has found is kept by its timestamp, so that it may do so between leaves, too.
                 self.until_check = self.until_check.saturating_sub(scanning.records.len() as u32).max(1);
                 self.step()?;
             }
@@ -205,7 +205,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     }
                 }
                 // The leaf has changed since it was looked at.
-                Found::Absent(_) => return Err(self.does_not_stand_together(store.place())),
+                Found::Absent(_) => return Err(self.is_inconsistent(store.place())),
             }
         }
         Ok(ControlFlow::Continue(()))

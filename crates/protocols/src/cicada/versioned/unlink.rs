@@ -52,7 +52,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.check_early(Target::Record(record), source, place)?;
         self.remember(&leaf, place, Step::NodesOfChanges);
         self.check_node_early(&leaf, place)?;
-        let Some(node) = self.node(&leaf) else { return Err(self.does_not_stand_together(place)) };
+        let Some(node) = self.node(&leaf) else { return Err(self.is_inconsistent(place)) };
         let mut draft = Draft::of(node);
         let (position, is_there) = node.rank(key);
         debug_assert!(is_there, "the key was found there");
@@ -71,7 +71,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Takes an empty leaf, which is written already, out of its tree.
     fn merge(&mut self, place: Place, leaf: Kept, changing: &mut Changing) -> Result<(), Stop> {
         let Some((ancestor, position)) = self.common_ancestor(place, leaf, changing)? else { return Ok(()) };
-        let Some(node) = self.node(&ancestor) else { return Err(self.does_not_stand_together(place)) };
+        let Some(node) = self.node(&ancestor) else { return Err(self.is_inconsistent(place)) };
         let right = position.max(1);
         let (mut lower, mut upper) = (Kept::from(node.record(right - 1)), Kept::from(node.record(right)));
         let mut draft = Draft::of(node);
@@ -103,7 +103,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             self.remember(&spot, place, Step::NodesOfMerges);
             self.check_node_early(&spot, place)?;
             let position = self.node(&spot).and_then(|node| position_of(&node, child));
-            let Some(position) = position else { return Err(self.does_not_stand_together(place)) };
+            let Some(position) = position else { return Err(self.is_inconsistent(place)) };
             if self.node(&spot).is_some_and(|node| node.count() > 1) {
                 return Ok(Some((spot, position)));
             }
@@ -127,10 +127,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             self.check_node_early(spot, place)?;
         }
         let (Some(left), Some(right)) = (self.node(&left), self.node(&right)) else {
-            return Err(self.does_not_stand_together(place));
+            return Err(self.is_inconsistent(place));
         };
         if left.sibling().map(Kept::from) != Some(upper) || left.level() != right.level() {
-            return Err(self.does_not_stand_together(place));
+            return Err(self.is_inconsistent(place));
         }
         let is_leaf = left.level() == 0;
         let seam = (!is_leaf).then(|| (left.record(left.count() - 1).into(), right.record(0).into()));
@@ -168,7 +168,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let spot = self.look_at(only);
             self.remember(&spot, place, Step::NodesOfMerges);
             self.check_node_early(&spot, place)?;
-            let Some(node) = self.node(&spot) else { return Err(self.does_not_stand_together(place)) };
+            let Some(node) = self.node(&spot) else { return Err(self.is_inconsistent(place)) };
             let below = (node.level() > 0 && node.count() == 1).then(|| Kept::from(node.record(0)));
             Draft::of(node).write(&mut changing.left);
             self.shrink_node(root, place, &mut changing.left);

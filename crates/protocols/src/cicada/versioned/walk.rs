@@ -10,7 +10,7 @@ use polychron_engine::stores::Hints;
 use polychron_memory::Guard;
 
 use super::Versioned;
-use super::look_up::{Moment, Viewer};
+use super::look_up::{CommittedView, Viewer};
 use crate::cicada::kept::Kept;
 use crate::cicada::protocol::Shared;
 use crate::cicada::record::Reader;
@@ -50,14 +50,14 @@ fn versioned(tables: &[Option<Arc<CicadaTable>>], table: TableId) -> Option<(&Ci
 impl Walk {
     /// Goes one node further.
     #[inline]
-    fn step(&mut self, moment: &Moment<'_>) {
+    fn step(&mut self, timestamp: &CommittedView<'_>) {
         let Some(record) = self.record else {
             self.is_done = true;
             return;
         };
-        let spot = moment.look_at(record);
-        self.record = moment.node(&spot).and_then(|node| {
-            // A snapshot is of one moment, so no way leads past the key.
+        let spot = timestamp.look_at(record);
+        self.record = timestamp.node(&spot).and_then(|node| {
+            // A snapshot is of one timestamp, so no way leads past the key.
             if node.level() > 0 {
                 let child = node.record(node.child(self.key, false));
                 child.prefetch(self.node_lines);
@@ -85,15 +85,15 @@ impl Planned {
         let worker = guard.worker_id().position();
         if tables.iter().flatten().any(|table| table.primary.versioned.is_some()) {
             let held = shared.clocks.hold(worker);
-            self.look_up(Moment { reader: Reader::at(&held, guard), wait: true }, tables, hints, 0);
+            self.look_up(CommittedView { reader: Reader::at(&held, guard), wait: true }, tables, hints, 0);
         }
     }
 
     /// Finds the records of those keys from position `first` of the hints on that lie in multi-version indexes. The caller holds the
-    /// moment, and keeps its guard for as long as the hints.
+    /// timestamp, and keeps its guard for as long as the hints.
     pub(in crate::cicada) fn look_up(
         &mut self,
-        moment: Moment<'_>,
+        timestamp: CommittedView<'_>,
         tables: &[Option<Arc<CicadaTable>>],
         hints: &mut Hints,
         first: usize,
@@ -110,7 +110,7 @@ impl Planned {
             while under_way {
                 under_way = false;
                 for walk in walks.iter_mut().filter(|walk| !walk.is_done) {
-                    walk.step(&moment);
+                    walk.step(&timestamp);
                     under_way |= !walk.is_done;
                 }
             }
