@@ -1,9 +1,12 @@
 //! Aborts, refusals and failures.
 //!
-//! An abort is not an error: it is counted, explained by an [`Abort`] and retried. An [`Error`] is a refusal or a failure
-//! that the caller must know of. Inside a transaction both travel as a [`Stop`], which `?` makes of any error type.
+//! An abort is not a failure: it is counted, explained by an [`Abort`] that the transaction keeps, and retried. Inside the transaction it
+//! travels as [`Error::Conflict`], which says no more than that. Every other [`Error`] is a refusal or a failure that the caller must know of.
+//!
+//! An error takes two words, so that operations answer in registers; what is rare lies in a box.
 
 use std::fmt;
+use std::ops::Deref;
 
 use crate::id::{IndexId, TableId};
 use crate::key::EncodedKey;
@@ -140,58 +143,49 @@ impl fmt::Display for Abort {
     }
 }
 
-/// A refusal or a failure of the engine.
+/// A refusal or a failure of the engine, or, inside a transaction, a conflict.
+///
+/// A transaction ends with the error type of its caller, into which this one can be made. Whether it is run again is not seen from the error
+/// that its closure returns: the transaction knows whether it conflicts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The transaction conflicts with another one, and is to be run again; its [`Abort`] is kept by the transaction. Every further
+    /// operation of it answers this, and so would its commit.
+    ///
+    /// Outside of transactions this is not seen, except by who made it up: that is an error like any other.
+    #[error("the transaction conflicts with another one")]
+    Conflict,
     /// The transaction conflicted as often as the options allow.
-    #[error("the transaction conflicted {attempts} times, at last: {abort}")]
-    Conflicts {
-        /// How often it was tried.
-        attempts: u64,
-        /// The last conflict.
-        abort: Abort,
+    #[error("{0}")]
+    Conflicts(Box<Conflicts>),
+    /// The transaction had not committed when the time was over that its caller gave it; it is rolled back.
+    #[error("the transaction was not committed after {after_ms} ms, and is rolled back")]
+    TimedOut {
+        /// The time that it had, in milliseconds.
+        after_ms: u64,
     },
-    /// The procedure ended with a conflict that no operation had told it of ([`Stop::conflict`]). To run it again would end the same way.
-    #[error("the procedure ended with a conflict that the protocol knows nothing of")]
-    UnknownConflict,
-    /// The procedure asked to be rolled back.
-    #[error("the procedure rolled its transaction back")]
+    /// The transaction was called off before it committed; it is rolled back.
+    #[error("the transaction was cancelled, and is rolled back")]
+    Cancelled,
+    /// The transaction was asked to be rolled back.
+    #[error("the transaction was rolled back on request")]
     RolledBack,
-    /// The procedure returned an error of its own; its transaction is rolled back.
-    #[error("the procedure failed: {0}")]
-    Procedure(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// An error of another type, of a layer above the engine.
+    #[error(transparent)]
+    Other(Box<Foreign>),
     /// The procedure panicked; its transaction is rolled back.
     #[error("the procedure panicked: {0}")]
-    Panicked(String),
+    Panicked(Text),
     /// A row with this key exists already.
-    #[error("duplicate key in {table}, {index}")]
-    Duplicate {
-        /// The table.
-        table: TableId,
-        /// The unique index that holds the key already.
-        index: IndexId,
-    },
+    #[error("{0}")]
+    Duplicate(Box<Duplicate>),
     /// A foreign key of a row leads to no row.
-    #[error("{table} refers to key {key} of {parent}, where there is none")]
-    NoParent {
-        /// The table of the row.
-        table: TableId,
-        /// The table that its foreign key leads to.
-        parent: TableId,
-        /// The parent's primary key.
-        key: KeyPreview,
-    },
+    #[error("{0}")]
+    NoParent(Box<NoParent>),
     /// A row that foreign keys of other rows lead to cannot go.
-    #[error("{child} refers to key {key} of {table}")]
-    HasChildren {
-        /// The table of the row.
-        table: TableId,
-        /// The table of a row that refers to it.
-        child: TableId,
-        /// The row's primary key.
-        key: KeyPreview,
-    },
+    #[error("{0}")]
+    HasChildren(Box<HasChildren>),
     /// The memory limit is reached.
     #[error("out of memory: {requested} bytes were asked for")]
     OutOfMemory {
@@ -208,31 +202,14 @@ pub enum Error {
     #[error("a key is longer than {} bytes", crate::key::MAX_KEY_BYTES)]
     KeyTooLong,
     /// A row is longer than the limit.
-    #[error("a row of {bytes} bytes is longer than {limit}")]
-    RowTooLong {
-        /// Its length.
-        bytes: usize,
-        /// The limit.
-        limit: usize,
-    },
+    #[error("{0}")]
+    RowTooLong(Box<RowTooLong>),
     /// A row does not fit the layout of its table, or an update makes something of it that it cannot be.
-    #[error("the row does not fit {table}: {why}")]
-    WrongRow {
-        /// The table.
-        table: TableId,
-        /// What is wrong with the row.
-        why: String,
-    },
+    #[error("{0}")]
+    WrongRow(Box<WrongRow>),
     /// A row was to be written under another key than its own.
-    #[error("key {key} of {table} was given for the row of key {own}")]
-    WrongKey {
-        /// The table.
-        table: TableId,
-        /// The key that was given.
-        key: KeyPreview,
-        /// The key that the row's columns make.
-        own: KeyPreview,
-    },
+    #[error("{0}")]
+    WrongKey(Box<WrongKey>),
     /// No such table, or it was dropped.
     #[error("{0} does not exist")]
     NoSuchTable(TableId),
@@ -254,13 +231,13 @@ pub enum Error {
     NoSuchIndex(TableId, IndexId),
     /// A table or index of this name exists already.
     #[error("`{0}` exists already")]
-    NameTaken(String),
+    NameTaken(Text),
     /// A table or index definition breaks a rule.
     #[error("{0}")]
-    Definition(String),
+    Definition(Text),
     /// The options of a database contradict each other, or the system cannot do what they ask.
     #[error("{0}")]
-    Options(String),
+    Options(Text),
     /// The transaction was to be undone to a savepoint that is not its own, or behind which it was undone already. Nothing was undone.
     #[error("the savepoint is void: it was undone, or it is of another transaction")]
     VoidSavepoint,
@@ -268,29 +245,14 @@ pub enum Error {
     #[error("a snapshot cannot write")]
     ReadOnly,
     /// The protocol does not offer this.
-    #[error("{protocol} does not offer {what}")]
-    Unsupported {
-        /// The protocol's name.
-        protocol: &'static str,
-        /// What was asked for.
-        what: &'static str,
-    },
+    #[error("{0}")]
+    Unsupported(Box<Unsupported>),
     /// A planned transaction touched a key that it had not declared.
-    #[error("key {key} of {table} was not declared")]
-    Undeclared {
-        /// The table.
-        table: TableId,
-        /// The key.
-        key: KeyPreview,
-    },
+    #[error("{0}")]
+    Undeclared(Box<Undeclared>),
     /// The transaction waits for another transaction that the same thread has open: the wait could not end.
-    #[error("the transaction would wait for another one that this thread has open, in {table}")]
-    WaitsForItself {
-        /// The table of the row or range, or [`TableId::NONE`] where it is not one that is waited for.
-        table: TableId,
-        /// The encoded key, where one is known.
-        key: Option<KeyPreview>,
-    },
+    #[error("{0}")]
+    WaitsForItself(Box<WaitsForItself>),
     /// A submitted procedure was not executed, because the database was closed.
     #[error("the database was closed before the procedure was executed")]
     Closed,
@@ -302,62 +264,234 @@ pub enum Error {
     NoOrder(TableId, IndexId),
 }
 
-/// What ends a procedure before its commit. `?` turns every error type into one.
-#[derive(Debug)]
-pub struct Stop(StopKind);
-
-#[derive(Debug)]
-enum StopKind {
-    Conflict,
-    Error(Box<dyn std::error::Error + Send + Sync>),
-}
-
-/// A [`Stop`] taken apart by the engine.
-#[derive(Debug)]
-pub enum Stopped {
-    /// The transaction conflicts; its [`Abort`] is kept by the transaction.
-    Conflict,
-    /// As [`Error::RolledBack`], [`Error::Procedure`] or any other refusal.
-    Failed(Error),
-}
-
-impl Stop {
-    /// The protocol found a conflict, whose [`Abort`] it keeps.
-    ///
-    /// Procedures pass on those that operations give them. One that makes up its own is rolled back, and answered with
-    /// [`Error::UnknownConflict`]: nothing says that another run would end better.
+impl Error {
+    /// Whether this says that the transaction conflicts.
     #[inline]
-    pub const fn conflict() -> Self {
-        Self(StopKind::Conflict)
-    }
-
-    /// The procedure wants its transaction undone. It is not retried.
-    pub fn roll_back() -> Self {
-        Error::RolledBack.into()
-    }
-
-    /// Whether the engine may run the procedure again.
     pub const fn is_conflict(&self) -> bool {
-        matches!(self.0, StopKind::Conflict)
+        matches!(self, Self::Conflict)
     }
 
-    /// Takes the stop apart.
-    pub fn into_parts(self) -> Stopped {
-        match self.0 {
-            StopKind::Conflict => Stopped::Conflict,
-            StopKind::Error(error) => Stopped::Failed(match error.downcast::<Error>() {
-                Ok(own) => *own,
-                Err(foreign) => Error::Procedure(foreign),
-            }),
-        }
+    /// An error of another type, for procedures that have none of their own.
+    #[cold]
+    pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Other(Box::new(Foreign(error.into())))
+    }
+
+    /// [`Error::Panicked`].
+    #[cold]
+    pub fn panicked(text: impl Into<String>) -> Self {
+        Self::Panicked(Text::new(text))
+    }
+
+    /// [`Error::NameTaken`].
+    #[cold]
+    pub fn name_taken(name: impl Into<String>) -> Self {
+        Self::NameTaken(Text::new(name))
+    }
+
+    /// [`Error::Definition`].
+    #[cold]
+    pub fn definition(text: impl Into<String>) -> Self {
+        Self::Definition(Text::new(text))
+    }
+
+    /// [`Error::Options`].
+    #[cold]
+    pub fn options(text: impl Into<String>) -> Self {
+        Self::Options(Text::new(text))
     }
 }
 
-// `Stop` itself is no `std::error::Error`, so this conversion cannot overlap with the reflexive one.
-impl<E: std::error::Error + Send + Sync + 'static> From<E> for Stop {
-    #[cold]
-    fn from(error: E) -> Self {
-        Self(StopKind::Error(Box::new(error)))
+/// A text of an error: behind one pointer, so that errors stay short.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Text(Box<Box<str>>);
+
+impl Text {
+    fn new(text: impl Into<String>) -> Self {
+        Self(Box::new(text.into().into_boxed_str()))
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<str> for Text {
+    fn eq(&self, other: &str) -> bool {
+        **self == *other
+    }
+}
+
+impl PartialEq<&str> for Text {
+    fn eq(&self, other: &&str) -> bool {
+        **self == **other
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, out)
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&**self, out)
+    }
+}
+
+/// An error of another type, as [`Error::Other`] holds it: its text, its sources, and what can be downcast.
+pub struct Foreign(Box<dyn std::error::Error + Send + Sync>);
+
+impl Foreign {
+    /// The error itself.
+    pub fn into_inner(self) -> Box<dyn std::error::Error + Send + Sync> {
+        self.0
+    }
+}
+
+impl Deref for Foreign {
+    type Target = dyn std::error::Error + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl fmt::Debug for Foreign {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+impl fmt::Display for Foreign {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+impl std::error::Error for Foreign {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+macro_rules! details {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident by $make:ident, $text:literal {
+            $($(#[$of_field:meta])* $field:ident: $type:ty,)+
+        }
+    )+) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+            #[error($text)]
+            #[non_exhaustive]
+            pub struct $name {
+                $($(#[$of_field])* pub $field: $type,)+
+            }
+
+            impl From<$name> for Error {
+                #[cold]
+                fn from(details: $name) -> Self {
+                    Self::$name(Box::new(details))
+                }
+            }
+        )+
+
+        impl Error {
+            $(
+                #[doc = concat!("[`Error::", stringify!($name), "`].")]
+                #[cold]
+                pub fn $make($($field: $type),+) -> Self {
+                    $name { $($field),+ }.into()
+                }
+            )+
+        }
+    };
+}
+
+details! {
+    /// The transaction conflicted as often as the options allow.
+    Conflicts by conflicts, "the transaction conflicted {attempts} times, at last: {abort}" {
+        /// How often it was tried.
+        attempts: u64,
+        /// The last conflict.
+        abort: Abort,
+    }
+    /// A row with this key exists already.
+    Duplicate by duplicate, "duplicate key in {table}, {index}" {
+        /// The table.
+        table: TableId,
+        /// The unique index that holds the key already.
+        index: IndexId,
+    }
+    /// A foreign key of a row leads to no row.
+    NoParent by no_parent, "{table} refers to key {key} of {parent}, where there is none" {
+        /// The table of the row.
+        table: TableId,
+        /// The table that its foreign key leads to.
+        parent: TableId,
+        /// The parent's primary key.
+        key: KeyPreview,
+    }
+    /// A row that foreign keys of other rows lead to cannot go.
+    HasChildren by has_children, "{child} refers to key {key} of {table}" {
+        /// The table of the row.
+        table: TableId,
+        /// The table of a row that refers to it.
+        child: TableId,
+        /// The row's primary key.
+        key: KeyPreview,
+    }
+    /// A row is longer than the limit.
+    RowTooLong by row_too_long, "a row of {bytes} bytes is longer than {limit}" {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    }
+    /// A row does not fit the layout of its table, or an update makes something of it that it cannot be.
+    WrongRow by wrong_row, "the row does not fit {table}: {why}" {
+        /// The table.
+        table: TableId,
+        /// What is wrong with the row.
+        why: String,
+    }
+    /// A row was to be written under another key than its own.
+    WrongKey by wrong_key, "key {key} of {table} was given for the row of key {own}" {
+        /// The table.
+        table: TableId,
+        /// The key that was given.
+        key: KeyPreview,
+        /// The key that the row's columns make.
+        own: KeyPreview,
+    }
+    /// The protocol does not offer this.
+    Unsupported by unsupported, "{protocol} does not offer {what}" {
+        /// The protocol's name.
+        protocol: &'static str,
+        /// What was asked for.
+        what: &'static str,
+    }
+    /// A planned transaction touched a key that it had not declared.
+    Undeclared by undeclared, "key {key} of {table} was not declared" {
+        /// The table.
+        table: TableId,
+        /// The key.
+        key: KeyPreview,
+    }
+    /// The transaction waits for another transaction that the same thread has open: the wait could not end.
+    WaitsForItself by waits_for_itself, "the transaction would wait for another one that this thread has open, in {table}" {
+        /// The table of the row or range, or [`TableId::NONE`] where it is not one that is waited for.
+        table: TableId,
+        /// The encoded key, where one is known.
+        key: Option<KeyPreview>,
     }
 }
 
@@ -365,20 +499,22 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Stop {
 mod tests {
     use super::*;
 
+    /// Operations answer in two registers.
     #[test]
-    fn stop_is_two_words() {
-        assert_eq!(size_of::<Stop>(), 2 * size_of::<usize>());
+    fn an_error_is_two_words() {
+        assert_eq!(size_of::<Error>(), 2 * size_of::<u64>());
+        assert_eq!(size_of::<Result<(), Error>>(), 2 * size_of::<u64>());
+        assert_eq!(size_of::<Result<bool, Error>>(), 2 * size_of::<u64>());
     }
 
     #[test]
-    fn own_errors_come_back_as_they_were() {
-        fn fails() -> Result<(), Stop> {
-            Err(Error::ReadOnly)?;
-            Ok(())
-        }
-        assert!(matches!(fails().unwrap_err().into_parts(), Stopped::Failed(Error::ReadOnly)));
-        let foreign = Stop::from(std::fmt::Error);
-        assert!(matches!(foreign.into_parts(), Stopped::Failed(Error::Procedure(_))));
+    fn other_errors_keep_their_text_and_type() {
+        let error = Error::other(Error::other(std::fmt::Error));
+        assert_eq!(error.to_string(), std::fmt::Error.to_string());
+        let Error::Other(outer) = error else { panic!("{error:?}") };
+        let Some(Error::Other(inner)) = outer.downcast_ref::<Error>() else { panic!("{outer:?}") };
+        assert!(inner.is::<std::fmt::Error>());
+        assert_eq!(Error::other("a text").to_string(), "a text");
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl IndexId {
     pub fn secondary(others: usize) -> Result<Self, Error> {
         match u16::try_from(others + 1) {
             Ok(id) => Ok(Self(id)),
-            Err(_) => Err(Error::Definition(format!("a table cannot have more than {} indexes in its life", u16::MAX))),
+            Err(_) => Err(Error::definition(format!("a table cannot have more than {} indexes in its life", u16::MAX))),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A crate that depends on the face alone can derive rows: this one does not name `polychron-schema`.
 
-use polychron::{Database, Operations, Options, Row};
+use polychron::{Database, Operations, Row};
 
 #[derive(Row, Clone, Debug, PartialEq)]
 #[index(name = "by_name", columns(name))]
@@ -13,7 +13,7 @@ struct City {
 
 #[test]
 fn rows_are_derived_through_the_face() {
-    let database = Database::open(Options::default()).unwrap();
+    let database = Database::in_memory().unwrap();
     let cities = database.create_table::<City>().unwrap();
     let city = City { id: 1, name: "Oslo".to_owned(), mayor: None };
     database.transact(|transaction| transaction.insert(&cities, &city)).unwrap();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
-use polychron_base::{Stop, TableId};
+use polychron_base::{Error, TableId};
 use polychron_schema::{ColumnSpan, ColumnType, Layout, LayoutColumn, Projection, Value, ValueRef};
 
 use crate::batch::{ColumnBatch, Sum};
@@ -34,7 +34,7 @@ impl Aggregate {
     }
 }
 
-/// Why there is no answer. Ends the procedure as [`crate::Error::Procedure`], from which it can be downcast.
+/// Why there is no answer. Ends the procedure as [`crate::Error::Other`], from which it can be downcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AggregateError {
@@ -60,6 +60,13 @@ impl fmt::Display for AggregateError {
 
 impl std::error::Error for AggregateError {}
 
+impl From<AggregateError> for Error {
+    #[cold]
+    fn from(error: AggregateError) -> Self {
+        Self::other(error)
+    }
+}
+
 /// The column at a position.
 pub(crate) fn column_of(layout: &Layout, table: TableId, column: usize) -> Result<&LayoutColumn, AggregateError> {
     layout.columns().get(column).ok_or(AggregateError::NoSuchColumn(table, column))
@@ -79,7 +86,7 @@ pub fn over_rows<T: Transaction + ?Sized>(
     transaction: &mut T,
     scan: &Scan<'_>,
     wanted: Aggregate,
-) -> Result<Value, Stop> {
+) -> Result<Value, Error> {
     let layout = transaction.definition(scan.table)?.layout().map_err(polychron_base::Error::from)?;
     let mut projection = Projection::NONE;
     if let Some(column) = wanted.column() {
@@ -103,7 +110,7 @@ pub fn over_columns<T: Transaction + ?Sized>(
     transaction: &mut T,
     scan: &Scan<'_>,
     wanted: Aggregate,
-) -> Result<Value, Stop> {
+) -> Result<Value, Error> {
     let layout = transaction.definition(scan.table)?.layout().map_err(polychron_base::Error::from)?;
     if let Some(column) = wanted.column() {
         column_of(&layout, scan.table, column)?;

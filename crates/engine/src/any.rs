@@ -17,7 +17,7 @@ use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar, Scope};
 use crate::{
     Abort, Access, Aggregate, ColumnBatch, Commit, Common, Constraints, Counters, Declare, Error, Insertion,
     Interactive, Isolation, LazyFutures, Mode, Prefetch, Procedure, Projection, Protocol, Queries, RowMut, RowRef,
-    Savepoints, Scan, Stop, Storage, TableDefinition, TableId, Transaction, Worker, options,
+    Savepoints, Scan, Storage, TableDefinition, TableId, Transaction, Worker, options,
 };
 
 mod object;
@@ -90,7 +90,7 @@ impl Protocol for AnyProtocol {
     type Worker = AnyWorker;
 
     fn open(options: AnyOptions, common: Common) -> Result<Arc<Self>, Error> {
-        let open = options.open.ok_or_else(|| Error::Options("no protocol was chosen".to_owned()))?;
+        let open = options.open.ok_or_else(|| Error::options("no protocol was chosen"))?;
         Ok(Arc::new(Self(open(common)?)))
     }
 
@@ -121,23 +121,23 @@ impl fmt::Debug for AnyWorker {
 }
 
 impl Worker for AnyWorker {
-    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
-        let output = Answer::default();
-        self.0.execute(&mut Held { procedure, output: &output })?;
-        Ok(output.take())
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
+        let answer = Answer::default();
+        let outcome = self.0.execute(&mut Held { procedure, answer: &answer });
+        answer.take(outcome)
     }
 
     fn execute_batch<P: Procedure>(
         &mut self,
         procedures: &mut [P],
-        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        done: &mut impl FnMut(usize, Result<P::Output, P::Error>),
     ) {
-        let outputs: Vec<_> = procedures.iter().map(|_| Answer::default()).collect();
-        let held = procedures.iter_mut().zip(&outputs).map(|(procedure, output)| Held { procedure, output });
+        let answers: Vec<_> = procedures.iter().map(|_| Answer::default()).collect();
+        let held = procedures.iter_mut().zip(&answers).map(|(procedure, answer)| Held { procedure, answer });
         let mut held: Vec<_> = held.collect();
         let mut unnamed: Vec<_> = held.iter_mut().map(|held| Unnamed(held)).collect();
         self.0.execute_batch(&mut unnamed, &mut |position, outcome| {
-            done(position, outcome.map(|()| outputs[position].take()));
+            done(position, answers[position].take(outcome));
         });
     }
 
@@ -145,15 +145,15 @@ impl Worker for AnyWorker {
     fn execute_batch_with<P: Procedure>(
         &mut self,
         procedures: &mut [P],
-        done: &(impl Fn(usize, Result<P::Output, Error>) + Sync),
+        done: &(impl Fn(usize, Result<P::Output, P::Error>) + Sync),
         others: impl FnOnce(&mut Self),
     ) {
-        let outputs: Vec<_> = procedures.iter().map(|_| Answer::default()).collect();
-        let held = procedures.iter_mut().zip(&outputs).map(|(procedure, output)| Held { procedure, output });
+        let answers: Vec<_> = procedures.iter().map(|_| Answer::default()).collect();
+        let held = procedures.iter_mut().zip(&answers).map(|(procedure, answer)| Held { procedure, answer });
         let mut held: Vec<_> = held.collect();
         let mut unnamed: Vec<_> = held.iter_mut().map(|held| Unnamed(held)).collect();
         self.0.execute_batch_with(&mut unnamed, &|position, outcome| {
-            done(position, outcome.map(|()| outputs[position].take()));
+            done(position, answers[position].take(outcome));
         });
         drop(unnamed);
         others(self);
@@ -163,10 +163,10 @@ impl Worker for AnyWorker {
         self.0.help_others()
     }
 
-    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
-        let output = Answer::default();
-        self.0.snapshot(&mut Held { procedure, output: &output })?;
-        Ok(output.take())
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
+        let answer = Answer::default();
+        let outcome = self.0.snapshot(&mut Held { procedure, answer: &answer });
+        answer.take(outcome)
     }
 
     fn read_one<K: EncodedKey, O: Send>(
@@ -231,7 +231,7 @@ impl<B> fmt::Debug for Erased<B> {
 }
 
 impl Commit for AnyTransaction<'_> {
-    fn commit(self) -> Result<(), Stop> {
+    fn commit(self) -> Result<(), Error> {
         self.0.commit()
     }
 
@@ -267,7 +267,7 @@ impl<B: Reach> Transaction for Erased<B> {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
+    ) -> Result<Option<RowRef<'_>>, Error> {
         with_bytes(key, |key| self.0.operate().read_row(table, key, projection))
     }
 
@@ -276,7 +276,7 @@ impl<B: Reach> Transaction for Erased<B> {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
+    ) -> Result<Option<RowRef<'_>>, Error> {
         with_bytes(key, |key| self.0.operate().read_row_unvalidated(table, key, projection))
     }
 
@@ -286,7 +286,7 @@ impl<B: Reach> Transaction for Erased<B> {
         key: K,
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         let mut change = Some(change);
         let mut once = |row: &mut RowMut<'_>| {
             if let Some(change) = change.take() {
@@ -296,15 +296,15 @@ impl<B: Reach> Transaction for Erased<B> {
         with_bytes(key, |key| self.0.operate().update_unchecked(table, key, projection, &mut once))
     }
 
-    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         with_bytes(key, |key| self.0.operate().insert_unchecked(table, key, row))
     }
 
-    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         with_bytes(key, |key| self.0.operate().put_unchecked(table, key, row))
     }
 
-    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
         with_bytes(key, |key| self.0.operate().delete_unchecked(table, key))
     }
 
@@ -312,19 +312,19 @@ impl<B: Reach> Transaction for Erased<B> {
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.0.operate().scan_unchecked(scan, visitor)
     }
 
-    fn mark(&mut self) -> Result<usize, Stop> {
+    fn mark(&mut self) -> Result<usize, Error> {
         self.0.operate().mark()
     }
 
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Error> {
         self.0.operate().undo_unchecked(position)
     }
 
-    fn undo_operation(&mut self, position: usize) -> Result<(), Stop> {
+    fn undo_operation(&mut self, position: usize) -> Result<(), Error> {
         self.0.operate().undo_operation(position)
     }
 
@@ -336,11 +336,11 @@ impl<B: Reach> Transaction for Erased<B> {
         self.0.look().is_reconnaissance()
     }
 
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Error> {
         self.0.look().definition(table)
     }
 
-    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Error> {
         self.0.look().constraints(table)
     }
 
@@ -355,11 +355,11 @@ impl<B: Reach> Queries for Erased<B> {
         table: TableId,
         projection: &Projection,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.0.operate().visit_table(table, projection, visitor)
     }
 
-    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error> {
         self.0.operate().aggregate_range(scan, wanted)
     }
 
@@ -369,7 +369,7 @@ impl<B: Reach> Queries for Erased<B> {
         columns: &[usize],
         look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
         keep: &mut impl FnMut(O) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let seen = Cell::new(None);
         self.0.operate().visit_columns(scan, columns, &mut |batch| seen.set(Some(look(batch))), &mut || {
             seen.take().map_or(ControlFlow::Continue(()), &mut *keep)
@@ -388,23 +388,23 @@ impl<B: Reach> LazyFutures for Erased<B> {
         key: K,
         columns: &[FutureColumn],
         futures: &mut [Operand],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         with_bytes(key, |key| self.0.operate().read_futures(table, key, columns, futures))
     }
 
-    fn test_future(&mut self, condition: Operand) -> Result<bool, Stop> {
+    fn test_future(&mut self, condition: Operand) -> Result<bool, Error> {
         self.0.operate().test_future(condition)
     }
 
-    fn test_future_assuming(&mut self, condition: Operand, assumed: bool) -> Result<bool, Stop> {
+    fn test_future_assuming(&mut self, condition: Operand, assumed: bool) -> Result<bool, Error> {
         self.0.operate().test_future_assuming(condition, assumed)
     }
 
-    fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Stop> {
+    fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Error> {
         with_bytes(key, |key| self.0.operate().write_futures(table, key, columns))
     }
 
-    fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Stop> {
+    fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Error> {
         self.0.operate().write_futures_at(table, key, columns)
     }
 
@@ -414,11 +414,11 @@ impl<B: Reach> LazyFutures for Erased<B> {
         key: &OpenKey,
         row: RowRef<'_>,
         columns: &Assigned,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.0.operate().insert_futures(table, key, row, columns)
     }
 
-    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop> {
+    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error> {
         self.0.operate().resolve_future(future)
     }
 }

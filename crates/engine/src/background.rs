@@ -45,7 +45,7 @@ impl Background {
         };
         let spawned = Builder::new().name(name.to_owned()).spawn(run);
         let thread =
-            spawned.map_err(|error| Error::Options(format!("the thread {name} could not be started: {error}")))?;
+            spawned.map_err(|error| Error::options(format!("the thread {name} could not be started: {error}")))?;
         background.thread = Some(thread);
         Ok(background)
     }

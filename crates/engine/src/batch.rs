@@ -7,7 +7,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_schema::{ColumnType, LayoutColumn, RowRef, Value, ValueRef};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::vectors::{self, Form};
@@ -193,6 +193,13 @@ impl fmt::Display for NotNumeric {
 
 impl std::error::Error for NotNumeric {}
 
+impl From<NotNumeric> for Error {
+    #[cold]
+    fn from(error: NotNumeric) -> Self {
+        Self::other(error)
+    }
+}
+
 /// Where the numbers of a column lie among the words of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct NumericColumn {
@@ -311,7 +318,7 @@ pub fn over_rows<T: Transaction + ?Sized, O>(
     columns: &[usize],
     look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
     keep: &mut impl FnMut(O) -> ControlFlow<()>,
-) -> Result<(), Stop> {
+) -> Result<(), Error> {
     let layout = transaction.definition(scan.table)?.layout().map_err(polychron_base::Error::from)?;
     let mut gathering = Vec::with_capacity(columns.len());
     for &column in columns {

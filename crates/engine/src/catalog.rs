@@ -380,11 +380,11 @@ impl<T: Described> Catalog<T> {
     ) -> Result<TableId, Error> {
         let mut lists = self.lists();
         if find(&lists.present, name).is_some() {
-            return Err(Error::NameTaken(name.to_owned()));
+            return Err(Error::name_taken(name.to_owned()));
         }
         let mut changed = lists.present.copy();
         let Some(position) = changed.make_room() else {
-            return Err(Error::Definition("a database has had as many tables as it can".to_owned()));
+            return Err(Error::definition("a database has had as many tables as it can"));
         };
         let id = TableId::new(self.database, position);
         let (table, replaced) = make(id, &lists.present)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
-use polychron_base::{Error, Stop, TableId};
+use polychron_base::{Error, TableId};
 use polychron_schema::{
     Changes, ColumnSet, KeyExtractor, KeyScratch, Layout, MAX_ROW_BYTES, Projection, RowBuffer, RowMut, RowRef,
     TableDefinition,
@@ -47,7 +47,7 @@ impl RowRules {
         let mut scratch = KeyScratch::new();
         let own = self.key.extract(row, &mut scratch)?;
         if !is_same(key, own) {
-            return Err(Error::WrongKey { table, key: KeyPreview::new(key), own: KeyPreview::new(own) });
+            return Err(Error::wrong_key(table, KeyPreview::new(key), KeyPreview::new(own)));
         }
         Ok(())
     }
@@ -55,9 +55,9 @@ impl RowRules {
     fn check_layout(&self, table: TableId, row: RowRef<'_>) -> Result<(), Error> {
         let bytes = row.as_bytes().len();
         if bytes > MAX_ROW_BYTES {
-            return Err(Error::RowTooLong { bytes, limit: MAX_ROW_BYTES });
+            return Err(Error::row_too_long(bytes, MAX_ROW_BYTES));
         }
-        self.layout.check_row(row).map_err(|error| Error::WrongRow { table, why: error.to_string() })
+        self.layout.check_row(row).map_err(|error| Error::wrong_row(table, error.to_string()))
     }
 
     /// A projection that somebody has put together covers its columns: what it leaves out need not be in the copy that is changed.
@@ -68,7 +68,7 @@ impl RowRules {
         match self.layout.left_out(projection) {
             Some(column) => {
                 let why = format!("the projection of an update does not cover one of its columns: {}", column.name);
-                Err(Error::WrongRow { table, why })
+                Err(Error::wrong_row(table, why))
             }
             None => Ok(()),
         }
@@ -88,13 +88,13 @@ impl RowRules {
             let names = self.layout.columns().iter().enumerate();
             let named = names.filter(|&(position, _)| columns.contains(position as u16));
             let named: Vec<_> = named.map(|(_, column)| column.name.as_str()).collect();
-            Err(Error::WrongRow { table, why: format!("{why}: {}", named.join(", ")) })
+            Err(Error::wrong_row(table, format!("{why}: {}", named.join(", "))))
         };
         // Asked of each column: among very many, others have the same bit.
         let mut key = self.key.positions().iter().map(|&position| &self.layout.columns()[position]);
         if let Some(column) = key.find(|column| column.differs(before, row.as_row())) {
             let why = format!("an update cannot change a column of the primary key: {}", column.name);
-            return Err(Error::WrongRow { table, why });
+            return Err(Error::wrong_row(table, why));
         }
         let beside = changed.union(marked.without(earlier.columns())).without(projection.columns);
         if !beside.is_empty() {
@@ -110,7 +110,7 @@ impl RowRules {
     /// Only the columns that changed are looked at: what is not in the projection need not be there.
     fn check_changed(&self, table: TableId, changed: ColumnSet, row: RowRef<'_>) -> Result<(), Error> {
         let checked = self.layout.check_columns(row, changed);
-        checked.map_err(|error| Error::WrongRow { table, why: error.to_string() })
+        checked.map_err(|error| Error::wrong_row(table, error.to_string()))
     }
 }
 
@@ -124,7 +124,7 @@ fn check_row<T: Transaction + ?Sized, K: EncodedKey>(
     table: TableId,
     key: K,
     row: RowRef<'_>,
-) -> Result<(), Stop> {
+) -> Result<(), Error> {
     match transaction.constraints(table)?.rules() {
         Some(rules) => rules.check(table, key, row)?,
         None => RowRules::new(transaction.definition(table)?)?.check(table, key, row)?,
@@ -141,7 +141,7 @@ pub(crate) fn insert_row<T: Transaction + ?Sized, K: EncodedKey>(
     table: TableId,
     key: K,
     row: RowRef<'_>,
-) -> Result<Insertion, Stop> {
+) -> Result<Insertion, Error> {
     check_row(transaction, table, key, row)?;
     foreign_keys::insert_row(transaction, table, key, row)
 }
@@ -155,7 +155,7 @@ pub(crate) fn put_row<T: Transaction + ?Sized, K: EncodedKey>(
     table: TableId,
     key: K,
     row: RowRef<'_>,
-) -> Result<Insertion, Stop> {
+) -> Result<Insertion, Error> {
     check_row(transaction, table, key, row)?;
     foreign_keys::put_row(transaction, table, key, row)
 }
@@ -175,7 +175,7 @@ thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
 }
 
-fn rules_of<T: Transaction + ?Sized>(transaction: &T, table: TableId) -> Result<Arc<RowRules>, Stop> {
+fn rules_of<T: Transaction + ?Sized>(transaction: &T, table: TableId) -> Result<Arc<RowRules>, Error> {
     Ok(match transaction.constraints(table)?.rules() {
         Some(rules) => Arc::clone(rules),
         None => Arc::new(RowRules::new(transaction.definition(table)?)?),
@@ -193,7 +193,7 @@ pub(crate) fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
     projection: &Projection,
     change: impl FnOnce(&mut RowMut<'_>),
-) -> Result<bool, Stop> {
+) -> Result<bool, Error> {
     // In a thread that ends what it kept may be gone.
     let mut kept = KEPT.try_with(RefCell::take).unwrap_or_default();
     let room = &mut kept.rules[table.position() % REMEMBERED];
@@ -222,7 +222,7 @@ pub(crate) fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
 /// # Errors
 /// [`AggregateError::NoSuchColumn`], and those of [`Transaction::definition`].
 #[inline]
-pub(crate) fn check_restrictions<T: Transaction + ?Sized>(transaction: &T, scan: &Scan<'_>) -> Result<(), Stop> {
+pub(crate) fn check_restrictions<T: Transaction + ?Sized>(transaction: &T, scan: &Scan<'_>) -> Result<(), Error> {
     if scan.restrictions.is_empty() {
         return Ok(());
     }

@@ -1,14 +1,14 @@
 //! Driving a transaction to its end: retry, back-off, panics and counters, once for every interactive protocol.
 
+use polychron_base::clock::{Clock, SystemClock};
+use polychron_base::random::Random;
+use polychron_base::{Abort, Error};
+use polychron_sync::{MODELLED, spin_hint, thread};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use polychron_base::error::Stopped;
-use polychron_base::random::Random;
-use polychron_base::{Abort, Error, Stop};
-use polychron_sync::{spin_hint, thread};
-
 use crate::futures::{self, Outcome, Resolved};
+use crate::limits::{self, Limits};
 use crate::nested::{Endurance, is_in_the_way};
 use crate::options::Retry;
 use crate::{Commit, Interactive, Mode, Procedure};
@@ -22,20 +22,43 @@ pub fn execute<W: Interactive, P: Procedure>(
     worker: &mut W,
     mode: Mode,
     procedure: &mut P,
-) -> Result<P::Output, Error> {
+) -> Result<P::Output, P::Error> {
     until_committed(worker, mode, &mut Running(procedure))
 }
 
-/// Runs `body` in transactions until one commits.
+/// Runs `body` in transactions until one commits, has failed for good, or was tried as often as the options allow.
+///
+/// Which of these it is does not depend on the error that `body` returns, but on the transaction: one that conflicts is run again, whatever
+/// `body` made of that.
 ///
 /// # Errors
 /// As [`crate::Worker::execute`].
-pub fn transact<W: Interactive, O>(
+pub fn transact<W: Interactive, O, E: From<Error>>(
     worker: &mut W,
     mode: Mode,
-    body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
-) -> Result<O, Error> {
+    body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, E>,
+) -> Result<O, E> {
     until_committed(worker, mode, body)
+}
+
+/// As [`transact`], within limits of the caller's.
+///
+/// # Errors
+/// As there, [`Error::TimedOut`] and [`Error::Cancelled`].
+pub fn transact_within<W: Interactive, O, E: From<Error>>(
+    worker: &mut W,
+    mode: Mode,
+    limits: &Limits,
+    body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, E>,
+) -> Result<O, E> {
+    limits.hold(|| {
+        until_committed(worker, mode, &mut |transaction: &mut W::Transaction<'_>| {
+            limits.check()?;
+            let output = body(transaction)?;
+            // What is called off in time does not commit.
+            limits.check().map(|()| output).map_err(E::from)
+        })
+    })
 }
 
 /// As [`transact`], and gives the values of the futures in the answer.
@@ -43,30 +66,59 @@ pub fn transact<W: Interactive, O>(
 /// # Errors
 /// As there. A future of the answer that has no value, or is another transaction's, is an error although the transaction has
 /// committed.
-pub fn transact_resolved<W: Interactive, O: Outcome>(
+pub fn transact_resolved<W: Interactive, O: Outcome, E: From<Error>>(
     worker: &mut W,
-    body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
-) -> Result<O::Values, Error> {
+    body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, E>,
+) -> Result<O::Values, E> {
     let output = transact(worker, Mode::ReadWrite, body)?;
-    output.resolve(&Resolved::now()).map_err(|error| Error::Procedure(Box::new(error)))
+    output.resolve(&Resolved::now()).map_err(|error| E::from(error.into()))
+}
+
+/// Why a procedure has failed, before errors of the engine are made into its own: that is somebody's code, which is to run where it does no
+/// harm.
+#[derive(Debug)]
+pub enum Failure<E> {
+    /// The engine refuses it.
+    Engine(Error),
+    /// The procedure returned this.
+    Own(E),
+}
+
+impl<E> From<Error> for Failure<E> {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl<E: From<Error>> Failure<E> {
+    /// The error in the procedure's own type.
+    #[cold]
+    pub fn into_own(self) -> E {
+        match self {
+            Self::Engine(error) => error.into(),
+            Self::Own(error) => error,
+        }
+    }
 }
 
 /// What is run in transactions, and told when one has committed.
 trait Body<W: Interactive> {
     type Output;
+    type Error: From<Error>;
 
-    fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<Self::Output, Stop>;
+    fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<Self::Output, Self::Error>;
 
     fn committed(&mut self, output: Self::Output) -> Result<Self::Output, Error> {
         Ok(output)
     }
 }
 
-impl<W: Interactive, O, F: FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>> Body<W> for F {
+impl<W: Interactive, O, E: From<Error>, F: FnMut(&mut W::Transaction<'_>) -> Result<O, E>> Body<W> for F {
     type Output = O;
+    type Error = E;
 
     #[inline]
-    fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<O, Stop> {
+    fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<O, E> {
         self(transaction)
     }
 }
@@ -75,9 +127,10 @@ struct Running<'p, P>(&'p mut P);
 
 impl<W: Interactive, P: Procedure> Body<W> for Running<'_, P> {
     type Output = P::Output;
+    type Error = P::Error;
 
     #[inline]
-    fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<P::Output, Stop> {
+    fn run(&mut self, transaction: &mut W::Transaction<'_>) -> Result<P::Output, P::Error> {
         self.0.run(transaction)
     }
 
@@ -98,38 +151,71 @@ pub fn tell_committed<P: Procedure>(procedure: &mut P, mut output: P::Output) ->
         Ok(()) => Ok(output),
         Err(panic) => {
             discard(output);
-            Err(Error::Panicked(panic.text()))
+            Err(Error::panicked(panic.text()))
         }
     }
 }
 
-fn until_committed<W: Interactive, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> Result<B::Output, Error> {
-    let (mut attempts, mut endurance) = (0, None);
+fn until_committed<W: Interactive, B: Body<W>>(
+    worker: &mut W,
+    mode: Mode,
+    body: &mut B,
+) -> Result<B::Output, B::Error> {
+    let mut conflicts = ConflictsSoFar::default();
     loop {
         match attempt(worker, mode, body) {
             Attempt::Committed(output) => return Ok(output),
-            Attempt::Failed(error) => {
+            Attempt::Failed(failure) => {
                 worker.counters().refused();
-                return Err(error);
+                return Err(failure.into_own());
             }
             Attempt::Conflict => {
-                attempts += 1;
-                let abort = worker.last_abort();
-                if let Some(abort) = &abort {
-                    worker.counters().aborted(abort);
+                if let Some(error) = conflicts.give_up(worker) {
+                    return Err(error.into());
                 }
-                let error = worker.waits_for_itself();
-                let through_others = || is_worn_out(worker, attempts, abort.as_ref(), &mut endurance);
-                if let Some(error) = error.or_else(through_others) {
-                    worker.counters().refused();
-                    return Err(error);
-                }
-                if attempts >= worker.retry().attempts {
-                    return Err(abort.map_or(Error::UnknownConflict, |abort| Error::Conflicts { attempts, abort }));
-                }
-                worker.back_off(attempts);
+                worker.back_off(conflicts.attempts);
             }
         }
+    }
+}
+
+/// What a transaction has been through.
+#[derive(Default)]
+struct ConflictsSoFar {
+    attempts: u64,
+    endurance: Option<Endurance>,
+    /// Begun a few conflicts after the first one, for most transactions have few, and to begin a clock takes longer.
+    clock: Option<SystemClock>,
+}
+
+impl ConflictsSoFar {
+    /// Counts a conflict, and tells why there is not to be another attempt, if so.
+    fn give_up<W: Interactive>(&mut self, worker: &W) -> Option<Error> {
+        self.attempts += 1;
+        let abort = worker.last_abort();
+        if let Some(abort) = &abort {
+            worker.counters().aborted(abort);
+        }
+        let within = limits::check().err();
+        let error = within.or_else(|| worker.waits_for_itself());
+        let through_others = || is_worn_out(worker, self.attempts, abort.as_ref(), &mut self.endurance);
+        if let Some(error) = error.or_else(through_others) {
+            worker.counters().refused();
+            return Some(error);
+        }
+        let attempts = self.attempts;
+        self.is_last(worker.retry()).then(|| abort.map_or(Error::Conflict, |abort| Error::conflicts(attempts, abort)))
+    }
+
+    fn is_last(&mut self, retry: &Retry) -> bool {
+        if self.attempts >= retry.attempts {
+            return true;
+        }
+        // Time does not pass in models.
+        let Some(time) = retry.time.filter(|_| !MODELLED && self.attempts.is_multiple_of(ATTEMPTS_PER_LOOK)) else {
+            return false;
+        };
+        u128::from(self.clock.get_or_insert_default().now_ns()) >= time.as_nanos()
     }
 }
 
@@ -170,21 +256,21 @@ fn endure<W: Interactive>(
         return None;
     }
     let waits = endurance.get_or_insert_with(Endurance::begin).wait();
-    (!waits).then_some(Error::WaitsForItself { table, key })
+    (!waits).then_some(Error::waits_for_itself(table, key))
 }
 
-enum Attempt<O> {
+enum Attempt<O, E> {
     Committed(O),
     Conflict,
-    Failed(Error),
+    Failed(Failure<E>),
 }
 
 #[inline]
-fn attempt<W: Interactive, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> Attempt<B::Output> {
+fn attempt<W: Interactive, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> Attempt<B::Output, B::Error> {
     let _scope = futures::Attempt::begin();
     let mut transaction = match worker.begin(mode) {
         Ok(transaction) => transaction,
-        Err(error) => return Attempt::Failed(error),
+        Err(error) => return Attempt::Failed(Failure::Engine(error)),
     };
     // The transaction is rolled back after a panic and never looked at again, so nothing half done can be observed.
     let result = catch(|| body.run(&mut transaction));
@@ -196,26 +282,24 @@ fn attempt<W: Interactive, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B)
                 }
                 return match body.committed(output) {
                     Ok(output) => Attempt::Committed(output),
-                    Err(error) => Attempt::Failed(error),
+                    Err(error) => Attempt::Failed(Failure::Engine(error)),
                 };
             }
-            Err(stop) => {
+            Err(error) => {
                 discard(output);
-                match stop.into_parts() {
-                    Stopped::Conflict => return Attempt::Conflict,
-                    Stopped::Failed(error) => return Attempt::Failed(error),
-                }
+                return if error.is_conflict() { Attempt::Conflict } else { Attempt::Failed(Failure::Engine(error)) };
             }
         },
-        Ok(Err(stop)) => match stop.into_parts() {
-            // A transaction that the protocol has stopped is doomed, and `roll_back` tells. Any other would end like this each time.
-            Stopped::Conflict => Error::UnknownConflict,
-            Stopped::Failed(error) => error,
-        },
-        Err(panic) => panic.into_error(),
+        Ok(Err(own)) => Failure::Own(own),
+        Err(panic) => Failure::Engine(panic.into_error()),
     };
-    // A procedure that failed on reads which never stood together deserves another try, and so does one that was stopped.
-    if transaction.roll_back() { Attempt::Failed(failure) } else { Attempt::Conflict }
+    // Whatever the procedure has returned: one that failed on reads which never stood together deserves another try, and so does one that the
+    // protocol has stopped.
+    if transaction.roll_back() {
+        return Attempt::Failed(failure);
+    }
+    discard(failure);
+    Attempt::Conflict
 }
 
 /// The waits of one worker between the attempts of a transaction, for protocols without a rule of their own.
@@ -295,7 +379,7 @@ impl Caught {
             Ok(error) => *error,
             Err(panic) => {
                 self.0 = panic;
-                Error::Panicked(self.text())
+                Error::panicked(self.text())
             }
         }
     }

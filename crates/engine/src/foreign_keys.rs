@@ -9,9 +9,9 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use polychron_base::error::{KeyPreview, Stopped};
+use polychron_base::error::KeyPreview;
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
-use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{
     ColumnSet, ForeignKeyDefinition, KeyExtractor, KeyScratch, Projection, RowBuffer, RowMut, RowRef, Slot,
     TableDefinition,
@@ -124,7 +124,7 @@ impl Constraints {
         for foreign_key in &definition.foreign_keys {
             let parent = if foreign_key.parent == definition.name { Some(table) } else { find(&foreign_key.parent) };
             let parent = parent.ok_or_else(|| {
-                Error::Definition(format!(
+                Error::definition(format!(
                     "`{}` refers to `{}`, which does not exist",
                     definition.name, foreign_key.parent
                 ))
@@ -161,7 +161,7 @@ impl Constraints {
     pub fn check_removal(&self, name: &str, table: TableId, exists: impl Fn(TableId) -> bool) -> Result<(), Error> {
         let child =
             self.children.iter().map(|reference| reference.child).find(|&child| child != table && exists(child));
-        child.map_or(Ok(()), |child| Err(Error::Definition(format!("{child} refers to `{name}`"))))
+        child.map_or(Ok(()), |child| Err(Error::definition(format!("{child} refers to `{name}`"))))
     }
 
     /// An index by which children are found is not dropped.
@@ -170,7 +170,7 @@ impl Constraints {
     /// [`Error::Definition`].
     pub fn check_index_removal(&self, index: IndexId) -> Result<(), Error> {
         if self.parents.iter().any(|reference| reference.index == index) {
-            return Err(Error::Definition("a foreign key needs this index".to_owned()));
+            return Err(Error::definition("a foreign key needs this index"));
         }
         Ok(())
     }
@@ -186,7 +186,7 @@ pub fn insert_row<T: Transaction + ?Sized, K: EncodedKey>(
     table: TableId,
     key: K,
     row: RowRef<'_>,
-) -> Result<Insertion, Stop> {
+) -> Result<Insertion, Error> {
     write_row(transaction, table, row, |transaction| transaction.insert_unchecked(table, key, row))
 }
 
@@ -200,7 +200,7 @@ pub fn put_row<T: Transaction + ?Sized, K: EncodedKey>(
     table: TableId,
     key: K,
     row: RowRef<'_>,
-) -> Result<Insertion, Stop> {
+) -> Result<Insertion, Error> {
     write_row(transaction, table, row, |transaction| transaction.put_unchecked(table, key, row))
 }
 
@@ -209,8 +209,8 @@ fn write_row<T: Transaction + ?Sized>(
     transaction: &mut T,
     table: TableId,
     row: RowRef<'_>,
-    write: impl FnOnce(&mut T) -> Result<Insertion, Stop>,
-) -> Result<Insertion, Stop> {
+    write: impl FnOnce(&mut T) -> Result<Insertion, Error>,
+) -> Result<Insertion, Error> {
     let mark = before(transaction, !transaction.constraints(table)?.parents.is_empty())?;
     let outcome = write(transaction);
     match mark {
@@ -230,7 +230,7 @@ pub fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
     projection: &Projection,
     change: impl FnOnce(&mut RowMut<'_>),
-) -> Result<bool, Stop> {
+) -> Result<bool, Error> {
     let mark = before(transaction, !transaction.constraints(table)?.parents.is_empty())?;
     let mut changed = ColumnSet::EMPTY;
     let outcome = transaction.update_unchecked(table, key, projection, |row| {
@@ -252,7 +252,7 @@ pub fn delete_row<T: Transaction + ?Sized, K: EncodedKey>(
     transaction: &mut T,
     table: TableId,
     key: K,
-) -> Result<bool, Stop> {
+) -> Result<bool, Error> {
     let mark = before(transaction, !transaction.constraints(table)?.children.is_empty())?;
     let outcome = transaction.delete_unchecked(table, key);
     match mark {
@@ -266,13 +266,13 @@ pub(crate) fn concerns<T: Transaction + ?Sized>(
     transaction: &T,
     table: TableId,
     columns: ColumnSet,
-) -> Result<bool, Stop> {
+) -> Result<bool, Error> {
     let parents = &transaction.constraints(table)?.parents;
     Ok(parents.iter().any(|reference| reference.columns.intersects(columns)))
 }
 
 #[inline]
-fn before<T: Transaction + ?Sized>(transaction: &mut T, is_checked: bool) -> Result<Option<usize>, Stop> {
+fn before<T: Transaction + ?Sized>(transaction: &mut T, is_checked: bool) -> Result<Option<usize>, Error> {
     is_checked.then(|| transaction.mark()).transpose()
 }
 
@@ -281,9 +281,9 @@ fn check_new_row<T: Transaction + ?Sized>(
     transaction: &mut T,
     table: TableId,
     row: RowRef<'_>,
-    outcome: Result<Insertion, Stop>,
+    outcome: Result<Insertion, Error>,
     mark: usize,
-) -> Result<Insertion, Stop> {
+) -> Result<Insertion, Error> {
     let insertion = outcome?;
     if insertion == Insertion::Inserted {
         let checked = check_parents(transaction, table, ColumnSet::ALL, row);
@@ -297,9 +297,9 @@ fn check_changed_row<T: Transaction + ?Sized, K: EncodedKey>(
     transaction: &mut T,
     (table, key): (TableId, K),
     changed: ColumnSet,
-    outcome: Result<bool, Stop>,
+    outcome: Result<bool, Error>,
     mark: usize,
-) -> Result<bool, Stop> {
+) -> Result<bool, Error> {
     if !outcome? {
         return Ok(false);
     }
@@ -312,7 +312,7 @@ fn check_present_row<T: Transaction + ?Sized, K: EncodedKey>(
     transaction: &mut T,
     (table, key): (TableId, K),
     changed: ColumnSet,
-) -> Result<(), Stop> {
+) -> Result<(), Error> {
     if !concerns(transaction, table, changed)? {
         return Ok(());
     }
@@ -327,9 +327,9 @@ fn check_present_row<T: Transaction + ?Sized, K: EncodedKey>(
 fn check_deleted_row<T: Transaction + ?Sized, K: EncodedKey>(
     transaction: &mut T,
     (table, key): (TableId, K),
-    outcome: Result<bool, Stop>,
+    outcome: Result<bool, Error>,
     mark: usize,
-) -> Result<bool, Stop> {
+) -> Result<bool, Error> {
     if !outcome? {
         return Ok(false);
     }
@@ -346,15 +346,15 @@ fn check_deleted_row<T: Transaction + ?Sized, K: EncodedKey>(
 fn undo_refused<T: Transaction + ?Sized>(
     transaction: &mut T,
     mark: usize,
-    checked: Result<(), Stop>,
-) -> Result<(), Stop> {
+    checked: Result<(), Error>,
+) -> Result<(), Error> {
     if let Err(stop) = &checked
         && !stop.is_conflict()
     {
-        match transaction.undo_operation(mark).map_err(Stop::into_parts) {
-            Ok(()) | Err(Stopped::Failed(Error::Unsupported { .. })) => {}
-            Err(Stopped::Conflict) => return Err(Stop::conflict()),
-            Err(Stopped::Failed(failed)) => drive::end(failed),
+        match transaction.undo_operation(mark) {
+            Ok(()) | Err(Error::Unsupported { .. }) => {}
+            Err(Error::Conflict) => return Err(Error::Conflict),
+            Err(failed) => drive::end(failed),
         }
     }
     checked
@@ -365,7 +365,7 @@ fn check_parents<T: Transaction + ?Sized>(
     table: TableId,
     changed: ColumnSet,
     row: RowRef<'_>,
-) -> Result<(), Stop> {
+) -> Result<(), Error> {
     for number in 0.. {
         let Some(reference) = transaction.constraints(table)?.parents.get(number) else { break };
         let mut scratch = KeyScratch::new();
@@ -375,13 +375,13 @@ fn check_parents<T: Transaction + ?Sized>(
         let is_there = transaction.read_row(parent, key, &Projection::NONE).map(|row| row.is_some());
         transaction.protect_reads(false);
         if !is_there? {
-            return Err(Error::NoParent { table, parent, key: KeyPreview::new(key) }.into());
+            return Err(Error::no_parent(table, parent, KeyPreview::new(key)));
         }
     }
     Ok(())
 }
 
-fn check_children<T: Transaction + ?Sized>(transaction: &mut T, table: TableId, key: &[u8]) -> Result<(), Stop> {
+fn check_children<T: Transaction + ?Sized>(transaction: &mut T, table: TableId, key: &[u8]) -> Result<(), Error> {
     for number in 0.. {
         let Some(reference) = transaction.constraints(table)?.children.get(number) else { break };
         let (child, index) = (reference.child, reference.index);
@@ -407,7 +407,7 @@ fn check_children<T: Transaction + ?Sized>(transaction: &mut T, table: TableId, 
         transaction.protect_reads(false);
         visited?;
         if has_children {
-            return Err(Error::HasChildren { table, child, key: KeyPreview::new(key) }.into());
+            return Err(Error::has_children(table, child, KeyPreview::new(key)));
         }
     }
     Ok(())

@@ -46,12 +46,12 @@ impl<R: Row> Table<R> {
     fn check(present: &TableDefinition) -> Result<(), Error> {
         let (name, wanted) = (&present.name, R::definition());
         if present.columns != wanted.columns || present.key != wanted.key {
-            return Err(Error::Definition(format!("the table `{name}` has other columns than asked for")));
+            return Err(Error::definition(format!("the table `{name}` has other columns than asked for")));
         }
         let mut indexes = wanted.indexes.iter().enumerate();
         match indexes.find(|&(position, index)| present.indexes.get(position) != Some(index)) {
             Some((_, index)) => {
-                Err(Error::Definition(format!("the table `{name}` does not have the index `{}`", index.name)))
+                Err(Error::definition(format!("the table `{name}` does not have the index `{}`", index.name)))
             }
             None => Ok(()),
         }

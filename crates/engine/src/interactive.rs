@@ -1,6 +1,6 @@
 //! Transactions that a client drives step by step.
 
-use polychron_base::{Abort, Error, Stop};
+use polychron_base::{Abort, Error};
 
 use crate::{Transaction, Worker, options};
 
@@ -48,7 +48,7 @@ pub trait Commit: Transaction {
     ///
     /// # Errors
     /// A conflict, or a refusal such as [`Error::OutOfMemory`].
-    fn commit(self) -> Result<(), Stop>;
+    fn commit(self) -> Result<(), Error>;
 
     /// Undoes the transaction, and tells whether what it had read was consistent. When it was not, the reason for the
     /// rollback may come from reads that never stood together, and the transaction is to be run again. So is one that was told of a

@@ -2,7 +2,7 @@
 //! conditions that are cut out of them, and what the layer asks of the protocol. Offered, never required.
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Reason, Stop, TableId};
+use polychron_base::{Error, Reason, TableId};
 
 use crate::futures::{Expression, FutureColumn, FutureError, Operand, Scalar, each_operand};
 use crate::{Configuration, Interactive, Projection, Protocol, Transaction};
@@ -322,8 +322,8 @@ impl Condition {
     pub fn evaluate(
         &self,
         values: &mut Values,
-        mut read: impl FnMut(TableId, &[u8], FutureColumn) -> Result<Scalar, Stop>,
-    ) -> Result<bool, Stop> {
+        mut read: impl FnMut(TableId, &[u8], FutureColumn) -> Result<Scalar, Error>,
+    ) -> Result<bool, Error> {
         values.clear();
         for node in &self.program.nodes {
             let value = match *node {
@@ -366,7 +366,7 @@ fn look_unprotected<T: Transaction>(
     transaction: &mut T,
     condition: &Condition,
     scratch: &mut Values,
-) -> Result<bool, Stop> {
+) -> Result<bool, Error> {
     let mut look = |protected: bool| {
         condition.evaluate(scratch, |table, key, column| {
             let projection = Projection::of(&[column.span]);
@@ -402,7 +402,7 @@ pub trait LazyHost: Protocol<Worker: Interactive> {
     ///
     /// # Errors
     /// A conflict, or a [`FutureError`] where it has no value; what was read then stays.
-    fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, scratch: &mut Values) -> Result<bool, Stop> {
+    fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, scratch: &mut Values) -> Result<bool, Error> {
         look_unprotected(transaction, condition, scratch)
     }
 
@@ -411,7 +411,7 @@ pub trait LazyHost: Protocol<Worker: Interactive> {
     /// # Errors
     /// A conflict.
     #[inline]
-    fn claim(_transaction: &mut Inner<'_, Self>, _table: TableId, _key: &[u8], _written: bool) -> Result<(), Stop> {
+    fn claim(_transaction: &mut Inner<'_, Self>, _table: TableId, _key: &[u8], _written: bool) -> Result<(), Error> {
         Ok(())
     }
 
@@ -420,10 +420,10 @@ pub trait LazyHost: Protocol<Worker: Interactive> {
     /// # Errors
     /// A conflict.
     #[inline]
-    fn settling(_transaction: &mut Inner<'_, Self>) -> Result<(), Stop> {
+    fn settling(_transaction: &mut Inner<'_, Self>) -> Result<(), Error> {
         Ok(())
     }
 
     /// The transaction conflicts, for a reason of the layer's.
-    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Stop;
+    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Error;
 }

@@ -25,6 +25,7 @@ mod handle;
 mod interactive;
 mod isolation;
 pub mod lazy;
+pub mod limits;
 #[doc(hidden)]
 pub mod mutations;
 pub mod nested;
@@ -46,7 +47,7 @@ pub mod typed;
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
-pub use polychron_base::{Abort, Error, IndexId, Reason, Stop, TableId};
+pub use polychron_base::{Abort, Error, IndexId, Reason, TableId};
 use polychron_memory::Memory;
 pub use polychron_schema::{IndexDefinition, Projection, Row, RowBuffer, RowMut, RowRef, TableDefinition};
 
@@ -100,7 +101,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// # Errors
     /// [`Error::Options`]: there is no knob of that name, or it has no such value.
     fn set_option(_options: &mut Self::Options, name: &str, _value: &str) -> Result<(), Error> {
-        Err(Error::Options(format!("{} has no option `{name}`", Self::NAME)))
+        Err(Error::options(format!("{} has no option `{name}`", Self::NAME)))
     }
 
     /// The name of the options that this database was opened with, if they have one of their own.
@@ -202,7 +203,7 @@ pub trait Worker: Send {
     ///
     /// # Errors
     /// What stopped it; whatever it had done is undone.
-    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error>;
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error>;
 
     /// Executes independent procedures, each as a transaction of its own, in any order. A protocol may look ahead: plan
     /// them together, or bring their records into the caches while earlier ones run.
@@ -211,7 +212,7 @@ pub trait Worker: Send {
     fn execute_batch<P: Procedure>(
         &mut self,
         procedures: &mut [P],
-        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        done: &mut impl FnMut(usize, Result<P::Output, P::Error>),
     ) {
         for (position, procedure) in procedures.iter_mut().enumerate() {
             let outcome = self.execute(procedure);
@@ -224,7 +225,7 @@ pub trait Worker: Send {
     fn execute_batch_with<P: Procedure>(
         &mut self,
         procedures: &mut [P],
-        done: &(impl Fn(usize, Result<P::Output, Error>) + Sync),
+        done: &(impl Fn(usize, Result<P::Output, P::Error>) + Sync),
         others: impl FnOnce(&mut Self),
     ) {
         self.execute_batch(procedures, &mut |position, outcome| done(position, outcome));
@@ -241,7 +242,7 @@ pub trait Worker: Send {
     ///
     /// # Errors
     /// [`Error::ReadOnly`] when it writes; otherwise what the procedure itself returned.
-    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error>;
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error>;
 
     /// Reads one row of the committed present, outside of any transaction of the caller's: `read` is given the columns that
     /// `projection` names, or `None` for an absent key, and may be called again when the read met a writer.

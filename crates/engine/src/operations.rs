@@ -3,9 +3,10 @@
 use std::ops::{ControlFlow, RangeBounds};
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{
-    Columns, Index, Key, KeyBound, KeyPrefix, KeyRef, KeyScratch, OwnedKey, Projection, Row, RowMut, RowRef, Value,
+    Columns, Index, Key, KeyBound, KeyPrefix, KeyRef, KeyScratch, OwnedKey, Projection, Row, RowMut, RowRef, RowView,
+    Value,
 };
 
 use crate::typed::{KeyBounds, Range, with_encoded};
@@ -16,11 +17,98 @@ use crate::{Aggregate, ColumnBatch, Insertion, Savepoint, Scan, Table, Transacti
 pub trait Operations: Transaction {
     /// Reads a row.
     #[inline]
-    fn get<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R::Ref<'_>>, Stop> {
+    fn get<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R::Ref<'_>>, Error> {
         key.check().map_err(Error::from)?;
         let mut scratch = KeyScratch::new();
         let row = self.read_row(table.id, key.encode(&mut scratch), &Projection::ALL)?;
         Ok(row.map(R::view))
+    }
+
+    /// Reads a row as an owned value, which can be kept while others are read.
+    ///
+    /// ```
+    /// # use polychron_engine::{Operations, Row, Error, Table, Transaction};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// fn richer<T: Transaction>(transaction: &mut T, accounts: &Table<Account>) -> Result<Option<u64>, Error> {
+    ///     let (Some(one), Some(two)) = (transaction.get_owned(accounts, 1)?, transaction.get_owned(accounts, 2)?) else {
+    ///         return Ok(None);
+    ///     };
+    ///     Ok(Some(if one.balance > two.balance { one.id } else { two.id }))
+    /// }
+    /// ```
+    #[inline]
+    fn get_owned<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R>, Error> {
+        Ok(self.get(table, key)?.map(R::from_ref))
+    }
+
+    /// Whether there is a row with this key.
+    #[inline]
+    fn contains<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<bool, Error> {
+        key.check().map_err(Error::from)?;
+        let mut scratch = KeyScratch::new();
+        Ok(self.read_row(table.id, key.encode(&mut scratch), &Projection::NONE)?.is_some())
+    }
+
+    /// How many rows the table has. This reads all of it, as [`Operations::scan`] does, so it conflicts with every insertion and deletion.
+    fn len<R: Row>(&mut self, table: &Table<R>) -> Result<u64, Error> {
+        self.scan(table, ..).count()
+    }
+
+    /// The row with the smallest key.
+    fn first<R: Row>(&mut self, table: &Table<R>) -> Result<Option<R>, Error> {
+        self.scan(table, ..).first(R::from_ref)
+    }
+
+    /// The row with the largest key.
+    fn last<R: Row>(&mut self, table: &Table<R>) -> Result<Option<R>, Error> {
+        self.scan(table, ..).last(R::from_ref)
+    }
+
+    /// Takes the row with the smallest key out of the table.
+    ///
+    /// ```
+    /// # use polychron_engine::{Operations, Row, Error, Table, Transaction};
+    /// # #[derive(Row)] struct Job { #[key] number: u64, command: String }
+    /// fn next<T: Transaction>(transaction: &mut T, jobs: &Table<Job>) -> Result<Option<String>, Error> {
+    ///     Ok(transaction.pop_first(jobs)?.map(|job| job.command))
+    /// }
+    /// ```
+    fn pop_first<R: Row>(&mut self, table: &Table<R>) -> Result<Option<R>, Error> {
+        let Some(row) = self.first(table)? else { return Ok(None) };
+        self.delete(table, row.key_ref())?;
+        Ok(Some(row))
+    }
+
+    /// Deletes the rows of a range, and answers how many.
+    ///
+    /// ```
+    /// # use polychron_engine::{Operations, Row, Error, Table, Transaction};
+    /// # #[derive(Row)] struct Event { #[key] at: u64, text: String }
+    /// fn forget<T: Transaction>(transaction: &mut T, events: &Table<Event>, before: u64) -> Result<u64, Error> {
+    ///     transaction.delete_range(events, ..before)
+    /// }
+    /// ```
+    fn delete_range<'k, R: Row>(
+        &mut self,
+        table: &Table<R>,
+        range: impl RangeBounds<KeyRef<'k, R>>,
+    ) -> Result<u64, Error> {
+        self.retain(table, range, |_| false)
+    }
+
+    /// Deletes the rows of a range for which `stays` does not hold, and answers how many.
+    fn retain<'k, R: Row>(
+        &mut self,
+        table: &Table<R>,
+        range: impl RangeBounds<KeyRef<'k, R>>,
+        mut stays: impl FnMut(R::Ref<'_>) -> bool,
+    ) -> Result<u64, Error> {
+        let going = self.scan(table, range).filter(|row| !stays(row));
+        let keys: Vec<R::Key> = going.map(|row| R::key_of(row.into_row())).collect()?;
+        for key in &keys {
+            self.delete(table, key.as_key_ref())?;
+        }
+        Ok(keys.len() as u64)
     }
 
     /// Reads some columns of a row: what is not wanted is not copied.
@@ -30,7 +118,7 @@ pub trait Operations: Transaction {
         table: &Table<R>,
         key: KeyRef<'_, R>,
         columns: C,
-    ) -> Result<Option<C::Values<'_>>, Stop> {
+    ) -> Result<Option<C::Values<'_>>, Error> {
         key.check().map_err(Error::from)?;
         let mut scratch = KeyScratch::new();
         let row = self.read_row(table.id, key.encode(&mut scratch), &columns.projection())?;
@@ -39,7 +127,7 @@ pub trait Operations: Transaction {
 
     /// Reads a row without protecting the read; see [`Transaction::read_row_unvalidated`].
     #[inline]
-    fn get_unvalidated<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R::Ref<'_>>, Stop> {
+    fn get_unvalidated<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R::Ref<'_>>, Error> {
         let mut scratch = KeyScratch::new();
         let row = self.read_row_unvalidated(table.id, key.encode(&mut scratch), &Projection::ALL)?;
         Ok(row.map(R::view))
@@ -52,7 +140,7 @@ pub trait Operations: Transaction {
         table: &Table<R>,
         key: KeyRef<'_, R>,
         change: impl FnOnce(&mut R::Mut<'_>),
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         key.check().map_err(Error::from)?;
         let mut scratch = KeyScratch::new();
         foreign_keys::update_row(self, table.id, key.encode(&mut scratch), &Projection::ALL, |row| {
@@ -69,7 +157,7 @@ pub trait Operations: Transaction {
         key: KeyRef<'_, R>,
         columns: C,
         change: impl FnOnce(&mut R::Mut<'_>),
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         key.check().map_err(Error::from)?;
         let mut scratch = KeyScratch::new();
         let key = key.encode(&mut scratch);
@@ -88,16 +176,16 @@ pub trait Operations: Transaction {
     /// [`Error::Duplicate`] when its key, or its key in a unique secondary index, is taken: the transaction is undone
     /// unless the caller catches the error. [`Operations::try_insert`] is cheaper for that.
     #[inline]
-    fn insert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<(), Stop> {
+    fn insert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<(), Error> {
         match self.try_insert(table, row)? {
             Insertion::Inserted => Ok(()),
-            Insertion::Duplicate(index) => Err(Error::Duplicate { table: table.id, index }.into()),
+            Insertion::Duplicate(index) => Err(Error::duplicate(table.id, index)),
         }
     }
 
     /// Inserts a row if none of its keys is taken.
     #[inline]
-    fn try_insert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<Insertion, Stop> {
+    fn try_insert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<Insertion, Error> {
         let key = row.key_ref();
         key.check().map_err(Error::from)?;
         with_encoded(row, |bytes| {
@@ -111,7 +199,7 @@ pub trait Operations: Transaction {
     /// # Errors
     /// [`Error::Duplicate`] when another row has its key in a unique secondary index.
     #[inline]
-    fn upsert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<(), Stop> {
+    fn upsert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<(), Error> {
         let key = row.key_ref();
         key.check().map_err(Error::from)?;
         let outcome = with_encoded(row, |bytes| {
@@ -120,13 +208,13 @@ pub trait Operations: Transaction {
         })?;
         match outcome {
             Insertion::Inserted => Ok(()),
-            Insertion::Duplicate(index) => Err(Error::Duplicate { table: table.id, index }.into()),
+            Insertion::Duplicate(index) => Err(Error::duplicate(table.id, index)),
         }
     }
 
     /// Deletes a row. `false`: no such row.
     #[inline]
-    fn delete<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<bool, Stop> {
+    fn delete<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<bool, Error> {
         key.check().map_err(Error::from)?;
         let mut scratch = KeyScratch::new();
         foreign_keys::delete_row(self, table.id, key.encode(&mut scratch))
@@ -147,7 +235,7 @@ pub trait Operations: Transaction {
 
     /// Visits every row of a table, in the order that is fastest; see [`Operations::scan_table`].
     #[inline]
-    fn visit_all<R: Row>(&mut self, table: &Table<R>, mut visit: impl FnMut(R::Ref<'_>)) -> Result<(), Stop> {
+    fn visit_all<R: Row>(&mut self, table: &Table<R>, mut visit: impl FnMut(R::Ref<'_>)) -> Result<(), Error> {
         self.scan_table(table.id, &Projection::ALL, &mut |row| {
             visit(R::view(row));
             ControlFlow::Continue(())
@@ -192,23 +280,23 @@ pub trait Operations: Transaction {
     /// columns, and then stands for all entries that begin with it; bounds of other types do not compile.
     ///
     /// ```
-    /// # use polychron_engine::{Operations, Row, Stop, Table, Transaction};
+    /// # use polychron_engine::{Operations, Row, Error, Table, Transaction};
     /// #[derive(Row)]
     /// #[index(name = "by_place", columns(shelf, slot))]
     /// struct Book { #[key] id: u64, shelf: u16, slot: u32 }
     ///
-    /// fn between<T: Transaction>(transaction: &mut T, books: &Table<Book>) -> Result<(u64, u64), Stop> {
+    /// fn between<T: Transaction>(transaction: &mut T, books: &Table<Book>) -> Result<(u64, u64), Error> {
     ///     let places = transaction.scan_range_by(books, Book::BY_PLACE, (1_u16, 20_u32)..(2, 0)).count()?;
     ///     let shelves = transaction.scan_range_by(books, Book::BY_PLACE, 1_u16..=2).count()?;
     ///     Ok((places, shelves))
     /// }
     /// ```
     /// ```compile_fail
-    /// # use polychron_engine::{Operations, Row, Stop, Table, Transaction};
+    /// # use polychron_engine::{Operations, Row, Error, Table, Transaction};
     /// # #[derive(Row)]
     /// # #[index(name = "by_place", columns(shelf, slot))]
     /// # struct Book { #[key] id: u64, shelf: u16, slot: u32 }
-    /// fn between<T: Transaction>(transaction: &mut T, books: &Table<Book>) -> Result<u64, Stop> {
+    /// fn between<T: Transaction>(transaction: &mut T, books: &Table<Book>) -> Result<u64, Error> {
     ///     transaction.scan_range_by(books, Book::BY_PLACE, 1_u32..=2).count()
     /// }
     /// ```
@@ -234,23 +322,23 @@ pub trait Operations: Transaction {
         key: K,
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         checked::update_row(self, table, key, projection, change)
     }
 
     /// Inserts a row whose key is absent.
-    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         checked::insert_row(self, table, key, row)
     }
 
     /// Writes the whole row of `key`, whether or not there is one; what was there is not observed unless a secondary
     /// index needs it.
-    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_row<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         checked::put_row(self, table, key, row)
     }
 
     /// Deletes the row of `key`. `false`: no such row.
-    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
         foreign_keys::delete_row(self, table, key)
     }
 
@@ -260,7 +348,7 @@ pub trait Operations: Transaction {
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         checked::check_restrictions(self, scan)?;
         self.scan_unchecked(scan, visitor)
     }
@@ -275,7 +363,7 @@ pub trait Operations: Transaction {
         table: TableId,
         projection: &Projection,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.visit_table(table, projection, visitor)
     }
 
@@ -284,7 +372,7 @@ pub trait Operations: Transaction {
     ///
     /// # Errors
     /// [`AggregateError`](crate::aggregate::AggregateError) where the column has no such answer, beside what a scan may end with.
-    fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+    fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error> {
         checked::check_restrictions(self, scan)?;
         self.aggregate_range(scan, wanted)
     }
@@ -304,7 +392,7 @@ pub trait Operations: Transaction {
         columns: &[usize],
         look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
         keep: &mut impl FnMut(O) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         checked::check_restrictions(self, scan)?;
         self.visit_columns(scan, columns, look, keep)
     }
@@ -321,12 +409,12 @@ pub trait Operations: Transaction {
     /// # Errors
     /// [`Error::VoidSavepoint`], and nothing is undone. What had failed of what was left open since, and was told nowhere yet: it is undone
     /// with the rest, and told once.
-    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Stop> {
+    fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<(), Error> {
         let Some(position) = self.savepoints().position_of(savepoint) else {
             // What keeps the transaction from going on comes first.
             self.savepoints().take_refused()?;
             self.mark()?;
-            return Err(Error::VoidSavepoint.into());
+            return Err(Error::VoidSavepoint);
         };
         self.undo_unchecked(position)?;
         self.savepoints().undone_to(savepoint);

@@ -1,5 +1,7 @@
 //! Options that every protocol shares.
 
+use std::time::Duration;
+
 use polychron_base::key::HashSeed;
 
 /// Options of a database that do not depend on its protocol.
@@ -18,16 +20,22 @@ pub struct Common {
 /// How conflicts are retried.
 #[derive(Clone, Debug)]
 pub struct Retry {
-    /// How often a transaction may conflict before its caller is told with [`crate::Error::Conflicts`]. The default never
-    /// gives up: under the back-off every transaction gets through, and callers that want a bound can have one.
+    /// How often a transaction may conflict before its caller is told with [`crate::Error::Conflicts`]. By default a million times, which no
+    /// transaction comes near that has a chance: those that conflict repeatedly are favoured.
     pub attempts: u64,
+    /// For how long a transaction may conflict before its caller is told likewise, counted from one of its first conflicts on; `None`: without
+    /// end. By default 30 seconds: then a client has what it needs open, and does nothing with it.
+    pub time: Option<Duration>,
     /// Longest single wait, in microseconds. Short, because on a main-memory engine a transaction takes microseconds.
     pub backoff_max_us: u64,
 }
 
 impl Retry {
+    /// Bounded, but far beyond what transactions take.
+    pub const DEFAULT: Self = Self { attempts: 1_000_000, time: Some(Duration::from_secs(30)), backoff_max_us: 64 };
+
     /// Without end.
-    pub const DEFAULT: Self = Self { attempts: u64::MAX, backoff_max_us: 64 };
+    pub const UNBOUNDED: Self = Self { attempts: u64::MAX, time: None, ..Self::DEFAULT };
 }
 
 impl Default for Retry {

@@ -1,10 +1,11 @@
 //! Procedures, and what they declare.
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Stop, TableId};
+use polychron_base::{Error, TableId};
+use polychron_schema::{Key, KeyPrefix, KeyRef, KeyScratch, Row};
 
-use crate::Transaction;
 use crate::futures::Resolved;
+use crate::{Table, Transaction};
 
 /// A stored procedure: one transaction's logic, generic over the protocol.
 ///
@@ -15,12 +16,14 @@ use crate::futures::Resolved;
 pub trait Procedure: Send {
     /// What it answers with.
     type Output: Send;
+    /// What it fails with: its own errors, and those of the engine.
+    type Error: From<Error> + Send;
 
     /// The logic.
     ///
     /// # Errors
-    /// Conflicts are passed through with `?`; any other error rolls the transaction back and is not retried.
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Self::Output, Stop>;
+    /// Any. It rolls the transaction back, and comes to the caller as it is, unless the transaction conflicts: then the procedure is run again.
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Self::Output, Self::Error>;
 
     /// The transaction has committed: the futures of its run have their values, which are learnt here for nothing. A panic here is
     /// answered as [`Error::Panicked`](crate::Error::Panicked); the transaction has committed nevertheless.
@@ -50,6 +53,32 @@ pub trait Declare {
     /// with [`Error::KeyTooLong`](polychron_base::Error::KeyTooLong), and does not run it; others take no notice. What is named of tables that are
     /// not there, or under keys that no row of the table can have, is of no consequence.
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access);
+
+    /// A row of a typed table, by its key: as [`Declare::key`]. A key that no row can have is of no consequence.
+    ///
+    /// ```
+    /// # use polychron_engine::{Access, Declare, Row, Table};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// fn declare<D: Declare>(accounts: &Table<Account>, declaration: &mut D) {
+    ///     declaration.row(accounts, 7, Access::Update);
+    /// }
+    /// ```
+    #[inline]
+    fn row<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>, access: Access) {
+        if key.check().is_ok() {
+            self.key(table.id, key.encode(&mut KeyScratch::new()), access);
+        }
+    }
+
+    /// Rows of a typed table whose keys begin with these columns: as [`Declare::prefix`].
+    #[inline]
+    fn rows<'k, R: Row, P: KeyPrefix<KeyRef<'k, R>>>(&mut self, table: &Table<R>, prefix: P, access: Access) {
+        let mut scratch = KeyScratch::new();
+        prefix.encode_prefix(&mut scratch);
+        if let Ok(bytes) = scratch.checked() {
+            self.prefix(table.id, bytes, access);
+        }
+    }
 
     /// Rows whose encoded primary key begins with these bytes (the first columns of the key) may be touched in the way that
     /// `access` tells, under keys that only the run knows.

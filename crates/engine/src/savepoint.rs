@@ -1,6 +1,6 @@
 //! Savepoints, and which of them a transaction can still be undone to. What is void is found out here, once for every protocol.
 
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_sync::new_number;
 
 /// A place inside a transaction to which it can be undone.
@@ -28,7 +28,7 @@ pub struct Savepoints {
     /// In the order in which they were set, hence by serial number and by position.
     valid: Vec<Valid>,
     /// Why a savepoint could not be set, or something had failed that was undone.
-    refused: Option<Stop>,
+    refused: Option<Error>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ impl Savepoints {
     }
 
     /// A savepoint at this position; one that is void from the start where there is no position.
-    pub(crate) fn set(&mut self, position: Result<usize, Stop>) -> Savepoint {
+    pub(crate) fn set(&mut self, position: Result<usize, Error>) -> Savepoint {
         if self.valid.is_empty() && self.valid.capacity() > Self::KEPT {
             self.valid = Vec::new();
         }
@@ -68,7 +68,7 @@ impl Savepoints {
     }
 
     /// Something that was undone had failed, and the transaction was not told: its return to a savepoint tells it.
-    pub fn tell(&mut self, stop: Stop) {
+    pub fn tell(&mut self, stop: Error) {
         self.refused = Some(stop);
     }
 
@@ -78,7 +78,7 @@ impl Savepoints {
     }
 
     /// Why a savepoint of the running transaction could not be set, or what had failed that was undone, if that was so; tells it once.
-    pub(crate) fn take_refused(&mut self) -> Result<(), Stop> {
+    pub(crate) fn take_refused(&mut self) -> Result<(), Error> {
         self.refused.take().map_or(Ok(()), Err)
     }
 
@@ -135,11 +135,11 @@ mod tests {
     #[test]
     fn a_savepoint_that_could_not_be_set_tells_why_in_its_transaction() {
         let mut savepoints = Savepoints::default();
-        let unset = savepoints.set(Err(Error::ReadOnly.into()));
+        let unset = savepoints.set(Err(Error::ReadOnly));
         assert_eq!(savepoints.position_of(unset), None);
         assert!(savepoints.take_refused().is_err());
         assert!(savepoints.take_refused().is_ok());
-        savepoints.set(Err(Error::ReadOnly.into()));
+        savepoints.set(Err(Error::ReadOnly));
         savepoints.clear();
         assert!(savepoints.take_refused().is_ok());
     }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Stop, TableId};
+use polychron_base::{Error, TableId};
 use polychron_schema::{Projection, RowMut, RowRef, TableDefinition, Value};
 
 use crate::futures::{self, Assigned, FutureColumn, FutureError, OpenKey, Operand, Scalar, Scope};
@@ -32,7 +32,7 @@ pub trait Transaction: Queries + LazyFutures + Prefetch {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop>;
+    ) -> Result<Option<RowRef<'_>>, Error>;
 
     /// Reads a row without protecting the read: it may have changed by the time the transaction commits. For answers that
     /// may be approximate; never needed for correctness.
@@ -41,7 +41,7 @@ pub trait Transaction: Queries + LazyFutures + Prefetch {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop>;
+    ) -> Result<Option<RowRef<'_>>, Error>;
 
     /// [`Operations::update_row`](crate::Operations::update_row) of a protocol: nothing is checked of what `change` makes of the row. This and the
     /// four methods below are for callers that have checked already; a wrong row or key breaks the table's indexes.
@@ -52,19 +52,19 @@ pub trait Transaction: Queries + LazyFutures + Prefetch {
         key: K,
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop>;
+    ) -> Result<bool, Error>;
 
     /// [`Operations::insert_row`](crate::Operations::insert_row) of a row that has this key, and whose parents are checked.
     #[doc(hidden)]
-    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop>;
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error>;
 
     /// [`Operations::put_row`](crate::Operations::put_row) of a row that has this key, and whose parents are checked.
     #[doc(hidden)]
-    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop>;
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error>;
 
     /// [`Operations::delete_row`](crate::Operations::delete_row) of a row whose children are checked.
     #[doc(hidden)]
-    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop>;
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error>;
 
     /// [`Operations::scan_rows`](crate::Operations::scan_rows), of which all restrictions name columns of the table.
     #[doc(hidden)]
@@ -72,21 +72,21 @@ pub trait Transaction: Queries + LazyFutures + Prefetch {
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop>;
+    ) -> Result<(), Error>;
 
     /// How far the transaction has come: a position that means something to the protocol, and never goes down but by
     /// [`Transaction::undo_unchecked`].
     #[doc(hidden)]
-    fn mark(&mut self) -> Result<usize, Stop>;
+    fn mark(&mut self) -> Result<usize, Error>;
 
     /// Undoes all writes since [`Transaction::mark`] told this position, or nothing when it fails. No earlier position was undone to since.
     /// What of them had failed, and was told nowhere, goes to [`Savepoints::tell`].
     #[doc(hidden)]
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop>;
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Error>;
 
     /// As [`Transaction::undo_unchecked`], of the writes of a single operation, at whose begin the mark was set: what is open now was open then.
     #[doc(hidden)]
-    fn undo_operation(&mut self, position: usize) -> Result<(), Stop> {
+    fn undo_operation(&mut self, position: usize) -> Result<(), Error> {
         self.undo_unchecked(position)
     }
 
@@ -102,10 +102,10 @@ pub trait Transaction: Queries + LazyFutures + Prefetch {
     }
 
     /// The definition of a table, for dynamic access to rows.
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop>;
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Error>;
 
     /// The foreign keys that lead from a table and to it, and what its rows must be.
-    fn constraints(&self, _table: TableId) -> Result<&Constraints, Stop> {
+    fn constraints(&self, _table: TableId) -> Result<&Constraints, Error> {
         Ok(Constraints::NONE)
     }
 
@@ -124,7 +124,7 @@ pub trait Queries {
         table: TableId,
         projection: &Projection,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop>
+    ) -> Result<(), Error>
     where
         Self: Transaction,
     {
@@ -134,7 +134,7 @@ pub trait Queries {
     /// [`Operations::aggregate`](crate::Operations::aggregate). A protocol that locks predicates learns here which answer is wanted, so that it can
     /// protect that answer and not every value (a minimum conflicts only with what could lower it); one that stores columns
     /// computes it from them.
-    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop>
+    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error>
     where
         Self: Transaction,
     {
@@ -149,7 +149,7 @@ pub trait Queries {
         columns: &[usize],
         look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
         keep: &mut impl FnMut(O) -> ControlFlow<()>,
-    ) -> Result<(), Stop>
+    ) -> Result<(), Error>
     where
         Self: Transaction,
     {
@@ -173,7 +173,7 @@ pub trait LazyFutures {
         key: K,
         columns: &[FutureColumn],
         futures: &mut [Operand],
-    ) -> Result<(), Stop>
+    ) -> Result<(), Error>
     where
         Self: Transaction,
     {
@@ -181,7 +181,7 @@ pub trait LazyFutures {
     }
 
     /// Whether a condition is true now; it stays so until the commit, or the transaction conflicts.
-    fn test_future(&mut self, condition: Operand) -> Result<bool, Stop>
+    fn test_future(&mut self, condition: Operand) -> Result<bool, Error>
     where
         Self: Transaction,
     {
@@ -190,7 +190,7 @@ pub trait LazyFutures {
 
     /// As [`LazyFutures::test_future`]; a protocol that looks at conditions again at the commit may take the assumed answer at
     /// the first attempt. See [`Futures::is_true_assuming`](crate::Futures::is_true_assuming).
-    fn test_future_assuming(&mut self, condition: Operand, _assumed: bool) -> Result<bool, Stop>
+    fn test_future_assuming(&mut self, condition: Operand, _assumed: bool) -> Result<bool, Error>
     where
         Self: Transaction,
     {
@@ -200,7 +200,7 @@ pub trait LazyFutures {
     /// Makes futures the values of columns of an existing row; see [`Futures::set_futures`](crate::Futures::set_futures), which checks what this and the two methods
     /// below rely on.
     #[doc(hidden)]
-    fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Stop>
+    fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Error>
     where
         Self: Transaction,
     {
@@ -209,7 +209,7 @@ pub trait LazyFutures {
 
     /// As [`LazyFutures::write_futures`], under a key that may be open itself.
     #[doc(hidden)]
-    fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Stop>
+    fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Error>
     where
         Self: Transaction,
     {
@@ -220,7 +220,13 @@ pub trait LazyFutures {
 
     /// Inserts a row of which columns may be open, also in its key; see [`Futures::insert_future`](crate::Futures::insert_future).
     #[doc(hidden)]
-    fn insert_futures(&mut self, table: TableId, key: &OpenKey, row: RowRef<'_>, columns: &Assigned) -> Result<(), Stop>
+    fn insert_futures(
+        &mut self,
+        table: TableId,
+        key: &OpenKey,
+        row: RowRef<'_>,
+        columns: &Assigned,
+    ) -> Result<(), Error>
     where
         Self: Transaction,
     {
@@ -228,7 +234,7 @@ pub trait LazyFutures {
     }
 
     /// The value of a future.
-    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop> {
+    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error> {
         match future {
             Operand::Known(value) => Ok(value),
             Operand::Pending(_) => Err(FutureError::Foreign.into()),

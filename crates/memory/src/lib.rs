@@ -97,7 +97,7 @@ impl From<Error> for polychron_base::Error {
         match error {
             Error::TooManyWorkers { limit } => Self::TooManyWorkers { limit },
             Error::OutOfMemory(refused) => refused.into(),
-            Error::InvalidOptions { .. } | Error::Ticker { .. } => Self::Options(error.to_string()),
+            Error::InvalidOptions { .. } | Error::Ticker { .. } => Self::options(error.to_string()),
         }
     }
 }

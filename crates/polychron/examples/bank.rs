@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p polychron --example bank`
 
-use polychron::{Database, Error, Operations, Options, Row, Stop};
+use polychron::{Database, Error, Operations, Row};
 
 #[derive(Row, Debug)]
 struct Account {
@@ -11,13 +11,13 @@ struct Account {
     balance: i64,
 }
 
-/// The paying account cannot cover the amount.
+/// Why money was not moved.
 #[derive(Debug, thiserror::Error)]
-#[error("account {account} holds {balance}, not {amount}")]
-struct NotCovered {
-    account: u64,
-    balance: i64,
-    amount: i64,
+enum TransferError {
+    #[error("account {account} holds {balance}, not {amount}")]
+    NotCovered { account: u64, balance: i64, amount: i64 },
+    #[error(transparent)]
+    Database(#[from] Error),
 }
 
 const ACCOUNTS: u64 = 100;
@@ -26,7 +26,7 @@ const TRANSFERS: u64 = 20_000;
 const THREADS: u64 = 4;
 
 fn main() -> Result<(), Error> {
-    let database = Database::open(Options::default())?;
+    let database = Database::in_memory()?;
     let accounts = database.create_table::<Account>()?;
     database.transact(|transaction| {
         (0..ACCOUNTS).try_for_each(|id| transaction.insert(&accounts, &Account { id, balance: FIRST_BALANCE }))
@@ -37,7 +37,7 @@ fn main() -> Result<(), Error> {
         database.transact(|transaction| {
             let balance = transaction.get(&accounts, from)?.map_or(0, |row| row.balance());
             if balance < amount {
-                return Err(Stop::from(NotCovered { account: from, balance, amount }));
+                return Err(TransferError::NotCovered { account: from, balance, amount });
             }
             transaction.update(&accounts, from, |row| row.set_balance(row.balance() - amount))?;
             transaction.update(&accounts, to, |row| row.set_balance(row.balance() + amount))?;
@@ -45,8 +45,7 @@ fn main() -> Result<(), Error> {
         })
     };
     // The auditor looks at a consistent snapshot, so the sum is right at any moment.
-    let audit =
-        || database.snapshot(|transaction| transaction.scan(&accounts, ..).map(|row| row.balance()).sum::<i64>());
+    let audit = || database.snapshot(|transaction| transaction.scan(&accounts, ..).map(|row| row.balance()).sum());
 
     let refused = std::thread::scope(|scope| {
         let clerks: Vec<_> = (0..THREADS)
@@ -58,8 +57,8 @@ fn main() -> Result<(), Error> {
                         let (from, to) = (number * 7 % ACCOUNTS, (number * 13 + 5) % ACCOUNTS);
                         match transfer(from, to, (number % 900) as i64) {
                             Ok(()) => {}
-                            Err(Error::Procedure(reason)) if reason.is::<NotCovered>() => refused += 1,
-                            Err(other) => panic!("{other}"),
+                            Err(TransferError::NotCovered { .. }) => refused += 1,
+                            Err(TransferError::Database(error)) => panic!("{error}"),
                         }
                     }
                     refused

@@ -3,7 +3,7 @@
 //! `cargo run --release -p polychron --example inventory`
 
 use polychron::schema::{FixedString, IndexDefinition};
-use polychron::{Database, Error, IndexId, Insertion, Operations, Options, Row, Table};
+use polychron::{Database, Error, IndexId, Insertion, Operations, Row, Table};
 
 #[derive(Row, Debug, Clone)]
 #[index(name = "by_name", columns(name), unique)]
@@ -29,7 +29,7 @@ fn product(id: u32, name: &str, price_cents: i64) -> Product {
 }
 
 fn main() -> Result<(), Error> {
-    let database = Database::open(Options::default())?;
+    let database = Database::in_memory()?;
     let products = database.create_table::<Product>()?;
     let stock = database.create_table::<Stock>()?;
 
@@ -41,7 +41,7 @@ fn main() -> Result<(), Error> {
                 transaction.insert(&stock, &Stock { warehouse, product: id, quantity, note: None })?;
             }
         }
-        Ok(())
+        Ok::<_, Error>(())
     })?;
 
     // A unique index refuses a second product of the same name; nothing is changed, and the transaction goes on.

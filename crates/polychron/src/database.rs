@@ -2,27 +2,28 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use polychron_engine::limits::Limits;
 use polychron_engine::{
-    Common, Error, IndexDefinition, IndexId, Interactive, Metric, Mode, Procedure, Protocol, Row, Statistics, Stop,
-    Table, TableDefinition, TableId, Versions, Worker, drive,
+    Common, Error, IndexDefinition, IndexId, Interactive, Metric, Mode, Procedure, Protocol, Row, Statistics, Table,
+    TableDefinition, TableId, Versions, Worker, drive,
 };
 use polychron_schema::{Index, OwnedKey};
 
-use crate::Session;
 use crate::list::DefaultProtocol;
 use crate::pool::Pool;
 use crate::submitting::Submitting;
+use crate::{Builder, Session};
 
-/// How a database is opened.
+/// All options of a database, for those that [`Builder`] has no methods for.
 ///
 /// ```
 /// use polychron::{Database, Options};
 ///
 /// let mut options = Options::default();
-/// options.common.memory.limit_bytes = Some(1 << 30);
-/// options.common.retry.attempts = 1000;
-/// let database = Database::open(options)?;
+/// options.common.memory.soft_percent = 90;
+/// let database = Database::builder().options(options).in_memory()?;
 /// # Ok::<(), polychron::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -41,7 +42,7 @@ pub type TransactionOf<'w, P> = <<P as Protocol>::Worker as Interactive>::Transa
 /// A main-memory database with the concurrency-control protocol `P`. Any thread may use it at any time.
 ///
 /// ```
-/// use polychron::{Database, Operations, Options, Row};
+/// use polychron::{Database, Operations, Row};
 ///
 /// #[derive(Row)]
 /// struct Account {
@@ -50,7 +51,7 @@ pub type TransactionOf<'w, P> = <<P as Protocol>::Worker as Interactive>::Transa
 ///     balance: i64,
 /// }
 ///
-/// let database = Database::open(Options::default())?;
+/// let database = Database::in_memory()?;
 /// let accounts = database.create_table::<Account>()?;
 /// database.transact(|transaction| {
 ///     transaction.insert(&accounts, &Account { id: 1, balance: 100 })?;
@@ -72,8 +73,15 @@ pub type TransactionOf<'w, P> = <<P as Protocol>::Worker as Interactive>::Transa
 /// ```
 pub struct Database<P: Protocol = DefaultProtocol> {
     pub(crate) protocol: Arc<P>,
-    pub(crate) submitting: Submitting<P>,
+    pub(crate) submitting: Arc<Submitting<P>>,
     pub(crate) pool: Pool<P>,
+}
+
+/// Another handle of the same database. What the last one does when it is dropped, the others do not.
+impl<P: Protocol> Clone for Database<P> {
+    fn clone(&self) -> Self {
+        Self { protocol: Arc::clone(&self.protocol), submitting: Arc::clone(&self.submitting), pool: self.pool.clone() }
+    }
 }
 
 impl<P: Protocol> fmt::Debug for Database<P> {
@@ -83,36 +91,35 @@ impl<P: Protocol> fmt::Debug for Database<P> {
 }
 
 impl Database {
-    /// Opens an empty database in memory, with the default protocol.
+    /// Opens an empty database in memory, with the default protocol and the default options.
     ///
     /// ```
-    /// let database = polychron::Database::open(polychron::Options::default())?;
+    /// let database = polychron::Database::in_memory()?;
     /// # Ok::<(), polychron::Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] when the memory limit leaves no room to start; [`Error::Definition`] when options contradict
-    /// each other.
-    pub fn open(options: Options) -> Result<Self, Error> {
-        Self::open_with(options)
+    /// [`Error::OutOfMemory`] when the memory limit leaves no room to start.
+    pub fn in_memory() -> Result<Self, Error> {
+        Self::builder().in_memory()
+    }
+
+    /// A builder, for other protocols and options.
+    ///
+    /// ```
+    /// use polychron::Database;
+    ///
+    /// let database = Database::builder().memory_limit(1 << 30).threads(2).in_memory()?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    pub fn builder() -> Builder {
+        Builder::new()
     }
 }
 
 impl<P: Protocol> Database<P> {
-    /// Opens an empty database in memory, with the protocol `P`.
-    ///
-    /// ```
-    /// use polychron::protocols::serial::Serial;
-    /// use polychron::{Database, Options};
-    ///
-    /// let database = Database::<Serial>::open_with(Options::default())?;
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Database::open`].
-    pub fn open_with(options: Options<P::Options>) -> Result<Self, Error> {
-        let submitting = Submitting::new(options.common.submissions.clone());
+    pub(crate) fn open(options: Options<P::Options>) -> Result<Self, Error> {
+        let submitting = Arc::new(Submitting::new(options.common.submissions.clone()));
         Ok(Self { protocol: P::open(options.protocol, options.common)?, submitting, pool: Pool::new() })
     }
 
@@ -120,7 +127,7 @@ impl<P: Protocol> Database<P> {
     ///
     /// ```
     /// use polychron::Protocol;
-    /// # let database = polychron::Database::open(polychron::Options::default())?;
+    /// # let database = polychron::Database::in_memory()?;
     /// assert_eq!(database.protocol().find_table("account"), None);
     /// # Ok::<(), polychron::Error>(())
     /// ```
@@ -131,7 +138,7 @@ impl<P: Protocol> Database<P> {
     /// Creates the table of the rows `R`, with the indexes that `R` declares.
     ///
     /// ```
-    /// use polychron::{Database, Error, Options, Row};
+    /// use polychron::{Database, Error, Row};
     ///
     /// #[derive(Row)]
     /// #[index(name = "by_owner", columns(owner))]
@@ -141,7 +148,7 @@ impl<P: Protocol> Database<P> {
     ///     owner: u32,
     /// }
     ///
-    /// let database = Database::open(Options::default())?;
+    /// let database = Database::in_memory()?;
     /// let accounts = database.create_table::<Account>()?;
     /// assert!(matches!(database.create_table::<Account>(), Err(Error::NameTaken(_))));
     /// # Ok::<(), polychron::Error>(())
@@ -157,8 +164,8 @@ impl<P: Protocol> Database<P> {
     ///
     /// ```
     /// use polychron::schema::{ColumnType, TableDefinition};
-    /// # use polychron::{Database, Options};
-    /// # let database = Database::open(Options::default())?;
+    /// # use polychron::Database;
+    /// # let database = Database::in_memory()?;
     /// let definition = TableDefinition::new("note")
     ///     .with_column("id", ColumnType::U64)
     ///     .with_column("text", ColumnType::String { max: 1000 })
@@ -177,9 +184,9 @@ impl<P: Protocol> Database<P> {
     /// The table of the rows `R`, by its name; `None` when there is no such table.
     ///
     /// ```
-    /// # use polychron::{Database, Options, Row};
+    /// # use polychron::{Database, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// assert!(database.table::<Account>()?.is_none());
     /// database.create_table::<Account>()?;
     /// assert!(database.table::<Account>()?.is_some());
@@ -193,12 +200,40 @@ impl<P: Protocol> Database<P> {
         Table::with_id(&*self.protocol, id).map(Some)
     }
 
+    /// The table of the rows `R`: the one that there is, or a new one.
+    ///
+    /// ```
+    /// # use polychron::{Database, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::in_memory()?;
+    /// let accounts = database.create_or_open_table::<Account>()?;
+    /// assert_eq!(database.create_or_open_table::<Account>()?.id(), accounts.id());
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Database::table`] and [`Database::create_table`], but for [`Error::NameTaken`].
+    pub fn create_or_open_table<R: Row>(&self) -> Result<Table<R>, Error> {
+        loop {
+            // Others may create it, or drop it, between the two.
+            match self.table() {
+                Ok(Some(table)) => return Ok(table),
+                Err(Error::NoSuchTable(_)) | Ok(None) => {}
+                Err(error) => return Err(error),
+            }
+            match self.create_table() {
+                Err(Error::NameTaken(_)) => {}
+                other => return other,
+            }
+        }
+    }
+
     /// The id of the table of this name.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// assert_eq!(database.find_table("account"), Some(accounts.id()));
     /// # Ok::<(), polychron::Error>(())
@@ -210,9 +245,9 @@ impl<P: Protocol> Database<P> {
     /// The definition of a table, with the indexes it has now.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// assert_eq!(database.definition(accounts.id())?.columns[1].name, "balance");
     /// # Ok::<(), polychron::Error>(())
@@ -227,9 +262,9 @@ impl<P: Protocol> Database<P> {
     /// Drops a table.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// database.drop_table(accounts.id())?;
     /// assert!(database.table::<Account>()?.is_none());
@@ -247,14 +282,14 @@ impl<P: Protocol> Database<P> {
     ///
     /// ```
     /// # use polychron::schema::IndexDefinition;
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// let accounts = database.create_table::<Account>()?;
     /// let definition = IndexDefinition::new("by_balance", [Account::BALANCE.index.into()]);
     /// let by_balance = database.create_index::<Account, i64>(&accounts, definition)?;
     /// let richest = database.transact(|transaction| {
-    ///     transaction.scan_range_by(&accounts, by_balance, 0_i64..).reverse().first(|row| row.id())
+    ///     transaction.scan_range_by(&accounts, by_balance, 0_i64..).rev().first(|row| row.id())
     /// })?;
     /// assert_eq!(richest, None);
     /// # Ok::<(), polychron::Error>(())
@@ -271,20 +306,21 @@ impl<P: Protocol> Database<P> {
         let indexed = || definition.columns.iter().filter_map(|&position| columns.get(position));
         if !K::is_over(indexed().map(|column| (column.column_type, column.nullable))) {
             let (index, key) = (&definition.name, std::any::type_name::<K>());
-            return Err(Error::Definition(format!("the columns of the index `{index}` are not of the types {key}")));
+            return Err(Error::definition(format!("the columns of the index `{index}` are not of the types {key}")));
         }
         let (unique, nullable) = (definition.unique, indexed().any(|column| column.nullable));
+        let positions = definition.columns.clone();
         let id = self.protocol.create_index(table.id(), definition)?;
-        Ok(Index::of_table(table.id(), id, unique, nullable))
+        Ok(Index::of_table(table.id(), id, &positions, unique, nullable))
     }
 
     /// Adds a secondary index to a table that may be in use, and returns when it can be read.
     ///
     /// ```
     /// use polychron::schema::IndexDefinition;
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let index = database.create_index_with(accounts.id(), IndexDefinition::new("by_balance", [1]))?;
     /// assert_eq!(database.definition(accounts.id())?.indexes[0].name, "by_balance");
@@ -302,9 +338,9 @@ impl<P: Protocol> Database<P> {
     ///
     /// ```
     /// use polychron::schema::IndexDefinition;
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let index = database.create_index_with(accounts.id(), IndexDefinition::new("by_balance", [1]))?;
     /// database.drop_index(accounts.id(), index)?;
@@ -321,17 +357,18 @@ impl<P: Protocol> Database<P> {
     /// Executes a procedure as one serializable transaction, retried until it commits.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// # use polychron::{Database, Operations, Procedure, Row, Error, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// struct Deposit { accounts: Table<Account>, id: u64, amount: i64 }
     ///
     /// impl Procedure for Deposit {
     ///     type Output = bool;
-    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Stop> {
+    ///     type Error = Error;
+    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Error> {
     ///         transaction.update(&self.accounts, self.id, |row| row.set_balance(row.balance() + self.amount))
     ///     }
     /// }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let found = database.execute(&mut Deposit { accounts, id: 1, amount: 5 })?;
     /// assert!(!found, "there is no account yet");
@@ -340,16 +377,16 @@ impl<P: Protocol> Database<P> {
     ///
     /// # Errors
     /// What stopped it; whatever it had done is undone.
-    pub fn execute<R: Procedure>(&self, procedure: &mut R) -> Result<R::Output, Error> {
+    pub fn execute<R: Procedure>(&self, procedure: &mut R) -> Result<R::Output, R::Error> {
         self.pool.borrow(&self.protocol)?.worker().execute(procedure)
     }
 
     /// A worker of its own for one thread: the fast way for threads that execute many transactions.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let mut session = database.session()?;
     /// for id in 0..100 {
@@ -368,8 +405,8 @@ impl<P: Protocol> Database<P> {
     /// Counts since the database was opened.
     ///
     /// ```
-    /// # let database = polychron::Database::open(polychron::Options::default())?;
-    /// database.transact(|_| Ok(()))?;
+    /// # let database = polychron::Database::in_memory()?;
+    /// database.transact(|_| polychron::Ok(()))?;
     /// assert_eq!(database.statistics().commits, 1);
     /// # Ok::<(), polychron::Error>(())
     /// ```
@@ -380,9 +417,9 @@ impl<P: Protocol> Database<P> {
     /// How many versions records have; `None` where they have one only. Walks every table.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// database.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 0 }))?;
     /// let records: u64 = database.versions().map_or(0, |versions| versions.records.iter().sum());
@@ -396,7 +433,7 @@ impl<P: Protocol> Database<P> {
     /// What the protocol can tell of its tables that others cannot. Walks every table.
     ///
     /// ```
-    /// # let database = polychron::Database::open(polychron::Options::default())?;
+    /// # let database = polychron::Database::in_memory()?;
     /// for metric in database.inspect() {
     ///     println!("{}: {:?}", metric.name, metric.value);
     /// }
@@ -411,37 +448,116 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     /// Runs `body` as one serializable transaction: again and again until it commits, or until `body` returns an error,
     /// which undoes everything. `body` must not have effects outside of the transaction.
     ///
+    /// The error type is the caller's: any into which an [`Error`] can be made, `anyhow::Error` for example. Errors come back as `body` returned
+    /// them. Whether it is run again depends on whether the transaction conflicts, and on no error of `body`. Where nothing else says
+    /// what the error type is, because `body` ends with `Ok(..)`, end it with [`polychron::Ok(..)`](crate::Ok).
+    ///
     /// Each call borrows a worker. While all slots are taken it waits, first come, first served, for a call of another thread to give one
     /// back. It is [`Error::TooManyWorkers`] when that cannot happen: because sessions hold all slots, or because all calls
     /// that hold a worker wait for one themselves, inside of their transactions.
     ///
     /// ```
-    /// # use polychron::{Database, Error, Operations, Options, Row, Stop};
+    /// # use polychron::{Database, Error, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let outcome = database.transact(|transaction| {
     ///     transaction.insert(&accounts, &Account { id: 1, balance: -5 })?;
     ///     let balance = transaction.get(&accounts, 1)?.map_or(0, |row| row.balance());
-    ///     if balance < 0 { Err(Stop::roll_back()) } else { Ok(balance) }
+    ///     if balance < 0 { Err(Error::RolledBack) } else { Ok(balance) }
     /// });
     /// assert!(matches!(outcome, Err(Error::RolledBack)));
+    ///
+    /// #[derive(Debug, thiserror::Error)]
+    /// enum PaymentError {
+    ///     #[error("account {0} does not exist")]
+    ///     NoAccount(u64),
+    ///     #[error(transparent)]
+    ///     Database(#[from] Error),
+    /// }
+    ///
+    /// let outcome = database.transact(|transaction| {
+    ///     if transaction.update(&accounts, 7, |row| row.set_balance(row.balance() - 5))? {
+    ///         Ok(())
+    ///     } else {
+    ///         Err(PaymentError::NoAccount(7))
+    ///     }
+    /// });
+    /// assert!(matches!(outcome, Err(PaymentError::NoAccount(7))));
     /// # Ok::<(), polychron::Error>(())
     /// ```
     ///
     /// # Errors
     /// What `body` returned, a panic as [`Error::Panicked`], and refusals of the engine.
-    pub fn transact<O>(&self, mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>) -> Result<O, Error> {
+    pub fn transact<O, E: From<Error>>(
+        &self,
+        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+    ) -> Result<O, E> {
         drive::transact(self.pool.borrow(&self.protocol)?.worker(), Mode::ReadWrite, &mut body)
+    }
+
+    /// As [`Database::transact`], but for so long at most: then the transaction is rolled back. The time is looked at while the call waits for a
+    /// worker or for other transactions, before each attempt and before the commit, not while `body` runs.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use polychron::{Database, Error, Operations, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::in_memory()?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let row = Account { id: 1, balance: 5 };
+    /// database.transact_timeout(Duration::from_secs(5), |transaction| transaction.insert(&accounts, &row))?;
+    /// let late = database.transact_timeout(Duration::ZERO, |transaction| transaction.insert(&accounts, &row));
+    /// assert!(matches!(late, Err(Error::TimedOut { .. })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Database::transact`], and [`Error::TimedOut`].
+    pub fn transact_timeout<O, E: From<Error>>(
+        &self,
+        timeout: Duration,
+        body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+    ) -> Result<O, E> {
+        self.transact_within(&Limits::timeout(timeout), body)
+    }
+
+    /// As [`Database::transact_timeout`], with a time, a token by which another thread calls the transaction off, or both.
+    ///
+    /// ```
+    /// # use polychron::{Database, Error, Operations, Row};
+    /// use polychron::{Cancellation, Limits};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::in_memory()?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let token = Cancellation::default();
+    /// let cancelled = database.transact_within(&Limits::token(&token), |transaction| {
+    ///     // As another thread would.
+    ///     token.cancel();
+    ///     transaction.insert(&accounts, &Account { id: 1, balance: 5 })
+    /// });
+    /// assert!(matches!(cancelled, Err(Error::Cancelled)));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there, and [`Error::Cancelled`].
+    pub fn transact_within<O, E: From<Error>>(
+        &self,
+        limits: &Limits,
+        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+    ) -> Result<O, E> {
+        let mut borrowed = limits.hold(|| self.pool.borrow(&self.protocol))?;
+        drive::transact_within(borrowed.worker(), Mode::ReadWrite, limits, &mut body)
     }
 
     /// Runs `body` on a consistent snapshot, which may lie slightly in the past: it only reads, never conflicts, and
     /// neither waits for writers nor makes them wait (where the protocol keeps versions).
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let total: i64 = database.snapshot(|transaction| transaction.scan(&accounts, ..).map(|row| row.balance()).sum())?;
     /// assert_eq!(total, 0);
@@ -450,7 +566,10 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     ///
     /// # Errors
     /// [`Error::ReadOnly`] when `body` writes; otherwise as [`Database::transact`].
-    pub fn snapshot<O>(&self, mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>) -> Result<O, Error> {
+    pub fn snapshot<O, E: From<Error>>(
+        &self,
+        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+    ) -> Result<O, E> {
         drive::transact(self.pool.borrow(&self.protocol)?.worker(), Mode::Snapshot, &mut body)
     }
 }

@@ -2,7 +2,7 @@
 //! concurrency-control protocols behind one interface.
 //!
 //! ```
-//! use polychron::{Database, Operations, Options, Row, Stop};
+//! use polychron::{Database, Error, Operations, Row};
 //!
 //! #[derive(Row)]
 //! struct Account {
@@ -12,29 +12,35 @@
 //! }
 //!
 //! #[derive(Debug, thiserror::Error)]
-//! #[error("no such account")]
-//! struct NotFound;
+//! enum PaymentError {
+//!     #[error("no such account")]
+//!     NotFound,
+//!     #[error(transparent)]
+//!     Database(#[from] Error),
+//! }
 //!
-//! let database = Database::open(Options::default())?;
+//! let database = Database::in_memory()?;
 //! let accounts = database.create_table::<Account>()?;
 //! # database.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 50 }))?;
+//! // A transaction fails with the error type of its caller, and is run again until it commits or fails.
 //! database.transact(|transaction| {
-//!     let balance = transaction.get(&accounts, 1)?.ok_or(NotFound)?.balance();
-//!     transaction.update(&accounts, 1, |row| row.set_balance(balance - 10))
+//!     let balance = transaction.get(&accounts, 1)?.ok_or(PaymentError::NotFound)?.balance();
+//!     transaction.update(&accounts, 1, |row| row.set_balance(balance - 10))?;
+//!     Ok::<_, PaymentError>(())
 //! })?;
 //! let total: i64 = database.transact(|transaction| transaction.scan(&accounts, ..).map(|row| row.balance()).sum())?;
 //! assert_eq!(total, 40);
-//! # Ok::<(), polychron::Error>(())
+//! # Ok::<(), PaymentError>(())
 //! ```
 //!
 //! **Futures** leave values open that the procedure need not know; a protocol that can does not look at them before the
 //! commit ([`Futures`]).
 //!
 //! ```
-//! use polychron::{Database, Futures, Operations, Options, Row};
+//! use polychron::{Database, Futures, Operations, Row};
 //! # #[derive(Row)] struct Item { #[key] id: u64, stock: i64 }
 //!
-//! let database = Database::open(Options::default())?;
+//! let database = Database::in_memory()?;
 //! let items = database.create_table::<Item>()?;
 //! database.transact(|transaction| transaction.insert(&items, &Item { id: 1, stock: 5 }))?;
 //! let left = database.transact_resolved(|transaction| {
@@ -44,7 +50,7 @@
 //!     }
 //!     let left = stock - 3;
 //!     transaction.set_future(&items, 1, Item::STOCK, left)?;
-//!     Ok(Some(left))
+//!     polychron::Ok(Some(left))
 //! })?;
 //! assert_eq!(left, Some(2));
 //! # Ok::<(), polychron::Error>(())
@@ -57,10 +63,10 @@
 //! use std::ops::ControlFlow;
 //!
 //! use polychron::schema::{Value, ValueRef};
-//! use polychron::{Aggregate, Comparison, Database, Operations, Options, Restriction, Row, Scan};
+//! use polychron::{Aggregate, Comparison, Database, Operations, Restriction, Row, Scan};
 //! # #[derive(Row)] struct Item { #[key] id: u64, stock: i64 }
 //!
-//! let database = Database::open(Options::default())?;
+//! let database = Database::in_memory()?;
 //! let items = database.create_table::<Item>()?;
 //! database.transact(|transaction| (0..10).try_for_each(|id| transaction.insert(&items, &Item { id, stock: 5 })))?;
 //! let stock = usize::from(Item::STOCK.index);
@@ -79,7 +85,7 @@
 //!             ControlFlow::Continue(())
 //!         },
 //!     )?;
-//!     Ok((sum, values))
+//!     polychron::Ok((sum, values))
 //! })?;
 //! assert_eq!((sum, values), (Value::Integer(20), 4));
 //! # Ok::<(), polychron::Error>(())
@@ -88,28 +94,34 @@
 // `derive(Row)` names this crate from outside, also in this crate's own tests.
 extern crate self as polychron;
 
+mod builder;
 mod database;
 mod list;
 mod pool;
+pub mod prelude;
 mod resolving;
 mod session;
 mod submitting;
 
+pub use builder::Builder;
 pub use database::{Database, Options, TransactionOf};
 pub use list::{DefaultProtocol, ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols, UnknownProtocol};
 #[cfg(feature = "any")]
 pub use list::{any_protocol, any_protocol_of};
+#[doc(inline)]
+pub use polychron_base::{Ok, error};
 #[cfg(feature = "any")]
 pub use polychron_engine::any::{AnyOptions, AnyProtocol};
 pub use polychron_engine::futures::{FutureError, Outcome, Resolved};
+pub use polychron_engine::limits::{Cancellation, Limits};
 pub use polychron_engine::options::{Retry, Submissions};
 pub use polychron_engine::scan::Comparison;
 pub use polychron_engine::typed::{Mapped, Range};
 pub use polychron_engine::{
     Abort, Access, Aggregate, Becomes, ColumnBatch, ColumnVector, Commit, Common, Configuration, Declare, Direction,
     Error, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Metric, MetricValue, Mode,
-    Operations, Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Stop, Submission, Table,
-    TableId, Transaction, Versions, Worker,
+    Operations, Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Submission, Table, TableId,
+    Transaction, Versions, Worker,
 };
 pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure};
 pub use polychron_protocols as protocols;

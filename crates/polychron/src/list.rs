@@ -2,7 +2,7 @@
 
 #[cfg(feature = "any")]
 use polychron_engine::any::AnyOptions;
-use polychron_engine::{Configuration, Error, Isolation, Protocol};
+use polychron_engine::{Configuration, Error, Interactive, Isolation, Protocol};
 
 /// A protocol's name and what it is.
 ///
@@ -54,6 +54,14 @@ pub trait ProtocolVisitor {
 
     /// Does its work with the protocol `P`, of which `info` names the options.
     fn visit<P: Protocol>(self, info: &ProtocolInfo) -> Self::Output;
+
+    /// The same with a protocol whose transactions a client can drive.
+    fn visit_interactive<P: Protocol<Worker: Interactive>>(self, info: &ProtocolInfo) -> Self::Output
+    where
+        Self: Sized,
+    {
+        self.visit::<P>(info)
+    }
 }
 
 /// There is no protocol of this name.
@@ -89,30 +97,31 @@ pub trait ProtocolList {
 }
 
 /// Makes a type that is a list of protocols ([`ProtocolList`]), for programs that choose one by its name when they run. Protocols of other
-/// crates may stand there.
+/// crates may stand there. Those that execute whole procedures alone follow behind a semicolon.
 ///
 /// ```
-/// use polychron::protocols::{cicada::Cicada, maflingo::Maflingo};
+/// use polychron::protocols::{Bohm, Cicada, Maflingo};
 /// use polychron::{ProtocolList, protocol_list};
 ///
 /// protocol_list! {
 ///     /// Those that this program offers.
 ///     pub struct Offered;
 ///     Cicada,
-///     Maflingo,
+///     Maflingo;
+///     Bohm
 /// }
-/// assert!(Offered::has("cicada") && !Offered::has("bohm"));
+/// assert!(Offered::has("cicada") && Offered::has("bohm") && !Offered::has("hyper"));
 /// ```
 #[macro_export]
 macro_rules! protocol_list {
-    ($(#[$attribute:meta])* $visibility:vis struct $list:ident; $($protocol:ty),+ $(,)?) => {
+    ($(#[$attribute:meta])* $visibility:vis struct $list:ident; $($protocol:ty),* $(,)? $(; $($planned:ty),+ $(,)?)?) => {
         $(#[$attribute])*
         #[derive(Clone, Copy, Debug)]
         $visibility struct $list;
 
         impl $crate::ProtocolList for $list {
             fn all() -> Vec<$crate::ProtocolInfo> {
-                [$($crate::ProtocolInfo::of::<$protocol>()),+].concat()
+                [$($crate::ProtocolInfo::of::<$protocol>(),)* $($($crate::ProtocolInfo::of::<$planned>(),)+)?].concat()
             }
 
             fn visit<V: $crate::ProtocolVisitor>(
@@ -120,11 +129,15 @@ macro_rules! protocol_list {
                 visitor: V,
             ) -> Result<V::Output, $crate::UnknownProtocol> {
                 $(
-                    let configurations = $crate::ProtocolInfo::of::<$protocol>();
-                    if let Some(info) = configurations.iter().find(|info| info.name == name) {
-                        return Ok(visitor.visit::<$protocol>(info));
+                    if let Some(info) = $crate::ProtocolInfo::of::<$protocol>().iter().find(|info| info.name == name) {
+                        return Ok(visitor.visit_interactive::<$protocol>(info));
                     }
-                )+
+                )*
+                $($(
+                    if let Some(info) = $crate::ProtocolInfo::of::<$planned>().iter().find(|info| info.name == name) {
+                        return Ok(visitor.visit::<$planned>(info));
+                    }
+                )+)?
                 let known = Self::all().iter().map(|info| info.name).collect();
                 Err($crate::UnknownProtocol { name: name.to_owned(), known })
             }
@@ -160,21 +173,31 @@ pub fn any_protocol(name: &str, knobs: &[(&str, &str)]) -> Result<AnyOptions, Er
 pub fn any_protocol_of<L: ProtocolList>(name: &str, knobs: &[(&str, &str)]) -> Result<AnyOptions, Error> {
     struct Erase<'a>(&'a [(&'a str, &'a str)]);
 
+    impl Erase<'_> {
+        fn options<P: Protocol>(self, info: &ProtocolInfo) -> Result<P::Options, Error> {
+            let mut options = info.options_of::<P>()?;
+            self.0.iter().try_for_each(|(name, value)| P::set_option(&mut options, name, value))?;
+            Ok(options)
+        }
+    }
+
     impl ProtocolVisitor for Erase<'_> {
         type Output = Result<AnyOptions, Error>;
 
         fn visit<P: Protocol>(self, info: &ProtocolInfo) -> Self::Output {
-            let mut options = info.options_of::<P>()?;
-            self.0.iter().try_for_each(|(name, value)| P::set_option(&mut options, name, value))?;
-            Ok(AnyOptions::of::<P>(options))
+            Ok(AnyOptions::of::<P>(self.options::<P>(info)?))
+        }
+
+        fn visit_interactive<P: Protocol<Worker: Interactive>>(self, info: &ProtocolInfo) -> Self::Output {
+            Ok(AnyOptions::interactive::<P>(self.options::<P>(info)?))
         }
     }
 
-    L::visit(name, Erase(knobs)).map_err(|unknown| Error::Options(unknown.to_string()))?
+    L::visit(name, Erase(knobs)).map_err(|unknown| Error::options(unknown.to_string()))?
 }
 
 /// The protocol of a database that does not choose.
-pub type DefaultProtocol = polychron_protocols::cicada::Cicada;
+pub type DefaultProtocol = polychron_protocols::Cicada;
 
 protocol_list! {
     /// Every protocol of this crate.
@@ -194,16 +217,16 @@ protocol_list! {
     /// assert!(Protocols::visit("parallel", HasTables).is_err());
     /// ```
     pub struct Protocols;
-    polychron_protocols::cicada::Cicada,
-    polychron_protocols::maflingo::Maflingo,
-    polychron_protocols::bohm::Bohm,
-    polychron_protocols::hyper::Hyper,
-    polychron_protocols::locking::Locking,
-    polychron_protocols::lazy::Lazy<polychron_protocols::maflingo::Maflingo>,
-    polychron_protocols::lazy::Lazy<polychron_protocols::locking::Locking>,
-    polychron_protocols::lazy::Lazy<polychron_protocols::cicada::Cicada>,
-    polychron_protocols::lazy::Lazy<polychron_protocols::hyper::Hyper>,
-    polychron_protocols::serial::Serial,
+    polychron_protocols::Cicada,
+    polychron_protocols::Maflingo,
+    polychron_protocols::Hyper,
+    polychron_protocols::Locking,
+    polychron_protocols::LazyMaflingo,
+    polychron_protocols::LazyLocking,
+    polychron_protocols::LazyCicada,
+    polychron_protocols::LazyHyper,
+    polychron_protocols::Serial;
+    polychron_protocols::Bohm,
 }
 
 #[cfg(test)]

@@ -1,31 +1,56 @@
 //! Workers for calls that bring none: any thread may transact on a database without keeping a worker itself.
 //!
-//! A call borrows an idle worker, or a new one. When all slots are taken it waits for a call of another thread to end, first come,
-//! first served: what comes back is handed to whoever has waited longest. It waits only for what can come: a loan whose
-//! thread waits for another loan cannot end before it, so when all loans are such ones, or the thread's own, or there is none (sessions
-//! have the slots), the answer is [`Error::TooManyWorkers`]. So of calls that wait for each other inside of their transactions the last
-//! one fails, and the others go on.
+//! A call borrows the worker that its thread gave back last, or another idle one, or a new one. The first way takes one exchange of a
+//! pointer on a cache line that few other threads use, and giving it back another one; no lock is taken.
+//!
+//! When all slots are taken a call waits for a call of another thread to end, first come, first served: what comes back is handed to
+//! whoever has waited longest. It waits only for what can come: a loan whose thread waits for another loan cannot end before it, so when all loans
+//! are such ones, or the thread's own, or there is none (sessions have the slots), the answer is [`Error::TooManyWorkers`]. So of calls that wait for
+//! each other inside of their transactions the last one fails, and the others go on.
+//!
+//! **No worker comes back unseen.** A call that waits counts itself in `waiting` and then looks through all places; one that gives a worker
+//! back puts it in its place and then loads `waiting`. These are sequentially consistent, so the worker is found, or taken out again and handed on.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-use polychron_engine::{Error, Protocol};
+use polychron_engine::{Error, Protocol, limits};
+use polychron_sync::atomic::{AtomicUsize, Ordering};
+use polychron_sync::{CachePadded, Exchange};
 
-/// The most workers that are kept while nobody uses them.
+/// The most workers that are kept while nobody uses them, beside those in their threads' places.
 const IDLE_MAX: usize = 64;
+
+/// How often a call that waits within limits looks at them.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Places for workers that threads gave back. Threads share them by their numbers.
+const PLACES: usize = 32;
 
 /// Idle workers, and who waits for one.
 pub(crate) struct Pool<P: Protocol>(Arc<Shared<P>>);
 
-pub(crate) struct Shared<P: Protocol>(Mutex<State<P>>);
+impl<P: Protocol> Clone for Pool<P> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+pub(crate) struct Shared<P: Protocol> {
+    places: [CachePadded<Exchange<P::Worker>>; PLACES],
+    /// How many calls wait, or are about to.
+    waiting: AtomicUsize,
+    state: Mutex<State<P>>,
+}
 
 struct State<P: Protocol> {
-    idle: Vec<P::Worker>,
+    idle: Vec<Box<P::Worker>>,
     waiting: VecDeque<Arc<Waiting<P>>>,
-    /// Workers that calls have borrowed.
-    loans: usize,
-    /// Those of threads that wait for one more.
+    /// Workers of the pool: idle, in places, and borrowed; and those that calls wait for or make.
+    workers: usize,
+    /// The loans of threads that wait for one more.
     held_by_waiting: usize,
 }
 
@@ -38,8 +63,8 @@ struct Waiting<P: Protocol> {
 }
 
 enum Given<P: Protocol> {
-    /// A worker that came back, with its loan.
-    Worker(P::Worker),
+    /// A worker that came back.
+    Worker(Box<P::Worker>),
     /// A slot may be free.
     Chance,
 }
@@ -47,11 +72,25 @@ enum Given<P: Protocol> {
 /// A worker that goes back to its pool.
 pub(crate) struct Borrowed<'p, P: Protocol> {
     pool: &'p Pool<P>,
-    worker: Option<P::Worker>,
+    worker: Option<Box<P::Worker>>,
 }
 
 /// Tells the pool that a slot is free; dropped behind the worker that had it.
 pub(crate) struct Slot<P: Protocol>(Weak<Shared<P>>);
+
+thread_local! {
+    /// Which place is the thread's; 0 before it is first asked for. Without destructor, as the counts below.
+    static NUMBER: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The number of the calling thread: threads that live at the same time have different places, as far as there are some.
+#[inline]
+fn own_number(number: &Cell<usize>) -> usize {
+    if number.get() == 0 {
+        number.set(polychron_sync::new_number() as usize);
+    }
+    number.get()
+}
 
 /// Pools of which a thread counts the workers that it has borrowed.
 const COUNTED: usize = 8;
@@ -64,23 +103,54 @@ thread_local! {
 
 impl<P: Protocol> Shared<P> {
     fn state(&self) -> MutexGuard<'_, State<P>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets whoever has waited longest try for a slot, now that so many loans have ended.
-    fn slot_is_free(&self, ended: usize) {
+    /// Where the calling thread leaves its worker.
+    fn place(&self) -> &Exchange<P::Worker> {
+        &self.places[NUMBER.with(own_number) % PLACES]
+    }
+
+    /// A worker that some thread left behind.
+    fn take_from_places(&self) -> Option<Box<P::Worker>> {
+        self.places.iter().find_map(|place| place.take())
+    }
+
+    /// Lets whoever has waited longest try for a slot, now that so many workers are gone.
+    fn slot_is_free(&self, gone: usize) {
         let mut state = self.state();
-        state.loans -= ended;
+        state.workers -= gone;
         state.give(Given::Chance);
+    }
+
+    /// Gives a worker to whoever has waited longest, or keeps it, or drops it.
+    #[cold]
+    fn hand_on(&self, worker: Box<P::Worker>) {
+        let mut state = self.state();
+        let left = match state.give(Given::Worker(worker)) {
+            Some(Given::Worker(worker)) if state.idle.len() < IDLE_MAX => {
+                state.idle.push(worker);
+                None
+            }
+            Some(Given::Worker(worker)) => Some(worker),
+            Some(Given::Chance) | None => None,
+        };
+        drop(state);
+        if let Some(worker) = left {
+            // A worker leaves its slot when it is dropped, which need not happen under the lock.
+            drop(worker);
+            self.slot_is_free(1);
+        }
     }
 }
 
 impl<P: Protocol> State<P> {
     /// Gives something to whoever has waited longest, or back to the caller. Whoever is given something does not count as waiting from
-    /// now on.
+    /// now on, and a worker takes the place of the one that was waited for.
     fn give(&mut self, given: Given<P>) -> Option<Given<P>> {
         let Some(first) = self.waiting.pop_front() else { return Some(given) };
         self.held_by_waiting -= first.own;
+        self.workers -= usize::from(matches!(given, Given::Worker(_)));
         *first.given.lock().unwrap_or_else(PoisonError::into_inner) = Some(given);
         first.ready.notify_one();
         None
@@ -88,60 +158,89 @@ impl<P: Protocol> State<P> {
 }
 
 impl<P: Protocol> Waiting<P> {
-    fn wait(&self) -> Given<P> {
+    /// Waits until something is given; `None`: the caller waits no longer.
+    fn wait(&self) -> Option<Given<P>> {
         let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(given) = given.take() {
-                return given;
+                return Some(given);
             }
-            given = self.ready.wait(given).unwrap_or_else(PoisonError::into_inner);
+            if !limits::are_set() {
+                given = self.ready.wait(given).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            // Nobody wakes this thread when its time is over, so it looks for itself.
+            if limits::check().is_err() {
+                return None;
+            }
+            given = self.ready.wait_timeout(given, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
 
 impl<P: Protocol> Pool<P> {
     pub(crate) fn new() -> Self {
-        let state = State { idle: Vec::new(), waiting: VecDeque::new(), loans: 0, held_by_waiting: 0 };
-        Self(Arc::new(Shared(Mutex::new(state))))
+        let state = State { idle: Vec::new(), waiting: VecDeque::new(), workers: 0, held_by_waiting: 0 };
+        let places = std::array::from_fn(|_| CachePadded::new(Exchange::new()));
+        Self(Arc::new(Shared { places, waiting: AtomicUsize::new(0), state: Mutex::new(state) }))
     }
 
     /// An idle worker, or a new one, or one that is waited for. Calls inside of a transaction get another worker than the transaction
     /// has.
+    #[inline]
     pub(crate) fn borrow(&self, protocol: &Arc<P>) -> Result<Borrowed<'_, P>, Error> {
-        let mut state = self.0.state();
         // Nobody overtakes those who wait.
-        let idle = if state.waiting.is_empty() { state.idle.pop() } else { None };
-        state.loans += 1;
+        if self.0.waiting.load(Ordering::Relaxed) == 0
+            && let Some(worker) = self.0.place().take()
+        {
+            self.change_own(1);
+            return Ok(Borrowed { pool: self, worker: Some(worker) });
+        }
+        self.borrow_slowly(protocol)
+    }
+
+    #[cold]
+    fn borrow_slowly(&self, protocol: &Arc<P>) -> Result<Borrowed<'_, P>, Error> {
+        let mut state = self.0.state();
+        let idle = if state.waiting.is_empty() { state.idle.pop().or_else(|| self.0.take_from_places()) } else { None };
+        state.workers += usize::from(idle.is_none());
         drop(state);
-        // From here on the loan ends with the answer, or with this.
+        // From here on the worker, or the count of it, goes back with this.
         let mut borrowed = Borrowed { pool: self, worker: idle };
         self.change_own(1);
         if borrowed.worker.is_none() {
             borrowed.worker = Some(match protocol.worker() {
-                Err(full @ Error::TooManyWorkers { .. }) => self.wait(protocol, full)?,
-                other => other?,
+                Err(full @ Error::TooManyWorkers { .. }) => {
+                    self.0.waiting.fetch_add(1, Ordering::SeqCst);
+                    let worker = self.wait(protocol, full);
+                    // Whoever loads an old count looks for somebody who waits and finds nobody.
+                    self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+                    worker?
+                }
+                other => Box::new(other?),
             });
         }
         Ok(borrowed)
     }
 
-    /// Waits for a worker on behalf of a loan that has none yet.
-    fn wait(&self, protocol: &Arc<P>, full: Error) -> Result<P::Worker, Error> {
+    /// Waits for a worker on behalf of a call that has none yet, and is counted as if it had one.
+    fn wait(&self, protocol: &Arc<P>, full: Error) -> Result<Box<P::Worker>, Error> {
         let own = self.change_own(0);
         let (mut comes_again, mut has_looked) = (false, false);
         loop {
             let mut state = self.0.state();
-            if let Some(worker) = state.idle.pop() {
+            if let Some(worker) = state.idle.pop().or_else(|| self.0.take_from_places()) {
+                state.workers -= 1;
                 return Ok(worker);
             }
-            // The own loans include the one that waits, and so do those of others that wait.
-            if state.loans <= state.held_by_waiting + own {
+            // None is idle, so all workers are lent. The own ones include the one that is waited for, and so do those of others that wait.
+            if state.workers <= state.held_by_waiting + own {
                 drop(state);
                 // The last loan may have ended, and left its slot, since the slots were found to be taken.
                 match protocol.worker() {
                     Err(Error::TooManyWorkers { .. }) if !has_looked => has_looked = true,
                     Err(Error::TooManyWorkers { .. }) => return Err(full),
-                    other => return other,
+                    other => return other.map(Box::new),
                 }
                 continue;
             }
@@ -153,21 +252,40 @@ impl<P: Protocol> Pool<P> {
                 state.waiting.push_back(Arc::clone(&waiting));
             }
             drop(state);
-            match waiting.wait() {
+            match waiting.wait().map_or_else(|| self.leave(&waiting), Ok)? {
                 Given::Worker(worker) => return Ok(worker),
                 Given::Chance => match protocol.worker() {
                     Err(Error::TooManyWorkers { .. }) => comes_again = true,
-                    other => return other,
+                    other => return other.map(Box::new),
                 },
             }
         }
+    }
+
+    /// A call waits no longer. What it was given meanwhile it has.
+    #[cold]
+    fn leave(&self, waiting: &Arc<Waiting<P>>) -> Result<Given<P>, Error> {
+        let mut state = self.0.state();
+        if let Some(position) = state.waiting.iter().position(|other| Arc::ptr_eq(other, waiting)) {
+            state.waiting.remove(position);
+            state.held_by_waiting -= waiting.own;
+            limits::check()?;
+            return Ok(Given::Chance);
+        }
+        drop(state);
+        // It is given before the call leaves the queue.
+        Ok(waiting.given.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or(Given::Chance))
     }
 
     /// A worker that does not come back. When all slots are taken, the idle workers give up theirs.
     pub(crate) fn take(&self, protocol: &Arc<P>) -> Result<P::Worker, Error> {
         match protocol.worker() {
             Err(Error::TooManyWorkers { .. }) => {
-                let idle = std::mem::take(&mut self.0.state().idle);
+                let mut state = self.0.state();
+                let mut idle = std::mem::take(&mut state.idle);
+                idle.extend(std::iter::from_fn(|| self.0.take_from_places()));
+                state.workers -= idle.len();
+                drop(state);
                 drop(idle);
                 protocol.worker()
             }
@@ -205,26 +323,25 @@ impl<P: Protocol> Borrowed<'_, P> {
 }
 
 impl<P: Protocol> Drop for Borrowed<'_, P> {
+    #[inline]
     fn drop(&mut self) {
         self.pool.change_own(-1);
         let shared = &self.pool.0;
         // What a panic in the protocol itself leaves behind is used by nobody.
-        if let Some(worker) = self.worker.take_if(|_| !std::thread::panicking()) {
-            let mut state = shared.state();
-            match state.give(Given::Worker(worker)) {
-                Some(Given::Worker(worker)) if state.idle.len() < IDLE_MAX => state.idle.push(worker),
-                Some(Given::Worker(worker)) => self.worker = Some(worker),
-                _ => {}
-            }
-            if self.worker.is_none() {
-                state.loans -= 1;
-                return;
-            }
+        let Some(worker) = self.worker.take_if(|_| !std::thread::panicking()) else {
+            drop(self.worker.take());
+            return shared.slot_is_free(1);
+        };
+        let place = shared.place();
+        if let Some(other) = place.put(worker) {
+            shared.hand_on(other);
         }
-        // A worker leaves its slot when it is dropped; that need not happen under the lock. The loan ends behind it, or when there never
-        // was a worker.
-        drop(self.worker.take());
-        shared.slot_is_free(1);
+        // A call that waits has looked here before, or is seen now.
+        if shared.waiting.load(Ordering::SeqCst) != 0
+            && let Some(worker) = place.take()
+        {
+            shared.hand_on(worker);
+        }
     }
 }
 

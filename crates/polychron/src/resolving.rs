@@ -1,7 +1,7 @@
 //! Transactions whose answers are futures.
 
 use polychron_engine::futures::Outcome;
-use polychron_engine::{Error, Interactive, Protocol, Stop, drive};
+use polychron_engine::{Error, Interactive, Protocol, drive};
 
 use crate::{Database, Session, TransactionOf};
 
@@ -10,10 +10,10 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     /// because they are those that it went by.
     ///
     /// ```
-    /// # use polychron::{Becomes, Database, Futures, Operations, Options, Row};
+    /// # use polychron::{Becomes, Database, Futures, Operations, Row};
     /// # #[derive(Row)] struct Counter { #[key] id: u64, next: u64 }
     /// # #[derive(Row)] struct Ticket { #[key] number: u64, weight: u32 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let counters = database.create_table::<Counter>()?;
     /// # let tickets = database.create_table::<Ticket>()?;
     /// # database.transact(|transaction| transaction.insert(&counters, &Counter { id: 1, next: 7 }))?;
@@ -21,7 +21,7 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     ///     let number = transaction.future(&counters, 1, Counter::NEXT)?;
     ///     transaction.set_future(&counters, 1, Counter::NEXT, number + 1)?;
     ///     transaction.insert_future(&tickets, &Ticket { number: 0, weight: 3 }, [Ticket::NUMBER.becomes(number)])?;
-    ///     Ok(number)
+    ///     polychron::Ok(number)
     /// })?;
     /// assert_eq!(number, 7);
     /// # Ok::<(), polychron::Error>(())
@@ -29,10 +29,10 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     ///
     /// # Errors
     /// As there. A future of the answer that has no value is an error although the transaction has committed.
-    pub fn transact_resolved<O: Outcome>(
+    pub fn transact_resolved<O: Outcome, E: From<Error>>(
         &self,
-        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>,
-    ) -> Result<O::Values, Error> {
+        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+    ) -> Result<O::Values, E> {
         drive::transact_resolved(self.pool.borrow(&self.protocol)?.worker(), &mut body)
     }
 }
@@ -41,15 +41,15 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
     /// As [`Database::transact_resolved`].
     ///
     /// ```
-    /// # use polychron::{Database, Futures, Operations, Options, Row};
+    /// # use polychron::{Database, Futures, Operations, Row};
     /// # #[derive(Row)] struct Counter { #[key] id: u64, next: u64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let counters = database.create_table::<Counter>()?;
     /// # database.transact(|transaction| transaction.insert(&counters, &Counter { id: 1, next: 7 }))?;
     /// let mut session = database.session()?;
     /// let (next, double) = session.transact_resolved(|transaction| {
     ///     let next = transaction.future(&counters, 1, Counter::NEXT)?;
-    ///     Ok((next, 2 * next))
+    ///     polychron::Ok((next, 2 * next))
     /// })?;
     /// assert_eq!((next, double), (7, 14));
     /// # Ok::<(), polychron::Error>(())
@@ -57,10 +57,10 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
     ///
     /// # Errors
     /// As there.
-    pub fn transact_resolved<O: Outcome>(
+    pub fn transact_resolved<O: Outcome, E: From<Error>>(
         &mut self,
-        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>,
-    ) -> Result<O::Values, Error> {
+        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+    ) -> Result<O::Values, E> {
         drive::transact_resolved(&mut self.worker, &mut body)
     }
 }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use polychron_engine::{Error, Interactive, Mode, Procedure, Protocol, Stop, Worker, drive};
+use polychron_engine::limits::Limits;
+use polychron_engine::{Error, Interactive, Mode, Procedure, Protocol, Worker, drive};
 
 use crate::TransactionOf;
 use crate::list::DefaultProtocol;
@@ -11,9 +12,9 @@ use crate::pool::Slot;
 /// A worker of its own for one thread; see [`Database::session`](crate::Database::session).
 ///
 /// ```
-/// # use polychron::{Database, Operations, Options, Row};
+/// # use polychron::{Database, Operations, Row};
 /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-/// # let database = Database::open(Options::default())?;
+/// # let database = Database::in_memory()?;
 /// # let accounts = database.create_table::<Account>()?;
 /// std::thread::scope(|scope| {
 ///     for id in 0..4 {
@@ -42,17 +43,18 @@ impl<P: Protocol> Session<P> {
     /// As [`Database::execute`](crate::Database::execute).
     ///
     /// ```
-    /// use polychron::{Database, Error, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// use polychron::{Database, Error, Operations, Procedure, Row, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// struct Open { accounts: Table<Account>, id: u64 }
     ///
     /// impl Procedure for Open {
     ///     type Output = ();
-    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    ///     type Error = Error;
+    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
     ///         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
     ///     }
     /// }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let mut session = database.session()?;
     /// session.execute(&mut Open { accounts, id: 1 })?;
@@ -62,7 +64,7 @@ impl<P: Protocol> Session<P> {
     ///
     /// # Errors
     /// As there.
-    pub fn execute<R: Procedure>(&mut self, procedure: &mut R) -> Result<R::Output, Error> {
+    pub fn execute<R: Procedure>(&mut self, procedure: &mut R) -> Result<R::Output, R::Error> {
         self.worker.execute(procedure)
     }
 
@@ -70,17 +72,18 @@ impl<P: Protocol> Session<P> {
     /// position and outcome. Faster than one by one where the protocol looks ahead.
     ///
     /// ```
-    /// use polychron::{Database, Error, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// use polychron::{Database, Error, Operations, Procedure, Row, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// struct Open { accounts: Table<Account>, id: u64 }
     ///
     /// impl Procedure for Open {
     ///     type Output = ();
-    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    ///     type Error = Error;
+    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
     ///         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
     ///     }
     /// }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let mut session = database.session()?;
     /// let mut openings: Vec<_> = (0..8).map(|id| Open { accounts, id }).collect();
@@ -92,7 +95,7 @@ impl<P: Protocol> Session<P> {
     pub fn execute_batch<R: Procedure>(
         &mut self,
         procedures: &mut [R],
-        mut done: impl FnMut(usize, Result<R::Output, Error>),
+        mut done: impl FnMut(usize, Result<R::Output, R::Error>),
     ) {
         self.worker.execute_batch(procedures, &mut done);
     }
@@ -101,7 +104,7 @@ impl<P: Protocol> Session<P> {
     ///
     /// ```
     /// use polychron::Worker;
-    /// # let database = polychron::Database::open(polychron::Options::default())?;
+    /// # let database = polychron::Database::in_memory()?;
     /// let mut session = database.session()?;
     /// session.worker().maintain();
     /// # Ok::<(), polychron::Error>(())
@@ -115,9 +118,9 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
     /// As [`Database::transact`](crate::Database::transact).
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let mut session = database.session()?;
     /// session.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 5 }))?;
@@ -126,19 +129,45 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
     ///
     /// # Errors
     /// As there.
-    pub fn transact<O>(
+    pub fn transact<O, E: From<Error>>(
         &mut self,
-        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>,
-    ) -> Result<O, Error> {
+        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+    ) -> Result<O, E> {
         drive::transact(&mut self.worker, Mode::ReadWrite, &mut body)
+    }
+
+    /// As [`Database::transact_within`](crate::Database::transact_within).
+    ///
+    /// ```
+    /// # use polychron::{Database, Error, Operations, Row};
+    /// use std::time::Duration;
+    ///
+    /// use polychron::Limits;
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::in_memory()?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let mut session = database.session()?;
+    /// let limits = Limits::timeout(Duration::from_secs(5));
+    /// session.transact_within(&limits, |transaction| transaction.insert(&accounts, &Account { id: 1, balance: 5 }))?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn transact_within<O, E: From<Error>>(
+        &mut self,
+        limits: &Limits,
+        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+    ) -> Result<O, E> {
+        drive::transact_within(&mut self.worker, Mode::ReadWrite, limits, &mut body)
     }
 
     /// As [`Database::snapshot`](crate::Database::snapshot).
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Row};
+    /// # use polychron::{Database, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// let mut session = database.session()?;
     /// let count = session.snapshot(|transaction| transaction.scan(&accounts, ..).count())?;
@@ -148,10 +177,10 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
     ///
     /// # Errors
     /// As there.
-    pub fn snapshot<O>(
+    pub fn snapshot<O, E: From<Error>>(
         &mut self,
-        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, Stop>,
-    ) -> Result<O, Error> {
+        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+    ) -> Result<O, E> {
         drive::transact(&mut self.worker, Mode::Snapshot, &mut body)
     }
 }

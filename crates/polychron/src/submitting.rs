@@ -40,18 +40,19 @@ impl<P: Protocol> Database<P> {
     /// [`Submission::wait`], and of awaiting, is [`Error::Unsupported`] there.
     ///
     /// ```
-    /// # use polychron::{Access, Database, Declare, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// # use polychron::{Access, Database, Declare, Operations, Procedure, Row, Error, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// struct Open { accounts: Table<Account>, id: u64 }
     ///
     /// impl Procedure for Open {
     ///     type Output = u64;
-    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Stop> {
+    ///     type Error = Error;
+    ///     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Error> {
     ///         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })?;
     ///         Ok(self.id)
     ///     }
     /// }
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// // A thread goes on, and waits when it wants the answers.
     /// let submitted: Vec<_> = (0..100).map(|id| database.submit(Open { accounts, id })).collect();
@@ -79,7 +80,7 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// None here: they are the answer, as of [`Database::execute`]. It is [`Error::TooManyWorkers`] when the threads could not be
     /// started because all slots are taken.
-    pub fn submit<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output> {
+    pub fn submit<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output, R::Error> {
         match self.service() {
             Ok(service) => service.submit(procedure),
             Err(error) => Submission::refused(error),
@@ -91,12 +92,13 @@ impl<P: Protocol> Database<P> {
     /// executed. Tasks get room roughly in the order in which they came.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// # use polychron::{Database, Operations, Procedure, Row, Error, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// # struct Open { accounts: Table<Account>, id: u64 }
     /// # impl Procedure for Open {
     /// #     type Output = ();
-    /// #     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    /// #     type Error = Error;
+    /// #     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
     /// #         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
     /// #     }
     /// # }
@@ -112,7 +114,7 @@ impl<P: Protocol> Database<P> {
     ///     Ok(())
     /// }
     /// # fn is_for_any_thread<F: Future + Send>(_: F) {}
-    /// # let database = Database::open(Options::default())?;
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// is_for_any_thread(open_all(&database, accounts));
     /// # Ok::<(), polychron::Error>(())
@@ -120,27 +122,53 @@ impl<P: Protocol> Database<P> {
     ///
     /// # Errors
     /// As for [`Database::submit`].
-    pub async fn submit_async<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output> {
+    pub async fn submit_async<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output, R::Error> {
         match self.service() {
             Ok(service) => service.submit_async(procedure).await,
             Err(error) => Submission::refused(error),
         }
     }
 
-    /// As [`Database::submit`], if there is room for one more procedure: for threads that must not wait, such as those of an
-    /// executor.
+    /// As [`Database::execute`], for tasks: one await for the room and the answer. Dropped before it has ended, it may or may not have
+    /// been executed.
     ///
     /// ```
-    /// # use polychron::{Database, Operations, Options, Procedure, Row, Stop, Table, Transaction};
+    /// # use polychron::{Database, Error, Operations, Procedure, Row, Table, Transaction};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
     /// # struct Open { accounts: Table<Account>, id: u64 }
     /// # impl Procedure for Open {
     /// #     type Output = ();
-    /// #     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    /// #     type Error = Error;
+    /// #     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
     /// #         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
     /// #     }
     /// # }
-    /// # let database = Database::open(Options::default())?;
+    /// async fn open(database: &Database, accounts: Table<Account>) -> Result<(), polychron::Error> {
+    ///     database.execute_async(Open { accounts, id: 100 }).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Database::submit`].
+    pub async fn execute_async<R: Procedure + 'static>(&self, procedure: R) -> Result<R::Output, R::Error> {
+        self.submit_async(procedure).await.await
+    }
+
+    /// As [`Database::submit`], if there is room for one more procedure: for threads that must not wait, such as those of an
+    /// executor.
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Procedure, Row, Error, Table, Transaction};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # struct Open { accounts: Table<Account>, id: u64 }
+    /// # impl Procedure for Open {
+    /// #     type Output = ();
+    /// #     type Error = Error;
+    /// #     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
+    /// #         transaction.insert(&self.accounts, &Account { id: self.id, balance: 0 })
+    /// #     }
+    /// # }
+    /// # let database = Database::in_memory()?;
     /// # let accounts = database.create_table::<Account>()?;
     /// match database.try_submit(Open { accounts, id: 1 }) {
     ///     Ok(submission) => submission.wait()?,
@@ -151,7 +179,7 @@ impl<P: Protocol> Database<P> {
     ///
     /// # Errors
     /// The procedure, when there is no room.
-    pub fn try_submit<R: Procedure + 'static>(&self, procedure: R) -> Result<Submission<R::Output>, R> {
+    pub fn try_submit<R: Procedure + 'static>(&self, procedure: R) -> Result<Submission<R::Output, R::Error>, R> {
         match self.service() {
             Ok(service) => service.try_submit(procedure),
             Err(error) => Ok(Submission::refused(error)),
@@ -159,7 +187,7 @@ impl<P: Protocol> Database<P> {
     }
 
     fn service(&self) -> Result<&Service<P>, Error> {
-        let Submitting { options, service, starting } = &self.submitting;
+        let Submitting { options, service, starting } = &*self.submitting;
         if let Some(service) = service.get() {
             return Ok(service);
         }

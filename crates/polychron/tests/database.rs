@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Barrier};
 
-use polychron::{Database, Error, Operations, Options, Row, Stop};
+use polychron::{Database, Error, Operations, Options, Row};
 
 #[derive(Row, Clone, Debug, PartialEq)]
 #[row(name = "account")]
@@ -25,7 +25,7 @@ struct Impostor {
 fn open(max_workers: usize) -> Database {
     let mut options = Options::default();
     options.common.memory.max_workers = max_workers;
-    Database::open(options).unwrap()
+    Database::builder().options(options).in_memory().unwrap()
 }
 
 #[test]
@@ -52,22 +52,23 @@ fn any_thread_transacts_and_no_slot_leaks() {
                     barrier.wait();
                     let add = |row: &mut AccountMut<'_>| row.set_balance(row.balance() + 1);
                     database.transact(|transaction| transaction.update(&accounts, 1, add)).unwrap();
-                    let failed = database.transact(|_| Err::<(), _>(Stop::roll_back()));
+                    let failed = database.transact(|_| Err::<(), _>(Error::RolledBack));
                     assert!(matches!(failed, Err(Error::RolledBack)));
-                    let panicked = database.transact(|_| -> Result<(), Stop> { panic!("as a test") });
+                    let panicked = database.transact(|_| -> Result<(), Error> { panic!("as a test") });
                     assert!(matches!(panicked, Err(Error::Panicked(_))));
                 });
             }
         });
     }
-    let balance = database.transact(|transaction| Ok(transaction.get(&accounts, 1)?.map(|row| row.balance())));
+    let balance =
+        database.transact(|transaction| transaction.get(&accounts, 1).map(|row| row.map(|row| row.balance())));
     assert_eq!(balance.unwrap(), Some(80));
 }
 
 #[test]
 fn sessions_take_the_slots_of_idle_workers() {
     let database = open(4);
-    database.transact(|_| Ok(())).unwrap();
+    database.transact(|_| Ok::<_, Error>(())).unwrap();
     // Protocols may keep slots for themselves; the worker behind `transact` is not to hold one back for good.
     let refused = |outcome: &Error| matches!(outcome, Error::TooManyWorkers { .. });
     let mut sessions = Vec::new();
@@ -80,7 +81,7 @@ fn sessions_take_the_slots_of_idle_workers() {
     assert!(refused(&last) && sessions.len() >= 3, "{last}, {} sessions", sessions.len());
     assert!(database.transact(|_| Ok(())).is_err_and(|error| refused(&error)));
     sessions.pop();
-    database.transact(|_| Ok(())).unwrap();
+    database.transact(|_| Ok::<_, Error>(())).unwrap();
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn more_threads_than_slots_wait_for_workers() {
                 scope.spawn(move || {
                     for round in 0..20 {
                         if (thread + round) % 5 == 0 {
-                            let panicked = database.transact(|_| -> Result<(), Stop> { panic!("as a test") });
+                            let panicked = database.transact(|_| -> Result<(), Error> { panic!("as a test") });
                             assert!(matches!(panicked, Err(Error::Panicked(_))), "{panicked:?}");
                         }
                         if (thread + round) % 7 == 0 {
@@ -137,7 +138,7 @@ fn more_threads_than_slots_wait_for_workers() {
                 });
             }
         });
-        let balance = database.transact(|t| Ok(t.get(&accounts, 1)?.map(|row| row.balance()))).unwrap();
+        let balance = database.transact(|t| Ok::<_, Error>(t.get(&accounts, 1)?.map(|row| row.balance()))).unwrap();
         assert_eq!(balance, Some(20 * THREADS as i64));
     });
 }
@@ -184,12 +185,12 @@ fn nobody_waits_for_sessions() {
                 let held = database.transact(|_| {
                     barrier.wait();
                     barrier.wait();
-                    Ok(())
+                    Ok::<_, Error>(())
                 });
                 held.unwrap();
             });
             barrier.wait();
-            let waiting = scope.spawn(|| database.transact(|_| Ok(())));
+            let waiting = scope.spawn(|| database.transact(|_| Ok::<_, Error>(())));
             sessions.pop();
             waiting.join().unwrap().unwrap();
             barrier.wait();
@@ -240,7 +241,7 @@ fn many_databases_in_one_thread() {
                 first
                     .transact(|_| {
                         nest(others, then);
-                        Ok(())
+                        Ok::<_, Error>(())
                     })
                     .unwrap();
             }

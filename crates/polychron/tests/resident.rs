@@ -5,9 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use polychron::protocols::{bohm::Bohm, cicada::Cicada, hyper::Hyper, maflingo::Maflingo};
-use polychron::{
-    Database, Error, Operations, Options, Procedure, Protocol, Row, Session, Stop, Table, Transaction, Worker,
-};
+use polychron::{Database, Error, Operations, Options, Procedure, Protocol, Row, Session, Table, Transaction, Worker};
 
 const LIMIT: usize = 32 << 20;
 
@@ -46,8 +44,9 @@ struct Insert(Table<Item>, u64);
 
 impl Procedure for Insert {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         t.insert(&self.0, &item(self.1, 0))
     }
 }
@@ -56,8 +55,9 @@ struct Update(Table<Item>, u64, i64);
 
 impl Procedure for Update {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         t.update(&self.0, self.1, |row| row.set_value(self.2)).map(drop)
     }
 }
@@ -71,8 +71,9 @@ struct Beside<'s, P: Protocol> {
 
 impl<P: Protocol> Procedure for Beside<'_, P> {
     type Output = usize;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<usize, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<usize, Error> {
         t.scan(&self.table, ..).count()?;
         let _refused = (0..self.rows).find(|id| is_refused(self.writer.execute(&mut Update(self.table, *id, 1))));
         Ok(resident())
@@ -91,7 +92,7 @@ fn growth<P: Protocol>(rows: u64) -> usize {
     options.common.memory.limit_bytes = Some(LIMIT);
     options.common.memory.huge_pages = false;
     let before = resident();
-    let database = Database::<P>::open_with(options).unwrap();
+    let database = Database::builder().with::<P>().options(options).in_memory().unwrap();
     let table = database.create_table::<Item>().unwrap();
     let (mut reader, mut writer) = (database.session().unwrap(), database.session().unwrap());
     let rows = fill(&mut writer, table, rows);

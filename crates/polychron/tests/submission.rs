@@ -10,7 +10,7 @@ use polychron::protocols::maflingo::Maflingo;
 use polychron::schema::{Key, KeyScratch};
 use polychron::{
     Access, Database, Declare, DefaultProtocol, Error, Interactive, Operations, Options, Procedure, Protocol,
-    ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols, Row, Stop, Submission, Table, Transaction,
+    ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols, Row, Submission, Table, Transaction,
 };
 
 #[derive(Row, Clone, Debug, PartialEq)]
@@ -25,8 +25,9 @@ struct Open(Table<Account>, u64);
 
 impl Procedure for Open {
     type Output = u64;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Error> {
         transaction.insert(&self.0, &Account { id: self.1, balance: 0 })?;
         Ok(self.1)
     }
@@ -45,8 +46,9 @@ struct Add {
 
 impl Procedure for Add {
     type Output = i64;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<i64, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<i64, Error> {
         let balance = transaction.get(&self.accounts, self.id)?.map_or(0, |row| row.balance());
         if let Some((says, hears)) = &self.hears {
             says.send(()).expect("the test waits for it");
@@ -66,7 +68,7 @@ fn open<P: Protocol>(change: impl FnOnce(&mut Options<P::Options>)) -> (Database
     options.common.memory.huge_pages = false;
     options.common.submissions.threads = 2;
     change(&mut options);
-    let database = Database::<P>::open_with(options).unwrap();
+    let database = Database::builder().with::<P>().options(options).in_memory().unwrap();
     let accounts = database.create_table::<Account>().unwrap();
     (database, accounts)
 }
@@ -133,7 +135,11 @@ fn conflicts_are_answered<P: Protocol<Worker: Interactive>>() {
     while database.transact(|transaction| transaction.update(&accounts, 1, add)).is_err() {}
     answers.send(()).unwrap();
     let answer = slow.wait();
-    assert!(matches!(answer, Err(Error::Conflicts { attempts: 1, .. })), "{}: {answer:?}", P::NAME);
+    assert!(
+        matches!(answer, Err(Error::Conflicts(ref conflicts)) if conflicts.attempts == 1),
+        "{}: {answer:?}",
+        P::NAME
+    );
     assert_eq!(database.submit(Add { accounts, id: 1, hears: None }).wait().unwrap(), 11);
 }
 
@@ -201,8 +207,9 @@ struct Ask<P: Protocol> {
 
 impl<P: Protocol> Procedure for Ask<P> {
     type Output = Result<i64, Error>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Result<i64, Error>, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Result<i64, Error>, Error> {
         transaction.update(&self.accounts, 1, |row| row.set_balance(row.balance() + 100))?;
         Ok((self.how)(&self.database, self.accounts))
     }

@@ -7,7 +7,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use polychron_engine::{Aggregate, Commit, Common, Interactive, Mode, Operations, Protocol, Scan, Stop, Table, Worker};
+use polychron_engine::{
+    Aggregate, Commit, Common, Error, Interactive, Mode, Operations, Protocol, Scan, Table, Worker,
+};
 use polychron_protocols::hyper::{Backend, Hyper, HyperTransaction, Images, Options};
 use polychron_schema::Row;
 
@@ -54,7 +56,7 @@ impl Store {
         store
     }
 
-    fn transact(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) {
+    fn transact(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>) {
         let mut worker = self.database.worker().expect("a slot is free");
         let mut transaction = worker.begin(Mode::ReadWrite).expect("it begins");
         body(&mut transaction).and_then(|()| transaction.commit()).expect("nobody is in its way");

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use polychron_engine::{
-    Commit, Common, Futures, Interactive, Mode, Operations, Protocol, Row, Savepoint, Stop, Table, drive,
+    Commit, Common, Error, Futures, Interactive, Mode, Operations, Protocol, Row, Savepoint, Table, drive,
 };
 
 use crate::contested_tests::{Deed, overtaken_at_each_attempt};
@@ -37,7 +37,7 @@ fn open(rows: u64) -> (Arc<Lazy<Maflingo>>, Table<Stock>) {
 }
 
 /// The steps of a transaction that does something with each of so many rows.
-fn steps(rows: u64, mut of_row: impl FnMut(&mut Tx<'_>, &Table<Stock>, u64) -> Result<(), Stop>) -> usize {
+fn steps(rows: u64, mut of_row: impl FnMut(&mut Tx<'_>, &Table<Stock>, u64) -> Result<(), Error>) -> usize {
     let (database, stock) = open(rows);
     let mut worker = database.worker().unwrap();
     let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
@@ -50,12 +50,12 @@ fn steps(rows: u64, mut of_row: impl FnMut(&mut Tx<'_>, &Table<Stock>, u64) -> R
 }
 
 /// Twice as many rows take twice as many steps, and a few.
-fn is_linear(of_row: impl FnMut(&mut Tx<'_>, &Table<Stock>, u64) -> Result<(), Stop> + Clone) {
+fn is_linear(of_row: impl FnMut(&mut Tx<'_>, &Table<Stock>, u64) -> Result<(), Error> + Clone) {
     let (half, whole) = (steps(ROWS / 2, of_row.clone()), steps(ROWS, of_row));
     assert!(half > 0 && whole <= 2 * half + half / 4 + 100, "{half} steps for half of what took {whole}");
 }
 
-fn add(t: &mut Tx<'_>, stock: &Table<Stock>, id: u64) -> Result<(), Stop> {
+fn add(t: &mut Tx<'_>, stock: &Table<Stock>, id: u64) -> Result<(), Error> {
     let amount = t.future(stock, id, Stock::AMOUNT)?;
     t.set_future(stock, id, Stock::AMOUNT, amount + 1)
 }

@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use polychron_base::key::{EncodedKey, Key16};
-use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::aggregate::AggregateError;
 use polychron_engine::batch::{self, NotNumeric};
 use polychron_engine::futures::{ExpressionArena, FutureColumn, FutureError, Operand, Scalar, Scope};
@@ -62,7 +62,7 @@ impl<P: Protocol<Worker: Interactive>> Shop<P> {
 
     fn transact<O>(
         &mut self,
-        mut body: impl FnMut(&mut <P::Worker as Interactive>::Transaction<'_>, &Table<Item>) -> Result<O, Stop>,
+        mut body: impl FnMut(&mut <P::Worker as Interactive>::Transaction<'_>, &Table<Item>) -> Result<O, Error>,
     ) -> Result<O, Error> {
         let items = self.items;
         drive::transact(&mut self.worker, Mode::ReadWrite, &mut |transaction| body(transaction, &items))
@@ -138,7 +138,7 @@ fn futures_that_have_no_value_undo_the_transaction<P: Protocol<Worker: Interacti
 
 fn cause<O: std::fmt::Debug, E: std::error::Error + Copy + 'static>(outcome: Result<O, Error>) -> E {
     match outcome {
-        Err(Error::Procedure(error)) => *error.downcast_ref::<E>().expect("the typed error"),
+        Err(Error::Other(error)) => *error.downcast_ref::<E>().expect("the typed error"),
         other => panic!("{other:?}"),
     }
 }
@@ -273,7 +273,7 @@ impl<'t, T: Transaction> Lazy<'t, T> {
     }
 
     /// The values of the nodes as they are now.
-    fn values(&mut self) -> Result<Vec<Scalar>, Stop> {
+    fn values(&mut self) -> Result<Vec<Scalar>, Error> {
         let mut values = Vec::new();
         self.expressions.exchange(&mut self.nodes);
         for node in &self.nodes.program.nodes {
@@ -296,7 +296,7 @@ impl<'t, T: Transaction> Lazy<'t, T> {
     }
 
     /// What commit does first: `false` when a condition that was told to be true or false is not so any more.
-    fn settle(mut self) -> Result<bool, Stop> {
+    fn settle(mut self) -> Result<bool, Error> {
         let values = self.values()?;
         let value = |operand| match operand {
             Operand::Known(value) => value,
@@ -317,7 +317,7 @@ fn short<K: EncodedKey>(key: K) -> Key16 {
 }
 
 impl<T: Transaction> Transaction for Lazy<'_, T> {
-    fn read_row<K: EncodedKey>(&mut self, t: TableId, key: K, p: &Projection) -> Result<Option<RowRef<'_>>, Stop> {
+    fn read_row<K: EncodedKey>(&mut self, t: TableId, key: K, p: &Projection) -> Result<Option<RowRef<'_>>, Error> {
         self.inner.read_row(t, key, p)
     }
 
@@ -326,7 +326,7 @@ impl<T: Transaction> Transaction for Lazy<'_, T> {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
+    ) -> Result<Option<RowRef<'_>>, Error> {
         self.inner.read_row_unvalidated(table, key, projection)
     }
 
@@ -336,19 +336,19 @@ impl<T: Transaction> Transaction for Lazy<'_, T> {
         key: K,
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         self.inner.update_unchecked(table, key, projection, change)
     }
 
-    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         self.inner.insert_unchecked(table, key, row)
     }
 
-    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         self.inner.put_unchecked(table, key, row)
     }
 
-    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
         self.inner.delete_unchecked(table, key)
     }
 
@@ -356,15 +356,15 @@ impl<T: Transaction> Transaction for Lazy<'_, T> {
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.inner.scan_unchecked(scan, visitor)
     }
 
-    fn mark(&mut self) -> Result<usize, Stop> {
+    fn mark(&mut self) -> Result<usize, Error> {
         self.inner.mark()
     }
 
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Error> {
         self.inner.undo_unchecked(position)
     }
 
@@ -372,7 +372,7 @@ impl<T: Transaction> Transaction for Lazy<'_, T> {
         self.inner.savepoints()
     }
 
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Error> {
         self.inner.definition(table)
     }
 }
@@ -390,14 +390,14 @@ impl<T: Transaction> LazyFutures for Lazy<'_, T> {
         key: K,
         columns: &[FutureColumn],
         futures: &mut [Operand],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         for (column, future) in columns.iter().zip(futures) {
             *future = self.push(table, short(key), *column);
         }
         Ok(())
     }
 
-    fn test_future(&mut self, condition: Operand) -> Result<bool, Stop> {
+    fn test_future(&mut self, condition: Operand) -> Result<bool, Error> {
         let told = self.resolve_future(condition)? != 0;
         self.conditions.push((condition, told));
         Ok(told)
@@ -408,12 +408,12 @@ impl<T: Transaction> LazyFutures for Lazy<'_, T> {
         table: TableId,
         key: K,
         columns: &[(FutureColumn, Operand)],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.writes.extend(columns.iter().map(|&(column, value)| (table, short(key), column, value)));
         Ok(())
     }
 
-    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop> {
+    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error> {
         match future {
             Operand::Known(value) => Ok(value),
             Operand::Pending(place) => Ok(self.values()?[place as usize]),

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use polychron_base::key::EncodedKey;
 use polychron_engine::{
     Commit, Common, Constraints, Error, Insertion, Interactive, LazyFutures, Mode, Operations, Prefetch, Projection,
-    Protocol, Queries, Row, RowMut, RowRef, Savepoints, Scan, Stop, Table, TableDefinition, TableId, Transaction,
-    drive,
+    Protocol, Queries, Row, RowMut, RowRef, Savepoints, Scan, Table, TableDefinition, TableId, Transaction, drive,
 };
 use polychron_protocols::serial::Serial;
 
@@ -40,13 +39,13 @@ struct Flawed<'t, T> {
 }
 
 impl<T> Flawed<'_, T> {
-    fn check(&self, fails: bool) -> Result<(), Stop> {
-        if fails { Err(Error::OutOfMemory { requested: 1 }.into()) } else { Ok(()) }
+    fn check(&self, fails: bool) -> Result<(), Error> {
+        if fails { Err(Error::OutOfMemory { requested: 1 }) } else { Ok(()) }
     }
 }
 
 impl<T: Commit> Transaction for Flawed<'_, T> {
-    fn read_row<K: EncodedKey>(&mut self, t: TableId, key: K, p: &Projection) -> Result<Option<RowRef<'_>>, Stop> {
+    fn read_row<K: EncodedKey>(&mut self, t: TableId, key: K, p: &Projection) -> Result<Option<RowRef<'_>>, Error> {
         self.check(self.failing.reads)?;
         self.inner.read_row(t, key, p)
     }
@@ -56,7 +55,7 @@ impl<T: Commit> Transaction for Flawed<'_, T> {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
+    ) -> Result<Option<RowRef<'_>>, Error> {
         self.read_row(table, key, projection)
     }
 
@@ -66,19 +65,19 @@ impl<T: Commit> Transaction for Flawed<'_, T> {
         key: K,
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         self.inner.update_unchecked(table, key, projection, change)
     }
 
-    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         self.inner.insert_unchecked(table, key, row)
     }
 
-    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         self.inner.put_unchecked(table, key, row)
     }
 
-    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
         self.inner.delete_unchecked(table, key)
     }
 
@@ -86,16 +85,16 @@ impl<T: Commit> Transaction for Flawed<'_, T> {
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.check(self.failing.reads)?;
         self.inner.scan_unchecked(scan, visitor)
     }
 
-    fn mark(&mut self) -> Result<usize, Stop> {
+    fn mark(&mut self) -> Result<usize, Error> {
         self.inner.mark()
     }
 
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Error> {
         self.check(self.failing.undo)?;
         self.inner.undo_unchecked(position)
     }
@@ -104,11 +103,11 @@ impl<T: Commit> Transaction for Flawed<'_, T> {
         self.inner.savepoints()
     }
 
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Error> {
         self.inner.definition(table)
     }
 
-    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Error> {
         self.inner.constraints(table)
     }
 }
@@ -147,8 +146,8 @@ impl Library {
         failing: Failing,
         mut body: impl FnMut(
             &mut Flawed<'_, <<Serial as Protocol>::Worker as Interactive>::Transaction<'_>>,
-        ) -> Result<O, Stop>,
-    ) -> Result<Result<O, Stop>, Error> {
+        ) -> Result<O, Error>,
+    ) -> Result<Result<O, Error>, Error> {
         let mut worker = self.database.worker().unwrap();
         drive::transact(&mut worker, Mode::ReadWrite, &mut |inner| Ok(body(&mut Flawed { inner, failing })))
     }
@@ -164,7 +163,7 @@ impl Library {
     /// Each write that a foreign key looks at, with an error that its caller swallows.
     fn try_all(&self, failing: Failing) -> Vec<Result<(), Error>> {
         let (shelves, books) = (self.shelves, self.books);
-        let caught = |outcome: Result<Result<bool, Stop>, Error>| {
+        let caught = |outcome: Result<Result<bool, Error>, Error>| {
             outcome.map(|refused| assert!(refused.is_err(), "it is refused"))
         };
         vec![

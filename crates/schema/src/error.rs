@@ -174,8 +174,8 @@ impl From<SchemaError> for polychron_base::Error {
     fn from(error: SchemaError) -> Self {
         match error {
             SchemaError::KeyTooLong => Self::KeyTooLong,
-            SchemaError::RowTooLong { bytes } => Self::RowTooLong { bytes, limit: crate::MAX_ROW_BYTES },
-            other => Self::Definition(other.to_string()),
+            SchemaError::RowTooLong { bytes } => Self::row_too_long(bytes, crate::MAX_ROW_BYTES),
+            other => Self::definition(other.to_string()),
         }
     }
 }

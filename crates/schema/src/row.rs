@@ -1,7 +1,8 @@
 //! Typed rows.
 
+use crate::MAX_KEY_COLUMNS;
 use crate::buffer::{RowBuffer, RowRef};
-use crate::definition::TableDefinition;
+use crate::definition::{IndexDefinition, TableDefinition};
 use crate::error::SchemaError;
 use crate::key::{Key, KeyScratch, OwnedKey};
 use crate::layout::Shape;
@@ -139,11 +140,19 @@ fn other_table(index: IndexId, own: TableId, table: TableId) -> Error {
 pub struct Index<R, K> {
     name: &'static str,
     id: IndexId,
-    /// Whose index it is, where it is not one that `R` declares.
-    table: Option<TableId>,
+    /// Where it is not one that `R` declares.
+    made: Option<MadeAtRunTime>,
     unique: bool,
     open: bool,
     marker: PhantomData<fn() -> (R, K)>,
+}
+
+/// Whose index it is, and over which columns.
+#[derive(Clone, Copy)]
+struct MadeAtRunTime {
+    table: TableId,
+    columns: [u16; MAX_KEY_COLUMNS],
+    count: u8,
 }
 
 impl<R, K> Clone for Index<R, K> {
@@ -154,19 +163,41 @@ impl<R, K> Clone for Index<R, K> {
 
 impl<R, K> Copy for Index<R, K> {}
 
+impl<R: Row, K> Index<R, K> {
+    /// The same index, whatever the types of its columns.
+    #[inline]
+    pub const fn untyped(self) -> Index<R, ()> {
+        let Self { name, id, made, unique, open, .. } = self;
+        Index { name, id, made, unique, open, marker: PhantomData }
+    }
+
+    /// Its definition, of which only the name may be another.
+    pub fn definition(self) -> IndexDefinition {
+        match self.made {
+            Some(MadeAtRunTime { columns, count, .. }) => {
+                let columns: Vec<_> = columns[..usize::from(count)].iter().map(|&column| column.into()).collect();
+                IndexDefinition::new(self.name, columns).with_unique(self.unique)
+            }
+            None => R::definition().indexes.swap_remove(self.id.position() - 1),
+        }
+    }
+}
+
 impl<R: Row, K: OwnedKey> Index<R, K> {
     /// For `derive(Row)`: an index at its position.
     #[doc(hidden)]
     pub const fn new(name: &'static str, position: usize, unique: bool, nullable: bool) -> Self {
         let id = IndexId(position as u16 + 1);
-        Self { name, id, table: None, unique, open: !unique || nullable, marker: PhantomData }
+        Self { name, id, made: None, unique, open: !unique || nullable, marker: PhantomData }
     }
 
     /// For `create_index`: an index of one table, which was made at run time.
     #[doc(hidden)]
-    pub const fn of_table(table: TableId, id: IndexId, unique: bool, nullable: bool) -> Self {
+    pub fn of_table(table: TableId, id: IndexId, columns: &[usize], unique: bool, nullable: bool) -> Self {
         let open = !unique || nullable;
-        Self { name: "made at run time", id, table: Some(table), unique, open, marker: PhantomData }
+        let mut made = MadeAtRunTime { table, columns: [0; MAX_KEY_COLUMNS], count: columns.len() as u8 };
+        made.columns.iter_mut().zip(columns).for_each(|(own, &column)| *own = column as u16);
+        Self { name: "made at run time", id, made: Some(made), unique, open, marker: PhantomData }
     }
 
     /// The index's name.
@@ -191,8 +222,8 @@ impl<R: Row, K: OwnedKey> Index<R, K> {
     /// The index was made at run time for another table.
     #[inline]
     pub fn id_in(self, table: TableId) -> Result<IndexId, Error> {
-        match self.table {
-            Some(own) if own != table => Err(other_table(self.id, own, table)),
+        match self.made {
+            Some(made) if made.table != table => Err(other_table(self.id, made.table, table)),
             _ => Ok(self.id),
         }
     }

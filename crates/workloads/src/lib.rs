@@ -1,7 +1,6 @@
 //! The workloads: written once, as procedures over the public transaction API, and run unchanged on every protocol.
 
 pub mod churn;
-mod declare;
 pub mod hotkey;
 pub mod increment;
 pub mod modify;
@@ -92,7 +91,7 @@ pub trait Client: Send {
 }
 
 /// A procedure of a workload.
-pub trait Transact: Procedure {
+pub trait Transact: Procedure<Error = Error> {
     /// Which kind it is: a position in [`Workload::KINDS`].
     fn kind(&self) -> usize;
 

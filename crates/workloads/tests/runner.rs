@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polychron_base::key::Key8;
-use polychron_engine::{Common, Error, Mode, Operations, Procedure, Protocol, Stop, Transaction, Worker, drive};
+use polychron_engine::{Common, Error, Mode, Operations, Procedure, Protocol, Transaction, Worker, drive};
 use polychron_protocols::serial::{Options, Serial};
 use polychron_schema::{Projection, RowBuffer};
 use polychron_sync::atomic::{AtomicBool, Ordering};
@@ -296,7 +296,7 @@ fn a_failing_transaction_ends_the_run() {
     let options = IncrementOptions { records: 10, requests: 5, ..IncrementOptions::default() };
     let (settings, stop) = (Settings { seconds: 1e6, ..settings() }, AtomicBool::new(false));
     let ended = run::run::<Serial, Increment>(&database, &options, &settings, &stop, &Sabotage(&database));
-    let Err(RunError::Transaction { kind: "increment", error: Error::Procedure(reason) }) = ended else {
+    let Err(RunError::Transaction { kind: "increment", error: Error::Other(reason) }) = ended else {
         panic!("{ended:?}");
     };
     assert_eq!(reason.to_string(), "the integer of key 7 is missing");
@@ -311,7 +311,8 @@ fn a_broken_check_is_in_the_report() {
             struct AddOne(polychron_engine::TableId);
             impl Procedure for AddOne {
                 type Output = bool;
-                fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Stop> {
+                type Error = Error;
+                fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Error> {
                     transaction.update_row(self.0, Key8::new(3, 8), &Projection::ALL, |row| {
                         Integer::VALUE.set(row, Integer::VALUE.get(row.as_row()) + 1);
                     })

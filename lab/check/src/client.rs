@@ -3,9 +3,8 @@
 use std::cell::Cell;
 
 use polychron_base::Error;
-use polychron_base::error::Stopped;
 use polychron_engine::any::AnyTransaction;
-use polychron_engine::{Commit, Interactive, Mode, Stop};
+use polychron_engine::{Commit, Interactive, Mode};
 
 /// What this thread's clients have met.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,14 +68,14 @@ impl<T: Commit> Client<T> {
     }
 
     /// Takes a step.
-    pub(crate) fn step<O>(&mut self, step: impl FnOnce(&mut T) -> Result<O, Stop>) -> Option<O> {
+    pub(crate) fn step<O>(&mut self, step: impl FnOnce(&mut T) -> Result<O, Error>) -> Option<O> {
         match step(self.transaction.as_mut()?) {
             Ok(output) => Some(output),
             Err(stop) => {
                 // All clients are of one thread: where another one is in the way, the wait would be for itself.
-                match stop.into_parts() {
-                    Stopped::Conflict | Stopped::Failed(Error::WaitsForItself { .. }) => {}
-                    Stopped::Failed(error) => panic!("a step failed: {error:?}"),
+                match stop {
+                    Error::Conflict | Error::WaitsForItself { .. } => {}
+                    error => panic!("a step failed: {error:?}"),
                 }
                 meet_conflict();
                 self.transaction = None;
@@ -88,13 +87,13 @@ impl<T: Commit> Client<T> {
     /// Commits, and says whether that worked.
     pub(crate) fn commit(self) -> bool {
         let Some(transaction) = self.transaction else { return false };
-        match transaction.commit().map_err(Stop::into_parts) {
+        match transaction.commit() {
             Ok(()) => true,
-            Err(Stopped::Conflict | Stopped::Failed(Error::WaitsForItself { .. })) => {
+            Err(Error::Conflict | Error::WaitsForItself { .. }) => {
                 meet_conflict();
                 false
             }
-            Err(Stopped::Failed(error)) => panic!("a commit failed: {error}"),
+            Err(error) => panic!("a commit failed: {error}"),
         }
     }
 

@@ -17,9 +17,7 @@ use polychron_base::random::Random;
 use polychron_engine::futures::FutureError;
 use polychron_engine::options::Submissions;
 use polychron_engine::submission::{Service, Submission};
-use polychron_engine::{
-    Access, Declare, Error, Interactive, Procedure, Protocol, Row, Stop, Table, Transaction, Worker,
-};
+use polychron_engine::{Access, Declare, Error, Interactive, Procedure, Protocol, Row, Table, Transaction, Worker};
 use polychron_schema::{Key, KeyScratch};
 use polychron_sync::thread;
 
@@ -193,7 +191,7 @@ impl Script {
 
 /// Whether a transaction was undone because a future's row is not there.
 fn lacks_row(error: &Error) -> bool {
-    let Error::Procedure(error) = error else { return false };
+    let Error::Other(error) = error else { return false };
     matches!(error.downcast_ref::<FutureError>(), Some(FutureError::NoRow(_)))
 }
 
@@ -216,15 +214,16 @@ fn ended(plan: &Planned, outcome: Result<(), Error>, trace: &Mutex<Trace>) -> Op
 
 impl Procedure for Script {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         Self::taken(&self.trace);
         let mut savepoints = Savepoints::default();
         for operation in &self.plan.operations {
             let answer = apply(transaction, &self.table, operation, &mut savepoints)?;
             self.note(operation, answer);
         }
-        if self.plan.rolls_back { Err(Stop::roll_back()) } else { Ok(()) }
+        if self.plan.rolls_back { Err(Error::RolledBack) } else { Ok(()) }
     }
 
     /// The rows are divided by their ids; what touches no index and no range names its partitions.

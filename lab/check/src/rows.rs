@@ -3,7 +3,7 @@
 // Two `#[index]`es of one table may well say the same of their kind.
 #![allow(clippy::duplicated_attributes)]
 
-use polychron_engine::{Operations, Stop, Table, Transaction};
+use polychron_engine::{Error, Operations, Table, Transaction};
 use polychron_schema::Row;
 
 /// A number under a number.
@@ -85,12 +85,12 @@ pub(crate) fn person(id: u64, team: u16, code: u32) -> Person {
 }
 
 /// The value of an item, if there is one.
-pub(crate) fn value<T: Transaction>(transaction: &mut T, table: &Table<Item>, id: u64) -> Result<Option<i64>, Stop> {
+pub(crate) fn value<T: Transaction>(transaction: &mut T, table: &Table<Item>, id: u64) -> Result<Option<i64>, Error> {
     Ok(transaction.get(table, id)?.map(|row| row.value()))
 }
 
 /// Sets the value of an item that is there.
-pub(crate) fn set<T: Transaction>(transaction: &mut T, table: &Table<Item>, id: u64, value: i64) -> Result<(), Stop> {
+pub(crate) fn set<T: Transaction>(transaction: &mut T, table: &Table<Item>, id: u64, value: i64) -> Result<(), Error> {
     let found = transaction.update(table, id, |row| row.set_value(value))?;
     assert!(found, "item {id} is there");
     Ok(())

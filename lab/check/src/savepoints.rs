@@ -1,12 +1,16 @@
 //! The savepoints of a random transaction, and those of it and of others that are void.
-
-use polychron_base::error::Stopped;
-use polychron_engine::{Error, Operations, Savepoint, Stop, Transaction};
+use polychron_engine::{Error, Operations, Savepoint, Transaction};
 
 /// What was returned to although it was void.
 #[derive(Debug, thiserror::Error)]
 #[error("a void savepoint was accepted")]
 struct Accepted;
+
+impl From<Accepted> for Error {
+    fn from(error: Accepted) -> Self {
+        Self::other(error)
+    }
+}
 
 /// Savepoints that a transaction has, by their numbers, and void ones.
 #[derive(Clone, Debug, Default)]
@@ -42,12 +46,11 @@ impl Savepoints {
     }
 
     /// Returns to one of the void ones, if there are any: it must be refused.
-    pub(crate) fn try_void<T: Transaction>(&self, transaction: &mut T, number: usize) -> Result<(), Stop> {
+    pub(crate) fn try_void<T: Transaction>(&self, transaction: &mut T, number: usize) -> Result<(), Error> {
         let Some(&void) = self.void.iter().cycle().nth(number) else { return Ok(()) };
-        match transaction.roll_back_to(void).map_err(Stop::into_parts) {
-            Err(Stopped::Failed(Error::VoidSavepoint)) => Ok(()),
-            Err(Stopped::Failed(error)) => Err(error.into()),
-            Err(Stopped::Conflict) => Err(Stop::conflict()),
+        match transaction.roll_back_to(void) {
+            Err(Error::VoidSavepoint) => Ok(()),
+            Err(error) => Err(error),
             Ok(()) => Err(Accepted.into()),
         }
     }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use polychron_base::Error;
 use polychron_base::key::HashSeed;
-use polychron_base::{Error, Stop};
 use polychron_engine::any::{AnyOptions, AnyProtocol};
 use polychron_engine::{Common, Interactive, Isolation, Mode, Operations, Protocol, Row, Table, drive};
 
@@ -157,7 +157,7 @@ pub(crate) fn create<P: Protocol, R: Row>(database: &Arc<P>) -> Table<R> {
 /// Runs a body in transactions until one commits.
 pub(crate) fn run<W: Interactive + 'static, O>(
     worker: &mut W,
-    mut body: impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
+    mut body: impl FnMut(&mut W::Transaction<'_>) -> Result<O, Error>,
 ) -> Result<O, Error> {
     drive::transact(worker, Mode::ReadWrite, &mut body)
 }
@@ -165,7 +165,7 @@ pub(crate) fn run<W: Interactive + 'static, O>(
 /// As [`run`], where nothing may go wrong.
 pub(crate) fn done<W: Interactive + 'static, O>(
     worker: &mut W,
-    body: impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
+    body: impl FnMut(&mut W::Transaction<'_>) -> Result<O, Error>,
 ) -> O {
     run(worker, body).expect("the transaction commits")
 }
@@ -173,7 +173,7 @@ pub(crate) fn done<W: Interactive + 'static, O>(
 /// As [`done`], on a snapshot.
 pub(crate) fn snapshot<W: Interactive + 'static, O>(
     worker: &mut W,
-    mut body: impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
+    mut body: impl FnMut(&mut W::Transaction<'_>) -> Result<O, Error>,
 ) -> O {
     drive::transact(worker, Mode::Snapshot, &mut body).expect("a snapshot ends well")
 }

@@ -92,7 +92,7 @@ fn the_log_holds_every_change() {
     let entry = |id, value, length| Entry { id, value, text: "e".repeat(length) };
     let mut run = |body: &mut dyn FnMut(
         &mut <polychron_protocols::maflingo::MaflingoWorker<Replayed> as Interactive>::Transaction<'_>,
-    ) -> Result<(), polychron_engine::Stop>| {
+    ) -> Result<(), polychron_engine::Error>| {
         drive::transact(&mut worker, Mode::ReadWrite, &mut |t| body(t)).unwrap();
     };
     run(&mut |t| (0..10).try_for_each(|id| t.insert(&table, &entry(id, id, 5))));

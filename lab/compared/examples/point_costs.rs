@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use polychron::protocols::maflingo;
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_base::key::Key8;
 use polychron_base::random::Random;
 use polychron_compared::{key_value, partitioned_store};
@@ -44,9 +44,10 @@ struct Point {
 
 impl Procedure for Point {
     type Output = u64;
+    type Error = Error;
 
     #[inline]
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Error> {
         if self.write {
             transaction.update(&self.table, self.id, |row| row.set_counter(row.counter() + 1)).map(u64::from)
         } else {

@@ -49,7 +49,7 @@ pub fn any_protocol(name: &str, knobs: &[(&str, &str)]) -> Result<AnyOptions, Er
         // Compiled in that crate.
         return polychron::any_protocol(name, knobs);
     }
-    Err(Error::Options(UnknownProtocol { name: name.to_owned(), known: names() }.to_string()))
+    Err(Error::options(UnknownProtocol { name: name.to_owned(), known: names() }.to_string()))
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -4,7 +4,7 @@
 //! [`Interleaved`] is a protocol around another one: the procedures of a batch are executed by several workers in turn. Each has a stack of its
 //! own; the thread draws whose turn it is. Only for protocols whose operations do not wait for another transaction to end.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -12,9 +12,10 @@ use corosensei::stack::DefaultStack;
 use corosensei::{CoroutineResult, ScopedCoroutine, ScopedCoroutineRef, Yielder};
 use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
+use polychron_engine::drive::Failure;
 use polychron_engine::{
     Aggregate, Common, Constraints, Counters, Declare, Error, Insertion, LazyFutures, Prefetch, Procedure, Projection,
-    Protocol, Queries, RowMut, RowRef, Savepoints, Scan, Stop, Storage, TableDefinition, TableId, Transaction, Worker,
+    Protocol, Queries, RowMut, RowRef, Savepoints, Scan, Storage, TableDefinition, TableId, Transaction, Worker,
 };
 use polychron_schema::Value;
 use send_wrapper::SendWrapper;
@@ -69,21 +70,21 @@ pub(crate) struct InterleavedWorker<W> {
 }
 
 impl<W: Worker> Worker for InterleavedWorker<W> {
-    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         self.workers[0].execute(procedure)
     }
 
     fn execute_batch<P: Procedure>(
         &mut self,
         procedures: &mut [P],
-        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        done: &mut impl FnMut(usize, Result<P::Output, P::Error>),
     ) {
         let shared = RefCell::new((procedures.iter_mut().enumerate(), done));
         let sessions: Vec<_> = self.workers.iter_mut().map(|worker| session(&shared, worker)).collect();
         in_scope(sessions.into_iter(), Vec::new(), &mut |sessions| go_around(&mut self.random, sessions));
     }
 
-    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         self.workers[0].snapshot(procedure)
     }
 
@@ -97,7 +98,22 @@ impl<W: Worker> Worker for InterleavedWorker<W> {
 }
 
 /// Where a transaction lets others take their turn.
-type Turns<'y> = SendWrapper<&'y Yielder<(), ()>>;
+type Turns<'y> = SendWrapper<Turn<'y>>;
+
+struct Turn<'y> {
+    yielder: &'y Yielder<(), ()>,
+    /// An operation was refused because it would wait for another transaction of the thread.
+    waits: Cell<bool>,
+}
+
+impl Turn<'_> {
+    fn note<O>(&self, outcome: Result<O, Error>) -> Result<O, Error> {
+        if let Err(Error::WaitsForItself { .. }) = outcome {
+            self.waits.set(true);
+        }
+        outcome
+    }
+}
 
 type Session<'s> = ScopedCoroutine<'s, (), (), ()>;
 type SessionRef<'s> = ScopedCoroutineRef<'s, (), (), (), DefaultStack>;
@@ -135,18 +151,20 @@ where
     P: Procedure + 'p,
     W: Worker,
     I: Iterator<Item = (usize, &'p mut P)>,
-    D: FnMut(usize, Result<P::Output, Error>),
+    D: FnMut(usize, Result<P::Output, P::Error>),
 {
     ScopedCoroutine::new(move |yielder, ()| {
         loop {
             let next = shared.borrow_mut().0.next();
             let Some((position, procedure)) = next else { return };
-            let mut taking_turns = TakingTurns { procedure, turns: SendWrapper::new(yielder) };
+            let turn = Turn { yielder, waits: Cell::new(false) };
+            let mut taking_turns = TakingTurns { procedure, turns: SendWrapper::new(turn) };
             let outcome = loop {
                 match worker.execute(&mut taking_turns) {
                     // Another transaction of the thread is in the way, and goes on when it has its turn.
-                    Err(Error::WaitsForItself { .. }) => yielder.suspend(()),
-                    outcome => break outcome,
+                    Err(Failure::Engine(Error::WaitsForItself { .. })) => yielder.suspend(()),
+                    Err(Failure::Own(_)) if taking_turns.turns.waits.get() => yielder.suspend(()),
+                    outcome => break outcome.map_err(Failure::into_own),
                 }
             };
             (shared.borrow_mut().1)(position, outcome);
@@ -162,9 +180,11 @@ struct TakingTurns<'p, 'y, P> {
 
 impl<P: Procedure> Procedure for TakingTurns<'_, '_, P> {
     type Output = P::Output;
+    type Error = Failure<P::Error>;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<P::Output, Stop> {
-        self.procedure.run(&mut InTurns { transaction, turns: &self.turns })
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<P::Output, Self::Error> {
+        self.turns.waits.set(false);
+        self.procedure.run(&mut InTurns { transaction, turns: &self.turns }).map_err(Failure::Own)
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
@@ -181,7 +201,7 @@ struct InTurns<'t, 'y, T> {
 impl<T> InTurns<'_, '_, T> {
     /// The transaction, after all others had their turn.
     fn turn(&mut self) -> &mut T {
-        self.turns.suspend(());
+        self.turns.yielder.suspend(());
         self.transaction
     }
 }
@@ -192,8 +212,9 @@ impl<T: Transaction> Transaction for InTurns<'_, '_, T> {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
-        self.turn().read_row(table, key, projection)
+    ) -> Result<Option<RowRef<'_>>, Error> {
+        let turns = self.turns;
+        turns.note(self.turn().read_row(table, key, projection))
     }
 
     fn read_row_unvalidated<K: EncodedKey>(
@@ -201,8 +222,9 @@ impl<T: Transaction> Transaction for InTurns<'_, '_, T> {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
-        self.turn().read_row_unvalidated(table, key, projection)
+    ) -> Result<Option<RowRef<'_>>, Error> {
+        let turns = self.turns;
+        turns.note(self.turn().read_row_unvalidated(table, key, projection))
     }
 
     fn update_unchecked<K: EncodedKey>(
@@ -211,40 +233,47 @@ impl<T: Transaction> Transaction for InTurns<'_, '_, T> {
         key: K,
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
-        self.turn().update_unchecked(table, key, projection, change)
+    ) -> Result<bool, Error> {
+        let turns = self.turns;
+        turns.note(self.turn().update_unchecked(table, key, projection, change))
     }
 
-    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.turn().insert_unchecked(table, key, row)
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
+        let turns = self.turns;
+        turns.note(self.turn().insert_unchecked(table, key, row))
     }
 
-    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
-        self.turn().put_unchecked(table, key, row)
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
+        let turns = self.turns;
+        turns.note(self.turn().put_unchecked(table, key, row))
     }
 
-    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
-        self.turn().delete_unchecked(table, key)
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
+        let turns = self.turns;
+        turns.note(self.turn().delete_unchecked(table, key))
     }
 
     fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        self.turn().scan_unchecked(scan, visitor)
+    ) -> Result<(), Error> {
+        let turns = self.turns;
+        turns.note(self.turn().scan_unchecked(scan, visitor))
     }
 
-    fn mark(&mut self) -> Result<usize, Stop> {
+    fn mark(&mut self) -> Result<usize, Error> {
         self.transaction.mark()
     }
 
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
-        self.turn().undo_unchecked(position)
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Error> {
+        let turns = self.turns;
+        turns.note(self.turn().undo_unchecked(position))
     }
 
-    fn undo_operation(&mut self, position: usize) -> Result<(), Stop> {
-        self.turn().undo_operation(position)
+    fn undo_operation(&mut self, position: usize) -> Result<(), Error> {
+        let turns = self.turns;
+        turns.note(self.turn().undo_operation(position))
     }
 
     fn savepoints(&mut self) -> &mut Savepoints {
@@ -255,11 +284,11 @@ impl<T: Transaction> Transaction for InTurns<'_, '_, T> {
         self.transaction.is_reconnaissance()
     }
 
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Error> {
         self.transaction.definition(table)
     }
 
-    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Error> {
         self.transaction.constraints(table)
     }
 
@@ -274,12 +303,14 @@ impl<T: Transaction> Queries for InTurns<'_, '_, T> {
         table: TableId,
         projection: &Projection,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
-        self.turn().visit_table(table, projection, visitor)
+    ) -> Result<(), Error> {
+        let turns = self.turns;
+        turns.note(self.turn().visit_table(table, projection, visitor))
     }
 
-    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
-        self.turn().aggregate_range(scan, wanted)
+    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error> {
+        let turns = self.turns;
+        turns.note(self.turn().aggregate_range(scan, wanted))
     }
 }
 

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use polychron_schema::Value;
 
 use super::{Erased, Naming};
-use crate::drive::discard;
+use crate::drive::{Failure, discard};
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Resolved, Scalar, Scope};
 use crate::{
     Abort, Access, Aggregate, ColumnBatch, Commit, Constraints, Counters, Declare, Error, Insertion, Interactive,
-    Isolation, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoints, Scan, Stop, Storage, TableDefinition,
+    Isolation, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoints, Scan, Storage, TableDefinition,
     TableId, Transaction, Worker, options,
 };
 
@@ -52,11 +52,11 @@ impl<P: Protocol, S: Steps<P::Worker>> Database for Opened<P, S> {
 
 /// [`Worker`] and [`Interactive`].
 pub(super) trait WorkerObject: Send {
-    fn execute(&mut self, procedure: &mut dyn Run) -> Result<(), Error>;
-    fn execute_batch(&mut self, procedures: &mut [Unnamed<'_>], done: &mut dyn FnMut(usize, Result<(), Error>));
-    fn execute_batch_with(&mut self, procedures: &mut [Unnamed<'_>], done: &(dyn Fn(usize, Result<(), Error>) + Sync));
+    fn execute(&mut self, procedure: &mut dyn Run) -> Outcome;
+    fn execute_batch(&mut self, procedures: &mut [Unnamed<'_>], done: &mut dyn FnMut(usize, Outcome));
+    fn execute_batch_with(&mut self, procedures: &mut [Unnamed<'_>], done: &(dyn Fn(usize, Outcome) + Sync));
     fn help_others(&mut self) -> Option<bool>;
-    fn snapshot(&mut self, procedure: &mut dyn Run) -> Result<(), Error>;
+    fn snapshot(&mut self, procedure: &mut dyn Run) -> Outcome;
     fn read_one(
         &mut self,
         table: TableId,
@@ -118,7 +118,7 @@ pub(super) struct Whole;
 
 impl<W> Steps<W> for Whole {
     fn begin(_: &mut W, _: Mode) -> Result<Box<dyn End + '_>, Error> {
-        Err(Error::Unsupported { protocol: "any", what: "transactions that are driven step by step" })
+        Err(Error::unsupported("any", "transactions that are driven step by step"))
     }
 
     fn last_abort(_: &W) -> Option<Abort> {
@@ -144,15 +144,15 @@ impl<W> Steps<W> for Whole {
 struct Driven<W, S>(W, PhantomData<fn() -> S>);
 
 impl<W: Worker + 'static, S: Steps<W>> WorkerObject for Driven<W, S> {
-    fn execute(&mut self, procedure: &mut dyn Run) -> Result<(), Error> {
+    fn execute(&mut self, procedure: &mut dyn Run) -> Outcome {
         Worker::execute(&mut self.0, &mut Unnamed(procedure))
     }
 
-    fn execute_batch(&mut self, procedures: &mut [Unnamed<'_>], done: &mut dyn FnMut(usize, Result<(), Error>)) {
+    fn execute_batch(&mut self, procedures: &mut [Unnamed<'_>], done: &mut dyn FnMut(usize, Outcome)) {
         Worker::execute_batch(&mut self.0, procedures, &mut |position, outcome| done(position, outcome));
     }
 
-    fn execute_batch_with(&mut self, procedures: &mut [Unnamed<'_>], done: &(dyn Fn(usize, Result<(), Error>) + Sync)) {
+    fn execute_batch_with(&mut self, procedures: &mut [Unnamed<'_>], done: &(dyn Fn(usize, Outcome) + Sync)) {
         Worker::execute_batch_with(&mut self.0, procedures, &|position, outcome| done(position, outcome), |_| ());
     }
 
@@ -160,7 +160,7 @@ impl<W: Worker + 'static, S: Steps<W>> WorkerObject for Driven<W, S> {
         Worker::help_others(&mut self.0)
     }
 
-    fn snapshot(&mut self, procedure: &mut dyn Run) -> Result<(), Error> {
+    fn snapshot(&mut self, procedure: &mut dyn Run) -> Outcome {
         Worker::snapshot(&mut self.0, &mut Unnamed(procedure))
     }
 
@@ -207,38 +207,48 @@ impl<W: Worker + 'static, S: Steps<W>> WorkerObject for Driven<W, S> {
     }
 }
 
+/// How a procedure of an unknown type has ended: its answer, or its own error, is where its owner finds it.
+pub(super) type Outcome = Result<(), Failure<()>>;
+
 /// [`Procedure`], which leaves its answer where its owner finds it.
 pub(super) trait Run: Send {
-    fn run(&mut self, transaction: &mut dyn Operate) -> Result<(), Stop>;
+    fn run(&mut self, transaction: &mut dyn Operate) -> Outcome;
     fn committed(&mut self, resolved: &Resolved);
     fn declare(&self, declaration: &mut dyn Name);
 }
 
 /// What the procedure's last run answered. What nobody gets is dropped where it may panic.
-pub(super) struct Answer<O>(Mutex<Option<O>>);
+pub(super) struct Answer<O, E>(Mutex<Option<Result<O, E>>>);
 
-impl<O> Default for Answer<O> {
+impl<O, E> Default for Answer<O, E> {
     fn default() -> Self {
         Self(Mutex::new(None))
     }
 }
 
-impl<O> Answer<O> {
-    fn lock(&self) -> MutexGuard<'_, Option<O>> {
+impl<O, E> Answer<O, E> {
+    fn lock(&self) -> MutexGuard<'_, Option<Result<O, E>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, output: O) {
-        let before = self.lock().replace(output);
+    fn put(&self, answer: Result<O, E>) {
+        let before = self.lock().replace(answer);
         discard(before);
     }
 
-    pub(super) fn take(&self) -> O {
-        self.lock().take().expect("a procedure that committed has answered")
+    /// The answer of a procedure that ended like this.
+    pub(super) fn take(&self, outcome: Outcome) -> Result<O, E>
+    where
+        E: From<Error>,
+    {
+        match outcome {
+            Ok(()) | Err(Failure::Own(())) => self.lock().take().expect("a procedure that has ended so has answered"),
+            Err(Failure::Engine(error)) => Err(error.into()),
+        }
     }
 }
 
-impl<O> Drop for Answer<O> {
+impl<O, E> Drop for Answer<O, E> {
     fn drop(&mut self) {
         discard(self.lock().take());
     }
@@ -247,18 +257,19 @@ impl<O> Drop for Answer<O> {
 /// A procedure of a type that is known, and the place of its answer.
 pub(super) struct Held<'p, P: Procedure> {
     pub(super) procedure: &'p mut P,
-    pub(super) output: &'p Answer<P::Output>,
+    pub(super) answer: &'p Answer<P::Output, P::Error>,
 }
 
 impl<P: Procedure> Run for Held<'_, P> {
-    fn run(&mut self, transaction: &mut dyn Operate) -> Result<(), Stop> {
-        let output = self.procedure.run(&mut Erased(transaction))?;
-        self.output.put(output);
-        Ok(())
+    fn run(&mut self, transaction: &mut dyn Operate) -> Outcome {
+        let answer = self.procedure.run(&mut Erased(transaction));
+        let outcome = if answer.is_ok() { Ok(()) } else { Err(Failure::Own(())) };
+        self.answer.put(answer);
+        outcome
     }
 
     fn committed(&mut self, resolved: &Resolved) {
-        if let Some(output) = &mut *self.output.lock() {
+        if let Some(Ok(output)) = &mut *self.answer.lock() {
             self.procedure.committed(output, resolved);
         }
     }
@@ -273,8 +284,9 @@ pub(super) struct Unnamed<'p>(pub(super) &'p mut dyn Run);
 
 impl Procedure for Unnamed<'_> {
     type Output = ();
+    type Error = Failure<()>;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Outcome {
         self.0.run(transaction)
     }
 
@@ -317,7 +329,7 @@ impl<D: Declare> Name for D {
 pub trait End: Operate {
     /// As there.
     #[allow(clippy::missing_errors_doc)]
-    fn commit(self: Box<Self>) -> Result<(), Stop>;
+    fn commit(self: Box<Self>) -> Result<(), Error>;
     /// As there.
     fn roll_back(self: Box<Self>) -> bool;
     /// Forgets the transaction, and gives its memory back.
@@ -325,7 +337,7 @@ pub trait End: Operate {
 }
 
 impl<T: Commit> End for T {
-    fn commit(self: Box<Self>) -> Result<(), Stop> {
+    fn commit(self: Box<Self>) -> Result<(), Error> {
         Commit::commit(*self)
     }
 
@@ -378,30 +390,30 @@ macro_rules! operate {
                 key: &[u8],
                 projection: &Projection,
                 change: &mut dyn FnMut(&mut RowMut<'_>),
-            ) -> Result<bool, Stop>;
+            ) -> Result<bool, Error>;
             fn scan_unchecked(
                 &mut self,
                 scan: &Scan<'_>,
                 visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
-            ) -> Result<(), Stop>;
+            ) -> Result<(), Error>;
             fn visit_table(
                 &mut self,
                 table: TableId,
                 projection: &Projection,
                 visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
-            ) -> Result<(), Stop>;
+            ) -> Result<(), Error>;
             fn visit_columns(
                 &mut self,
                 scan: &Scan<'_>,
                 columns: &[usize],
                 look: &mut dyn FnMut(&ColumnBatch<'_>),
                 keep: &mut dyn FnMut() -> ControlFlow<()>,
-            ) -> Result<(), Stop>;
+            ) -> Result<(), Error>;
             fn future_scope(&self) -> Scope;
             fn has_prefetched(&self) -> bool;
             fn is_reconnaissance(&self) -> bool;
-            fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop>;
-            fn constraints(&self, table: TableId) -> Result<&Constraints, Stop>;
+            fn definition(&self, table: TableId) -> Result<&TableDefinition, Error>;
+            fn constraints(&self, table: TableId) -> Result<&Constraints, Error>;
         }
 
         impl<T: Transaction> Operate for T {
@@ -417,7 +429,7 @@ macro_rules! operate {
                 key: &[u8],
                 projection: &Projection,
                 change: &mut dyn FnMut(&mut RowMut<'_>),
-            ) -> Result<bool, Stop> {
+            ) -> Result<bool, Error> {
                 T::update_unchecked(self, table, key, projection, change)
             }
 
@@ -425,7 +437,7 @@ macro_rules! operate {
                 &mut self,
                 scan: &Scan<'_>,
                 visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
-            ) -> Result<(), Stop> {
+            ) -> Result<(), Error> {
                 T::scan_unchecked(self, scan, &mut |row| visitor(row))
             }
 
@@ -434,7 +446,7 @@ macro_rules! operate {
                 table: TableId,
                 projection: &Projection,
                 visitor: &mut dyn FnMut(RowRef<'_>) -> ControlFlow<()>,
-            ) -> Result<(), Stop> {
+            ) -> Result<(), Error> {
                 T::visit_table(self, table, projection, &mut |row| visitor(row))
             }
 
@@ -444,7 +456,7 @@ macro_rules! operate {
                 columns: &[usize],
                 look: &mut dyn FnMut(&ColumnBatch<'_>),
                 keep: &mut dyn FnMut() -> ControlFlow<()>,
-            ) -> Result<(), Stop> {
+            ) -> Result<(), Error> {
                 T::visit_columns(self, scan, columns, &mut |batch| look(batch), &mut |()| keep())
             }
 
@@ -460,11 +472,11 @@ macro_rules! operate {
                 T::is_reconnaissance(self)
             }
 
-            fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+            fn definition(&self, table: TableId) -> Result<&TableDefinition, Error> {
                 T::definition(self, table)
             }
 
-            fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+            fn constraints(&self, table: TableId) -> Result<&Constraints, Error> {
                 T::constraints(self, table)
             }
         }
@@ -472,22 +484,22 @@ macro_rules! operate {
 }
 
 operate! {
-    fn read_row(&mut self, table: TableId, key: &[u8], projection: &Projection) -> Result<Option<RowRef<'_>>, Stop>;
-    fn read_row_unvalidated(&mut self, table: TableId, key: &[u8], projection: &Projection) -> Result<Option<RowRef<'_>>, Stop>;
-    fn insert_unchecked(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Stop>;
-    fn put_unchecked(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Stop>;
-    fn delete_unchecked(&mut self, table: TableId, key: &[u8]) -> Result<bool, Stop>;
-    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop>;
-    fn read_futures(&mut self, table: TableId, key: &[u8], columns: &[FutureColumn], futures: &mut [Operand]) -> Result<(), Stop>;
-    fn test_future(&mut self, condition: Operand) -> Result<bool, Stop>;
-    fn test_future_assuming(&mut self, condition: Operand, assumed: bool) -> Result<bool, Stop>;
-    fn write_futures(&mut self, table: TableId, key: &[u8], columns: &Assigned) -> Result<(), Stop>;
-    fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Stop>;
-    fn insert_futures(&mut self, table: TableId, key: &OpenKey, row: RowRef<'_>, columns: &Assigned) -> Result<(), Stop>;
-    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop>;
-    fn mark(&mut self) -> Result<usize, Stop>;
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop>;
-    fn undo_operation(&mut self, position: usize) -> Result<(), Stop>;
+    fn read_row(&mut self, table: TableId, key: &[u8], projection: &Projection) -> Result<Option<RowRef<'_>>, Error>;
+    fn read_row_unvalidated(&mut self, table: TableId, key: &[u8], projection: &Projection) -> Result<Option<RowRef<'_>>, Error>;
+    fn insert_unchecked(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Error>;
+    fn put_unchecked(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Error>;
+    fn delete_unchecked(&mut self, table: TableId, key: &[u8]) -> Result<bool, Error>;
+    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error>;
+    fn read_futures(&mut self, table: TableId, key: &[u8], columns: &[FutureColumn], futures: &mut [Operand]) -> Result<(), Error>;
+    fn test_future(&mut self, condition: Operand) -> Result<bool, Error>;
+    fn test_future_assuming(&mut self, condition: Operand, assumed: bool) -> Result<bool, Error>;
+    fn write_futures(&mut self, table: TableId, key: &[u8], columns: &Assigned) -> Result<(), Error>;
+    fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Error>;
+    fn insert_futures(&mut self, table: TableId, key: &OpenKey, row: RowRef<'_>, columns: &Assigned) -> Result<(), Error>;
+    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error>;
+    fn mark(&mut self) -> Result<usize, Error>;
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Error>;
+    fn undo_operation(&mut self, position: usize) -> Result<(), Error>;
     fn savepoints(&mut self) -> &mut Savepoints;
     fn prefetch_row(&mut self, table: TableId, key: &[u8]);
     fn protect_reads(&mut self, protect: bool);

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use polychron_base::{Error, Stop};
+use polychron_base::Error;
 use polychron_schema::{Column, ColumnSet, Key, KeyRef, KeyScratch, Row, RowRef};
 
 use super::expression::{FutureColumn, Operand};
@@ -26,13 +26,13 @@ use crate::{Table, Transaction, foreign_keys};
 /// of unique secondary indexes, when an existing row is written.
 ///
 /// ```
-/// # use polychron_base::Stop;
+/// # use polychron_base::Error;
 /// use polychron_engine::{Futures, Table, Transaction};
 /// # use polychron_schema::Row;
 /// #[derive(Row)]
 /// struct Item { #[key] id: u64, stock: i64 }
 ///
-/// fn take<T: Transaction>(transaction: &mut T, items: &Table<Item>, id: u64, quantity: i64) -> Result<bool, Stop> {
+/// fn take<T: Transaction>(transaction: &mut T, items: &Table<Item>, id: u64, quantity: i64) -> Result<bool, Error> {
 ///     let stock = transaction.future(items, id, Item::STOCK)?;
 ///     if transaction.is_true(stock.at_least(quantity))? {
 ///         transaction.set_future(items, id, Item::STOCK, stock - quantity)?;
@@ -45,12 +45,12 @@ use crate::{Table, Transaction, foreign_keys};
 /// Several columns at once, a row whose number is not known yet, and a write to one under such a number:
 ///
 /// ```
-/// # use polychron_base::Stop;
+/// # use polychron_base::Error;
 /// use polychron_engine::{Becomes, Futures, Table, Transaction};
 /// # use polychron_schema::Row;
 /// # #[derive(Row)] struct Counter { #[key] id: u16, next: u32, taken: u64 }
 /// # #[derive(Row)] struct Order { #[key] shop: u16, #[key] number: u32, weight: u64 }
-/// # fn order<T: Transaction>(transaction: &mut T, counters: &Table<Counter>, orders: &Table<Order>) -> Result<(), Stop> {
+/// # fn order<T: Transaction>(transaction: &mut T, counters: &Table<Counter>, orders: &Table<Order>) -> Result<(), Error> {
 /// let (number, taken) = transaction.future(counters, 1, (Counter::NEXT, Counter::TAKEN))?;
 /// transaction.set_futures(counters, 1, [Counter::NEXT.becomes(number + 1), Counter::TAKEN.becomes(taken + 5)])?;
 /// let order = Order { shop: 1, number: 0, weight: 5 };
@@ -63,27 +63,27 @@ use crate::{Table, Transaction, foreign_keys};
 /// Columns and values must fit together, and only a truth value is a condition:
 ///
 /// ```compile_fail
-/// # use polychron_base::Stop;
+/// # use polychron_base::Error;
 /// # use polychron_engine::{Future, Futures, Transaction};
-/// fn ask<T: Transaction>(transaction: &mut T, stock: Future<i64>) -> Result<bool, Stop> {
+/// fn ask<T: Transaction>(transaction: &mut T, stock: Future<i64>) -> Result<bool, Error> {
 ///     transaction.is_true(stock)
 /// }
 /// ```
 /// ```compile_fail
-/// # use polychron_base::Stop;
+/// # use polychron_base::Error;
 /// # use polychron_engine::{Futures, Table, Transaction};
 /// # #[derive(polychron_schema::Row)] struct Item { #[key] id: u64, stock: i64, open: bool }
-/// fn set<T: Transaction>(transaction: &mut T, items: &Table<Item>) -> Result<(), Stop> {
+/// fn set<T: Transaction>(transaction: &mut T, items: &Table<Item>) -> Result<(), Error> {
 ///     let open = transaction.future(items, 1, Item::OPEN)?;
 ///     transaction.set_future(items, 1, Item::STOCK, open)
 /// }
 /// ```
 /// ```compile_fail
-/// # use polychron_base::Stop;
+/// # use polychron_base::Error;
 /// # use polychron_engine::{Becomes, Futures, Table, Transaction};
 /// # #[derive(polychron_schema::Row)] struct Item { #[key] id: u64, stock: i64 }
 /// # #[derive(polychron_schema::Row)] struct Order { #[key] id: u64, number: i64 }
-/// fn set<T: Transaction>(transaction: &mut T, items: &Table<Item>) -> Result<(), Stop> {
+/// fn set<T: Transaction>(transaction: &mut T, items: &Table<Item>) -> Result<(), Error> {
 ///     transaction.set_futures(items, 1, [Order::NUMBER.becomes(1)])
 /// }
 /// ```
@@ -96,7 +96,7 @@ pub trait Futures: Transaction {
         table: &Table<R>,
         key: KeyRef<'_, R>,
         columns: C,
-    ) -> Result<C::Futures, Stop> {
+    ) -> Result<C::Futures, Error> {
         key.check().map_err(Error::from)?;
         columns.read(|columns, states| {
             let mut scratch = KeyScratch::new();
@@ -114,7 +114,7 @@ pub trait Futures: Transaction {
         table: &Table<R>,
         key: impl FutureKey<KeyRef<'k, R>>,
         columns: C,
-    ) -> Result<C::Futures, Stop> {
+    ) -> Result<C::Futures, Error> {
         let mut open = OpenKey::new();
         key.encode_open(self, &mut open)?;
         let mut bytes = Vec::new();
@@ -132,7 +132,7 @@ pub trait Futures: Transaction {
         key: KeyRef<'_, R>,
         column: Column<R, T>,
         value: impl Into<Future<T>>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.set_futures(table, key, [column.becomes(value)])
     }
 
@@ -143,7 +143,7 @@ pub trait Futures: Transaction {
         table: &Table<R>,
         key: KeyRef<'_, R>,
         columns: [Assignment<R>; N],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         key.check().map_err(Error::from)?;
         let mut columns = assigned(self, columns)?;
         let mut scratch = KeyScratch::new();
@@ -159,7 +159,7 @@ pub trait Futures: Transaction {
         table: &Table<R>,
         key: impl FutureKey<KeyRef<'k, R>>,
         columns: [Assignment<R>; N],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let mut open = OpenKey::new();
         key.encode_open(self, &mut open)?;
         let mut columns = assigned(self, columns)?;
@@ -180,7 +180,7 @@ pub trait Futures: Transaction {
         table: &Table<R>,
         row: &R,
         columns: [Assignment<R>; N],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         row.key_ref().check().map_err(Error::from)?;
         let columns = assigned(self, columns)?;
         let mut key = OpenKey::new();
@@ -195,21 +195,21 @@ pub trait Futures: Transaction {
 
     /// Whether a condition is true: it stays so until the commit, or the transaction conflicts.
     #[inline]
-    fn is_true(&mut self, condition: Future<bool>) -> Result<bool, Stop> {
+    fn is_true(&mut self, condition: Future<bool>) -> Result<bool, Error> {
         let condition = hand_over(self, condition.state)?;
         self.test_future(condition)
     }
 
     /// As [`Futures::is_true`], where the answer is known beforehand most of the time: a protocol that looks at conditions at the
     /// commit anyway takes the assumed answer, and asks properly at the next attempt if it was wrong (LSD+, §3.3.2).
-    fn is_true_assuming(&mut self, condition: Future<bool>, assumed: bool) -> Result<bool, Stop> {
+    fn is_true_assuming(&mut self, condition: Future<bool>, assumed: bool) -> Result<bool, Error> {
         let condition = hand_over(self, condition.state)?;
         self.test_future_assuming(condition, assumed)
     }
 
     /// The value: from now on the transaction depends on it.
     #[inline]
-    fn resolve<T: FutureValue>(&mut self, future: Future<T>) -> Result<T, Stop> {
+    fn resolve<T: FutureValue>(&mut self, future: Future<T>) -> Result<T, Error> {
         let future = hand_over(self, future.state)?;
         self.resolve_future(future).map(T::from_scalar)
     }
@@ -245,7 +245,10 @@ pub trait FutureColumns<R> {
 
     /// Reads them by `read`, which is shown where they lie, and puts the futures into their places.
     #[doc(hidden)]
-    fn read(self, read: impl FnOnce(&[FutureColumn], &mut [Given]) -> Result<(), Stop>) -> Result<Self::Futures, Stop>;
+    fn read(
+        self,
+        read: impl FnOnce(&[FutureColumn], &mut [Given]) -> Result<(), Error>,
+    ) -> Result<Self::Futures, Error>;
 }
 
 /// A future of a column, whatever its type.
@@ -257,7 +260,7 @@ impl<R, T: FutureValue> FutureColumns<R> for Column<R, T> {
     type Futures = Future<T>;
 
     #[inline]
-    fn read(self, read: impl FnOnce(&[FutureColumn], &mut [Given]) -> Result<(), Stop>) -> Result<Future<T>, Stop> {
+    fn read(self, read: impl FnOnce(&[FutureColumn], &mut [Given]) -> Result<(), Error>) -> Result<Future<T>, Error> {
         let mut futures = [Given(State::Plain(0))];
         read(&[place_of(self)], &mut futures)?;
         Ok(Future::new(futures[0].0))
@@ -272,8 +275,8 @@ macro_rules! tuple_of_columns {
             #[inline]
             fn read(
                 self,
-                read: impl FnOnce(&[FutureColumn], &mut [Given]) -> Result<(), Stop>,
-            ) -> Result<Self::Futures, Stop> {
+                read: impl FnOnce(&[FutureColumn], &mut [Given]) -> Result<(), Error>,
+            ) -> Result<Self::Futures, Error> {
                 let columns = [$(place_of(self.$position)),*];
                 let mut futures = [Given(State::Plain(0)); [$($position),*].len()];
                 read(&columns, &mut futures)?;
@@ -301,9 +304,9 @@ fn place_of<R, T: FutureValue>(column: Column<R, T>) -> FutureColumn {
 #[inline]
 fn read<T: Transaction + ?Sized>(
     transaction: &mut T,
-    ask: impl FnOnce(&mut T, &mut [Operand]) -> Result<(), Stop>,
+    ask: impl FnOnce(&mut T, &mut [Operand]) -> Result<(), Error>,
     futures: &mut [Given],
-) -> Result<(), Stop> {
+) -> Result<(), Error> {
     let mut operands = [Operand::Known(0); MOST];
     ask(transaction, &mut operands[..futures.len()])?;
     let scope = transaction.future_scope();
@@ -318,7 +321,7 @@ fn read<T: Transaction + ?Sized>(
 fn assigned<T: Transaction + ?Sized, R, const N: usize>(
     transaction: &mut T,
     columns: [Assignment<R>; N],
-) -> Result<[(FutureColumn, Operand); N], Stop> {
+) -> Result<[(FutureColumn, Operand); N], Error> {
     let mut assigned = columns.each_ref().map(|assignment| (assignment.column, Operand::Known(0)));
     for (assignment, (_, operand)) in columns.iter().zip(&mut assigned) {
         *operand = hand_over(transaction, assignment.state)?;

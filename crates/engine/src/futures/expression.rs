@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use polychron_base::TableId;
+use polychron_base::{Error, TableId};
 use polychron_schema::{ColumnSpan, ColumnType, RowBuffer, RowMut, RowRef};
 
 use crate::scan::Comparison;
@@ -53,7 +53,7 @@ pub struct FutureColumn {
     pub column_type: ColumnType,
 }
 
-/// Why a future has no value. Ends the procedure as [`Error::Procedure`](polychron_base::Error::Procedure), from which it can be downcast.
+/// Why a future has no value. Ends the procedure as [`Error::Other`](polychron_base::Error::Other), from which it can be downcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FutureError {
@@ -104,6 +104,13 @@ impl fmt::Display for FutureError {
 }
 
 impl std::error::Error for FutureError {}
+
+impl From<FutureError> for Error {
+    #[cold]
+    fn from(error: FutureError) -> Self {
+        Self::other(error)
+    }
+}
 
 /// The number behind the bits.
 #[inline]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};
 
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_schema::{ColumnType, ColumnValue, Date, Decimal, Timestamp};
 
 use super::arena::Scope;
@@ -239,7 +239,7 @@ impl State {
 
 /// What the transaction calls a future.
 #[inline]
-pub(super) fn hand_over<T: Transaction + ?Sized>(transaction: &T, state: State) -> Result<Operand, Stop> {
+pub(super) fn hand_over<T: Transaction + ?Sized>(transaction: &T, state: State) -> Result<Operand, Error> {
     let (scope, operand) = match state {
         State::Plain(value) => return Ok(Operand::Known(value)),
         State::Failed(failure) => return Err(failure.error().into()),

@@ -1,6 +1,6 @@
 //! Keys with columns that are futures.
 
-use polychron_base::{Error, Stop};
+use polychron_base::Error;
 use polychron_schema::{ColumnType, Key, KeyScratch, KeySink, Row, TableDefinition};
 
 use super::expression::{Operand, Scalar};
@@ -62,7 +62,7 @@ impl OpenKey {
         &self.parts[..self.count]
     }
 
-    fn push(&mut self, offset: usize, column_type: ColumnType, value: Operand) -> Result<(), Stop> {
+    fn push(&mut self, offset: usize, column_type: ColumnType, value: Operand) -> Result<(), Error> {
         let part = self.parts.get_mut(self.count).ok_or(Error::KeyTooLong)?;
         *part = KeyPart { offset: offset as u16, column_type, value };
         self.count += 1;
@@ -75,7 +75,7 @@ impl OpenKey {
         transaction: &mut T,
         column_type: ColumnType,
         state: State,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let value = hand_over(transaction, state)?;
         let offset = self.bytes.as_bytes().len();
         self.bytes.zeros(column_type.width() as usize);
@@ -88,17 +88,15 @@ impl OpenKey {
         definition: &TableDefinition,
         row: &R,
         assigned: &super::Assigned,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         row.key_ref().put(&mut self.bytes, false);
         for (column, value) in assigned {
             let mut offset = Some(0);
             for &position in &definition.key {
                 if position == usize::from(column.span.index) {
                     // Behind a text of any length a column has no place that is known from the definition.
-                    let offset = offset.ok_or(Error::Unsupported {
-                        protocol: "futures",
-                        what: "a future in a key behind a column of variable length",
-                    })?;
+                    let offset = offset
+                        .ok_or(Error::unsupported("futures", "a future in a key behind a column of variable length"))?;
                     self.push(offset, column.column_type, *value)?;
                 }
                 let width = definition.columns[position].column_type.key_width();
@@ -115,19 +113,19 @@ pub trait FutureKeyColumn<C> {
     ///
     /// # Errors
     /// What handing over a future may end with.
-    fn append<T: Transaction + ?Sized>(&self, transaction: &mut T, key: &mut OpenKey, open: bool) -> Result<(), Stop>;
+    fn append<T: Transaction + ?Sized>(&self, transaction: &mut T, key: &mut OpenKey, open: bool) -> Result<(), Error>;
 }
 
 impl<C: Key> FutureKeyColumn<C> for C {
     #[inline]
-    fn append<T: Transaction + ?Sized>(&self, _: &mut T, key: &mut OpenKey, open: bool) -> Result<(), Stop> {
+    fn append<T: Transaction + ?Sized>(&self, _: &mut T, key: &mut OpenKey, open: bool) -> Result<(), Error> {
         self.put(&mut key.bytes, open);
         Ok(())
     }
 }
 
 impl<C: FutureValue + Key> FutureKeyColumn<C> for Future<C> {
-    fn append<T: Transaction + ?Sized>(&self, transaction: &mut T, key: &mut OpenKey, _: bool) -> Result<(), Stop> {
+    fn append<T: Transaction + ?Sized>(&self, transaction: &mut T, key: &mut OpenKey, _: bool) -> Result<(), Error> {
         key.column(transaction, C::TYPE, self.state)
     }
 }
@@ -138,11 +136,11 @@ pub trait FutureKey<K> {
     ///
     /// # Errors
     /// As there.
-    fn encode_open<T: Transaction + ?Sized>(&self, transaction: &mut T, key: &mut OpenKey) -> Result<(), Stop>;
+    fn encode_open<T: Transaction + ?Sized>(&self, transaction: &mut T, key: &mut OpenKey) -> Result<(), Error>;
 }
 
 impl<C: FutureValue + Key> FutureKey<C> for Future<C> {
-    fn encode_open<T: Transaction + ?Sized>(&self, transaction: &mut T, key: &mut OpenKey) -> Result<(), Stop> {
+    fn encode_open<T: Transaction + ?Sized>(&self, transaction: &mut T, key: &mut OpenKey) -> Result<(), Error> {
         self.append(transaction, key, false)
     }
 }
@@ -152,7 +150,7 @@ macro_rules! tuple_key {
         impl<$($type, $column: FutureKeyColumn<$type>,)* $last, $end_column: FutureKeyColumn<$last>>
             FutureKey<($($type,)* $last,)> for ($($column,)* $end_column,)
         {
-            fn encode_open<T: Transaction + ?Sized>(&self, transaction: &mut T, key: &mut OpenKey) -> Result<(), Stop> {
+            fn encode_open<T: Transaction + ?Sized>(&self, transaction: &mut T, key: &mut OpenKey) -> Result<(), Error> {
                 $(self.$position.append(transaction, key, true)?;)*
                 self.$end.append(transaction, key, false)
             }

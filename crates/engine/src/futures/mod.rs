@@ -20,7 +20,7 @@ mod keys;
 mod resolved;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Stop, TableId};
+use polychron_base::{Error, TableId};
 use polychron_schema::{ColumnSet, RowBuffer, RowRef};
 
 use crate::{Insertion, Transaction, foreign_keys};
@@ -44,19 +44,19 @@ pub fn hull(columns: impl IntoIterator<Item = FutureColumn>) -> polychron_schema
 ///
 /// # Errors
 /// [`Error::WrongRow`].
-fn check_columns<T: Transaction + ?Sized>(transaction: &T, table: TableId, columns: &Assigned) -> Result<(), Stop> {
+fn check_columns<T: Transaction + ?Sized>(transaction: &T, table: TableId, columns: &Assigned) -> Result<(), Error> {
     let Some(rules) = transaction.constraints(table)?.rules() else { return Ok(()) };
     let key = rules.key_positions();
     let Some((column, _)) = columns.iter().find(|(column, _)| key.contains(&usize::from(column.span.index))) else {
         return Ok(());
     };
     let why = format!("a future cannot change column {} of the primary key", column.span.index);
-    Err(Error::WrongRow { table, why }.into())
+    Err(Error::wrong_row(table, why))
 }
 
 /// Whether a unique secondary index has one of these columns. Insertions take keys in their order, late or not; and as long as one comes,
 /// nothing else meets its table.
-fn is_unique<T: Transaction + ?Sized>(transaction: &T, table: TableId, columns: &Assigned) -> Result<bool, Stop> {
+fn is_unique<T: Transaction + ?Sized>(transaction: &T, table: TableId, columns: &Assigned) -> Result<bool, Error> {
     let mut unique = transaction.definition(table)?.indexes.iter().filter(|index| index.unique);
     let is_among = |position: &usize| columns.iter().any(|(column, _)| usize::from(column.span.index) == *position);
     Ok(unique.any(|index| index.columns.iter().any(is_among)))
@@ -69,7 +69,7 @@ pub(crate) fn settle_in_turn<T: Transaction + ?Sized>(
     transaction: &mut T,
     table: TableId,
     columns: &mut Assigned,
-) -> Result<bool, Stop> {
+) -> Result<bool, Error> {
     check_columns(transaction, table, columns)?;
     let set = columns.iter().fold(ColumnSet::EMPTY, |set, (column, _)| set.with(column.span.index));
     if !foreign_keys::concerns(transaction, table, set)? && !is_unique(transaction, table, columns)? {
@@ -88,7 +88,7 @@ pub(crate) fn read_now<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
     columns: &[FutureColumn],
     futures: &mut [Operand],
-) -> Result<(), Stop> {
+) -> Result<(), Error> {
     let row = transaction.read_row(table, key, &hull(columns.iter().copied()))?.ok_or(FutureError::NoRow(table))?;
     for (column, future) in columns.iter().zip(futures) {
         *future = Operand::Known(column.load(row).ok_or(FutureError::Null(table))?);
@@ -102,7 +102,7 @@ pub(crate) fn write_now<T: Transaction + ?Sized, K: EncodedKey>(
     table: TableId,
     key: K,
     columns: &Assigned,
-) -> Result<(), Stop> {
+) -> Result<(), Error> {
     // Before anything is changed.
     for (_, value) in columns {
         if !matches!(value, Operand::Known(_)) {
@@ -126,7 +126,7 @@ pub(crate) fn close_key<'k, T: Transaction + ?Sized>(
     transaction: &mut T,
     key: &OpenKey,
     bytes: &'k mut Vec<u8>,
-) -> Result<&'k [u8], Stop> {
+) -> Result<&'k [u8], Error> {
     bytes.clear();
     bytes.extend_from_slice(key.bytes()?);
     for part in key.parts() {
@@ -142,7 +142,7 @@ pub(crate) fn insert_now<T: Transaction + ?Sized>(
     key: &OpenKey,
     row: RowRef<'_>,
     columns: &Assigned,
-) -> Result<(), Stop> {
+) -> Result<(), Error> {
     let (mut bytes, mut filled) = (Vec::new(), RowBuffer::new());
     let key = close_key(transaction, key, &mut bytes)?;
     filled.copy_from(row.as_bytes());
@@ -151,6 +151,6 @@ pub(crate) fn insert_now<T: Transaction + ?Sized>(
     }
     match foreign_keys::insert_row(transaction, table, key, filled.as_row())? {
         Insertion::Inserted => Ok(()),
-        Insertion::Duplicate(index) => Err(Error::Duplicate { table, index }.into()),
+        Insertion::Duplicate(index) => Err(Error::duplicate(table, index)),
     }
 }

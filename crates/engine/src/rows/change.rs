@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Stop};
+use polychron_base::{Error, IndexId};
 use polychron_schema::{Changes, KeyExtractor, KeyScratch, Projection, RowBuffer, RowMut, RowRef};
 
 use super::{At, Intent, Primitives, Step};
@@ -13,8 +13,8 @@ use crate::mutations::left_out;
 use crate::stores::{Keyed, StoreTable};
 
 #[inline]
-fn key_of<'s>(extractor: &KeyExtractor, row: RowRef<'_>, scratch: &'s mut KeyScratch) -> Result<&'s [u8], Stop> {
-    Ok(extractor.extract(row, scratch).map_err(Error::from)?)
+fn key_of<'s>(extractor: &KeyExtractor, row: RowRef<'_>, scratch: &'s mut KeyScratch) -> Result<&'s [u8], Error> {
+    extractor.extract(row, scratch).map_err(Error::from)
 }
 
 /// Runs an operation of several steps. If it fails on its way, or a key is taken, its writes are undone: the client may catch the error
@@ -23,8 +23,8 @@ fn key_of<'s>(extractor: &KeyExtractor, row: RowRef<'_>, scratch: &'s mut KeyScr
 fn whole_or_not<'t, P: Primitives<'t>, K: EncodedKey>(
     transaction: &mut P,
     found: Option<At<'t, P::Store, K>>,
-    operation: impl FnOnce(&mut P) -> Result<Insertion, Stop>,
-) -> Result<Insertion, Stop> {
+    operation: impl FnOnce(&mut P) -> Result<Insertion, Error>,
+) -> Result<Insertion, Error> {
     let mark = transaction.set_mark();
     let outcome = operation(transaction);
     if !matches!(outcome, Ok(Insertion::Inserted)) && !transaction.is_doomed() && !left_out(Step::UndoOperations) {
@@ -43,7 +43,7 @@ pub(super) fn change_row<'t, P: Primitives<'t>, K: EncodedKey>(
     at: At<'t, P::Store, K>,
     projection: &Projection,
     change: impl FnOnce(&mut RowMut<'_>),
-) -> Result<bool, Stop> {
+) -> Result<bool, Error> {
     let found = transaction.find_to_write(at, projection, Intent::Change)?;
     let Some(found) = found else { return Ok(false) };
     let change = match transaction.change_in_place(at.table, found, change) {
@@ -59,7 +59,7 @@ pub(super) fn change_row<'t, P: Primitives<'t>, K: EncodedKey>(
         outcome = if at.table.has_secondaries && at.table.affected(changes.columns()).next().is_some() {
             match change_indexed(transaction, at, found, changes, &row) {
                 Ok(Insertion::Inserted) => Ok(()),
-                Ok(Insertion::Duplicate(index)) => Err(Error::Duplicate { table: at.table.id, index }.into()),
+                Ok(Insertion::Duplicate(index)) => Err(Error::duplicate(at.table.id, index)),
                 Err(stop) => Err(stop),
             }
         } else {
@@ -78,7 +78,7 @@ fn change_indexed<'t, P: Primitives<'t>, K: EncodedKey>(
     found: P::Found,
     changes: Changes,
     row: &RowBuffer,
-) -> Result<Insertion, Stop> {
+) -> Result<Insertion, Error> {
     let buffers = transaction.buffers();
     let (mut old, mut new) = (std::mem::take(&mut buffers.old), std::mem::take(&mut buffers.new));
     let outcome = change_indexed_in(transaction, at, found, changes, row, (&mut old, &mut new));
@@ -94,7 +94,7 @@ fn change_indexed_in<'t, P: Primitives<'t>, K: EncodedKey>(
     changes: Changes,
     row: &RowBuffer,
     (old, new): (&mut RowBuffer, &mut RowBuffer),
-) -> Result<Insertion, Stop> {
+) -> Result<Insertion, Error> {
     transaction.copy_whole(at, found, old)?;
     if changes.whole_row() {
         new.copy_from(row.as_bytes());
@@ -122,7 +122,7 @@ fn move_entries<'t, P: Primitives<'t>>(
     changes: Changes,
     old: &RowBuffer,
     new: &RowBuffer,
-) -> Result<Insertion, Stop> {
+) -> Result<Insertion, Error> {
     let mut primary = KeyScratch::new();
     let primary = key_of(table.primary.extractor(), old.as_row(), &mut primary)?;
     for store in table.affected(changes.columns()) {
@@ -147,7 +147,7 @@ fn add_entry<'t, P: Primitives<'t>>(
     at: At<'t, P::Store, &[u8]>,
     row: P::Link,
     primary: &[u8],
-) -> Result<bool, Stop> {
+) -> Result<bool, Error> {
     let mut buffer = std::mem::take(&mut transaction.buffers().entry);
     let words = transaction.entry(row, primary, &mut buffer);
     let inserted = transaction.insert_entry(at, words);
@@ -164,7 +164,7 @@ pub(super) fn add_row<'t, P: Primitives<'t>, K: EncodedKey>(
     transaction: &mut P,
     at: At<'t, P::Store, K>,
     row: RowRef<'_>,
-) -> Result<Insertion, Stop> {
+) -> Result<Insertion, Error> {
     if at.table.has_secondaries {
         return whole_or_not(transaction, None::<At<'t, P::Store, K>>, |this| match insert_row(this, at, row)? {
             Some(link) => add_entries(this, at.table, link, row),
@@ -181,7 +181,7 @@ fn insert_row<'t, P: Primitives<'t>, K: EncodedKey>(
     transaction: &mut P,
     at: At<'t, P::Store, K>,
     row: RowRef<'_>,
-) -> Result<Option<P::Link>, Stop> {
+) -> Result<Option<P::Link>, Error> {
     let inserted = transaction.insert(at, row.as_words())?;
     if inserted.is_none() {
         transaction.check_present(at)?;
@@ -195,7 +195,7 @@ fn add_entries<'t, P: Primitives<'t>>(
     table: &'t StoreTable<P::Store>,
     link: P::Link,
     row: RowRef<'_>,
-) -> Result<Insertion, Stop> {
+) -> Result<Insertion, Error> {
     let mut primary = KeyScratch::new();
     let primary = key_of(table.primary.extractor(), row, &mut primary)?;
     for store in table.secondaries() {
@@ -213,7 +213,7 @@ pub(super) fn put_row<'t, P: Primitives<'t>, K: EncodedKey>(
     transaction: &mut P,
     at: At<'t, P::Store, K>,
     row: RowRef<'_>,
-) -> Result<Insertion, Stop> {
+) -> Result<Insertion, Error> {
     if !at.table.has_secondaries {
         return transaction.put(at, row.as_words()).map(|()| Insertion::Inserted);
     }
@@ -230,7 +230,7 @@ pub(super) fn put_row<'t, P: Primitives<'t>, K: EncodedKey>(
 pub(super) fn delete_row<'t, P: Primitives<'t>, K: EncodedKey>(
     transaction: &mut P,
     at: At<'t, P::Store, K>,
-) -> Result<bool, Stop> {
+) -> Result<bool, Error> {
     let wanted = if at.table.has_secondaries { &Projection::ALL } else { &Projection::NONE };
     let found = transaction.find_to_write(at, wanted, Intent::Delete)?;
     let Some(found) = found else { return Ok(false) };
@@ -260,7 +260,7 @@ pub fn make_entry<'t, P: Primitives<'t>>(
     table: &'t StoreTable<P::Store>,
     store: &'t Arc<P::Store>,
     primary: &[u8],
-) -> Result<(), Stop> {
+) -> Result<(), Error> {
     let Some(found) = transaction.find(At::row(table, primary), &Projection::ALL)? else { return Ok(()) };
     let mut scratch = KeyScratch::new();
     let key = key_of(store.extractor(), transaction.row(found), &mut scratch)?;
@@ -269,7 +269,7 @@ pub fn make_entry<'t, P: Primitives<'t>>(
     if !transaction.insert_entry(At::entry(table, store, key), words)? {
         let there = transaction.find(At::entry(table, store, key), &Projection::ALL)?;
         if there.is_none_or(|entry| transaction.row(entry).as_words() != words) {
-            return Err(Error::Duplicate { table: table.id, index: store.place().index }.into());
+            return Err(Error::duplicate(table.id, store.place().index));
         }
     }
     transaction.hold_filled(At::row(table, primary), found)

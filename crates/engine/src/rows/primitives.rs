@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Stop, TableId};
+use polychron_base::{Error, TableId};
 use polychron_schema::{Changes, Projection, RowBuffer, RowMut, RowRef};
 
 use super::{Buffers, Visit};
@@ -40,7 +40,7 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
     }
 
     /// Runs one operation of the client's, between two of which it may do nothing for long. A doomed transaction conflicts here.
-    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop>;
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error>;
 
     /// Whether the transaction may not write.
     fn is_read_only(&self) -> bool;
@@ -53,14 +53,14 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
         &mut self,
         at: At<'t, Self::Store, K>,
         projection: &Projection,
-    ) -> Result<Option<Self::Found>, Stop>;
+    ) -> Result<Option<Self::Found>, Error>;
 
     /// As [`Primitives::find`], where the answer need not stand.
     fn find_unprotected<K: EncodedKey>(
         &mut self,
         at: At<'t, Self::Store, K>,
         projection: &Projection,
-    ) -> Result<Option<Self::Found>, Stop> {
+    ) -> Result<Option<Self::Found>, Error> {
         self.find(at, projection)
     }
 
@@ -70,7 +70,7 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
         at: At<'t, Self::Store, K>,
         projection: &Projection,
         intent: Intent,
-    ) -> Result<Option<Self::Found>, Stop>;
+    ) -> Result<Option<Self::Found>, Error>;
 
     /// The words of the record that was found last.
     fn row(&self, found: Self::Found) -> RowRef<'_>;
@@ -105,7 +105,7 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
         _at: At<'t, Self::Store, K>,
         found: Self::Found,
         row: &mut RowBuffer,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         row.copy_from(self.row(found).as_bytes());
         Ok(())
     }
@@ -117,7 +117,7 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
         _table: &'t StoreTable<Self::Store>,
         _found: Self::Found,
         change: F,
-    ) -> ControlFlow<Result<(), Stop>, F> {
+    ) -> ControlFlow<Result<(), Error>, F> {
         ControlFlow::Continue(change)
     }
 
@@ -134,19 +134,20 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
         found: Self::Found,
         row: &mut RowBuffer,
         changes: Changes,
-    ) -> Result<(), Stop>;
+    ) -> Result<(), Error>;
 
     /// Inserts a record whose key is absent. `None`: the key has one.
-    fn insert<K: EncodedKey>(&mut self, at: At<'t, Self::Store, K>, words: &[u64]) -> Result<Option<Self::Link>, Stop>;
+    fn insert<K: EncodedKey>(&mut self, at: At<'t, Self::Store, K>, words: &[u64])
+    -> Result<Option<Self::Link>, Error>;
 
     /// What leads to a row that was found.
     fn link(&self, found: Self::Found) -> Self::Link;
 
     /// Writes a row whatever is there, in a table without secondary indexes. Nothing is observed.
-    fn put<K: EncodedKey>(&mut self, at: At<'t, Self::Store, K>, words: &[u64]) -> Result<(), Stop>;
+    fn put<K: EncodedKey>(&mut self, at: At<'t, Self::Store, K>, words: &[u64]) -> Result<(), Error>;
 
     /// Deletes a record that was found to be deleted.
-    fn delete<K: EncodedKey>(&mut self, at: At<'t, Self::Store, K>, found: Self::Found) -> Result<(), Stop>;
+    fn delete<K: EncodedKey>(&mut self, at: At<'t, Self::Store, K>, found: Self::Found) -> Result<(), Error>;
 
     /// The words of an entry that leads to a row.
     #[inline]
@@ -156,13 +157,13 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
 
     /// Inserts an entry of a secondary index. `false`: its key is taken.
     #[inline]
-    fn insert_entry(&mut self, at: At<'t, Self::Store, &[u8]>, words: &[u64]) -> Result<bool, Stop> {
+    fn insert_entry(&mut self, at: At<'t, Self::Store, &[u8]>, words: &[u64]) -> Result<bool, Error> {
         Ok(self.insert(at, words)?.is_some())
     }
 
     /// Deletes an entry of a secondary index. While that is being filled, there may be none.
     #[inline]
-    fn delete_entry(&mut self, at: At<'t, Self::Store, &[u8]>) -> Result<(), Stop> {
+    fn delete_entry(&mut self, at: At<'t, Self::Store, &[u8]>) -> Result<(), Error> {
         match self.find_to_write(at, &Projection::NONE, Intent::Delete)? {
             Some(found) => self.delete(at, found),
             None => Ok(()),
@@ -172,20 +173,20 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
     /// Before the client is told that the key of a row is taken: an error ends most procedures, and must not rest on reads that never
     /// stood together.
     #[inline]
-    fn check_present<K: EncodedKey>(&mut self, _at: At<'t, Self::Store, K>) -> Result<(), Stop> {
+    fn check_present<K: EncodedKey>(&mut self, _at: At<'t, Self::Store, K>) -> Result<(), Error> {
         Ok(())
     }
 
     /// Before the client is told that the key of an entry of this row is taken.
     #[inline]
-    fn check_taken(&mut self, _at: At<'t, Self::Store, &[u8]>, _primary: &[u8]) -> Result<(), Stop> {
+    fn check_taken(&mut self, _at: At<'t, Self::Store, &[u8]>, _primary: &[u8]) -> Result<(), Error> {
         Ok(())
     }
 
     /// The entry of a row has been made in an index that is being filled: who changes the row meanwhile must conflict. Nothing to do where
     /// reads are protected.
     #[inline]
-    fn hold_filled(&mut self, _at: At<'t, Self::Store, &[u8]>, _row: Self::Found) -> Result<(), Stop> {
+    fn hold_filled(&mut self, _at: At<'t, Self::Store, &[u8]>, _row: Self::Found) -> Result<(), Error> {
         Ok(())
     }
 
@@ -201,13 +202,13 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
         table: &'t StoreTable<Self::Store>,
         entry: Self::Found,
         projection: &Projection,
-    ) -> Result<Option<Self::Found>, Stop>;
+    ) -> Result<Option<Self::Found>, Error>;
 
     /// Visits what a range has. The range, as far as it was visited, is protected.
     fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
         visit: &mut Visit<'_, 't, Self::Store, V>,
-    ) -> Result<(), Stop>;
+    ) -> Result<(), Error>;
 
     /// How many writes there are: where [`Primitives::undo_to`] can go back to.
     fn set_mark(&mut self) -> usize;
@@ -222,7 +223,7 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
     fn forget_mark(&mut self, _mark: usize) {}
 
     /// Undoes the writes from this one on.
-    fn undo_to(&mut self, mark: usize) -> Result<(), Stop>;
+    fn undo_to(&mut self, mark: usize) -> Result<(), Error>;
 
     /// Memory of the row layer.
     fn buffers(&mut self) -> &mut Buffers;

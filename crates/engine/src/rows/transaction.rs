@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Stop, TableId};
+use polychron_base::{Error, TableId};
 use polychron_schema::{Projection, RowMut, RowRef, TableDefinition};
 
 use super::change::{add_row, change_row, delete_row, put_row};
@@ -15,9 +15,9 @@ use crate::{Constraints, Insertion, Savepoints, Scan, Transaction};
 #[inline]
 fn alter<'t, P: Primitives<'t>, O>(
     transaction: &mut P,
-    operation: impl FnOnce(&mut P) -> Result<O, Stop>,
-) -> Result<O, Stop> {
-    transaction.operate(|this| if this.is_read_only() { Err(Error::ReadOnly.into()) } else { operation(this) })
+    operation: impl FnOnce(&mut P) -> Result<O, Error>,
+) -> Result<O, Error> {
+    transaction.operate(|this| if this.is_read_only() { Err(Error::ReadOnly) } else { operation(this) })
 }
 
 impl<'t, P: Primitives<'t>> Transaction for P {
@@ -27,7 +27,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
+    ) -> Result<Option<RowRef<'_>>, Error> {
         let found = self.operate(|this| this.find(At::row(this.table(table)?, key), projection))?;
         Ok(found.map(|found| self.row(found)))
     }
@@ -38,7 +38,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
+    ) -> Result<Option<RowRef<'_>>, Error> {
         let found = self.operate(|this| this.find_unprotected(At::row(this.table(table)?, key), projection))?;
         Ok(found.map(|found| self.row(found)))
     }
@@ -50,12 +50,12 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         key: K,
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         alter(self, |this| change_row(this, At::row(this.table(table)?, key), projection, change))
     }
 
     #[inline]
-    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         alter(self, |this| {
             check_key(key)?;
             let table = this.table(table)?;
@@ -65,7 +65,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
     }
 
     #[inline]
-    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         alter(self, |this| {
             check_key(key)?;
             let table = this.table(table)?;
@@ -75,7 +75,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
     }
 
     #[inline]
-    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
         alter(self, |this| delete_row(this, At::row(this.table(table)?, key)))
     }
 
@@ -84,21 +84,21 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.operate(|this| {
             let table = this.table(scan.table)?;
             if scan.limit == 0 {
-                return Ok(table.store(scan.index)?.check_scan(scan)?);
+                return table.store(scan.index)?.check_scan(scan);
             }
             this.scan(&mut Visit::new(scan, table, visitor))
         })
     }
 
-    fn mark(&mut self) -> Result<usize, Stop> {
-        if self.is_doomed() { Err(Stop::conflict()) } else { Ok(self.set_savepoint()) }
+    fn mark(&mut self) -> Result<usize, Error> {
+        if self.is_doomed() { Err(Error::Conflict) } else { Ok(self.set_savepoint()) }
     }
 
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Error> {
         self.operate(|this| this.undo_to(position))
     }
 
@@ -113,12 +113,12 @@ impl<'t, P: Primitives<'t>> Transaction for P {
     }
 
     #[inline]
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Error> {
         Ok(&self.tables().table(table)?.definition)
     }
 
     #[inline]
-    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Error> {
         Ok(&self.tables().table(table)?.constraints)
     }
 

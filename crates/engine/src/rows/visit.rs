@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use polychron_base::{Error, IndexId, Stop};
+use polychron_base::{Error, IndexId};
 use polychron_schema::{ColumnSpan, Layout, Projection, RowRef};
 
 use super::{At, Primitives};
@@ -51,7 +51,7 @@ impl<'v, 't, S: Keyed + 'static, V: FnMut(RowRef<'_>) -> ControlFlow<()>> Visit<
         &mut self,
         transaction: &mut P,
         found: P::Found,
-    ) -> Result<ControlFlow<()>, Stop> {
+    ) -> Result<ControlFlow<()>, Error> {
         if self.scan.index == IndexId::PRIMARY {
             return Ok(self.row(transaction.row(found)));
         }
@@ -85,7 +85,7 @@ pub fn follow_key<'t, P: Primitives<'t>>(
     table: &'t StoreTable<P::Store>,
     entry: P::Found,
     projection: &Projection,
-) -> Result<Option<P::Found>, Stop> {
+) -> Result<Option<P::Found>, Error> {
     // What finds the row may overwrite where the entry lies.
     let mut words = std::mem::take(&mut transaction.buffers().entry);
     words.copy_from(transaction.row(entry).as_bytes());

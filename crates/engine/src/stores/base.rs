@@ -152,7 +152,7 @@ impl<D: HasStores> Storage for D {
 
     fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
         if self.waits_for_itself() {
-            return Err(Error::WaitsForItself { table, key: None });
+            return Err(Error::waits_for_itself(table, None));
         }
         let _still = self.stand_still()?;
         let Base { catalog, common, filling, .. } = self.base();

@@ -52,10 +52,10 @@ pub fn check_key<K: EncodedKey>(key: K) -> Result<(), Error> {
 pub fn check_row<S>(table: &StoreTable<S>, row: RowRef<'_>) -> Result<(), Error> {
     let bytes = row.as_bytes().len();
     if bytes > MAX_ROW_BYTES {
-        return Err(Error::RowTooLong { bytes, limit: MAX_ROW_BYTES });
+        return Err(Error::row_too_long(bytes, MAX_ROW_BYTES));
     }
     if bytes < table.layout.shape().fixed_bytes as usize {
-        return Err(Error::Definition(format!("a row of {bytes} bytes is too short for `{}`", table.definition.name)));
+        return Err(Error::definition(format!("a row of {bytes} bytes is too short for `{}`", table.definition.name)));
     }
     Ok(())
 }

@@ -242,7 +242,7 @@ impl<S: Keyed> StoreTable<S> {
     ) -> Result<(IndexId, Arc<S>), Error> {
         catalog.replace(table, |present| {
             if present.definition.indexes.iter().any(|other| other.name == definition.name) {
-                return Err(Error::NameTaken(definition.name.clone()));
+                return Err(Error::name_taken(definition.name.clone()));
             }
             let changed = TableDefinition::clone(&present.definition).with_index(definition.clone());
             changed.validate()?;

@@ -195,7 +195,7 @@ fn end_leaked_now<W: StoreWorker + ?Sized>(worker: &mut W) {
 }
 
 impl<W: StoreWorker> Worker for W {
-    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         self.ask(procedure);
         drive::execute(self, Mode::ReadWrite, procedure)
     }
@@ -204,7 +204,7 @@ impl<W: StoreWorker> Worker for W {
     fn execute_batch<P: Procedure>(
         &mut self,
         procedures: &mut [P],
-        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        done: &mut impl FnMut(usize, Result<P::Output, P::Error>),
     ) {
         for (number, procedures) in procedures.chunks_mut(GROUP).enumerate() {
             let group = Group::begin(self, procedures);
@@ -218,7 +218,7 @@ impl<W: StoreWorker> Worker for W {
         }
     }
 
-    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         self.ask(procedure);
         drive::execute(self, Mode::Snapshot, procedure)
     }

@@ -61,9 +61,9 @@ impl<'q, W: Worker + 'static, P: Procedure + 'static> Admission<'q, W, P> {
 impl<W: Worker + 'static, P: Procedure + 'static> Unpin for Admission<'_, W, P> {}
 
 impl<W: Worker + 'static, P: Procedure + 'static> Future for Admission<'_, W, P> {
-    type Output = Submission<P::Output>;
+    type Output = Submission<P::Output, P::Error>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Submission<P::Output>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Submission<P::Output, P::Error>> {
         // Wakers are somebody's code, which may come back here: none is cloned or dropped under the lock.
         let waker = context.waker().clone();
         let procedure = self.procedure.take().expect("a future that is ready is not polled again");

@@ -11,7 +11,7 @@ use polychron_base::Error;
 use polychron_sync::{Condvar, Mutex};
 
 use super::lock;
-use crate::drive::catch;
+use crate::drive::{Failure, catch};
 use crate::futures::Attempt;
 
 /// A procedure that was submitted: it is executed sometime, and this is the claim to its answer.
@@ -19,25 +19,25 @@ use crate::futures::Attempt;
 /// It can be waited for by a thread ([`Submission::wait`]) or awaited under any executor. The answer is what
 /// [`crate::Worker::execute`] would have given. Who drops it gives up the answer alone: the procedure is executed like any other.
 #[must_use = "the procedure is executed in any case, but its answer, and what went wrong, is only here"]
-pub struct Submission<O> {
-    slot: Arc<Slot<O>>,
+pub struct Submission<O, E = Error> {
+    slot: Arc<Slot<O, E>>,
 }
 
-impl<O> fmt::Debug for Submission<O> {
+impl<O, E> fmt::Debug for Submission<O, E> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Submission").finish_non_exhaustive()
     }
 }
 
 /// Where the two ends meet.
-struct Slot<O> {
-    state: Mutex<State<O>>,
+struct Slot<O, E> {
+    state: Mutex<State<O, E>>,
     answered: Condvar,
     /// Whose threads give the answer.
     service: Service,
 }
 
-impl<O> Slot<O> {
+impl<O, E> Slot<O, E> {
     /// Why the calling thread must not wait here.
     fn refusal(&self) -> Option<Error> {
         let what = if Attempt::is_running() {
@@ -47,23 +47,23 @@ impl<O> Slot<O> {
         } else {
             return None;
         };
-        Some(Error::Unsupported { protocol: self.service.protocol, what })
+        Some(Error::unsupported(self.service.protocol, what))
     }
 }
 
-enum State<O> {
+enum State<O, E> {
     /// Who is to be told, and whether a thread waits.
     Pending(Option<Waker>, bool),
-    Answered(Result<O, Error>),
+    Answered(Result<O, Failure<E>>),
     Taken,
 }
 
-impl<O> State<O> {
+impl<O, E> State<O, E> {
     /// The answer, which is gone then; `Err` hands back who was to be told so far.
-    fn take(&mut self) -> Result<Result<O, Error>, Option<Waker>> {
+    fn take(&mut self) -> Result<Result<O, Failure<E>>, Option<Waker>> {
         match std::mem::replace(self, Self::Taken) {
             Self::Answered(answer) => Ok(answer),
-            Self::Taken => Ok(Err(Error::AnswerTaken)),
+            Self::Taken => Ok(Err(Failure::Engine(Error::AnswerTaken))),
             Self::Pending(waker, waits) => {
                 *self = Self::Pending(None, waits);
                 Err(waker)
@@ -72,21 +72,26 @@ impl<O> State<O> {
     }
 }
 
-impl<O> Submission<O> {
+impl<O, E: From<Error>> Submission<O, E> {
     /// Waits until the procedure was executed.
     ///
     /// # Errors
     /// As [`crate::Worker::execute`]; [`Error::AnswerTaken`] when the answer was taken before; [`Error::Unsupported`] where the answer is
     /// not there and waiting for it might never end: in a procedure, whose own transaction the submitted one may have to wait for, and on a
     /// thread that executes what is submitted.
-    pub fn wait(self) -> Result<O, Error> {
+    pub fn wait(self) -> Result<O, E> {
         let mut state = lock(&self.slot.state);
         loop {
             match state.take() {
-                Ok(answer) => return answer,
+                Ok(answer) => {
+                    // What makes the error may be somebody's code.
+                    drop(state);
+                    return answer.map_err(Failure::into_own);
+                }
                 Err(waker) => {
                     if let Some(refusal) = self.slot.refusal() {
-                        return Err(refusal);
+                        drop(state);
+                        return Err(refusal.into());
                     }
                     *state = State::Pending(waker, true);
                     state = self.slot.answered.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -99,10 +104,13 @@ impl<O> Submission<O> {
     ///
     /// # Errors
     /// Inside: as [`Submission::wait`].
-    pub fn try_take(&mut self) -> Option<Result<O, Error>> {
+    pub fn try_take(&mut self) -> Option<Result<O, E>> {
         let mut state = lock(&self.slot.state);
         match state.take() {
-            Ok(answer) => Some(answer),
+            Ok(answer) => {
+                drop(state);
+                Some(answer.map_err(Failure::into_own))
+            }
             Err(waker) => {
                 let State::Pending(kept, _) = &mut *state else { return None };
                 *kept = waker;
@@ -117,19 +125,23 @@ impl<O> Submission<O> {
     }
 }
 
-impl<O> Future for Submission<O> {
-    type Output = Result<O, Error>;
+impl<O, E: From<Error>> Future for Submission<O, E> {
+    type Output = Result<O, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // Wakers are somebody's code, which may come back here: none is cloned or dropped under the lock.
         let waker = context.waker().clone();
         let mut state = lock(&self.slot.state);
         match state.take() {
-            Ok(answer) => Poll::Ready(answer),
+            Ok(answer) => {
+                drop(state);
+                Poll::Ready(answer.map_err(Failure::into_own))
+            }
             Err(before) => {
                 // A service's thread may look here for a task, which does not wait.
                 if Attempt::is_running() {
-                    return Poll::Ready(Err(self.slot.refusal().expect("a procedure does not wait")));
+                    drop(state);
+                    return Poll::Ready(Err(self.slot.refusal().expect("a procedure does not wait").into()));
                 }
                 if let State::Pending(kept, _) = &mut *state {
                     *kept = Some(waker);
@@ -143,17 +155,17 @@ impl<O> Future for Submission<O> {
 }
 
 /// The end of who executes. An answer is given once; when none was, the claim is told so.
-pub(super) struct Reply<O>(Option<Arc<Slot<O>>>);
+pub(super) struct Reply<O, E>(Option<Arc<Slot<O, E>>>);
 
 /// Both ends of an answer that the threads of this service will give.
-pub(super) fn pair<O>(service: Service) -> (Submission<O>, Reply<O>) {
+pub(super) fn pair<O, E>(service: Service) -> (Submission<O, E>, Reply<O, E>) {
     let slot = Arc::new(Slot { state: Mutex::new(State::Pending(None, false)), answered: Condvar::new(), service });
     (Submission { slot: Arc::clone(&slot) }, Reply(Some(slot)))
 }
 
-impl<O> Reply<O> {
+impl<O, E> Reply<O, E> {
     /// Gives the answer, and tells who waits for it.
-    pub(super) fn answer(&mut self, answer: Result<O, Error>) {
+    pub(super) fn answer(&mut self, answer: Result<O, Failure<E>>) {
         let Some(slot) = self.0.take() else { return };
         let before = std::mem::replace(&mut *lock(&slot.state), State::Answered(answer));
         let State::Pending(waker, waits) = before else { return };
@@ -169,15 +181,15 @@ impl<O> Reply<O> {
 }
 
 /// One that was given already.
-impl<O> Default for Reply<O> {
+impl<O, E> Default for Reply<O, E> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<O> Drop for Reply<O> {
+impl<O, E> Drop for Reply<O, E> {
     fn drop(&mut self) {
-        self.answer(Err(Error::Closed));
+        self.answer(Err(Failure::Engine(Error::Closed)));
     }
 }
 

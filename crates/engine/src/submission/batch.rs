@@ -6,13 +6,13 @@
 use std::any::Any;
 use std::cell::Cell;
 
-use polychron_base::{Error, Stop};
+use polychron_base::Error;
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::answer::Reply;
 use super::lock;
-use crate::drive::catch;
+use crate::drive::{Failure, catch};
 use crate::futures::Resolved;
 use crate::{Declare, Procedure, Transaction, Worker};
 
@@ -58,10 +58,13 @@ fn execute<W: 'static>(lanes: &[Box<dyn Lane<W>>], worker: &mut W) {
     }
 }
 
+/// A procedure that was taken out, and its claim to an answer.
+type Taken<P> = (P, Reply<<P as Procedure>::Output, <P as Procedure>::Error>);
+
 /// Procedures of one type.
 struct Lined<P: Procedure> {
     waiting: Vec<Mutex<Option<P>>>,
-    replies: Vec<Mutex<Reply<P::Output>>>,
+    replies: Vec<Mutex<Reply<P::Output, P::Error>>>,
     is_handed_over: AtomicBool,
     /// All before this position were begun, as far as those know who help.
     first: AtomicUsize,
@@ -97,17 +100,20 @@ impl<'l, P> Submitted<'l, P> {
 
 impl<P: Procedure> Procedure for Submitted<'_, P> {
     type Output = P::Output;
+    /// Errors of the engine are made into the procedure's own by who takes the answer.
+    type Error = Failure<P::Error>;
 
     #[inline]
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<P::Output, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<P::Output, Self::Error> {
         if let Some(text) = self.panic.take() {
             self.panic.set(Some(text.clone()));
             // Whoever helps is not to begin it.
-            return if self.begin().is_some() { Err(Error::Panicked(text).into()) } else { Err(Stop::roll_back()) };
+            let error = if self.begin().is_some() { Error::panicked(text) } else { Error::RolledBack };
+            return Err(error.into());
         }
         // What somebody else has begun is answered there. Here it counts as rolled back.
-        let Some(procedure) = self.begin() else { return Err(Stop::roll_back()) };
-        procedure.run(transaction)
+        let Some(procedure) = self.begin() else { return Err(Error::RolledBack.into()) };
+        procedure.run(transaction).map_err(Failure::Own)
     }
 
     #[inline]
@@ -134,7 +140,7 @@ impl<P: Procedure> Procedure for Submitted<'_, P> {
 }
 
 impl<W: Worker + 'static> Batch<W> {
-    pub(super) fn push<P: Procedure + 'static>(&mut self, procedure: P, reply: Reply<P::Output>) {
+    pub(super) fn push<P: Procedure + 'static>(&mut self, procedure: P, reply: Reply<P::Output, P::Error>) {
         let mut lanes = self.lanes.iter();
         let known = lanes.position(|lane| (&**lane as &dyn Any).is::<Lined<P>>());
         let position = known.unwrap_or_else(|| {
@@ -190,14 +196,14 @@ impl<P: Procedure> Lined<P> {
     }
 
     /// Answers the procedure at a position, if it was not answered yet. Who waits for it is told outside of the lock.
-    fn answer(&self, position: usize, outcome: Result<P::Output, Error>) {
+    fn answer(&self, position: usize, outcome: Result<P::Output, Failure<P::Error>>) {
         let mut reply = std::mem::take(&mut *lock(&self.replies[position]));
         reply.answer(outcome);
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes the first procedure out that nobody has begun, with its claim to an answer.
-    fn take(&self) -> Option<(P, Reply<P::Output>)> {
+    fn take(&self) -> Option<Taken<P>> {
         loop {
             let first = self.first.load(Ordering::Relaxed);
             // One that is locked is being begun, or is asked for its keys; then somebody goes on.
@@ -241,7 +247,8 @@ impl<W: Worker + 'static, P: Procedure + 'static> Lane<W> for Lined<P> {
         });
         if let Err(panic) = executed {
             let text = panic.text();
-            (0..self.replies.len()).for_each(|position| self.answer(position, Err(Error::Panicked(text.clone()))));
+            (0..self.replies.len())
+                .for_each(|position| self.answer(position, Err(Error::panicked(text.clone()).into())));
         }
         with_others(worker);
         while let Some(submitted) = procedures.pop() {
@@ -263,7 +270,7 @@ impl<W: Worker + 'static, P: Procedure + 'static> Lane<W> for Lined<P> {
             let one = std::slice::from_mut(&mut submitted);
             worker.execute_batch_with(one, &|_, outcome| answer(outcome), |_| ());
         });
-        executed.unwrap_or_else(|panic| answer(Err(Error::Panicked(panic.text()))));
+        executed.unwrap_or_else(|panic| answer(Err(Error::panicked(panic.text()).into())));
         self.answered.fetch_add(1, Ordering::Relaxed);
         discard(submitted.begun);
         discard(lock(&waiting).take());
@@ -299,8 +306,9 @@ mod tests {
 
     impl Procedure for Nothing {
         type Output = ();
+        type Error = Error;
 
-        fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Stop> {
+        fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Error> {
             Ok(())
         }
     }

@@ -102,17 +102,17 @@ impl<P: Protocol> Service<P> {
             drop(protocol);
         };
         let spawned = Builder::new().name("polychron-submit".into()).spawn(run);
-        spawned.map_err(|error| Error::Options(format!("a thread could not be started: {error}")))
+        spawned.map_err(|error| Error::options(format!("a thread could not be started: {error}")))
     }
 
     /// Hands a procedure over. Waits while as many as the options allow are waiting to be executed.
-    pub fn submit<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output> {
+    pub fn submit<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output, R::Error> {
         let submitted = self.queue.submit(procedure, true);
         submitted.unwrap_or_else(|_| unreachable!("who waits for room gets it"))
     }
 
     /// Hands a procedure over as soon as there is room for it: the task waits, not its thread.
-    pub async fn submit_async<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output> {
+    pub async fn submit_async<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output, R::Error> {
         Admission::new(&self.queue, procedure).await
     }
 
@@ -120,7 +120,7 @@ impl<P: Protocol> Service<P> {
     ///
     /// # Errors
     /// The procedure, when there is none.
-    pub fn try_submit<R: Procedure + 'static>(&self, procedure: R) -> Result<Submission<R::Output>, R> {
+    pub fn try_submit<R: Procedure + 'static>(&self, procedure: R) -> Result<Submission<R::Output, R::Error>, R> {
         self.queue.submit(procedure, false)
     }
 
@@ -130,11 +130,11 @@ impl<P: Protocol> Service<P> {
     }
 }
 
-impl<O> Submission<O> {
+impl<O, E> Submission<O, E> {
     /// One that was answered before it began: with what kept it from being taken in.
     pub fn refused(error: Error) -> Self {
         let (submission, mut reply) = answer::pair(answer::Service::NONE);
-        reply.answer(Err(error));
+        reply.answer(Err(error.into()));
         submission
     }
 }

@@ -172,7 +172,11 @@ impl<W: Worker + 'static> Queue<W> {
     }
 
     /// Takes a procedure in. `Err` gives it back: there is no room, and the caller does not want to wait.
-    pub(super) fn submit<P: Procedure + 'static>(&self, procedure: P, waits: bool) -> Result<Submission<P::Output>, P> {
+    pub(super) fn submit<P: Procedure + 'static>(
+        &self,
+        procedure: P,
+        waits: bool,
+    ) -> Result<Submission<P::Output, P::Error>, P> {
         let mut state = lock(&self.state);
         while !self.has_room(&state) {
             if !waits {
@@ -196,7 +200,7 @@ impl<W: Worker + 'static> Queue<W> {
         procedure: P,
         number: u64,
         waker: Waker,
-    ) -> Result<Submission<P::Output>, (P, u64)> {
+    ) -> Result<Submission<P::Output, P::Error>, (P, u64)> {
         let mut state = lock(&self.state);
         if self.has_room(&state) || self.must_not_wait() {
             return Ok(self.take_in(state, procedure));
@@ -215,7 +219,7 @@ impl<W: Worker + 'static> Queue<W> {
         &self,
         mut state: MutexGuard<'_, State<W>>,
         procedure: P,
-    ) -> Submission<P::Output> {
+    ) -> Submission<P::Output, P::Error> {
         let (submission, reply) = pair(self.service());
         if state.is_ending {
             // The reply says so when it is dropped.

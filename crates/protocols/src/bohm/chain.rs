@@ -6,8 +6,8 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use polychron_base::Error;
 use polychron_base::key::{EncodedKey, HashSeed};
-use polychron_base::{Error, Stop};
 use polychron_engine::stores::{DeferredDrops, Hinted, OwnedKey, Records, Store};
 use polychron_index::hash::HashIndex;
 use polychron_index::{AnyIndex, Handle, Inserted, handle_of, pointer_of};
@@ -173,8 +173,8 @@ impl Intents {
         &self,
         before: Timestamp,
         finished: u64,
-        mut wait: impl FnMut(&'g Planned, Timestamp) -> Result<(), Stop>,
-    ) -> Result<(), Stop> {
+        mut wait: impl FnMut(&'g Planned, Timestamp) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let (mut next, mut latest) = (self.newest(), None);
         while let Some(intent) = next {
             // SAFETY: the caller says so; what a finished batch has superseded is cut off before it goes.

@@ -1,6 +1,6 @@
 //! The end of a run: rows are made known, or what was there before is passed on.
 
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_engine::mutations::left_out;
 
 use super::entry::{Put, Want};
@@ -33,7 +33,7 @@ impl BohmTransaction<'_> {
 
     /// Puts what was there before where the transaction put nothing. First all of it is made known, which can fail, and then
     /// put, which cannot.
-    pub(super) fn pass_on(&mut self) -> Result<(), Stop> {
+    pub(super) fn pass_on(&mut self) -> Result<(), Error> {
         let mut below = std::mem::take(&mut self.state.passed_on);
         below.clear();
         for position in self.positions() {

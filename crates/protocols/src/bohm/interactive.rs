@@ -3,7 +3,7 @@
 //! Such a transaction may write anything. It has its place in the log like any other, those before it are executed when it needs them, and
 //! those after it wait. So users are not offered it: [`polychron_engine::Interactive`] is there for tests only.
 
-use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::stores::{Keys, for_each};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 
@@ -140,7 +140,7 @@ impl BohmTransaction<'_> {
 
 impl BohmTransaction<'_> {
     /// Makes the entries of all rows in one index.
-    pub(super) fn fill_index(&mut self, table: TableId, index: IndexId) -> Result<(), Stop> {
+    pub(super) fn fill_index(&mut self, table: TableId, index: IndexId) -> Result<(), Error> {
         let table = self.state.tables.table(table)?;
         let store = table.store(index)?;
         let mut keys = Keys::default();
@@ -168,7 +168,7 @@ impl Drop for BohmTransaction<'_> {
 
 #[cfg(feature = "interactive")]
 mod tests_only {
-    use polychron_base::{Abort, Error, Stop};
+    use polychron_base::{Abort, Error};
     use polychron_engine::options::Retry;
     use polychron_engine::{Commit, Interactive, Mode, Protocol};
 
@@ -183,7 +183,7 @@ mod tests_only {
             if mode == Mode::ReadWrite {
                 if self.shared.is_inside() {
                     let what = "a transaction inside of one of the same thread";
-                    return Err(Error::Unsupported { protocol: Bohm::NAME, what });
+                    return Err(Error::unsupported(Bohm::NAME, what));
                 }
                 return self.begin_everything();
             }
@@ -206,9 +206,9 @@ mod tests_only {
     }
 
     impl Commit for BohmTransaction<'_> {
-        fn commit(mut self) -> Result<(), Stop> {
+        fn commit(mut self) -> Result<(), Error> {
             if self.is_void() {
-                return Err(Stop::conflict());
+                return Err(Error::Conflict);
             }
             self.end_interactive(Ran::Commit);
             Ok(())

@@ -7,6 +7,7 @@
 //!   a client      its client batch     the log         placeholders  procedures       what they may ask for
 //! ```
 
+mod attempt;
 mod chain;
 mod collection;
 mod displaced;

@@ -230,5 +230,5 @@ pub(super) fn refuse_inside<P: Procedure>(procedure: &P) -> Error {
     // What it says is of no consequence when it panics.
     let _ = drive::catch(|| procedure.declare(&mut first));
     let (table, key) = first.0.unwrap_or((TableId::NONE, None));
-    Error::WaitsForItself { table, key }
+    Error::waits_for_itself(table, key)
 }

@@ -63,7 +63,7 @@ impl Options {
     pub const MOST_THREADS: usize = 128;
 
     pub(super) fn check(&self) -> Result<(), Error> {
-        let refused = |line: &str| Err(Error::Options(line.to_owned()));
+        let refused = |line: &str| Err(Error::options(line.to_owned()));
         if !(1..=Self::LARGEST_BATCH).contains(&self.batch_size) {
             return refused("batch-size lies between 1 and 65536");
         }
@@ -81,9 +81,9 @@ impl Options {
 
     pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
         let number =
-            || value.parse::<usize>().map_err(|_| Error::Options(format!("{name} is a number, not `{value}`")));
+            || value.parse::<usize>().map_err(|_| Error::options(format!("{name} is a number, not `{value}`")));
         let truth =
-            || value.parse::<bool>().map_err(|_| Error::Options(format!("{name} is true or false, not `{value}`")));
+            || value.parse::<bool>().map_err(|_| Error::options(format!("{name} is true or false, not `{value}`")));
         match name {
             "batch-size" => self.batch_size = number()?,
             "partitions" => self.partitions = number()?,
@@ -96,12 +96,12 @@ impl Options {
                 self.unknown = match value {
                     "reconnaissance" => Unknown::Reconnaissance,
                     "in-place" => Unknown::InPlace,
-                    _ => return Err(Error::Options(format!("unknown is reconnaissance or in-place, not `{value}`"))),
+                    _ => return Err(Error::options(format!("unknown is reconnaissance or in-place, not `{value}`"))),
                 }
             }
             _ => {
                 let names = "batch-size, partitions, concurrency-control-threads, execution-threads, annotate-reads, preprocess, stale-snapshots and unknown";
-                return Err(Error::Options(format!("bohm has no option `{name}`; it has {names}")));
+                return Err(Error::options(format!("bohm has no option `{name}`; it has {names}")));
             }
         }
         Ok(())

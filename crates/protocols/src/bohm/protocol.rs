@@ -304,7 +304,7 @@ impl Bohm {
             };
             let name = if plans { "polychron-plan" } else { "polychron-run" };
             let spawned = thread::Builder::new().name(name.into()).spawn(run);
-            threads.push(spawned.map_err(|error| Error::Options(format!("a thread could not be started: {error}")))?);
+            threads.push(spawned.map_err(|error| Error::options(format!("a thread could not be started: {error}")))?);
         }
         Ok(threads)
     }

@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use polychron_base::Error;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Stop};
 use polychron_engine::Scan;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Batch, Both, key_in_entry};
@@ -27,7 +27,7 @@ use super::version::{Filling, Fresh, Old, State, Version};
 impl<'t> BohmTransaction<'t> {
     /// The row that a key has here, if it has one.
     #[inline]
-    pub(super) fn see<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version<'t>>, Stop> {
+    pub(super) fn see<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version<'t>>, Error> {
         self.step()?;
         let trusts = self.await_prefixes(store, key)?;
         if let Some(position) = self.own(store, key) {
@@ -45,7 +45,7 @@ impl<'t> BohmTransaction<'t> {
     }
 
     /// The row of a key that the transactions before this one have left, once those are executed that may write it unnamed.
-    fn look_up<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version<'t>>, Stop> {
+    fn look_up<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version<'t>>, Error> {
         if self.scratch.hints.waits() {
             self.scratch.hints.answer(&self.state.tables, &self.guard);
         }
@@ -60,7 +60,7 @@ impl<'t> BohmTransaction<'t> {
     /// Has all transactions before this one executed that may write this key without having named it. Answers whether a version is the
     /// right one that concurrency control found.
     #[inline]
-    pub(super) fn await_prefixes<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<bool, Stop> {
+    pub(super) fn await_prefixes<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<bool, Error> {
         let lengths = store.prefixes.lengths();
         if lengths == 0 || !self.awaits || left_out(Step::AwaitPrefixes) {
             return Ok(self.trusts_annotations);
@@ -81,7 +81,7 @@ impl<'t> BohmTransaction<'t> {
     }
 
     /// The same for all keys of a range.
-    pub(super) fn await_range(&mut self, store: &BohmStore, scan: &Scan<'_>) -> Result<(), Stop> {
+    pub(super) fn await_range(&mut self, store: &BohmStore, scan: &Scan<'_>) -> Result<(), Error> {
         if store.prefixes.lengths() == 0 || !self.awaits || left_out(Step::AwaitPrefixes) {
             return Ok(());
         }
@@ -101,7 +101,7 @@ impl<'t> BohmTransaction<'t> {
 
     /// The row that the key of an own entry has now.
     #[inline]
-    pub(super) fn present(&mut self, position: Position) -> Result<Option<Version<'t>>, Stop> {
+    pub(super) fn present(&mut self, position: Position) -> Result<Option<Version<'t>>, Error> {
         let entry = self.entry(position);
         match entry.put() {
             Put::Row => Ok(self.filled(position)),
@@ -119,7 +119,7 @@ impl<'t> BohmTransaction<'t> {
     }
 
     /// The row that the key of an own entry has before it, where there are prefixes, or no chain has the version.
-    fn present_below(&mut self, position: Position) -> Result<Option<Version<'t>>, Stop> {
+    fn present_below(&mut self, position: Position) -> Result<Option<Version<'t>>, Error> {
         let entry = self.entry(position);
         let (key, is_guessed) = (entry.kept_key(), entry.want == Want::Guessed);
         // SAFETY: the store is kept until the transaction was executed.
@@ -223,7 +223,7 @@ impl<'t> BohmTransaction<'t> {
 
     /// The row to which an entry of a secondary index leads.
     #[inline]
-    pub(super) fn see_behind(&mut self, store: &BohmStore, entry: Version<'t>) -> Result<Option<Version<'t>>, Stop> {
+    pub(super) fn see_behind(&mut self, store: &BohmStore, entry: Version<'t>) -> Result<Option<Version<'t>>, Error> {
         // SAFETY: the version has a row, which nothing here replaces.
         let key = key_in_entry(unsafe { entry.words() });
         self.see(store, key)
@@ -250,7 +250,7 @@ impl<'t> BohmTransaction<'t> {
 
     /// The row that a chain has here, of which this version was seen.
     #[inline]
-    pub(super) fn visible(&mut self, seen: Option<Version<'t>>) -> Result<Option<Version<'t>>, Stop> {
+    pub(super) fn visible(&mut self, seen: Option<Version<'t>>) -> Result<Option<Version<'t>>, Error> {
         match seen {
             Some(version) if version.begin() == self.timestamp => {
                 let own = self.own_version(version.raw());
@@ -262,7 +262,7 @@ impl<'t> BohmTransaction<'t> {
 
     /// The version if it has a row, once that is known.
     #[inline]
-    pub(super) fn settled(&mut self, version: Option<Version<'t>>) -> Result<Option<Version<'t>>, Stop> {
+    pub(super) fn settled(&mut self, version: Option<Version<'t>>) -> Result<Option<Version<'t>>, Error> {
         let Some(version) = version else { return Ok(None) };
         loop {
             match version.state() {
@@ -276,7 +276,7 @@ impl<'t> BohmTransaction<'t> {
 
     /// Executes the transaction that fills a version, or waits while another thread does. When that takes long, or the version
     /// lies too deep, this transaction is handed back.
-    pub(super) fn await_producer(&mut self, producer: &Planned, timestamp: Timestamp) -> Result<(), Stop> {
+    pub(super) fn await_producer(&mut self, producer: &Planned, timestamp: Timestamp) -> Result<(), Error> {
         debug_assert!(timestamp < self.timestamp, "transactions wait for earlier ones only");
         debug_assert!(self.awaits, "a snapshot of finished batches sees nothing that is pending");
         if !matches!(self.driven, Driven::ByThePipeline) {
@@ -309,7 +309,7 @@ impl<'t> BohmTransaction<'t> {
     }
 
     /// Has all transactions before this one executed that stand in a list of intents.
-    pub(super) fn await_intents(&mut self, intents: &Intents) -> Result<(), Stop> {
+    pub(super) fn await_intents(&mut self, intents: &Intents) -> Result<(), Error> {
         if !self.awaits || intents.newest().is_none() {
             return Ok(());
         }
@@ -325,8 +325,8 @@ impl<'t> BohmTransaction<'t> {
         &mut self,
         batch: &Batch,
         store: &BohmStore,
-        visit: &mut impl FnMut(&mut Self, Version<'t>) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<ControlFlow<()>, Stop> {
+        visit: &mut impl FnMut(&mut Self, Version<'t>) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<ControlFlow<()>, Error> {
         // SAFETY: the handle was found under the transaction's guard, which stays until the next part.
         let chain = |position| batch.get(position).map(|handle| unsafe { Chain::<'_>::from_handle(handle) });
         for position in 0..batch.len() + 2 * Batch::AHEAD {
@@ -351,8 +351,8 @@ impl<'t> BohmTransaction<'t> {
     fn visit_chain(
         &mut self,
         chain: Chain<'_>,
-        visit: &mut impl FnMut(&mut Self, Version<'t>) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<ControlFlow<()>, Stop> {
+        visit: &mut impl FnMut(&mut Self, Version<'t>) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<ControlFlow<()>, Error> {
         #[cfg(test)]
         {
             self.state.scanned += 1;
@@ -371,7 +371,7 @@ impl<'t> BohmTransaction<'t> {
         &mut self,
         store: &BohmStore,
         key: K,
-    ) -> Result<Option<Version<'t>>, Stop> {
+    ) -> Result<Option<Version<'t>>, Error> {
         let seen = store.displaced.find(key, &self.guard).and_then(|chain| self.seen(chain.head()));
         self.visible(seen)
     }
@@ -383,8 +383,8 @@ impl<'t> BohmTransaction<'t> {
         both: &mut Both,
         scan: &Scan<'_>,
         store: &BohmStore,
-        visit: &mut impl FnMut(&mut Self, Version<'t>) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<ControlFlow<()>, Stop> {
+        visit: &mut impl FnMut(&mut Self, Version<'t>) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<ControlFlow<()>, Error> {
         let Some(beside) = store.displaced.index() else { return Ok(ControlFlow::Continue(())) };
         loop {
             self.renew();

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
@@ -47,10 +47,13 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     }
 
     #[inline(always)]
-    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error> {
         self.step()?;
         self.wake();
         let outcome = operation(self);
+        if let Err(Error::OutOfMemory { .. }) = outcome {
+            self.was_refused_memory = true;
+        }
         self.rest();
         outcome
     }
@@ -66,7 +69,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     }
 
     #[inline(always)]
-    fn find<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, _: &Projection) -> Result<Option<FoundRow<'t>>, Stop> {
+    fn find<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, _: &Projection) -> Result<Option<FoundRow<'t>>, Error> {
         Ok(self.see(at.store, at.key)?.map(FoundRow::read))
     }
 
@@ -77,7 +80,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         at: At<'t, BohmStore, K>,
         _: &Projection,
         intent: Intent,
-    ) -> Result<Option<FoundRow<'t>>, Stop> {
+    ) -> Result<Option<FoundRow<'t>>, Error> {
         if let Some(position) = self.own_written(at.store, at.key) {
             let version = self.present(position)?;
             return Ok(version.map(|version| FoundRow { position: Some(position), version }));
@@ -105,7 +108,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         table: &'t BohmTable,
         found: FoundRow<'t>,
         change: F,
-    ) -> ControlFlow<Result<(), Stop>, F> {
+    ) -> ControlFlow<Result<(), Error>, F> {
         let shape = table.layout.shape();
         let is_fixed = !table.has_secondaries && shape.variable_count == 0;
         let position = found.written();
@@ -116,7 +119,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         let mut changes = Changes::NONE;
         let (mut version, entry) = match self.copy_row(position, found.version) {
             Ok(copied) => copied,
-            Err(error) => return ControlFlow::Break(Err(error.into())),
+            Err(error) => return ControlFlow::Break(Err(error)),
         };
         let row = RowMut::in_place(version.words_mut(), &mut changes, shape);
         change(&mut row.expect("rows of the table have one length"));
@@ -133,12 +136,12 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         found: FoundRow<'t>,
         row: &mut RowBuffer,
         _: Changes,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.put_words(found.written(), row.as_words())
     }
 
     #[inline(always)]
-    fn insert<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, words: &[u64]) -> Result<Option<()>, Stop> {
+    fn insert<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, words: &[u64]) -> Result<Option<()>, Error> {
         let position = self.place(at.store, at.key)?;
         if self.present(position)?.is_some() {
             return Ok(None);
@@ -150,17 +153,17 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     fn link(&self, _: FoundRow<'t>) {}
 
     #[inline(always)]
-    fn put<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, words: &[u64]) -> Result<(), Stop> {
+    fn put<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, words: &[u64]) -> Result<(), Error> {
         let position = self.place(at.store, at.key)?;
         self.put_words(position, words)
     }
 
-    fn delete<K: EncodedKey>(&mut self, _: At<'t, BohmStore, K>, found: FoundRow<'t>) -> Result<(), Stop> {
+    fn delete<K: EncodedKey>(&mut self, _: At<'t, BohmStore, K>, found: FoundRow<'t>) -> Result<(), Error> {
         self.put_deletion(found.written());
         Ok(())
     }
 
-    fn insert_entry(&mut self, at: At<'t, BohmStore, &[u8]>, words: &[u64]) -> Result<bool, Stop> {
+    fn insert_entry(&mut self, at: At<'t, BohmStore, &[u8]>, words: &[u64]) -> Result<bool, Error> {
         if at.store.unique {
             self.enter_index(at.store)?;
             if self.see(at.store, at.key)?.is_some() && !left_out(Step::RefuseDuplicates) {
@@ -171,7 +174,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         self.put_words(position, words).map(|()| true)
     }
 
-    fn delete_entry(&mut self, at: At<'t, BohmStore, &[u8]>) -> Result<(), Stop> {
+    fn delete_entry(&mut self, at: At<'t, BohmStore, &[u8]>) -> Result<(), Error> {
         let position = self.place_of_entry(at.store, at.key)?;
         self.put_deletion(position);
         Ok(())
@@ -184,7 +187,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         table: &'t BohmTable,
         entry: FoundRow<'t>,
         _: &Projection,
-    ) -> Result<Option<FoundRow<'t>>, Stop> {
+    ) -> Result<Option<FoundRow<'t>>, Error> {
         let row = self.see_behind(&table.primary, entry.version)?;
         debug_assert!(row.is_some() || self.is_void(), "an entry leads to a row");
         Ok(row.map(FoundRow::read))
@@ -193,7 +196,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
         visit: &mut Visit<'_, 't, BohmStore, V>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let outcome = self
             .visit_rows(visit.scan, visit.store()?, &mut |this, version| visit.record(this, FoundRow::read(version)));
         self.asked = 0;
@@ -218,7 +221,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         }
     }
 
-    fn undo_to(&mut self, mark: usize) -> Result<(), Stop> {
+    fn undo_to(&mut self, mark: usize) -> Result<(), Error> {
         self.undo_puts(mark)
     }
 
@@ -260,7 +263,7 @@ impl Prefetch for BohmTransaction<'_> {
 impl BohmTransaction<'_> {
     /// The place for a write of a key, whether it has a row or not.
     #[inline]
-    fn place<K: EncodedKey>(&mut self, store: &Arc<BohmStore>, key: K) -> Result<Position, Stop> {
+    fn place<K: EncodedKey>(&mut self, store: &Arc<BohmStore>, key: K) -> Result<Position, Error> {
         if let Some(position) = self.own_written(store, key) {
             return Ok(position);
         }
@@ -268,7 +271,7 @@ impl BohmTransaction<'_> {
         self.unplanned(store, key, want, store.row_words)
     }
 
-    fn place_of_entry(&mut self, store: &Arc<BohmStore>, key: &[u8]) -> Result<Position, Stop> {
+    fn place_of_entry(&mut self, store: &Arc<BohmStore>, key: &[u8]) -> Result<Position, Error> {
         if let Some(position) = self.own_written(store, key) {
             return Ok(position);
         }
@@ -277,7 +280,7 @@ impl BohmTransaction<'_> {
     }
 
     /// Before a secondary index is read: all transactions before this one are executed that may write entries of it.
-    pub(super) fn enter_index(&mut self, store: &BohmStore) -> Result<(), Stop> {
+    pub(super) fn enter_index(&mut self, store: &BohmStore) -> Result<(), Error> {
         if store.place().index == IndexId::PRIMARY || left_out(Step::AwaitIntents) {
             return Ok(());
         }

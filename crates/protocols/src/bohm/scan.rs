@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use polychron_base::{Error, Stop};
+use polychron_base::Error;
 use polychron_engine::Scan;
 use polychron_engine::stores::{Batch, Both};
 use polychron_index::AnyIndex;
@@ -18,18 +18,18 @@ impl<'t> BohmTransaction<'t> {
         &mut self,
         scan: &Scan<'_>,
         store: &BohmStore,
-        visit: &mut impl FnMut(&mut Self, Version<'t>) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<(), Stop> {
+        visit: &mut impl FnMut(&mut Self, Version<'t>) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
         let index = store.entries.scanned(scan)?;
         if !store.entries.is_ready_at(self.timestamp.batch()) {
-            return Err(Error::NoSuchIndex(scan.table, scan.index).into());
+            return Err(Error::NoSuchIndex(scan.table, scan.index));
         }
         self.enter_index(store)?;
         self.await_range(store, scan)?;
         // Who comes before this one may have been executed with a later list of tables, and has left the index alone: that was waited for,
         // or was planned by that list, so the drop is seen.
         if !store.entries.is_ready() {
-            return Err(Error::NoSuchIndex(scan.table, scan.index).into());
+            return Err(Error::NoSuchIndex(scan.table, scan.index));
         }
         let mut batch = std::mem::take(&mut self.state.buffers.batch);
         let mut both = std::mem::take(&mut self.state.buffers.both);
@@ -43,8 +43,8 @@ impl<'t> BohmTransaction<'t> {
         scan: &Scan<'_>,
         (store, index): (&BohmStore, &AnyIndex),
         (batch, both): (&mut Batch, &mut Both),
-        visit: &mut impl FnMut(&mut Self, Version<'t>) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<ControlFlow<()>, Stop> {
+        visit: &mut impl FnMut(&mut Self, Version<'t>) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<ControlFlow<()>, Error> {
         let is_snapshot = self.planned.is_none();
         batch.begin(scan.limit, false);
         loop {

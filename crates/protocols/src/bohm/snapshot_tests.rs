@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_base::sizes::scaled;
 use polychron_engine::stores::for_each;
 use polychron_engine::{
@@ -45,8 +45,9 @@ struct Working(Table<Item>, Work);
 
 impl Procedure for Working {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         match self.1 {
             Work::Update(id) => t.update(&self.0, id, |row| row.set_count(row.count() + 1)).map(drop),
             Work::Advance(first, next) => {
@@ -137,8 +138,9 @@ struct Insert(Table<Item>, u64);
 
 impl Procedure for Insert {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         t.insert(&self.0, &Item { id: self.1, count: 0 })
     }
 
@@ -222,7 +224,7 @@ fn queues_are_scanned_from_their_first_row() {
         let scanned = stage.worker.executor.state.scanned - before;
         assert!(scanned as u64 <= 6 * (rows / 4), "{scanned} keys in {} scans", rows / 4);
         assert!(self::rows(&mut first, items) == seen[0] && self::rows(&mut second, items) == seen[1]);
-        let backward = |snapshot: &mut BohmTransaction<'_>| snapshot.scan(&items, 10..).reverse().rows().unwrap();
+        let backward = |snapshot: &mut BohmTransaction<'_>| snapshot.scan(&items, 10..).rev().rows().unwrap();
         assert!(backward(&mut first).into_iter().rev().eq(rows_of(10..rows)));
         let get = |snapshot: &mut BohmTransaction<'_>, id| snapshot.get(&items, id).unwrap().is_some();
         assert!(get(&mut first, 3) && !get(&mut second, 3) && get(&mut second, rows) && !get(&mut first, rows));
@@ -260,7 +262,7 @@ fn rows_that_go_during_a_scan_are_met() {
             let mut snapshot = open(&database, &mut executor);
             let mut met = Vec::new();
             let range = snapshot.scan(&items, ..);
-            let range = if backward { range.reverse() } else { range };
+            let range = if backward { range.rev() } else { range };
             let visited = range.for_each(|row| {
                 met.push(row.id());
                 (0..pace).for_each(|_| stage.advance());

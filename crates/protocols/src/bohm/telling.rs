@@ -12,11 +12,11 @@
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
-use polychron_base::Error;
-use polychron_engine::{Procedure, drive};
+use polychron_engine::Procedure;
 use polychron_sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use polychron_sync::{Backoff, Mutex, MutexGuard};
 
+use super::attempt::tell_ended;
 use super::execution::{Executor, settle};
 use super::pipeline::Pipeline;
 use super::planned::{Blocker, ClientBatch, HandedIn, Planned, Progress};
@@ -62,7 +62,7 @@ trait Tell {
 #[derive(Debug)]
 struct Claimed(usize);
 
-impl<'j, P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync> Telling<'j, P, D> {
+impl<'j, P: Procedure, D: Fn(usize, Result<P::Output, P::Error>) + Sync> Telling<'j, P, D> {
     pub(super) fn new(job: &'j Job<P>, count: usize, done: &'j D) -> Self {
         Self { job, told: (0..count).map(|_| AtomicU8::new(Told::No as u8)).collect(), done }
     }
@@ -75,7 +75,7 @@ impl<'j, P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync> Telling<'j
     }
 }
 
-impl<P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync> Tell for Telling<'_, P, D> {
+impl<P: Procedure, D: Fn(usize, Result<P::Output, P::Error>) + Sync> Tell for Telling<'_, P, D> {
     unsafe fn claim(&self, position: usize) -> Option<Claimed> {
         // Relaxed, here and below: written under the notice's lock. Who has claimed an answer may be taking it.
         if self.told[position].load(Ordering::Relaxed) != Told::No as u8 {
@@ -85,7 +85,8 @@ impl<P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync> Tell for Telli
         let told = match unsafe { self.job.at(position) }.1 {
             Some(Ok(_)) => Told::Committed,
             // Its client tries it again.
-            Some(Err(Error::OutOfMemory { .. })) | None => return None,
+            Some(Err(ended)) if ended.wants_memory => return None,
+            None => return None,
             Some(Err(_)) => Told::Refused,
         };
         self.told[position].store(told as u8, Ordering::Relaxed);
@@ -96,7 +97,7 @@ impl<P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync> Tell for Telli
         // SAFETY: the transaction is complete and was claimed, so procedure and answer are the caller's.
         let (procedure, answer) = unsafe { self.job.at(position) };
         let answer = answer.take().expect("an answer that was claimed is there");
-        (self.done)(position, answer.and_then(|output| drive::tell_committed(procedure, output)));
+        (self.done)(position, tell_ended(procedure, answer));
     }
 }
 
@@ -135,7 +136,7 @@ impl Notices {
     ///
     /// # Safety
     /// The answer is dropped before `telling` is.
-    pub(super) unsafe fn open<'s, P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync>(
+    pub(super) unsafe fn open<'s, P: Procedure, D: Fn(usize, Result<P::Output, P::Error>) + Sync>(
         &'s self,
         telling: &'s Telling<'s, P, D>,
     ) -> Opened<'s> {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_engine::{Access, Common, Declare, Operations, Procedure, Protocol, Table, Transaction, Worker};
 use polychron_schema::{Key, KeyScratch, Row};
 use polychron_sync::atomic::Ordering;
@@ -28,8 +28,9 @@ struct First(Table<Item>);
 
 impl Procedure for First {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         t.insert(&self.0, &Item { id: 1, count: 0 })
     }
 }
@@ -61,8 +62,9 @@ fn use_stack<O>(bytes: usize, work: &mut dyn FnMut() -> O) -> O {
 
 impl Procedure for Link {
     type Output = i64;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<i64, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<i64, Error> {
         if let Some((shared, place)) = &self.last {
             let mut executor = Executor::new(shared).unwrap();
             let batch = shared.pipeline.planned();
@@ -137,8 +139,9 @@ struct Last(Table<Item>);
 
 impl Procedure for Last {
     type Output = bool;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Error> {
         t.delete(&self.0, 1)
     }
 }
@@ -212,8 +215,9 @@ struct Blocked {
 
 impl Procedure for Blocked {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         self.goes_on.recv_timeout(std::time::Duration::from_secs(60)).expect("it is told to go on");
         t.update(&self.items, 1, |row| row.set_count(5)).map(drop)
     }

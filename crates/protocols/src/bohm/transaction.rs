@@ -2,7 +2,7 @@
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Stop, TableId};
+use polychron_base::{Error, TableId};
 use polychron_engine::Savepoints;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::Hints;
@@ -55,6 +55,8 @@ pub struct BohmTransaction<'t> {
     pub(super) undeclared: Option<(TableId, KeyPreview)>,
     /// The bytes that it could not have to go back to a savepoint; it can neither go on nor commit.
     pub(super) lost: Option<usize>,
+    /// An operation was refused because memory is short.
+    pub(super) was_refused_memory: bool,
     /// Earlier transactions may be under way. A snapshot of finished batches only has none before it.
     pub(super) awaits: bool,
     /// Who drives it.
@@ -173,6 +175,7 @@ impl<'t> BohmTransaction<'t> {
             is_guessing: false,
             undeclared: None,
             lost: None,
+            was_refused_memory: false,
             awaits: false,
             driven: Driven::ByThePipeline,
             is_saving: false,
@@ -185,7 +188,7 @@ impl<'t> BohmTransaction<'t> {
     }
 
     /// Waits for the transactions before it that may write anything.
-    pub(super) fn begin(&mut self) -> Result<(), Stop> {
+    pub(super) fn begin(&mut self) -> Result<(), Error> {
         if left_out(Step::AwaitEverything) {
             return Ok(());
         }
@@ -218,8 +221,8 @@ impl<'t> BohmTransaction<'t> {
     }
 
     #[inline]
-    pub(super) fn step(&self) -> Result<(), Stop> {
-        if self.doomed { Err(Stop::conflict()) } else { Ok(()) }
+    pub(super) fn step(&self) -> Result<(), Error> {
+        if self.doomed { Err(Error::Conflict) } else { Ok(()) }
     }
 
     /// Called at the start of every operation that a snapshot can do: it comes back into an epoch.
@@ -256,23 +259,23 @@ impl<'t> BohmTransaction<'t> {
 
     /// Ends the run: the transaction is executed again later.
     #[cold]
-    pub(super) fn doom(&mut self) -> Stop {
+    pub(super) fn doom(&mut self) -> Error {
         self.doomed = true;
-        Stop::conflict()
+        Error::Conflict
     }
 
     /// Refuses a write of a key that was not named, and with it the transaction.
     #[cold]
-    pub(super) fn refuse_undeclared(&mut self, table: TableId, key: KeyPreview) -> Stop {
+    pub(super) fn refuse_undeclared(&mut self, table: TableId, key: KeyPreview) -> Error {
         let (table, key) = *self.undeclared.get_or_insert((table, key));
-        Error::Undeclared { table, key }.into()
+        Error::undeclared(table, key)
     }
 
     /// Refuses the transaction, which has lost what it put before a savepoint, and shows nothing of it any more.
     #[cold]
-    pub(super) fn lose(&mut self, requested: usize) -> Stop {
+    pub(super) fn lose(&mut self, requested: usize) -> Error {
         (self.doomed, self.lost) = (true, Some(requested));
-        Error::OutOfMemory { requested }.into()
+        Error::OutOfMemory { requested }
     }
 
     /// Why it cannot commit, whatever its procedure answers.
@@ -280,12 +283,12 @@ impl<'t> BohmTransaction<'t> {
         if let Some(requested) = self.lost {
             return Some(Error::OutOfMemory { requested });
         }
-        self.undeclared.map(|(table, key)| Error::Undeclared { table, key })
+        self.undeclared.map(|(table, key)| Error::undeclared(table, key))
     }
 
     /// Ends the run: the transaction is planned again by its client.
     #[cold]
-    pub(super) fn plan_again(&mut self) -> Stop {
+    pub(super) fn plan_again(&mut self) -> Error {
         self.again = true;
         self.doom()
     }

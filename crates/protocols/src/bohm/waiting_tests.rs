@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Barrier};
 
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_engine::{Access, Common, Declare, Operations, Procedure, Protocol, Table, Transaction, Worker};
 use polychron_schema::{Key, KeyScratch, Row};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
@@ -24,8 +24,9 @@ struct First(Table<Item>);
 
 impl Procedure for First {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         t.insert(&self.0, &Item { id: 1, count: 0 })
     }
 
@@ -55,8 +56,9 @@ struct Increment {
 
 impl Procedure for Increment {
     type Output = i64;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<i64, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<i64, Error> {
         self.runs.fetch_add(1, Ordering::Relaxed);
         let mut answer = 0;
         t.update(&self.items, 1, |row| {
@@ -206,8 +208,9 @@ struct Bump<'b> {
 
 impl Procedure for Bump<'_> {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         self.runs.fetch_add(1, Ordering::Relaxed);
         let count = t.get(&self.items, self.id)?.map_or(0, |row| row.count());
         t.upsert(&self.items, &Item { id: self.id, count: count + 1 })?;

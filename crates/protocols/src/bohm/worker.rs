@@ -4,15 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use polychron_base::clock::Clock;
-use polychron_base::error::Stopped;
-use polychron_base::{Error, IndexId, Stop, TableId};
-use polychron_engine::futures::Attempt;
+use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::statistics::Registered;
 use polychron_engine::stores::OwnedKey;
 use polychron_engine::{Counters, Procedure, Worker, drive};
 use polychron_memory::Guard;
 use polychron_sync::atomic::Ordering;
 
+use super::attempt::{Answer, Ended, attempt, tell_ended};
 use super::execution::{Executor, ExecutorState, settle};
 use super::guesses::{Guess, guess};
 use super::naming::{ByKey, Naming, refuse_inside};
@@ -48,7 +47,7 @@ pub struct BohmWorker {
 /// What the pipeline is told of a client's procedures.
 pub(super) struct Job<P: Procedure> {
     pub(super) procedures: *mut P,
-    pub(super) answers: *mut Option<Result<P::Output, Error>>,
+    pub(super) answers: *mut Option<Answer<P>>,
 }
 
 impl<P: Procedure> Job<P> {
@@ -58,7 +57,7 @@ impl<P: Procedure> Job<P> {
     /// The client waits, and both are the caller's as long as they are borrowed.
     #[inline]
     #[allow(clippy::mut_from_ref, reason = "procedures go from executor to executor")]
-    pub(super) unsafe fn at(&self, position: usize) -> (&mut P, &mut Option<Result<P::Output, Error>>) {
+    pub(super) unsafe fn at(&self, position: usize) -> (&mut P, &mut Option<Answer<P>>) {
         // SAFETY: the caller says so.
         unsafe { (&mut *self.procedures.add(position), &mut *self.answers.add(position)) }
     }
@@ -75,35 +74,6 @@ unsafe fn run<P: Procedure>(job: *const (), position: usize, transaction: &mut B
     // What a run before has left may lie there.
     drive::discard(std::mem::replace(answer, outcome));
     ran
-}
-
-/// Runs a body once.
-fn attempt<O>(
-    transaction: &mut BohmTransaction<'_>,
-    body: &mut dyn FnMut(&mut BohmTransaction<'_>) -> Result<O, Stop>,
-) -> (Ran, Option<Result<O, Error>>) {
-    if let Some(refusal) = transaction.refusal() {
-        return (Ran::RollBack, Some(Err(refusal)));
-    }
-    let _scope = Attempt::begin();
-    // The transaction discards what a procedure put that panics, so nothing half done can be observed.
-    match drive::catch(|| body(transaction)) {
-        // A procedure may take the refusal of a write for an answer, but it would commit without that write.
-        Ok(output) if let Some(failure) = transaction.failure() => {
-            drive::discard(output);
-            (Ran::RollBack, Some(Err(failure)))
-        }
-        Ok(Ok(output)) => (Ran::Commit, Some(Ok(output))),
-        Ok(Err(stop)) => match stop.into_parts() {
-            Stopped::Conflict if let Some(requested) = transaction.lost => {
-                (Ran::RollBack, Some(Err(Error::OutOfMemory { requested })))
-            }
-            Stopped::Conflict if transaction.doomed => (Ran::Conflict, None),
-            Stopped::Conflict => (Ran::RollBack, Some(Err(Error::UnknownConflict))),
-            Stopped::Failed(error) => (Ran::RollBack, Some(Err(error))),
-        },
-        Err(panic) => (Ran::RollBack, Some(Err(panic.into_error()))),
-    }
 }
 
 /// The client batches of a client that are under way. However the client ends, the procedures of others must not outlive it.
@@ -340,36 +310,37 @@ impl BohmWorker {
     fn execute_all<P: Procedure>(
         &mut self,
         procedures: &mut [P],
-        done: &mut impl FnMut(usize, Result<P::Output, Error>),
-        shared: Option<&(impl Fn(usize, Result<P::Output, Error>) + Sync)>,
+        done: &mut impl FnMut(usize, Result<P::Output, P::Error>),
+        shared: Option<&(impl Fn(usize, Result<P::Output, P::Error>) + Sync)>,
         others: impl FnOnce(&mut Self),
     ) {
         let mut refused = Vec::new();
-        let mut first = |position, answer| match answer {
-            Err(error @ Error::OutOfMemory { .. }) => refused.push((position, error)),
-            answer => done(position, answer),
+        let mut first = |position, procedure: &mut P, answer| match answer {
+            Err(ended @ Ended { wants_memory: true, .. }) => refused.push((position, ended)),
+            answer => done(position, tell_ended(procedure, answer)),
         };
         self.execute_once(procedures, &mut first, shared, others);
         if refused.is_empty() {
             return;
         }
+        let wants_memory = |answer: &Answer<P>| answer.as_ref().is_err_and(|ended| ended.wants_memory);
         let mut is_full = false;
-        for (position, error) in refused {
-            let mut answer = Err(error);
+        for (position, ended) in refused {
+            let mut answer = Err(ended);
             // The first try uses what the others have left, the second one all that there is.
             for makes_room in [false, true] {
-                if is_full || !matches!(answer, Err(Error::OutOfMemory { .. })) {
+                if is_full || !wants_memory(&answer) {
                     break;
                 }
                 if makes_room {
                     self.make_room();
                 }
                 let procedure = std::slice::from_mut(&mut procedures[position]);
-                let mut again = |_, outcome| answer = outcome;
+                let mut again = |_, _: &mut P, outcome| drive::discard(std::mem::replace(&mut answer, outcome));
                 self.execute_once(procedure, &mut again, alone::<P>(), |_| ());
             }
-            is_full |= matches!(answer, Err(Error::OutOfMemory { .. }));
-            done(position, answer);
+            is_full |= wants_memory(&answer);
+            done(position, tell_ended(&mut procedures[position], answer));
         }
     }
 
@@ -382,16 +353,16 @@ impl BohmWorker {
         }
     }
 
-    fn execute_once<P: Procedure, D: Fn(usize, Result<P::Output, Error>) + Sync>(
+    fn execute_once<P: Procedure, D: Fn(usize, Result<P::Output, P::Error>) + Sync>(
         &mut self,
         procedures: &mut [P],
-        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        done: &mut impl FnMut(usize, &mut P, Answer<P>),
         shared_done: Option<&D>,
         others: impl FnOnce(&mut Self),
     ) {
         let mut others = Some(others);
         let count = procedures.len();
-        let mut answers: Vec<Option<Result<P::Output, Error>>> = (0..count).map(|_| None).collect();
+        let mut answers: Vec<Option<Answer<P>>> = (0..count).map(|_| None).collect();
         let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.as_mut_ptr() };
         let shared = Arc::clone(&self.shared);
         // What the procedures name is found under this guard, and stays while they are under way.
@@ -438,7 +409,7 @@ impl BohmWorker {
         place: usize,
         attempts: u32,
         told: impl Fn(usize) -> Told,
-        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        done: &mut impl FnMut(usize, &mut P, Answer<P>),
     ) -> Option<Guess> {
         let position = client_batch.content().procedures[place] as usize;
         let counters = &self.counters;
@@ -460,7 +431,8 @@ impl BohmWorker {
         if is_again {
             counters.reconnoitred();
             let guess = guess(client_batch, place, position, attempts + 1);
-            drive::discard(std::mem::replace(answer, guess.given_up(self.shared.common.retry.attempts).map(Err)));
+            let given_up = guess.given_up(self.shared.common.retry.attempts);
+            drive::discard(std::mem::replace(answer, given_up.map(|error| Err(Ended::by(error)))));
             if answer.is_none() {
                 return Some(guess);
             }
@@ -471,8 +443,7 @@ impl BohmWorker {
         } else {
             counters.refused()
         }
-        let looked = answer.and_then(|output| drive::tell_committed(procedure, output));
-        done(position, looked);
+        done(position, procedure, answer);
         None
     }
 
@@ -482,27 +453,29 @@ impl BohmWorker {
         let (ran, filled) = attempt(&mut transaction, &mut |transaction| transaction.fill_index(table, index));
         let batch = transaction.timestamp.batch();
         transaction.end_interactive(ran);
-        filled.expect("nothing conflicts with who may write anything")?;
+        let filled: Result<(), Ended<Error>> = filled.expect("nothing conflicts with who may write anything");
+        filled.map_err(|ended| ended.failure.into_own())?;
         Ok(batch)
     }
 }
 
 /// A way to be told answers that nobody takes.
-type Nobody<P> = fn(usize, Result<<P as Procedure>::Output, Error>);
+type Nobody<P> = fn(usize, Result<<P as Procedure>::Output, <P as Procedure>::Error>);
 
 /// For clients that give all answers themselves.
 fn alone<'a, P: Procedure>() -> Option<&'a Nobody<P>>
 where
     P::Output: 'a,
+    P::Error: 'a,
 {
     None
 }
 
 impl Worker for BohmWorker {
-    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         self.end_leaked();
         if self.shared.is_inside() {
-            return Err(refuse_inside(procedure));
+            return Err(refuse_inside(procedure).into());
         }
         let mut answer = None;
         self.execute_all(
@@ -517,21 +490,21 @@ impl Worker for BohmWorker {
     fn execute_batch<P: Procedure>(
         &mut self,
         procedures: &mut [P],
-        done: &mut impl FnMut(usize, Result<P::Output, Error>),
+        done: &mut impl FnMut(usize, Result<P::Output, P::Error>),
     ) {
         self.end_leaked();
         if !self.shared.is_inside() {
             return self.execute_all(procedures, done, alone::<P>(), |_| ());
         }
         for (position, procedure) in procedures.iter().enumerate() {
-            done(position, Err(refuse_inside(procedure)));
+            done(position, Err(refuse_inside(procedure).into()));
         }
     }
 
     fn execute_batch_with<P: Procedure>(
         &mut self,
         procedures: &mut [P],
-        done: &(impl Fn(usize, Result<P::Output, Error>) + Sync),
+        done: &(impl Fn(usize, Result<P::Output, P::Error>) + Sync),
         others: impl FnOnce(&mut Self),
     ) {
         self.end_leaked();
@@ -540,7 +513,7 @@ impl Worker for BohmWorker {
             return self.execute_all(procedures, &mut own, Some(done), others);
         }
         for (position, procedure) in procedures.iter().enumerate() {
-            done(position, Err(refuse_inside(procedure)));
+            done(position, Err(refuse_inside(procedure).into()));
         }
         others(self);
     }
@@ -552,7 +525,7 @@ impl Worker for BohmWorker {
     }
 
     /// Reads all that clients were told of before.
-    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         self.end_leaked();
         let Self { executor: Executor { local, state }, shared, counters, .. } = self;
         let worker = local.worker_id().position();
@@ -560,7 +533,7 @@ impl Worker for BohmWorker {
         let age_us = shared.pipeline.age_us(transaction.timestamp.batch());
         let (_, answer) = attempt(&mut transaction, &mut |transaction| procedure.run(transaction));
         let answer = answer.expect("a snapshot meets no conflict");
-        let answer = answer.and_then(|output| drive::tell_committed(procedure, output));
+        let answer = tell_ended(procedure, answer);
         match answer {
             Ok(_) => counters.snapshot(age_us),
             Err(_) => counters.refused(),

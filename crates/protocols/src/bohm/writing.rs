@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use polychron_base::Error;
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Stop};
 use polychron_engine::mutations::left_out;
 use polychron_sync::Backoff;
 
@@ -33,7 +33,7 @@ impl BohmTransaction<'_> {
         key: K,
         want: Want,
         words: usize,
-    ) -> Result<Position, Stop> {
+    ) -> Result<Position, Error> {
         let planned = self.planned.as_ref().ok_or(Error::ReadOnly)?.planned();
         let entry = Entry::new(Some(store), key, key.hash(store.hash_seed()), want, 0);
         let allocate = || planned.placeholder(self.timestamp, words, &self.guard);
@@ -86,7 +86,7 @@ impl BohmTransaction<'_> {
     }
 
     /// How a key may be written that was not planned.
-    pub(super) fn unplanned_want<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Want, Stop> {
+    pub(super) fn unplanned_want<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Want, Error> {
         let body = self.body().ok_or(Error::ReadOnly)?;
         let (is_everything, has_more) = (body.is_everything, body.has_more);
         if is_everything || self.is_covered(store, key) || left_out(Step::RefuseUnplanned) {
@@ -136,7 +136,7 @@ impl BohmTransaction<'_> {
     }
 
     /// How an entry of a secondary index may be written.
-    pub(super) fn entries_want(&mut self, store: &BohmStore, key: &[u8]) -> Result<Want, Stop> {
+    pub(super) fn entries_want(&mut self, store: &BohmStore, key: &[u8]) -> Result<Want, Error> {
         let body = self.body().ok_or(Error::ReadOnly)?;
         let (is_everything, has_more) = (body.is_everything, body.has_more);
         let table = store.place().table;
@@ -164,7 +164,7 @@ impl BohmTransaction<'_> {
 
     /// Puts a row.
     #[inline]
-    pub(super) fn put_words(&mut self, position: Position, words: &[u64]) -> Result<(), Stop> {
+    pub(super) fn put_words(&mut self, position: Position, words: &[u64]) -> Result<(), Error> {
         self.save(position);
         let (mut version, entry, guard) = self.filling(position).expect("a written key has a version");
         version.put(words, guard)?;
@@ -179,7 +179,7 @@ impl BohmTransaction<'_> {
     }
 
     /// Puts back what was put from this one on.
-    pub(super) fn undo_puts(&mut self, len: usize) -> Result<(), Stop> {
+    pub(super) fn undo_puts(&mut self, len: usize) -> Result<(), Error> {
         while self.scratch.undo.len() > len {
             let Undo { position, put, row } = self.scratch.undo.pop().expect("there are more");
             if left_out(Step::UndoWrites) {

@@ -12,7 +12,7 @@
 //!
 //! The list of tables stays as long as the timestamp is held (`Shared::release_lists`). The transactions of a batch stay in its epoch.
 
-use polychron_base::{Reason, Stop};
+use polychron_base::{Error, Reason};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 
@@ -37,7 +37,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Runs an operation.
     #[inline]
-    pub(super) fn work<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+    pub(super) fn work<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error> {
         self.come_back();
         let outcome = match self.step() {
             Ok(()) => operation(self),
@@ -50,9 +50,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Called at the start of every operation, and between the parts of a long one: conflicts stick, and long procedures find out that
     /// they are doomed.
     #[inline]
-    pub(super) fn step(&mut self) -> Result<(), Stop> {
+    pub(super) fn step(&mut self) -> Result<(), Error> {
         if self.doomed {
-            return Err(Stop::conflict());
+            return Err(Error::Conflict);
         }
         self.until_check -= 1;
         if self.until_check == 0 { self.check_midway() } else { Ok(()) }
@@ -61,7 +61,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// A procedure that loops on what is not mutually consistent is stopped here. A snapshot takes the occasion to renew its
     /// guard, so that it holds back nothing but the versions it can see.
     #[cold]
-    fn check_midway(&mut self) -> Result<(), Stop> {
+    fn check_midway(&mut self) -> Result<(), Error> {
         self.until_check = self.shared.options.check_every;
         if self.snapshot {
             self.until_check = self.until_check.min(RENEW_EVERY);

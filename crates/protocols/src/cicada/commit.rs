@@ -20,7 +20,7 @@
 //! what runs in the background: a tombstone that was closed meanwhile was read as absent and still is, and a key whose record
 //! was closed gets a new one.
 
-use polychron_base::{Error, Reason, Stop};
+use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
@@ -41,7 +41,7 @@ const SORTED: usize = 8;
 
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// Validates, and makes the writes part of the database.
-    pub(super) fn validate_and_write(&mut self) -> Result<(), Stop> {
+    pub(super) fn validate_and_write(&mut self) -> Result<(), Error> {
         self.make_way()?;
         if self.state.sets.writes.is_empty() {
             if !left_out(Step::ValidateReaders) {
@@ -80,14 +80,14 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// From here on the horizons wait for the transaction. If they have passed it, it gets another timestamp, at which the validation compares
     /// what it read with what is visible.
     #[inline]
-    fn hold_timestamp(&mut self) -> Result<(), Stop> {
+    fn hold_timestamp(&mut self) -> Result<(), Error> {
         let stands = self.shared.clocks.stand(self.state.base.slot, self.timestamp());
         if stands { Ok(()) } else { self.draw_again() }
     }
 
     /// Another timestamp is drawn.
     #[cold]
-    fn draw_again(&mut self) -> Result<(), Stop> {
+    fn draw_again(&mut self) -> Result<(), Error> {
         let clocks = &self.shared.clocks;
         if self.state.stage != Stage::Rewriting {
             // A round of renewal is made where everybody can be by now, not where time has gone on to.
@@ -103,14 +103,14 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// Validates a transaction that changes nothing.
-    pub(super) fn validate_reads(&mut self) -> Result<(), Stop> {
+    pub(super) fn validate_reads(&mut self) -> Result<(), Error> {
         self.enter(Stage::Checking);
         self.raise_and_check()?;
         self.check_stamps()
     }
 
     /// Steps 2 and 3 (a) for records. A word that is raised before the look keeps earlier writers out behind it.
-    fn raise_and_check(&mut self) -> Result<(), Stop> {
+    fn raise_and_check(&mut self) -> Result<(), Error> {
         let late = left_out(Step::RaiseFirst);
         if !late {
             self.raise();
@@ -127,7 +127,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// before the index was known and passes here has a timestamp that `create_index` sees, and everybody who makes entries has a
     /// later one (`follows_unknowing`).
     #[inline]
-    fn know_all_indexes(&mut self) -> Result<(), Stop> {
+    fn know_all_indexes(&mut self) -> Result<(), Error> {
         if left_out(Step::KnowAllIndexes) {
             return Ok(());
         }
@@ -187,7 +187,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         pending[..front].sort_unstable_by_key(|entry| entry.age);
     }
 
-    fn install_and_check(&mut self) -> Result<(), Stop> {
+    fn install_and_check(&mut self) -> Result<(), Error> {
         self.enter(Stage::Installing);
         for position in 0..self.state.buffers.pending.len() {
             self.install(position)?;
@@ -228,7 +228,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// Step 3 (a) for records. `wait`: whether pending versions are waited for whatever the options say.
-    pub(super) fn check_reads(&mut self, wait: bool) -> Result<(), Stop> {
+    pub(super) fn check_reads(&mut self, wait: bool) -> Result<(), Error> {
         if left_out(Step::CompareVersions) {
             return Ok(());
         }
@@ -255,7 +255,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// Step 3 (a) for what was not there.
-    fn check_stamps(&mut self) -> Result<(), Stop> {
+    fn check_stamps(&mut self) -> Result<(), Error> {
         if !left_out(Step::CompareNodes) {
             self.search_again()?;
             if let Some(place) = self.guard.first_broken(&self.state.sets.nodes) {
@@ -268,7 +268,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// No index that was asked was dropped. Who does not see here that one was has an earlier timestamp than all who leave it alone
     /// (`drop_index`), one that was drawn again aside: that comes behind the drop, and then sees it.
     #[inline]
-    fn know_dropped(&mut self) -> Result<(), Stop> {
+    fn know_dropped(&mut self) -> Result<(), Error> {
         let State { base, sets, .. } = &*self.state;
         let asked = || sets.reads.iter().map(|read| read.place).chain(sets.nodes.places());
         let dropped = base.dropped(&self.shared.catalog, asked);
@@ -276,7 +276,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// Step 3 (b).
-    fn check_writes(&mut self) -> Result<(), Stop> {
+    fn check_writes(&mut self) -> Result<(), Error> {
         let timestamp = self.timestamp();
         for position in 0..self.state.buffers.pending.len() {
             let Pending { write, installed, .. } = self.state.buffers.pending[position];

@@ -2,7 +2,7 @@
 //! transactions apart: that of a version its writer, and the one up to which a version was read the latest reader.
 
 use polychron_base::error::KeyPreview;
-use polychron_base::{Abort, Reason, Stop};
+use polychron_base::{Abort, Error, Reason};
 use polychron_engine::catalog;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
@@ -36,7 +36,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         other: Option<Timestamp>,
         reason: Reason,
         (place, version): (Place, Option<KeptVersion>),
-    ) -> Stop {
+    ) -> Error {
         self.state.contested.note(record);
         if let Some(other) = other {
             self.state.nested.is_behind(other.0);
@@ -46,7 +46,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Keeps why the transaction conflicts. The key is taken from a version where it has a row.
     #[cold]
-    pub(super) fn conflict(&mut self, reason: Reason, place: Place, version: Option<KeptVersion>) -> Stop {
+    pub(super) fn conflict(&mut self, reason: Reason, place: Place, version: Option<KeptVersion>) -> Error {
         let key = version.and_then(|version| self.key_of(place, version));
         let abort = Abort { reason, table: place.table, index: place.index, key };
         self.state.nested.conflicts(self.database(), &abort);
@@ -55,18 +55,18 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.shared.clocks.boost(&mut self.state.clock, self.state.base.slot);
         self.shared.clocks.counts(self.state.base.slot).abort(self.state.stage);
         self.doomed = !left_out(Step::StayDoomed);
-        Stop::conflict()
+        Error::Conflict
     }
 
     /// Conflicts where the transaction has read a row at which a favoured one has conflicted: raising the row's read timestamp would make
     /// that conflict again, as writing the row would.
     #[inline]
-    pub(super) fn make_way(&mut self) -> Result<(), Stop> {
+    pub(super) fn make_way(&mut self) -> Result<(), Error> {
         if self.shared.favour.other(self.state.base.slot).is_some() { self.make_way_at_reads() } else { Ok(()) }
     }
 
     #[cold]
-    fn make_way_at_reads(&mut self) -> Result<(), Stop> {
+    fn make_way_at_reads(&mut self) -> Result<(), Error> {
         let Some(read) = self.state.sets.reads.iter().find(|read| self.is_barred(read.record)) else { return Ok(()) };
         let (record, place, version) = (read.record, read.place, read.version.filter(|_| !read.is_node));
         Err(self.conflict_at(record, None, Reason::BeingWritten, (place, version)))

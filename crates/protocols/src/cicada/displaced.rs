@@ -18,7 +18,7 @@
 use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Reason, Stop};
+use polychron_base::{Error, Reason};
 use polychron_engine::Scan;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{self, OwnedKey};
@@ -114,7 +114,7 @@ impl Store {
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// A key has no row in the index, for a reader so old that the row may lie beside.
     #[cold]
-    pub(super) fn look_beside<K: EncodedKey>(&mut self, store: &Store, key: K, missed: Found) -> Result<Found, Stop> {
+    pub(super) fn look_beside<K: EncodedKey>(&mut self, store: &Store, key: K, missed: Found) -> Result<Found, Error> {
         if !self.snapshot {
             return Err(self.conflict(Reason::Inconsistent, store.place(), None));
         }
@@ -128,8 +128,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         &mut self,
         scan: &Scan<'_>,
         store: &Store,
-        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<bool, Stop> {
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<bool, Error> {
         if !self.snapshot {
             return Err(self.conflict(Reason::Inconsistent, store.place(), None));
         }

@@ -43,7 +43,7 @@ pub(super) fn fill<R: Redo>(
         rows::fill(shared, &mut worker, table, index)?;
     }
     // Without rows, too: where a counter stands for the clock, only a timestamp that was drawn becomes the past.
-    drive::transact(&mut worker, Mode::ReadWrite, &mut |_| Ok(()))?;
+    drive::transact(&mut worker, Mode::ReadWrite, &mut |_| Ok::<_, Error>(()))?;
     // Snapshots that begin from now on are to find the entries, so what was written here must have become the past.
     let filled = worker.last_timestamp();
     let mut backoff = Backoff::new();

@@ -1,7 +1,7 @@
 //! Looking keys up: from a key to the record that it leads to, and to what the transaction sees there.
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{IndexId, Stop};
+use polychron_base::{Error, IndexId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
@@ -29,7 +29,7 @@ pub(super) struct Missed {
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// The long way to the row of a key; what was found, or not, is protected.
     #[inline(never)]
-    fn find<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Found, Stop> {
+    fn find<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Found, Error> {
         if let Some(nodes) = &store.versioned {
             return self.find_versioned(store, nodes, key);
         }
@@ -54,7 +54,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Finds the row of a key. Where there was none, the answer's second part is still to be protected.
     #[inline]
-    pub(super) fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<(Found, Option<Missed>), Stop> {
+    pub(super) fn look_up<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<(Found, Option<Missed>), Error> {
         let place = store.place();
         if self.reads_own()
             && self.state.sets.writes.has_keys()
@@ -151,7 +151,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Finds the row of a key; what was found, or not, is protected.
     #[inline]
-    pub(super) fn find_row<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Option<(Target, Source)>, Stop> {
+    pub(super) fn find_row<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Option<(Target, Source)>, Error> {
         if let Some((record, version)) = self.find_at_once(store, key) {
             return Ok(Some((Target::Record(record), Source::Version(version))));
         }

@@ -1,6 +1,6 @@
 //! The write phase of a commit (`commit.rs`): pending versions are installed, and become rows and deletions, or count for nothing.
 
-use polychron_base::{Error, Reason, Stop};
+use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{OwnedKey, WorkerBase};
@@ -51,7 +51,7 @@ fn item(write: &Write, record: Record<'_>) -> Item {
 
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// Step 1 for one write.
-    pub(super) fn install(&mut self, position: usize) -> Result<(), Stop> {
+    pub(super) fn install(&mut self, position: usize) -> Result<(), Error> {
         let write = *self.state.sets.writes.get(self.state.buffers.pending[position].write);
         let (mut backoff, mut has_record) = (Backoff::new(), write.has_record);
         loop {
@@ -101,7 +101,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// Installs a version in a new record, and its key in the index. `false`: the key has a record by now.
-    fn install_new(&mut self, position: usize, write: &Write) -> Result<bool, Stop> {
+    fn install_new(&mut self, position: usize, write: &Write) -> Result<bool, Error> {
         let (slot, store) = (self.state.base.slot, self.kept_store(write.place)?);
         let record = store.records.take(slot, &self.guard).map_err(Error::from)?;
         let version = match self.make_version(record, position, write) {
@@ -109,7 +109,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             Err(error) => {
                 // SAFETY: nobody has seen the record.
                 unsafe { store.records.give(record, slot) };
-                return Err(error.into());
+                return Err(error);
             }
         };
         let version = record.install_first(version);

@@ -2,7 +2,7 @@
 //! that increments of one counter meet in the time between their reads and their validation only. Conditions are looked at without
 //! protection.
 
-use polychron_base::{IndexId, Reason, Stop, TableId};
+use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::lazy::{Inner, LazyHost, Names};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
@@ -16,11 +16,11 @@ impl<R: Redo + Default> LazyHost for Cicada<R> {
         summary: "cicada, futures open until the commit: for hot rows that are added to, far from the clients",
     };
 
-    fn settling(transaction: &mut Inner<'_, Self>) -> Result<(), Stop> {
+    fn settling(transaction: &mut Inner<'_, Self>) -> Result<(), Error> {
         transaction.begin_again()
     }
 
-    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Stop {
+    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Error {
         transaction.end_in_conflict(reason, table)
     }
 }
@@ -29,11 +29,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Draws another timestamp, if the transaction has neither read nor written anything: then it may as well begin now. What it had
     /// read would not be kept for it any more. Who knows an old catalog keeps the old timestamp, which whoever makes the entries of a
     /// new index has seen.
-    fn begin_again(&mut self) -> Result<(), Stop> {
+    fn begin_again(&mut self) -> Result<(), Error> {
         self.work(Self::draw_anew)
     }
 
-    fn draw_anew(&mut self) -> Result<(), Stop> {
+    fn draw_anew(&mut self) -> Result<(), Error> {
         let sets = &self.state.sets;
         let untouched = sets.reads.is_empty()
             && sets.nodes.is_empty()
@@ -51,7 +51,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// The transaction conflicts, for a reason that this protocol does not know.
-    fn end_in_conflict(&mut self, reason: Reason, table: TableId) -> Stop {
+    fn end_in_conflict(&mut self, reason: Reason, table: TableId) -> Error {
         self.conflict(reason, Place { table, index: IndexId::PRIMARY }, None)
     }
 }

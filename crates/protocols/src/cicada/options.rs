@@ -38,7 +38,7 @@ impl std::str::FromStr for Snapshots {
         match text {
             "follow-commits" => Ok(Self::FollowCommits),
             "settled" => Ok(Self::Settled),
-            _ => Err(Error::Options(format!("snapshots is `{text}`; it is follow-commits or settled"))),
+            _ => Err(Error::options(format!("snapshots is `{text}`; it is follow-commits or settled"))),
         }
     }
 }
@@ -82,7 +82,7 @@ impl std::str::FromStr for Indexes {
             Some(("multi-version", names)) if names.split(',').all(|name| !name.is_empty()) => {
                 Ok(Self::MultiVersionOf(names.split(',').map(str::to_owned).collect()))
             }
-            _ => Err(Error::Options(format!(
+            _ => Err(Error::options(format!(
                 "indexes is `{text}`; it is single-version, multi-version, or multi-version: and names of tables and \
                  table.index, with commas between them"
             ))),

@@ -132,7 +132,7 @@ impl<R: Redo> Cicada<R> {
         let options = Options { check_every: options.check_every.max(1), ..options };
         let Some(shape) = Shape::new(options.clock_bits, options.worker_bits) else {
             let line = "clock_bits is more than 8, and has room in 64 bits beside worker_bits, which is not 0";
-            return Err(Error::Options(line.to_owned()));
+            return Err(Error::options(line.to_owned()));
         };
         let limit = (1usize << options.worker_bits.min(31)).saturating_sub(OWN_SLOTS);
         if common.memory.max_workers > limit {
@@ -187,7 +187,7 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
         match name {
             "indexes" => options.indexes = value.parse()?,
             "snapshots" => options.snapshots = value.parse()?,
-            _ => return Err(Error::Options(format!("cicada has no option `{name}`; it has indexes, snapshots"))),
+            _ => return Err(Error::options(format!("cicada has no option `{name}`; it has indexes, snapshots"))),
         }
         Ok(())
     }

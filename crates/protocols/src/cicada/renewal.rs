@@ -72,7 +72,7 @@ pub(super) fn wait_for_limit<R: Redo>(shared: &Shared<R>, state: &mut State, loc
     let mut backoff = Backoff::new();
     while !shared.clocks.is_admitted(&state.clock) {
         if backoff.is_yielding() && shared.clocks.is_open_here(Some(state.base.slot)) {
-            return Err(Error::WaitsForItself { table: TableId::NONE, key: None });
+            return Err(Error::waits_for_itself(TableId::NONE, None));
         }
         pass(Point::HeldBack);
         shared.clocks.lead();

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Reason, Stop, TableId};
+use polychron_base::{Error, Reason, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
@@ -42,7 +42,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     }
 
     #[inline(always)]
-    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error> {
         self.work(operation)
     }
 
@@ -61,7 +61,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         &mut self,
         at: At<'w, Store, K>,
         _projection: &Projection,
-    ) -> Result<Option<FoundRow>, Stop> {
+    ) -> Result<Option<FoundRow>, Error> {
         Ok(self.find_row(at.store, at.key)?.map(FoundRow::new))
     }
 
@@ -69,7 +69,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         &mut self,
         at: At<'w, Store, K>,
         _projection: &Projection,
-    ) -> Result<Option<FoundRow>, Stop> {
+    ) -> Result<Option<FoundRow>, Error> {
         let sets = &self.state.sets;
         let (reads, nodes, gaps, searches) = (sets.reads.len(), sets.nodes.len(), sets.gaps.len(), sets.searches.len());
         let found = self.find_row(at.store, at.key)?;
@@ -88,7 +88,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         at: At<'w, Store, K>,
         _projection: &Projection,
         _intent: Intent,
-    ) -> Result<Option<FoundRow>, Stop> {
+    ) -> Result<Option<FoundRow>, Error> {
         let found = self.find_row(at.store, at.key)?;
         if let Some((target, source)) = found {
             self.check_early(target, source, at.store.place())?;
@@ -108,14 +108,14 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         FoundRow { target, .. }: FoundRow,
         row: &mut RowBuffer,
         _changes: Changes,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let key = (R::ENABLED || target == Target::Key).then_some(at.key);
         self.state.sets.writes.push(Write::new(target, at.table.primary.place(), Kind::Put), key, Some(row));
         Ok(())
     }
 
     #[inline(always)]
-    fn insert<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<Option<()>, Stop> {
+    fn insert<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<Option<()>, Error> {
         let mut buffer = std::mem::take(&mut self.state.buffers.put);
         buffer.overwrite_words(words.len()).copy_from_slice(words);
         let inserted = self.insert_record(at.store, at.key, &mut buffer);
@@ -126,7 +126,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     #[inline]
     fn link(&self, _found: FoundRow) {}
 
-    fn put<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<(), Stop> {
+    fn put<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<(), Error> {
         let mut buffer = std::mem::take(&mut self.state.buffers.put);
         buffer.overwrite_words(words.len()).copy_from_slice(words);
         let put = self.put_record(at.store, at.key, &mut buffer);
@@ -135,7 +135,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     }
 
     #[inline(always)]
-    fn delete<K: EncodedKey>(&mut self, at: At<'w, Store, K>, FoundRow { target, .. }: FoundRow) -> Result<(), Stop> {
+    fn delete<K: EncodedKey>(&mut self, at: At<'w, Store, K>, FoundRow { target, .. }: FoundRow) -> Result<(), Error> {
         if let Some(nodes) = &at.store.versioned {
             return self.delete_versioned(at.store, nodes, at.key).map(drop);
         }
@@ -144,7 +144,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     }
 
     #[inline]
-    fn insert_entry(&mut self, at: At<'w, Store, &[u8]>, words: &[u64]) -> Result<bool, Stop> {
+    fn insert_entry(&mut self, at: At<'w, Store, &[u8]>, words: &[u64]) -> Result<bool, Error> {
         if !at.store.entries.is_ready() && !self.follows_unknowing(at.store) {
             return Err(self.conflict(Reason::Inconsistent, at.store.place(), None));
         }
@@ -154,7 +154,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     /// That a secondary key is taken is a duplicate if another row has the key; if the entry leads to the very row that is written,
     /// or to one that has another key, the entry and what was read of the rows are of different transactions, and the
     /// caller gets the conflict, not a duplicate that may never have been.
-    fn check_taken(&mut self, at: At<'w, Store, &[u8]>, primary: &[u8]) -> Result<(), Stop> {
+    fn check_taken(&mut self, at: At<'w, Store, &[u8]>, primary: &[u8]) -> Result<(), Error> {
         if let Some((_, entry)) = self.find_row(at.store, at.key)? {
             let owner = key_in_entry(self.row_at(entry).as_words()).to_vec();
             if owner != primary
@@ -175,7 +175,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         table: &'w CicadaTable,
         entry: FoundRow,
         projection: &Projection,
-    ) -> Result<Option<FoundRow>, Stop> {
+    ) -> Result<Option<FoundRow>, Error> {
         let found = follow_key(self, table, entry, projection)?;
         if found.is_none() {
             // The entry and the row were not mutually consistent; validation would find that out too.
@@ -188,7 +188,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
         visit: &mut Visit<'_, 'w, Store, V>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let (scan, store) = (visit.scan, visit.store()?);
         self.scan_entries(scan, store, &mut |this, source| visit.record(this, FoundRow { target: Target::Key, source }))
     }
@@ -197,7 +197,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         self.state.sets.writes.set_floor()
     }
 
-    fn undo_to(&mut self, mark: usize) -> Result<(), Stop> {
+    fn undo_to(&mut self, mark: usize) -> Result<(), Error> {
         if mark < self.state.sets.writes.len() {
             self.state.sets.undo_writes(mark);
         }
@@ -217,7 +217,7 @@ impl<R: Redo> Queries for CicadaTransaction<'_, R> {
         table: TableId,
         projection: &Projection,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         if !self.snapshot {
             return self.scan_unchecked(&Scan { projection: *projection, ..Scan::all(table) }, visitor);
         }

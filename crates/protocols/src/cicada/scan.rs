@@ -3,7 +3,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use polychron_base::{Error, Stop};
+use polychron_base::Error;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Keyed};
@@ -46,8 +46,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         &mut self,
         scan: &Scan<'_>,
         store: &Store,
-        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<(), Stop> {
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
         if self.snapshot && !store.is_ready_at(self.timestamp()) && !left_out(Step::AwaitIndexes) {
             return Err(Error::NoSuchIndex(scan.table, scan.index).into());
         }
@@ -105,8 +105,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         store: &Store,
         batch: &mut Range,
         own: &mut OwnKeys,
-        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<bool, Stop> {
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<bool, Error> {
         if self.snapshot {
             batch.begin(scan.limit.max(LEAST));
         } else {
@@ -150,8 +150,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         &mut self,
         position: u32,
         own: &mut OwnKeys,
-        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<bool, Stop> {
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<bool, Error> {
         own.next += 1;
         let stopped = visitor(self, Source::Own(position))?.is_break();
         if stopped {
@@ -173,8 +173,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         batch: &Range,
         store: &Store,
         own: &mut OwnKeys,
-        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<bool, Stop> {
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<bool, Error> {
         let lines = store.records.lines();
         let mut leaves = 0;
         for ahead in 0..Batch::AHEAD {
@@ -221,8 +221,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         &mut self,
         key: &[u8],
         own: &mut OwnKeys,
-        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<Before, Stop> {
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<Before, Error> {
         let mut shadowed = false;
         while let Some(position) = own.peek() {
             let own_key = self.own_key(position);

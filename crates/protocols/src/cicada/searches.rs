@@ -11,7 +11,7 @@
 use std::ops::{Bound, Range};
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Reason, Stop};
+use polychron_base::{Error, Reason};
 use polychron_engine::Scan;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
@@ -122,12 +122,12 @@ impl Searches {
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// Makes those searches again that have lost their stamps. The words of their parts were raised.
     #[inline]
-    pub(super) fn search_again(&mut self) -> Result<(), Stop> {
+    pub(super) fn search_again(&mut self) -> Result<(), Error> {
         if self.state.sets.searches.lost == 0 { Ok(()) } else { self.search_lost() }
     }
 
     #[cold]
-    fn search_lost(&mut self) -> Result<(), Stop> {
+    fn search_lost(&mut self) -> Result<(), Error> {
         // SeqCst: the barrier between the words and the looks at the indexes, whose latches are sequentially consistent, too.
         fence(Ordering::SeqCst);
         let Searches { list, keys, lost, .. } = &self.state.sets.searches;

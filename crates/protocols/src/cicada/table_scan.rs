@@ -15,7 +15,7 @@
 
 use std::ops::ControlFlow;
 
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_engine::redo::Redo;
 use polychron_schema::RowRef;
 
@@ -36,7 +36,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         &mut self,
         store: &Store,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         debug_assert!(self.snapshot, "what is not there is protected by indexes");
         for run in store.records.runs().iter() {
             for first in (0..run.len()).step_by(HEADS_AT_ONCE) {

@@ -9,7 +9,7 @@ use polychron_base::random::Random;
 use polychron_base::sizes::{scaled, slowed};
 use polychron_engine::redo::{self, ExtendedTimestamp, Redo};
 use polychron_engine::{
-    Commit, Common, Insertion, Interactive, Metric, MetricValue, Mode, Operations, Protocol, Row, RowRef, Stop, Table,
+    Commit, Common, Error, Insertion, Interactive, Metric, MetricValue, Mode, Operations, Protocol, Row, RowRef, Table,
     Transaction, drive,
 };
 
@@ -66,7 +66,7 @@ fn open(change: impl FnOnce(&mut Options)) -> Arc<Cicada> {
 
 fn done<O>(
     worker: &mut CicadaWorker,
-    mut body: impl FnMut(&mut <CicadaWorker as Interactive>::Transaction<'_>) -> Result<O, Stop>,
+    mut body: impl FnMut(&mut <CicadaWorker as Interactive>::Transaction<'_>) -> Result<O, Error>,
 ) -> O {
     drive::transact(worker, Mode::ReadWrite, &mut body).unwrap()
 }
@@ -111,7 +111,7 @@ fn wrap_around(options: impl FnOnce(&mut Options), rounds: u64) -> Result<u64, S
         let sum: i64 = t.scan(&accounts, ..).map(|row| row.balance()).sum()?;
         let mut by_group = 0;
         for group in 0..4 {
-            by_group += t.scan_by(&accounts, Account::BY_GROUP, group).map(|row| row.balance()).sum::<i64>()?;
+            by_group += t.scan_by(&accounts, Account::BY_GROUP, group).map(|row| row.balance()).sum()?;
         }
         let mut notes_found = 0;
         for id in 0..ACCOUNTS {
@@ -131,7 +131,9 @@ fn wrap_around(options: impl FnOnce(&mut Options), rounds: u64) -> Result<u64, S
                 done(&mut worker, |t| transfer(t, &accounts, from, to, random.below(9) as i64));
             }
             if round % 512 == 0 {
-                check(drive::transact(&mut worker, Mode::Snapshot, &mut |t| sum(t)).map_err(|e| e.to_string())?)?;
+                check(
+                    drive::transact(&mut worker, Mode::Snapshot, &mut |t| sum(t)).map_err(|e: Error| e.to_string())?,
+                )?;
                 check(done(&mut worker, |t| sum(t)))?;
             }
         }
@@ -145,7 +147,7 @@ fn wrap_around(options: impl FnOnce(&mut Options), rounds: u64) -> Result<u64, S
     Ok(database.shared.renewal.rounds())
 }
 
-fn transfer<T: Transaction>(t: &mut T, table: &Table<Account>, from: u64, to: u64, amount: i64) -> Result<(), Stop> {
+fn transfer<T: Transaction>(t: &mut T, table: &Table<Account>, from: u64, to: u64, amount: i64) -> Result<(), Error> {
     let Some(balance) = t.get(table, from)?.map(|row| row.balance()) else { return Ok(()) };
     let moved = balance.min(amount);
     if moved == balance {
@@ -281,7 +283,7 @@ fn time_may_leap_while_nobody_is_there() {
             if change > 0 {
                 t.upsert(&accounts, &Account { id, group: 0, balance: before.unwrap_or(0) + change })?;
             }
-            Ok(before)
+            Ok::<_, Error>(before)
         };
         drive::transact(&mut worker, Mode::ReadWrite, body).unwrap()
     };
@@ -425,7 +427,7 @@ fn a_long_reader_holds_back_what_it_can_see() {
                 writer.local.collect();
             }
             used.push(database.memory().statistics().used_bytes);
-            assert_eq!(old.scan(&accounts, ..).map(|row| row.balance()).sum::<i64>().unwrap(), 10);
+            assert_eq!(old.scan(&accounts, ..).map(|row| row.balance()).sum().unwrap(), 10);
         }
     }
     // A version has 64 bytes, and there are 5000 in each of the six runs, if the tools are quick.

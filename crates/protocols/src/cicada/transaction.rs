@@ -4,7 +4,7 @@
 
 use polychron_base::key::EncodedKey;
 use polychron_base::room::KeptList;
-use polychron_base::{Reason, Stop};
+use polychron_base::{Error, Reason};
 use polychron_engine::mutations::left_out;
 use polychron_engine::nested;
 use polychron_engine::redo::Redo;
@@ -138,7 +138,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
 
     /// Ends the transaction early when a write on what it just read can hardly pass (§3.2).
     #[inline]
-    pub(super) fn check_early(&mut self, target: Target, source: Source, place: Place) -> Result<(), Stop> {
+    pub(super) fn check_early(&mut self, target: Target, source: Source, place: Place) -> Result<(), Error> {
         let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
         let options = &self.shared.options;
         let rts = version.under(&self.guard).rts();
@@ -182,7 +182,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         store: &Store,
         key: K,
         row: &mut RowBuffer,
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         if let Some(nodes) = &store.versioned {
             return self.insert_versioned(store, nodes, key, row);
         }
@@ -200,7 +200,12 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     }
 
     /// Writes an entry whatever is there.
-    pub(super) fn put_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &mut RowBuffer) -> Result<(), Stop> {
+    pub(super) fn put_record<K: EncodedKey>(
+        &mut self,
+        store: &Store,
+        key: K,
+        row: &mut RowBuffer,
+    ) -> Result<(), Error> {
         if let Some(nodes) = &store.versioned {
             return self.put_versioned(store, nodes, key, row);
         }
@@ -268,9 +273,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 }
 
 impl<R: Redo> Commit for CicadaTransaction<'_, R> {
-    fn commit(mut self) -> Result<(), Stop> {
+    fn commit(mut self) -> Result<(), Error> {
         if self.doomed {
-            return Err(Stop::conflict());
+            return Err(Error::Conflict);
         }
         self.come_back();
         if !self.snapshot {

@@ -4,7 +4,7 @@
 use std::ops::{Bound, ControlFlow, Range};
 
 use polychron_base::clock::Clock as _;
-use polychron_base::{IndexId, Stop};
+use polychron_base::{Error, IndexId};
 use polychron_engine::batch::{Bits, ColumnBatch, ColumnVector, NumericColumn, ROWS, clear_behind};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
@@ -271,7 +271,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         columns: &[usize],
         look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
         keep: &mut impl FnMut(O) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         if self.logs() && !left_out(Step::LogRanges) {
             let read = columns.iter().fold(ColumnSet::EMPTY, |set, column| set.with(*column as u16));
             let bounds = (scan.lower, scan.upper);
@@ -289,7 +289,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         table: &'w HyperTable,
         buffers: &mut ColumnBuffers,
         mut visitor: Visitor<'_, F, K>,
-    ) -> Result<(), Stop>
+    ) -> Result<(), Error>
     where
         F: FnMut(&ColumnBatch<'_>) -> O,
         K: FnMut(O) -> ControlFlow<()>,

@@ -7,7 +7,7 @@
 
 use hashbrown::HashTable;
 use polychron_base::clock::Clock as _;
-use polychron_base::{IndexId, Reason, Stop, TableId};
+use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
 use polychron_engine::stores::Place;
@@ -110,7 +110,7 @@ impl Validation {
 
 impl<R: Redo> HyperTransaction<'_, R> {
     /// Commits a transaction that wrote. After an error the transaction is undone when it is dropped.
-    pub(super) fn commit_writes(&mut self) -> Result<(), Stop> {
+    pub(super) fn commit_writes(&mut self) -> Result<(), Error> {
         self.know_all_indexes()?;
         self.state.log.close();
         self.state.validation.end();
@@ -143,7 +143,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
     /// A transaction that began before an index was added keeps no entries of it up, so it must not change a row whose
     /// entry was made by one that began later.
     #[inline]
-    fn know_all_indexes(&mut self) -> Result<(), Stop> {
+    fn know_all_indexes(&mut self) -> Result<(), Error> {
         if left_out(Step::KnowAllIndexes) {
             return Ok(());
         }
@@ -154,7 +154,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
 
     /// Moves the start to the latest commit, if nothing that has committed since meets what this transaction has asked. What it has
     /// written is locked, so it is the same at both; what it has asked before is as good as asked now.
-    pub(super) fn begin_later(&mut self) -> Result<(), Stop> {
+    pub(super) fn begin_later(&mut self) -> Result<(), Error> {
         self.state.log.close();
         let has_asked = !self.state.log.touched().is_empty() && !left_out(Step::CompareBeforeMoving);
         self.state.validation.end();
@@ -180,7 +180,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
 
     /// Compares what has committed since a moment with what this transaction has asked, until there is little left or others commit faster.
     /// Answers up to where.
-    fn compare_most(&mut self, mut compared: u64) -> Result<u64, Stop> {
+    fn compare_most(&mut self, mut compared: u64) -> Result<u64, Error> {
         let (shared, mut before) = (self.shared, u64::MAX);
         loop {
             let latest = shared.clock.latest();
@@ -232,7 +232,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
 
     /// Compares what those others have changed, who are all that committed after a moment up to a later one, with what this transaction has
     /// asked.
-    fn compare_others(&mut self, since: u64, by: u64) -> Result<(), Stop> {
+    fn compare_others(&mut self, since: u64, by: u64) -> Result<(), Error> {
         let mut validation = std::mem::take(&mut self.state.validation);
         if !validation.built {
             self.build_trees(&mut validation);
@@ -254,7 +254,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
 
     /// Another transaction has changed a row under this one's reads.
     #[cold]
-    fn is_behind(&mut self, met: &Met, at: u64) -> Stop {
+    fn is_behind(&mut self, met: &Met, at: u64) -> Error {
         let Met { place, row, kind, .. } = *met;
         self.state.nested.is_behind(at);
         if let Ok(store) = self.state.base.tables.table(place.table).and_then(|table| table.store(place.index)) {

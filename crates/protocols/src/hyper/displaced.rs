@@ -20,7 +20,7 @@
 
 use std::ops::ControlFlow;
 
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_base::key::EncodedKey;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
@@ -153,7 +153,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         &mut self,
         store: &'w Relation,
         visit: &mut Visit<'_, 'w, Relation, V>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let mut both = std::mem::take(&mut self.state.buffers.both);
         let outcome = self.visit_parts(store, visit, &mut both);
         self.state.buffers.both = both;
@@ -165,7 +165,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         store: &'w Relation,
         visit: &mut Visit<'_, 'w, Relation, V>,
         both: &mut Both,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let Some(beside) = store.displaced.index() else { return Ok(()) };
         let scan: &Scan<'_> = visit.scan;
         loop {

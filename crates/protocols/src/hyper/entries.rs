@@ -4,7 +4,7 @@
 use std::ops::{ControlFlow, Range};
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{IndexId, Reason, Stop, TableId};
+use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
@@ -36,7 +36,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     }
 
     #[inline(always)]
-    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error> {
         self.step()?;
         let outcome = operation(self);
         self.rest();
@@ -58,7 +58,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         &mut self,
         at: At<'w, Relation, K>,
         projection: &Projection,
-    ) -> Result<Option<FoundRow<'w>>, Stop> {
+    ) -> Result<Option<FoundRow<'w>>, Error> {
         if at.store.place().index == IndexId::PRIMARY {
             self.log_point(at.store.place().table, at.key, projection.columns);
         }
@@ -70,7 +70,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         &mut self,
         at: At<'w, Relation, K>,
         projection: &Projection,
-    ) -> Result<Option<FoundRow<'w>>, Stop> {
+    ) -> Result<Option<FoundRow<'w>>, Error> {
         self.read(at.store, at.key, projection).map(|found| found.map(FoundRow))
     }
 
@@ -80,7 +80,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         at: At<'w, Relation, K>,
         projection: &Projection,
         _intent: Intent,
-    ) -> Result<Option<FoundRow<'w>>, Stop> {
+    ) -> Result<Option<FoundRow<'w>>, Error> {
         let Some((record, seen)) = self.find_seen(at.store, at.key, projection) else {
             self.log_point(at.store.place().table, at.key, ColumnSet::EMPTY);
             return Ok(None);
@@ -120,7 +120,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         _: At<'w, Relation, K>,
         FoundRow(record): FoundRow<'w>,
         row: &mut RowBuffer,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.see(record, &Projection::ALL);
         row.copy_from(self.state.buffers.row.as_bytes());
         Ok(())
@@ -144,14 +144,14 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         FoundRow(record): FoundRow<'w>,
         row: &mut RowBuffer,
         changes: Changes,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let pieces = word_pieces(at.table, changes);
         let new = NewRow { words: row.as_words(), columns: changes.columns(), whole: changes.whole_row() };
         self.write(&at.table.primary, record, at.key, new, pieces)
     }
 
     #[inline(always)]
-    fn insert<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, words: &[u64]) -> Result<Option<u64>, Stop> {
+    fn insert<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, words: &[u64]) -> Result<Option<u64>, Error> {
         Ok(self.insert_record(at.store, at.key, words)?.map(Record::id))
     }
 
@@ -160,7 +160,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         record.id()
     }
 
-    fn put<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, words: &[u64]) -> Result<(), Stop> {
+    fn put<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, words: &[u64]) -> Result<(), Error> {
         let store = &at.table.primary;
         if let Some((record, _)) = self.find_seen(at.store, at.key, &Projection::NONE) {
             let pieces = std::iter::once(0..store.rows.words());
@@ -179,7 +179,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     }
 
     #[inline(always)]
-    fn delete<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, FoundRow(record): FoundRow<'w>) -> Result<(), Stop> {
+    fn delete<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, FoundRow(record): FoundRow<'w>) -> Result<(), Error> {
         self.erase(at.store, record, at.key)
     }
 
@@ -190,21 +190,21 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         words
     }
 
-    fn delete_entry(&mut self, at: At<'w, Relation, &[u8]>) -> Result<(), Stop> {
+    fn delete_entry(&mut self, at: At<'w, Relation, &[u8]>) -> Result<(), Error> {
         match self.find_shown(at.store, at.key, &mut []) {
             Some(entry) => self.erase(at.store, entry, at.key),
             None => Ok(()),
         }
     }
 
-    fn check_present<K: EncodedKey>(&mut self, at: At<'w, Relation, K>) -> Result<(), Stop> {
+    fn check_present<K: EncodedKey>(&mut self, at: At<'w, Relation, K>) -> Result<(), Error> {
         if !left_out(Step::LogDuplicates) {
             self.log_point(at.table.id, at.key, ColumnSet::EMPTY);
         }
         Ok(())
     }
 
-    fn check_taken(&mut self, at: At<'w, Relation, &[u8]>, _primary: &[u8]) -> Result<(), Stop> {
+    fn check_taken(&mut self, at: At<'w, Relation, &[u8]>, _primary: &[u8]) -> Result<(), Error> {
         if at.store.is_dropped() {
             // The row may have gone, and its entry not.
             return Err(self.conflict(Reason::Inconsistent, at.store.place(), Some(at.key)));
@@ -224,7 +224,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     }
 
     /// The row is written with nothing changed.
-    fn hold_filled(&mut self, at: At<'w, Relation, &[u8]>, FoundRow(record): FoundRow<'w>) -> Result<(), Stop> {
+    fn hold_filled(&mut self, at: At<'w, Relation, &[u8]>, FoundRow(record): FoundRow<'w>) -> Result<(), Error> {
         if left_out(Step::LockFilledRows) {
             return Ok(());
         }
@@ -237,7 +237,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         table: &'w HyperTable,
         FoundRow(entry): FoundRow<'w>,
         projection: &Projection,
-    ) -> Result<Option<FoundRow<'w>>, Stop> {
+    ) -> Result<Option<FoundRow<'w>>, Error> {
         let mut leads_to = [0];
         if !view(entry, 0..1, &mut leads_to, (self.start, self.id), &self.guard).present {
             return Ok(None);
@@ -252,7 +252,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
         visit: &mut Visit<'_, 'w, Relation, V>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.visit_rows(visit)
     }
 
@@ -260,7 +260,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         self.state.writing.len()
     }
 
-    fn undo_to(&mut self, mark: usize) -> Result<(), Stop> {
+    fn undo_to(&mut self, mark: usize) -> Result<(), Error> {
         self.undo_images(mark);
         Ok(())
     }
@@ -281,11 +281,11 @@ impl<R: Redo> Queries for HyperTransaction<'_, R> {
         table: TableId,
         projection: &Projection,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.operate(|this| this.visit_slots(this.table(table)?, projection, visitor))
     }
 
-    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error> {
         self.operate(|this| this.aggregate_logged(scan, wanted))
     }
 
@@ -295,7 +295,7 @@ impl<R: Redo> Queries for HyperTransaction<'_, R> {
         columns: &[usize],
         look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
         keep: &mut impl FnMut(O) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.operate(|this| {
             let table = this.table(scan.table)?;
             if !comes_in_slot_ranges(scan, &table.layout, columns) {

@@ -3,7 +3,7 @@
 //! without protection.
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Reason, Stop, TableId};
+use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::lazy::{Inner, LazyHost, Names};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
@@ -29,15 +29,15 @@ impl<R: Redo + Default> LazyHost for Hyper<R> {
         summary: "hyper, futures open until the commit: for hot rows that are added to, beside long readers",
     };
 
-    fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Stop> {
+    fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Error> {
         if written { transaction.operate(|this| this.lock_row(table, key)) } else { Ok(()) }
     }
 
-    fn settling(transaction: &mut Inner<'_, Self>) -> Result<(), Stop> {
+    fn settling(transaction: &mut Inner<'_, Self>) -> Result<(), Error> {
         transaction.operate(HyperTransaction::begin_later)
     }
 
-    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Stop {
+    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Error {
         transaction.conflict(reason, Place { table, index: IndexId::PRIMARY }, None)
     }
 }
@@ -45,7 +45,7 @@ impl<R: Redo + Default> LazyHost for Hyper<R> {
 impl<R: Redo> HyperTransaction<'_, R> {
     /// Locks the row of a key by an image that changes nothing, unless the row is left to a favoured transaction. What is committed there may be
     /// younger than the start, so the row must not be read before [`Self::begin_later`].
-    fn lock_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Stop> {
+    fn lock_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Error> {
         let table = self.table(table)?;
         let store = &table.primary;
         // Where there is no row, whoever reads it next finds out.

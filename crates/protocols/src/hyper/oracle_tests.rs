@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
-use polychron_base::{IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Aggregate, ColumnBatch, Commit, Common, Direction, IndexDefinition, Insertion, Interactive, Mode, Operations,
@@ -323,7 +323,7 @@ impl Lab {
         TableDefinition::new("elsewhere").with_column("id", ColumnType::U64).with_key([0]).layout().unwrap()
     }
 
-    fn put(&self, t: &mut Tx<'_>, id: u64, row: &[Value]) -> Result<(), Stop> {
+    fn put(&self, t: &mut Tx<'_>, id: u64, row: &[Value]) -> Result<(), Error> {
         let mut buffer = RowBuffer::new();
         build_row(&self.layout, row, &mut buffer).unwrap();
         t.put_row(self.table, &key(id)[..], buffer.as_row()).map(drop)

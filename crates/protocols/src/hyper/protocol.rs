@@ -97,7 +97,7 @@ impl<R: Redo + Default> Protocol for Hyper<R> {
     }
 
     fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
-        options.set(name, value).map_err(Error::Options)
+        options.set(name, value).map_err(Error::options)
     }
 
     fn name(&self) -> &'static str {

@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use polychron_base::{Error, IndexId, Stop};
+use polychron_base::{Error, IndexId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::Visit;
@@ -26,11 +26,11 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     pub(super) fn visit_rows<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
         visit: &mut Visit<'_, 'w, Relation, V>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let (scan, table, store) = (visit.scan, visit.table, visit.store()?);
         // Every transaction reads the past.
         if !store.is_ready_at(self.start) && !left_out(Step::AwaitIndexes) {
-            return Err(Error::NoSuchIndex(table.id, scan.index).into());
+            return Err(Error::NoSuchIndex(table.id, scan.index));
         }
         store.scanned(scan)?;
         let mut batch = std::mem::take(&mut self.state.buffers.batch);
@@ -73,7 +73,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         store: &'w Relation,
         visit: &mut Visit<'_, 'w, Relation, V>,
         batch: &mut Batch,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         batch.begin(visit.scan.limit.max(LEAST), self.logs());
         loop {
             if self.snapshot {
@@ -114,9 +114,9 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         &mut self,
         record: Record<'w>,
         visit: &mut Visit<'_, 'w, Relation, V>,
-    ) -> Result<ControlFlow<()>, Stop> {
+    ) -> Result<ControlFlow<()>, Error> {
         if self.doomed {
-            return Err(Stop::conflict());
+            return Err(Error::Conflict);
         }
         if visit.scan.index == IndexId::PRIMARY && !self.see(record, &visit.projection).present {
             return Ok(ControlFlow::Continue(()));
@@ -130,7 +130,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         table: &'w HyperTable,
         projection: &Projection,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         if self.logs() && !left_out(Step::LogRanges) {
             let everything = (Bound::Unbounded, Bound::Unbounded);
             let columns = projection.columns;
@@ -148,7 +148,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
 
     /// Counts, sums, or finds an extreme value of a range, and logs the question: so a smallest value conflicts only with what lowers it,
     /// and with what takes it away.
-    pub(super) fn aggregate_logged(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+    pub(super) fn aggregate_logged(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error> {
         let table = self.state.base.tables.table(scan.table)?;
         let in_slot_ranges = comes_in_slot_ranges(scan, &table.layout, wanted.column().as_slice());
         let compute = if in_slot_ranges { aggregate::over_columns } else { aggregate::over_rows };

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use polychron_base::sizes::scaled;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
-    Aggregate, Commit, Common, Insertion, Interactive, MetricValue, Mode, Operations, Protocol, Restriction, Scan,
-    Stop, Table, Worker,
+    Aggregate, Commit, Common, Error, Insertion, Interactive, MetricValue, Mode, Operations, Protocol, Restriction,
+    Scan, Table, Worker,
 };
 use polychron_schema::{ColumnSet, Row, Value};
 
@@ -73,7 +73,7 @@ impl Bank {
         self.database.worker().unwrap()
     }
 
-    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) -> bool {
+    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>) -> bool {
         let mut worker = self.worker();
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
         body(&mut transaction).is_ok() && transaction.commit().is_ok()
@@ -82,8 +82,8 @@ impl Bank {
     /// Whether a transaction commits that asks something, when another one does something before it writes elsewhere.
     fn stands(
         &self,
-        ask: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
-        other: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
+        ask: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>,
+        other: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>,
     ) -> bool {
         self.once(|t| {
             ask(t)?;
@@ -92,12 +92,12 @@ impl Bank {
         })
     }
 
-    fn ask(&self, wanted: Aggregate) -> impl FnOnce(&mut Tx<'_>) -> Result<(), Stop> {
+    fn ask(&self, wanted: Aggregate) -> impl FnOnce(&mut Tx<'_>) -> Result<(), Error> {
         let table = self.accounts.id();
         move |t| t.aggregate(&Scan::all(table), wanted).map(drop)
     }
 
-    fn insert(&self, id: u64, balance: i64) -> impl FnOnce(&mut Tx<'_>) -> Result<(), Stop> {
+    fn insert(&self, id: u64, balance: i64) -> impl FnOnce(&mut Tx<'_>) -> Result<(), Error> {
         let accounts = self.accounts;
         move |t| t.insert(&accounts, &Account { balance, ..account(id) })
     }
@@ -115,7 +115,7 @@ impl Bank {
 
 #[test]
 fn columns_are_told_apart_or_not() {
-    fn stands(level: Level, change: impl FnOnce(&mut Tx<'_>, Table<Account>) -> Result<bool, Stop>) -> bool {
+    fn stands(level: Level, change: impl FnOnce(&mut Tx<'_>, Table<Account>) -> Result<bool, Error>) -> bool {
         let bank = Bank::at(level, Backend::Columns);
         let accounts = bank.accounts;
         let balance = |t: &mut Tx<'_>| t.get_columns(&accounts, 1, Account::BALANCE).map(drop);

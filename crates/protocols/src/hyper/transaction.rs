@@ -3,7 +3,7 @@
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
-use polychron_base::{Abort, Error, Reason, Stop, TableId};
+use polychron_base::{Abort, Error, Reason, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Both, Place, words_of};
@@ -112,9 +112,9 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// Called at the start of every operation, and between the parts of a long one: conflicts stick. A snapshot enters the present epoch, and
     /// who may write comes back into its own, or into the present one where it was told to leave that.
     #[inline]
-    pub(super) fn step(&mut self) -> Result<(), Stop> {
+    pub(super) fn step(&mut self) -> Result<(), Error> {
         if self.doomed {
-            return Err(Stop::conflict());
+            return Err(Error::Conflict);
         }
         if !self.snapshot {
             self.come_back();
@@ -213,12 +213,12 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// A row's newest image is another transaction's. If that is open on this very thread, it cannot end before the procedure that conflicts:
     /// an attempt that follows would find it again, and is refused ([`State::met`]).
     #[cold]
-    pub(super) fn refuse<K: EncodedKey>(&mut self, conflict: Conflict, store: &Relation, key: K) -> Stop {
+    pub(super) fn refuse<K: EncodedKey>(&mut self, conflict: Conflict, store: &Relation, key: K) -> Error {
         let mut bytes = [0; MAX_KEY_BYTES];
         let length = key.write_to(&mut bytes);
         let (place, key) = (store.place(), &bytes[..length]);
         if conflict.stamp >= FIRST_ID && self.shared.clock.is_open_here(conflict.stamp) {
-            let error = Error::WaitsForItself { table: place.table, key: Some(KeyPreview::new(key)) };
+            let error = Error::waits_for_itself(place.table, Some(KeyPreview::new(key)));
             self.state.met = Some(Met { id: conflict.stamp, error, again: false });
         } else if conflict.stamp > 0 && conflict.stamp < FIRST_ID {
             self.state.nested.is_behind(conflict.stamp);
@@ -228,13 +228,13 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
 
     /// Keeps why the transaction conflicts.
     #[cold]
-    pub(super) fn conflict(&mut self, reason: Reason, place: Place, key: Option<&[u8]>) -> Stop {
+    pub(super) fn conflict(&mut self, reason: Reason, place: Place, key: Option<&[u8]>) -> Error {
         let key = key.map(KeyPreview::new);
         let abort = Abort { reason, table: place.table, index: place.index, key };
         self.state.nested.conflicts(self.database(), &abort);
         self.state.base.last_abort = Some(abort);
         self.doomed = !left_out(Step::StayDoomed);
-        Stop::conflict()
+        Error::Conflict
     }
 
     /// What tells this database from others while it is open.
@@ -256,9 +256,9 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
 }
 
 impl<R: Redo> Commit for HyperTransaction<'_, R> {
-    fn commit(mut self) -> Result<(), Stop> {
+    fn commit(mut self) -> Result<(), Error> {
         if self.doomed {
-            return Err(Stop::conflict());
+            return Err(Error::Conflict);
         }
         if self.state.writing.len() == 0 {
             // It has read one moment, at which it stands.
@@ -300,7 +300,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         store: &'w Relation,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<Record<'w>>, Stop> {
+    ) -> Result<Option<Record<'w>>, Error> {
         let Some((record, seen)) = self.find_seen(store, key, projection) else { return Ok(None) };
         if self.protects
             // SAFETY: the image was found in this operation, under the guard.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Reason, Stop};
+use polychron_base::{Error, IndexId, Reason};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_index::Inserted;
@@ -91,7 +91,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     }
 
     #[cold]
-    fn refused<K: EncodedKey>(&mut self, refusal: Refusal, store: &Relation, (record, key): (Record<'_>, K)) -> Stop {
+    fn refused<K: EncodedKey>(&mut self, refusal: Refusal, store: &Relation, (record, key): (Record<'_>, K)) -> Error {
         self.state.contested.note(record);
         match refusal {
             // It was deleted by somebody who committed since.
@@ -102,7 +102,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
 
     /// There is no room to write a row. That it was there to be written, and what of it was shown, has been told.
     #[cold]
-    fn lacks_memory<K: EncodedKey>(&mut self, store: &Relation, key: K, error: Stop) -> Stop {
+    fn lacks_memory<K: EncodedKey>(&mut self, store: &Relation, key: K, error: Error) -> Error {
         if store.place().index == IndexId::PRIMARY && !left_out(Step::LogRefused) {
             self.log_point(store.place().table, key, ColumnSet::ALL);
         }
@@ -117,9 +117,9 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         key: K,
         NewRow { words: row, columns, whole }: NewRow<'_>,
         pieces: impl Iterator<Item = Range<usize>> + Clone,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let tail = if whole { TailAddress::new(&row[store.rows.words()..], &self.guard) } else { Ok(None) };
-        let tail = tail.map_err(|error| self.lacks_memory(store, key, Error::from(error).into()))?;
+        let tail = tail.map_err(|error| self.lacks_memory(store, key, Error::from(error)))?;
         let keeps_record = self.shared.options.images == Images::Records && !columns.is_empty();
         let draft = Draft {
             kind: Kind::Update,
@@ -137,7 +137,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             Ok(image) => image,
             Err(refused) => {
                 self.discard(tail);
-                return Err(self.lacks_memory(store, key, Error::from(refused).into()));
+                return Err(self.lacks_memory(store, key, Error::from(refused)));
             }
         };
         let mut latched = match self.latch(record) {
@@ -168,7 +168,12 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     }
 
     /// Deletes a row that the transaction sees. Needs memory for its image only, and may draw on what is put aside.
-    pub(super) fn erase<K: EncodedKey>(&mut self, store: &'w Relation, record: Record<'w>, key: K) -> Result<(), Stop> {
+    pub(super) fn erase<K: EncodedKey>(
+        &mut self,
+        store: &'w Relation,
+        record: Record<'w>,
+        key: K,
+    ) -> Result<(), Error> {
         let words = store.rows.words();
         let draft = Draft {
             kind: Kind::Delete,
@@ -181,7 +186,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         };
         let (writing, id) = (&mut self.state.writing, self.id);
         let image = self.guard.with_reserve(|guard| writing.draft(id, draft, key, guard).map(Undo::kept));
-        let image = image.map_err(|error| self.lacks_memory(store, key, Error::from(error).into()))?;
+        let image = image.map_err(|error| self.lacks_memory(store, key, Error::from(error)))?;
         // SAFETY: the image was made just now, in the transaction's buffer.
         let image = unsafe { image.under(&self.guard) };
         let mut latched = match self.latch(record) {
@@ -208,7 +213,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         store: &'w Relation,
         key: K,
         row: &[u64],
-    ) -> Result<Option<Record<'w>>, Stop> {
+    ) -> Result<Option<Record<'w>>, Error> {
         let (fixed, rest) = row.split_at(store.rows.words());
         let tail = TailAddress::new(rest, &self.guard).map_err(Error::from)?;
         let outcome = self.insert_with(store, key, fixed, tail);
@@ -224,7 +229,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         key: K,
         fixed: &[u64],
         tail: Option<TailAddress>,
-    ) -> Result<Option<Record<'w>>, Stop> {
+    ) -> Result<Option<Record<'w>>, Error> {
         loop {
             let epochs = self.shared.memory.epochs();
             let slot = store.rows.allocate(epochs, &self.guard).map_err(Error::from)?;
@@ -234,7 +239,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
                 Ok(image) => image,
                 Err(refused) => {
                     store.rows.give_back_unseen(fresh);
-                    return Err(Error::from(refused).into());
+                    return Err(Error::from(refused));
                 }
             };
             fill(&mut slot.latch(), fixed, tail, image);
@@ -286,7 +291,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         key: K,
         fixed: &[u64],
         tail: Option<TailAddress>,
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         let draft = insertion(store, record, key);
         let image = self.state.writing.draft(self.id, draft, key, &self.guard).map_err(Error::from)?;
         let mut latched = match self.latch(record) {

@@ -39,7 +39,7 @@ impl<B: LazyHost> Protocol for Lazy<B> {
     }
 
     fn set_option(options: &mut Options<B::Options>, name: &str, value: &str) -> Result<(), Error> {
-        let outcome = options.set(name, value).map(|outcome| outcome.map_err(Error::Options));
+        let outcome = options.set(name, value).map(|outcome| outcome.map_err(Error::options));
         outcome.unwrap_or_else(|| B::set_option(&mut options.base, name, value))
     }
 

@@ -1,8 +1,6 @@
 //! Settling what is open: rows are claimed, columns read, expressions evaluated, conditions compared, columns written; in this
 //! order, which is that of Algorithms 1 and 2. Insertions and writes under keys that were futures come last.
-
-use polychron_base::error::Stopped;
-use polychron_base::{Error, Reason, Stop, TableId};
+use polychron_base::{Error, Reason, TableId};
 use polychron_engine::futures::{FutureError, Operand, hull};
 use polychron_engine::lazy::{Inner, LazyHost, Needed, Node, Nodes, Program, Source};
 use polychron_engine::mutations::left_out;
@@ -13,7 +11,7 @@ use super::steps::Step;
 use super::transaction::LazyTransaction;
 
 /// Reads what is open of a row under the protection of the protocol beneath.
-fn read_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Stop> {
+fn read_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Error> {
     let projection = hull(arena.open_columns_of(row).map(|(_, column)| column));
     let (table, key) = arena.nodes.program.row(row);
     let found = inner.read_row(table, key, &projection)?.ok_or(FutureError::NoRow(table))?;
@@ -26,7 +24,7 @@ fn read_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) 
 
 /// Reads what is open of a row and writes what is to be written in one operation, where that follows from the row alone: what most
 /// futures come to. Where it does not, the row is only read.
-fn change_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Stop> {
+fn change_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Error> {
     let Some(nodes) = arena.nodes_around(row) else { return Ok(()) };
     let columns = arena.open_columns_of(row).map(|(_, column)| column);
     let projection = hull(columns.chain(arena.writes_of(row).map(|write| write.column)));
@@ -65,7 +63,7 @@ fn change_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32
 }
 
 /// Writes what is to be written of a row.
-fn write_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Stop> {
+fn write_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Error> {
     for write in arena.writes_of(row) {
         arena.settled(write.value)?;
     }
@@ -84,7 +82,7 @@ fn write_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32)
 }
 
 /// Inserts or writes a row whose key is known now.
-fn place<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, at: usize) -> Result<(), Stop> {
+fn place<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, at: usize) -> Result<(), Error> {
     let (mut key, mut filled) = (std::mem::take(&mut arena.key), std::mem::take(&mut arena.row));
     let unplaced = &arena.unplaced[at];
     let table = unplaced.table;
@@ -104,7 +102,7 @@ fn place<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, at: usize) ->
             columns.iter().for_each(|(column, operand)| column.store_in(&mut filled, value(*operand)));
             match inner.insert_unchecked(table, &key[..], filled.as_row())? {
                 Insertion::Inserted => Ok(()),
-                Insertion::Duplicate(index) => Err(Error::Duplicate { table, index }.into()),
+                Insertion::Duplicate(index) => Err(Error::duplicate(table, index)),
             }
         }
         None => {
@@ -122,14 +120,14 @@ fn place<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, at: usize) ->
 impl<B: LazyHost> LazyTransaction<'_, B> {
     /// What the commit does before that of the protocol beneath.
     #[inline]
-    pub(super) fn finish(&mut self) -> Result<(), Stop> {
+    pub(super) fn finish(&mut self) -> Result<(), Error> {
         if self.arena.is_empty() {
             return Ok(());
         }
         self.with_nodes(Self::finish_nodes)
     }
 
-    fn finish_nodes(&mut self) -> Result<(), Stop> {
+    fn finish_nodes(&mut self) -> Result<(), Error> {
         self.arena.gather_touched();
         for &row in &self.arena.touched {
             let (table, key) = self.arena.nodes.program.row(row);
@@ -154,7 +152,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
 
     /// Resolves all that is open, and writes what is to be written. Nothing is claimed: in the middle of a transaction it takes its
     /// chance like one that never left anything open.
-    pub(super) fn settle(&mut self) -> Result<(), Stop> {
+    pub(super) fn settle(&mut self) -> Result<(), Error> {
         let mut placed = 0;
         // Rows are changed, read and written.
         self.arena.count_steps(3 * self.arena.open.len());
@@ -177,10 +175,10 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     }
 
     /// What was going to be written before it was overwritten has a value.
-    fn check_overwritten(&self) -> Result<(), Stop> {
+    fn check_overwritten(&self) -> Result<(), Error> {
         let values = if left_out(Step::ComputeOverwritten) { &[] } else { &self.arena.overwritten[..] };
         self.arena.count_steps(values.len());
-        values.iter().try_for_each(|&value| self.arena.settled(value).map(drop)).map_err(Stop::from)
+        values.iter().try_for_each(|&value| self.arena.settled(value).map(drop)).map_err(Error::from)
     }
 
     /// Closes all that is open before it is undone: it is settled first, so that what fails of it is found. Futures keep the values that they
@@ -188,13 +186,13 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     ///
     /// # Errors
     /// What keeps it from being undone.
-    pub(super) fn close_undone(&mut self) -> Result<Option<Error>, Stop> {
+    pub(super) fn close_undone(&mut self) -> Result<Option<Error>, Error> {
         let mut untold = None;
         if !self.arena.failure_is_told && !left_out(Step::SettleBeforeRollBacks) {
-            match self.settle().map_err(Stop::into_parts) {
+            match self.settle() {
                 Ok(()) => {}
-                Err(Stopped::Failed(error)) => untold = Some(error),
-                Err(Stopped::Conflict) => return Err(Stop::conflict()),
+                Err(Error::Conflict) => return Err(Error::Conflict),
+                Err(error) => untold = Some(error),
             }
         }
         self.read_rest()?;
@@ -205,17 +203,16 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     }
 
     /// Reads what is open; what is not there to be read has no value.
-    fn read_rest(&mut self) -> Result<(), Stop> {
+    fn read_rest(&mut self) -> Result<(), Error> {
         for at in 0..self.arena.open.len() {
             let row = self.arena.open[at];
             if self.arena.open_columns_of(row).next().is_none() {
                 continue;
             }
-            match read_row::<B>(&mut self.inner, self.arena, row).map_err(Stop::into_parts) {
+            match read_row::<B>(&mut self.inner, self.arena, row) {
                 Ok(()) => {}
-                Err(Stopped::Failed(Error::Procedure(_))) => self.arena.read(row),
-                Err(Stopped::Failed(error)) => return Err(error.into()),
-                Err(Stopped::Conflict) => return Err(Stop::conflict()),
+                Err(Error::Other(_)) => self.arena.read(row),
+                Err(error) => return Err(error),
             }
         }
         self.arena.compute(self.arena.open_from..self.arena.nodes.values.len());
@@ -223,7 +220,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         Ok(())
     }
 
-    fn write_all(&mut self, placed: &mut usize) -> Result<(), Stop> {
+    fn write_all(&mut self, placed: &mut usize) -> Result<(), Error> {
         for at in 0..self.arena.open.len() {
             let row = self.arena.open[at];
             if self.arena.rows[row as usize].write != NONE {
@@ -238,7 +235,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     }
 
     /// Gives every node its value, where it has one, and looks at the conditions again, after which they are not needed.
-    fn read_all(&mut self) -> Result<(), Stop> {
+    fn read_all(&mut self) -> Result<(), Error> {
         let arena = &mut *self.arena;
         if arena.open_from < arena.nodes.values.len() {
             for at in 0..arena.open.len() {
@@ -278,7 +275,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     }
 
     /// Gives a node its value, and those that it depends on theirs.
-    pub(super) fn resolve_node(&mut self, future: Operand) -> Result<(), Stop> {
+    pub(super) fn resolve_node(&mut self, future: Operand) -> Result<(), Error> {
         let Operand::Pending(top) = future else { return Ok(()) };
         let arena = &mut *self.arena;
         let mut needed = std::mem::take(&mut arena.needed);
@@ -289,7 +286,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     }
 
     /// Gives nodes their values, of which all that they depend on are among them or have theirs.
-    fn evaluate(&mut self, needed: &Needed) -> Result<(), Stop> {
+    fn evaluate(&mut self, needed: &Needed) -> Result<(), Error> {
         let arena = &mut *self.arena;
         arena.count_steps(needed.places.len());
         for place in needed.places.iter().map(|&place| place as usize) {
@@ -308,7 +305,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     }
 
     /// Asks the protocol beneath whether a condition is true. `None`: it depends on so much that it is better resolved.
-    pub(super) fn observe(&mut self, condition: Operand) -> Result<Option<bool>, Stop> {
+    pub(super) fn observe(&mut self, condition: Operand) -> Result<Option<bool>, Error> {
         const MANY: usize = 64;
         let arena = &mut *self.arena;
         let Nodes { program, values } = &*arena.nodes;

@@ -3,12 +3,8 @@
 //! Ordinary operations go through to the protocol beneath. Before one meets a row of which something is left open, all that is
 //! open is settled (`settle.rs`), so that it finds what the transaction wrote, and a future keeps the value that it stands for.
 
-use std::fmt;
-use std::ops::ControlFlow;
-
-use polychron_base::error::Stopped;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Stop, TableId};
+use polychron_base::{Error, TableId};
 use polychron_engine::futures::{Assigned, ExpressionArena, FutureColumn, OpenKey, Operand, Scalar, Scope};
 use polychron_engine::lazy::{Inner, LazyHost};
 use polychron_engine::mutations::left_out;
@@ -17,6 +13,8 @@ use polychron_engine::{
     Scan, TableDefinition, Transaction,
 };
 use polychron_schema::{RowMut, RowRef, Value};
+use std::fmt;
+use std::ops::ControlFlow;
 
 use super::arena::{Arena, Told};
 use super::steps::Step;
@@ -40,7 +38,7 @@ impl<B: LazyHost> fmt::Debug for LazyTransaction<'_, B> {
 impl<B: LazyHost> LazyTransaction<'_, B> {
     /// Before a row is read.
     #[inline]
-    fn before_read<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Stop> {
+    fn before_read<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Error> {
         if self.arena.writes_nothing() || !self.arena.may_touch(table, key) || left_out(Step::SettleBeforeReads) {
             return Ok(());
         }
@@ -49,7 +47,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
 
     /// Before a row is written.
     #[inline]
-    fn before_write<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Stop> {
+    fn before_write<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Error> {
         if !self.arena.may_touch(table, key) || left_out(Step::SettleBeforeWrites) {
             return Ok(());
         }
@@ -61,7 +59,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
 
     /// Before futures of a row are read or written: under what key others come is not known.
     #[inline]
-    fn before_unknown(&mut self, table: TableId) -> Result<(), Stop> {
+    fn before_unknown(&mut self, table: TableId) -> Result<(), Error> {
         if self.arena.places_in(table) && !left_out(Step::SettleBeforeReads) { self.settle() } else { Ok(()) }
     }
 
@@ -72,7 +70,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         key: &OpenKey,
         row: Option<RowRef<'_>>,
         columns: &Assigned,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         if self.expressions.is_none() {
             return match row {
                 Some(row) => self.inner.insert_futures(table, key, row, columns),
@@ -90,7 +88,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
 
     /// Before a range is read.
     #[inline]
-    fn before_scan(&mut self, table: TableId) -> Result<(), Stop> {
+    fn before_scan(&mut self, table: TableId) -> Result<(), Error> {
         if self.arena.writes_nothing() || left_out(Step::SettleBeforeScans) {
             return Ok(());
         }
@@ -107,13 +105,15 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
 }
 
 impl<B: LazyHost> Commit for LazyTransaction<'_, B> {
-    fn commit(mut self) -> Result<(), Stop> {
+    fn commit(mut self) -> Result<(), Error> {
         if let Err(stop) = self.finish() {
-            let Stopped::Failed(error) = stop.into_parts() else { return Err(Stop::conflict()) };
+            if stop.is_conflict() {
+                return Err(stop);
+            }
             // It may come from reads that never stood together, or from answers that do not stand any more.
             let stands = self.with_nodes(Self::stands);
             let sound = self.inner.roll_back() && stands || left_out(Step::ValidateFailures);
-            return Err(if sound { error.into() } else { Stop::conflict() });
+            return Err(if sound { stop } else { Error::Conflict });
         }
         self.inner.commit()
     }
@@ -132,7 +132,7 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
+    ) -> Result<Option<RowRef<'_>>, Error> {
         self.before_read(table, key)?;
         self.inner.read_row(table, key, projection)
     }
@@ -143,7 +143,7 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
+    ) -> Result<Option<RowRef<'_>>, Error> {
         self.before_read(table, key)?;
         self.inner.read_row_unvalidated(table, key, projection)
     }
@@ -155,25 +155,25 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         key: K,
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         self.before_write(table, key)?;
         self.inner.update_unchecked(table, key, projection, change)
     }
 
     #[inline]
-    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         self.before_write(table, key)?;
         self.inner.insert_unchecked(table, key, row)
     }
 
     #[inline]
-    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         self.before_write(table, key)?;
         self.inner.put_unchecked(table, key, row)
     }
 
     #[inline]
-    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
         self.before_write(table, key)?;
         self.inner.delete_unchecked(table, key)
     }
@@ -182,30 +182,30 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.before_scan(scan.table)?;
         self.inner.scan_unchecked(scan, visitor)
     }
 
     /// What was left open is settled, so that what is going to be written behind a mark was asked for behind it.
-    fn mark(&mut self) -> Result<usize, Stop> {
+    fn mark(&mut self) -> Result<usize, Error> {
         if !self.arena.writes_nothing() && !left_out(Step::SettleBeforeSavepoints) {
             self.with_nodes(Self::settle)?;
         }
         self.inner.mark()
     }
 
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Error> {
         let untold = if self.arena.is_empty() { None } else { self.with_nodes(Self::close_undone)? };
         self.inner.undo_unchecked(position)?;
         if let Some(error) = untold {
-            self.inner.savepoints().tell(error.into());
+            self.inner.savepoints().tell(error);
         }
         Ok(())
     }
 
     /// The operation has read what it writes, and closed what was open of these rows. Whatever else is open does not depend on it, and stays.
-    fn undo_operation(&mut self, position: usize) -> Result<(), Stop> {
+    fn undo_operation(&mut self, position: usize) -> Result<(), Error> {
         self.inner.undo_unchecked(position)
     }
 
@@ -213,11 +213,11 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         self.inner.savepoints()
     }
 
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Error> {
         self.inner.definition(table)
     }
 
-    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Error> {
         self.inner.constraints(table)
     }
 
@@ -232,12 +232,12 @@ impl<B: LazyHost> Queries for LazyTransaction<'_, B> {
         table: TableId,
         projection: &Projection,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.before_scan(table)?;
         self.inner.visit_table(table, projection, visitor)
     }
 
-    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Stop> {
+    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error> {
         self.before_scan(scan.table)?;
         self.inner.aggregate_range(scan, wanted)
     }
@@ -248,7 +248,7 @@ impl<B: LazyHost> Queries for LazyTransaction<'_, B> {
         columns: &[usize],
         look: &mut impl FnMut(&ColumnBatch<'_>) -> O,
         keep: &mut impl FnMut(O) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.before_scan(scan.table)?;
         self.inner.visit_columns(scan, columns, look, keep)
     }
@@ -267,7 +267,7 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
         key: K,
         columns: &[FutureColumn],
         futures: &mut [Operand],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         if self.expressions.is_none() {
             return self.inner.read_futures(table, key, columns, futures);
         }
@@ -282,7 +282,7 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
         })
     }
 
-    fn test_future(&mut self, condition: Operand) -> Result<bool, Stop> {
+    fn test_future(&mut self, condition: Operand) -> Result<bool, Error> {
         self.with_nodes(|this| {
             if let Some(value) = this.arena.nodes.value(condition)? {
                 return Ok(value != 0);
@@ -298,7 +298,7 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
         })
     }
 
-    fn test_future_assuming(&mut self, condition: Operand, assumed: bool) -> Result<bool, Stop> {
+    fn test_future_assuming(&mut self, condition: Operand, assumed: bool) -> Result<bool, Error> {
         let is_known = self.with_nodes(|this| this.arena.nodes.value(condition))?.is_some();
         if B::HOLDS_CONDITIONS || !self.speculates || is_known {
             return self.test_future(condition);
@@ -308,7 +308,7 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
     }
 
     #[inline]
-    fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Stop> {
+    fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Error> {
         if self.expressions.is_none() {
             return self.inner.write_futures(table, key, columns);
         }
@@ -324,7 +324,7 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
         })
     }
 
-    fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Stop> {
+    fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Error> {
         if key.parts().is_empty() {
             return self.write_futures(table, key.bytes()?, columns);
         }
@@ -337,11 +337,11 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
         key: &OpenKey,
         row: RowRef<'_>,
         columns: &Assigned,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.place_later(table, key, Some(row), columns)
     }
 
-    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Stop> {
+    fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error> {
         self.with_nodes(|this| {
             if this.arena.nodes.value(future)?.is_none() {
                 this.resolve_node(future)?;

@@ -34,11 +34,11 @@ impl<B: LazyHost> fmt::Debug for LazyWorker<B> {
 }
 
 impl<B: LazyHost> Worker for LazyWorker<B> {
-    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         drive::execute(self, Mode::ReadWrite, procedure)
     }
 
-    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         drive::execute(self, Mode::Snapshot, procedure)
     }
 

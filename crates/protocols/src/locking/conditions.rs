@@ -12,7 +12,7 @@
 //! A condition that is in a list does not change, and stays where it is until its holder has taken it out.
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::futures::{FutureColumn, FutureError, Scalar};
 use polychron_engine::lazy::{Condition, Values};
 use polychron_engine::mutations::left_out;
@@ -98,7 +98,7 @@ impl Conditions {
 
 impl LockingTransaction<'_> {
     /// Tells whether a condition is true, and sees to it that it stays so.
-    pub(crate) fn hold_condition(&mut self, condition: &Condition) -> Result<bool, Stop> {
+    pub(crate) fn hold_condition(&mut self, condition: &Condition) -> Result<bool, Error> {
         self.alive()?;
         let first = self.state.conditions.locks().len();
         for (table, key) in condition.rows() {
@@ -120,7 +120,7 @@ impl LockingTransaction<'_> {
     ///
     /// # Safety
     /// Its rows are locked.
-    unsafe fn evaluate(&mut self, condition: &Condition) -> Result<bool, Stop> {
+    unsafe fn evaluate(&mut self, condition: &Condition) -> Result<bool, Error> {
         self.work(|this| {
             let mut values = std::mem::take(&mut this.state.conditions.values);
             // SAFETY: a condition looks at its rows, which are locked.
@@ -133,7 +133,7 @@ impl LockingTransaction<'_> {
 
     /// A condition has no value. The procedure may go on, so what was seen of its rows stays locked as if it had been read.
     #[cold]
-    fn keep_seen(&mut self, first: usize, condition: &Condition) -> Result<(), Stop> {
+    fn keep_seen(&mut self, first: usize, condition: &Condition) -> Result<(), Error> {
         for (table, key) in condition.rows() {
             let index = &self.state.base.tables.table(table)?.primary;
             self.lock(index, key, false)?;
@@ -143,7 +143,7 @@ impl LockingTransaction<'_> {
     }
 
     /// Locks a row shared that a condition depends on, unless it is locked already.
-    fn lock_source(&mut self, first: usize, table: TableId, key: &[u8]) -> Result<(), Stop> {
+    fn lock_source(&mut self, first: usize, table: TableId, key: &[u8]) -> Result<(), Error> {
         let name = self.state.base.tables.table(table)?.primary.name_of(key);
         let known = self.state.conditions.locks()[first..].iter().any(|lock| lock.name == name);
         if known || self.state.held.has(name) {
@@ -165,7 +165,7 @@ impl LockingTransaction<'_> {
     ///
     /// # Safety
     /// The row is locked.
-    unsafe fn look(&mut self, table: TableId, key: &[u8], column: FutureColumn) -> Result<Scalar, Stop> {
+    unsafe fn look(&mut self, table: TableId, key: &[u8], column: FutureColumn) -> Result<Scalar, Error> {
         let primary = &self.state.base.tables.table(table)?.primary;
         // SAFETY: the row is locked, and nothing is written here.
         let words = unsafe { self.lookup(primary, key).map(|record| record.words()) };
@@ -174,25 +174,25 @@ impl LockingTransaction<'_> {
     }
 
     #[cold]
-    fn refuse<K: EncodedKey>(&mut self, table: TableId, key: K) -> Stop {
+    fn refuse<K: EncodedKey>(&mut self, table: TableId, key: K) -> Error {
         let place = Place { table, index: IndexId::PRIMARY };
         self.conflict(self.reason(), place, Some(polychron_base::error::KeyPreview::new(key)), None)
     }
 
     /// Locks a row exclusively that will be written, or shared that will be read.
-    pub(crate) fn lock_row(&mut self, table: TableId, key: &[u8], written: bool) -> Result<(), Stop> {
+    pub(crate) fn lock_row(&mut self, table: TableId, key: &[u8], written: bool) -> Result<(), Error> {
         let table = self.state.base.tables.table(table)?;
         self.lock(&table.primary, key, written)
     }
 
     /// The transaction conflicts.
-    pub(crate) fn end_in_conflict(&mut self, reason: polychron_base::Reason, table: TableId) -> Stop {
+    pub(crate) fn end_in_conflict(&mut self, reason: polychron_base::Reason, table: TableId) -> Error {
         let place = Place { table, index: IndexId::PRIMARY };
         self.conflict(reason, place, None, None)
     }
 
     /// Waits until every condition of others is answered with what was written as it was answered before.
-    pub(super) fn respect_conditions(&mut self) -> Result<(), Stop> {
+    pub(super) fn respect_conditions(&mut self) -> Result<(), Error> {
         // Locks that are taken on the way are shared.
         for position in 0..self.state.held.locks().len() {
             let lock = self.state.held.locks()[position];
@@ -203,7 +203,7 @@ impl LockingTransaction<'_> {
         Ok(())
     }
 
-    fn respect(&mut self, name: u64) -> Result<(), Stop> {
+    fn respect(&mut self, name: u64) -> Result<(), Error> {
         let mut met = std::mem::take(&mut self.state.conditions.met);
         let mut count = 0;
         self.shared.locks.conditions(name, self.state.held.own.requester(), |condition| {
@@ -222,7 +222,7 @@ impl LockingTransaction<'_> {
     }
 
     /// Whether a condition is answered as it was, with the rows as they are.
-    fn keeps(&mut self, condition: &Condition) -> Result<bool, Stop> {
+    fn keeps(&mut self, condition: &Condition) -> Result<bool, Error> {
         for (table, key) in condition.rows() {
             let index = &self.state.base.tables.table(table)?.primary;
             if !self.state.held.has(index.name_of(key)) && !left_out(Step::LockOperands) {
@@ -236,7 +236,7 @@ impl LockingTransaction<'_> {
     }
 
     /// Waits until a condition is held no more.
-    fn outlast(&mut self, name: u64, met: &Met) -> Result<(), Stop> {
+    fn outlast(&mut self, name: u64, met: &Met) -> Result<(), Error> {
         let state = &mut *self.state;
         let answer = state.conditions.outlast(name, met.address, &state.held.own);
         if answer == Answer::Granted {

@@ -1,6 +1,6 @@
 //! Below a layer that leaves futures open: at the commit all rows are locked, by age. Conditions are held from the test on.
 
-use polychron_base::{Reason, Stop, TableId};
+use polychron_base::{Error, Reason, TableId};
 use polychron_engine::lazy::{Condition, Inner, LazyHost, Names, Values};
 
 use super::options::{Options, Policy};
@@ -17,15 +17,15 @@ impl LazyHost for Locking {
         options.policy = Policy::Conditional;
     }
 
-    fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, _scratch: &mut Values) -> Result<bool, Stop> {
+    fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, _scratch: &mut Values) -> Result<bool, Error> {
         transaction.hold_condition(condition)
     }
 
-    fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Stop> {
+    fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Error> {
         transaction.lock_row(table, key, written)
     }
 
-    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Stop {
+    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Error {
         transaction.end_in_conflict(reason, table)
     }
 }

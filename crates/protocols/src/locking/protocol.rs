@@ -64,7 +64,7 @@ impl Protocol for Locking {
 
     fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
         if !(1..=Options::MOST_BUCKETS).contains(&options.buckets) {
-            return Err(Error::Options(format!("there are 1 to {} buckets of locks", Options::MOST_BUCKETS)));
+            return Err(Error::options(format!("there are 1 to {} buckets of locks", Options::MOST_BUCKETS)));
         }
         let memory = Memory::new(common.memory.clone())?;
         let shared = Arc::new(Shared {
@@ -78,7 +78,7 @@ impl Protocol for Locking {
     }
 
     fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
-        options.set(name, value).map_err(Error::Options)
+        options.set(name, value).map_err(Error::options)
     }
 
     fn name(&self) -> &'static str {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Abort, Error, Reason, Stop, TableId};
+use polychron_base::{Abort, Error, Reason, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
 use polychron_engine::stores::{Place, Record, Undoable, WorkerBase, key_in_entry};
-use polychron_engine::{LazyFutures, Prefetch, Projection, Queries};
+use polychron_engine::{LazyFutures, Prefetch, Projection, Queries, limits};
 use polychron_index::{AnyIndex, Inserted};
 use polychron_memory::Guard;
 use polychron_schema::{Changes, RowBuffer, RowRef};
@@ -61,8 +61,10 @@ pub(super) fn bytes_of<K: EncodedKey>(key: K) -> Vec<u8> {
 
 /// A wait for another transaction of the same thread would not end.
 #[cold]
-pub(super) fn own_wait<K: EncodedKey>(place: Place, key: K) -> Stop {
-    Error::WaitsForItself { table: place.table, key: Some(KeyPreview::new(key)) }.into()
+pub(super) fn own_wait<K: EncodedKey>(place: Place, key: K) -> Error {
+    let itself = || Error::waits_for_itself(place.table, Some(KeyPreview::new(key)));
+    // A caller that waits no longer has ended the wait.
+    limits::check().err().unwrap_or_else(itself)
 }
 
 impl LockingTransaction<'_> {
@@ -74,19 +76,19 @@ impl LockingTransaction<'_> {
         place: Place,
         key: Option<KeyPreview>,
         missing: Option<Lock>,
-    ) -> Stop {
+    ) -> Error {
         self.state.base.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
         if self.shared.policy.is_in_order() && !self.doomed {
             self.state.wanted.remember(&self.state.held, missing);
         }
         self.doomed = true;
-        Stop::conflict()
+        Error::Conflict
     }
 
     /// After a conflict there are only conflicts.
     #[inline]
-    pub(super) fn alive(&self) -> Result<(), Stop> {
-        if self.doomed && !left_out(Step::StayDoomed) { Err(Stop::conflict()) } else { Ok(()) }
+    pub(super) fn alive(&self) -> Result<(), Error> {
+        if self.doomed && !left_out(Step::StayDoomed) { Err(Error::Conflict) } else { Ok(()) }
     }
 
     /// Whether an older transaction wants what this one has.
@@ -103,7 +105,7 @@ impl LockingTransaction<'_> {
 
     /// Locks a key of an index, present or not, and waits for it by age if at all.
     #[inline]
-    pub(super) fn lock<K: EncodedKey>(&mut self, index: &Index, key: K, exclusive: bool) -> Result<(), Stop> {
+    pub(super) fn lock<K: EncodedKey>(&mut self, index: &Index, key: K, exclusive: bool) -> Result<(), Error> {
         self.alive()?;
         let lock = Lock { name: index.name_of(key), exclusive };
         let left_alone = match exclusive {
@@ -149,7 +151,12 @@ impl LockingTransaction<'_> {
 
     /// Locks a key and finds its record.
     #[inline]
-    fn lock_and_find<K: EncodedKey>(&mut self, index: &Index, key: K, exclusive: bool) -> Result<Option<Record>, Stop> {
+    fn lock_and_find<K: EncodedKey>(
+        &mut self,
+        index: &Index,
+        key: K,
+        exclusive: bool,
+    ) -> Result<Option<Record>, Error> {
         self.lock(index, key, exclusive)?;
         // SAFETY: the key is locked just above, until the transaction ends.
         Ok(unsafe { self.lookup(index, key) })
@@ -162,7 +169,7 @@ impl LockingTransaction<'_> {
 
     /// Locks a key exclusively and inserts it, if it is absent. `false`: it is present.
     #[inline]
-    fn insert_record<K: EncodedKey>(&mut self, index: &Index, key: K, row: &[u64]) -> Result<bool, Stop> {
+    fn insert_record<K: EncodedKey>(&mut self, index: &Index, key: K, row: &[u64]) -> Result<bool, Error> {
         self.lock(index, key, true)?;
         let place = index.store.place;
         let state = &mut *self.state;
@@ -198,7 +205,7 @@ impl LockingTransaction<'_> {
 
     /// A key that has just come into the index must be in no range that another transaction has locked.
     #[inline]
-    fn respect_ranges<K: EncodedKey>(&mut self, index: &Index, key: K) -> Result<(), Stop> {
+    fn respect_ranges<K: EncodedKey>(&mut self, index: &Index, key: K) -> Result<(), Error> {
         if !index.ranges.are_there() {
             return Ok(());
         }
@@ -224,12 +231,12 @@ impl LockingTransaction<'_> {
         record: Record,
         row: &[u64],
         changes: Changes,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let place = table.primary.store.place;
         let (index, log) = (table.primary.store.index(), &mut self.state.log);
         // SAFETY: the key is locked exclusively, and led to the record.
         let written = unsafe { log.overwrite(place, (index, key), record, (row, changes), &self.guard) };
-        Ok(written.map_err(Error::from)?)
+        written.map_err(Error::from)
     }
 }
 
@@ -246,7 +253,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     }
 
     #[inline(always)]
-    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error> {
         self.alive()?;
         self.work(operation)
     }
@@ -262,7 +269,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     }
 
     #[inline(always)]
-    fn find<K: EncodedKey>(&mut self, at: At<'w, Index, K>, _: &Projection) -> Result<Option<FoundRow>, Stop> {
+    fn find<K: EncodedKey>(&mut self, at: At<'w, Index, K>, _: &Projection) -> Result<Option<FoundRow>, Error> {
         Ok(self.lock_and_find(at.store, at.key, false)?.map(|record| FoundRow(Some(record))))
     }
 
@@ -270,7 +277,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
         &mut self,
         at: At<'w, Index, K>,
         projection: &Projection,
-    ) -> Result<Option<FoundRow>, Stop> {
+    ) -> Result<Option<FoundRow>, Error> {
         if !self.shared.policy.wounds() || self.state.held.has(at.store.name_of(at.key)) {
             return self.find(at, projection);
         }
@@ -295,7 +302,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
         at: At<'w, Index, K>,
         _: &Projection,
         _: Intent,
-    ) -> Result<Option<FoundRow>, Stop> {
+    ) -> Result<Option<FoundRow>, Error> {
         Ok(self.lock_and_find(at.store, at.key, true)?.map(|record| FoundRow(Some(record))))
     }
 
@@ -315,12 +322,12 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
         found: FoundRow,
         row: &mut RowBuffer,
         changes: Changes,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.write_row(at.table, at.key, found.locked(), row.as_words(), changes)
     }
 
     #[inline(always)]
-    fn insert<K: EncodedKey>(&mut self, at: At<'w, Index, K>, words: &[u64]) -> Result<Option<()>, Stop> {
+    fn insert<K: EncodedKey>(&mut self, at: At<'w, Index, K>, words: &[u64]) -> Result<Option<()>, Error> {
         Ok(self.insert_record(at.store, at.key, words)?.then_some(()))
     }
 
@@ -328,7 +335,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     fn link(&self, _: FoundRow) {}
 
     #[inline(always)]
-    fn put<K: EncodedKey>(&mut self, at: At<'w, Index, K>, words: &[u64]) -> Result<(), Stop> {
+    fn put<K: EncodedKey>(&mut self, at: At<'w, Index, K>, words: &[u64]) -> Result<(), Error> {
         match self.lock_and_find(at.store, at.key, true)? {
             Some(record) => self.write_row(at.table, at.key, record, words, Changes::ALL),
             None => self.insert_record(at.store, at.key, words).map(drop),
@@ -336,7 +343,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     }
 
     #[inline(always)]
-    fn delete<K: EncodedKey>(&mut self, at: At<'w, Index, K>, found: FoundRow) -> Result<(), Stop> {
+    fn delete<K: EncodedKey>(&mut self, at: At<'w, Index, K>, found: FoundRow) -> Result<(), Error> {
         let record = found.locked();
         record.set_deleted(true);
         self.state.log.deleted(at.store.store.place, at.key, record);
@@ -344,13 +351,18 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     }
 
     /// That it is taken is an answer of the index.
-    fn check_taken(&mut self, _: At<'w, Index, &[u8]>, _: &[u8]) -> Result<(), Stop> {
+    fn check_taken(&mut self, _: At<'w, Index, &[u8]>, _: &[u8]) -> Result<(), Error> {
         self.asks_secondary = true;
         Ok(())
     }
 
     #[inline]
-    fn follow(&mut self, table: &'w Table, entry: FoundRow, projection: &Projection) -> Result<Option<FoundRow>, Stop> {
+    fn follow(
+        &mut self,
+        table: &'w Table,
+        entry: FoundRow,
+        projection: &Projection,
+    ) -> Result<Option<FoundRow>, Error> {
         // SAFETY: the entry is locked, and nothing is written here.
         let primary = key_in_entry(unsafe { entry.locked().words() });
         self.find(At::row(table, primary), projection)
@@ -359,7 +371,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
         visit: &mut Visit<'_, 'w, Index, V>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.visit_rows(visit)
     }
 
@@ -367,7 +379,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
         self.state.log.len()
     }
 
-    fn undo_to(&mut self, mark: usize) -> Result<(), Stop> {
+    fn undo_to(&mut self, mark: usize) -> Result<(), Error> {
         self.undo_log_to(mark);
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use polychron_base::{IndexId, Stop};
+use polychron_base::{Error, IndexId};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::rows::Visit;
 use polychron_engine::stores::{Batch, Record, Records, RowRecords, words_of};
@@ -43,7 +43,7 @@ impl<'w> LockingTransaction<'w> {
     pub(super) fn visit_rows<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
         visit: &mut Visit<'_, 'w, Index, V>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let (scan, index) = (visit.scan, visit.store()?);
         index.store.scanned(scan)?;
         self.asks_secondary |= scan.index != IndexId::PRIMARY;
@@ -79,7 +79,7 @@ impl<'w> LockingTransaction<'w> {
         batch: &mut Batch,
         visit: &mut Visit<'_, 'w, Index, V>,
         index: &Index,
-    ) -> Result<Option<usize>, Stop> {
+    ) -> Result<Option<usize>, Error> {
         let scan = visit.scan;
         let ordered = index.store.scanned(scan)?;
         let lines = (words_of(&scan.projection).end.min(56) * 8 + RowRecords::HEADER_BYTES).div_ceil(64);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use polychron_base::room::ROOM;
 use polychron_base::sizes::scaled;
-use polychron_base::{Error, Stop, TableId};
+use polychron_base::{Error, TableId};
 use polychron_engine::{Commit, Common, Interactive, Mode, Operations, Protocol, Table, drive};
 use polychron_schema::{IndexDefinition, Row};
 
@@ -32,7 +32,7 @@ struct Opened {
 }
 
 /// What a transaction does; the number is its own.
-type Body = fn(&mut LockingTransaction<'_>, &Table<Entry>, u64) -> Result<(), Stop>;
+type Body = fn(&mut LockingTransaction<'_>, &Table<Entry>, u64) -> Result<(), Error>;
 
 impl Clone for Opened {
     fn clone(&self) -> Self {
@@ -63,7 +63,7 @@ impl Opened {
         self.database.worker().expect("a slot is free")
     }
 
-    fn transact<O>(&self, mut body: impl FnMut(&mut LockingTransaction<'_>) -> Result<O, Stop>) -> Result<O, Error> {
+    fn transact<O>(&self, mut body: impl FnMut(&mut LockingTransaction<'_>) -> Result<O, Error>) -> Result<O, Error> {
         drive::transact(&mut self.worker(), Mode::ReadWrite, &mut body)
     }
 
@@ -173,7 +173,7 @@ mod cases {
     }
 
     fn is_own_wait<O: std::fmt::Debug>(answer: Result<O, Error>, table: TableId) {
-        assert!(matches!(answer, Err(Error::WaitsForItself { table: other, .. }) if other == table), "{answer:?}");
+        assert!(matches!(answer, Err(Error::WaitsForItself(ref wait)) if wait.table == table), "{answer:?}");
     }
 
     /// A transaction inside another one of the same thread wants what that holds.

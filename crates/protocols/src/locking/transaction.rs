@@ -1,6 +1,6 @@
 //! What a procedure may ask for.
 
-use polychron_base::{IndexId, Reason, Stop};
+use polychron_base::{Error, IndexId, Reason};
 use polychron_engine::Commit;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Batch, Place, has_dropped};
@@ -56,7 +56,7 @@ impl<'w> LockingTransaction<'w> {
 
     /// No index was added to a table that was written: its entries would not be kept up.
     #[inline]
-    fn know_all_indexes(&mut self) -> Result<(), Stop> {
+    fn know_all_indexes(&mut self) -> Result<(), Error> {
         if left_out(Step::KnowAllIndexes) {
             return Ok(());
         }
@@ -67,13 +67,13 @@ impl<'w> LockingTransaction<'w> {
     /// No index was dropped that may have been asked. Who leaves it alone locks nothing there; but whoever locks what it has written, or writes
     /// what it has read, does so behind it, and sees here that its catalog has another version.
     #[inline]
-    fn know_dropped(&mut self) -> Result<(), Stop> {
+    fn know_dropped(&mut self) -> Result<(), Error> {
         let known = !self.asks_secondary || self.state.base.tables.is_present(&self.shared.catalog);
         if known || left_out(Step::KnowDropped) { Ok(()) } else { self.look_for_dropped() }
     }
 
     #[cold]
-    fn look_for_dropped(&mut self) -> Result<(), Stop> {
+    fn look_for_dropped(&mut self) -> Result<(), Error> {
         let Some(table) = has_dropped(&self.state.base.tables) else { return Ok(()) };
         Err(self.conflict(Reason::Inconsistent, Place { table, index: IndexId::PRIMARY }, None, None))
     }
@@ -99,7 +99,7 @@ impl Drop for LockingTransaction<'_> {
 
 impl Commit for LockingTransaction<'_> {
     #[inline]
-    fn commit(mut self) -> Result<(), Stop> {
+    fn commit(mut self) -> Result<(), Error> {
         self.alive()?;
         self.know_all_indexes()?;
         self.know_dropped()?;

@@ -13,10 +13,11 @@
 use std::cell::Cell;
 use std::sync::{Arc, PoisonError};
 
+use polychron_engine::limits;
 use polychron_engine::nested::Endurance;
 use polychron_memory::{Local, Memory};
 use polychron_sync::atomic::{AtomicBool, Ordering};
-use polychron_sync::{MODELLED, Parker};
+use polychron_sync::{MODELLED, Parker, nap};
 
 /// What to do about a lock that somebody else holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,7 +185,8 @@ impl Wounds {
     /// Waits until `done` says so, or the transaction is wounded. So many others are in its way: behind few the wait may be short,
     /// behind more it is not, and spinning would keep them from a processor.
     ///
-    /// `false`: the transaction is inside of another one of its thread, and waited for as long as that makes sense.
+    /// `false`: the transaction is inside of another one of its thread, and waited for as long as that makes sense, or its caller waits no
+    /// longer.
     pub(super) fn wait(&self, ahead: usize, done: impl Fn() -> bool) -> bool {
         let slot = self.slot;
         let done = || done() || slot.wounded.load(Ordering::Relaxed);
@@ -195,7 +197,22 @@ impl Wounds {
         if self.worker.as_ref().is_some_and(|(memory, slot)| memory.epochs().is_another_pinned_here(*slot)) {
             return self.wait_inside(done);
         }
+        if limits::are_set() {
+            return Self::wait_within_limits(done);
+        }
         slot.parker.wait(0, done);
+        true
+    }
+
+    /// Nobody wakes this thread when its time is over, so it looks for itself. `false`: the caller waits no longer.
+    #[cold]
+    fn wait_within_limits(done: impl Fn() -> bool) -> bool {
+        while !done() {
+            if limits::check().is_err() {
+                return done();
+            }
+            nap(1);
+        }
         true
     }
 
@@ -203,6 +220,9 @@ impl Wounds {
     fn wait_inside(&self, done: impl Fn() -> bool) -> bool {
         let mut endurance = Endurance::begin();
         while !done() {
+            if limits::check().is_err() {
+                return done();
+            }
             if self.worn_out.get() || !endurance.wait() {
                 self.worn_out.set(true);
                 return done();

@@ -17,7 +17,7 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_engine::contested::RowAddress;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
@@ -155,7 +155,7 @@ impl DerefMut for ShownSets {
 impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Runs an operation. In between the transaction stands aside, or rests.
     #[inline(always)]
-    pub(super) fn work<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+    pub(super) fn work<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error> {
         self.come_back();
         let outcome = operation(self);
         self.stand_aside();

@@ -17,7 +17,7 @@
 //! The same holds for insertions, whose node latches come before the inserter's own validation.
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Reason, Stop, TableId};
+use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
@@ -52,7 +52,7 @@ pub(super) struct Group {
 
 impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Commits a transaction that wrote.
-    pub(super) fn commit_writes(&mut self) -> Result<(), Stop> {
+    pub(super) fn commit_writes(&mut self) -> Result<(), Error> {
         self.build_groups();
         let early = left_out(Step::EpochAfterLatches).then(|| self.guard.epochs().current());
         pass(Point::Committing);
@@ -74,7 +74,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         };
         if let Err(error) = self.prepare(tid) {
             self.unlatch(self.state.buffers.groups.len());
-            return Err(self.undo_after(error.into()));
+            return Err(self.undo_after(error));
         }
         self.draw_ticket();
         self.log(tid);
@@ -120,7 +120,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     }
 
     /// Phase 1.
-    fn latch_all(&mut self) -> Result<(), Stop> {
+    fn latch_all(&mut self) -> Result<(), Error> {
         for position in 0..self.state.buffers.groups.len() {
             let group = self.state.buffers.groups[position];
             if left_out(Step::LatchWrites) || group.own_record && left_out(Step::LatchInsertions) {
@@ -145,7 +145,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
 
     /// Conflicts at a group, before which all are latched.
     #[cold]
-    fn give_way(&mut self, position: usize, reason: Reason) -> Stop {
+    fn give_way(&mut self, position: usize, reason: Reason) -> Error {
         self.unlatch(position);
         let Group { record, latest, .. } = self.state.buffers.groups[position];
         let place = self.state.sets.writes.get(latest).place;
@@ -164,7 +164,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
 
     /// Latches the row of a key before the commit begins, so that what is read of it then is what will be validated. The
     /// transaction is to commit right after, for readers that validate give up meanwhile.
-    pub(crate) fn latch_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Stop> {
+    pub(crate) fn latch_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Error> {
         self.work(|transaction| {
             transaction.writable()?;
             let table = transaction.state.base.tables.table(table)?;
@@ -172,7 +172,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         })
     }
 
-    fn latch_found<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K) -> Result<(), Stop> {
+    fn latch_found<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K) -> Result<(), Error> {
         let place = table.primary.place;
         loop {
             let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
@@ -202,7 +202,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     /// entry was made by one that began later. The writer of that entry knew the catalog's new version and gave the row's
     /// latch back, which this transaction has taken since; so it sees the version here.
     #[inline]
-    fn know_all_indexes(&mut self) -> Result<(), Stop> {
+    fn know_all_indexes(&mut self) -> Result<(), Error> {
         if left_out(Step::KnowAllIndexes) {
             return Ok(());
         }
@@ -220,7 +220,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     /// the epoch must have been read before validation.
     ///
     /// `early` is an epoch that was read before the latches; only tests have it.
-    fn validate_and_draw(&mut self, early: Option<u64>) -> Result<Tid, Stop> {
+    fn validate_and_draw(&mut self, early: Option<u64>) -> Result<Tid, Error> {
         loop {
             // Behind the announcement, so no snapshot at this epoch begins before the commit's end.
             let mut epoch = early.unwrap_or_else(|| self.guard.epochs().current());
@@ -244,7 +244,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     }
 
     /// Whether everything that was read is still as it was (phase 2).
-    pub(super) fn validate(&mut self) -> Result<(), Stop> {
+    pub(super) fn validate(&mut self) -> Result<(), Error> {
         let worker = self.state.base.slot;
         for at in 0..self.state.sets.reads.len() {
             let read = self.state.sets.reads[at];
@@ -270,7 +270,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     /// No index that was asked was dropped. Who leaves it alone has begun behind the drop, so where the entries that it does not make would have
     /// been seen just above, its catalog's version is seen here.
     #[inline]
-    fn know_dropped(&mut self) -> Result<(), Stop> {
+    fn know_dropped(&mut self) -> Result<(), Error> {
         if left_out(Step::KnowDropped) {
             return Ok(());
         }
@@ -441,7 +441,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     }
     /// Undoes everything and passes the reason on.
     #[cold]
-    fn undo_after(&mut self, stop: Stop) -> Stop {
+    fn undo_after(&mut self, stop: Error) -> Error {
         self.undo_writes(0);
         self.state.sets.clear();
         stop

@@ -1,7 +1,7 @@
 //! Why a transaction conflicts, and over which record.
 
 use polychron_base::error::KeyPreview;
-use polychron_base::{Abort, IndexId, Reason, Stop, TableId};
+use polychron_base::{Abort, Error, IndexId, Reason, TableId};
 use polychron_engine::catalog;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
@@ -25,20 +25,20 @@ pub(super) struct Met {
 
 impl<R: Redo> MaflingoTransaction<'_, R> {
     /// The transaction conflicts, for a reason that this protocol does not know.
-    pub(crate) fn end_in_conflict(&mut self, reason: Reason, table: TableId) -> Stop {
+    pub(crate) fn end_in_conflict(&mut self, reason: Reason, table: TableId) -> Error {
         self.conflict(reason, Place { table, index: IndexId::PRIMARY }, None)
     }
 
     /// As [`Self::conflict`], over a record of the sets.
     #[cold]
-    pub(super) fn conflict_at(&mut self, reason: Reason, place: Place, record: Kept) -> Stop {
+    pub(super) fn conflict_at(&mut self, reason: Reason, place: Place, record: Kept) -> Error {
         let met = self.state.meet(place, record.under(&self.guard));
         self.conflict(reason, place, Some(met))
     }
 
     /// Keeps why the transaction conflicts. The key is taken from the record.
     #[cold]
-    pub(super) fn conflict(&mut self, reason: Reason, place: Place, met: Option<Met>) -> Stop {
+    pub(super) fn conflict(&mut self, reason: Reason, place: Place, met: Option<Met>) -> Error {
         self.conflict_over(reason, place, met, met.and_then(|met| met.key))
     }
 
@@ -50,14 +50,14 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         place: Place,
         met: Option<Met>,
         key: Option<KeyPreview>,
-    ) -> Stop {
+    ) -> Error {
         if let Some(met) = met {
             self.state.contested.note(met.record);
         }
         self.look_for_itself(reason, place, met, key);
         self.state.base.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
         self.doomed = !left_out(Step::StayDoomed);
-        Stop::conflict()
+        Error::Conflict
     }
 }
 

@@ -1,7 +1,7 @@
 //! Below a layer that leaves futures open: rows that will be written are latched before they are read, at the commit, so that no
 //! two transactions spoil each other's reads. Conditions are looked at without protection.
 
-use polychron_base::{Reason, Stop, TableId};
+use polychron_base::{Error, Reason, TableId};
 use polychron_engine::lazy::{Inner, LazyHost, Names};
 use polychron_engine::{Configuration, Isolation};
 
@@ -19,11 +19,11 @@ impl LazyHost for Maflingo {
         options: &[("resolution", "eager")],
     }];
 
-    fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Stop> {
+    fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Error> {
         if written { transaction.latch_row(table, key) } else { Ok(()) }
     }
 
-    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Stop {
+    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Error {
         transaction.end_in_conflict(reason, table)
     }
 }

@@ -62,7 +62,7 @@ impl Nested {
 
     /// What a transaction that is run again and again is ended with.
     pub(super) fn error(&self) -> Option<Error> {
-        self.waits.map(|(table, key)| Error::WaitsForItself { table, key })
+        self.waits.map(|(table, key)| Error::waits_for_itself(table, key))
     }
 
     /// A transaction has committed that wrote in this database and epoch.

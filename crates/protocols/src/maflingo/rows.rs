@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Reason, Stop, TableId};
+use polychron_base::{Error, Reason, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
@@ -36,7 +36,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
     }
 
     #[inline(always)]
-    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error> {
         self.work(|this| {
             this.step()?;
             operation(this)
@@ -54,7 +54,11 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
     }
 
     #[inline(always)]
-    fn find<K: EncodedKey>(&mut self, at: At<'w, Store, K>, projection: &Projection) -> Result<Option<FoundRow>, Stop> {
+    fn find<K: EncodedKey>(
+        &mut self,
+        at: At<'w, Store, K>,
+        projection: &Projection,
+    ) -> Result<Option<FoundRow>, Error> {
         Ok(self.find(at.store, at.key, words_of(projection)).map(FoundRow))
     }
 
@@ -62,7 +66,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         &mut self,
         at: At<'w, Store, K>,
         projection: &Projection,
-    ) -> Result<Option<FoundRow>, Stop> {
+    ) -> Result<Option<FoundRow>, Error> {
         let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
         let found = self.find(at.store, at.key, words_of(projection));
         self.state.note_reads(reads, self.shared.catalog.number());
@@ -77,7 +81,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         at: At<'w, Store, K>,
         projection: &Projection,
         _: Intent,
-    ) -> Result<Option<FoundRow>, Stop> {
+    ) -> Result<Option<FoundRow>, Error> {
         Ok(self.find(at.store, at.key, words_of(projection)).map(FoundRow))
     }
 
@@ -103,7 +107,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         at: At<'w, Store, K>,
         FoundRow(record): FoundRow,
         row: &mut RowBuffer,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         if self.find(&at.table.primary, at.key, 0..usize::MAX) != Some(record) {
             return Err(self.conflict_at(Reason::StaleRead, at.table.primary.place, record));
         }
@@ -118,7 +122,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         FoundRow(record): FoundRow,
         row: &mut RowBuffer,
         changes: Changes,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let (place, writes) = (at.table.primary.place, &mut self.state.sets.writes);
         if changes.whole_row() {
             let data = writes.keep(row.as_words());
@@ -136,30 +140,30 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
     }
 
     #[inline(always)]
-    fn insert<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<Option<()>, Stop> {
+    fn insert<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<Option<()>, Error> {
         Ok(self.insert_record(at.store, at.key, words)?.then_some(()))
     }
 
     #[inline]
     fn link(&self, _: FoundRow) {}
 
-    fn put<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<(), Stop> {
+    fn put<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<(), Error> {
         self.put_record(at.store, at.key, words)
     }
 
     #[inline(always)]
-    fn delete<K: EncodedKey>(&mut self, at: At<'w, Store, K>, FoundRow(record): FoundRow) -> Result<(), Stop> {
+    fn delete<K: EncodedKey>(&mut self, at: At<'w, Store, K>, FoundRow(record): FoundRow) -> Result<(), Error> {
         self.push_write(record, at.store.place, Kind::Delete, at.key, 0, Default::default());
         Ok(())
     }
 
-    fn check_present<K: EncodedKey>(&mut self, _: At<'w, Store, K>) -> Result<(), Stop> {
+    fn check_present<K: EncodedKey>(&mut self, _: At<'w, Store, K>) -> Result<(), Error> {
         self.check_small_sets()
     }
 
     /// An entry that leads to the row itself is no duplicate, whether or not the index is unique: it is of a state in which the row had the key
     /// already.
-    fn check_taken(&mut self, at: At<'w, Store, &[u8]>, primary: &[u8]) -> Result<(), Stop> {
+    fn check_taken(&mut self, at: At<'w, Store, &[u8]>, primary: &[u8]) -> Result<(), Error> {
         let found = self.find(at.store, at.key, 0..usize::MAX);
         if found.is_none() || key_in_entry(self.state.buffers.row.as_words()) == primary {
             return Err(self.conflict_over(Reason::Inconsistent, at.store.place, None, Some(KeyPreview::new(primary))));
@@ -172,7 +176,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         table: &'w MaflingoTable,
         entry: FoundRow,
         projection: &Projection,
-    ) -> Result<Option<FoundRow>, Stop> {
+    ) -> Result<Option<FoundRow>, Error> {
         let found = follow_key(self, table, entry, projection)?;
         if found.is_none() {
             // The entry and the row did not stand together; validation would find that out too.
@@ -186,7 +190,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
     fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
         visit: &mut Visit<'_, 'w, Store, V>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let (scan, store, words) = (visit.scan, visit.store()?, words_of(visit.wanted()));
         self.scan_entries(scan, store, words, &mut |this, record| visit.record(this, FoundRow(record)))
     }
@@ -195,7 +199,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         self.state.sets.writes.len()
     }
 
-    fn undo_to(&mut self, mark: usize) -> Result<(), Stop> {
+    fn undo_to(&mut self, mark: usize) -> Result<(), Error> {
         if mark < self.state.sets.writes.len() {
             self.undo_writes(mark);
         }
@@ -231,7 +235,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Puts one whole row on top of the patches of a record, so that reading an own write goes back over a few of them, however often
     /// the row is changed. What is read of the record itself was read under protection before its first patch.
     #[cold]
-    fn write_whole_row<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K, record: Kept) -> Result<(), Stop> {
+    fn write_whole_row<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K, record: Kept) -> Result<(), Error> {
         let place = table.primary.place;
         let latest = self.state.sets.writes.latest(record);
         let (reader, state) = self.reader();
@@ -248,7 +252,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Validates what was read, where that takes few steps: answers that end most procedures are not given on a stale read. What large
     /// transactions were told is validated at their end, like everything else.
     #[cold]
-    fn check_small_sets(&mut self) -> Result<(), Stop> {
+    fn check_small_sets(&mut self) -> Result<(), Error> {
         let sets = &self.state.sets;
         if sets.reads.len() + sets.nodes.len() <= SMALL_SETS { self.validate() } else { Ok(()) }
     }

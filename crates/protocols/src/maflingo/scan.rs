@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, ControlFlow, Range};
 
-use polychron_base::{Error, Reason, Stop};
+use polychron_base::{Error, Reason};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Both, Place};
@@ -70,11 +70,11 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         scan: &Scan<'_>,
         store: &Store,
         range: Range<usize>,
-        visitor: &mut impl FnMut(&mut Self, Kept) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<(), Stop> {
+        visitor: &mut impl FnMut(&mut Self, Kept) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
         let ready = self.snapshot.map_or_else(|| store.is_ready(), |epoch| store.is_ready_at(epoch));
         if !ready && !left_out(Step::AwaitIndexes) {
-            return Err(Error::NoSuchIndex(scan.table, scan.index).into());
+            return Err(Error::NoSuchIndex(scan.table, scan.index));
         }
         let index = match (store.index(), scan.point()) {
             (AnyIndex::Ordered(index), _) => index,
@@ -85,7 +85,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
                 }
                 return Ok(());
             }
-            (AnyIndex::Hash(_), None) => return Err(Error::NoOrder(scan.table, scan.index).into()),
+            (AnyIndex::Hash(_), None) => return Err(Error::NoOrder(scan.table, scan.index)),
         };
         let direction = match scan.direction {
             Direction::Forward => ordered::Direction::Forward,
@@ -136,8 +136,8 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         batch: &mut ScanBatch,
         place: Place,
         range: Range<usize>,
-        visitor: &mut impl FnMut(&mut Self, Kept) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<ControlFlow<()>, Stop> {
+        visitor: &mut impl FnMut(&mut Self, Kept) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<ControlFlow<()>, Error> {
         let mut next_stamp = 0;
         let lines = (range.end.min(56) + 4).div_ceil(8);
         for &(handle, _) in batch.entries.iter().take(ScanBatch::AHEAD) {
@@ -179,8 +179,8 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         store: &Store,
         behind: Option<&[u8]>,
         range: Range<usize>,
-        visitor: &mut impl FnMut(&mut Self, Kept) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<(), Stop> {
+        visitor: &mut impl FnMut(&mut Self, Kept) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
         let Some(beside) = store.displaced.index() else { return Ok(()) };
         let mut both = Both::default();
         both.begin(behind);

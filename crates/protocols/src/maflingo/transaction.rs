@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Reason, Stop};
+use polychron_base::{Error, IndexId, Reason};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Place, WorkerBase};
@@ -130,9 +130,9 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
 
     /// Called at the start of every operation: conflicts stick, and long procedures find out that they are doomed.
     #[inline]
-    pub(super) fn step(&mut self) -> Result<(), Stop> {
+    pub(super) fn step(&mut self) -> Result<(), Error> {
         if self.doomed {
-            return Err(Stop::conflict());
+            return Err(Error::Conflict);
         }
         self.until_check -= 1;
         if self.until_check == 0 { self.check() } else { Ok(()) }
@@ -141,7 +141,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
     /// §5, inconsistent reads: a procedure that loops on what never stood together is stopped here. A snapshot takes
     /// the occasion to leave its epoch for the present one, so that it holds back nothing but the versions it can see.
     #[cold]
-    fn check(&mut self) -> Result<(), Stop> {
+    fn check(&mut self) -> Result<(), Error> {
         self.until_check = self.shared.options.check_every;
         if self.snapshot.is_some() {
             self.until_check = self.until_check.min(RENEW_EVERY);
@@ -160,7 +160,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
     }
 
     /// Whether the records that are going to be written are where they were found: own writes are looked for there. Own insertions are read there.
-    fn check_written(&mut self) -> Result<(), Stop> {
+    fn check_written(&mut self) -> Result<(), Error> {
         let (writes, guard) = (&self.state.sets.writes, &self.guard);
         let gone = |write: &&Write| {
             let record = write.record.under(guard);
@@ -174,9 +174,9 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         }
     }
 
-    pub(super) fn writable(&mut self) -> Result<(), Stop> {
+    pub(super) fn writable(&mut self) -> Result<(), Error> {
         if self.read_only {
-            return Err(Error::ReadOnly.into());
+            return Err(Error::ReadOnly);
         }
         self.step()
     }
@@ -200,7 +200,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
     /// Its record is absent and free, as the thesis has it, and not latched from its birth, as the thesis then says is faster: others read
     /// and write there as if it were a tombstone, however long this transaction takes. The first that commits has the key.
     #[inline]
-    pub(super) fn insert_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Stop> {
+    pub(super) fn insert_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Error> {
         let guard = &*self.guard;
         let record = Record::absent(row, guard).map_err(Error::from)?;
         let State { base: WorkerBase { fingers, .. }, sets, .. } = &mut *self.state;
@@ -232,7 +232,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
     }
 
     /// Writes an entry whatever is there.
-    pub(super) fn put_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<(), Stop> {
+    pub(super) fn put_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<(), Error> {
         let (reader, state) = self.reader();
         let (Some(record), _) = state.look_up(reader, store, key) else {
             if self.insert_record(store, key, row)? {
@@ -253,7 +253,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
 
     /// Another transaction inserts the key.
     #[cold]
-    fn is_inserted(&mut self, store: &Store, met: Met) -> Stop {
+    fn is_inserted(&mut self, store: &Store, met: Met) -> Error {
         self.conflict(Reason::InsertedFirst, store.place, Some(met))
     }
 
@@ -506,9 +506,9 @@ fn read_into(row: &mut RowBuffer, record: Record<'_>, read: impl FnOnce(&mut [u6
 }
 
 impl<R: Redo> Commit for MaflingoTransaction<'_, R> {
-    fn commit(mut self) -> Result<(), Stop> {
+    fn commit(mut self) -> Result<(), Error> {
         if self.doomed {
-            return Err(Stop::conflict());
+            return Err(Error::Conflict);
         }
         if self.snapshot.is_none() {
             self.come_back();

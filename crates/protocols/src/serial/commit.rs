@@ -1,6 +1,6 @@
 //! The end of a transaction, and what it takes to undo one.
 
-use polychron_base::{Stop, TableId};
+use polychron_base::{Error, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{Commit, Mode};
 
@@ -50,7 +50,7 @@ impl SerialTransaction<'_> {
 
 impl Commit for SerialTransaction<'_> {
     /// The tables hold the new state already; all there is to do is to forget the old one.
-    fn commit(mut self) -> Result<(), Stop> {
+    fn commit(mut self) -> Result<(), Error> {
         self.forget();
         if self.mode == Mode::Snapshot {
             self.counters.snapshot(0);

@@ -64,7 +64,7 @@ impl Serial {
             }
             if gate.holder == here {
                 let what = "a call from inside a transaction of the same thread";
-                return Err(Error::Unsupported { protocol: Self::NAME, what });
+                return Err(Error::unsupported(Self::NAME, what));
             }
             gate.waiting += 1;
             gate = self.free.wait(gate).unwrap_or_else(PoisonError::into_inner);

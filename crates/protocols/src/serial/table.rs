@@ -118,10 +118,10 @@ impl Tables {
     /// Adds a table.
     pub(super) fn create(&mut self, definition: TableDefinition) -> Result<TableId, Error> {
         if self.find(&definition.name).is_some() {
-            return Err(Error::NameTaken(definition.name));
+            return Err(Error::name_taken(definition.name));
         }
         if self.made as usize == TableId::POSITIONS {
-            return Err(Error::Definition("a database has had as many tables as it can".to_owned()));
+            return Err(Error::definition("a database has had as many tables as it can"));
         }
         let id = TableId::new(self.database, self.made);
         let mut table = SerialTable::new(id, definition)?;
@@ -215,7 +215,7 @@ impl SerialTable {
     /// Adds a secondary index and fills it; the table is as before when the rows do not fit into it.
     pub(super) fn create_index(&mut self, index: IndexDefinition) -> Result<IndexId, Error> {
         if self.definition.indexes.iter().any(|other| other.name == index.name) {
-            return Err(Error::NameTaken(index.name));
+            return Err(Error::name_taken(index.name));
         }
         let definition = TableDefinition::clone(&self.definition).with_index(index);
         let mut secondary = Secondary::new(&definition, definition.indexes.len() - 1)?;
@@ -224,7 +224,7 @@ impl SerialTable {
         for (primary, row) in &self.rows {
             let key = secondary.key(row, &mut scratch)?.to_vec();
             if secondary.entries.insert(key, primary.clone()).is_some() {
-                return Err(Error::Duplicate { table: self.id, index: id });
+                return Err(Error::duplicate(self.id, id));
             }
         }
         self.bytes += secondary.bytes();

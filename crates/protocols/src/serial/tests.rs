@@ -3,7 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Commit, Common, Direction, Insertion, Interactive, Mode, Operations, Procedure, Projection, Protocol, Restriction,
@@ -38,7 +38,7 @@ fn open() -> (Arc<Serial>, Table<Person>, SerialWorker) {
 
 fn transact<O>(
     worker: &mut SerialWorker,
-    mut body: impl FnMut(&mut SerialTransaction<'_>) -> Result<O, Stop>,
+    mut body: impl FnMut(&mut SerialTransaction<'_>) -> Result<O, Error>,
 ) -> Result<O, Error> {
     drive::transact(worker, Mode::ReadWrite, &mut body)
 }
@@ -61,7 +61,7 @@ fn fill(worker: &mut SerialWorker, table: Table<Person>) {
     .unwrap();
 }
 
-fn ids(transaction: &mut SerialTransaction<'_>, scan: &Scan<'_>) -> Result<Vec<u64>, Stop> {
+fn ids(transaction: &mut SerialTransaction<'_>, scan: &Scan<'_>) -> Result<Vec<u64>, Error> {
     let mut ids = Vec::new();
     transaction.scan_rows(scan, &mut |row| {
         ids.push(Person::view(row).id());
@@ -110,13 +110,13 @@ fn a_roll_back_leaves_no_trace() {
         transaction.insert(&table, &person(4, "Lima", None))
     };
     let error =
-        transact(&mut worker, |transaction| changes(transaction).and_then(|()| Err::<(), _>(Stop::roll_back())));
+        transact(&mut worker, |transaction| changes(transaction).and_then(|()| Err::<(), _>(Error::RolledBack)));
     assert!(matches!(error, Err(Error::RolledBack)));
-    let panicked = transact(&mut worker, |transaction| -> Result<(), Stop> {
+    let panicked = transact(&mut worker, |transaction| -> Result<(), Error> {
         changes(transaction)?;
         panic!("halfway");
     });
-    assert!(matches!(panicked, Err(Error::Panicked(text)) if text == "halfway"));
+    assert!(matches!(panicked, Err(Error::Panicked(text)) if *text == *"halfway"));
     drop(worker.begin(Mode::ReadWrite).map(|mut transaction| changes(&mut transaction)));
     assert_eq!(counts(&database, table.id()), [3, 3, 3]);
     let rows = transact(&mut worker, |transaction| transaction.scan(&table, ..).rows()).unwrap();
@@ -152,10 +152,10 @@ fn duplicates_change_nothing() {
     })
     .unwrap();
     let put = transact(&mut worker, |transaction| transaction.upsert(&table, &person(3, "Bern", Some("a@x"))));
-    assert!(matches!(put, Err(Error::Duplicate { index: IndexId(2), .. })));
+    assert!(matches!(put, Err(Error::Duplicate(of)) if of.index == IndexId(2)));
     let updated =
         transact(&mut worker, |transaction| transaction.update(&table, 2, |row| row.set_email(Some("a@x")).unwrap()));
-    assert!(matches!(updated, Err(Error::Duplicate { index: IndexId(2), .. })));
+    assert!(matches!(updated, Err(Error::Duplicate(of)) if of.index == IndexId(2)));
     assert_eq!(counts(&database, table.id()), [3, 3, 3]);
     // A row is no duplicate of itself.
     transact(&mut worker, |transaction| transaction.upsert(&table, &person(1, "Bern", Some("a@x")))).unwrap();
@@ -262,7 +262,8 @@ fn snapshots_do_not_write() {
     struct Write(Table<Person>);
     impl Procedure for Write {
         type Output = bool;
-        fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Stop> {
+        type Error = Error;
+        fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Error> {
             assert!(transaction.get(&self.0, 2)?.is_some());
             transaction.delete(&self.0, 2)
         }

@@ -3,7 +3,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
-use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
     Constraints, Counters, Direction, Insertion, LazyFutures, Mode, Prefetch, Projection, Queries, RowMut, RowRef,
@@ -69,7 +69,7 @@ impl<'w> SerialTransaction<'w> {
     fn write(&mut self, table: TableId, key: &[u8], row: &[u64]) -> Result<Insertion, Error> {
         let bytes = size_of_val(row);
         if bytes > MAX_ROW_BYTES {
-            return Err(Error::RowTooLong { bytes, limit: MAX_ROW_BYTES });
+            return Err(Error::row_too_long(bytes, MAX_ROW_BYTES));
         }
         let entry = self.tables().get(table)?;
         if let Some(index) = entry.duplicate(key, row)?
@@ -92,7 +92,7 @@ impl Transaction for SerialTransaction<'_> {
         table: TableId,
         key: K,
         _projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
+    ) -> Result<Option<RowRef<'_>>, Error> {
         let key = KeyBytes::new(key)?;
         let row = self.tables().get(table)?.rows.get(key.as_slice());
         Ok(row.map(|words| RowRef::from_words(words)))
@@ -103,7 +103,7 @@ impl Transaction for SerialTransaction<'_> {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
+    ) -> Result<Option<RowRef<'_>>, Error> {
         self.read_row(table, key, projection)
     }
 
@@ -113,7 +113,7 @@ impl Transaction for SerialTransaction<'_> {
         key: K,
         _projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         self.writable()?;
         let key = KeyBytes::new(key)?;
         // Borrowed beside the buffer.
@@ -129,26 +129,26 @@ impl Transaction for SerialTransaction<'_> {
         self.buffers.row = row;
         match written? {
             Insertion::Inserted => Ok(true),
-            Insertion::Duplicate(index) => Err(Error::Duplicate { table, index }.into()),
+            Insertion::Duplicate(index) => Err(Error::duplicate(table, index)),
         }
     }
 
-    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         self.writable()?;
         let key = KeyBytes::new(key)?;
         if self.tables().get(table)?.rows.contains_key(key.as_slice()) {
             return Ok(Insertion::Duplicate(IndexId::PRIMARY));
         }
-        Ok(self.write(table, key.as_slice(), &words_of(row))?)
+        self.write(table, key.as_slice(), &words_of(row))
     }
 
-    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         self.writable()?;
         let key = KeyBytes::new(key)?;
-        Ok(self.write(table, key.as_slice(), &words_of(row))?)
+        self.write(table, key.as_slice(), &words_of(row))
     }
 
-    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
         self.writable()?;
         let key = KeyBytes::new(key)?.as_slice().to_vec();
         let Some(before) = self.tables_mut().replace(table, &key, None)? else { return Ok(false) };
@@ -161,14 +161,14 @@ impl Transaction for SerialTransaction<'_> {
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let table = self.tables().get(scan.table)?;
         let kind = match scan.index {
             IndexId::PRIMARY => table.definition.primary_kind,
             secondary => table.secondary(secondary)?.kind,
         };
         if kind == IndexKind::Hash && !is_point(scan.lower, scan.upper) {
-            return Err(Error::NoOrder(scan.table, scan.index).into());
+            return Err(Error::NoOrder(scan.table, scan.index));
         }
         if is_empty(scan.lower, scan.upper) {
             return Ok(());
@@ -183,11 +183,11 @@ impl Transaction for SerialTransaction<'_> {
         }
     }
 
-    fn mark(&mut self) -> Result<usize, Stop> {
+    fn mark(&mut self) -> Result<usize, Error> {
         Ok(self.buffers.undo.len())
     }
 
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Error> {
         self.undo_to(position);
         Ok(())
     }
@@ -196,11 +196,11 @@ impl Transaction for SerialTransaction<'_> {
         &mut self.buffers.savepoints
     }
 
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Error> {
         Ok(&self.tables().get(table)?.definition)
     }
 
-    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Error> {
         Ok(&self.tables().get(table)?.constraints)
     }
 }
@@ -217,7 +217,7 @@ fn visit<'t>(
     scan: &Scan<'_>,
     rows: impl DoubleEndedIterator<Item = &'t Box<[u64]>>,
     visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-) -> Result<(), Stop> {
+) -> Result<(), Error> {
     let mut left = scan.limit;
     let mut visit_one = |words: &[u64]| {
         let row = RowRef::from_words(words);

@@ -54,11 +54,11 @@ impl SerialWorker {
 }
 
 impl Worker for SerialWorker {
-    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         drive::execute(self, Mode::ReadWrite, procedure)
     }
 
-    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         drive::execute(self, Mode::Snapshot, procedure)
     }
 

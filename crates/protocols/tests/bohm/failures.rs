@@ -27,7 +27,8 @@ fn undeclared_writes_are_refused_whole() {
         let steps = vec![Do::Add(1, 5), step.clone(), Do::Add(1, 5)];
         let mut script = Script { says: Says::TooLittle, ..stage.script(steps) };
         let error = stage.worker.execute(&mut script).unwrap_err();
-        let Error::Undeclared { table, key } = &error else { panic!("{step:?}: {error}") };
+        let Error::Undeclared(undeclared) = &error else { panic!("{step:?}: {error}") };
+        let (table, key) = (&undeclared.table, &undeclared.key);
         let mut scratch = KeyScratch::new();
         match step {
             Do::Append(_) => {
@@ -49,8 +50,9 @@ fn declared_updates_keep_to_columns_without_index() {
 
     impl Procedure for Move {
         type Output = bool;
+        type Error = Error;
 
-        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Stop> {
+        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Error> {
             t.update(&self.0.accounts, 1, |row| {
                 row.set_balance(50);
                 row.set_owner(50);
@@ -77,8 +79,9 @@ fn a_refusal_that_is_swallowed_still_ends_the_transaction() {
 
     impl Procedure for Swallow {
         type Output = bool;
+        type Error = Error;
 
-        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Stop> {
+        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Error> {
             let refused = t.update(&self.0.accounts, 2, |row| row.set_balance(50)).is_err();
             t.update(&self.0.accounts, 1, |row| row.set_balance(50))?;
             Ok(refused)
@@ -92,7 +95,8 @@ fn a_refusal_that_is_swallowed_still_ends_the_transaction() {
     let mut stage = Stage::with_accounts(batches(8), 4);
     let before = stage.contents();
     let refused = stage.worker.execute(&mut Swallow(stage.tables));
-    let Err(Error::Undeclared { key, .. }) = refused else { panic!("{refused:?}") };
+    let Err(Error::Undeclared(undeclared)) = refused else { panic!("{refused:?}") };
+    let key = undeclared.key;
     assert_eq!(key.bytes(), 2_u64.to_be_bytes());
     assert_eq!(stage.contents(), before);
 }
@@ -191,12 +195,13 @@ fn failures_of_runs_that_guess_are_not_answered() {
 
     impl Procedure for Choosy {
         type Output = i64;
+        type Error = Error;
 
-        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<i64, Stop> {
+        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<i64, Error> {
             Do::Add(1, 1).run(self.0, t)?;
             match Do::SumOfOwner(1).run(self.0, t)? {
                 1 => Ok(1),
-                _ => Err(Error::Definition("another sum".into()).into()),
+                _ => Err(Error::definition("another sum")),
             }
         }
     }
@@ -259,8 +264,9 @@ struct Unnamed(Table<Wide>, u64, Option<usize>);
 
 impl Procedure for Unnamed {
     type Output = bool;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Error> {
         match self.2 {
             Some(len) => t.insert(&self.0, &Wide { id: self.1, text: "w".repeat(len) }).map(|()| true),
             None => t.delete(&self.0, self.1),
@@ -324,8 +330,9 @@ fn unique_indexes_of_nullable_columns_are_unique() {
 
     impl Procedure for Join {
         type Output = bool;
+        type Error = Error;
 
-        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Stop> {
+        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Error> {
             Ok(t.try_insert(&self.0, &self.1)? == Insertion::Inserted)
         }
 

@@ -14,8 +14,9 @@ struct OneLine<'a> {
 
 impl Procedure for OneLine<'_> {
     type Output = Option<usize>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Option<usize>, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Option<usize>, Error> {
         if let Some(before) = self.before.take() {
             before();
         }
@@ -39,8 +40,9 @@ enum Either<'a> {
 
 impl Procedure for Either<'_> {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         match self {
             Self::OneLine(line) => line.run(t).map(drop),
             Self::Script(script) => script.run(t).map(drop),

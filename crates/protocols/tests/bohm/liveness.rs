@@ -29,8 +29,9 @@ struct Long {
 
 impl Procedure for Long {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         self.began.send(()).unwrap();
         self.goes_on.recv_timeout(WATCHDOG).expect("the others get on");
         Do::Add(0, 1).run(self.tables, t).map(drop)
@@ -164,13 +165,15 @@ fn nobody_waits_for_itself() {
 
     impl Procedure for Nested {
         type Output = ();
+        type Error = Error;
 
-        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
             let Self(tables, worker, database) = self;
             Do::Add(1, 1).run(*tables, t)?;
             let mut script = Script { tables: *tables, says: Says::All, steps: vec![Do::Add(1, 1)] };
             let refused = worker.execute(&mut script);
-            let Err(Error::WaitsForItself { table, key: Some(key) }) = refused else { panic!("{refused:?}") };
+            let Err(Error::WaitsForItself(wait)) = refused else { panic!("{refused:?}") };
+            let (table, key) = (wait.table, wait.key.expect("it is known"));
             assert_eq!((table, key.bytes()), (tables.accounts.id(), &1_u64.to_be_bytes()[..]));
             worker.execute_batch(&mut [script.clone()], &mut |_, refused| {
                 assert!(matches!(refused, Err(Error::WaitsForItself { .. })), "{refused:?}");
@@ -179,7 +182,7 @@ fn nobody_waits_for_itself() {
             let mut unnamed = Script { steps: vec![Do::Sum], ..script.clone() };
             let refused = worker.execute(&mut unnamed);
             assert!(
-                matches!(refused, Err(Error::WaitsForItself { table: polychron_base::TableId::NONE, key: None })),
+                matches!(&refused, Err(Error::WaitsForItself(wait)) if (wait.table, wait.key) == (polychron_base::TableId::NONE, None)),
                 "{refused:?}"
             );
             let index = polychron_engine::IndexDefinition::new("by_balance", [3]);

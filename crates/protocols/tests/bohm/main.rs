@@ -12,9 +12,9 @@ mod ways;
 
 use std::sync::Arc;
 
+use polychron_base::IndexId;
 use polychron_base::error::Error;
 use polychron_base::random::Random;
-use polychron_base::{IndexId, Stop};
 use polychron_engine::{
     Access, Common, Declare, Insertion, Operations, Procedure, Protocol, Scan, Table, Transaction, Worker,
 };
@@ -138,7 +138,7 @@ impl Do {
         }
     }
 
-    fn run<T: Transaction>(&self, tables: Tables, t: &mut T) -> Result<i64, Stop> {
+    fn run<T: Transaction>(&self, tables: Tables, t: &mut T) -> Result<i64, Error> {
         let Tables { accounts, lines } = tables;
         let add = |t: &mut T, id: u64, by: i64| {
             let mut balance = -1;
@@ -146,7 +146,7 @@ impl Do {
                 balance = row.balance() + by;
                 row.set_balance(balance);
             })?;
-            Ok::<i64, Stop>(balance)
+            Ok::<i64, Error>(balance)
         };
         let number = |name: &str| name[name.len() - 6..].parse::<u64>().unwrap();
         Ok(match self {
@@ -161,7 +161,7 @@ impl Do {
                 t.scan_by(&accounts, Account::BY_OWNER, *owner).fold(0, |sum, row| sum + row.balance())?
             }
             Self::Append(branch) => {
-                let last = t.scan_prefix(&lines, *branch).reverse().first(|row| number(row.name()))?;
+                let last = t.scan_prefix(&lines, *branch).rev().first(|row| number(row.name()))?;
                 let next = last.map_or(1, |last| last + 1);
                 t.insert(&lines, &line(*branch, next))?;
                 next as i64
@@ -171,7 +171,7 @@ impl Do {
                 None => -1,
             },
             Self::Text(branch, len) => {
-                match t.scan_prefix(&lines, *branch).reverse().first(|row| row.name().to_owned())? {
+                match t.scan_prefix(&lines, *branch).rev().first(|row| row.name().to_owned())? {
                     Some(name) => {
                         t.update(&lines, (*branch, &*name), |row| row.set_text(&"x".repeat(*len)).unwrap())?.into()
                     }
@@ -188,7 +188,7 @@ impl Do {
                 t.roll_back_to(savepoint)?;
                 answer
             }
-            Self::Fail => return Err(Error::Definition("on purpose".into()).into()),
+            Self::Fail => return Err(Error::definition("on purpose")),
             Self::Panic => panic!("on purpose"),
         })
     }
@@ -196,8 +196,9 @@ impl Do {
 
 impl Procedure for Script {
     type Output = Vec<i64>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Vec<i64>, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Vec<i64>, Error> {
         self.steps.iter().map(|step| step.run(self.tables, t)).collect()
     }
 
@@ -215,8 +216,9 @@ struct Contents(Tables);
 
 impl Procedure for Contents {
     type Output = Vec<Vec<u8>>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Vec<Vec<u8>>, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Vec<Vec<u8>>, Error> {
         let (accounts, lines) = (self.0.accounts.id(), self.0.lines.id());
         let mut rows = Vec::new();
         for (table, index) in [(accounts, 0), (accounts, 1), (accounts, 2), (lines, 0)] {

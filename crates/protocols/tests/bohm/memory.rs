@@ -1,6 +1,4 @@
 //! Versions, chains, keys and fronts are given back when nobody wants them any more.
-
-use polychron_base::error::Stopped;
 use polychron_base::sizes::scaled;
 use polychron_schema::RowBuffer;
 
@@ -83,8 +81,9 @@ struct Long<'a> {
 
 impl Procedure for Long<'_> {
     type Output = [Vec<Vec<u8>>; 2];
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Self::Output, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Self::Output, Error> {
         let before = self.contents.run(t)?;
         (self.meanwhile)();
         Ok([before, self.contents.run(t)?])
@@ -179,8 +178,9 @@ struct Restores {
 
 impl Procedure for Restores {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         self.runs += 1;
         assert!(self.runs < 50, "it is executed again and again");
         let lines = self.tables.lines;
@@ -190,7 +190,7 @@ impl Procedure for Restores {
         let insert = |number| t.insert(&lines, &Line { text: "y".repeat(3000), ..line(1, number) });
         // What is refused once may fit later: a refusal makes room for the next.
         let refused = (1..).map(insert).filter_map(Result::err).nth(15).expect("the memory ends");
-        assert!(matches!(refused.into_parts(), Stopped::Failed(Error::OutOfMemory { .. })));
+        assert!(matches!(refused, Error::OutOfMemory { .. }));
         // Whether it gives up then makes no difference.
         match t.roll_back_to(savepoint) {
             Err(stop) if self.runs.is_multiple_of(2) => Err(stop),
@@ -225,8 +225,9 @@ struct InsertLine {
 
 impl Procedure for InsertLine {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         t.insert(&self.table, &self.line)
     }
 
@@ -243,8 +244,9 @@ struct DeleteLine {
 
 impl Procedure for DeleteLine {
     type Output = bool;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Error> {
         t.delete(&self.table, (self.line.branch, &*self.line.name))
     }
 

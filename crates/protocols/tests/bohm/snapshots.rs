@@ -23,8 +23,9 @@ struct Open {
 
 impl Procedure for Open {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         let first = self.contents.run(t)?;
         self.saw.send(Err(first.clone())).unwrap();
         while let Ok(Told::Look) = self.told.recv() {
@@ -74,8 +75,9 @@ enum Any {
 
 impl Procedure for Any {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         match self {
             Self::Script(script) => script.run(t).map(drop),
             Self::Named(..) => Ok(()),

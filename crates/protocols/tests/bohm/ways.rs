@@ -13,8 +13,9 @@ fn types_that_come_together_are_one_batch() {
 
     impl<const TYPE: usize> Procedure for Other<TYPE> {
         type Output = Vec<i64>;
+        type Error = Error;
 
-        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Vec<i64>, Stop> {
+        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Vec<i64>, Error> {
             self.0.run(t)
         }
 
@@ -124,8 +125,9 @@ struct ByIndex(Tables, u16);
 
 impl Procedure for ByIndex {
     type Output = Vec<Vec<u8>>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Vec<Vec<u8>>, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Vec<Vec<u8>>, Error> {
         let mut rows = Vec::new();
         t.scan_rows(&Scan { index: IndexId(self.1), ..Scan::all(self.0.accounts.id()) }, &mut |row| {
             rows.push(row.as_bytes().to_vec());

@@ -1,9 +1,8 @@
 //! Errors that a procedure catches and goes on: nothing half done may commit. And answers of optimistic transactions that mean a conflict.
 
 use polychron_base::Error;
-use polychron_base::error::Stopped;
 use polychron_base::sizes::scaled;
-use polychron_engine::{Commit, Common, Insertion, Interactive, Mode, Operations, Protocol, Stop};
+use polychron_engine::{Commit, Common, Insertion, Interactive, Mode, Operations, Protocol};
 use polychron_memory::Options;
 
 use super::{Fixture, Person, transact};
@@ -39,7 +38,7 @@ fn refused_duplicates_leave_nothing<P: Protocol<Worker: Interactive>>() {
             row.set_city(7);
             row.set_number(1002);
         });
-        assert!(matches!(changed.unwrap_err().into_parts(), Stopped::Failed(Error::Duplicate { .. })));
+        assert!(matches!(changed.unwrap_err(), Error::Duplicate { .. }));
         let savepoint = transaction.savepoint();
         transaction.delete(&fixture.people, 2)?;
         transaction.insert(&fixture.people, &taken)?;
@@ -66,8 +65,8 @@ fn refused_memory_leaves_nothing<P: Protocol<Worker: Interactive>>() {
                 let text = "x".repeat(16 + 97 * (id as usize % 40));
                 match transaction.insert(&fixture.people, &Person { text, ..Person::new(id, id % 7) }) {
                     Ok(()) => added.push(id),
-                    Err(stop) => match stop.into_parts() {
-                        Stopped::Failed(Error::OutOfMemory { .. }) => {}
+                    Err(stop) => match stop {
+                        Error::OutOfMemory { .. } => {}
                         other => panic!("{other:?}"),
                     },
                 }
@@ -87,7 +86,7 @@ fn duplicates_that_mean_conflicts<P: Protocol<Worker: Interactive>>() {
     let fixture = Fixture::<P>::open();
     let (mut worker, mut other) = (fixture.worker(), fixture.worker());
     transact(&mut worker, |transaction| transaction.insert(&fixture.people, &Person::new(1, 1)));
-    let conflicts = |outcome: Result<(), Stop>| outcome.unwrap_err().is_conflict();
+    let conflicts = |outcome: Result<(), Error>| outcome.unwrap_err().is_conflict();
 
     // The key was absent.
     let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
@@ -114,7 +113,7 @@ fn duplicates_that_mean_conflicts<P: Protocol<Worker: Interactive>>() {
     // A duplicate that stands is told.
     let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
     let told = transaction.update(&fixture.people, 1, |row| row.set_number(1004)).unwrap_err();
-    assert!(matches!(told.into_parts(), Stopped::Failed(Error::Duplicate { .. })));
+    assert!(matches!(told, Error::Duplicate { .. }));
     transaction.commit().unwrap();
 }
 

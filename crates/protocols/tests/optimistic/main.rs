@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use polychron_engine::{Common, Interactive, Mode, Operations, Protocol, Stop, Table, TableDefinition, drive};
+use polychron_engine::{Common, Error, Interactive, Mode, Operations, Protocol, Table, TableDefinition, drive};
 use polychron_protocols::lazy::Lazy;
 use polychron_protocols::maflingo::Maflingo;
 use polychron_schema::Row;
@@ -88,7 +88,7 @@ impl Counter {
 
 fn transact<W: Interactive + 'static, O>(
     worker: &mut W,
-    mut body: impl FnMut(&mut W::Transaction<'_>) -> Result<O, Stop>,
+    mut body: impl FnMut(&mut W::Transaction<'_>) -> Result<O, Error>,
 ) -> O {
     drive::transact(worker, Mode::ReadWrite, &mut body).unwrap()
 }

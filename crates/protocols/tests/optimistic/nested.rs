@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use polychron_base::Error;
-use polychron_engine::{IndexDefinition, Interactive, Mode, Operations, Protocol, Stop, drive};
+use polychron_engine::{IndexDefinition, Interactive, Mode, Operations, Protocol, drive};
 
 use super::{Counter, Fixture, transact};
 
@@ -28,7 +28,7 @@ fn at(id: u64) -> Counter {
 /// Runs a transaction that gives up after very many attempts.
 fn attempt<W: Interactive + 'static, O>(
     worker: &mut W,
-    mut body: impl FnMut(&mut W::Transaction<'_>, u32) -> Result<O, Stop>,
+    mut body: impl FnMut(&mut W::Transaction<'_>, u32) -> Result<O, Error>,
 ) -> Result<O, Error> {
     let mut attempts = 0;
     drive::transact(worker, Mode::ReadWrite, &mut |transaction| {
@@ -63,7 +63,7 @@ fn an_inner_read_of_an_outer_ones_key<P: Protocol<Worker: Interactive>>() {
         assert!(!read.unwrap(), "it has not committed");
         let failed = attempt(&mut inner, |transaction, _| {
             transaction.get(&fixture.counters, 1)?;
-            Err::<(), _>(Stop::roll_back())
+            Err::<(), _>(Error::RolledBack)
         });
         assert!(!matches!(failed, Err(Error::WaitsForItself { .. })), "{failed:?}");
         Ok(())
@@ -131,8 +131,7 @@ fn inner_ones_elsewhere_go_through<P: Protocol<Worker: Interactive>>() {
             attempt(&mut inner, |transaction, _| {
                 transaction.insert(&fixture.people, &super::Person::new(id, 1))?;
                 transaction.update(&fixture.counters, 2, |row| row.set_left(id))
-            })
-            .map_err(Stop::from)?;
+            })?;
             Ok(())
         })
         .unwrap();

@@ -1,10 +1,9 @@
 //! The rows, and the transactions.
 
-use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Table, Transaction};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Table, Transaction};
 use polychron_schema::Row;
 
 use crate::Transact;
-use crate::declare::{declare_key, declare_prefix};
 
 /// A row whose length changes, with a secondary entry that moves.
 #[derive(Row, Clone, Debug)]
@@ -85,7 +84,7 @@ pub struct ChurnProcedure {
 }
 
 impl ChurnProcedure {
-    fn update<T: Transaction>(&self, transaction: &mut T, number: u64) -> Result<(), Stop> {
+    fn update<T: Transaction>(&self, transaction: &mut T, number: u64) -> Result<(), Error> {
         let mut fits = Ok(());
         transaction.update(&self.table, (0, number), |row| {
             row.set_changes(row.changes().wrapping_add(1));
@@ -98,8 +97,9 @@ impl ChurnProcedure {
 
 impl Procedure for ChurnProcedure {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         self.added = 0;
         match self.task {
             Task::Update { number } => self.update(transaction, number),
@@ -126,10 +126,10 @@ impl Procedure for ChurnProcedure {
     fn declare<D: Declare>(&self, declaration: &mut D) {
         match self.task {
             Task::Update { number } | Task::Toggle { number } => {
-                declare_key(declaration, &self.table, (0, number), Access::Write);
+                declaration.row(&self.table, (0, number), Access::Write);
             }
             // Which row is the first shows in the run.
-            Task::Advance { lane, .. } => declare_prefix(declaration, &self.table, lane, Access::Write),
+            Task::Advance { lane, .. } => declaration.rows(&self.table, lane, Access::Write),
         }
     }
 }
@@ -148,14 +148,15 @@ pub(super) struct Load {
 
 impl Procedure for Load {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let row = |&(lane, number): &(u32, u64)| Churned::new(lane, number, number as u32);
         self.rows.iter().map(row).try_for_each(|row| transaction.insert(&self.table, &row))
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        self.rows.iter().for_each(|&key| declare_key(declaration, &self.table, key, Access::Insert));
+        self.rows.iter().for_each(|&key| declaration.row(&self.table, key, Access::Insert));
     }
 }
 
@@ -166,8 +167,9 @@ pub(super) struct Count {
 
 impl Procedure for Count {
     type Output = (u64, u64);
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(u64, u64), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(u64, u64), Error> {
         let rows = transaction.scan(&self.table, ..).count()?;
         let entries = transaction.scan_range_by::<_, _, u32>(&self.table, Churned::BY_GROUP, ..).count()?;
         Ok((rows, entries))

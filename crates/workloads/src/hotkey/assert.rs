@@ -4,12 +4,9 @@
 use std::sync::Arc;
 
 use polychron_base::{Error, TableId};
-use polychron_engine::{
-    Access, Declare, Futures, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker,
-};
+use polychron_engine::{Access, Declare, Futures, Operations, Procedure, Protocol, Row, Table, Transaction, Worker};
 
 use super::{COUNTERS, Counter, CounterMut, Draw, HotOptions, Missing, create_counters};
-use crate::declare::declare_key;
 use crate::run::{Part, Share, Totals, for_each_row, load_rows};
 use crate::{CheckError, Checked, Client, Transact, Workload};
 
@@ -154,7 +151,7 @@ pub struct AssertProcedure {
 }
 
 impl AssertProcedure {
-    fn run_with_futures<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run_with_futures<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let hot = &self.options.hot;
         let value = transaction.future(&self.table, self.key, Counter::VALUE)?;
         let stays = value.greater_than(1);
@@ -171,9 +168,10 @@ impl AssertProcedure {
 
 impl Procedure for AssertProcedure {
     type Output = ();
+    type Error = Error;
 
     #[inline]
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         // The commit's messages stand before it: who waits for its answer holds nothing.
         self.options.hot.talk.round_trip();
         self.attempts += 1;
@@ -194,7 +192,7 @@ impl Procedure for AssertProcedure {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        declare_key(declaration, &self.table, self.key, Access::Update);
+        declaration.row(&self.table, self.key, Access::Update);
     }
 }
 

@@ -7,11 +7,8 @@ use std::sync::Arc;
 
 use polychron_base::random::Random;
 use polychron_base::{Error, TableId};
-use polychron_engine::{
-    Access, Declare, Futures, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker,
-};
+use polychron_engine::{Access, Declare, Futures, Operations, Procedure, Protocol, Row, Table, Transaction, Worker};
 
-use crate::declare::declare_key;
 use crate::round_trip::Talk;
 use crate::run::{Part, Share, Totals, for_each_row, load_rows};
 use crate::{CheckError, Checked, Client, Transact, Workload};
@@ -92,6 +89,12 @@ impl Draw {
 #[derive(Debug, thiserror::Error)]
 #[error("the counter of key {0} is missing")]
 struct Missing(u64);
+
+impl From<Missing> for Error {
+    fn from(error: Missing) -> Self {
+        Self::other(error)
+    }
+}
 
 /// The workload.
 #[derive(Debug)]
@@ -187,9 +190,10 @@ pub struct HotProcedure {
 
 impl Procedure for HotProcedure {
     type Output = ();
+    type Error = Error;
 
     #[inline]
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         // The commit's messages stand before it: who waits for its answer holds nothing.
         self.options.talk.round_trip();
         if self.options.talk.futures {
@@ -208,7 +212,7 @@ impl Procedure for HotProcedure {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        declare_key(declaration, &self.table, self.key, Access::Update);
+        declaration.row(&self.table, self.key, Access::Update);
     }
 }
 

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use polychron_base::random::{Random, Zipf};
 use polychron_base::{Error, TableId};
-use polychron_engine::{Access, Declare, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker};
+use polychron_engine::{Access, Declare, Operations, Procedure, Protocol, Row, Table, Transaction, Worker};
 
-use crate::declare::declare_key;
 use crate::run::{IndexChoice, Part, Share, Totals, for_each_row, load_rows};
 use crate::{CheckError, Checked, Client, Transact, Workload};
 
@@ -183,11 +182,18 @@ impl IncrementProcedure {
 #[error("the integer of key {0} is missing")]
 struct Missing(u64);
 
+impl From<Missing> for Error {
+    fn from(error: Missing) -> Self {
+        Self::other(error)
+    }
+}
+
 impl Procedure for IncrementProcedure {
     type Output = ();
+    type Error = Error;
 
     #[inline]
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         for &key in self.keys() {
             let increment = |row: &mut IntegerMut<'_>| row.set_value(row.value().wrapping_add(1));
             if !transaction.update_columns(&self.table, key, Integer::VALUE, increment)? {
@@ -199,7 +205,7 @@ impl Procedure for IncrementProcedure {
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
         for &key in self.keys() {
-            declare_key(declaration, &self.table, key, Access::Update);
+            declaration.row(&self.table, key, Access::Update);
         }
     }
 }

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use polychron_base::clock::{Clock, SystemClock};
-use polychron_engine::{Access, Declare, Mode, Operations, Procedure, Row, Stop, Table, Transaction};
+use polychron_engine::{Access, Declare, Error, Mode, Operations, Procedure, Row, Table, Transaction};
 
 use crate::Transact;
-use crate::declare::declare_key;
 
 /// Ten integers: the key, how often the row was changed, and eight more.
 #[derive(Row, Clone, Debug)]
@@ -77,12 +76,18 @@ pub struct ModifyProcedure {
 #[error("a snapshot showed {0:?} rows and changes, and later {1:?}")]
 struct Moved((u64, u64), (u64, u64));
 
+impl From<Moved> for Error {
+    fn from(error: Moved) -> Self {
+        Self::other(error)
+    }
+}
+
 /// How long a reader does nothing between two rows: so its snapshot stays open and costs no time.
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl ModifyProcedure {
     /// Rows, and their changes.
-    fn visit<T: Transaction>(&self, transaction: &mut T) -> Result<(u64, u64), Stop> {
+    fn visit<T: Transaction>(&self, transaction: &mut T) -> Result<(u64, u64), Error> {
         let mut found = (0, 0);
         transaction.visit_all(&self.table, |row| {
             found.0 += 1;
@@ -92,7 +97,7 @@ impl ModifyProcedure {
     }
 
     /// Visits all rows, keeps the snapshot open, and visits them again.
-    fn read<T: Transaction>(&self, transaction: &mut T, key: u64, seconds: f64) -> Result<(), Stop> {
+    fn read<T: Transaction>(&self, transaction: &mut T, key: u64, seconds: f64) -> Result<(), Error> {
         let before = self.visit(transaction)?;
         if seconds == 0.0 {
             return Ok(());
@@ -112,11 +117,18 @@ impl ModifyProcedure {
 #[error("the row of key {0} is missing")]
 struct Missing(u64);
 
+impl From<Missing> for Error {
+    fn from(error: Missing) -> Self {
+        Self::other(error)
+    }
+}
+
 impl Procedure for ModifyProcedure {
     type Output = ();
+    type Error = Error;
 
     #[inline]
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         match self.task {
             Task::Insert { key } => transaction.insert(&self.table, &Tuple::new(key)),
             Task::Update { key } => {
@@ -137,13 +149,13 @@ impl Procedure for ModifyProcedure {
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
         match self.task {
-            Task::Insert { key } => declare_key(declaration, &self.table, key, Access::Insert),
-            Task::Update { key } => declare_key(declaration, &self.table, key, Access::Update),
+            Task::Insert { key } => declaration.row(&self.table, key, Access::Insert),
+            Task::Update { key } => declaration.row(&self.table, key, Access::Update),
             Task::DeleteAndInsert { deleted, inserted } => {
-                declare_key(declaration, &self.table, deleted, Access::Write);
-                declare_key(declaration, &self.table, inserted, Access::Insert);
+                declaration.row(&self.table, deleted, Access::Write);
+                declaration.row(&self.table, inserted, Access::Insert);
             }
-            Task::Read { key, .. } => declare_key(declaration, &self.table, key, Access::Read),
+            Task::Read { key, .. } => declaration.row(&self.table, key, Access::Read),
         }
     }
 }

@@ -321,7 +321,7 @@ pub(super) fn count(
         Ok(()) => {}
         Err(Error::RolledBack) => Tally::add(&tally.rolled_back),
         // Without isolation procedures meet what they rule out, such as keys that were drawn twice.
-        Err(Error::Duplicate { .. } | Error::Procedure(_)) if isolation == Isolation::Nothing => {
+        Err(Error::Duplicate { .. } | Error::Other(_)) if isolation == Isolation::Nothing => {
             Tally::add(&tally.rolled_back);
         }
         Err(error) => return Err(Failure { kind, error }),

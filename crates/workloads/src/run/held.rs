@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use polychron_base::TableId;
-use polychron_engine::{Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Error, Operations, Procedure, Transaction};
 use polychron_schema::Projection;
 
 use super::client::Phase;
@@ -20,8 +20,9 @@ pub(super) struct Held<'r> {
 
 impl Procedure for Held<'_> {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         while self.phase.get() != Phase::OVER {
             transaction.scan_table(self.table, &Projection::NONE, &mut |_| ControlFlow::Break(()))?;
             std::thread::sleep(PAUSE);

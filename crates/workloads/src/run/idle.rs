@@ -7,11 +7,10 @@ use std::time::Duration;
 use polychron_base::Error;
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_engine::any::AnyProtocol;
-use polychron_engine::{Access, Declare, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker};
+use polychron_engine::{Access, Declare, Operations, Procedure, Protocol, Row, Table, Transaction, Worker};
 use polychron_schema::{Projection, Row as DeriveRow};
 
 use super::client::Phase;
-use crate::declare::declare_key;
 
 /// What an idle client leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
@@ -109,8 +108,9 @@ struct Nothing<'r> {
 
 impl Procedure for Nothing<'_> {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         if self.writes {
             transaction.upsert(&self.table, &Mark { id: 0, value: 1 })?;
         } else {
@@ -124,7 +124,7 @@ impl Procedure for Nothing<'_> {
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
         if self.writes {
-            declare_key(declaration, &self.table, 0, Access::Write);
+            declaration.row(&self.table, 0, Access::Write);
         }
     }
 }

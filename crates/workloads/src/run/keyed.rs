@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_base::key::Key8;
-use polychron_engine::{Access, Declare, Insertion, Procedure, Protocol, Stop, TableId, Transaction, Worker};
+use polychron_engine::{Access, Declare, Insertion, Procedure, Protocol, TableId, Transaction, Worker};
 use polychron_schema::{ColumnSpan, IndexKind, Layout, Projection, RowBuffer, RowRef};
 
 /// The kind of index on the command line.
@@ -95,13 +95,14 @@ struct LoadChunk<B> {
 
 impl<B: FnMut(u64, &mut RowBuffer) + Send> Procedure for LoadChunk<B> {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         for key in self.keys.clone() {
             (self.build)(key, &mut self.buffer);
             match transaction.insert_unchecked(self.table, Key8::new(key, 8), self.buffer.as_row())? {
                 Insertion::Inserted => {}
-                Insertion::Duplicate(index) => return Err(Error::Duplicate { table: self.table, index }.into()),
+                Insertion::Duplicate(index) => return Err(Error::duplicate(self.table, index)),
             }
         }
         Ok(())
@@ -140,9 +141,10 @@ struct ReadChunk<V> {
 
 impl<V: FnMut(u64, RowRef<'_>) + Send> Procedure for ReadChunk<V> {
     type Output = ();
+    type Error = Error;
 
     /// Runs once: a database at rest has no conflicts.
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         for key in self.keys.clone() {
             if let Some(row) = transaction.read_row(self.table, Key8::new(key, 8), &Projection::ALL)? {
                 (self.visit)(key, row);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polychron_base::key::Key8;
 use polychron_base::{Error, TableId};
 use polychron_engine::any::AnyProtocol;
-use polychron_engine::{Access, Declare, Insertion, Operations, Procedure, Protocol, Stop, Transaction, Worker};
+use polychron_engine::{Access, Declare, Insertion, Operations, Procedure, Protocol, Transaction, Worker};
 use polychron_schema::{ColumnType, Projection, RowRef, TableDefinition};
 
 use super::TICK;
@@ -38,12 +38,13 @@ struct Insert(TableId);
 
 impl Procedure for Insert {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let row = [0_u64];
         match transaction.insert_row(self.0, Key8::new(0, 8), RowRef::from_words(&row))? {
             Insertion::Inserted => Ok(()),
-            Insertion::Duplicate(index) => Err(Error::Duplicate { table: self.0, index }.into()),
+            Insertion::Duplicate(index) => Err(Error::duplicate(self.0, index)),
         }
     }
 
@@ -56,8 +57,9 @@ struct Look(TableId);
 
 impl Procedure for Look {
     type Output = bool;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Error> {
         Ok(transaction.read_row(self.0, Key8::new(0, 8), &Projection::ALL)?.is_some())
     }
 

@@ -51,11 +51,11 @@ fn used<O>(outcome: Result<O, Error>) -> Result<(), Error> {
 
 /// Who executes what is submitted, as one workload's loop sees it.
 pub(super) trait Submits<P: Procedure> {
-    fn submit(&self, procedure: Shared<P>) -> Submission<P::Output>;
+    fn submit(&self, procedure: Shared<P>) -> Submission<P::Output, P::Error>;
 }
 
 impl<D: Protocol, P: Procedure + 'static> Submits<P> for Service<D> {
-    fn submit(&self, procedure: Shared<P>) -> Submission<P::Output> {
+    fn submit(&self, procedure: Shared<P>) -> Submission<P::Output, P::Error> {
         Service::submit(self, procedure)
     }
 }

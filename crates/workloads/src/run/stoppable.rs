@@ -17,12 +17,12 @@ impl<W> Stoppable<'_, W> {
 }
 
 impl<W: Worker> Worker for Stoppable<'_, W> {
-    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         self.go_on()?;
         self.worker.execute(procedure)
     }
 
-    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         self.go_on()?;
         self.worker.snapshot(procedure)
     }

@@ -10,7 +10,7 @@ use polychron_base::clock::{Clock, SystemClock};
 use polychron_engine::futures::Resolved;
 use polychron_engine::options::Submissions;
 use polychron_engine::submission::{Service, Submission};
-use polychron_engine::{Declare, Mode, Procedure, Protocol, Stop, Transaction};
+use polychron_engine::{Declare, Mode, Procedure, Protocol, Transaction};
 use polychron_sync::Mutex;
 
 use super::Settings;
@@ -39,9 +39,10 @@ impl<P> Shared<P> {
 
 impl<P: Procedure> Procedure for Shared<P> {
     type Output = P::Output;
+    type Error = P::Error;
 
     #[inline]
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<P::Output, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<P::Output, P::Error> {
         self.with(|procedure| procedure.run(transaction))
     }
 
@@ -59,7 +60,7 @@ impl<P: Procedure> Procedure for Shared<P> {
 /// A transaction that was submitted.
 struct UnderWay<P: Procedure> {
     procedure: Shared<P>,
-    submission: Submission<P::Output>,
+    submission: Submission<P::Output, P::Error>,
     kind: usize,
     begun_ns: Option<u64>,
 }

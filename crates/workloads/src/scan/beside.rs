@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use polychron_base::Error;
 use polychron_base::random::Random;
-use polychron_engine::{Protocol, Stop, Worker};
+use polychron_engine::{Protocol, Worker};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::options::ScanOptions;
@@ -44,6 +44,12 @@ pub(super) struct Beside {
 #[error("transactions wait for one another here; --dirty changes rows while a transaction is open")]
 struct Waiting;
 
+impl From<Waiting> for Error {
+    fn from(error: Waiting) -> Self {
+        Self::other(error)
+    }
+}
+
 impl Beside {
     /// Starts the thread. It ends with the last who knows it.
     pub(super) fn start<P: Protocol>(database: &Arc<P>, shape: Shape, options: &ScanOptions) -> Result<Self, Error> {
@@ -78,17 +84,17 @@ impl Beside {
     }
 
     /// Changes the dirty rows.
-    pub(super) fn change(&self) -> Result<(), Stop> {
+    pub(super) fn change(&self) -> Result<(), Error> {
         self.ask(Job::Change).map(drop)
     }
 
     /// Scans on a snapshot.
-    pub(super) fn scan(&self, procedure: ScanProcedure) -> Result<ScanProcedure, Stop> {
+    pub(super) fn scan(&self, procedure: ScanProcedure) -> Result<ScanProcedure, Error> {
         let done = self.ask(Job::Scan(Box::new(procedure)))?;
         Ok(*done.expect("a scan comes back"))
     }
 
-    fn ask(&self, job: Job) -> Result<Option<Box<ScanProcedure>>, Stop> {
+    fn ask(&self, job: Job) -> Result<Option<Box<ScanProcedure>>, Error> {
         let line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         let (jobs, answers) = &*line;
         let mut timeout = if matches!(job, Job::Change) { FIRST_TIMEOUT } else { TIMEOUT };
@@ -96,7 +102,7 @@ impl Beside {
         loop {
             match answers.recv_timeout(timeout).map_err(|_| Waiting)? {
                 Said::Begun => timeout = TIMEOUT,
-                Said::Done(outcome) => return Ok(outcome?),
+                Said::Done(outcome) => return outcome,
             }
         }
     }

@@ -75,7 +75,7 @@ impl Workload for Scan {
         if options.record_size > 8 {
             definition = definition.with_column("payload", ColumnType::FixedBytes { bytes: options.record_size - 8 });
         }
-        let layout = definition.layout().map_err(|error| Error::Definition(error.to_string()))?;
+        let layout = definition.layout().map_err(|error| Error::definition(error.to_string()))?;
         let payload = (options.record_size > 8).then(|| span(&layout, 2));
         let table = database.create_table(definition)?;
         let shape = Shape::new(table, layout.shape(), [span(&layout, 0), span(&layout, 1)], payload, options);

@@ -8,7 +8,9 @@ use polychron_base::TableId;
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_base::key::Key8;
 use polychron_engine::batch::Sum;
-use polychron_engine::{Access, Aggregate, ColumnBatch, Declare, Mode, Operations, Procedure, Scan, Stop, Transaction};
+use polychron_engine::{
+    Access, Aggregate, ColumnBatch, Declare, Error, Mode, Operations, Procedure, Scan, Transaction,
+};
 use polychron_schema::{ColumnSpan, Projection, RowBuffer, RowRef, Slot, Value};
 
 use super::beside::Beside;
@@ -138,15 +140,33 @@ struct Wrong {
     expected_sum: u64,
 }
 
+impl From<Wrong> for Error {
+    fn from(error: Wrong) -> Self {
+        Self::other(error)
+    }
+}
+
 /// The column has no sum as a number without sign.
 #[derive(Debug, thiserror::Error)]
 #[error("the sum of the amounts is not a number but {0:?}")]
 struct NoSum(Value);
 
+impl From<NoSum> for Error {
+    fn from(error: NoSum) -> Self {
+        Self::other(error)
+    }
+}
+
 /// A row that must be there is not.
 #[derive(Debug, thiserror::Error)]
 #[error("the row of key {0} is missing")]
 struct Missing(u64);
+
+impl From<Missing> for Error {
+    fn from(error: Missing) -> Self {
+        Self::other(error)
+    }
+}
 
 impl ScanProcedure {
     pub(super) fn new(shape: Shape, task: Task) -> Self {
@@ -159,7 +179,7 @@ impl ScanProcedure {
     }
 
     /// Adds up all rows, and holds that against both states that there may be.
-    fn scan<T: Transaction>(&mut self, transaction: &mut T, expected_rows: u64, raised: [u64; 2]) -> Result<(), Stop> {
+    fn scan<T: Transaction>(&mut self, transaction: &mut T, expected_rows: u64, raised: [u64; 2]) -> Result<(), Error> {
         let clock = SystemClock::new();
         let (rows, sum) = match self.shape.ask {
             Ask::Rows => self.add_up_rows(transaction)?,
@@ -187,7 +207,7 @@ impl ScanProcedure {
         transaction: &mut T,
         records: u64,
         moment: Moment,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let beside = Arc::clone(self.beside.as_ref().expect("the client knows the thread"));
         let before = beside.raised();
         beside.change()?;
@@ -205,7 +225,7 @@ impl ScanProcedure {
         Ok(())
     }
 
-    fn ask_for_sum<T: Transaction>(&self, transaction: &mut T) -> Result<u64, Stop> {
+    fn ask_for_sum<T: Transaction>(&self, transaction: &mut T) -> Result<u64, Error> {
         let amount = self.shape.amount.index.into();
         match transaction.aggregate(&Scan::all(self.shape.table), Aggregate::Sum(amount))? {
             Value::Unsigned(sum) => Ok(sum),
@@ -213,7 +233,7 @@ impl ScanProcedure {
         }
     }
 
-    fn add_up_batches<T: Transaction>(&self, transaction: &mut T) -> Result<(u64, u64), Stop> {
+    fn add_up_batches<T: Transaction>(&self, transaction: &mut T) -> Result<(u64, u64), Error> {
         let (mut rows, mut sum) = (0, 0_i128);
         let look = &mut |batch: &ColumnBatch<'_>| (batch.count() as u64, batch.sum(0));
         let keep = &mut |(of_batch, more)| {
@@ -227,7 +247,7 @@ impl ScanProcedure {
         Ok((rows, sum as u64))
     }
 
-    fn add_up_rows<T: Transaction>(&self, transaction: &mut T) -> Result<(u64, u64), Stop> {
+    fn add_up_rows<T: Transaction>(&self, transaction: &mut T) -> Result<(u64, u64), Error> {
         let shape = self.shape;
         let (mut rows, mut sum) = (0_u64, 0_u64);
         if shape.whole {
@@ -246,7 +266,7 @@ impl ScanProcedure {
         Ok((rows, sum))
     }
 
-    fn take<T: Transaction>(&self, transaction: &mut T, from: u64, to: u64, amount: u64) -> Result<(), Stop> {
+    fn take<T: Transaction>(&self, transaction: &mut T, from: u64, to: u64, amount: u64) -> Result<(), Error> {
         let mut moved = 0;
         self.change(transaction, from, |before| {
             moved = amount.min(before);
@@ -255,7 +275,7 @@ impl ScanProcedure {
         self.change(transaction, to, |before| before + moved)
     }
 
-    fn change<T: Transaction>(&self, transaction: &mut T, key: u64, by: impl FnOnce(u64) -> u64) -> Result<(), Stop> {
+    fn change<T: Transaction>(&self, transaction: &mut T, key: u64, by: impl FnOnce(u64) -> u64) -> Result<(), Error> {
         let Shape { table, amount: column, .. } = self.shape;
         let found = transaction.update_unchecked(table, Key8::new(key, 8), &Projection::of(&[column]), |row| {
             let before = u64::from_le_bytes(row.as_row().load(column.slot.offset));
@@ -267,8 +287,9 @@ impl ScanProcedure {
 
 impl Procedure for ScanProcedure {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         // It may run again.
         self.tally = Tally::default();
         match self.task {

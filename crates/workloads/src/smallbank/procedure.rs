@@ -3,11 +3,10 @@
 use std::sync::LazyLock;
 
 use polychron_base::clock::{Clock, SystemClock};
-use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Table, Transaction};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Table, Transaction};
 
 use super::{Account, Checking, CheckingMut, Savings, SavingsMut};
 use crate::Transact;
-use crate::declare::declare_key;
 
 /// The tables.
 #[derive(Clone, Copy, Debug)]
@@ -65,23 +64,29 @@ struct Missing {
     customer: u64,
 }
 
+impl From<Missing> for Error {
+    fn from(error: Missing) -> Self {
+        Self::other(error)
+    }
+}
+
 impl SmallBankProcedure {
-    fn customer<T: Transaction>(&self, transaction: &mut T, name: u64) -> Result<u64, Stop> {
+    fn customer<T: Transaction>(&self, transaction: &mut T, name: u64) -> Result<u64, Error> {
         let found = transaction.get_columns(&self.tables.accounts, name, Account::CUSTOMER)?;
         found.ok_or_else(|| Missing { table: "account", customer: name }.into())
     }
 
-    fn savings<T: Transaction>(&self, transaction: &mut T, customer: u64) -> Result<i64, Stop> {
+    fn savings<T: Transaction>(&self, transaction: &mut T, customer: u64) -> Result<i64, Error> {
         let found = transaction.get_columns(&self.tables.savings, customer, Savings::BALANCE)?;
         found.ok_or_else(|| Missing { table: "savings", customer }.into())
     }
 
-    fn checking<T: Transaction>(&self, transaction: &mut T, customer: u64) -> Result<i64, Stop> {
+    fn checking<T: Transaction>(&self, transaction: &mut T, customer: u64) -> Result<i64, Error> {
         let found = transaction.get_columns(&self.tables.checking, customer, Checking::BALANCE)?;
         found.ok_or_else(|| Missing { table: "checking", customer }.into())
     }
 
-    fn add_to_savings<T: Transaction>(&self, transaction: &mut T, customer: u64, amount: i64) -> Result<(), Stop> {
+    fn add_to_savings<T: Transaction>(&self, transaction: &mut T, customer: u64, amount: i64) -> Result<(), Error> {
         let add = |row: &mut SavingsMut<'_>| row.set_balance(row.balance().wrapping_add(amount));
         match transaction.update_columns(&self.tables.savings, customer, Savings::BALANCE, add)? {
             true => Ok(()),
@@ -89,7 +94,7 @@ impl SmallBankProcedure {
         }
     }
 
-    fn add_to_checking<T: Transaction>(&self, transaction: &mut T, customer: u64, amount: i64) -> Result<(), Stop> {
+    fn add_to_checking<T: Transaction>(&self, transaction: &mut T, customer: u64, amount: i64) -> Result<(), Error> {
         let add = |row: &mut CheckingMut<'_>| row.set_balance(row.balance().wrapping_add(amount));
         match transaction.update_columns(&self.tables.checking, customer, Checking::BALANCE, add)? {
             true => Ok(()),
@@ -97,17 +102,17 @@ impl SmallBankProcedure {
         }
     }
 
-    fn transact_savings<T: Transaction>(&mut self, transaction: &mut T, customer: u64) -> Result<i64, Stop> {
+    fn transact_savings<T: Transaction>(&mut self, transaction: &mut T, customer: u64) -> Result<i64, Error> {
         let balance = self.savings(transaction, customer)? + self.amount;
         if balance < 0 {
-            return Err(Stop::roll_back());
+            return Err(Error::RolledBack);
         }
         self.add_to_savings(transaction, customer, self.amount)?;
         self.change = self.amount;
         Ok(balance)
     }
 
-    fn amalgamate<T: Transaction>(&self, transaction: &mut T, customer: u64) -> Result<i64, Stop> {
+    fn amalgamate<T: Transaction>(&self, transaction: &mut T, customer: u64) -> Result<i64, Error> {
         let other = self.customer(transaction, self.other)?;
         let savings = self.savings(transaction, customer)?;
         let checking = self.checking(transaction, customer)?;
@@ -117,7 +122,7 @@ impl SmallBankProcedure {
         Ok(savings + checking)
     }
 
-    fn write_check<T: Transaction>(&mut self, transaction: &mut T, customer: u64) -> Result<i64, Stop> {
+    fn write_check<T: Transaction>(&mut self, transaction: &mut T, customer: u64) -> Result<i64, Error> {
         let total = self.savings(transaction, customer)? + self.checking(transaction, customer)?;
         let penalty = if total < self.amount { PENALTY } else { 0 };
         self.add_to_checking(transaction, customer, -self.amount - penalty)?;
@@ -129,9 +134,10 @@ impl SmallBankProcedure {
 impl Procedure for SmallBankProcedure {
     /// A balance.
     type Output = i64;
+    type Error = Error;
 
     #[inline]
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<i64, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<i64, Error> {
         self.change = 0;
         let customer = self.customer(transaction, self.name)?;
         spin(self.spin_us);
@@ -152,23 +158,23 @@ impl Procedure for SmallBankProcedure {
         // A customer's number equals the name, as the loader has it; every key is known.
         let Tables { accounts, savings, checking } = &self.tables;
         let (own, other) = (self.name, self.other);
-        declare_key(declaration, accounts, own, Access::Read);
+        declaration.row(accounts, own, Access::Read);
         match self.kind {
             Kind::Balance => {
-                declare_key(declaration, savings, own, Access::Read);
-                declare_key(declaration, checking, own, Access::Read);
+                declaration.row(savings, own, Access::Read);
+                declaration.row(checking, own, Access::Read);
             }
-            Kind::DepositChecking => declare_key(declaration, checking, own, Access::Update),
-            Kind::TransactSavings => declare_key(declaration, savings, own, Access::Update),
+            Kind::DepositChecking => declaration.row(checking, own, Access::Update),
+            Kind::TransactSavings => declaration.row(savings, own, Access::Update),
             Kind::Amalgamate => {
-                declare_key(declaration, accounts, other, Access::Read);
-                declare_key(declaration, savings, own, Access::Update);
-                declare_key(declaration, checking, own, Access::Update);
-                declare_key(declaration, checking, other, Access::Update);
+                declaration.row(accounts, other, Access::Read);
+                declaration.row(savings, own, Access::Update);
+                declaration.row(checking, own, Access::Update);
+                declaration.row(checking, other, Access::Update);
             }
             Kind::WriteCheck => {
-                declare_key(declaration, savings, own, Access::Read);
-                declare_key(declaration, checking, own, Access::Update);
+                declaration.row(savings, own, Access::Read);
+                declaration.row(checking, own, Access::Update);
             }
         }
     }

@@ -3,10 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use polychron_engine::{Access, Declare, Operations, Procedure, Protocol, Stop, Transaction, Worker};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Protocol, Transaction, Worker};
 
 use super::schema::{Subscriber, Tables, digits};
-use crate::declare::declare_key;
 use crate::{CheckError, Checked};
 
 /// Subscribers that one transaction looks at.
@@ -33,8 +32,9 @@ struct Seen {
 
 impl Procedure for Look {
     type Output = Seen;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Seen, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Seen, Error> {
         let mut seen = Seen::default();
         for subscriber in self.subscribers.clone() {
             let number = transaction.get(&self.tables.subscribers, subscriber)?.map(|row| *row.number());
@@ -62,7 +62,7 @@ impl Procedure for Look {
     fn declare<D: Declare>(&self, declaration: &mut D) {
         self.subscribers
             .clone()
-            .for_each(|subscriber| declare_key(declaration, &self.tables.subscribers, subscriber, Access::Read));
+            .for_each(|subscriber| declaration.row(&self.tables.subscribers, subscriber, Access::Read));
     }
 }
 

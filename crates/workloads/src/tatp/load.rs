@@ -3,11 +3,10 @@
 use std::ops::Range;
 
 use polychron_base::random::Random;
-use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Transaction};
 use polychron_schema::FixedString;
 
 use super::schema::{AccessInfo, CallForwarding, SpecialFacility, Subscriber, Tables, digits};
-use crate::declare::{declare_key, declare_prefix};
 
 /// Subscribers that one transaction of the load inserts.
 pub(super) const CHUNK: u32 = 20;
@@ -23,8 +22,9 @@ pub(super) struct LoadSubscribers {
 impl Procedure for LoadSubscribers {
     /// Call forwardings that were inserted.
     type Output = i64;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<i64, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<i64, Error> {
         let mut forwardings = 0;
         for id in self.ids.clone() {
             let mut random = Random::stream(self.seed, u64::from(id));
@@ -49,11 +49,11 @@ impl Procedure for LoadSubscribers {
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
         for id in self.ids.clone() {
-            declare_key(declaration, &self.tables.subscribers, id, Access::Insert);
+            declaration.row(&self.tables.subscribers, id, Access::Insert);
             // What belongs to the subscriber is drawn in the run.
-            declare_prefix(declaration, &self.tables.access, id, Access::Insert);
-            declare_prefix(declaration, &self.tables.facilities, id, Access::Insert);
-            declare_prefix(declaration, &self.tables.forwardings, id, Access::Insert);
+            declaration.rows(&self.tables.access, id, Access::Insert);
+            declaration.rows(&self.tables.facilities, id, Access::Insert);
+            declaration.rows(&self.tables.forwardings, id, Access::Insert);
         }
     }
 }

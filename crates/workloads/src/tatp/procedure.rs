@@ -1,11 +1,10 @@
 //! The seven transactions.
 
-use polychron_engine::{Access, Declare, Insertion, Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Access, Declare, Error, Insertion, Operations, Procedure, Transaction};
 use polychron_schema::FixedString;
 
 use super::schema::{CallForwarding, SpecialFacility, Subscriber, Tables, digits};
 use crate::Transact;
-use crate::declare::declare_key;
 
 /// The kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,15 +72,21 @@ pub struct TatpProcedure {
 #[error("subscriber {0} is missing")]
 struct Missing(u32);
 
+impl From<Missing> for Error {
+    fn from(error: Missing) -> Self {
+        Self::other(error)
+    }
+}
+
 impl TatpProcedure {
-    fn get_subscriber_data<T: Transaction>(&self, transaction: &mut T) -> Result<u64, Stop> {
+    fn get_subscriber_data<T: Transaction>(&self, transaction: &mut T) -> Result<u64, Error> {
         let row = transaction.get(&self.tables.subscribers, self.subscriber)?.ok_or(Missing(self.subscriber))?;
         let bytes = row.bytes().as_str().len() as u64;
         let locations = u64::from(row.msc_location()) ^ u64::from(row.vlr_location());
         Ok(bytes ^ locations ^ u64::from(row.bits()) ^ row.hexes())
     }
 
-    fn get_new_destination<T: Transaction>(&self, transaction: &mut T) -> Result<u64, Stop> {
+    fn get_new_destination<T: Transaction>(&self, transaction: &mut T) -> Result<u64, Error> {
         let facility = (self.subscriber, self.some_type);
         let active = transaction.get_columns(&self.tables.facilities, facility, SpecialFacility::IS_ACTIVE)?;
         if active != Some(true) {
@@ -97,7 +102,7 @@ impl TatpProcedure {
         Ok(found)
     }
 
-    fn get_access_data<T: Transaction>(&self, transaction: &mut T) -> Result<u64, Stop> {
+    fn get_access_data<T: Transaction>(&self, transaction: &mut T) -> Result<u64, Error> {
         let row = transaction.get(&self.tables.access, (self.subscriber, self.some_type))?;
         Ok(row.map_or(0, |row| {
             let letters = row.data3().as_str().len() + row.data4().as_str().len();
@@ -105,7 +110,7 @@ impl TatpProcedure {
         }))
     }
 
-    fn update_subscriber_data<T: Transaction>(&self, transaction: &mut T) -> Result<u64, Stop> {
+    fn update_subscriber_data<T: Transaction>(&self, transaction: &mut T) -> Result<u64, Error> {
         let bit = self.value & 1;
         transaction.update_columns(&self.tables.subscribers, self.subscriber, Subscriber::BITS, |row| {
             row.set_bits(row.bits() & !1 | bit as u16);
@@ -117,11 +122,11 @@ impl TatpProcedure {
                 row.set_data_a(data);
             })?;
         // The description lets the whole transaction fail when the subscriber has no such facility.
-        if updated { Ok(1) } else { Err(Stop::roll_back()) }
+        if updated { Ok(1) } else { Err(Error::RolledBack) }
     }
 
     /// The subscriber's id, found by its number.
-    fn find<T: Transaction>(&self, transaction: &mut T) -> Result<u32, Stop> {
+    fn find<T: Transaction>(&self, transaction: &mut T) -> Result<u32, Error> {
         let found = transaction
             .scan_by(&self.tables.subscribers, Subscriber::BY_NUMBER, self.number)
             .columns(Subscriber::ID)
@@ -129,7 +134,7 @@ impl TatpProcedure {
         Ok(found.ok_or(Missing(self.subscriber))?)
     }
 
-    fn update_location<T: Transaction>(&self, transaction: &mut T) -> Result<u64, Stop> {
+    fn update_location<T: Transaction>(&self, transaction: &mut T) -> Result<u64, Error> {
         let id = self.find(transaction)?;
         let location = self.value as u32;
         let column = Subscriber::VLR_LOCATION;
@@ -137,23 +142,23 @@ impl TatpProcedure {
         Ok(1)
     }
 
-    fn insert_call_forwarding<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Stop> {
+    fn insert_call_forwarding<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Error> {
         let subscriber = self.find(transaction)?;
         let facility_type = self.some_type;
         if transaction.get(&self.tables.facilities, (subscriber, facility_type))?.is_none() {
-            return Err(Stop::roll_back());
+            return Err(Error::RolledBack);
         }
         let (start_time, number) = (self.start_time, digits(self.value % 1_000_000_000_000_000));
         let end_time = start_time + 1 + self.end_time % 8;
         let row = CallForwarding { subscriber, facility_type, start_time, end_time, number };
         match transaction.try_insert(&self.tables.forwardings, &row)? {
             Insertion::Inserted => self.inserted = 1,
-            Insertion::Duplicate(_) => return Err(Stop::roll_back()),
+            Insertion::Duplicate(_) => return Err(Error::RolledBack),
         }
         Ok(1)
     }
 
-    fn delete_call_forwarding<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Stop> {
+    fn delete_call_forwarding<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Error> {
         let subscriber = self.find(transaction)?;
         let key = (subscriber, self.some_type, self.start_time);
         let deleted = transaction.delete(&self.tables.forwardings, key)?;
@@ -165,9 +170,10 @@ impl TatpProcedure {
 impl Procedure for TatpProcedure {
     /// Something made of all that was read.
     type Output = u64;
+    type Error = Error;
 
     #[inline]
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Error> {
         self.inserted = 0;
         match self.kind {
             Kind::GetSubscriberData => self.get_subscriber_data(transaction),
@@ -186,22 +192,22 @@ impl Procedure for TatpProcedure {
         let (subscriber, facility) = (self.subscriber, (self.subscriber, self.some_type));
         let forwarding = (self.subscriber, self.some_type, self.start_time);
         match self.kind {
-            Kind::GetSubscriberData => declare_key(declaration, subscribers, subscriber, Access::Read),
-            Kind::GetNewDestination => declare_key(declaration, facilities, facility, Access::Read),
-            Kind::GetAccessData => declare_key(declaration, access, facility, Access::Read),
+            Kind::GetSubscriberData => declaration.row(subscribers, subscriber, Access::Read),
+            Kind::GetNewDestination => declaration.row(facilities, facility, Access::Read),
+            Kind::GetAccessData => declaration.row(access, facility, Access::Read),
             Kind::UpdateSubscriberData => {
-                declare_key(declaration, subscribers, subscriber, Access::Update);
-                declare_key(declaration, facilities, facility, Access::Update);
+                declaration.row(subscribers, subscriber, Access::Update);
+                declaration.row(facilities, facility, Access::Update);
             }
-            Kind::UpdateLocation => declare_key(declaration, subscribers, subscriber, Access::Update),
+            Kind::UpdateLocation => declaration.row(subscribers, subscriber, Access::Update),
             Kind::InsertCallForwarding => {
-                declare_key(declaration, subscribers, subscriber, Access::Read);
-                declare_key(declaration, facilities, facility, Access::Read);
-                declare_key(declaration, forwardings, forwarding, Access::Insert);
+                declaration.row(subscribers, subscriber, Access::Read);
+                declaration.row(facilities, facility, Access::Read);
+                declaration.row(forwardings, forwarding, Access::Insert);
             }
             Kind::DeleteCallForwarding => {
-                declare_key(declaration, subscribers, subscriber, Access::Read);
-                declare_key(declaration, forwardings, forwarding, Access::Write);
+                declaration.row(subscribers, subscriber, Access::Read);
+                declaration.row(forwardings, forwarding, Access::Write);
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use polychron_engine::{Access, Declare, Error, Operations, Procedure, Stop, Transaction, Worker};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Transaction, Worker};
 use polychron_schema::{Decimal, FixedString, Timestamp};
 
 use super::options::Scale;
@@ -14,7 +14,6 @@ use super::schema::{
     Customer, District, History, Item, Money, Order, OrderLine, Rate, STOCK_DISTRICTS, Stock, Tables, Undelivered,
     Warehouse,
 };
-use crate::declare::{declare_key, declare_prefix};
 use crate::run::Share;
 
 /// Rows of a batch of items, stock or customers; orders bring about a dozen rows each.
@@ -128,20 +127,22 @@ struct Probe<'a> {
 
 impl Procedure for Probe<'_> {
     type Output = bool;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Error> {
         Ok(transaction.get_columns(&self.tables.order, self.order, Order::ID)?.is_some())
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        declare_key(declaration, &self.tables.order, self.order, Access::Read);
+        declaration.row(&self.tables.order, self.order, Access::Read);
     }
 }
 
 impl Procedure for Batch<'_> {
     type Output = u64;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Error> {
         let (first, last) = self.numbers;
         let kind = match self.kind {
             Kind::Items => 0,
@@ -172,22 +173,22 @@ impl Procedure for Batch<'_> {
         let insert = Access::Insert;
         for number in self.numbers.0..=self.numbers.1 {
             match self.kind {
-                Kind::Items => declare_key(declaration, &tables.item, number, insert),
-                Kind::Warehouse => declare_key(declaration, &tables.warehouse, warehouse, insert),
-                Kind::District => declare_key(declaration, &tables.district, (warehouse, district), insert),
-                Kind::Stock => declare_key(declaration, &tables.stock, (warehouse, number), insert),
+                Kind::Items => declaration.row(&tables.item, number, insert),
+                Kind::Warehouse => declaration.row(&tables.warehouse, warehouse, insert),
+                Kind::District => declaration.row(&tables.district, (warehouse, district), insert),
+                Kind::Stock => declaration.row(&tables.stock, (warehouse, number), insert),
                 Kind::Customers => {
-                    declare_key(declaration, &tables.customer, (warehouse, district, number), insert);
+                    declaration.row(&tables.customer, (warehouse, district, number), insert);
                     let history = loaded_history_number(scale, district, number);
-                    declare_key(declaration, &tables.history, (warehouse, History::LOADED, history), insert);
+                    declaration.row(&tables.history, (warehouse, History::LOADED, history), insert);
                 }
                 Kind::Orders(_) => {
                     let key = (warehouse, district, number);
-                    declare_key(declaration, &tables.order, key, insert);
+                    declaration.row(&tables.order, key, insert);
                     // How many lines it has is drawn in the run.
-                    declare_prefix(declaration, &tables.order_line, key, Access::Insert);
+                    declaration.rows(&tables.order_line, key, Access::Insert);
                     if !is_delivered(scale, number) {
-                        declare_key(declaration, &tables.undelivered, key, insert);
+                        declaration.row(&tables.undelivered, key, insert);
                     }
                 }
             }
@@ -201,7 +202,7 @@ impl Batch<'_> {
         Timestamp(i64::from(number) * 1_000_000)
     }
 
-    fn item<T: Transaction>(&self, transaction: &mut T, random: &mut Random, id: u32) -> Result<u64, Stop> {
+    fn item<T: Transaction>(&self, transaction: &mut T, random: &mut Random, id: u32) -> Result<u64, Error> {
         let item = Item {
             id,
             price: Decimal::from_units(i64::from(random.range(100, 10_000))),
@@ -213,7 +214,7 @@ impl Batch<'_> {
         Ok(1)
     }
 
-    fn warehouse<T: Transaction>(&self, transaction: &mut T, random: &mut Random) -> Result<u64, Stop> {
+    fn warehouse<T: Transaction>(&self, transaction: &mut T, random: &mut Random) -> Result<u64, Error> {
         let customers = i64::from(self.loader.scale.customers) * i64::from(self.loader.scale.districts);
         let warehouse = Warehouse {
             id: self.warehouse,
@@ -230,7 +231,7 @@ impl Batch<'_> {
         Ok(1)
     }
 
-    fn district<T: Transaction>(&self, transaction: &mut T, random: &mut Random) -> Result<u64, Stop> {
+    fn district<T: Transaction>(&self, transaction: &mut T, random: &mut Random) -> Result<u64, Error> {
         let Scale { customers, orders, .. } = self.loader.scale;
         let district = District {
             warehouse: self.warehouse,
@@ -249,7 +250,7 @@ impl Batch<'_> {
         Ok(1)
     }
 
-    fn stock<T: Transaction>(&self, transaction: &mut T, random: &mut Random, item: u32) -> Result<u64, Stop> {
+    fn stock<T: Transaction>(&self, transaction: &mut T, random: &mut Random, item: u32) -> Result<u64, Error> {
         let quantity = random.range(10, 100) as i16;
         let info: [FixedString<24>; STOCK_DISTRICTS.len()] = std::array::from_fn(|_| random.text(24, 24));
         let [district_01, district_02, district_03, district_04, district_05, ..] = info;
@@ -277,7 +278,7 @@ impl Batch<'_> {
         Ok(1)
     }
 
-    fn customer<T: Transaction>(&self, transaction: &mut T, random: &mut Random, id: u32) -> Result<u64, Stop> {
+    fn customer<T: Transaction>(&self, transaction: &mut T, random: &mut Random, id: u32) -> Result<u64, Error> {
         let customer = Customer {
             warehouse: self.warehouse,
             district: self.district,
@@ -324,7 +325,7 @@ impl Batch<'_> {
         random: &mut Random,
         id: u32,
         customers: &[u32],
-    ) -> Result<u64, Stop> {
+    ) -> Result<u64, Error> {
         let (tables, scale) = (self.loader.tables, &self.loader.scale);
         let (warehouse, district) = (self.warehouse, self.district);
         let delivered = is_delivered(scale, id);

@@ -97,7 +97,7 @@ impl Workload for Tpcc {
             stock: create_table(database, any, rows.stock)?,
         };
         let queues = Queues::new(usize::from(options.warehouses), options.delivery_results.as_deref());
-        let queues = Arc::new(queues.map_err(Error::Options)?);
+        let queues = Arc::new(queues.map_err(Error::options)?);
         Ok(Self { options: options.clone(), tables, homes: Mutex::default(), queues })
     }
 

@@ -59,7 +59,7 @@ impl Workload for Ycsb {
             .with_key([0])
             .with_primary_kind(options.index.into())
             .with_expected_rows(options.records as usize);
-        let layout = definition.layout().map_err(|error| Error::Definition(error.to_string()))?;
+        let layout = definition.layout().map_err(|error| Error::definition(error.to_string()))?;
         let table = database.create_table(definition)?;
         let shape = Shape::new(table, layout.shape(), span(&layout, 0), span(&layout, 1));
         Ok(Self { options: options.clone(), shape, totals: Totals::default() })

@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use polychron_base::key::{EncodedKey, Key8};
 use polychron_base::random::Random;
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::{Access, Declare, Direction, Insertion, Mode, Operations, Procedure, Scan, Stop, Transaction};
+use polychron_engine::{Access, Declare, Direction, Insertion, Mode, Operations, Procedure, Scan, Transaction};
 use polychron_schema::{ColumnSpan, Projection, RowBuffer, RowRef, Slot};
 
 use crate::Transact;
@@ -157,6 +157,12 @@ pub struct YcsbProcedure {
 #[error("the row of key {0} is missing")]
 struct Missing(u64);
 
+impl From<Missing> for Error {
+    fn from(error: Missing) -> Self {
+        Self::other(error)
+    }
+}
+
 thread_local! {
     /// Where rows are built that are written whole.
     static ROW: std::cell::Cell<RowBuffer> = const { std::cell::Cell::new(RowBuffer::new()) };
@@ -178,14 +184,14 @@ fn encode(key: u64) -> Key8 {
 impl Shape {
     /// The sum of a row's payload.
     #[inline]
-    fn read<T: Transaction>(&self, transaction: &mut T, key: u64) -> Result<Option<u64>, Stop> {
+    fn read<T: Transaction>(&self, transaction: &mut T, key: u64) -> Result<Option<u64>, Error> {
         let row = transaction.read_row(self.table, encode(key), &self.projection)?;
         Ok(row.map(|row| self.sum(row)))
     }
 
     /// Raises the counters by one after reading the whole payload.
     #[inline]
-    fn change<T: Transaction>(&self, transaction: &mut T, key: u64) -> Result<Option<u64>, Stop> {
+    fn change<T: Transaction>(&self, transaction: &mut T, key: u64) -> Result<Option<u64>, Error> {
         let mut seen = 0;
         let found = transaction.update_unchecked(self.table, encode(key), &self.projection, |row| {
             let payload = row.fixed_mut(self.payload);
@@ -196,17 +202,17 @@ impl Shape {
         Ok(found.then_some(seen))
     }
 
-    fn overwrite<T: Transaction>(&self, transaction: &mut T, key: u64, value: u64) -> Result<u64, Stop> {
+    fn overwrite<T: Transaction>(&self, transaction: &mut T, key: u64, value: u64) -> Result<u64, Error> {
         let table = self.table;
         match with_row(self, key, value, |row| transaction.put_unchecked(table, encode(key), row))? {
             Insertion::Inserted => Ok(0),
-            Insertion::Duplicate(index) => Err(Error::Duplicate { table, index }.into()),
+            Insertion::Duplicate(index) => Err(Error::duplicate(table, index)),
         }
     }
 }
 
 impl YcsbProcedure {
-    fn points<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Stop> {
+    fn points<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Error> {
         let Self { shape, task: Task::Points { requests, blind, .. }, all_present, written, .. } = self else {
             return Ok(0);
         };
@@ -234,7 +240,7 @@ impl YcsbProcedure {
         Ok(sum)
     }
 
-    fn read<T: Transaction>(&self, transaction: &mut T, key: u64) -> Result<u64, Stop> {
+    fn read<T: Transaction>(&self, transaction: &mut T, key: u64) -> Result<u64, Error> {
         match self.shape.read(transaction, key)? {
             Some(sum) => Ok(sum),
             None if self.all_present => Err(Missing(key).into()),
@@ -242,7 +248,7 @@ impl YcsbProcedure {
         }
     }
 
-    fn scan<T: Transaction>(&self, transaction: &mut T, from: u64, length: usize) -> Result<u64, Stop> {
+    fn scan<T: Transaction>(&self, transaction: &mut T, from: u64, length: usize) -> Result<u64, Error> {
         let mut lower = [0; 8];
         encode(from).write_to(&mut lower);
         let scan = Scan {
@@ -264,7 +270,7 @@ impl YcsbProcedure {
         Ok(sum)
     }
 
-    fn insert_or_delete<T: Transaction>(&mut self, transaction: &mut T, key: u64) -> Result<u64, Stop> {
+    fn insert_or_delete<T: Transaction>(&mut self, transaction: &mut T, key: u64) -> Result<u64, Error> {
         let table = self.shape.table;
         if transaction.delete_unchecked(table, encode(key))? {
             self.inserted -= 1;
@@ -272,7 +278,7 @@ impl YcsbProcedure {
         }
         match with_row(&self.shape, key, 0, |row| transaction.insert_unchecked(table, encode(key), row))? {
             Insertion::Inserted => self.inserted += 1,
-            Insertion::Duplicate(index) => return Err(Error::Duplicate { table, index }.into()),
+            Insertion::Duplicate(index) => return Err(Error::duplicate(table, index)),
         }
         Ok(0)
     }
@@ -281,9 +287,10 @@ impl YcsbProcedure {
 impl Procedure for YcsbProcedure {
     /// A sum over all bytes that were read.
     type Output = u64;
+    type Error = Error;
 
     #[inline]
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Error> {
         (self.written, self.inserted) = (0, 0);
         match self.task {
             Task::Points { .. } => self.points(transaction),

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
 use polychron_engine::{
-    Access, Common, Declare, Error, Mode, Operations, Procedure, Protocol, Row, Stop, Table, TableId, Transaction,
-    Worker,
+    Access, Common, Declare, Error, Mode, Operations, Procedure, Protocol, Row, Table, TableId, Transaction, Worker,
 };
 use polychron_schema::{Key, KeyScratch};
 use polychron_sync::atomic::AtomicBool;
@@ -196,8 +195,9 @@ struct Player<'a> {
 
 impl Procedure for Player<'_> {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let marble = |(bag, number)| Marble { bag, number, colour: 1, weight: 1 };
         for &deed in self.deeds {
             match deed {

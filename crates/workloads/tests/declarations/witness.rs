@@ -10,7 +10,7 @@ use std::sync::Arc;
 use polychron_base::key::EncodedKey;
 use polychron_engine::{
     Access, Common, Constraints, Counters, Declare, Error, Insertion, LazyFutures, Prefetch, Procedure, Projection,
-    Protocol, Queries, RowMut, RowRef, Savepoints, Scan, Stop, Storage, TableDefinition, TableId, Transaction, Worker,
+    Protocol, Queries, RowMut, RowRef, Savepoints, Scan, Storage, TableDefinition, TableId, Transaction, Worker,
 };
 use polychron_protocols::serial::{Options, Serial, SerialWorker};
 
@@ -21,6 +21,12 @@ pub(crate) struct Dishonest {
     table: String,
     key: Vec<u8>,
     what: &'static str,
+}
+
+impl From<Dishonest> for Error {
+    fn from(error: Dishonest) -> Self {
+        Self::other(error)
+    }
 }
 
 pub(crate) const UNKNOWN: &str = "the procedure says that there may be writes which it does not name";
@@ -85,17 +91,19 @@ struct Watched<'p, P> {
 
 impl<P: Procedure> Procedure for Watched<'_, P> {
     type Output = P::Output;
+    type Error = P::Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<P::Output, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<P::Output, P::Error> {
         if self.declared.is_unknown {
-            return Err(Dishonest { table: "every table".to_owned(), key: Vec::new(), what: UNKNOWN }.into());
+            let dishonest = Dishonest { table: "every table".to_owned(), key: Vec::new(), what: UNKNOWN };
+            return Err(Error::from(dishonest).into());
         }
         let mut watching = Watching { transaction, declared: &self.declared, tried: BTreeSet::new() };
         let output = self.procedure.run(&mut watching)?;
         let is_write = |accesses: &[Access]| accesses.iter().any(|access| *access != Access::Read);
         let writes = self.declared.keys.iter().filter(|(_, accesses)| is_write(accesses)).map(|(key, _)| key);
         match { writes }.find(|key| !watching.tried.contains(*key)) {
-            Some(key) => Err(watching.dishonest(key, NOT_DONE)),
+            Some(key) => Err(watching.dishonest(key, NOT_DONE).into()),
             None => Ok(output),
         }
     }
@@ -113,12 +121,12 @@ struct Watching<'t, T> {
 }
 
 impl<T: Transaction> Watching<'_, T> {
-    fn dishonest(&self, (table, key): &(TableId, Vec<u8>), what: &'static str) -> Stop {
+    fn dishonest(&self, (table, key): &(TableId, Vec<u8>), what: &'static str) -> Error {
         let table = self.transaction.definition(*table).map_or_else(|_| table.to_string(), |table| table.name.clone());
         Dishonest { table, key: key.clone(), what }.into()
     }
 
-    fn hold<K: EncodedKey>(&mut self, table: TableId, key: K, ways: &[Access]) -> Result<(), Stop> {
+    fn hold<K: EncodedKey>(&mut self, table: TableId, key: K, ways: &[Access]) -> Result<(), Error> {
         let key = (table, bytes(key));
         self.declared.allows(&key, ways).map_err(|what| self.dishonest(&key, what))?;
         self.tried.insert(key);
@@ -132,7 +140,7 @@ impl<T: Transaction> Transaction for Watching<'_, T> {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
+    ) -> Result<Option<RowRef<'_>>, Error> {
         self.transaction.read_row(table, key, projection)
     }
 
@@ -141,7 +149,7 @@ impl<T: Transaction> Transaction for Watching<'_, T> {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
+    ) -> Result<Option<RowRef<'_>>, Error> {
         self.transaction.read_row_unvalidated(table, key, projection)
     }
 
@@ -151,7 +159,7 @@ impl<T: Transaction> Transaction for Watching<'_, T> {
         key: K,
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         self.hold(table, key, &[Access::Update, Access::Write])?;
         let mut changed = None;
         let found = self.transaction.update_unchecked(table, key, projection, |row| {
@@ -167,17 +175,17 @@ impl<T: Transaction> Transaction for Watching<'_, T> {
         Ok(found)
     }
 
-    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         self.hold(table, key, &[Access::Insert, Access::Write])?;
         self.transaction.insert_unchecked(table, key, row)
     }
 
-    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         self.hold(table, key, &[Access::Write])?;
         self.transaction.put_unchecked(table, key, row)
     }
 
-    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
         self.hold(table, key, &[Access::Write])?;
         self.transaction.delete_unchecked(table, key)
     }
@@ -186,15 +194,15 @@ impl<T: Transaction> Transaction for Watching<'_, T> {
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.transaction.scan_unchecked(scan, visitor)
     }
 
-    fn mark(&mut self) -> Result<usize, Stop> {
+    fn mark(&mut self) -> Result<usize, Error> {
         self.transaction.mark()
     }
 
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Error> {
         self.transaction.undo_unchecked(position)
     }
 
@@ -202,11 +210,11 @@ impl<T: Transaction> Transaction for Watching<'_, T> {
         self.transaction.savepoints()
     }
 
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Error> {
         self.transaction.definition(table)
     }
 
-    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Error> {
         self.transaction.constraints(table)
     }
 
@@ -225,12 +233,12 @@ impl<T: Transaction> Prefetch for Watching<'_, T> {}
 pub(crate) struct WitnessWorker(SerialWorker);
 
 impl Worker for WitnessWorker {
-    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         let declared = Declared::of(procedure);
         self.0.execute(&mut Watched { procedure, declared })
     }
 
-    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, Error> {
+    fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         let declared = Declared::of(procedure);
         self.0.snapshot(&mut Watched { procedure, declared })
     }

@@ -35,7 +35,7 @@ pub fn tombstones_that_were_read<P: Protocol<Worker: Interactive>>(setup: &Setup
         client.step(|t| {
             assert!(t.get(&table, 2)?.is_none());
             assert_eq!(t.scan(&table, ..).count()?, 2);
-            assert_eq!(t.scan(&table, 2..).reverse().count()?, 1);
+            assert_eq!(t.scan(&table, 2..).rev().count()?, 1);
             set(t, &table, 1, 11)
         });
         settle(setup, &database, &mut [cleaner]);
@@ -111,7 +111,7 @@ pub fn ranges_that_were_read<P: Protocol<Worker: Interactive>>(setup: &Setup<P>)
     let mut client = Client::begin(&mut reader, Mode::ReadWrite);
     client.step(|t| {
         assert_eq!(t.scan(&table, ..).count()?, 50);
-        assert_eq!(t.scan(&table, 20..100).reverse().count()?, 20);
+        assert_eq!(t.scan(&table, 20..100).rev().count()?, 20);
         assert_eq!(t.scan_by(&table, Person::BY_TEAM, 3).count()?, 10);
         t.update(&table, 0, |row| row.set_number(1))
     });

@@ -10,7 +10,7 @@ use polychron_base::random::Random;
 use polychron_engine::options::Submissions;
 use polychron_engine::submission::Service;
 use polychron_engine::{
-    Access, Declare, Error, Interactive, Operations, Procedure, Protocol, Stop, Table, TableId, Transaction, Worker,
+    Access, Declare, Error, Interactive, Operations, Procedure, Protocol, Table, TableId, Transaction, Worker,
 };
 
 use super::differential::apply;
@@ -39,8 +39,9 @@ impl Scripted {
 
 impl Procedure for Scripted {
     type Output = Vec<Answer>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Vec<Answer>, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Vec<Answer>, Error> {
         let mut savepoints = Savepoints::default();
         self.operations.iter().map(|operation| apply(transaction, &self.table, operation, &mut savepoints)).collect()
     }
@@ -93,8 +94,9 @@ struct Move {
 
 impl Procedure for Move {
     type Output = Option<i64>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Option<i64>, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Option<i64>, Error> {
         if !transaction.has_prefetched() {
             transaction.prefetch(&self.table, self.from);
             transaction.prefetch(&self.table, self.to);
@@ -139,7 +141,7 @@ pub fn hashed_keys<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         worker.maintain();
     }
     let rows = done(&mut worker, |t| {
-        (0..11).map(|id| Ok(t.get(&table, id)?.map(|row| row.value()))).collect::<Result<Vec<_>, Stop>>()
+        (0..11).map(|id| Ok(t.get(&table, id)?.map(|row| row.value()))).collect::<Result<Vec<_>, Error>>()
     });
     assert_eq!(rows.iter().flatten().collect::<Vec<_>>(), [&steps]);
     assert_eq!(rows[at as usize], Some(steps));
@@ -208,8 +210,9 @@ struct Oddly {
 
 impl Procedure for Oddly {
     type Output = u64;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<u64, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<u64, Error> {
         assert!(t.update(&self.table, self.id, |row| row.set_value(row.value() + 1))?);
         t.scan(&self.table, ..).count()
     }

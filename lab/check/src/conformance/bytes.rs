@@ -1,11 +1,8 @@
 //! Rows and keys as bytes: what does not fit its table, stands under another key than its own or names columns that are not there is
 //! refused with a clear error, changes nothing, and the transaction goes on.
 
-use std::ops::ControlFlow;
-
-use polychron_base::error::Stopped;
+use polychron_base::Error;
 use polychron_base::key::{EncodedKey, Key8};
-use polychron_base::{Error, Stop};
 use polychron_engine::aggregate::AggregateError;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
@@ -13,15 +10,16 @@ use polychron_engine::{
     RowMut, RowRef, Scan, Table, Transaction,
 };
 use polychron_schema::{ColumnSet, Row, Value};
+use std::ops::ControlFlow;
 
 use crate::Setup;
 use crate::rows::{Image, Item, Name, Page, Person, person};
 use crate::setup::{all, create, done, items, persons, run};
 
-fn failure<O>(outcome: Result<O, Stop>) -> Error {
-    match outcome.map_err(Stop::into_parts) {
-        Err(Stopped::Failed(error)) => error,
-        Err(Stopped::Conflict) => panic!("a conflict where a refusal was due"),
+fn failure<O>(outcome: Result<O, Error>) -> Error {
+    match outcome {
+        Err(Error::Conflict) => panic!("a conflict where a refusal was due"),
+        Err(error) => error,
         Ok(_) => panic!("nothing was refused"),
     }
 }
@@ -72,7 +70,8 @@ pub fn wrong_keys<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let ended = run(&mut worker, |t| {
         t.put_row(table.id(), Key8::new(7, 8), encoded(&Item { id: 2, value: 5 }).as_row()).map(drop)
     });
-    let Err(Error::WrongKey { key, own, .. }) = ended else { panic!("an error that is not caught ends it: {ended:?}") };
+    let Err(Error::WrongKey(wrong)) = ended else { panic!("an error that is not caught ends it: {ended:?}") };
+    let (key, own) = (wrong.key, wrong.own);
     assert_eq!((key.bytes(), own.bytes()), (&7u64.to_be_bytes()[..], &2u64.to_be_bytes()[..]));
 }
 
@@ -166,8 +165,8 @@ pub fn wrong_updates<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 pub fn columns_that_are_not_there<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = items(setup, &[(1, 10), (2, 20)]);
     let mut worker = database.worker().unwrap();
-    fn is_no_column<O>(outcome: Result<O, Stop>) -> bool {
-        let Error::Procedure(error) = failure(outcome) else { return false };
+    fn is_no_column<O>(outcome: Result<O, Error>) -> bool {
+        let Error::Other(error) = failure(outcome) else { return false };
         matches!(error.downcast_ref(), Some(AggregateError::NoSuchColumn(_, 2 | 64 | usize::MAX)))
     }
     let whole = Scan::all(table.id());

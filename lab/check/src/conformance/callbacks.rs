@@ -12,7 +12,7 @@ use polychron_engine::futures::Resolved;
 use polychron_engine::options::Submissions;
 use polychron_engine::submission::Service;
 use polychron_engine::{
-    Declare, Error, IndexDefinition, IndexId, Interactive, Operations, Procedure, Protocol, Row, Stop, Table, TableId,
+    Declare, Error, IndexDefinition, IndexId, Interactive, Operations, Procedure, Protocol, Row, Table, TableId,
     Transaction, Worker,
 };
 
@@ -168,8 +168,9 @@ impl Hooked {
 
 impl Procedure for Hooked {
     type Output = AtEnd;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<AtEnd, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<AtEnd, Error> {
         t.scan(&self.table, ..).count()?;
         Ok(AtEnd((self.at == Called::AnswerDropped).then(|| self.hook.clone())))
     }
@@ -192,8 +193,9 @@ struct Held(Mutex<Receiver<()>>);
 
 impl Procedure for Held {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Error> {
         let _ = self.0.lock().unwrap().recv();
         Ok(())
     }
@@ -205,8 +207,9 @@ struct Read(Table<Item>);
 
 impl Procedure for Read {
     type Output = u64;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<u64, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<u64, Error> {
         t.scan(&self.0, ..).count()
     }
 

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use polychron_engine::{Insertion, Interactive, Operations, Protocol, Stop, Table, Transaction};
+use polychron_engine::{Error, Insertion, Interactive, Operations, Protocol, Table, Transaction};
 
 use super::verdict::{Verdict, judge, orders};
 use crate::Setup;
@@ -17,24 +17,24 @@ use crate::setup::{begin, done, items};
 
 /// Numbers under numbers, in a table or in a map.
 pub(super) trait Rows {
-    fn get(&mut self, id: u64) -> Result<Option<i64>, Stop>;
-    fn put(&mut self, id: u64, value: i64) -> Result<(), Stop>;
+    fn get(&mut self, id: u64) -> Result<Option<i64>, Error>;
+    fn put(&mut self, id: u64, value: i64) -> Result<(), Error>;
     /// Whether the key was absent.
-    fn insert(&mut self, id: u64, value: i64) -> Result<bool, Stop>;
+    fn insert(&mut self, id: u64, value: i64) -> Result<bool, Error>;
     /// Whether there was a row to change.
-    fn add(&mut self, id: u64, value: i64) -> Result<bool, Stop>;
+    fn add(&mut self, id: u64, value: i64) -> Result<bool, Error>;
     /// Whether there was a row.
-    fn delete(&mut self, id: u64) -> Result<bool, Stop>;
-    fn range(&mut self, ids: Range<u64>) -> Result<Vec<(u64, i64)>, Stop>;
+    fn delete(&mut self, id: u64) -> Result<bool, Error>;
+    fn range(&mut self, ids: Range<u64>) -> Result<Vec<(u64, i64)>, Error>;
 
     /// The ids of the rows whose value is a multiple of `of`.
-    fn multiples(&mut self, of: i64) -> Result<Vec<i64>, Stop> {
+    fn multiples(&mut self, of: i64) -> Result<Vec<i64>, Error> {
         let rows = self.range(0..u64::MAX)?;
         Ok(rows.into_iter().filter(|(_, value)| value % of == 0).map(|(id, _)| id as i64).collect())
     }
 
     /// Deletes the rows with this value, and answers their ids.
-    fn delete_where(&mut self, wanted: i64) -> Result<Vec<i64>, Stop> {
+    fn delete_where(&mut self, wanted: i64) -> Result<Vec<i64>, Error> {
         let mut ids = Vec::new();
         for (id, _) in self.range(0..u64::MAX)?.into_iter().filter(|(_, value)| *value == wanted) {
             self.delete(id)?;
@@ -45,56 +45,56 @@ pub(super) trait Rows {
 }
 
 impl<T: Transaction> Rows for (&mut T, Table<Item>) {
-    fn get(&mut self, id: u64) -> Result<Option<i64>, Stop> {
+    fn get(&mut self, id: u64) -> Result<Option<i64>, Error> {
         value(self.0, &self.1, id)
     }
 
-    fn put(&mut self, id: u64, value: i64) -> Result<(), Stop> {
+    fn put(&mut self, id: u64, value: i64) -> Result<(), Error> {
         self.0.upsert(&self.1, &Item { id, value })
     }
 
-    fn insert(&mut self, id: u64, value: i64) -> Result<bool, Stop> {
+    fn insert(&mut self, id: u64, value: i64) -> Result<bool, Error> {
         Ok(self.0.try_insert(&self.1, &Item { id, value })? == Insertion::Inserted)
     }
 
-    fn add(&mut self, id: u64, value: i64) -> Result<bool, Stop> {
+    fn add(&mut self, id: u64, value: i64) -> Result<bool, Error> {
         self.0.update(&self.1, id, |row| row.set_value(row.value() + value))
     }
 
-    fn delete(&mut self, id: u64) -> Result<bool, Stop> {
+    fn delete(&mut self, id: u64) -> Result<bool, Error> {
         self.0.delete(&self.1, id)
     }
 
-    fn range(&mut self, ids: Range<u64>) -> Result<Vec<(u64, i64)>, Stop> {
+    fn range(&mut self, ids: Range<u64>) -> Result<Vec<(u64, i64)>, Error> {
         self.0.scan(&self.1, ids).map(|row| (row.id(), row.value())).collect()
     }
 }
 
 impl Rows for BTreeMap<u64, i64> {
-    fn get(&mut self, id: u64) -> Result<Option<i64>, Stop> {
+    fn get(&mut self, id: u64) -> Result<Option<i64>, Error> {
         Ok(BTreeMap::get(self, &id).copied())
     }
 
-    fn put(&mut self, id: u64, value: i64) -> Result<(), Stop> {
+    fn put(&mut self, id: u64, value: i64) -> Result<(), Error> {
         BTreeMap::insert(self, id, value);
         Ok(())
     }
 
-    fn insert(&mut self, id: u64, value: i64) -> Result<bool, Stop> {
+    fn insert(&mut self, id: u64, value: i64) -> Result<bool, Error> {
         let absent = !self.contains_key(&id);
         self.entry(id).or_insert(value);
         Ok(absent)
     }
 
-    fn add(&mut self, id: u64, value: i64) -> Result<bool, Stop> {
+    fn add(&mut self, id: u64, value: i64) -> Result<bool, Error> {
         Ok(self.get_mut(&id).map(|row| *row += value).is_some())
     }
 
-    fn delete(&mut self, id: u64) -> Result<bool, Stop> {
+    fn delete(&mut self, id: u64) -> Result<bool, Error> {
         Ok(self.remove(&id).is_some())
     }
 
-    fn range(&mut self, ids: Range<u64>) -> Result<Vec<(u64, i64)>, Stop> {
+    fn range(&mut self, ids: Range<u64>) -> Result<Vec<(u64, i64)>, Error> {
         Ok(BTreeMap::range(self, ids).map(|(id, value)| (*id, *value)).collect())
     }
 }
@@ -103,7 +103,7 @@ impl Rows for BTreeMap<u64, i64> {
 pub(super) type Seen = Vec<Vec<i64>>;
 
 /// A step of a transaction. What it answers is what it saw.
-pub(super) type Step = fn(&Seen, &mut dyn Rows) -> Result<Vec<i64>, Stop>;
+pub(super) type Step = fn(&Seen, &mut dyn Rows) -> Result<Vec<i64>, Error>;
 
 /// An interleaving.
 pub(super) struct Case {

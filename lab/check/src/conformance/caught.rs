@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use polychron_base::key::Key8;
 use polychron_engine::{
-    Access, Declare, Interactive, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker,
+    Access, Declare, Error, Interactive, Operations, Procedure, Protocol, Row, Table, Transaction, Worker,
 };
 
 use crate::Setup;
@@ -47,19 +47,19 @@ struct Tables {
 type Rows = (Option<Item>, Option<Cell>, Option<Person>);
 
 impl Tables {
-    fn insert<T: Transaction>(&self, t: &mut T, id: u64, value: i64) -> Result<(), Stop> {
+    fn insert<T: Transaction>(&self, t: &mut T, id: u64, value: i64) -> Result<(), Error> {
         t.insert(&self.items, &Item { id, value })?;
         t.insert(&self.cells, &Cell { id, value })?;
         t.insert(&self.persons, &Person { number: value, ..person(id, id as u16, id as u32) })
     }
 
-    fn add<T: Transaction>(&self, t: &mut T, id: u64) -> Result<(), Stop> {
+    fn add<T: Transaction>(&self, t: &mut T, id: u64) -> Result<(), Error> {
         t.update(&self.items, id, |row| row.set_value(row.value() + 1))?;
         t.update(&self.cells, id, |row| row.set_value(row.value() + 1))?;
         t.update(&self.persons, id, |row| row.set_number(row.number() + 1)).map(drop)
     }
 
-    fn look<T: Transaction>(&self, t: &mut T, id: u64) -> Result<Rows, Stop> {
+    fn look<T: Transaction>(&self, t: &mut T, id: u64) -> Result<Rows, Error> {
         let item = t.get(&self.items, id)?.map(Item::from_ref);
         let cell = t.get(&self.cells, id)?.map(Cell::from_ref);
         Ok((item, cell, t.get(&self.persons, id)?.map(Person::from_ref)))
@@ -72,7 +72,7 @@ fn panics() {
 }
 
 /// Catches the panic of an operation.
-fn catch<O>(work: impl FnOnce() -> Result<O, Stop>) -> Result<(), Stop> {
+fn catch<O>(work: impl FnOnce() -> Result<O, Error>) -> Result<(), Error> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Err(_) => Ok(()),
         Ok(ended) => ended.map(|_| panic!("the panic is passed on")),
@@ -92,7 +92,7 @@ impl Catches {
         if self.before == Before::Insertion { NEW } else { ROW }
     }
 
-    fn act<T: Transaction>(&self, t: &mut T) -> Result<[Rows; 2], Stop> {
+    fn act<T: Transaction>(&self, t: &mut T) -> Result<[Rows; 2], Error> {
         let (tables, id) = (&self.tables, self.id());
         match self.before {
             Before::Nothing => {}
@@ -148,8 +148,9 @@ impl Catches {
 
 impl Procedure for Catches {
     type Output = [Rows; 2];
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<[Rows; 2], Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<[Rows; 2], Error> {
         self.act(t)
     }
 

@@ -132,7 +132,7 @@ pub fn new_unique_index_on_duplicates<P: Protocol<Worker: Interactive>>(setup: &
     });
     let made = database.create_index(table.id(), unique).unwrap();
     let refused = run(&mut worker, |t| t.insert(&table, &person(200, 1, 5)));
-    assert!(matches!(refused, Err(Error::Duplicate { index, .. }) if index == made), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Duplicate(ref of)) if of.index == made), "{refused:?}");
 }
 
 /// An index that is made while others write holds in the end exactly what the rows say.

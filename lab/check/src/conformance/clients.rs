@@ -8,8 +8,8 @@ use std::sync::Arc;
 use polychron_base::key::Key8;
 use polychron_engine::any::AnyProtocol;
 use polychron_engine::{
-    Access, Declare, Error, IndexDefinition, Insertion, Interactive, Mode, Operations, Procedure, Protocol, Stop,
-    Table, Transaction, Worker, drive,
+    Access, Declare, Error, IndexDefinition, Insertion, Interactive, Mode, Operations, Procedure, Protocol, Table,
+    Transaction, Worker, drive,
 };
 
 pub use super::callbacks::changes_between_transactions;
@@ -38,7 +38,7 @@ pub(super) const DEEDS: [Deed; 5] = [Deed::Read, Deed::Update, Deed::Insert, Dee
 impl Deed {
     const WITH_UPSERTS: [Self; 6] = [Self::Read, Self::Update, Self::Insert, Self::Upsert, Self::Delete, Self::Scan];
 
-    pub(super) fn act<T: Transaction>(self, transaction: &mut T, table: &Table<Item>, id: u64) -> Result<(), Stop> {
+    pub(super) fn act<T: Transaction>(self, transaction: &mut T, table: &Table<Item>, id: u64) -> Result<(), Error> {
         match self {
             Self::Read => value(transaction, table, id).map(drop),
             Self::Update => transaction.update(table, id, |row| row.set_value(row.value() + 1)).map(drop),
@@ -137,8 +137,9 @@ struct Inner {
 
 impl Procedure for Inner {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         self.deed.act(transaction, &self.table, 0)
     }
 
@@ -155,8 +156,9 @@ fn declare<D: Declare>(declaration: &mut D, table: &Table<Item>, deed: Deed) {
 
 impl<W: Worker> Procedure for Outer<W> {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         self.deed.act(transaction, &self.table, 0)?;
         let outcome = self.worker.execute(&mut self.inner);
         self.outcomes.push(outcome);
@@ -323,7 +325,7 @@ pub fn leaked_transactions_of_workers_that_leave(setup: &Setup<AnyProtocol>) {
 /// The same where the worker runs something that conflicts, fails, or reads a snapshot.
 pub fn leaked_transactions_before_failures(setup: &Setup<AnyProtocol>) {
     leak(setup, |mut worker, database, table| {
-        let failed: Result<(), Error> = run(&mut worker, |_| Err(Stop::roll_back()));
+        let failed: Result<(), Error> = run(&mut worker, |_| Err(Error::RolledBack));
         assert!(matches!(failed, Err(Error::RolledBack)), "{failed:?}");
         let seen = crate::setup::snapshot(&mut worker, |t| t.scan(table, ..).count());
         assert!(seen <= LEAK_ROWS, "{seen} rows");
@@ -414,7 +416,7 @@ pub fn threads_that_end(setup: &Setup<AnyProtocol>) {
                 check_rows(&mut worker, &table);
                 let written = run(&mut worker, |t| {
                     (0..LEAK_ROWS).try_for_each(|id| Deed::Update.act(t, &table, id))?;
-                    Err::<(), Stop>(Stop::roll_back())
+                    Err::<(), Error>(Error::RolledBack)
                 });
                 assert!(matches!(written, Err(Error::RolledBack)), "{written:?}");
                 setup.pass(&database, 1);
@@ -480,10 +482,11 @@ pub fn conflicts_of_their_own<P: Protocol<Worker: Interactive>>(setup: &Setup<P>
     }
     impl Procedure for Asks {
         type Output = ();
-        fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Stop> {
+        type Error = Error;
+        fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Error> {
             self.runs += 1;
             assert!(self.runs < MOST_ATTEMPTS, "it is tried for ever");
-            Err(Stop::conflict())
+            Err(Error::Conflict)
         }
         fn declare<D: Declare>(&self, _: &mut D) {}
     }
@@ -507,7 +510,7 @@ pub fn conflicts_of_their_own<P: Protocol<Worker: Interactive>>(setup: &Setup<P>
             runs += 1;
             assert!(runs < MOST_ATTEMPTS, "it is tried for ever");
             Deed::Update.act(t, &table, 1)?;
-            Err::<(), _>(Stop::conflict())
+            Err::<(), _>(Error::Conflict)
         });
         assert!(matches!(outcome, Err(ref error) if !matches!(error, Error::Panicked(_))), "{outcome:?}");
         assert_eq!(done(&mut worker, |t| value(t, &table, 1)), Some(1));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use polychron_base::random::Random;
-use polychron_engine::{Error, Futures, Interactive, Mode, Operations, Protocol, Stop, Table, Transaction, drive};
+use polychron_engine::{Error, Futures, Interactive, Mode, Operations, Protocol, Table, Transaction, drive};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::clients::{DEEDS, Deed};
@@ -31,7 +31,7 @@ enum Act {
 }
 
 impl Act {
-    fn act<T: Transaction>(self, transaction: &mut T, table: &Table<Item>, id: u64) -> Result<(), Stop> {
+    fn act<T: Transaction>(self, transaction: &mut T, table: &Table<Item>, id: u64) -> Result<(), Error> {
         match self {
             Self::Alone(deed) => deed.act(transaction, table, id),
             Self::ReadAndUpdate => {

@@ -6,13 +6,12 @@
 use std::ops::ControlFlow;
 
 use polychron_base::IndexId;
-use polychron_base::error::Stopped;
 use polychron_base::random::Random;
 use polychron_engine::aggregate::AggregateError;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Aggregate, ColumnBatch, Direction, Error, Futures, Insertion, Interactive, Isolation, Mode, Operations, Protocol,
-    Restriction, Scan, Stop, Table, Transaction, Worker,
+    Restriction, Scan, Table, Transaction, Worker,
 };
 use polychron_schema::{Row, Value};
 
@@ -29,12 +28,11 @@ pub(crate) fn apply<T: Transaction>(
     table: &Table<Person>,
     operation: &Operation,
     savepoints: &mut Savepoints,
-) -> Result<Answer, Stop> {
-    let flag = |outcome: Result<bool, Stop>| match outcome.map_err(Stop::into_parts) {
+) -> Result<Answer, Error> {
+    let flag = |outcome: Result<bool, Error>| match outcome {
         Ok(found) => Ok(Answer::Flag(found)),
-        Err(Stopped::Failed(Error::Duplicate { index, .. })) => Ok(Answer::Duplicate(index)),
-        Err(Stopped::Failed(error)) => Err(error.into()),
-        Err(Stopped::Conflict) => Err(Stop::conflict()),
+        Err(Error::Duplicate(of)) => Ok(Answer::Duplicate(of.index)),
+        Err(error) => Err(error),
     };
     Ok(match operation {
         Operation::Get(id) => Answer::Row(t.get(table, *id)?.map(crate::rows::own)),
@@ -50,11 +48,11 @@ pub(crate) fn apply<T: Transaction>(
         Operation::Delete(id) => flag(t.delete(table, *id))?,
         Operation::Scan { from, to, backward, limit } => {
             let range = t.scan(table, *from..*to).limit(*limit);
-            Answer::Rows(if *backward { range.reverse().rows()? } else { range.rows()? })
+            Answer::Rows(if *backward { range.rev().rows()? } else { range.rows()? })
         }
         Operation::ByTeam { team, backward, limit } => {
             let range = t.scan_by(table, Person::BY_TEAM, *team).limit(*limit);
-            Answer::Rows(if *backward { range.reverse().rows()? } else { range.rows()? })
+            Answer::Rows(if *backward { range.rev().rows()? } else { range.rows()? })
         }
         Operation::ByCode(code) => Answer::Rows(t.scan_by(table, Person::BY_CODE, *code).rows()?),
         Operation::Columns { team } => Answer::Columns(columns(t, table, *team)?),
@@ -88,7 +86,7 @@ pub(crate) fn apply<T: Transaction>(
 }
 
 /// As [`apply`], for questions of all kinds, and what is refused or undone.
-fn apply_question<T: Transaction>(t: &mut T, table: &Table<Person>, operation: &Operation) -> Result<Answer, Stop> {
+fn apply_question<T: Transaction>(t: &mut T, table: &Table<Person>, operation: &Operation) -> Result<Answer, Error> {
     Ok(match operation {
         Operation::Total { team, wanted } => measure(t, table, &of_team(*team), *wanted)?,
         Operation::Find { restrictions, backward, limit } => {
@@ -103,10 +101,9 @@ fn apply_question<T: Transaction>(t: &mut T, table: &Table<Person>, operation: &
         }
         Operation::TooLong(id) => {
             let row = Person { text: "l".repeat(5000), ..person(*id, 1, *id as u32) };
-            match t.upsert(table, &row).map_err(Stop::into_parts) {
-                Err(Stopped::Failed(Error::Definition(_))) => Answer::Refused,
-                Err(Stopped::Failed(error)) => return Err(error.into()),
-                Err(Stopped::Conflict) => return Err(Stop::conflict()),
+            match t.upsert(table, &row) {
+                Err(Error::Definition(_)) => Answer::Refused,
+                Err(error) => return Err(error),
                 Ok(()) => Answer::Flag(true),
             }
         }
@@ -134,7 +131,7 @@ fn find<T: Transaction>(
     restrictions: &[Restriction],
     backward: bool,
     limit: usize,
-) -> Result<Vec<u64>, Stop> {
+) -> Result<Vec<u64>, Error> {
     let direction = if backward { Direction::Backward } else { Direction::Forward };
     let projection = Person::ID.projection();
     let mut ids = Vec::new();
@@ -146,7 +143,7 @@ fn find<T: Transaction>(
 }
 
 /// The same from batches, in order.
-fn gather<T: Transaction>(t: &mut T, table: &Table<Person>, restrictions: &[Restriction]) -> Result<Vec<u64>, Stop> {
+fn gather<T: Transaction>(t: &mut T, table: &Table<Person>, restrictions: &[Restriction]) -> Result<Vec<u64>, Error> {
     let scan = Scan { restrictions, ..Scan::all(table.id()) };
     let id = [usize::from(Person::ID.index)];
     let mut look =
@@ -166,18 +163,18 @@ fn measure<T: Transaction>(
     table: &Table<Person>,
     restrictions: &[Restriction],
     wanted: Aggregate,
-) -> Result<Answer, Stop> {
+) -> Result<Answer, Error> {
     let scan = Scan { restrictions, ..Scan::all(table.id()) };
-    match t.aggregate(&scan, wanted).map_err(Stop::into_parts) {
+    match t.aggregate(&scan, wanted) {
         Ok(value) => Ok(Answer::Value(value)),
-        Err(Stopped::Conflict) => Err(Stop::conflict()),
-        Err(Stopped::Failed(Error::Procedure(error))) if error.is::<AggregateError>() => Ok(Answer::Refused),
-        Err(Stopped::Failed(error)) => Err(error.into()),
+        Err(Error::Conflict) => Err(Error::Conflict),
+        Err(Error::Other(error)) if error.is::<AggregateError>() => Ok(Answer::Refused),
+        Err(error) => Err(error),
     }
 }
 
 /// The numbers of the rows, in the order of their ids.
-fn columns<T: Transaction>(t: &mut T, table: &Table<Person>, team: Option<u16>) -> Result<Vec<Numbers>, Stop> {
+fn columns<T: Transaction>(t: &mut T, table: &Table<Person>, team: Option<u16>) -> Result<Vec<Numbers>, Error> {
     let restrictions = of_team(team);
     let scan = Scan { restrictions: &restrictions, ..Scan::all(table.id()) };
     let wanted = [Person::ID.index, Person::TEAM.index, Person::CODE.index, Person::NUMBER.index].map(usize::from);
@@ -199,7 +196,7 @@ fn columns<T: Transaction>(t: &mut T, table: &Table<Person>, team: Option<u16>) 
 }
 
 /// As [`apply`], for operations on futures.
-fn apply_later<T: Transaction>(t: &mut T, table: &Table<Person>, operation: &Operation) -> Result<Answer, Stop> {
+fn apply_later<T: Transaction>(t: &mut T, table: &Table<Person>, operation: &Operation) -> Result<Answer, Error> {
     Ok(match operation {
         Operation::Ask { id, at_least, assumed } => {
             let number = t.future(table, *id, Person::NUMBER)?;

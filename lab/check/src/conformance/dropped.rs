@@ -1,9 +1,7 @@
 //! Indexes and tables that are dropped beside transactions that use them. From then on nobody keeps such an index up, so who asks it is refused
 //! or conflicts, unless its rows are those of the table. A table that was dropped is as it was, for those that still have it.
-
-use polychron_base::error::Stopped;
 use polychron_base::random::Random;
-use polychron_base::{Error, IndexId, Stop};
+use polychron_base::{Error, IndexId};
 use polychron_engine::{Insertion, Interactive, Mode, Operations, Protocol, Row, Table, Transaction, Worker, drive};
 use polychron_schema::Index;
 use polychron_sync::Mutex;
@@ -41,12 +39,12 @@ fn by_table<T: Transaction>(
     table: &Table<Person>,
     question: Question,
     comes: u64,
-) -> Result<Vec<u64>, Stop> {
+) -> Result<Vec<u64>, Error> {
     match question {
         Question::Rows => t.scan(table, ..).map(|row| row.id()).collect().map(ids),
         Question::Count => t.scan(table, ..).count().map(|count| vec![count]),
         Question::Smallest => Ok(t.scan(table, ..).first(|row| row.id())?.into_iter().collect()),
-        Question::Largest => Ok(t.scan(table, ..).reverse().first(|row| row.id())?.into_iter().collect()),
+        Question::Largest => Ok(t.scan(table, ..).rev().first(|row| row.id())?.into_iter().collect()),
         Question::Point => Ok(t.get(table, comes)?.map(|row| row.id()).into_iter().collect()),
     }
 }
@@ -58,7 +56,7 @@ fn by_index<T: Transaction>(
     index: IndexId,
     question: Question,
     comes: u64,
-) -> Result<Vec<u64>, Stop> {
+) -> Result<Vec<u64>, Error> {
     let range = |t: &mut T| match index.position() {
         1 => t.scan_range_by::<_, _, u16>(table, Person::BY_TEAM, ..).map(|row| row.id()).collect::<Vec<_>>(),
         _ => t.scan_range_by::<_, _, Option<u32>>(table, Person::BY_CODE, ..).map(|row| row.id()).collect(),
@@ -83,12 +81,11 @@ fn by_index<T: Transaction>(
 }
 
 /// An answer, unless the index is gone.
-fn unless_gone<O>(answer: Result<O, Stop>) -> Result<Option<O>, Stop> {
-    match answer.map_err(Stop::into_parts) {
+fn unless_gone<O>(answer: Result<O, Error>) -> Result<Option<O>, Error> {
+    match answer {
         Ok(answer) => Ok(Some(answer)),
-        Err(Stopped::Failed(Error::NoSuchIndex(..))) => Ok(None),
-        Err(Stopped::Failed(error)) => Err(error.into()),
-        Err(Stopped::Conflict) => Err(Stop::conflict()),
+        Err(Error::NoSuchIndex(..)) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -257,7 +254,7 @@ pub fn read_on_while_memory_is_used_again<P: Protocol<Worker: Interactive>>(setu
 const KEYS: u64 = 60;
 const MOVED: u64 = KEYS / 2;
 
-fn move_row<T: Transaction>(t: &mut T, table: &Table<Person>, from: u64, to: u64) -> Result<(), Stop> {
+fn move_row<T: Transaction>(t: &mut T, table: &Table<Person>, from: u64, to: u64) -> Result<(), Error> {
     let Some(row) = t.get(table, from)?.map(Person::from_ref) else { return Ok(()) };
     if t.get(table, to)?.is_some() {
         return t.update(table, from, |row| row.set_team(row.team() + 1)).map(drop);
@@ -272,11 +269,11 @@ fn both_ways<T: Transaction>(
     table: &Table<Person>,
     index: Index<Person, u16>,
     index_first: bool,
-) -> Result<(Vec<Person>, Vec<Person>), Stop> {
+) -> Result<(Vec<Person>, Vec<Person>), Error> {
     let entries = |t: &mut T| {
         let mut rows = t.scan_range_by::<_, _, u16>(table, index, ..).rows()?;
         rows.sort_unstable_by_key(|row| row.id);
-        Ok::<_, Stop>(rows)
+        Ok::<_, Error>(rows)
     };
     if index_first {
         let entries = entries(t)?;

@@ -1,16 +1,14 @@
 //! Foreign keys: a row's parent exists, whoever deletes it meanwhile. Not part of [`conformance!`](macro@crate::conformance), because the checks
 //! stand in the engine once: a test of its own runs these for each protocol.
 
-use std::sync::Arc;
-
-use polychron_base::error::Stopped;
 use polychron_base::key::Key8;
-use polychron_base::{Error, IndexId, Stop};
+use polychron_base::{Error, IndexId};
 use polychron_engine::{
     Becomes, Futures, IndexDefinition, Insertion, Interactive, Operations, Protocol, Row, RowBuffer, Table,
     TableDefinition,
 };
 use polychron_schema::ForeignKeyDefinition;
+use std::sync::Arc;
 
 use crate::Setup;
 use crate::setup::{all, begin, create, done, run};
@@ -83,11 +81,11 @@ fn book(id: u64, shelf: u64) -> Book {
 }
 
 /// What an operation came to that may be refused: conflicts are passed on.
-fn caught<O>(outcome: Result<O, Stop>) -> Result<Result<O, Error>, Stop> {
-    match outcome.map_err(Stop::into_parts) {
+fn caught<O>(outcome: Result<O, Error>) -> Result<Result<O, Error>, Error> {
+    match outcome {
         Ok(output) => Ok(Ok(output)),
-        Err(Stopped::Conflict) => Err(Stop::conflict()),
-        Err(Stopped::Failed(error)) => Ok(Err(error)),
+        Err(Error::Conflict) => Err(Error::Conflict),
+        Err(error) => Ok(Err(error)),
     }
 }
 
@@ -97,8 +95,9 @@ pub fn hold<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let leaves = create::<P, Leaf>(&database);
     let mut worker = database.worker().unwrap();
     let no_shelf = |outcome: &Result<(), Error>| {
-        let Err(Error::NoParent { table, parent, key }) = outcome else { return false };
-        (*table, *parent, key.bytes()) == (books.id(), shelves.id(), &9u64.to_be_bytes()[..])
+        let Err(Error::NoParent(missing)) = outcome else { return false };
+        let (table, parent, key) = (missing.table, missing.parent, missing.key);
+        (table, parent, key.bytes()) == (books.id(), shelves.id(), &9u64.to_be_bytes()[..])
     };
     done(&mut worker, |t| {
         assert!(no_shelf(&caught(t.insert(&books, &book(1, 9)))?));
@@ -114,10 +113,8 @@ pub fn hold<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         t.insert(&books, &book(4, 4))
     });
     done(&mut worker, |t| {
-        let Err(Error::HasChildren { table, child, key }) = caught(t.delete(&shelves, 1))? else {
-            panic!("a parent went")
-        };
-        assert_eq!((table, child, key.bytes()), (shelves.id(), books.id(), &1u64.to_be_bytes()[..]));
+        let Err(Error::HasChildren(held)) = caught(t.delete(&shelves, 1))? else { panic!("a parent went") };
+        assert_eq!((held.table, held.child, held.key.bytes()), (shelves.id(), books.id(), &1u64.to_be_bytes()[..]));
         assert!(t.get(&shelves, 1)?.is_some(), "what was refused is undone");
         assert!(matches!(caught(t.delete(&books, 1))?, Err(Error::HasChildren { .. })));
         assert!(t.delete(&shelves, 2)?, "nothing refers to it");
@@ -179,7 +176,7 @@ pub fn of_futures<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let cards = create::<P, Card>(&database);
     let mut worker = database.worker().unwrap();
     let has_no_parent =
-        |outcome: Result<(), Stop>| Ok::<_, Stop>(matches!(caught(outcome)?, Err(Error::NoParent { .. })));
+        |outcome: Result<(), Error>| Ok::<_, Error>(matches!(caught(outcome)?, Err(Error::NoParent { .. })));
     done(&mut worker, |t| {
         let two = t.future(&shelves, 2, Shelf::ID)?;
         t.insert_future(&cards, &Card { id: 1, shelf: 0 }, [Card::SHELF.becomes(two + 1)])?;

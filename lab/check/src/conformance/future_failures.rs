@@ -7,7 +7,7 @@ use polychron_base::Error;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_engine::{
-    Becomes, Future, Futures, Insertion, Interactive, Isolation, Mode, Operations, Protocol, Savepoint, Stop, Table,
+    Becomes, Future, Futures, Insertion, Interactive, Isolation, Mode, Operations, Protocol, Savepoint, Table,
     Transaction,
 };
 use polychron_schema::Row;
@@ -20,7 +20,7 @@ use crate::setup::{Tx, all, create, done, items, run};
 /// Row 1 of value 4 and row 2 of value 5 are there.
 fn fails<P: Protocol<Worker: Interactive>>(
     setup: &Setup<P>,
-    mut body: impl FnMut(&mut Tx<'_, P>, &Table<Item>) -> Result<(), Stop>,
+    mut body: impl FnMut(&mut Tx<'_, P>, &Table<Item>) -> Result<(), Error>,
 ) -> bool {
     let (database, table) = items(setup, &[(1, 4), (2, 5)]);
     let mut worker = database.worker().unwrap();
@@ -32,7 +32,7 @@ fn fails<P: Protocol<Worker: Interactive>>(
 }
 
 /// Row 1 becomes something that has no value.
-fn set_failing<T: Transaction>(t: &mut T, table: &Table<Item>) -> Result<(), Stop> {
+fn set_failing<T: Transaction>(t: &mut T, table: &Table<Item>) -> Result<(), Error> {
     let value = t.future(table, 1, Item::VALUE)?;
     t.set_future(table, 1, Item::VALUE, value / 0)
 }
@@ -180,14 +180,14 @@ pub fn unique_keys<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         t.set_future(&guests, 1, Guest::BADGE, two)?;
         t.set_future(&guests, 1, Guest::BADGE, two + 8)
     });
-    assert!(matches!(taken, Err(Error::Duplicate { table, .. }) if table == guests.id()), "{taken:?}");
+    assert!(matches!(taken, Err(Error::Duplicate(ref of)) if of.table == guests.id()), "{taken:?}");
     // The insertion comes before the key is given up.
     let taken = run(&mut worker, |t| {
         let two = t.future(&guests, 2, Guest::BADGE)?;
         t.insert_future(&guests, &Guest { id: 3, badge: 0, room: 7 }, [Guest::BADGE.becomes(two)])?;
         t.set_future(&guests, 2, Guest::BADGE, two + 8)
     });
-    assert!(matches!(taken, Err(Error::Duplicate { table, .. }) if table == guests.id()), "{taken:?}");
+    assert!(matches!(taken, Err(Error::Duplicate(ref of)) if of.table == guests.id()), "{taken:?}");
     assert_eq!(badges(&mut worker), [3, 1]);
 }
 
@@ -348,7 +348,7 @@ impl<T: Transaction> Running<'_, T> {
         0
     }
 
-    fn apply(&mut self, operation: Operation) -> Result<i64, Stop> {
+    fn apply(&mut self, operation: Operation) -> Result<i64, Error> {
         let future = |number: Number| self.futures[number];
         let (t, guests) = (&mut *self.transaction, &self.guests);
         let guest = |id, (badge, room)| Guest { id, badge, room };

@@ -4,7 +4,7 @@ use polychron_base::Error;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_engine::futures::FutureError;
-use polychron_engine::{Becomes, Future, Futures, Interactive, Operations, Protocol, Stop, Table, Transaction, drive};
+use polychron_engine::{Becomes, Future, Futures, Interactive, Operations, Protocol, Table, Transaction, drive};
 use polychron_schema::Row;
 use polychron_sync::thread;
 
@@ -29,12 +29,12 @@ fn client_batch(shop: u16, number: i64, weight: u64) -> ClientBatch {
 }
 
 fn cause<O: std::fmt::Debug>(outcome: Result<O, Error>) -> FutureError {
-    let Err(Error::Procedure(error)) = outcome else { panic!("{outcome:?}") };
+    let Err(Error::Other(error)) = outcome else { panic!("{outcome:?}") };
     *error.downcast_ref::<FutureError>().expect("a typed error")
 }
 
 /// Takes a number from a counter, for a client batch.
-fn number<T: Transaction>(t: &mut T, counters: &Table<Item>) -> Result<Future<i64>, Stop> {
+fn number<T: Transaction>(t: &mut T, counters: &Table<Item>) -> Result<Future<i64>, Error> {
     let number = t.future(counters, 1, Item::VALUE)?;
     t.set_future(counters, 1, Item::VALUE, number + 1)?;
     Ok(number)
@@ -89,7 +89,7 @@ pub fn refusals<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         let number = number(t, &counters)?;
         t.insert_future(&client_batches, &client_batch(1, 0, 50), [ClientBatch::NUMBER.becomes(number)])
     });
-    assert!(matches!(taken, Err(Error::Duplicate { table, .. }) if table == client_batches.id()), "{taken:?}");
+    assert!(matches!(taken, Err(Error::Duplicate(ref of)) if of.table == client_batches.id()), "{taken:?}");
     let absent = run(&mut worker, |t| {
         let number = number(t, &counters)?;
         t.set_futures_at(&client_batches, (1_u16, number + 1), [ClientBatch::WEIGHT.becomes(1)])
@@ -135,7 +135,7 @@ pub fn numbers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                             &client_batch(1, 0, weight),
                             [ClientBatch::NUMBER.becomes(number)],
                         )?;
-                        Ok((number, -number))
+                        Ok::<_, Error>((number, -number))
                     });
                     let (number, negative) = given.unwrap();
                     assert_eq!(number, -negative);

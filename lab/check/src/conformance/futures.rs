@@ -5,12 +5,11 @@
 use std::sync::Arc;
 
 use polychron_base::Error;
-use polychron_base::error::Stopped;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_engine::futures::FutureError;
 use polychron_engine::{
-    Commit, Futures, Interactive, Isolation, LazyFutures, Mode, Operations, Protocol, Stop, Table, Transaction,
+    Commit, Futures, Interactive, Isolation, LazyFutures, Mode, Operations, Protocol, Table, Transaction,
 };
 use polychron_sync::thread;
 
@@ -66,7 +65,7 @@ pub fn interleaved<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     }
 }
 
-fn add<T: Transaction>(t: &mut T, items: &Table<Item>, id: u64, more: i64) -> Result<(), Stop> {
+fn add<T: Transaction>(t: &mut T, items: &Table<Item>, id: u64, more: i64) -> Result<(), Error> {
     let value = t.future(items, id, Item::VALUE)?;
     t.set_future(items, id, Item::VALUE, value + more)
 }
@@ -142,13 +141,13 @@ pub fn conditions_over_two_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<
 fn fails_with<W: Interactive + 'static>(
     worker: &mut W,
     table: &Table<Item>,
-    mut body: impl FnMut(&mut W::Transaction<'_>) -> Result<(), Stop>,
+    mut body: impl FnMut(&mut W::Transaction<'_>) -> Result<(), Error>,
 ) -> FutureError {
     let outcome = run(worker, |t| {
         t.set_future(table, 1, Item::VALUE, 7)?;
         body(t)
     });
-    let Err(Error::Procedure(error)) = outcome else { panic!("{outcome:?}") };
+    let Err(Error::Other(error)) = outcome else { panic!("{outcome:?}") };
     *error.downcast_ref::<FutureError>().expect("a typed error")
 }
 
@@ -215,7 +214,7 @@ pub fn assumptions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     // Who gives up because of a wrong assumption is asked again.
     let outcome = run(&mut worker, |t| {
         let value = t.future(&table, 1, Item::VALUE)?;
-        if t.is_true_assuming(value.at_least(1000), true)? { Err(Stop::roll_back()) } else { Ok(()) }
+        if t.is_true_assuming(value.at_least(1000), true)? { Err(Error::RolledBack) } else { Ok(()) }
     });
     assert!(outcome.is_ok(), "{outcome:?}");
     // The same of a client that begins again by itself, and of a row that is not there.
@@ -256,14 +255,14 @@ pub fn beside_ordinary_operations<P: Protocol<Worker: Interactive>>(setup: &Setu
     let values = done(&mut worker, |t| Ok((value(t, &table, 1)?, value(t, &table, 2)?, value(t, &table, 3)?)));
     assert_eq!(values, (Some(52), Some(5), None));
     let foreign = run(&mut worker, |t| t.resolve_future(polychron_engine::futures::Operand::Pending(9)));
-    assert!(matches!(foreign, Err(Error::Procedure(_))), "{foreign:?}");
+    assert!(matches!(foreign, Err(Error::Other(_))), "{foreign:?}");
     // A failure that the procedure passes over at a savepoint is not forgotten.
     let outcome = run(&mut worker, |t| {
         t.set_future(&table, 9, Item::VALUE, 1)?;
         let savepoint = t.savepoint();
         t.roll_back_to(savepoint)
     });
-    assert!(matches!(outcome, Err(Error::Procedure(_))), "{outcome:?}");
+    assert!(matches!(outcome, Err(Error::Other(_))), "{outcome:?}");
 }
 
 /// What was left open behind a savepoint is undone with it, also when it could not be settled meanwhile. That it could not is told once.
@@ -285,7 +284,7 @@ pub fn failures_behind_savepoints<P: Protocol<Worker: Interactive>>(setup: &Setu
             };
             if missing.is_ok() && way == 0 {
                 let told = t.roll_back_to(void.expect("it was set just now"));
-                assert!(matches!(told.map_err(Stop::into_parts), Err(Stopped::Failed(Error::Procedure(_)))));
+                assert!(matches!(told, Err(Error::Other(_))));
             }
             // Where it was not told before.
             assert_eq!(t.roll_back_to(first).is_err(), missing.is_ok() && way >= 3, "way {way}");

@@ -1,33 +1,31 @@
 //! Handles: one of another database, another table or a dropped index is refused with a clear error by every operation, and changes
 //! nothing.
 
-use std::ops::ControlFlow;
-use std::sync::Arc;
-
-use polychron_base::error::Stopped;
 use polychron_base::key::Key8;
-use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::{
     Access, Aggregate, Declare, Futures, IndexDefinition, Interactive, Operations, Procedure, Projection, Protocol,
     Row, RowBuffer, Scan, Table, Transaction, Worker,
 };
 use polychron_schema::Index;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use crate::Setup;
 use crate::rows::{Item, Person, person};
 use crate::setup::{all, create, done, items, run, snapshot};
 
-fn failure<O>(outcome: Result<O, Stop>) -> Error {
-    match outcome.map_err(Stop::into_parts) {
-        Err(Stopped::Failed(error)) => error,
-        Err(Stopped::Conflict) => panic!("a conflict where a refusal was due"),
+fn failure<O>(outcome: Result<O, Error>) -> Error {
+    match outcome {
+        Err(Error::Conflict) => panic!("a conflict where a refusal was due"),
+        Err(error) => error,
         Ok(_) => panic!("nothing was refused"),
     }
 }
 
 /// Every operation on a table, each of which is to fail with an error that `is_right`.
 fn refused<T: Transaction>(t: &mut T, table: Table<Item>, is_right: fn(&Error) -> bool) {
-    fn check<O>(name: &str, outcome: Result<O, Stop>, is_right: fn(&Error) -> bool) {
+    fn check<O>(name: &str, outcome: Result<O, Error>, is_right: fn(&Error) -> bool) {
         let error = failure(outcome);
         assert!(is_right(&error), "{name}: {error:?}");
     }
@@ -69,8 +67,9 @@ struct Misled(TableId);
 
 impl Procedure for Misled {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         transaction.update_row(self.0, Key8::new(1, 8), &Projection::ALL, |_| ()).map(drop)
     }
 
@@ -146,7 +145,7 @@ pub fn of_a_dropped_table<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 
 fn by_number<P: Protocol>(database: &Arc<P>, table: TableId) -> Index<Person, i64> {
     let id = database.create_index(table, IndexDefinition::new("by_number", [3])).unwrap();
-    Index::of_table(table, id, false, false)
+    Index::of_table(table, id, &[0], false, false)
 }
 
 /// The handle of an index that was made at run time is refused with another table, in another database, and when the index was

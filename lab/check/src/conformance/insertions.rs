@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use polychron_engine::{Error, Insertion, Interactive, Operations, Protocol, Stop, Table, Transaction, Worker};
+use polychron_engine::{Error, Insertion, Interactive, Operations, Protocol, Table, Transaction, Worker};
 
 use crate::Setup;
 use crate::rows::{Person, person};
@@ -109,12 +109,12 @@ fn undisturbed<P: Protocol<Worker: Interactive>>(database: &Arc<P>, count: u64, 
 }
 
 /// What is asked of the rows, none of which tells of the one that the idle client has inserted.
-fn ask<T: Transaction>(t: &mut T, table: &Table<Person>, question: u64, idle: &Person) -> Result<(), Stop> {
+fn ask<T: Transaction>(t: &mut T, table: &Table<Person>, question: u64, idle: &Person) -> Result<(), Error> {
     let last = IDS.end - 1;
     match question {
         0 => assert_eq!(t.scan(table, ..).count()?, last - IDS.start + 1),
         1 => assert_eq!(t.scan(table, ..).limit(1).first(|row| row.id())?, Some(IDS.start * 10)),
-        2 => assert_eq!(t.scan(table, ..).reverse().limit(1).first(|row| row.id())?, Some(last * 10)),
+        2 => assert_eq!(t.scan(table, ..).rev().limit(1).first(|row| row.id())?, Some(last * 10)),
         3 => assert!(t.get(table, idle.id)?.is_none()),
         4 => assert_eq!(t.scan_by(table, Person::BY_TEAM, idle.team).count()?, 5),
         5 => assert_eq!(t.scan_by(table, Person::BY_CODE, idle.code).count()?, 0),
@@ -173,7 +173,7 @@ pub fn insertions_beside_an_insertion<P: Protocol<Worker: Interactive>>(setup: &
                         place.at(format!("step {step} beside row {}", inserts.id));
                         // On both sides of the row that is open, if that is behind all others.
                         done(&mut worker, |t| {
-                            let tail = t.scan(&table, ..).reverse().limit(1).first(|row| row.id())?;
+                            let tail = t.scan(&table, ..).rev().limit(1).first(|row| row.id())?;
                             let head = t.scan(&table, ..).limit(1).first(|row| row.id())?;
                             assert!(t.delete(&table, head.expect("there are rows"))?);
                             let id = tail.expect("there are rows") + 7;
@@ -262,7 +262,8 @@ fn wanted<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, deed: Deed, end: E
         let outcome = deed.act::<P>(&mut worker, &table, &inserts);
         let is_there = match &outcome {
             Ok(is_there) => *is_there,
-            Err(Error::Conflicts { abort, .. }) => {
+            Err(Error::Conflicts(conflicts)) => {
+                let abort = conflicts.abort;
                 assert_eq!(abort.table, table.id(), "{deed:?}: {abort}");
                 assert!(abort.key.is_some(), "{deed:?}: {abort}");
                 false

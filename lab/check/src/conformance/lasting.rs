@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polychron_base::clock::SystemClock;
 use polychron_engine::options::Submissions;
 use polychron_engine::submission::Submission;
-use polychron_engine::{Declare, Procedure, Protocol, Stop, Transaction};
+use polychron_engine::{Declare, Error, Procedure, Protocol, Transaction};
 
 use super::submissions::{Add, Gate, KEYS, Stage};
 use crate::Setup;
@@ -19,8 +19,9 @@ struct Slow {
 
 impl Procedure for Slow {
     type Output = i64;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<i64, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<i64, Error> {
         let answer = self.add.run(t)?;
         self.gate.iter_mut().try_for_each(|gate| gate.run(t))?;
         Ok(answer)

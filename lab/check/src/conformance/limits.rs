@@ -1,11 +1,7 @@
 //! Values at each limit and one beyond: a typed error, nothing changed, and the transaction goes on.
 
-use std::ops::ControlFlow;
-use std::sync::Arc;
-
-use polychron_base::error::Stopped;
 use polychron_base::key::Key8;
-use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::{
     IndexDefinition, Insertion, Interactive, Isolation, Operations, Projection, Protocol, RowBuffer, RowRef, Scan,
     TableDefinition, Transaction, Worker,
@@ -13,15 +9,17 @@ use polychron_engine::{
 use polychron_schema::{
     ColumnSpan, ColumnType, IndexKind, Layout, MAX_COLUMNS, MAX_KEY_BYTES, MAX_ROW_BYTES, Row, SchemaError, Value,
 };
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use crate::Setup;
 use crate::rows::{Host, Image, Item, Page};
 use crate::setup::{Tx, all, create, done, items, run};
 
-fn failure<O>(outcome: Result<O, Stop>) -> Error {
-    match outcome.map_err(Stop::into_parts) {
-        Err(Stopped::Failed(error)) => error,
-        Err(Stopped::Conflict) => panic!("a conflict where a refusal was due"),
+fn failure<O>(outcome: Result<O, Error>) -> Error {
+    match outcome {
+        Err(Error::Conflict) => panic!("a conflict where a refusal was due"),
+        Err(error) => error,
         Ok(_) => panic!("nothing was refused"),
     }
 }
@@ -83,7 +81,7 @@ pub fn rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     done(&mut worker, |t| {
         t.insert(&table, &image(1, longest))?;
         let refused = failure(t.insert(&table, &image(2, longest + 1)));
-        assert!(matches!(refused, Error::RowTooLong { limit: MAX_ROW_BYTES, .. }), "{refused}");
+        assert!(matches!(refused, Error::RowTooLong(ref long) if long.limit == MAX_ROW_BYTES), "{refused}");
         assert!(t.get(&table, 1)?.is_some_and(|row| row.bytes().len() == longest));
         t.insert(&table, &image(3, 10))
     });
@@ -97,7 +95,9 @@ pub fn rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     done(&mut worker, |t| {
         let (table, key) = (table.id(), polychron_base::key::Key8::new(4, 8));
         let refused = failure(t.insert_row(table, key, RowRef::from_words(&words)));
-        assert!(matches!(refused, Error::RowTooLong { bytes, limit: MAX_ROW_BYTES } if bytes == MAX_ROW_BYTES + 8));
+        assert!(
+            matches!(refused, Error::RowTooLong(long) if (long.bytes, long.limit) == (MAX_ROW_BYTES + 8, MAX_ROW_BYTES))
+        );
         let refused = failure(t.put_row(table, key, RowRef::from_words(&words)));
         assert!(matches!(refused, Error::RowTooLong { .. }), "{refused}");
         Ok(())
@@ -146,20 +146,20 @@ impl Dynamic {
         Self { table: database.create_table(definition).unwrap(), layout }
     }
 
-    fn insert<T: Transaction>(&self, t: &mut T, id: u64, values: &[Value]) -> Result<Insertion, Stop> {
+    fn insert<T: Transaction>(&self, t: &mut T, id: u64, values: &[Value]) -> Result<Insertion, Error> {
         let values: Vec<_> = std::iter::once(Value::from(id)).chain(values.iter().cloned()).collect();
         let mut row = RowBuffer::new();
         polychron_schema::build_row(&self.layout, &values, &mut row)?;
         t.insert_row(self.table, Key8::new(id, 8), row.as_row())
     }
 
-    fn read<T: Transaction>(&self, t: &mut T, id: u64) -> Result<Option<Vec<Value>>, Stop> {
+    fn read<T: Transaction>(&self, t: &mut T, id: u64) -> Result<Option<Vec<Value>>, Error> {
         let row = t.read_row(self.table, Key8::new(id, 8), &Projection::ALL)?;
         Ok(row.map(|row| row.values(&self.layout).split_off(1)))
     }
 
     /// The rows in the order of the first secondary index.
-    fn by_first_index<T: Transaction>(&self, t: &mut T) -> Result<Vec<Vec<Value>>, Stop> {
+    fn by_first_index<T: Transaction>(&self, t: &mut T) -> Result<Vec<Vec<Value>>, Error> {
         let mut rows = Vec::new();
         let scan = Scan { index: IndexId::secondary(0)?, ..Scan::all(self.table) };
         t.scan_rows(&scan, &mut |row| {
@@ -176,7 +176,7 @@ impl Dynamic {
         id: u64,
         column: usize,
         value: &Value,
-    ) -> Result<Result<(), SchemaError>, Stop> {
+    ) -> Result<Result<(), SchemaError>, Error> {
         let mut outcome = Ok(());
         let found = t.update_row(self.table, Key8::new(id, 8), &Projection::ALL, |row| {
             outcome = polychron_schema::set_value(row, &self.layout, column, value);
@@ -198,7 +198,7 @@ impl Dynamic {
     }
 
     /// Sets columns to their negative numbers, with the projection of some.
-    fn update<T: Transaction>(&self, t: &mut T, columns: &[usize], set: &[usize]) -> Result<(), Stop> {
+    fn update<T: Transaction>(&self, t: &mut T, columns: &[usize], set: &[usize]) -> Result<(), Error> {
         let found = t.update_row(self.table, Key8::new(1, 8), &self.projection(columns), |row| {
             for &column in set {
                 let value = Value::from(-(column as i64));
@@ -278,7 +278,7 @@ pub fn wide_updates<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                 });
                 let undone = run(&mut worker, |t| {
                     table.update(t, &CHOSEN, &CHOSEN)?;
-                    Err::<(), _>(Stop::roll_back())
+                    Err::<(), _>(Error::RolledBack)
                 });
                 assert!(undone.is_err());
                 let seen = done(&mut worker, |t| Ok((table.read(t, 1)?, table.by_first_index(t)?)));
@@ -396,7 +396,7 @@ pub fn values<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             }
             assert!(table.set(t, 1, 1, &beyond)?.is_err(), "{column_type} takes {beyond:?}");
             assert!(
-                matches!(failure(table.insert(t, 5, std::slice::from_ref(&beyond))), Error::Procedure(_)),
+                matches!(failure(table.insert(t, 5, std::slice::from_ref(&beyond))), Error::Definition(_)),
                 "{column_type}"
             );
             stands(t)

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use polychron_base::sizes::scaled;
-use polychron_engine::{Error, Interactive, Mode, Operations, Protocol, Stop, Table, Transaction, Worker};
+use polychron_engine::{Error, Interactive, Mode, Operations, Protocol, Table, Transaction, Worker};
 use polychron_schema::Row;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
@@ -59,7 +59,7 @@ impl Work {
     }
 
     /// One transaction; `number` counts them.
-    fn act<T: Transaction>(self, t: &mut T, table: &Table<Item>, number: u64) -> Result<(), Stop> {
+    fn act<T: Transaction>(self, t: &mut T, table: &Table<Item>, number: u64) -> Result<(), Error> {
         match self {
             Self::Updates => {
                 (0..ROWS).try_for_each(|id| t.update(table, id, |row| row.set_value(row.value() + 1)).map(drop))
@@ -85,10 +85,10 @@ impl Work {
         }
     }
 
-    fn look<T: Transaction>(self, t: &mut T, table: &Table<Item>) -> Result<i64, Stop> {
+    fn look<T: Transaction>(self, t: &mut T, table: &Table<Item>) -> Result<i64, Error> {
         match self {
             Self::Updates | Self::HotRow => Ok(value(t, table, 0)?.expect("the row is there")),
-            Self::Queue => Ok(t.scan(table, ..).reverse().first(|row| row.id())?.expect("the queue has rows") as i64),
+            Self::Queue => Ok(t.scan(table, ..).rev().first(|row| row.id())?.expect("the queue has rows") as i64),
         }
     }
 }
@@ -319,7 +319,7 @@ const SHARE: u64 = 4;
 /// Every thread completes its share, and each commit costs the others one attempt each at most, with as many again to spare.
 fn crowd<P: Protocol<Worker: Interactive>>(
     setup: &Setup<P>,
-    act: impl Fn(&mut Tx<'_, P>, &Table<Item>, u64) -> Result<(), Stop> + Send + Sync + 'static,
+    act: impl Fn(&mut Tx<'_, P>, &Table<Item>, u64) -> Result<(), Error> + Send + Sync + 'static,
 ) -> i64 {
     let mut setup = setup.clone();
     setup.common.memory.max_workers = THREADS as usize + 2;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use polychron_base::Error;
 use polychron_base::random::Random;
-use polychron_engine::{Interactive, Mode, Operations, Protocol, Stop, Table, Worker};
+use polychron_engine::{Interactive, Mode, Operations, Protocol, Table, Worker};
 
 use crate::Setup;
 use crate::client::Client;
@@ -48,7 +48,7 @@ impl<P: Protocol<Worker: Interactive>> Filling<P> {
     }
 
     /// Runs a transaction, a second time after a refusal, for what was given back meanwhile may be enough. Whether it committed.
-    fn run(&mut self, mut body: impl FnMut(&mut Tx<'_, P>, &Table<Image>) -> Result<(), Stop>) -> bool {
+    fn run(&mut self, mut body: impl FnMut(&mut Tx<'_, P>, &Table<Image>) -> Result<(), Error>) -> bool {
         for is_last in [false, true] {
             let table = &self.table;
             match run(&mut self.worker, |t| body(t, table)) {

@@ -19,11 +19,13 @@ pub mod futures;
 pub mod handles;
 pub mod histories;
 mod insertions;
+pub mod iterators;
 pub mod known;
 pub mod lasting;
 pub mod limits;
 pub mod liveness;
 pub mod memory;
+pub mod own_errors;
 pub mod phantoms;
 pub mod points;
 pub mod predicates;
@@ -54,6 +56,7 @@ macro_rules! conformance {
                 roll_back_undoes_everything, panics_are_reported_and_undone, panics_that_panic_again, answers_that_panic, foreign_errors_are_passed_on, conflicts_of_its_own);
             $crate::conformance!(@group $setup, scans: bounds, inverted_bounds, limits_and_stops, empty_keys, own_writes,
                 own_insertions_do_not_abort, restrictions, long_keys, whole_tables, whole_hash_tables);
+            $crate::conformance!(@group $setup, iterators: rows_from_both_ends, chosen_rows, whole_ranges);
             $crate::conformance!(@group $setup, secondaries: entries_follow_rows, entries_of_growing_rows,
                 violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,
                 hash_entries, hash_look_up, definitions);
@@ -64,6 +67,7 @@ macro_rules! conformance {
                 undo_entries, undo_everything);
             $crate::conformance!(@group $setup, bytes: wrong_keys, wrong_rows, wrong_updates, columns_that_are_not_there);
             $crate::conformance!(@group $setup, caught: panics_in_operations);
+            $crate::conformance!(@group $setup, own_errors: conflicts_stay_inside, come_back_as_they_were);
             $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, wide_updates, broad_updates, values, workers,
                 memory, deletions_without_any_memory);

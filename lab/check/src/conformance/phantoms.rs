@@ -5,7 +5,7 @@
 //! show that they find one when a protocol leaves its check out.
 
 use polychron_base::IndexId;
-use polychron_engine::{Insertion, Interactive, Isolation, Operations, Protocol, Row, Stop, Table, Worker};
+use polychron_engine::{Error, Insertion, Interactive, Isolation, Operations, Protocol, Row, Table, Worker};
 
 use super::verdict::{Verdict, judge};
 use crate::Setup;
@@ -21,8 +21,8 @@ fn crossing<P, R, O>(
     setup: &Setup<P>,
     database: &std::sync::Arc<P>,
     table: &Table<R>,
-    observe: impl Fn(&mut Tx<'_, P>, &Table<R>, u64) -> Result<O, Stop>,
-    write: impl Fn(&mut Tx<'_, P>, &Table<R>, u64) -> Result<(), Stop>,
+    observe: impl Fn(&mut Tx<'_, P>, &Table<R>, u64) -> Result<O, Error>,
+    write: impl Fn(&mut Tx<'_, P>, &Table<R>, u64) -> Result<(), Error>,
 ) -> bool
 where
     P: Protocol<Worker: Interactive>,
@@ -52,7 +52,7 @@ where
 
 fn insert_at<P: Protocol<Worker: Interactive>>(
     offset: u64,
-) -> impl Fn(&mut Tx<'_, P>, &Table<Item>, u64) -> Result<(), Stop> {
+) -> impl Fn(&mut Tx<'_, P>, &Table<Item>, u64) -> Result<(), Error> {
     move |t, table, side| t.insert(table, &Item { id: side + offset, value: 1 })
 }
 
@@ -132,14 +132,14 @@ scenarios! {
     maximum, commits_maximum: |setup| {
         let (database, table) = items(setup, &[(5, 1), (15, 1), (35, 1), (45, 1)]);
         crossing(setup, &database, &table,
-            |t, table, side| t.scan(table, side..side + 10).reverse().first(|row| row.id()), insert_at::<P>(9))
+            |t, table, side| t.scan(table, side..side + 10).rev().first(|row| row.id()), insert_at::<P>(9))
     };
 
     /// All rows of a range from the largest down.
     backward_scan, commits_backward_scan: |setup| {
         let (database, table) = items(setup, &[(12, 1), (15, 1), (32, 1), (35, 1)]);
         crossing(setup, &database, &table,
-            |t, table, side| t.scan(table, side..side + 10).reverse().map(|row| row.id()).collect::<Vec<_>>(),
+            |t, table, side| t.scan(table, side..side + 10).rev().map(|row| row.id()).collect::<Vec<_>>(),
             insert_at::<P>(0))
     };
 
@@ -163,7 +163,7 @@ scenarios! {
     secondary_range, commits_secondary_range: |setup| {
         let (database, table) = persons(setup, &[person(1, 9, 1), person(2, 25, 2)]);
         crossing(setup, &database, &table,
-            |t, table, side| t.scan_range_by(table, Person::BY_TEAM, side as u16..side as u16 + 10).reverse().count(),
+            |t, table, side| t.scan_range_by(table, Person::BY_TEAM, side as u16..side as u16 + 10).rev().count(),
             |t, table, side| t.insert(table, &person(100 + side, side as u16 + 5, 100 + side as u32)))
     };
 

@@ -4,9 +4,8 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use polychron_base::clock::SystemClock;
-use polychron_base::error::Stopped;
 use polychron_base::key::Key8;
-use polychron_base::{Error, IndexId, Stop};
+use polychron_base::{Error, IndexId};
 use polychron_engine::futures::Resolved;
 use polychron_engine::options::Submissions;
 use polychron_engine::submission::Service;
@@ -59,7 +58,7 @@ pub fn duplicates<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         transaction.insert(&table, &Item { id: 3, value: 30 })?;
         transaction.insert(&table, &Item { id: 1, value: 99 })
     });
-    assert!(matches!(refused, Err(Error::Duplicate { index: IndexId::PRIMARY, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Duplicate(ref of)) if of.index == IndexId::PRIMARY), "{refused:?}");
     assert_eq!(all(&mut worker, &table), [Item { id: 1, value: 10 }, Item { id: 2, value: 20 }]);
 }
 
@@ -261,7 +260,7 @@ pub fn roll_back_undoes_everything<P: Protocol<Worker: Interactive>>(setup: &Set
     }
     let refused = run(&mut worker, |transaction| {
         transaction.delete(&table, 1)?;
-        Err::<(), _>(Stop::roll_back())
+        Err::<(), _>(Error::RolledBack)
     });
     assert!(matches!(refused, Err(Error::RolledBack)));
     assert_eq!(all(&mut worker, &table), before);
@@ -339,8 +338,9 @@ impl Explodes {
 
 impl Procedure for Explodes {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         transaction.update(&self.table, 1, |row| row.set_value(row.value() + 1))?;
         self.perhaps_panic(Panics::WhereItRuns);
         Ok(())
@@ -417,8 +417,9 @@ struct Loses<W> {
 
 impl<W: Worker> Procedure for Loses<W> {
     type Output = Loud;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Loud, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Loud, Error> {
         value(t, &self.table, 1)?;
         if let Some(mut other) = self.other.take() {
             // Where it would be in this one's way it is refused.
@@ -478,8 +479,9 @@ impl Wild {
 
 impl Procedure for Wild {
     type Output = Option<i64>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Option<i64>, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Option<i64>, Error> {
         self.perhaps_panic();
         value(transaction, &self.table, self.id)
     }
@@ -498,13 +500,13 @@ pub fn foreign_errors_are_passed_on<P: Protocol<Worker: Interactive>>(setup: &Se
     let mut worker = database.worker().unwrap();
     let outcome = run(&mut worker, |transaction| {
         set(transaction, &table, 1, 11)?;
-        Err::<(), Stop>(std::fmt::Error.into())
+        Err::<(), Error>(Error::other(std::fmt::Error))
     });
-    assert!(matches!(outcome, Err(Error::Procedure(error)) if error.is::<std::fmt::Error>()));
+    assert!(matches!(outcome, Err(Error::Other(error)) if error.is::<std::fmt::Error>()));
     assert_eq!(all(&mut worker, &table), [Item { id: 1, value: 10 }]);
     let mut transaction = worker.begin(Mode::Snapshot).unwrap();
-    let refused = transaction.insert(&table, &Item { id: 2, value: 20 }).map_err(Stop::into_parts);
-    assert!(matches!(refused, Err(Stopped::Failed(Error::ReadOnly))), "{refused:?}");
+    let refused = transaction.insert(&table, &Item { id: 2, value: 20 });
+    assert!(matches!(refused, Err(Error::ReadOnly)), "{refused:?}");
 }
 
 /// A procedure that makes up a conflict is not run for ever: it is answered, in a transaction and in a snapshot, and nothing of it stays.
@@ -514,12 +516,13 @@ pub fn conflicts_of_its_own<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) 
 
     impl Procedure for Stubborn {
         type Output = ();
+        type Error = Error;
 
-        fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+        fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
             self.1 += 1;
             assert!(self.1 < 100, "it is run without end");
             set(transaction, &self.0, 1, 11)?;
-            Err(Stop::conflict())
+            Err(Error::Conflict)
         }
 
         fn declare<D: Declare>(&self, declaration: &mut D) {
@@ -530,16 +533,16 @@ pub fn conflicts_of_its_own<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) 
     let (database, table) = items(setup, &[(1, 10)]);
     let mut worker = database.worker().unwrap();
     let outcome = worker.execute(&mut Stubborn(table, 0));
-    assert!(matches!(outcome, Err(Error::UnknownConflict)), "{outcome:?}");
+    assert!(matches!(outcome, Err(Error::Conflict)), "{outcome:?}");
     let mut runs = 0;
     for mode in [Mode::ReadWrite, Mode::Snapshot] {
         let outcome = drive::transact(&mut worker, mode, &mut |transaction| {
             runs += 1;
             assert!(runs < 100, "it is run without end");
             value(transaction, &table, 1)?;
-            Err::<(), Stop>(Stop::conflict())
+            Err::<(), Error>(Error::Conflict)
         });
-        assert!(matches!(outcome, Err(Error::UnknownConflict)), "{outcome:?}");
+        assert!(matches!(outcome, Err(Error::Conflict)), "{outcome:?}");
     }
     assert_eq!(all(&mut worker, &table), [Item { id: 1, value: 10 }]);
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use polychron_base::random::Random;
 use polychron_engine::{
-    Access, Declare, Interactive, Isolation, Mode, Operations, Procedure, Protocol, Stop, Transaction, Worker,
+    Access, Declare, Error, Interactive, Isolation, Mode, Operations, Procedure, Protocol, Transaction, Worker,
 };
 use polychron_schema::{Key, KeyScratch, Value};
 
@@ -342,8 +342,9 @@ fn written(tables: &Tables, operation: &Operation) -> Option<(polychron_base::Ta
 
 impl Procedure for Script {
     type Output = Told;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Told, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Told, Error> {
         let told = |operation: &Operation| Ok((operation.clone(), apply(transaction, &self.tables, operation)?));
         self.operations.iter().map(told).collect()
     }

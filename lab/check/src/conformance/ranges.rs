@@ -73,7 +73,7 @@ macro_rules! compare {
         let found: Vec<u64> = $t.scan_range_by(&$table, $index, range).map(|row| row.id()).collect()?;
         assert_eq!(found, expected, "{} {range:?}", $index.name());
         expected.reverse();
-        let found: Vec<u64> = $t.scan_range_by(&$table, $index, range).reverse().map(|row| row.id()).collect()?;
+        let found: Vec<u64> = $t.scan_range_by(&$table, $index, range).rev().map(|row| row.id()).collect()?;
         assert_eq!(found, expected, "{} {range:?} backward", $index.name());
     }};
 }

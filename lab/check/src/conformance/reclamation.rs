@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::key::Key8;
 use polychron_engine::{
-    Access, Declare, Interactive, Mode, Operations, Procedure, Protocol, Row, Stop, Table, Transaction, Worker,
+    Access, Declare, Error, Interactive, Mode, Operations, Procedure, Protocol, Row, Table, Transaction, Worker,
 };
 
 use crate::Setup;
@@ -29,7 +29,7 @@ const SLACK: usize = 8 * 384;
 fn stays<P: Protocol<Worker: Interactive>>(
     setup: &Setup<P>,
     database: &Arc<P>,
-    mut round: impl FnMut(u64, &mut Tx<'_, P>) -> Result<(), Stop>,
+    mut round: impl FnMut(u64, &mut Tx<'_, P>) -> Result<(), Error>,
 ) {
     if !setup.measures_memory {
         return;
@@ -141,8 +141,9 @@ struct Fill(Table<Person>);
 
 impl Procedure for Fill {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         (0..5).try_for_each(|id| t.insert(&self.0, &person(id, id as u16, id as u32)))
     }
 
@@ -241,7 +242,7 @@ fn stays_behind_snapshots<P: Protocol<Worker: Interactive>, R: Row + PartialEq>(
     setup: &Setup<P>,
     database: &Arc<P>,
     table: &Table<R>,
-    mut round: impl FnMut(u64, &mut Tx<'_, P>) -> Result<(), Stop>,
+    mut round: impl FnMut(u64, &mut Tx<'_, P>) -> Result<(), Error>,
 ) {
     if !setup.measures_memory || !setup.interleaves || setup.snapshots_lock {
         return;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_base::random::Random;
-use polychron_engine::{Interactive, Operations, Protocol, Stop, Table, Worker};
+use polychron_engine::{Interactive, Operations, Protocol, Table, Worker};
 
 use crate::Setup;
 use crate::rows::{Image, Item};
@@ -119,7 +119,7 @@ impl<P: Protocol<Worker: Interactive>> Crowd<P> {
         &mut self,
         session: usize,
         attempts: usize,
-        mut body: impl FnMut(&mut Tx<'_, P>, &Table<Image>) -> Result<(), Stop>,
+        mut body: impl FnMut(&mut Tx<'_, P>, &Table<Image>) -> Result<(), Error>,
     ) -> bool {
         let table = &self.table;
         (0..attempts).any(|_| match run(&mut self.workers[session], |t| body(t, table)) {

@@ -7,16 +7,14 @@
 // Two `#[index]`es of one table may well say the same of their kind.
 #![allow(clippy::duplicated_attributes)]
 
-use std::sync::Arc;
-
-use polychron_base::error::Stopped;
+use polychron_base::Error;
 use polychron_base::key::Key8;
-use polychron_base::{Error, Stop};
 use polychron_engine::{
     Becomes, Commit, Future, Futures, Interactive, Isolation, Mode, Operations, Projection, Protocol, Row, Table,
     TableDefinition, Transaction,
 };
 use polychron_schema::IndexKind;
+use std::sync::Arc;
 
 use crate::Setup;
 use crate::rows::Image;
@@ -143,7 +141,7 @@ const OPEN: [Open; 12] = [
 ];
 
 impl Open {
-    fn act<T: Transaction>(self, t: &mut T, lodgers: &Table<Lodger>) -> Result<bool, Stop> {
+    fn act<T: Transaction>(self, t: &mut T, lodgers: &Table<Lodger>) -> Result<bool, Error> {
         let value = Lodger::VALUE;
         match self {
             Self::Duplicate => {
@@ -193,14 +191,14 @@ impl Open {
     }
 
     /// The same behind a savepoint. The return has taken place also where it tells of a failure.
-    fn undone<T: Transaction>(self, t: &mut T, lodgers: &Table<Lodger>) -> Result<bool, Stop> {
+    fn undone<T: Transaction>(self, t: &mut T, lodgers: &Table<Lodger>) -> Result<bool, Error> {
         let savepoint = t.savepoint();
         let outcome = caught(self.act(t, lodgers))?;
         let told = caught(t.roll_back_to(savepoint))?;
         if told.is_err() {
             t.roll_back_to(savepoint)?;
         }
-        outcome.and_then(|answer| told.map(|()| answer)).map_err(Stop::from)
+        outcome.and_then(|answer| told.map(|()| answer))
     }
 }
 
@@ -232,7 +230,7 @@ impl Attempt {
         is_answered || matches!(self, Self::UpdateAndRollBack | Self::DeleteAndRollBack)
     }
 
-    fn act<T: Transaction>(self, t: &mut T, Tables { houses, lodgers }: &Tables) -> Result<String, Stop> {
+    fn act<T: Transaction>(self, t: &mut T, Tables { houses, lodgers }: &Tables) -> Result<String, Error> {
         let mut seen = None;
         let (long, orphan) = (too_long(), Some(NO_HOUSE));
         let outcome = match self {
@@ -307,7 +305,7 @@ const CHANGES: [Change; 17] = [
 ];
 
 impl Change {
-    fn act<T: Transaction>(self, t: &mut T, Tables { houses, lodgers }: &Tables) -> Result<String, Stop> {
+    fn act<T: Transaction>(self, t: &mut T, Tables { houses, lodgers }: &Tables) -> Result<String, Error> {
         let outcome = match self {
             Self::Delete(id) => t.delete(lodgers, id),
             Self::Floor(id) => t.update(lodgers, id, |row| row.set_floor(8)),
@@ -333,20 +331,20 @@ impl Change {
 
 fn behind_a_savepoint<T: Transaction>(
     t: &mut T,
-    operation: impl FnOnce(&mut T) -> Result<bool, Stop>,
-) -> Result<bool, Stop> {
+    operation: impl FnOnce(&mut T) -> Result<bool, Error>,
+) -> Result<bool, Error> {
     let savepoint = t.savepoint();
     let outcome = operation(t)?;
     t.roll_back_to(savepoint).map(|()| outcome)
 }
 
 /// What an operation came to that may be refused: conflicts are passed on, and waits that are one.
-fn caught<O>(outcome: Result<O, Stop>) -> Result<Result<O, Error>, Stop> {
-    match outcome.map_err(Stop::into_parts) {
+fn caught<O>(outcome: Result<O, Error>) -> Result<Result<O, Error>, Error> {
+    match outcome {
         Ok(output) => Ok(Ok(output)),
-        Err(Stopped::Conflict) => Err(Stop::conflict()),
-        Err(Stopped::Failed(error @ Error::WaitsForItself { .. })) => Err(error.into()),
-        Err(Stopped::Failed(error)) => Ok(Err(error)),
+        Err(Error::Conflict) => Err(Error::Conflict),
+        Err(error @ Error::WaitsForItself { .. }) => Err(error),
+        Err(error) => Ok(Err(error)),
     }
 }
 
@@ -371,7 +369,7 @@ impl Case {
         t: &mut T,
         tables: &Tables,
         (transaction, step): (usize, usize),
-    ) -> Result<String, Stop> {
+    ) -> Result<String, Error> {
         match (transaction, step) {
             (0, 0) => self.attempt.act(t, tables),
             (0, _) => t.update(&tables.lodgers, OTHER, |row| row.set_value(1)).map(|found| found.to_string()),

@@ -1,12 +1,10 @@
 //! Savepoints: part of a transaction is undone and the rest goes on.
 
-use std::sync::Mutex;
-
-use polychron_base::error::Stopped;
 use polychron_base::key::Key8;
 use polychron_engine::{
-    Access, Declare, Error, Interactive, Operations, Procedure, Protocol, Savepoint, Stop, Table, Transaction, Worker,
+    Access, Declare, Error, Interactive, Operations, Procedure, Protocol, Savepoint, Table, Transaction, Worker,
 };
+use std::sync::Mutex;
 
 use crate::Setup;
 use crate::rows::{Item, Person, person, set, value};
@@ -64,16 +62,16 @@ pub fn nest<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 }
 
 /// Returning to a savepoint that is void is refused, and undoes nothing.
-fn refuse<T: Transaction>(t: &mut T, void: Savepoint) -> Result<(), Stop> {
-    match t.roll_back_to(void).map_err(Stop::into_parts) {
-        Err(Stopped::Failed(Error::VoidSavepoint)) => Ok(()),
-        Err(Stopped::Conflict) => Err(Stop::conflict()),
+fn refuse<T: Transaction>(t: &mut T, void: Savepoint) -> Result<(), Error> {
+    match t.roll_back_to(void) {
+        Err(Error::VoidSavepoint) => Ok(()),
+        Err(Error::Conflict) => Err(Error::Conflict),
         other => panic!("{void:?} is void: {other:?}"),
     }
 }
 
 /// Changes of rows and of their entries, in another way each time: a position that was kept from one of them lies amid another one.
-fn change<T: Transaction>(t: &mut T, table: &Table<Person>, way: u64) -> Result<(), Stop> {
+fn change<T: Transaction>(t: &mut T, table: &Table<Person>, way: u64) -> Result<(), Error> {
     let (team, code) = (7 + way as u16, 70 + way as u32);
     if way.is_multiple_of(2) {
         t.update(table, 1, |row| row.set_text(&"s".repeat(60 + way as usize)).unwrap())?;
@@ -89,7 +87,7 @@ fn change<T: Transaction>(t: &mut T, table: &Table<Person>, way: u64) -> Result<
 }
 
 /// The rows of the table, which each index tells as well.
-fn by_every_index<T: Transaction>(t: &mut T, table: &Table<Person>) -> Result<Vec<Person>, Stop> {
+fn by_every_index<T: Transaction>(t: &mut T, table: &Table<Person>) -> Result<Vec<Person>, Error> {
     let rows = t.scan(table, ..).rows()?;
     let mut by_team = t.scan_range_by::<_, _, u16>(table, Person::BY_TEAM, ..).rows()?;
     let mut by_code = t.scan_range_by::<_, _, Option<u32>>(table, Person::BY_CODE, ..).rows()?;
@@ -231,8 +229,9 @@ struct Smuggler<'s> {
 
 impl Procedure for Smuggler<'_> {
     type Output = usize;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<usize, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<usize, Error> {
         let before = self.left.lock().expect("nobody panics under it").clone();
         let own = t.savepoint();
         t.upsert(&self.table, &person(self.id, 5, self.id as u32))?;
@@ -296,7 +295,7 @@ pub fn undo_entries<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                 assert_eq!(t.scan_by(&table, Person::BY_CODE, Some(code)).count()?, count);
             }
         }
-        Ok::<_, Stop>(())
+        Ok::<_, Error>(())
     });
     assert_eq!(all(&mut worker, &table), before);
 }

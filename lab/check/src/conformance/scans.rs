@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use polychron_base::TableId;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
-    Direction, Interactive, Operations, Projection, Protocol, Restriction, Row, Scan, Stop, Table, Transaction, Worker,
+    Direction, Error, Interactive, Operations, Projection, Protocol, Restriction, Row, Scan, Table, Transaction, Worker,
 };
 use polychron_schema::Value;
 
@@ -13,7 +13,7 @@ use crate::Setup;
 use crate::rows::{Cell, Item, Named, Page, Person, person};
 use crate::setup::{create, done, items, persons, run, snapshot};
 
-fn ids<T: Transaction>(range: polychron_engine::typed::Range<'_, T, Item>) -> Result<Vec<u64>, Stop> {
+fn ids<T: Transaction>(range: polychron_engine::typed::Range<'_, T, Item>) -> Result<Vec<u64>, Error> {
     range.map(|row| row.id()).collect()
 }
 
@@ -40,7 +40,7 @@ pub fn bounds<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         assert_eq!(ids(t.scan(&table, 2000..))?, [0; 0]);
         assert_eq!(ids(t.scan(&table, (Bound::Excluded(100), Bound::Excluded(100))))?, [0; 0]);
         for range in [0..1000, 3..997, 500..501, 100..300] {
-            let mut backward = ids(t.scan(&table, range.clone()).reverse())?;
+            let mut backward = ids(t.scan(&table, range.clone()).rev())?;
             backward.reverse();
             assert_eq!(backward, even(range.start, range.end));
         }
@@ -55,8 +55,8 @@ pub fn inverted_bounds<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     done(&mut worker, |t| {
         let inverted = (Bound::Included(8), Bound::Excluded(2));
         assert_eq!(ids(t.scan(&table, inverted))?, [0; 0]);
-        assert_eq!(ids(t.scan(&table, inverted).reverse())?, [0; 0]);
-        assert_eq!(ids(t.scan(&table, (Bound::Excluded(5), Bound::Excluded(5))).reverse())?, [0; 0]);
+        assert_eq!(ids(t.scan(&table, inverted).rev())?, [0; 0]);
+        assert_eq!(ids(t.scan(&table, (Bound::Excluded(5), Bound::Excluded(5))).rev())?, [0; 0]);
         Ok(())
     });
 }
@@ -71,16 +71,16 @@ pub fn limits_and_stops<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             let expected = limit.min(300) as u64;
             assert_eq!(ids(t.scan(&table, ..).limit(limit))?, (0..expected).collect::<Vec<_>>());
             let backward: Vec<_> = (300 - expected..300).rev().collect();
-            assert_eq!(ids(t.scan(&table, ..).reverse().limit(limit))?, backward);
+            assert_eq!(ids(t.scan(&table, ..).rev().limit(limit))?, backward);
             let mut seen = 0;
-            t.scan(&table, ..).try_for_each(|_| {
+            t.scan(&table, ..).visit(|_| {
                 seen += 1;
                 if seen >= limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;
             assert_eq!(seen, limit.clamp(1, 300));
         }
         assert_eq!(t.scan(&table, 10..20).first(|row| row.id())?, Some(10));
-        assert_eq!(t.scan(&table, 10..20).reverse().first(|row| row.id())?, Some(19));
+        assert_eq!(t.scan(&table, 10..20).rev().first(|row| row.id())?, Some(19));
         assert_eq!(t.scan(&table, 1000..).first(|row| row.id())?, None);
         assert_eq!(t.scan(&table, ..).count()?, 300);
         Ok(())
@@ -107,16 +107,16 @@ pub fn empty_keys<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                     t.scan(&table, ..).limit(limit).map(|row| row.key().to_owned()).collect::<Vec<_>>()?,
                     forward
                 );
-                let primary = t.scan(&table, ..).reverse().limit(limit).map(|row| row.key().to_owned());
+                let primary = t.scan(&table, ..).rev().limit(limit).map(|row| row.key().to_owned());
                 assert_eq!(primary.collect::<Vec<_>>()?, backward, "{count} rows, {limit} wanted");
-                let secondary = t.scan_range_by(&table, Named::BY_NAME, ""..).reverse().limit(limit);
+                let secondary = t.scan_range_by(&table, Named::BY_NAME, ""..).rev().limit(limit);
                 assert_eq!(secondary.map(|row| row.name().to_owned()).collect::<Vec<_>>()?, backward);
                 Ok(())
             });
         }
         setup.pass(&database, 3);
         let mut backward =
-            snapshot(&mut worker, |t| t.scan(&table, ..).reverse().map(|row| row.key().to_owned()).collect::<Vec<_>>());
+            snapshot(&mut worker, |t| t.scan(&table, ..).rev().map(|row| row.key().to_owned()).collect::<Vec<_>>());
         backward.reverse();
         assert_eq!(backward, expected, "a snapshot");
     }
@@ -134,11 +134,11 @@ pub fn own_writes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         t.delete(&table, 25)?;
         t.update(&table, 30, |row| row.set_value(33))?;
         assert_eq!(ids(t.scan(&table, ..))?, [5, 10, 30, 35]);
-        assert_eq!(ids(t.scan(&table, ..).reverse())?, [35, 30, 10, 5]);
+        assert_eq!(ids(t.scan(&table, ..).rev())?, [35, 30, 10, 5]);
         assert_eq!(ids(t.scan(&table, 11..).limit(1))?, [30]);
         assert_eq!(t.scan(&table, ..).first(|row| row.id())?, Some(5));
-        assert_eq!(t.scan(&table, ..).reverse().first(|row| row.id())?, Some(35));
-        assert_eq!(t.scan(&table, ..).map(|row| row.value()).sum::<i64>()?, 39);
+        assert_eq!(t.scan(&table, ..).rev().first(|row| row.id())?, Some(35));
+        assert_eq!(t.scan(&table, ..).map(|row| row.value()).sum()?, 39);
         t.insert(&table, &Item { id: 20, value: 2 })?;
         assert_eq!(ids(t.scan(&table, 11..=30))?, [20, 30]);
         Ok(())
@@ -259,7 +259,7 @@ pub fn long_keys<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     done(&mut worker, |t| {
         let found: Vec<String> = t.scan(&table, ..).map(|row| row.path().to_owned()).collect()?;
         assert_eq!(found, paths);
-        let mut backward: Vec<String> = t.scan(&table, ..).reverse().map(|row| row.path().to_owned()).collect()?;
+        let mut backward: Vec<String> = t.scan(&table, ..).rev().map(|row| row.path().to_owned()).collect()?;
         backward.reverse();
         assert_eq!(backward, paths);
         for path in &paths {

@@ -1,7 +1,5 @@
 //! Secondary indexes: every change of a row moves its entries, and a violation changes nothing.
-
-use polychron_base::error::Stopped;
-use polychron_base::{Error, IndexId, Stop};
+use polychron_base::{Error, IndexId};
 use polychron_engine::{Insertion, Interactive, Operations, Protocol, Row, Table, Transaction};
 
 use crate::Setup;
@@ -10,18 +8,18 @@ use crate::setup::{all, create, done, persons, run};
 
 const BY_CODE: IndexId = IndexId(2);
 
-fn team<T: Transaction>(t: &mut T, table: &Table<Person>, team: u16) -> Result<Vec<u64>, Stop> {
+fn team<T: Transaction>(t: &mut T, table: &Table<Person>, team: u16) -> Result<Vec<u64>, Error> {
     t.scan_by(table, Person::BY_TEAM, team).map(|row| row.id()).collect()
 }
 
-fn code<T: Transaction>(t: &mut T, table: &Table<Person>, code: u32) -> Result<Option<u64>, Stop> {
+fn code<T: Transaction>(t: &mut T, table: &Table<Person>, code: u32) -> Result<Option<u64>, Error> {
     t.scan_by(table, Person::BY_CODE, Some(code)).first(|row| row.id())
 }
 
 /// Whether an error is the violation of that index.
-fn is_duplicate<O>(outcome: Result<O, Stop>, of: IndexId) -> bool {
-    let outcome = outcome.map_err(Stop::into_parts);
-    matches!(outcome, Err(Stopped::Failed(Error::Duplicate { index, .. })) if index == of)
+fn is_duplicate<O>(outcome: Result<O, Error>, of: IndexId) -> bool {
+    let outcome = outcome;
+    matches!(outcome, Err(Error::Duplicate(taken)) if taken.index == of)
 }
 
 /// Lookups see entries come, move and go, in the transaction that does it and afterwards.
@@ -47,7 +45,7 @@ pub fn entries_follow_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         let range: Vec<_> = t.scan_range_by(&table, Person::BY_TEAM, 1u16..=2).map(|row| row.id()).collect()?;
         assert_eq!(range, [4, 2, 3]);
         let backward: Vec<_> =
-            t.scan_range_by(&table, Person::BY_TEAM, 1u16..=2).reverse().limit(2).map(|row| row.id()).collect()?;
+            t.scan_range_by(&table, Person::BY_TEAM, 1u16..=2).rev().limit(2).map(|row| row.id()).collect()?;
         assert_eq!(backward, [3, 2]);
         Ok(())
     });
@@ -103,7 +101,7 @@ pub fn violations_change_nothing<P: Protocol<Worker: Interactive>>(setup: &Setup
         Ok(())
     });
     let refused = run(&mut worker, |t| t.insert(&table, &person(3, 3, 1)));
-    assert!(matches!(refused, Err(Error::Duplicate { index: BY_CODE, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Duplicate(ref of)) if of.index == BY_CODE), "{refused:?}");
 }
 
 /// A row whose secondary key is too long is refused as a whole.
@@ -112,9 +110,7 @@ pub fn too_long_entries_change_nothing<P: Protocol<Worker: Interactive>>(setup: 
     let table = create::<P, Page>(&database);
     let mut worker = database.worker().unwrap();
     let page = |path: &str, title: usize| Page { path: path.into(), title: "t".repeat(title), visits: 0 };
-    let too_long = |outcome: Result<bool, Stop>| {
-        matches!(outcome.map_err(Stop::into_parts), Err(Stopped::Failed(Error::KeyTooLong)))
-    };
+    let too_long = |outcome: Result<bool, Error>| matches!(outcome, Err(Error::KeyTooLong));
     done(&mut worker, |t| {
         t.insert(&table, &page("a", 10))?;
         assert!(too_long(t.insert(&table, &page("b", 2000)).map(|()| true)));

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use polychron_base::Error;
-use polychron_base::error::Stopped;
 use polychron_base::key::Key8;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
@@ -93,7 +92,7 @@ pub fn keep_deleted_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             assert_eq!(t.scan_by(&table, Person::BY_TEAM, 1).count()?, 17);
             assert_eq!(t.scan_by(&table, Person::BY_CODE, Some(7)).first(|row| row.id())?, Some(7));
             assert_eq!(t.get(&table, 7)?.map(|row| row.text().to_owned()).as_deref(), Some("person 7"));
-            assert_eq!(t.scan(&table, ..).reverse().count()?, 50);
+            assert_eq!(t.scan(&table, ..).rev().count()?, 50);
             t.scan(&table, ..).rows()
         });
         assert!(seen.as_ref() == Some(&rows), "the snapshot changed");
@@ -261,11 +260,7 @@ pub fn follow_what_was_read<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) 
             rolls_back => {
                 let outcome = run(&mut reader, |t| {
                     read = get(t)?;
-                    Err::<(), _>(if rolls_back == 5 {
-                        polychron_base::Stop::roll_back()
-                    } else {
-                        Error::ReadOnly.into()
-                    })
+                    Err::<(), _>(if rolls_back == 5 { polychron_base::Error::RolledBack } else { Error::ReadOnly })
                 });
                 assert!(outcome.is_err());
             }
@@ -313,7 +308,7 @@ where
 {
     let mut seen = Vec::new();
     if let Err(stop) = transaction.visit_all(table, |row| seen.push(pair(row))) {
-        let no_order = matches!(stop.into_parts(), Stopped::Failed(Error::NoOrder(..)));
+        let no_order = matches!(stop, Error::NoOrder(..));
         assert!(no_order, "a snapshot is not refused for any other reason");
         return None;
     }

@@ -1,7 +1,7 @@
 //! Threads that run freely over few keys, and invariants that must hold: the number of operations is fixed, not the time.
 
 use polychron_base::random::Random;
-use polychron_engine::{Insertion, Interactive, Mode, Operations, Protocol, Stop, Transaction, Worker};
+use polychron_engine::{Error, Insertion, Interactive, Mode, Operations, Protocol, Transaction, Worker};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 
 use crate::Setup;
@@ -18,7 +18,7 @@ fn transfer<T: Transaction>(
     from: u64,
     to: u64,
     amount: i64,
-) -> Result<(), Stop> {
+) -> Result<(), Error> {
     let Some(balance) = value(t, table, from)? else { return Ok(()) };
     let moved = balance.min(amount);
     if moved == balance {
@@ -64,7 +64,7 @@ fn run_bank<P: Protocol<Worker: Interactive>>(
         }
     });
     let mut worker = database.worker().unwrap();
-    let sum: i64 = done(&mut worker, |t| t.scan(&table, ..).reverse().map(|row| row.value()).sum());
+    let sum: i64 = done(&mut worker, |t| t.scan(&table, ..).rev().map(|row| row.value()).sum());
     assert_eq!(sum, total);
 }
 
@@ -177,7 +177,11 @@ pub fn counters<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 }
 
 /// A change of a random kind to a random person. The answer is whether the unique values allowed it.
-fn meddle<T: Transaction>(t: &mut T, table: &polychron_engine::Table<Person>, random: &mut Random) -> Result<(), Stop> {
+fn meddle<T: Transaction>(
+    t: &mut T,
+    table: &polychron_engine::Table<Person>,
+    random: &mut Random,
+) -> Result<(), Error> {
     let (id, team, code) = (random.below(16), random.below(4) as u16, random.below(24) as u32);
     let text = "m".repeat(random.below(5) as usize * 60);
     match random.below(6) {
@@ -199,7 +203,7 @@ type Entries = (Vec<Person>, Vec<(u16, u64)>, Vec<Option<u32>>);
 fn agree<P: Protocol<Worker: Interactive>>(
     t: &mut Tx<'_, P>,
     table: &polychron_engine::Table<Person>,
-) -> Result<Entries, Stop> {
+) -> Result<Entries, Error> {
     Ok((
         t.scan(table, ..).rows()?,
         t.scan_range_by::<_, _, u16>(table, Person::BY_TEAM, ..).map(|row| (row.team(), row.id())).collect()?,

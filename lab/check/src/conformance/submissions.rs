@@ -11,7 +11,7 @@ use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_engine::options::Submissions;
 use polychron_engine::submission::{Service, Submission};
-use polychron_engine::{Access, Declare, Error, Operations, Procedure, Protocol, Stop, Table, Transaction, Worker};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Protocol, Table, Transaction, Worker};
 use polychron_schema::{Key, KeyScratch};
 
 use crate::Setup;
@@ -31,8 +31,9 @@ pub(super) struct Add {
 
 impl Procedure for Add {
     type Output = i64;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<i64, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<i64, Error> {
         t.update(&self.table, self.id, |row| row.set_value(row.value() + self.by))?;
         Ok(value(t, &self.table, self.id)?.unwrap_or(-1))
     }
@@ -47,8 +48,9 @@ struct Sum(Table<Item>);
 
 impl Procedure for Sum {
     type Output = i64;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<i64, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<i64, Error> {
         (0..KEYS).map(|id| Ok(value(t, &self.0, id)?.unwrap_or_default())).sum()
     }
 
@@ -72,12 +74,13 @@ struct Failing {
 
 impl Procedure for Failing {
     type Output = String;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<String, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<String, Error> {
         self.add.run(t)?;
         match self.way {
-            Way::RollsBack => Err(Stop::roll_back()),
-            Way::Fails => Err(std::fmt::Error.into()),
+            Way::RollsBack => Err(Error::RolledBack),
+            Way::Fails => Err(Error::other(std::fmt::Error)),
             // As a panic, without the hook that would print it.
             Way::Panics | Way::PanicsWhereItNames => resume_unwind(Box::new("on purpose")),
         }
@@ -97,7 +100,7 @@ impl Way {
     fn assert_is(self, answer: &Result<String, Error>) {
         let is_so = match self {
             Self::RollsBack => matches!(answer, Err(Error::RolledBack)),
-            Self::Fails => matches!(answer, Err(Error::Procedure(_))),
+            Self::Fails => matches!(answer, Err(Error::Other(_))),
             Self::Panics | Self::PanicsWhereItNames => {
                 matches!(answer, Err(Error::Panicked(text)) if text == "on purpose")
             }
@@ -127,8 +130,9 @@ impl Gate {
 
 impl Procedure for Gate {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Error> {
         // Nobody may listen any more.
         let _ = self.arrived.send(());
         let (open, opened) = &*self.open;
@@ -180,8 +184,9 @@ struct Insert(Table<Item>, u64);
 
 impl Procedure for Insert {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         t.insert(&self.0, &Item { id: self.1, value: 0 })
     }
 
@@ -524,8 +529,9 @@ pub fn with_wild_answers<P: Protocol>(setup: &Setup<P>) {
 
     impl Procedure for Answer {
         type Output = Wild;
+        type Error = Error;
 
-        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Wild, Stop> {
+        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Wild, Error> {
             self.0.run(t)?;
             Ok(Wild)
         }
@@ -578,8 +584,9 @@ pub fn beyond_memory<P: Protocol>(setup: &Setup<P>) {
 
     impl Procedure for Count {
         type Output = u64;
+        type Error = Error;
 
-        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<u64, Stop> {
+        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<u64, Error> {
             t.scan(&self.0, ..).fold(0, |count, _| count + 1)
         }
 

@@ -5,9 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use polychron_base::Error;
-use polychron_base::error::Stopped;
 use polychron_base::random::Random;
-use polychron_engine::{Commit, Interactive, Protocol, Stop, Table, Worker};
+use polychron_engine::{Commit, Interactive, Protocol, Table, Worker};
 use polychron_schema::{IndexKind, Row};
 
 use super::script::{Ending, Pair};
@@ -170,9 +169,9 @@ fn wave<P: Protocol<Worker: Interactive>>(
 }
 
 /// Takes a step. The engine ends a transaction in which it left something half done by a panic whose payload is the error: a driver answers with it.
-fn answered(step: impl FnOnce() -> Result<(), Stop>) -> Result<(), Stop> {
+fn answered(step: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
     catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| match panic.downcast::<Error>() {
-        Ok(error) => Err((*error).into()),
+        Ok(error) => Err(*error),
         Err(panic) => resume_unwind(panic),
     })
 }
@@ -198,10 +197,10 @@ fn take_turn<'w, P: Protocol<Worker: Interactive>>(
                 log.close(Outcome::Aborted);
             }
             Err(stop) => {
-                let outcome = match stop.into_parts() {
+                let outcome = match stop {
                     // Another transaction of this thread is in the way.
-                    Stopped::Conflict | Stopped::Failed(Error::WaitsForItself { .. }) => Outcome::Aborted,
-                    Stopped::Failed(error) => {
+                    Error::Conflict | Error::WaitsForItself { .. } => Outcome::Aborted,
+                    error => {
                         assert!(script.wants(&error, leeway), "a script is refused: {error}: {script:?}");
                         rolled_back(transaction)
                     }
@@ -212,10 +211,10 @@ fn take_turn<'w, P: Protocol<Worker: Interactive>>(
         return Client::Done;
     }
     let outcome = match script.ending {
-        Ending::Commit => match transaction.commit().map_err(Stop::into_parts) {
+        Ending::Commit => match transaction.commit() {
             Ok(()) => Outcome::Committed,
-            Err(Stopped::Conflict | Stopped::Failed(Error::WaitsForItself { .. })) => Outcome::Aborted,
-            Err(Stopped::Failed(error)) => {
+            Err(Error::Conflict | Error::WaitsForItself { .. }) => Outcome::Aborted,
+            Err(error) => {
                 assert!(script.wants(&error, leeway), "a script is refused: {error}: {script:?}");
                 Outcome::Refused
             }

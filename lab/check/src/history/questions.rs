@@ -4,16 +4,14 @@
 //! comparison of samples says, which shares nothing with the engine's. An answer that does not tell the rows' versions tells less than
 //! them: of a row that it shows, that its mark is one of the set, if the row is there; of all others, that they do not lie in the range.
 
-use std::ops::{Bound, ControlFlow};
-
-use polychron_base::error::Stopped;
 use polychron_engine::aggregate::AggregateError;
 use polychron_engine::batch::NotNumeric;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
-    Aggregate, ColumnBatch, Direction, Error, Operations, Projection, Restriction, Scan, Stop, Table, Transaction,
+    Aggregate, ColumnBatch, Direction, Error, Operations, Projection, Restriction, Scan, Table, Transaction,
 };
 use polychron_schema::{Key, KeyScratch, Row, Value};
+use std::ops::{Bound, ControlFlow};
 
 use super::recorded::Extent;
 use super::rows::{MARKS, Tracked, mark_of_name, values_of};
@@ -84,20 +82,20 @@ fn total_of(wanted: Aggregate, values: Option<&[Value; 6]>) -> Value {
 
 /// Whether an error says that a sum does not fit.
 fn is_overflow(error: &Error) -> bool {
-    let Error::Procedure(error) = error else { return false };
+    let Error::Other(error) = error else { return false };
     matches!(error.downcast_ref::<AggregateError>(), Some(AggregateError::Overflow(..)))
 }
 
 /// Whether an error says that values have the wrong type for what was asked.
 fn is_wrong_type(error: &Error) -> bool {
-    let Error::Procedure(error) = error else { return false };
+    let Error::Other(error) = error else { return false };
     error.downcast_ref::<NotNumeric>().is_some()
         || matches!(error.downcast_ref::<AggregateError>(), Some(AggregateError::NoSum(_)))
 }
 
 impl<T: Transaction> Recorded<'_, T> {
     /// Asks an ordered table.
-    pub fn ask_rows(&mut self, table: &Table<Tracked>, question: &Question) -> Result<(), Stop> {
+    pub fn ask_rows(&mut self, table: &Table<Tracked>, question: &Question) -> Result<(), Error> {
         let (mut first, mut last) = (KeyScratch::new(), KeyScratch::new());
         let scan = Scan {
             lower: Bound::Included(question.from.encode_bytes(&mut first)),
@@ -190,13 +188,13 @@ impl<T: Transaction> Recorded<'_, T> {
         question: &Question,
         scan: &Scan<'_>,
         wanted: Aggregate,
-    ) -> Result<(), Stop> {
-        let answer = match self.transaction.aggregate(scan, wanted).map_err(Stop::into_parts) {
+    ) -> Result<(), Error> {
+        let answer = match self.transaction.aggregate(scan, wanted) {
             Ok(Value::Float(sum)) if matches!(wanted, Aggregate::Sum(_)) => normal(sum),
             Ok(answer) => answer,
-            Err(Stopped::Conflict) => return Err(Stop::conflict()),
-            Err(Stopped::Failed(error)) if is_overflow(&error) && question.from < question.to => return Ok(()),
-            Err(Stopped::Failed(error)) => return Err(error.into()),
+            Err(Error::Conflict) => return Err(Error::Conflict),
+            Err(error) if is_overflow(&error) && question.from < question.to => return Ok(()),
+            Err(error) => return Err(error),
         };
         let marks = marks_of(&question.restrictions);
         let asked = |mark: usize| marks.0 >> mark & 1 != 0;
@@ -227,7 +225,7 @@ impl<T: Transaction> Recorded<'_, T> {
     }
 
     /// An update that looks at the row's version, or at its name alone, and changes nothing.
-    pub fn look(&mut self, table: &Table<Tracked>, id: u64, whole: bool) -> Result<(), Stop> {
+    pub fn look(&mut self, table: &Table<Tracked>, id: u64, whole: bool) -> Result<(), Error> {
         let item = Self::item(table, id);
         if whole {
             let mut seen = None;
@@ -245,7 +243,7 @@ impl<T: Transaction> Recorded<'_, T> {
     }
 
     /// Asks what the types of the columns, or the kind of the index, do not allow. The transaction goes on.
-    pub fn ask_in_vain(&mut self, ordered: &Table<Tracked>, hash: &Table<Tracked>, way: u8) -> Result<(), Stop> {
+    pub fn ask_in_vain(&mut self, ordered: &Table<Tracked>, hash: &Table<Tracked>, way: u8) -> Result<(), Error> {
         let name = usize::from(Tracked::NAME.index);
         let ended = match way {
             0 => self.transaction.aggregate(&Scan::all(ordered.id()), Aggregate::Sum(name)).map(drop),
@@ -254,11 +252,11 @@ impl<T: Transaction> Recorded<'_, T> {
                 .scan_columns(&Scan::all(ordered.id()), &[name], &mut |_| (), &mut |()| ControlFlow::Continue(())),
             _ => self.transaction.scan(hash, 0..=1).count().map(drop),
         };
-        match ended.map_err(Stop::into_parts) {
-            Err(Stopped::Failed(Error::NoOrder(..))) if way > 1 => Ok(()),
-            Err(Stopped::Failed(error)) if way < 2 && is_wrong_type(&error) => Ok(()),
-            Err(Stopped::Conflict) => Err(Stop::conflict()),
-            Err(Stopped::Failed(error)) => Err(error.into()),
+        match ended {
+            Err(Error::NoOrder(..)) if way > 1 => Ok(()),
+            Err(error) if way < 2 && is_wrong_type(&error) => Ok(()),
+            Err(Error::Conflict) => Err(Error::Conflict),
+            Err(error) => Err(error),
             Ok(()) => {
                 let what = ["a sum of texts", "a batch of texts", "a range of an index without order"]
                     [usize::from(way.min(2))];

@@ -1,10 +1,8 @@
 //! A transaction whose operations are noted as they are answered.
 
-use std::ops::RangeInclusive;
-
-use polychron_base::error::Stopped;
-use polychron_engine::{Becomes, Error, Futures, IndexId, Insertion, Operations, Savepoint, Stop, Table, Transaction};
+use polychron_engine::{Becomes, Error, Futures, IndexId, Insertion, Operations, Savepoint, Table, Transaction};
 use polychron_schema::{Decimal, Index, Key, OwnedKey};
+use std::ops::RangeInclusive;
 
 use super::rows::{MARKS, Tracked, TrackedMut, TrackedRef, attributes, is_text_of, mark_of, mark_of_name, text};
 use super::{ATTRIBUTES, Attributes, Item, Log, Marks, Operation, Position, RangeRead, Replaced, Version, Which};
@@ -118,7 +116,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
     }
 
     /// Reads a row.
-    pub fn read(&mut self, table: &Table<Tracked>, id: u64) -> Result<Option<Version>, Stop> {
+    pub fn read(&mut self, table: &Table<Tracked>, id: u64) -> Result<Option<Version>, Error> {
         let seen = self.transaction.get(table, id)?.map(Seen::of);
         let item = Self::item(table, id);
         if seen.is_some_and(|seen| !seen.whole || seen.id != id) {
@@ -130,7 +128,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
     }
 
     /// Reads the version column alone, so that the other columns are not copied.
-    pub fn read_version(&mut self, table: &Table<Tracked>, id: u64) -> Result<Option<Version>, Stop> {
+    pub fn read_version(&mut self, table: &Table<Tracked>, id: u64) -> Result<Option<Version>, Error> {
         let seen = self.transaction.get_columns(table, id, (Tracked::VERSION,))?.map(|(version,)| Version(version));
         self.log.note(Operation::Read { item: Self::item(table, id), seen });
         Ok(seen)
@@ -138,16 +136,16 @@ impl<'t, T: Transaction> Recorded<'t, T> {
 
     /// Asks whether the team of a row is at least so much. What is observed is the answer, not the row; where there is no row, that is
     /// observed, and the transaction fails.
-    pub fn ask(&mut self, table: &Table<Tracked>, id: u64, team: u16) -> Result<bool, Stop> {
+    pub fn ask(&mut self, table: &Table<Tracked>, id: u64, team: u16) -> Result<bool, Error> {
         let future = self.transaction.future(table, id, Tracked::TEAM);
         let answer = future.and_then(|future| self.transaction.is_true(future.at_least(team)));
-        let truth = answer.map_err(Stop::into_parts).map_err(|stopped| match stopped {
-            Stopped::Conflict => Stop::conflict(),
+        let truth = answer.map_err(|stopped| match stopped {
+            Error::Conflict => Error::Conflict,
             // Nothing was observed.
-            Stopped::Failed(error @ Error::WaitsForItself { .. }) => error.into(),
-            Stopped::Failed(error) => {
+            error @ Error::WaitsForItself { .. } => error,
+            error => {
                 self.log.note(Operation::Read { item: Self::item(table, id), seen: None });
-                error.into()
+                error
             }
         })?;
         let bound = |team: u16, key| (u64::from(team), key);
@@ -162,7 +160,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
 
     /// Writes a row's version and team as values that may be left open until the commit; its text stays. Whether the row is there makes no
     /// difference, so that the transaction must fail where it is not.
-    pub fn write_later(&mut self, table: &Table<Tracked>, id: u64, team: u16) -> Result<(), Stop> {
+    pub fn write_later(&mut self, table: &Table<Tracked>, id: u64, team: u16) -> Result<(), Error> {
         let item = Self::item(table, id);
         let seen = self.transaction.get_columns(table, id, (Tracked::VERSION, Tracked::CODE, Tracked::NAME))?;
         let seen = seen.map(|(before, code, name)| (Version(before), code, mark_of_name(name)));
@@ -181,10 +179,10 @@ impl<'t, T: Transaction> Recorded<'t, T> {
     }
 
     /// Reads a range of primary keys.
-    pub fn scan(&mut self, table: &Table<Tracked>, keys: RangeInclusive<u64>, extent: Extent) -> Result<(), Stop> {
+    pub fn scan(&mut self, table: &Table<Tracked>, keys: RangeInclusive<u64>, extent: Extent) -> Result<(), Error> {
         let (lower, upper) = (*keys.start(), *keys.end());
         let range = self.transaction.scan(table, keys).limit(extent.limit);
-        let range = if extent.backward { range.reverse() } else { range };
+        let range = if extent.backward { range.rev() } else { range };
         let rows: Vec<Seen> = range.map(Seen::of).collect()?;
         self.note_range(table, 0, ((lower, lower), (upper, upper)), extent, &rows);
         Ok(())
@@ -196,7 +194,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         table: &Table<Tracked>,
         teams: RangeInclusive<u16>,
         extent: Extent,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let bounds = ((u64::from(*teams.start()), 0), (u64::from(*teams.end()), u64::MAX));
         self.scan_index(table, TEAM, Tracked::BY_TEAM, teams, bounds, extent)
     }
@@ -207,7 +205,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         table: &Table<Tracked>,
         codes: RangeInclusive<Option<u32>>,
         extent: Extent,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let bounds = ((position_of(*codes.start()), 0), (position_of(*codes.end()), u64::MAX));
         self.scan_index(table, CODE, Tracked::BY_CODE, codes, bounds, extent)
     }
@@ -220,7 +218,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         keys: RangeInclusive<K>,
         bounds: (Position, Position),
         extent: Extent,
-    ) -> Result<(), Stop>
+    ) -> Result<(), Error>
     where
         K: for<'k> OwnedKey<Ref<'k> = K> + Key + Copy + PartialEq,
     {
@@ -231,7 +229,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         } else {
             transaction.scan_range_by(table, index, keys)
         };
-        let range = if extent.backward { range.reverse() } else { range };
+        let range = if extent.backward { range.rev() } else { range };
         let rows: Vec<Seen> = range.limit(extent.limit).map(Seen::of).collect()?;
         self.note_range(table, number, bounds, extent, &rows);
         Ok(())
@@ -295,7 +293,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
     }
 
     /// Inserts a row, if none of its keys is taken.
-    pub fn insert(&mut self, table: &Table<Tracked>, id: u64, columns: Columns) -> Result<bool, Stop> {
+    pub fn insert(&mut self, table: &Table<Tracked>, id: u64, columns: Columns) -> Result<bool, Error> {
         let version = self.log.next_version();
         let attempt = self.transaction.try_insert(table, &row(id, version, columns));
         let attempt = refusable(attempt).map(|outcome| match outcome {
@@ -308,7 +306,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
 
     /// Writes a row, whether or not there is one. Looks beforehand unless it is `blind`; a key that is written blindly must
     /// never be inserted or deleted while others write it.
-    pub fn upsert(&mut self, table: &Table<Tracked>, id: u64, columns: Columns, blind: bool) -> Result<bool, Stop> {
+    pub fn upsert(&mut self, table: &Table<Tracked>, id: u64, columns: Columns, blind: bool) -> Result<bool, Error> {
         let replaced = match blind {
             true => Replaced::Unknown,
             false => self.read(table, id)?.map_or(Replaced::Absent, Replaced::Version),
@@ -326,8 +324,8 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         version: Version,
         replaced: Replaced,
         columns: Columns,
-        attempt: Result<Result<(), Refused>, Stop>,
-    ) -> Result<bool, Stop> {
+        attempt: Result<Result<(), Refused>, Error>,
+    ) -> Result<bool, Error> {
         let after = columns.attributes();
         let outcome = self.note_intention(table, id, replaced, after, attempt)?;
         self.expect_flaw(table, id, columns.flaw, &outcome);
@@ -353,7 +351,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
     }
 
     /// Changes a row that is there.
-    pub fn update(&mut self, table: &Table<Tracked>, id: u64, change: Change) -> Result<bool, Stop> {
+    pub fn update(&mut self, table: &Table<Tracked>, id: u64, change: Change) -> Result<bool, Error> {
         let version = self.log.next_version();
         let mut before = None;
         let attempt = self.transaction.update(table, id, |row| {
@@ -410,12 +408,12 @@ impl<'t, T: Transaction> Recorded<'t, T> {
     }
 
     /// Deletes a row after having looked at it.
-    pub fn delete(&mut self, table: &Table<Tracked>, id: u64) -> Result<bool, Stop> {
+    pub fn delete(&mut self, table: &Table<Tracked>, id: u64) -> Result<bool, Error> {
         let seen = self.read_version(table, id)?;
         let item = Self::item(table, id);
         let replaced = seen.map_or(Replaced::Absent, Replaced::Version);
         let attempt = self.transaction.delete(table, id);
-        if attempt.as_ref().is_err_and(Stop::is_conflict) {
+        if attempt.as_ref().is_err_and(Error::is_conflict) {
             self.log.note(Operation::Delete { item, replaced });
         }
         let found = attempt?;
@@ -436,7 +434,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
     }
 
     /// Returns to a savepoint, which was the one of that number.
-    pub fn roll_back_to(&mut self, savepoint: Savepoint, number: usize) -> Result<(), Stop> {
+    pub fn roll_back_to(&mut self, savepoint: Savepoint, number: usize) -> Result<(), Error> {
         self.transaction.roll_back_to(savepoint)?;
         self.log.roll_back_to(number);
         Ok(())
@@ -470,9 +468,9 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         id: u64,
         replaced: Replaced,
         attributes: Attributes,
-        attempt: Result<O, Stop>,
-    ) -> Result<O, Stop> {
-        if attempt.as_ref().is_err_and(Stop::is_conflict) {
+        attempt: Result<O, Error>,
+    ) -> Result<O, Error> {
+        if attempt.as_ref().is_err_and(Error::is_conflict) {
             let version = self.log.next_version();
             self.log.note(Operation::Write { item: Self::item(table, id), version, replaced, attributes });
         }
@@ -486,7 +484,7 @@ impl<'t, T: Transaction> Recorded<'t, T> {
         id: u64,
         index: IndexId,
         code: Option<u32>,
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         let item = Self::item(table, id);
         if !self.looks_again {
             self.note_presence(table, id, index, code);
@@ -563,13 +561,12 @@ fn set_mark(row: &mut TrackedMut<'_>, mark: u8) {
 }
 
 /// A refusal is an answer.
-fn refusable<O>(outcome: Result<O, Stop>) -> Result<Result<O, Refused>, Stop> {
-    match outcome.map_err(Stop::into_parts) {
+fn refusable<O>(outcome: Result<O, Error>) -> Result<Result<O, Refused>, Error> {
+    match outcome {
         Ok(output) => Ok(Ok(output)),
-        Err(Stopped::Failed(Error::Duplicate { index, .. })) => Ok(Err(Refused::Duplicate(index))),
-        Err(Stopped::Failed(Error::KeyTooLong)) => Ok(Err(Refused::Flaw(Flaw::KeyTooLong))),
-        Err(Stopped::Failed(Error::NoParent { .. })) => Ok(Err(Refused::Flaw(Flaw::NoParent))),
-        Err(Stopped::Failed(error)) => Err(error.into()),
-        Err(Stopped::Conflict) => Err(Stop::conflict()),
+        Err(Error::Duplicate(of)) => Ok(Err(Refused::Duplicate(of.index))),
+        Err(Error::KeyTooLong) => Ok(Err(Refused::Flaw(Flaw::KeyTooLong))),
+        Err(Error::NoParent { .. }) => Ok(Err(Refused::Flaw(Flaw::NoParent))),
+        Err(error) => Err(error),
     }
 }

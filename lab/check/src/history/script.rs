@@ -1,15 +1,13 @@
 //! Random transactions that are made to collide: few keys, and everything that can be done with them.
 
-use std::sync::{Arc, PoisonError};
-
-use polychron_base::error::Stopped;
 use polychron_base::random::Random;
 use polychron_engine::futures::FutureError;
 use polychron_engine::{
-    Access, Aggregate, Declare, Error, Insertion, Mode, Operations, Procedure, Restriction, Stop, Table, Transaction,
+    Access, Aggregate, Declare, Error, Insertion, Mode, Operations, Procedure, Restriction, Table, Transaction,
 };
 use polychron_schema::{Key, KeyScratch};
 use polychron_sync::Mutex;
+use std::sync::{Arc, PoisonError};
 
 use super::questions::{FIRST_MARKED, Question, Shape};
 use super::recorded::{Change, Columns, Extent, Flaw, OWNER};
@@ -249,7 +247,7 @@ impl Script {
         recorded: &mut Recorded<'_, T>,
         tables: &Pair,
         savepoints: &mut Savepoints,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         recorded.looks_again = self.looks_again;
         Self::take(&self.steps[number], recorded, tables, savepoints)
     }
@@ -259,7 +257,7 @@ impl Script {
         recorded: &mut Recorded<'_, T>,
         tables: &Pair,
         savepoints: &mut Savepoints,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let table = |hash: &bool| if *hash { &tables.hash } else { &tables.ordered };
         match this {
             Step::Read { hash, id, whole: true } => recorded.read(table(hash), *id).map(drop),
@@ -364,17 +362,16 @@ fn touched(step: &Step) -> Option<(bool, u64, Access)> {
 }
 
 /// That the row of a future is not there is an answer.
-fn without_absence(outcome: Result<(), Stop>) -> Result<(), Stop> {
-    match outcome.map_err(Stop::into_parts) {
-        Err(Stopped::Failed(error)) if is_absence(&error) => Ok(()),
-        Err(Stopped::Failed(error)) => Err(error.into()),
-        Err(Stopped::Conflict) => Err(Stop::conflict()),
+fn without_absence(outcome: Result<(), Error>) -> Result<(), Error> {
+    match outcome {
+        Err(error) if is_absence(&error) => Ok(()),
+        Err(error) => Err(error),
         Ok(()) => Ok(()),
     }
 }
 
 fn is_absence(error: &Error) -> bool {
-    let Error::Procedure(error) = error else { return false };
+    let Error::Other(error) = error else { return false };
     matches!(error.downcast_ref::<FutureError>(), Some(FutureError::NoRow(_)))
 }
 
@@ -521,15 +518,16 @@ pub(super) struct Scripted<'r> {
 
 impl Procedure for Scripted<'_> {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         self.log.begin();
         let mut savepoints = Savepoints::default();
         for number in 0..self.script.steps.len() {
             let mut recorded = Recorded::new(transaction, self.log);
             let answer = self.script.step(number, &mut recorded, self.tables, &mut savepoints);
             self.log.reconnoitres(transaction.is_reconnaissance());
-            if answer.as_ref().is_err_and(Stop::is_conflict) {
+            if answer.as_ref().is_err_and(Error::is_conflict) {
                 self.log.discarded();
             }
             answer?;
@@ -539,7 +537,7 @@ impl Procedure for Scripted<'_> {
                 self.log.finish();
                 Ok(())
             }
-            Ending::RollBack => Err(Stop::roll_back()),
+            Ending::RollBack => Err(Error::RolledBack),
             // As a panic, without the hook that would print it.
             Ending::Panic => std::panic::resume_unwind(Box::new("the script panics here")),
         }
@@ -559,8 +557,9 @@ pub(super) struct Submitted<const TYPE: usize> {
 
 impl<const TYPE: usize> Procedure for Submitted<TYPE> {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         Scripted { script: &self.script, tables: &self.tables, log: &mut log }.run(transaction)
     }

@@ -3,10 +3,9 @@
 use std::ops::{Bound, ControlFlow};
 
 use polychron_base::IndexId;
-use polychron_base::error::Stopped;
 use polychron_engine::aggregate::AggregateError;
 use polychron_engine::batch::NotNumeric;
-use polychron_engine::{ColumnBatch, Direction, Error, Insertion, Operations, Scan, Stop, Table, Transaction};
+use polychron_engine::{ColumnBatch, Direction, Error, Insertion, Operations, Scan, Table, Transaction};
 use polychron_schema::{ColumnSpan, Key, KeyScratch, Layout, Projection, RangeScratch, RowRef, Value};
 
 use super::model::{Answer, Refusal, in_any_order, normal};
@@ -22,13 +21,13 @@ pub(crate) struct Tables {
 }
 
 /// Does what the operation says; what refuses it is an answer, after which the transaction goes on.
-pub(crate) fn apply<T: Transaction>(t: &mut T, tables: &Tables, operation: &Operation) -> Result<Answer, Stop> {
-    match run(t, tables, operation).map_err(Stop::into_parts) {
+pub(crate) fn apply<T: Transaction>(t: &mut T, tables: &Tables, operation: &Operation) -> Result<Answer, Error> {
+    match run(t, tables, operation) {
         Ok(answer) => Ok(answer),
-        Err(Stopped::Conflict) => Err(Stop::conflict()),
-        Err(Stopped::Failed(error)) => match refusal(&error) {
+        Err(Error::Conflict) => Err(Error::Conflict),
+        Err(error) => match refusal(&error) {
             Some(refusal) => Ok(Answer::refused(refusal)),
-            None => Err(error.into()),
+            None => Err(error),
         },
     }
 }
@@ -40,8 +39,8 @@ fn refusal(error: &Error) -> Option<Refusal> {
         Error::NoParent { .. } => Refusal::NoParent,
         Error::HasChildren { .. } => Refusal::HasChildren,
         Error::Definition(_) => Refusal::ValueTooLong,
-        Error::Procedure(error) if error.downcast_ref::<NotNumeric>().is_some() => Refusal::WrongType,
-        Error::Procedure(error) => match error.downcast_ref::<AggregateError>()? {
+        Error::Other(error) if error.downcast_ref::<NotNumeric>().is_some() => Refusal::WrongType,
+        Error::Other(error) => match error.downcast_ref::<AggregateError>()? {
             AggregateError::NoSum(_) => Refusal::WrongType,
             AggregateError::Overflow(..) => Refusal::Overflow,
             _ => return None,
@@ -50,7 +49,7 @@ fn refusal(error: &Error) -> Option<Refusal> {
     })
 }
 
-fn run<T: Transaction>(t: &mut T, tables: &Tables, operation: &Operation) -> Result<Answer, Stop> {
+fn run<T: Transaction>(t: &mut T, tables: &Tables, operation: &Operation) -> Result<Answer, Error> {
     let Tables { samples, owners, flags } = tables;
     let inserted = |insertion: Insertion| match insertion {
         Insertion::Inserted => Answer::Flag(true),
@@ -91,8 +90,8 @@ fn run<T: Transaction>(t: &mut T, tables: &Tables, operation: &Operation) -> Res
     })
 }
 
-fn layout<T: Transaction>(t: &T, samples: &Table<Sample>) -> Result<Layout, Stop> {
-    Ok(t.definition(samples.id())?.layout().map_err(Error::from)?)
+fn layout<T: Transaction>(t: &T, samples: &Table<Sample>) -> Result<Layout, Error> {
+    t.definition(samples.id())?.layout().map_err(Error::from)
 }
 
 fn projection(layout: &Layout, columns: &[usize]) -> Projection {
@@ -105,7 +104,7 @@ fn values(row: RowRef<'_>, layout: &Layout, columns: &[usize]) -> Values {
 }
 
 /// Answers a question about many rows.
-fn answer<T: Transaction>(t: &mut T, samples: &Table<Sample>, ask: &Ask) -> Result<Answer, Stop> {
+fn answer<T: Transaction>(t: &mut T, samples: &Table<Sample>, ask: &Ask) -> Result<Answer, Error> {
     let layout = layout(t, samples)?;
     let (index, lower, upper) = bounds(ask.through);
     let scan = Scan {
@@ -173,7 +172,7 @@ macro_rules! columns {
             column: usize,
             whole: bool,
             change: impl FnOnce(&mut SampleMut<'_>),
-        ) -> Result<bool, Stop> {
+        ) -> Result<bool, Error> {
             match column {
                 _ if whole => t.update(samples, id, change),
                 $($position => t.update_columns(samples, id, (Sample::$constant,), change),)*

@@ -1,6 +1,6 @@
 //! The procedure that faults are put into, over two tables whose indexes are of both kinds.
 
-use polychron_engine::{Insertion, Operations, Procedure, Protocol, Stop, Table, TableId, Transaction, Worker};
+use polychron_engine::{Error, Insertion, Operations, Procedure, Protocol, Table, TableId, Transaction, Worker};
 use polychron_memory::faults::{Refusal, refuse};
 use polychron_schema::Row;
 
@@ -94,7 +94,7 @@ impl State {
 
 macro_rules! for_row {
     ($row:ident, $fill:ident, $change:ident, $see:ident, $touch:ident) => {
-        fn $fill<T: Transaction>(t: &mut T, table: &Table<$row>) -> Result<(), Stop> {
+        fn $fill<T: Transaction>(t: &mut T, table: &Table<$row>) -> Result<(), Error> {
             (1..43).try_for_each(|id| {
                 let (team, code) = ((id % 3) as u16, (id % 5 > 0).then_some(id as u32));
                 t.insert(table, &$row { id, team, code, number: 0, text: "as it was".into() })
@@ -102,7 +102,7 @@ macro_rules! for_row {
         }
 
         /// One of everything.
-        fn $change<T: Transaction>(script: &mut Script, t: &mut T, table: &Table<$row>) -> Result<(), Stop> {
+        fn $change<T: Transaction>(script: &mut Script, t: &mut T, table: &Table<$row>) -> Result<(), Error> {
             let row = |id: u64, length| {
                 let text = "n".repeat(length);
                 $row { id, team: 1, code: Some(id as u32), number: 1, text }
@@ -170,7 +170,7 @@ macro_rules! for_row {
             script.point()
         }
 
-        fn $see<T: Transaction>(t: &mut T, table: &Table<$row>) -> Result<Seen, Stop> {
+        fn $see<T: Transaction>(t: &mut T, table: &Table<$row>) -> Result<Seen, Error> {
             let facts =
                 |row: <$row as Row>::Ref<'_>| (row.id(), row.team(), row.code(), row.number(), row.text().to_owned());
             let mut seen = Seen::default();
@@ -185,7 +185,7 @@ macro_rules! for_row {
             Ok(seen)
         }
 
-        fn $touch<T: Transaction>(t: &mut T, table: &Table<$row>) -> Result<(), Stop> {
+        fn $touch<T: Transaction>(t: &mut T, table: &Table<$row>) -> Result<(), Error> {
             t.insert(table, &$row { id: 120, team: 1, code: Some(120), number: 0, text: String::new() })?;
             t.update(table, 120, |row| row.set_team(2))?;
             t.delete(table, 120).map(drop)
@@ -227,8 +227,9 @@ struct Fill(Tables);
 
 impl Procedure for Fill {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         fill_sorted(t, &self.0.sorted)?;
         fill_hashed(t, &self.0.hashed)
     }
@@ -239,8 +240,9 @@ struct Thin(Tables);
 
 impl Procedure for Thin {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         for id in 40..43 {
             t.delete(&self.0.sorted, id)?;
             t.delete(&self.0.hashed, id)?;
@@ -253,8 +255,9 @@ struct See(Tables);
 
 impl Procedure for See {
     type Output = State;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<State, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<State, Error> {
         Ok(State { tables: [see_sorted(t, &self.0.sorted)?, see_hashed(t, &self.0.hashed)?] })
     }
 }
@@ -263,8 +266,9 @@ struct Touch(Tables);
 
 impl Procedure for Touch {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         touch_sorted(t, &self.0.sorted)?;
         touch_hashed(t, &self.0.hashed)
     }
@@ -286,11 +290,11 @@ impl Script {
     }
 
     /// Between two operations.
-    fn point(&mut self) -> Result<(), Stop> {
+    fn point(&mut self) -> Result<(), Error> {
         self.inner_point();
         self.operations += 1;
         if self.fault == Fault::Fail(self.operations) {
-            return Err(Stop::roll_back());
+            return Err(Error::RolledBack);
         }
         Ok(())
     }
@@ -307,8 +311,9 @@ impl Script {
 
 impl Procedure for Script {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         (self.passed, self.operations) = (0, 0);
         if let Fault::Refuse(refusal) = self.fault {
             refuse(refusal);
@@ -317,7 +322,7 @@ impl Procedure for Script {
         change_sorted(self, t, &sorted)?;
         change_hashed(self, t, &hashed)?;
         if self.fault == Fault::FailAtEnd {
-            return Err(Stop::roll_back());
+            return Err(Error::RolledBack);
         }
         Ok(())
     }

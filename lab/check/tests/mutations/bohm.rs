@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use polychron_engine::{
-    Access, Common, Declare, Error, Insertion, Operations, Procedure, Protocol, Stop, Table, Transaction, Worker,
-    mutations,
+    Access, Common, Declare, Error, Insertion, Operations, Procedure, Protocol, Table, Transaction, Worker, mutations,
 };
 use polychron_protocols::bohm::{Bohm, Options, Step, Unknown};
 use polychron_schema::{Key, KeyScratch, Row};
@@ -77,8 +76,9 @@ struct Script<'d> {
 
 impl Procedure for Script<'_> {
     type Output = Vec<i64>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Vec<i64>, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Vec<i64>, Error> {
         let Stage { accounts, lines, .. } = &self.stage;
         let mut answers = Vec::new();
         let add = |t: &mut T, id, by| t.update(accounts, id, |row| row.set_balance(row.balance() + by));
@@ -112,7 +112,7 @@ impl Procedure for Script<'_> {
                     add(t, *id, *by)?;
                     t.roll_back_to(savepoint)?;
                 }
-                Do::Fail => return Err(Error::Definition("on purpose".into()).into()),
+                Do::Fail => return Err(Error::definition("on purpose")),
             }
         }
         Ok(answers)

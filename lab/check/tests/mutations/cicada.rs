@@ -1,24 +1,22 @@
 //! Cicada. Timestamps are drawn when transactions begin, so of two the *earlier* is the one that began first, whatever else
 //! happens when.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::Duration;
-
-use polychron_base::error::Stopped;
 use polychron_base::key::Key8;
 use polychron_engine::mutations::{interrupt, leave_out, left_out};
 use polychron_engine::redo::NoRedo;
 use polychron_engine::{
-    Commit, Common, Error, Insertion, Interactive, Mode, Operations, Projection, Protocol, Stop, Table,
-    TableDefinition, Worker, drive,
+    Commit, Common, Error, Insertion, Interactive, Mode, Operations, Projection, Protocol, Table, TableDefinition,
+    Worker, drive,
 };
 use polychron_protocols::cicada::{
     Cicada, CicadaTransaction, CicadaWorker, Consistency, Indexes, Options, Point, Snapshots, Step,
 };
 use polychron_schema::{Index, Row};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
 struct Item {
@@ -91,7 +89,7 @@ impl Stage {
     }
 
     /// One attempt at a transaction, which stays in its epoch, by a worker of its own; whether it committed.
-    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) -> bool {
+    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>) -> bool {
         attempt(self.worker().begin_in_epoch(Mode::ReadWrite).unwrap(), body)
     }
 
@@ -112,7 +110,7 @@ impl Stage {
         value
     }
 
-    fn put(&self, t: &mut Tx<'_>, id: u64, value: i64) -> Result<(), Stop> {
+    fn put(&self, t: &mut Tx<'_>, id: u64, value: i64) -> Result<(), Error> {
         t.upsert(&self.items, &Item { id, value })
     }
 
@@ -132,8 +130,8 @@ impl Stage {
     /// the flag. It went wrong when that commits on the old observation and the new flag.
     fn half_of_an_earlier<O>(
         &self,
-        observe: impl FnOnce(&mut Tx<'_>) -> Result<O, Stop>,
-        write: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
+        observe: impl FnOnce(&mut Tx<'_>) -> Result<O, Error>,
+        write: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>,
     ) -> bool {
         let (mut left, mut right) = (self.worker(), self.worker());
         let earlier = left.begin(Mode::ReadWrite).unwrap();
@@ -143,8 +141,8 @@ impl Stage {
     /// The same, where the later one leaves its epoch as soon as it has observed.
     fn half_of_an_earlier_elsewhere<O>(
         &self,
-        observe: impl FnOnce(&mut Tx<'_>) -> Result<O, Stop>,
-        write: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
+        observe: impl FnOnce(&mut Tx<'_>) -> Result<O, Error>,
+        write: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>,
     ) -> bool {
         let (mut left, mut right) = (self.worker(), self.worker());
         let earlier = left.begin(Mode::ReadWrite).unwrap();
@@ -160,8 +158,8 @@ impl Stage {
         &self,
         earlier: Tx<'w>,
         mut later: Tx<'w>,
-        observe: impl FnOnce(&mut Tx<'_>) -> Result<O, Stop>,
-        write: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
+        observe: impl FnOnce(&mut Tx<'_>) -> Result<O, Error>,
+        write: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>,
     ) -> bool {
         observe(&mut later).unwrap();
         let wrote = attempt(earlier, |t| {
@@ -181,8 +179,8 @@ impl Stage {
     /// later one looked. It went wrong when that commits.
     fn skew<O>(
         &self,
-        observe: impl FnOnce(&mut Tx<'_>) -> Result<O, Stop>,
-        write: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
+        observe: impl FnOnce(&mut Tx<'_>) -> Result<O, Error>,
+        write: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>,
     ) -> bool {
         let (mut left, mut right) = (self.worker(), self.worker());
         let (mut earlier, later) = (left.begin(Mode::ReadWrite).unwrap(), right.begin(Mode::ReadWrite).unwrap());
@@ -194,15 +192,15 @@ impl Stage {
     fn raise_flag_after<O>(
         &self,
         t: &mut Tx<'_>,
-        observe: impl FnOnce(&mut Tx<'_>) -> Result<O, Stop>,
-    ) -> Result<(), Stop> {
+        observe: impl FnOnce(&mut Tx<'_>) -> Result<O, Error>,
+    ) -> Result<(), Error> {
         observe(t)?;
         self.put(t, FLAG, 1)
     }
 
     /// Plays a snapshot that looks at row 1, and again when `change` was made and time has passed. It went wrong when it sees
     /// something else.
-    fn snapshot_that_changes(&self, change: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) -> bool {
+    fn snapshot_that_changes(&self, change: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>) -> bool {
         let mut worker = self.worker();
         let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
         let before = present(&mut snapshot, &self.items, 1).unwrap();
@@ -213,21 +211,21 @@ impl Stage {
 }
 
 /// Goes on with a transaction and commits it; whether it did.
-fn attempt<'w>(mut transaction: Tx<'w>, body: impl FnOnce(&mut Tx<'w>) -> Result<(), Stop>) -> bool {
+fn attempt<'w>(mut transaction: Tx<'w>, body: impl FnOnce(&mut Tx<'w>) -> Result<(), Error>) -> bool {
     let outcome = match body(&mut transaction) {
         Ok(()) => transaction.commit(),
         Err(stop) => Err(stop),
     };
-    outcome.map_err(Stop::into_parts).map_or_else(
+    outcome.map_or_else(
         |stopped| {
-            assert!(matches!(stopped, Stopped::Conflict), "{stopped:?}");
+            assert!(matches!(stopped, Error::Conflict), "{stopped:?}");
             false
         },
         |()| true,
     )
 }
 
-fn present(t: &mut Tx<'_>, table: &Table<Item>, id: u64) -> Result<Option<i64>, Stop> {
+fn present(t: &mut Tx<'_>, table: &Table<Item>, id: u64) -> Result<Option<i64>, Error> {
     Ok(t.get(table, id)?.map(|row| row.value()))
 }
 
@@ -576,7 +574,7 @@ fn pending_version_of_what_was_read() -> bool {
     committed && later_committed
 }
 
-fn inserted(stage: &Stage, t: &mut Tx<'_>, value: i64) -> Result<bool, Stop> {
+fn inserted(stage: &Stage, t: &mut Tx<'_>, value: i64) -> Result<bool, Error> {
     Ok(t.try_insert(&stage.items, &Item { id: 5, value })? == Insertion::Inserted)
 }
 
@@ -647,7 +645,7 @@ fn write_of_what_was_read() -> bool {
 
 /// Reads two rows whose sum is always 30, between which the sum moves from one to the other the first time: by a transaction that
 /// began before.
-fn move_between(stage: &Stage, t: &mut Tx<'_>, mover: &mut Option<Tx<'_>>) -> Result<i64, Stop> {
+fn move_between(stage: &Stage, t: &mut Tx<'_>, mover: &mut Option<Tx<'_>>) -> Result<i64, Error> {
     let first = present(t, &stage.items, 1)?.unwrap();
     if let Some(mover) = mover.take() {
         assert!(attempt(mover, |t| {
@@ -664,7 +662,7 @@ fn error_that_inconsistent_reads_made() -> bool {
     let mut mover = Some(worker.begin(Mode::ReadWrite).unwrap());
     let outcome = drive::transact(&mut stage.worker(), Mode::ReadWrite, &mut |t| {
         let sum = move_between(&stage, t, &mut mover)? + present(t, &stage.items, 2)?.unwrap();
-        if sum == 30 { Ok(()) } else { Err(Error::Definition(format!("the sum is {sum}")).into()) }
+        if sum == 30 { Ok(()) } else { Err(Error::definition(format!("the sum is {sum}"))) }
     });
     outcome.is_err()
 }
@@ -693,7 +691,7 @@ fn loop_over_inconsistent_reads() -> bool {
         while first + present(t, &stage.items, 2)?.unwrap() != 30 && turns < 1000 {
             turns += 1;
         }
-        Ok(())
+        Ok::<_, Error>(())
     });
     turns == 1000
 }
@@ -712,11 +710,11 @@ fn conflict_that_the_procedure_ignores() -> bool {
 
 // What is not there.
 
-fn insert(stage: &Stage, t: &mut Tx<'_>) -> Result<(), Stop> {
+fn insert(stage: &Stage, t: &mut Tx<'_>) -> Result<(), Error> {
     t.insert(&stage.items, &Item { id: 5, value: 1 })
 }
 
-fn count(stage: &Stage, t: &mut Tx<'_>) -> Result<u64, Stop> {
+fn count(stage: &Stage, t: &mut Tx<'_>) -> Result<u64, Error> {
     t.scan(&stage.items, 0..10).count()
 }
 
@@ -830,7 +828,7 @@ fn versioned() -> Stage {
 
 /// Plays: a later transaction changes an index, an earlier one inserts a row and commits, and the later one commits as well. It went
 /// wrong when the row is not there.
-fn row_beside(id: u64, change: impl FnOnce(&Stage, &mut Tx<'_>) -> Result<(), Stop>) -> bool {
+fn row_beside(id: u64, change: impl FnOnce(&Stage, &mut Tx<'_>) -> Result<(), Error>) -> bool {
     let stage = versioned();
     let (mut left, mut right) = (stage.worker(), stage.worker());
     let (earlier, mut later) = (left.begin(Mode::ReadWrite).unwrap(), right.begin(Mode::ReadWrite).unwrap());
@@ -1060,7 +1058,7 @@ fn index_differs(stage: &Stage, table: Table<Member>, moment: u64) -> bool {
     let seen = drive::transact(&mut worker, Mode::ReadWrite, &mut |t| {
         let rows = t.scan(&table, ..).rows()?;
         let found = t.scan_range_by::<_, _, u32>(&table, BY_CODE, ..).rows()?;
-        Ok(found.len() != rows.len() || rows.iter().any(|row| !found.contains(row)))
+        Ok::<_, Error>(found.len() != rows.len() || rows.iter().any(|row| !found.contains(row)))
     });
     // An entry that leads to no row ends the scan as a conflict, again and again.
     seen.unwrap_or(true)

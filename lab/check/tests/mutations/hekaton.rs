@@ -1,16 +1,14 @@
 //! Hekaton, and snapshot isolation, which is the same code without validation.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use std::sync::{Arc, mpsc};
-
-use polychron_base::error::Stopped;
 use polychron_compared::hekaton::{Hekaton, HekatonTransaction, HekatonWorker, Level, Options, Point, Step};
 use polychron_engine::mutations::{interrupt, left_out};
 use polychron_engine::{
-    Commit, Common, Insertion, Interactive, Mode, Operations, Protocol, Stop, Table, TableDefinition, Worker, drive,
+    Commit, Common, Error, Insertion, Interactive, Mode, Operations, Protocol, Table, TableDefinition, Worker, drive,
 };
 use polychron_schema::{Index, Row};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
 struct Item {
@@ -74,16 +72,16 @@ impl Stage {
     }
 
     /// One attempt at a transaction, by a worker of its own; whether it committed.
-    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) -> bool {
+    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>) -> bool {
         let mut worker = self.worker();
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
         let outcome = match body(&mut transaction) {
             Ok(()) => transaction.commit(),
             Err(stop) => Err(stop),
         };
-        outcome.map_err(Stop::into_parts).map_or_else(
+        outcome.map_or_else(
             |stopped| {
-                assert!(matches!(stopped, Stopped::Conflict), "{stopped:?}");
+                assert!(matches!(stopped, Error::Conflict), "{stopped:?}");
                 false
             },
             |()| true,
@@ -120,9 +118,9 @@ impl Stage {
     /// the flag. It went wrong when both commit.
     fn skew(
         &self,
-        observe: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
-        other: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
-        go_on: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
+        observe: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>,
+        other: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>,
+        go_on: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>,
     ) -> bool {
         let mut wrote = false;
         let committed = self.once(|t| {
@@ -139,7 +137,7 @@ impl Stage {
     }
 }
 
-fn get(t: &mut Tx<'_>, table: &Table<Item>, id: u64) -> Result<Option<i64>, Stop> {
+fn get(t: &mut Tx<'_>, table: &Table<Item>, id: u64) -> Result<Option<i64>, Error> {
     Ok(t.get(table, id)?.map(|row| row.value()))
 }
 
@@ -256,7 +254,7 @@ fn with_tombstone() -> Stage {
     stage
 }
 
-fn insert_five(stage: &Stage) -> impl FnOnce(&mut Tx<'_>) -> Result<(), Stop> {
+fn insert_five(stage: &Stage) -> impl FnOnce(&mut Tx<'_>) -> Result<(), Error> {
     let items = stage.items;
     move |t| t.insert(&items, &Item { id: 5, value: 2 })
 }

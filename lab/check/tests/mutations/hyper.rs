@@ -5,13 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use polychron_base::Error;
-use polychron_base::error::Stopped;
 use polychron_check::Setup;
 use polychron_engine::mutations::interrupt;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Access, Aggregate, Commit, Common, Declare, Futures, Insertion, Interactive, Mode, Operations, Procedure, Protocol,
-    Restriction, Scan, Stop, Table, TableDefinition, Transaction, Worker, drive,
+    Restriction, Scan, Table, TableDefinition, Transaction, Worker, drive,
 };
 use polychron_protocols::hyper::{Hyper, HyperTransaction, HyperWorker, Level, Options, Point, Step};
 use polychron_protocols::lazy::Lazy;
@@ -80,16 +79,16 @@ impl Stage {
     }
 
     /// One attempt at a transaction, by a worker of its own; whether it committed.
-    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) -> bool {
+    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>) -> bool {
         let mut worker = self.worker();
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
         let outcome = match body(&mut transaction) {
             Ok(()) => transaction.commit(),
             Err(stop) => Err(stop),
         };
-        outcome.map_err(Stop::into_parts).map_or_else(
+        outcome.map_or_else(
             |stopped| {
-                assert!(matches!(stopped, Stopped::Conflict), "{stopped:?}");
+                assert!(matches!(stopped, Error::Conflict), "{stopped:?}");
                 false
             },
             |()| true,
@@ -126,9 +125,9 @@ impl Stage {
     /// the flag. It went wrong when both commit.
     fn skew(
         &self,
-        observe: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
-        other: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
-        go_on: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
+        observe: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>,
+        other: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>,
+        go_on: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>,
     ) -> bool {
         let mut wrote = false;
         let committed = self.once(|t| {
@@ -145,7 +144,7 @@ impl Stage {
     }
 }
 
-fn get(t: &mut Tx<'_>, table: &Table<Item>, id: u64) -> Result<Option<i64>, Stop> {
+fn get(t: &mut Tx<'_>, table: &Table<Item>, id: u64) -> Result<Option<i64>, Error> {
     Ok(t.get(table, id)?.map(|row| row.value()))
 }
 
@@ -194,12 +193,12 @@ fn write_skew() -> bool {
     )
 }
 
-fn insert_five(stage: &Stage) -> impl FnOnce(&mut Tx<'_>) -> Result<(), Stop> {
+fn insert_five(stage: &Stage) -> impl FnOnce(&mut Tx<'_>) -> Result<(), Error> {
     let items = stage.items;
     move |t| t.insert(&items, &Item { id: 5, value: 2 })
 }
 
-fn values(t: &mut Tx<'_>, stage: &Stage) -> Result<Vec<i64>, Stop> {
+fn values(t: &mut Tx<'_>, stage: &Stage) -> Result<Vec<i64>, Error> {
     t.scan(&stage.items, 0..10).map(|row| row.value()).collect()
 }
 
@@ -258,9 +257,9 @@ fn duplicate_that_goes() -> bool {
 fn row_whose_change_was_refused() -> bool {
     let stage = stage(&[]);
     assert!(stage.once(|t| t.insert(&stage.members, &Member { id: 2, code: 2 })));
-    let change = |t: &mut Tx<'_>| match t.update(&stage.members, 1, |row| row.set_code(2)).map_err(Stop::into_parts) {
-        Err(Stopped::Failed(Error::Duplicate { .. })) => Ok(()),
-        Err(Stopped::Conflict) => Err(Stop::conflict()),
+    let change = |t: &mut Tx<'_>| match t.update(&stage.members, 1, |row| row.set_code(2)) {
+        Err(Error::Duplicate { .. }) => Ok(()),
+        Err(Error::Conflict) => Err(Error::Conflict),
         other => panic!("the code is taken: {other:?}"),
     };
     stage.skew(change, |t| t.delete(&stage.members, 1).map(drop), |_| Ok(()))
@@ -615,8 +614,9 @@ struct Turn {
 
 impl Procedure for Turn {
     type Output = Option<i64>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Option<i64>, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Option<i64>, Error> {
         match self.part {
             Part::Delete => t.delete(&self.items, 1).map(|_| None),
             Part::Elsewhere => t.upsert(&self.items, &Item { id: 2, value: 0 }).map(|()| None),

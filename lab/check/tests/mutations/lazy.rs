@@ -1,12 +1,10 @@
 //! Lazy state determination. One thread drives two transactions, of which neither waits.
 
-use std::sync::Arc;
-
-use polychron_base::error::Stopped;
-use polychron_engine::{Commit, Common, Futures, Interactive, Mode, Operations, Protocol, Stop, Table};
+use polychron_engine::{Commit, Common, Error, Futures, Interactive, Mode, Operations, Protocol, Table};
 use polychron_protocols::lazy::{Lazy, LazyTransaction, Step};
 use polychron_protocols::maflingo::Maflingo;
 use polychron_schema::Row;
+use std::sync::Arc;
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
 struct Item {
@@ -37,20 +35,20 @@ impl Stage {
     }
 
     /// One attempt at a transaction, by a worker of its own; what became of it.
-    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) -> Result<(), String> {
+    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>) -> Result<(), String> {
         let mut worker = self.database.worker().unwrap();
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
         let outcome = match body(&mut transaction) {
             Ok(()) => transaction.commit(),
             Err(stop) => Err(stop),
         };
-        outcome.map_err(|stop| match stop.into_parts() {
-            Stopped::Conflict => "a conflict".to_owned(),
-            Stopped::Failed(error) => error.to_string(),
+        outcome.map_err(|stop| match stop {
+            Error::Conflict => "a conflict".to_owned(),
+            error => error.to_string(),
         })
     }
 
-    fn add(&self, t: &mut Tx<'_>, id: u64, more: i64) -> Result<(), Stop> {
+    fn add(&self, t: &mut Tx<'_>, id: u64, more: i64) -> Result<(), Error> {
         let value = t.future(&self.items, id, Item::VALUE)?;
         t.set_future(&self.items, id, Item::VALUE, value + more)
     }
@@ -136,7 +134,7 @@ fn increment_before_a_savepoint() -> bool {
 }
 
 /// Row 1 becomes something that has no value.
-fn fail(t: &mut Tx<'_>, stage: &Stage) -> Result<(), Stop> {
+fn fail(t: &mut Tx<'_>, stage: &Stage) -> Result<(), Error> {
     let value = t.future(&stage.items, 1, Item::VALUE)?;
     t.set_future(&stage.items, 1, Item::VALUE, value / 0)
 }

@@ -1,16 +1,13 @@
 //! Two-phase locking. One thread drives two transactions, of which neither waits.
 
-use std::sync::Arc;
-
-use polychron_base::error::Stopped;
 use polychron_engine::mutations::interrupt;
 use polychron_engine::{
-    Commit, Common, Error, Futures, Interactive, Mode, Operations, Protocol, Reason, Stop, Table, TableDefinition,
-    drive,
+    Commit, Common, Error, Futures, Interactive, Mode, Operations, Protocol, Reason, Table, TableDefinition, drive,
 };
 use polychron_protocols::lazy::{Lazy, LazyTransaction};
 use polychron_protocols::locking::{Locking, LockingTransaction, LockingWorker, Options, Point, Policy, Step};
 use polychron_schema::{Index, Row};
+use std::sync::Arc;
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
 struct Item {
@@ -68,17 +65,16 @@ impl Stage {
     }
 
     /// One attempt at a transaction, by a worker of its own; whether it committed.
-    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) -> bool {
+    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>) -> bool {
         let mut worker = self.worker();
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
         let outcome = match body(&mut transaction) {
             Ok(()) => transaction.commit(),
             Err(stop) => Err(stop),
         };
-        let stopped = outcome.map_err(Stop::into_parts).err();
+        let stopped = outcome.err();
         // What another transaction of this thread holds would be waited for in vain.
-        let is_lost =
-            |stopped: &Stopped| matches!(stopped, Stopped::Conflict | Stopped::Failed(Error::WaitsForItself { .. }));
+        let is_lost = |stopped: &Error| matches!(stopped, Error::Conflict | Error::WaitsForItself { .. });
         assert!(stopped.as_ref().is_none_or(is_lost), "{stopped:?}");
         stopped.is_none()
     }
@@ -101,7 +97,7 @@ impl Stage {
     /// Whether a transaction sees something change when `other` is done in its middle.
     fn changes<O: PartialEq>(
         &self,
-        mut look: impl FnMut(&mut Tx<'_>) -> Result<O, Stop>,
+        mut look: impl FnMut(&mut Tx<'_>) -> Result<O, Error>,
         other: impl FnOnce(),
     ) -> bool {
         let mut changed = false;
@@ -115,11 +111,11 @@ impl Stage {
     }
 }
 
-fn read(t: &mut Tx<'_>, stage: &Stage, id: u64) -> Result<Option<i64>, Stop> {
+fn read(t: &mut Tx<'_>, stage: &Stage, id: u64) -> Result<Option<i64>, Error> {
     Ok(t.get(&stage.items, id)?.map(|row| row.value()))
 }
 
-fn write(t: &mut Tx<'_>, stage: &Stage, id: u64, value: i64) -> Result<(), Stop> {
+fn write(t: &mut Tx<'_>, stage: &Stage, id: u64, value: i64) -> Result<(), Error> {
     t.update(&stage.items, id, |row| row.set_value(value)).map(drop)
 }
 
@@ -129,7 +125,7 @@ fn read_that_changes() -> bool {
 }
 
 /// Whether another transaction sees a value that is about to be taken back.
-fn dirty(after: impl FnOnce(&mut Tx<'_>, &Stage) -> Result<(), Stop>) -> bool {
+fn dirty(after: impl FnOnce(&mut Tx<'_>, &Stage) -> Result<(), Error>) -> bool {
     let stage = Stage::new();
     let mut worker = stage.worker();
     let mut writer = worker.begin(Mode::ReadWrite).unwrap();
@@ -171,7 +167,7 @@ fn insertion_beside_a_scan() -> bool {
 
 fn row_of_a_range_that_changes() -> bool {
     let stage = Stage::new();
-    stage.changes(|t| t.scan(&stage.items, ..).map(|row| row.value()).sum::<i64>(), || _ = stage.set(2, 50))
+    stage.changes(|t| t.scan(&stage.items, ..).map(|row| row.value()).sum(), || _ = stage.set(2, 50))
 }
 
 fn row_that_moves_beside_a_scan() -> bool {
@@ -208,7 +204,7 @@ fn entry_left_behind() -> bool {
     let _ = older.update(&table, 1, |row| row.set_code(20)).and_then(|_| older.commit());
     let (mut rows, mut entries) = (0, 0);
     assert!(stage.once(|t| {
-        rows = t.scan(&table, ..).map(|row| u64::from(row.code() >= 20)).sum::<u64>()?;
+        rows = t.scan(&table, ..).map(|row| u64::from(row.code() >= 20)).sum()?;
         t.scan_range_by::<_, _, u32>(&table, by_code, 20..).count().map(|count| entries = count)
     }));
     entries != rows
@@ -294,18 +290,18 @@ impl Pair {
         pair
     }
 
-    fn once(&self, body: impl FnOnce(&mut Late<'_>) -> Result<(), Stop>) -> bool {
+    fn once(&self, body: impl FnOnce(&mut Late<'_>) -> Result<(), Error>) -> bool {
         let mut worker = self.database.worker().unwrap();
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
         body(&mut transaction).and_then(|()| transaction.commit()).is_ok()
     }
 
-    fn set(&self, t: &mut Late<'_>, id: u64, value: i64) -> Result<(), Stop> {
+    fn set(&self, t: &mut Late<'_>, id: u64, value: i64) -> Result<(), Error> {
         t.set_future(&self.items, id, Item::VALUE, value)
     }
 
     /// Whether row 1 comes behind row 2.
-    fn ask(&self, t: &mut Late<'_>) -> Result<bool, Stop> {
+    fn ask(&self, t: &mut Late<'_>) -> Result<bool, Error> {
         let (left, right) = (t.future(&self.items, 1, Item::VALUE)?, t.future(&self.items, 2, Item::VALUE)?);
         t.is_true(left.greater_than(right))
     }

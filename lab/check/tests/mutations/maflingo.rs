@@ -1,20 +1,17 @@
 //! Maflingo and GlobalTID, which are one protocol but for a shared counter.
 
-use std::cell::Cell;
-use std::rc::Rc;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-use polychron_base::error::Stopped;
 use polychron_engine::mutations::{interrupt, left_out};
 use polychron_engine::redo::{Change, ExtendedTimestamp, NoRedo, Redo};
 use polychron_engine::stores;
 use polychron_engine::{
-    Commit, Common, Error, Insertion, Interactive, Mode, Operations, Protocol, Stop, Table, TableDefinition, Worker,
-    drive,
+    Commit, Common, Error, Insertion, Interactive, Mode, Operations, Protocol, Table, TableDefinition, Worker, drive,
 };
 use polychron_protocols::maflingo::{Maflingo, MaflingoTransaction, MaflingoWorker, Options, Point, Step};
 use polychron_schema::{Index, Row};
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
 struct Item {
@@ -100,16 +97,16 @@ impl<R: Redo + Default> Stage<R> {
     }
 
     /// One attempt at a transaction, by a worker of its own; whether it committed.
-    fn once(&self, body: impl FnOnce(&mut Tx<'_, R>) -> Result<(), Stop>) -> bool {
+    fn once(&self, body: impl FnOnce(&mut Tx<'_, R>) -> Result<(), Error>) -> bool {
         let mut worker = self.worker();
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
         let outcome = match body(&mut transaction) {
             Ok(()) => transaction.commit(),
             Err(stop) => Err(stop),
         };
-        outcome.map_err(Stop::into_parts).map_or_else(
+        outcome.map_or_else(
             |stopped| {
-                assert!(matches!(stopped, Stopped::Conflict), "{stopped:?}");
+                assert!(matches!(stopped, Error::Conflict), "{stopped:?}");
                 false
             },
             |()| true,
@@ -153,9 +150,9 @@ impl<R: Redo + Default> Stage<R> {
     /// looks at the flag. It went wrong when the transaction commits on the old observation and the new flag.
     fn half_of_another<O: PartialEq>(
         &self,
-        mut observe: impl FnMut(&mut Tx<'_, R>) -> Result<O, Stop>,
-        other: impl FnOnce(&mut Tx<'_, R>) -> Result<(), Stop>,
-        go_on: impl FnOnce(&mut Tx<'_, R>) -> Result<(), Stop>,
+        mut observe: impl FnMut(&mut Tx<'_, R>) -> Result<O, Error>,
+        other: impl FnOnce(&mut Tx<'_, R>) -> Result<(), Error>,
+        go_on: impl FnOnce(&mut Tx<'_, R>) -> Result<(), Error>,
     ) -> bool {
         let items = self.items;
         let mut seen = 0;
@@ -174,7 +171,7 @@ impl<R: Redo + Default> Stage<R> {
     }
 }
 
-fn present(t: &mut Tx<'_>, table: &Table<Item>, id: u64) -> Result<Option<i64>, Stop> {
+fn present(t: &mut Tx<'_>, table: &Table<Item>, id: u64) -> Result<Option<i64>, Error> {
     Ok(t.get(table, id)?.map(|row| row.value()))
 }
 
@@ -215,7 +212,7 @@ fn lost_update_while_reading() -> bool {
 
 fn insert_insert() -> bool {
     let stage = stage(&[]);
-    let inserted = |t: &mut Tx<'_>, value| -> Result<bool, Stop> {
+    let inserted = |t: &mut Tx<'_>, value| -> Result<bool, Error> {
         Ok(t.try_insert(&stage.items, &Item { id: 1, value })? == Insertion::Inserted)
     };
     let (mut by_me, mut by_other, mut other) = (false, false, false);
@@ -265,7 +262,7 @@ fn index_under_an_older_transaction(
     stage: &Stage,
     table: Table<Member>,
     meanwhile: impl FnOnce(Index<Member, u32>),
-    older: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
+    older: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>,
 ) -> Index<Member, u32> {
     let index = Index::new("by_code", 0, true, false);
     std::thread::scope(|scope| {
@@ -554,7 +551,7 @@ fn idle_for_long(stage: &Stage, cleaner: &mut MaflingoWorker<NoRedo>) {
 /// Whether nothing that is retired waits for a transaction, which stands aside for long, after `remove` has taken out what it uses.
 fn nothing_waits_for(
     act: impl FnOnce(&Stage, &mut Tx<'_>),
-    remove: impl FnMut(&Stage, &mut Tx<'_>) -> Result<(), Stop>,
+    remove: impl FnMut(&Stage, &mut Tx<'_>) -> Result<(), Error>,
 ) -> bool {
     let rows: Vec<_> = (0..200).filter(|id| *id != 125).map(|id| (id, 1)).collect();
     let (stage, mut remove) = (stage(&rows), remove);
@@ -587,7 +584,7 @@ fn record_that_an_idle_writer_uses() -> bool {
     )
 }
 
-fn delete_a_leaf(stage: &Stage, t: &mut Tx<'_>) -> Result<(), Stop> {
+fn delete_a_leaf(stage: &Stage, t: &mut Tx<'_>) -> Result<(), Error> {
     (100..150).try_for_each(|id| t.delete(&stage.items, id).map(drop))
 }
 
@@ -618,7 +615,7 @@ fn read_skew() -> bool {
 }
 
 /// Reads two rows whose sum is always 30, between which the sum moves from one to the other the first time.
-fn move_between(stage: &Stage, t: &mut Tx<'_>, moved: &mut bool) -> Result<i64, Stop> {
+fn move_between(stage: &Stage, t: &mut Tx<'_>, moved: &mut bool) -> Result<i64, Error> {
     let first = present(t, &stage.items, 1)?.unwrap();
     if !std::mem::replace(moved, true) {
         assert!(stage.once(|t| {
@@ -634,7 +631,7 @@ fn error_that_inconsistent_reads_made() -> bool {
     let mut moved = false;
     let outcome = drive::transact(&mut stage.worker(), Mode::ReadWrite, &mut |t| {
         let sum = move_between(&stage, t, &mut moved)? + present(t, &stage.items, 2)?.unwrap();
-        if sum == 30 { Ok(()) } else { Err(Error::Definition(format!("the sum is {sum}")).into()) }
+        if sum == 30 { Ok(()) } else { Err(Error::definition(format!("the sum is {sum}"))) }
     });
     outcome.is_err()
 }
@@ -648,7 +645,7 @@ fn loop_over_inconsistent_reads() -> bool {
         while first + present(t, &stage.items, 2)?.unwrap() != 30 && turns < 1000 {
             turns += 1;
         }
-        Ok(())
+        Ok::<_, Error>(())
     });
     turns == 1000
 }
@@ -771,8 +768,8 @@ fn row_that_is_being_written() -> bool {
 /// A snapshot looks at a row again after `change` and some time.
 fn snapshot_that_changes<O: PartialEq>(
     stage: &Stage,
-    mut look: impl FnMut(&mut Tx<'_>) -> Result<O, Stop>,
-    change: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>,
+    mut look: impl FnMut(&mut Tx<'_>) -> Result<O, Error>,
+    change: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>,
 ) -> bool {
     let mut worker = stage.worker();
     let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
@@ -828,7 +825,7 @@ impl Pruning {
         pruning
     }
 
-    fn write(&mut self, mut write: impl FnMut(&Stage, &mut Tx<'_>) -> Result<(), Stop>) {
+    fn write(&mut self, mut write: impl FnMut(&Stage, &mut Tx<'_>) -> Result<(), Error>) {
         drive::transact(&mut self.pruner, Mode::ReadWrite, &mut |t| write(&self.stage, t)).unwrap();
     }
 
@@ -891,7 +888,7 @@ fn row_that_moves_and_is_displaced_under_a_scan() -> bool {
     interrupt(stores::Point::BetweenIndexes, {
         let stage = stage.clone();
         move || {
-            let mut change = |body: &mut dyn FnMut(&mut Tx<'_>, u64) -> Result<(), Stop>| {
+            let mut change = |body: &mut dyn FnMut(&mut Tx<'_>, u64) -> Result<(), Error>| {
                 drive::transact(&mut cleaner, Mode::ReadWrite, &mut |t| (2..9).try_for_each(|id| body(t, id))).unwrap();
                 stage.settle(&mut cleaner);
             };

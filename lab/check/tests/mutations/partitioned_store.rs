@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polychron_compared::partitioned_store::{Options, PartitionedStore, Step};
 use polychron_engine::{
-    Common, Declare, Error, Insertion, Operations, Procedure, Protocol, Stop, Table, Transaction, Worker,
+    Common, Declare, Error, Insertion, Operations, Procedure, Protocol, Table, Transaction, Worker,
 };
 use polychron_schema::Row;
 
@@ -55,8 +55,9 @@ struct Script<'d> {
 
 impl Procedure for Script<'_> {
     type Output = Vec<Option<i64>>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Self::Output, Stop> {
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<Self::Output, Error> {
         let Stage { accounts, fees, .. } = &self.stage;
         let mut answers = Vec::new();
         for step in &mut self.steps {
@@ -73,7 +74,7 @@ impl Procedure for Script<'_> {
                     answers.push(inserted.then_some(1));
                 }
                 Do::Meanwhile(work) => work(),
-                Do::Fail => return Err(Error::Definition("on purpose".into()).into()),
+                Do::Fail => return Err(Error::definition("on purpose")),
             }
         }
         Ok(answers)

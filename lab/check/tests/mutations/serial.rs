@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use polychron_engine::{Common, Insertion, Interactive, Mode, Operations, Protocol, Stop, Table, drive};
+use polychron_engine::{Common, Error, Insertion, Interactive, Mode, Operations, Protocol, Table, drive};
 use polychron_protocols::serial::{Options, Serial, SerialTransaction, Step};
 use polychron_schema::Row;
 
@@ -32,7 +32,7 @@ impl Stage {
     fn run<O>(
         &self,
         mode: Mode,
-        mut body: impl FnMut(&mut SerialTransaction<'_>) -> Result<O, Stop>,
+        mut body: impl FnMut(&mut SerialTransaction<'_>) -> Result<O, Error>,
     ) -> Result<O, polychron_engine::Error> {
         drive::transact(&mut self.database.worker().unwrap(), mode, &mut body)
     }

@@ -7,7 +7,7 @@
 //! 5. Write the end into the versions, in place of the id.
 
 use polychron_base::error::KeyPreview;
-use polychron_base::{Abort, IndexId, Reason, Stop};
+use polychron_base::{Abort, Error, IndexId, Reason};
 use polychron_engine::Commit;
 use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
@@ -22,9 +22,9 @@ use super::transactions::{Basis, End, Look};
 use super::version::{INFINITY, Stamp, TransactionId, Version};
 
 impl<R: Redo> Commit for HekatonTransaction<'_, R> {
-    fn commit(mut self) -> Result<(), Stop> {
+    fn commit(mut self) -> Result<(), Error> {
         if self.doomed {
-            return Err(Stop::conflict());
+            return Err(Error::Conflict);
         }
         if !self.state.sets.writes().is_empty() {
             self.commit_writes()?;
@@ -42,7 +42,7 @@ impl<R: Redo> Commit for HekatonTransaction<'_, R> {
 
 impl<R: Redo> HekatonTransaction<'_, R> {
     /// Commits a transaction that wrote. After an error the transaction is undone when it is dropped.
-    pub(super) fn commit_writes(&mut self) -> Result<(), Stop> {
+    pub(super) fn commit_writes(&mut self) -> Result<(), Error> {
         pass(Point::Committing);
         self.know_all_indexes()?;
         let transactions = &self.shared.transactions;
@@ -73,7 +73,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     /// entry was made by one that began later. The writer of that entry knew the catalog's new version and ended before this
     /// transaction could write the row; so it sees the version here.
     #[inline]
-    fn know_all_indexes(&mut self) -> Result<(), Stop> {
+    fn know_all_indexes(&mut self) -> Result<(), Error> {
         if left_out(Step::KnowAllIndexes) {
             return Ok(());
         }
@@ -83,7 +83,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     }
 
     /// Whether everything that was read is the same at the end.
-    fn validate(&mut self, end: u64) -> Result<(), Stop> {
+    fn validate(&mut self, end: u64) -> Result<(), Error> {
         for at in 0..self.state.sets.reads.len() {
             let Read { target, place } = self.state.sets.reads[at];
             let holds = match target {
@@ -117,7 +117,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     /// No index that was asked was dropped. Who leaves it alone has begun behind the drop, so where the entries that it does not make would have
     /// been seen just above, its catalog's version is seen here.
     #[inline]
-    fn know_dropped(&mut self) -> Result<(), Stop> {
+    fn know_dropped(&mut self) -> Result<(), Error> {
         if left_out(Step::KnowDropped) {
             return Ok(());
         }
@@ -283,7 +283,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
 
     /// Keeps why the transaction conflicts. The key is taken from a version.
     #[cold]
-    pub(super) fn conflict(&mut self, reason: Reason, place: Place, version: Option<Version>) -> Stop {
+    pub(super) fn conflict(&mut self, reason: Reason, place: Place, version: Option<Version>) -> Error {
         let key = version.filter(|&version| self.is_readable(version)).and_then(|version| {
             let table = catalog::known(&self.state.base.tables, place.table);
             table.and_then(|table| table.key_in(place.index, version.row().as_words()))
@@ -293,12 +293,12 @@ impl<R: Redo> HekatonTransaction<'_, R> {
 
     /// As [`Self::conflict`], where the key is known.
     #[cold]
-    pub(super) fn conflict_over(&mut self, reason: Reason, place: Place, key: Option<KeyPreview>) -> Stop {
+    pub(super) fn conflict_over(&mut self, reason: Reason, place: Place, key: Option<KeyPreview>) -> Error {
         let abort = Abort { reason, table: place.table, index: place.index, key };
         self.state.nested.conflicts(self.database(), &abort);
         self.state.base.last_abort = Some(abort);
         self.doomed = !left_out(Step::StayDoomed);
-        Stop::conflict()
+        Error::Conflict
     }
 
     /// Whether nobody changes the version's row any more.

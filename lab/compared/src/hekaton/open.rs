@@ -2,7 +2,7 @@
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Abort, Error, Reason, Stop};
+use polychron_base::{Abort, Error, Reason};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 use polychron_memory::Guard;
@@ -27,9 +27,7 @@ impl State {
     pub(super) fn meet_again(&mut self, transactions: &Transactions) -> Result<(), Error> {
         let Some(Met { id, again: true }) = self.met.take() else { return Ok(()) };
         match self.base.last_abort {
-            Some(Abort { table, key, .. }) if transactions.is_open_here(id) => {
-                Err(Error::WaitsForItself { table, key })
-            }
+            Some(Abort { table, key, .. }) if transactions.is_open_here(id) => Err(Error::waits_for_itself(table, key)),
             _ => Ok(()),
         }
     }
@@ -66,7 +64,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
 
     /// Another transaction has written or is writing the row of which this one sees that version.
     #[cold]
-    pub(super) fn write_conflict(&mut self, seen: Version, end: Stamp, place: Place) -> Stop {
+    pub(super) fn write_conflict(&mut self, seen: Version, end: Stamp, place: Place) -> Error {
         let reason = if matches!(end, Stamp::At(_)) { Reason::WrittenLater } else { Reason::BeingWritten };
         self.meet(end);
         self.conflict(reason, place, Some(seen))
@@ -74,7 +72,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
 
     /// Another transaction inserted the key first; this one does not see its version, which may still be open.
     #[cold]
-    pub(super) fn inserted_first<K: EncodedKey>(&mut self, latest: Version, key: K, place: Place) -> Stop {
+    pub(super) fn inserted_first<K: EncodedKey>(&mut self, latest: Version, key: K, place: Place) -> Error {
         self.meet(latest.begin());
         self.conflict_over(Reason::InsertedFirst, place, Some(KeyPreview::new(key)))
     }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Reason, Stop, TableId};
+use polychron_base::{Error, Reason, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
@@ -49,7 +49,7 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
     }
 
     #[inline]
-    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error> {
         self.step()?;
         operation(self)
     }
@@ -65,7 +65,7 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
     }
 
     #[inline]
-    fn find<K: EncodedKey>(&mut self, at: At<'w, Store, K>, _: &Projection) -> Result<Option<FoundRow>, Stop> {
+    fn find<K: EncodedKey>(&mut self, at: At<'w, Store, K>, _: &Projection) -> Result<Option<FoundRow>, Error> {
         self.find(at.store, at.key, Remember::Rows).map(FoundRow::of)
     }
 
@@ -73,7 +73,7 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
         &mut self,
         at: At<'w, Store, K>,
         _: &Projection,
-    ) -> Result<Option<FoundRow>, Stop> {
+    ) -> Result<Option<FoundRow>, Error> {
         let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
         let found = self.find(at.store, at.key, Remember::Rows)?;
         self.state.sets.reads.truncate(reads);
@@ -87,7 +87,7 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
         at: At<'w, Store, K>,
         _: &Projection,
         intent: Intent,
-    ) -> Result<Option<FoundRow>, Stop> {
+    ) -> Result<Option<FoundRow>, Error> {
         let remember = if intent == Intent::Change { Remember::Rows } else { Remember::Nothing };
         let found = FoundRow::of(self.find(at.store, at.key, remember)?);
         if let Some(FoundRow { version, .. }) = found
@@ -111,37 +111,37 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
         found: FoundRow,
         row: &mut RowBuffer,
         _: Changes,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.write_version(at.table.primary.place, found.parts(), at.key, row.as_words())
     }
 
     #[inline]
-    fn insert<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<Option<()>, Stop> {
+    fn insert<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<Option<()>, Error> {
         Ok(self.insert_record(at.store, at.key, words)?.then_some(()))
     }
 
     #[inline]
     fn link(&self, _: FoundRow) {}
 
-    fn put<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<(), Stop> {
+    fn put<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<(), Error> {
         self.put_record(at.store, at.key, words)
     }
 
     #[inline]
-    fn delete<K: EncodedKey>(&mut self, at: At<'w, Store, K>, found: FoundRow) -> Result<(), Stop> {
+    fn delete<K: EncodedKey>(&mut self, at: At<'w, Store, K>, found: FoundRow) -> Result<(), Error> {
         self.end_version(at.store.place, found.parts(), at.key)
     }
 
-    fn check_present<K: EncodedKey>(&mut self, _: At<'w, Store, K>) -> Result<(), Stop> {
+    fn check_present<K: EncodedKey>(&mut self, _: At<'w, Store, K>) -> Result<(), Error> {
         self.stand_by()
     }
 
-    fn check_taken(&mut self, _: At<'w, Store, &[u8]>, _: &[u8]) -> Result<(), Stop> {
+    fn check_taken(&mut self, _: At<'w, Store, &[u8]>, _: &[u8]) -> Result<(), Error> {
         self.stand_by()
     }
 
     /// Where reads are not validated, the row is written again as it is.
-    fn hold_filled(&mut self, at: At<'w, Store, &[u8]>, row: FoundRow) -> Result<(), Stop> {
+    fn hold_filled(&mut self, at: At<'w, Store, &[u8]>, row: FoundRow) -> Result<(), Error> {
         if self.shared.options.level.validates() || left_out(Step::LockFilledRows) {
             return Ok(());
         }
@@ -153,7 +153,7 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
         table: &'w HekatonTable,
         entry: FoundRow,
         projection: &Projection,
-    ) -> Result<Option<FoundRow>, Stop> {
+    ) -> Result<Option<FoundRow>, Error> {
         let found = follow_key(self, table, entry, projection)?;
         if found.is_none() {
             // The entry was written by a transaction that has been undone since, or is going to be.
@@ -166,7 +166,7 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
     fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
         visit: &mut Visit<'_, 'w, Store, V>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let (scan, table) = (visit.scan, visit.table);
         self.scan_entries(scan, table, &mut |this, record, version| visit.record(this, FoundRow { record, version }))
     }
@@ -180,7 +180,7 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
         self.set_mark()
     }
 
-    fn undo_to(&mut self, mark: usize) -> Result<(), Stop> {
+    fn undo_to(&mut self, mark: usize) -> Result<(), Error> {
         self.undo_writes(mark);
         Ok(())
     }
@@ -217,7 +217,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     /// A key is taken. That is the answer if what this transaction has read on condition has happened: an entry may be there only because
     /// the transaction that moved it, and whose row was read, has been undone since.
     #[cold]
-    fn stand_by(&mut self) -> Result<(), Stop> {
+    fn stand_by(&mut self) -> Result<(), Error> {
         if self.depends_on.is_some() && !self.await_others() { Err(self.cascade()) } else { Ok(()) }
     }
 }

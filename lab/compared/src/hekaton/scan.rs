@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use polychron_base::{Error, Stop};
+use polychron_base::Error;
 use polychron_engine::Scan;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
@@ -28,12 +28,12 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         &mut self,
         scan: &Scan<'_>,
         table: &HekatonTable,
-        visitor: &mut impl FnMut(&mut Self, Record, Version) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<(), Stop> {
+        visitor: &mut impl FnMut(&mut Self, Record, Version) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
         let store: &Store = table.store(scan.index)?;
         // Read-write transactions read the past, too.
         if !store.is_ready_at(self.moment) && !left_out(Step::AwaitIndexes) {
-            return Err(Error::NoSuchIndex(table.id, scan.index).into());
+            return Err(Error::NoSuchIndex(table.id, scan.index));
         }
         let index = store.scanned(scan)?;
         if let (AnyIndex::Hash(_), Some(key)) = (index, scan.point()) {
@@ -54,8 +54,8 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         scan: &Scan<'_>,
         store: &Store,
         batch: &mut Batch,
-        visitor: &mut impl FnMut(&mut Self, Record, Version) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<(), Stop> {
+        visitor: &mut impl FnMut(&mut Self, Record, Version) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
         let guarded = self.tracks();
         if guarded {
             batch.begin_guarded(scan.limit.max(LEAST));
@@ -80,8 +80,8 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         batch: &Batch,
         store: &Store,
         guarded: bool,
-        visitor: &mut impl FnMut(&mut Self, Record, Version) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<ControlFlow<()>, Stop> {
+        visitor: &mut impl FnMut(&mut Self, Record, Version) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<ControlFlow<()>, Error> {
         let mut remembered = 0;
         for ahead in 0..Batch::AHEAD {
             fetch(batch, ahead);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use polychron_base::Error;
 use polychron_base::sizes::scaled;
-use polychron_base::{Error, Stop};
 use polychron_engine::{Commit, Common, Interactive, Mode, Operations, Protocol, Table, Worker, drive};
 use polychron_schema::{IndexDefinition, Row};
 
@@ -43,7 +43,7 @@ impl Opened {
         self.database.worker().unwrap()
     }
 
-    fn transact<O>(&self, mut body: impl FnMut(&mut Transaction<'_>) -> Result<O, Stop>) -> Result<O, Error> {
+    fn transact<O>(&self, mut body: impl FnMut(&mut Transaction<'_>) -> Result<O, Error>) -> Result<O, Error> {
         drive::transact(&mut self.worker(), Mode::ReadWrite, &mut body)
     }
 

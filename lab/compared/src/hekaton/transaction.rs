@@ -3,7 +3,7 @@
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Reason, Stop, TableId};
+use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::Mode;
 use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
@@ -114,9 +114,9 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
 
     /// Called at the start of every operation: conflicts stick, and who read what was undone since is stopped.
     #[inline]
-    pub(super) fn step(&mut self) -> Result<(), Stop> {
+    pub(super) fn step(&mut self) -> Result<(), Error> {
         if self.doomed {
-            return Err(Stop::conflict());
+            return Err(Error::Conflict);
         }
         if self.snapshot {
             self.until_renewal -= 1;
@@ -140,7 +140,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
 
     /// A transaction on which this one depends was undone.
     #[cold]
-    pub(super) fn cascade(&mut self) -> Stop {
+    pub(super) fn cascade(&mut self) -> Error {
         let place = self.state.sets.reads.first().map(|read| read.place);
         let place = place.or_else(|| self.state.sets.writes().first().map(|write| write.place));
         self.conflict(
@@ -184,7 +184,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
 
     /// Finds the row of a key; that there is none is protected, and if asked for, the row.
     #[inline]
-    pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K, remember: Remember) -> Result<Found, Stop> {
+    pub(super) fn find<K: EncodedKey>(&mut self, store: &Store, key: K, remember: Remember) -> Result<Found, Error> {
         if self.state.base.hints.any()
             && let Some(found) = self.find_hinted(store, key, remember)
         {
@@ -263,7 +263,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
 
     /// A version may be written if nobody else has written it.
     #[inline]
-    pub(super) fn check_unwritten(&mut self, version: Version, place: Place) -> Result<(), Stop> {
+    pub(super) fn check_unwritten(&mut self, version: Version, place: Place) -> Result<(), Error> {
         match version.end() {
             Stamp::At(super::version::INFINITY) => Ok(()),
             Stamp::By(other) if other == self.id => Ok(()),
@@ -290,7 +290,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         (record, version): (Record, Version),
         key: K,
         row: &[u64],
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         if self.is_own(version) {
             return self.rewrite(place, (record, version), row);
         }
@@ -317,7 +317,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     }
 
     /// Writes a row that the transaction has written before.
-    fn rewrite(&mut self, place: Place, (record, own): (Record, Version), row: &[u64]) -> Result<(), Stop> {
+    fn rewrite(&mut self, place: Place, (record, own): (Record, Version), row: &[u64]) -> Result<(), Error> {
         if !self.state.sets.has_savepoint && own.overwrite(row) {
             return Ok(());
         }
@@ -337,7 +337,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         place: Place,
         (record, version): (Record, Version),
         key: K,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let version = if self.is_own(version) { version } else { Self::latest_instead(record, version) };
         if !version.lock(self.id) && !left_out(Step::RefuseLocked) {
             return Err(self.write_conflict(version, version.end(), place));
@@ -350,7 +350,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
 
     /// Inserts an entry whose key shows no row. `false`: it shows one.
     #[inline]
-    pub(super) fn insert_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Stop> {
+    pub(super) fn insert_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Error> {
         let made = self.make(row, None)?;
         let outcome = self.insert_version(store, key, made);
         match outcome {
@@ -371,7 +371,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
 
     /// Puts a version under a key that shows no row, and answers with its record.
     #[inline]
-    fn insert_version<K: EncodedKey>(&mut self, store: &Store, key: K, made: Version) -> Result<Option<Record>, Stop> {
+    fn insert_version<K: EncodedKey>(&mut self, store: &Store, key: K, made: Version) -> Result<Option<Record>, Error> {
         let mut backoff = Backoff::new();
         loop {
             let fresh = Record::new(made, &self.guard).map_err(Error::from)?;
@@ -418,7 +418,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     }
 
     /// Writes an entry whatever is there.
-    pub(super) fn put_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<(), Stop> {
+    pub(super) fn put_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<(), Error> {
         loop {
             if let Found::Row(record, version) = self.find(store, key, Remember::Nothing)? {
                 return self.write_version(store.place, (record, version), key, row);

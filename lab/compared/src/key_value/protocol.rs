@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::stores::{Base, HasStores, Keys, Store, StoreDefinition, for_each, wait_for};
-use polychron_engine::{Common, Isolation, Protocol, Stop, Storage, TableDefinition, catalog};
+use polychron_engine::{Common, Isolation, Protocol, Storage, TableDefinition, catalog};
 use polychron_memory::{Guard, Memory};
 
 use super::options::Options;
@@ -26,7 +26,7 @@ impl KeyValue {
     fn visit(
         &self,
         store: &Entries,
-        mut visit: impl FnMut(&[u8], &Guard<'_>) -> Result<(), Stop>,
+        mut visit: impl FnMut(&[u8], &Guard<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut keys = Keys::default();
         self.base.deferred_drops.with_guard(|guard| for_each(store.index(), guard, &mut |key, _| keys.push(key)));
@@ -36,11 +36,7 @@ impl KeyValue {
                 .base
                 .deferred_drops
                 .with_guard(|guard| positions.try_for_each(|position| visit(keys.get(position), guard)));
-            if let Err(stop) = visited
-                && let polychron_base::error::Stopped::Failed(error) = stop.into_parts()
-            {
-                return Err(error);
-            }
+            visited?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Stop};
+use polychron_base::{Error, IndexId};
 use polychron_engine::Insertion;
 use polychron_engine::stores::{entry_words, key_in_entry, words_of};
 use polychron_index::Inserted;
@@ -375,7 +375,7 @@ fn take_entry(
 }
 
 /// Takes an entry out that leads to no row, or to one that has another key in this index.
-pub(super) fn sweep_entry(table: &Table, store: &Entries, key: &[u8], guard: &Guard<'_>) -> Result<(), Stop> {
+pub(super) fn sweep_entry(table: &Table, store: &Entries, key: &[u8], guard: &Guard<'_>) -> Result<(), Error> {
     let (mut entry, mut row) = (RowBuffer::new(), RowBuffer::new());
     if get(store, key, 0..usize::MAX, &mut entry, guard).is_none() {
         return Ok(());
@@ -391,7 +391,7 @@ pub(super) fn sweep_entry(table: &Table, store: &Entries, key: &[u8], guard: &Gu
 }
 
 /// Makes the entry of a row in an index that is being filled, as often as the row changes meanwhile.
-pub(super) fn fill_entry(table: &Table, store: &Entries, primary: &[u8], guard: &Guard<'_>) -> Result<(), Stop> {
+pub(super) fn fill_entry(table: &Table, store: &Entries, primary: &[u8], guard: &Guard<'_>) -> Result<(), Error> {
     let (mut row, mut again) = (RowBuffer::new(), RowBuffer::new());
     loop {
         if get(&table.primary, primary, 0..usize::MAX, &mut row, guard).is_none() {
@@ -405,7 +405,7 @@ pub(super) fn fill_entry(table: &Table, store: &Entries, primary: &[u8], guard: 
             if added {
                 return Ok(());
             }
-            return Err(Error::Duplicate { table: table.id, index: store.place.index }.into());
+            return Err(Error::duplicate(table.id, store.place.index));
         }
         remove_entry(store, key, primary, guard);
     }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::stores::{Batch, check_key, check_row, key_in_entry, words_of};
 use polychron_engine::{
     Commit, Constraints, Insertion, LazyFutures, Mode, Prefetch, Projection, Protocol, Queries, Savepoints, Scan,
@@ -60,7 +60,7 @@ impl<'w> KeyValueTransaction<'w> {
         table: &Table,
         key: K,
         change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         let Self { state, guard, .. } = self;
         let Buffers { row, other: seen, .. } = &mut state.buffers;
         let Some(record) = rows::get(&table.primary, key, 0..usize::MAX, row, guard) else { return Ok(false) };
@@ -73,7 +73,7 @@ impl<'w> KeyValueTransaction<'w> {
         match rows::change_row(table, key, record, changes, seen, row, guard)? {
             Changed::Done => Ok(true),
             Changed::Gone => Ok(false),
-            Changed::Duplicate(index) => Err(Error::Duplicate { table: table.id, index }.into()),
+            Changed::Duplicate(index) => Err(Error::duplicate(table.id, index)),
         }
     }
 
@@ -115,7 +115,7 @@ impl Transaction for KeyValueTransaction<'_> {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
+    ) -> Result<Option<RowRef<'_>>, Error> {
         let table = self.table(table)?;
         let row = &mut self.state.buffers.row;
         let found = rows::get(&table.primary, key, words_of(projection), row, &self.guard);
@@ -128,7 +128,7 @@ impl Transaction for KeyValueTransaction<'_> {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Stop> {
+    ) -> Result<Option<RowRef<'_>>, Error> {
         self.read_row(table, key, projection)
     }
 
@@ -139,7 +139,7 @@ impl Transaction for KeyValueTransaction<'_> {
         key: K,
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         self.writable()?;
         let table = self.table(table)?;
         if table.has_secondaries && table.affected(projection.columns).next().is_some() {
@@ -153,38 +153,38 @@ impl Transaction for KeyValueTransaction<'_> {
         if changes.is_empty() {
             return Ok(true);
         }
-        Ok(rows::patch(&table.primary, key, record, changes, row, None, &self.guard)?)
+        rows::patch(&table.primary, key, record, changes, row, None, &self.guard)
     }
 
     #[inline]
-    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
         check_row(table, row)?;
-        Ok(rows::insert_row(table, key, row, &self.guard)?)
+        rows::insert_row(table, key, row, &self.guard)
     }
 
     #[inline]
-    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Stop> {
+    fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         self.writable()?;
         check_key(key)?;
         let table = self.table(table)?;
         check_row(table, row)?;
-        Ok(rows::put_row(table, key, row, &self.guard)?)
+        rows::put_row(table, key, row, &self.guard)
     }
 
     #[inline]
-    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Stop> {
+    fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
         self.writable()?;
-        Ok(rows::delete_row(self.table(table)?, key, &self.guard)?)
+        rows::delete_row(self.table(table)?, key, &self.guard)
     }
 
     fn scan_unchecked(
         &mut self,
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let table = self.table(scan.table)?;
         let index = table.store(scan.index)?.scanned(scan)?;
         let mut left = scan.limit;
@@ -214,14 +214,14 @@ impl Transaction for KeyValueTransaction<'_> {
         Ok(())
     }
 
-    fn mark(&mut self) -> Result<usize, Stop> {
+    fn mark(&mut self) -> Result<usize, Error> {
         Ok(self.writes)
     }
 
     /// Works only when nothing was written since.
-    fn undo_unchecked(&mut self, position: usize) -> Result<(), Stop> {
+    fn undo_unchecked(&mut self, position: usize) -> Result<(), Error> {
         if self.writes > position {
-            return Err(Error::Unsupported { protocol: KeyValue::NAME, what: "undoing writes" }.into());
+            return Err(Error::unsupported(KeyValue::NAME, "undoing writes"));
         }
         Ok(())
     }
@@ -230,12 +230,12 @@ impl Transaction for KeyValueTransaction<'_> {
         &mut self.state.base.rows.savepoints
     }
 
-    fn definition(&self, table: TableId) -> Result<&TableDefinition, Stop> {
+    fn definition(&self, table: TableId) -> Result<&TableDefinition, Error> {
         Ok(&self.table(table)?.definition)
     }
 
     #[inline]
-    fn constraints(&self, table: TableId) -> Result<&Constraints, Stop> {
+    fn constraints(&self, table: TableId) -> Result<&Constraints, Error> {
         Ok(&self.table(table)?.constraints)
     }
 }
@@ -256,7 +256,7 @@ impl Prefetch for KeyValueTransaction<'_> {
 impl Commit for KeyValueTransaction<'_> {
     /// Nothing: every write was visible at once.
     #[inline]
-    fn commit(self) -> Result<(), Stop> {
+    fn commit(self) -> Result<(), Error> {
         Ok(())
     }
 

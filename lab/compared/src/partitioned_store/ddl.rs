@@ -95,7 +95,7 @@ fn make_entries(table: &Table, index: &Index, guard: &Guard<'_>) -> Result<(), E
                 // SAFETY: the index did not take the record.
                 unsafe { made.free(guard) };
                 inserted?;
-                return Err(Error::Duplicate { table: table.id, index: index.place().index });
+                return Err(Error::duplicate(table.id, index.place().index));
             }
         }
     }

@@ -82,7 +82,7 @@ impl Locks {
             };
             if !goes_on {
                 let what = "a call from inside a transaction of the same thread";
-                return Err(Error::Unsupported { protocol: PartitionedStore::NAME, what });
+                return Err(Error::unsupported(PartitionedStore::NAME, what));
             }
         }
     }

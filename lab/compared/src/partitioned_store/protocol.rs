@@ -29,7 +29,7 @@ impl Protocol for PartitionedStore {
 
     fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
         if !(1..=Options::MOST_PARTITIONS).contains(&options.partitions) {
-            return Err(Error::Options(format!("there are 1 to {} partitions", Options::MOST_PARTITIONS)));
+            return Err(Error::options(format!("there are 1 to {} partitions", Options::MOST_PARTITIONS)));
         }
         let base = Base::new(Memory::new(common.memory.clone())?, common)?;
         Ok(Arc::new(Self { base, locks: Locks::new(options.partitions) }))

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Stop, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
@@ -20,7 +20,7 @@ use super::transaction::PartitionedTransaction;
 
 #[cold]
 pub(super) fn undeclared<K: EncodedKey>(table: &Table, key: K) -> Error {
-    Error::Undeclared { table: table.id, key: KeyPreview::new(key) }
+    Error::undeclared(table.id, KeyPreview::new(key))
 }
 
 /// The record of a key, unless the transaction deleted it. The caller holds the store's lock.
@@ -110,13 +110,13 @@ impl PartitionedTransaction<'_> {
         record: Record,
         row: &[u64],
         changes: Changes,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let store = &table.primary.stores[partition];
         let at = Entry { place: store.place, partition };
         let log = &mut self.state.log;
         // SAFETY: the transaction holds the partition's lock, and the key led to the record.
         let written = unsafe { log.overwrite(at, (store.index(), key), record, (row, changes), &self.guard) };
-        Ok(written.map_err(Error::from)?)
+        written.map_err(Error::from)
     }
 }
 
@@ -140,7 +140,7 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     }
 
     #[inline]
-    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Stop>) -> Result<O, Stop> {
+    fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error> {
         operation(self)
     }
 
@@ -155,7 +155,7 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     }
 
     #[inline]
-    fn find<K: EncodedKey>(&mut self, at: At<'w, Index, K>, _: &Projection) -> Result<Option<FoundRow>, Stop> {
+    fn find<K: EncodedKey>(&mut self, at: At<'w, Index, K>, _: &Projection) -> Result<Option<FoundRow>, Error> {
         // An entry lies where its row does, which was found just before.
         let is_row = at.store.place().index == IndexId::PRIMARY;
         let partition = if is_row { self.readable(at.table, at.key)? } else { self.partition };
@@ -170,7 +170,7 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
         at: At<'w, Index, K>,
         _: &Projection,
         _: Intent,
-    ) -> Result<Option<FoundRow>, Stop> {
+    ) -> Result<Option<FoundRow>, Error> {
         let is_row = at.store.place().index == IndexId::PRIMARY;
         let partition = if is_row { self.writable(at.table, at.key)? } else { self.partition };
         let found = find(&at.store.stores[partition], at.key, &self.guard);
@@ -191,12 +191,12 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
         found: FoundRow,
         row: &mut RowBuffer,
         changes: Changes,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.write_row(at.table, found.partition, at.key, found.record, row.as_words(), changes)
     }
 
     #[inline]
-    fn insert<K: EncodedKey>(&mut self, at: At<'w, Index, K>, words: &[u64]) -> Result<Option<()>, Stop> {
+    fn insert<K: EncodedKey>(&mut self, at: At<'w, Index, K>, words: &[u64]) -> Result<Option<()>, Error> {
         let partition = self.writable(at.table, at.key)?;
         self.partition = partition;
         let inserted = insert(at.store, partition, at.key, words, &mut self.state.log, &self.guard)?;
@@ -207,7 +207,7 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     fn link(&self, _: FoundRow) {}
 
     #[inline]
-    fn put<K: EncodedKey>(&mut self, at: At<'w, Index, K>, words: &[u64]) -> Result<(), Stop> {
+    fn put<K: EncodedKey>(&mut self, at: At<'w, Index, K>, words: &[u64]) -> Result<(), Error> {
         match self.find_to_write(at, &Projection::NONE, Intent::Change)? {
             Some(FoundRow { record, partition }) => {
                 self.write_row(at.table, partition, at.key, record, words, Changes::ALL)
@@ -217,7 +217,7 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     }
 
     #[inline]
-    fn delete<K: EncodedKey>(&mut self, at: At<'w, Index, K>, found: FoundRow) -> Result<(), Stop> {
+    fn delete<K: EncodedKey>(&mut self, at: At<'w, Index, K>, found: FoundRow) -> Result<(), Error> {
         let FoundRow { record, partition } = found;
         record.set_deleted(true);
         self.state.log.deleted(Entry { place: at.store.place(), partition }, at.key, record);
@@ -225,21 +225,21 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     }
 
     /// It lies in the partition of the row.
-    fn insert_entry(&mut self, at: At<'w, Index, &[u8]>, words: &[u64]) -> Result<bool, Stop> {
+    fn insert_entry(&mut self, at: At<'w, Index, &[u8]>, words: &[u64]) -> Result<bool, Error> {
         if at.store.unique_over_all {
             if !self.state.partitions.all() && !left_out(Step::RefuseSharedEntries) {
-                return Err(undeclared(at.table, key_in_entry(words)).into());
+                return Err(undeclared(at.table, key_in_entry(words)));
             }
             let taken = || at.store.stores.iter().any(|store| find(store, at.key, &self.guard).is_some());
             if !left_out(Step::SearchAllPartitions) && taken() {
                 return Ok(false);
             }
         }
-        Ok(insert(at.store, self.partition, at.key, words, &mut self.state.log, &self.guard)?)
+        insert(at.store, self.partition, at.key, words, &mut self.state.log, &self.guard)
     }
 
     #[inline]
-    fn follow(&mut self, table: &'w Table, entry: FoundRow, _: &Projection) -> Result<Option<FoundRow>, Stop> {
+    fn follow(&mut self, table: &'w Table, entry: FoundRow, _: &Projection) -> Result<Option<FoundRow>, Error> {
         // SAFETY: the partition is locked, and nothing is written here.
         let key = key_in_entry(unsafe { entry.record.words() });
         let partition = partition_of(table, key).unwrap_or(0);
@@ -251,7 +251,7 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
         visit: &mut Visit<'_, 'w, Index, V>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         self.visit_rows(visit)
     }
 
@@ -259,7 +259,7 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
         self.state.log.len()
     }
 
-    fn undo_to(&mut self, mark: usize) -> Result<(), Stop> {
+    fn undo_to(&mut self, mark: usize) -> Result<(), Error> {
         self.undo_log_to(mark);
         Ok(())
     }

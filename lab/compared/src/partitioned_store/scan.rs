@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use polychron_base::{Error, Stop};
+use polychron_base::Error;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::Visit;
 use polychron_engine::stores::{Batch, Record, Records, RowRecords, words_of};
@@ -62,7 +62,7 @@ impl<'w> PartitionedTransaction<'w> {
     pub(super) fn visit_rows<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
         visit: &mut Visit<'_, 'w, Index, V>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let (scan, table, index) = (visit.scan, visit.table, &**visit.store()?);
         index.stores[0].scanned(scan)?;
         let one = index.column.and_then(|column| column.value_of_range(scan.lower, scan.upper));
@@ -77,9 +77,9 @@ impl<'w> PartitionedTransaction<'w> {
         };
         if !allowed && !left_out(Step::RefuseUndeclaredRanges) {
             let (Bound::Included(key) | Bound::Excluded(key)) = scan.lower else {
-                return Err(undeclared(table, &[][..]).into());
+                return Err(undeclared(table, &[][..]));
             };
-            return Err(undeclared(table, key).into());
+            return Err(undeclared(table, key));
         }
         match partition {
             Some(partition) => self.visit_partition(index, partition, visit),
@@ -92,7 +92,7 @@ impl<'w> PartitionedTransaction<'w> {
         index: &Index,
         partition: usize,
         visit: &mut Visit<'_, 'w, Index, V>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let scan = visit.scan;
         let ordered = index.stores[partition].scanned(scan)?;
         let lines = (words_of(&scan.projection).end.min(56) * 8 + RowRecords::HEADER_BYTES).div_ceil(64);
@@ -121,7 +121,7 @@ impl<'w> PartitionedTransaction<'w> {
         &mut self,
         index: &Index,
         visit: &mut Visit<'_, 'w, Index, V>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let scan = visit.scan;
         let mut merge = Merge::new(index, scan, &self.guard)?;
         while let Some((partition, handle)) = merge.next(scan, &self.guard)? {
@@ -139,7 +139,7 @@ impl<'w> PartitionedTransaction<'w> {
         partition: usize,
         handle: Handle,
         visit: &mut Visit<'_, 'w, Index, V>,
-    ) -> Result<ControlFlow<()>, Stop> {
+    ) -> Result<ControlFlow<()>, Error> {
         // SAFETY: the scan holds the locks of the partitions it visits, for reading and as long as it lasts.
         let record = unsafe { Record::from_handle(handle) };
         if record.is_deleted() {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use polychron_base::sizes::scaled;
-use polychron_base::{Error, IndexId, Stop};
+use polychron_base::{Error, IndexId};
 use polychron_engine::{
     Commit, Common, Declare, Insertion, Interactive, Mode, Operations, Procedure, Protocol, Table, Transaction, Worker,
     drive,
@@ -72,7 +72,7 @@ fn open(partitions: usize) -> Bank {
 
 fn run<O>(
     worker: &mut PartitionedWorker,
-    mut body: impl FnMut(&mut PartitionedTransaction<'_>) -> Result<O, Stop>,
+    mut body: impl FnMut(&mut PartitionedTransaction<'_>) -> Result<O, Error>,
 ) -> Result<O, Error> {
     drive::transact(worker, Mode::ReadWrite, &mut body)
 }
@@ -105,8 +105,9 @@ struct Transfer {
 
 impl Procedure for Transfer {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let fee = transaction.get(&self.tables.fees, 1)?.map_or(0, |fee| fee.amount());
         transaction.update(&self.tables.accounts, self.from, |row| row.set_balance(row.balance() - fee))?;
         assert!(!self.fail, "halfway");
@@ -163,7 +164,7 @@ fn scans_merge_the_partitions() {
     let expected: Vec<_> = (0..10).flat_map(|branch| (0..ids as u32).map(move |id| account(branch, id))).collect();
     assert_eq!(all(&mut bank), expected);
     run(&mut bank.worker, |transaction| {
-        let mut backward = transaction.scan(&accounts, ..).reverse().rows()?;
+        let mut backward = transaction.scan(&accounts, ..).rev().rows()?;
         backward.reverse();
         assert_eq!(backward, expected);
         assert_eq!(transaction.scan(&accounts, (3, 10)..(3, 20)).count()?, 10);
@@ -181,7 +182,7 @@ fn everything_is_undone() {
     fill(&mut bank, 4, 5);
     let before = all(&mut bank);
     let (accounts, database) = (bank.tables.accounts, Arc::clone(&bank.database));
-    let changes = |transaction: &mut PartitionedTransaction<'_>| -> Result<(), Stop> {
+    let changes = |transaction: &mut PartitionedTransaction<'_>| -> Result<(), Error> {
         transaction.update(&accounts, (1, 1), |row| row.set_balance(7))?;
         transaction.update(&accounts, (1, 1), |row| row.set_note(&"long ".repeat(20)).unwrap())?;
         transaction.update(&accounts, (1, 2), |row| row.set_owner(9))?;
@@ -210,12 +211,12 @@ fn everything_is_undone() {
     };
     let rolled_back = run(&mut bank.worker, |transaction| {
         changes(transaction)?;
-        Err::<(), _>(Stop::roll_back())
+        Err::<(), _>(Error::RolledBack)
     });
     assert!(matches!(rolled_back, Err(Error::RolledBack)));
     // The index keeps the nodes into which the first insertions split it; records and entries are given back.
     let used_before = used(&mut bank);
-    let panicked = run(&mut bank.worker, |transaction| -> Result<(), Stop> {
+    let panicked = run(&mut bank.worker, |transaction| -> Result<(), Error> {
         changes(transaction)?;
         panic!("late")
     });
@@ -299,8 +300,9 @@ struct Nesting {
 
 impl Procedure for Nesting {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         self.outer.run(transaction)?;
         self.met.wait();
         self.outcome = Some(self.worker.execute(&mut self.inner));

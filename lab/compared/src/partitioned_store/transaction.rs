@@ -1,6 +1,6 @@
 //! What a procedure may ask for, once it holds its partitions.
 
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::Batch;
 use polychron_engine::{Commit, Mode};
@@ -49,7 +49,7 @@ impl Drop for PartitionedTransaction<'_> {
 
 impl Commit for PartitionedTransaction<'_> {
     #[inline]
-    fn commit(self) -> Result<(), Stop> {
+    fn commit(self) -> Result<(), Error> {
         let state = &mut *self.state;
         state.log.commit(&Undone(&state.base.tables), &self.guard);
         // The locks go with the transaction, which has nothing left to undo.

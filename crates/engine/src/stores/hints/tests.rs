@@ -1,4 +1,4 @@
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_base::key::Key8;
 use polychron_memory::{Memory, Options};
 
@@ -13,8 +13,9 @@ struct Declaring(u64, u64);
 
 impl Procedure for Declaring {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Error> {
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::sync::{Arc, Mutex};
 
-use polychron_base::{Error, Stop};
+use polychron_base::Error;
 use polychron_engine::{Procedure, Transaction};
 use polychron_sync::atomic::Ordering;
 use polychron_sync::model::{Witness, explore};
@@ -24,8 +24,9 @@ struct Silent;
 
 impl Procedure for Silent {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Error> {
         unreachable!("the model executes it")
     }
 }

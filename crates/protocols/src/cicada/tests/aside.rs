@@ -7,7 +7,7 @@ use crate::cicada::CicadaTransaction;
 use crate::cicada::options::Indexes;
 
 type Tx<'w> = CicadaTransaction<'w, redo::NoRedo>;
-type Act = fn(&mut Tx<'_>, Tables) -> Result<(), Stop>;
+type Act = fn(&mut Tx<'_>, Tables) -> Result<(), Error>;
 
 /// Rows 0, 10, … in four groups: enough that keys far from each other lie in different nodes.
 const ROWS: u64 = 128;
@@ -103,7 +103,7 @@ fn commits(indexes: &Indexes, leaves: bool, first: Act, act: Act, then: Act) -> 
     let (all, grouped) = done(&mut stage.others, |t| {
         let all = t.scan(&accounts, ..).count()?;
         let groups = [0, 1, 2, 3, 7].into_iter().map(|group| t.scan_by(&accounts, Account::BY_GROUP, group).count());
-        Ok((all, groups.sum::<Result<_, Stop>>()?))
+        Ok((all, groups.sum::<Result<_, Error>>()?))
     });
     assert_eq!(all, grouped);
     committed
@@ -128,38 +128,38 @@ fn inserting(name: &str, expected: bool, first: Act, act: Act, then: Act) {
 }
 
 /// A write of its own, so that it commits at a later timestamp.
-fn write(t: &mut Tx<'_>, on: Tables) -> Result<(), Stop> {
+fn write(t: &mut Tx<'_>, on: Tables) -> Result<(), Error> {
     t.update(&on.notes, 0, |row| row.set_text("mine").unwrap()).map(drop)
 }
 
-fn add(t: &mut Tx<'_>, on: Tables, id: u64) -> Result<(), Stop> {
+fn add(t: &mut Tx<'_>, on: Tables, id: u64) -> Result<(), Error> {
     t.insert(&on.accounts, &account(id))
 }
 
-fn change(t: &mut Tx<'_>, on: Tables, id: u64) -> Result<(), Stop> {
+fn change(t: &mut Tx<'_>, on: Tables, id: u64) -> Result<(), Error> {
     t.update(&on.accounts, id, |row| row.set_balance(row.balance() + 1)).map(drop)
 }
 
-fn delete(t: &mut Tx<'_>, on: Tables, id: u64) -> Result<(), Stop> {
+fn delete(t: &mut Tx<'_>, on: Tables, id: u64) -> Result<(), Error> {
     t.delete(&on.accounts, id).map(|deleted| assert!(deleted))
 }
 
-fn miss(t: &mut Tx<'_>, on: Tables, id: u64) -> Result<(), Stop> {
+fn miss(t: &mut Tx<'_>, on: Tables, id: u64) -> Result<(), Error> {
     t.get(&on.accounts, id).map(|row| assert!(row.is_none()))
 }
 
-fn see(t: &mut Tx<'_>, on: Tables, id: u64) -> Result<(), Stop> {
+fn see(t: &mut Tx<'_>, on: Tables, id: u64) -> Result<(), Error> {
     t.get(&on.accounts, id).map(|row| assert_eq!(row.unwrap().balance(), 0))
 }
 
 /// Changes many rows far away, and as many keys, so that nodes are divided.
-fn act_far_away(t: &mut Tx<'_>, on: Tables) -> Result<(), Stop> {
+fn act_far_away(t: &mut Tx<'_>, on: Tables) -> Result<(), Error> {
     (1201..1209).try_for_each(|id| add(t, on, id))?;
     (120..124).try_for_each(|id| change(t, on, 10 * id))
 }
 
 /// Inserts many keys beside one, which divides its node.
-fn divide(t: &mut Tx<'_>, on: Tables) -> Result<(), Stop> {
+fn divide(t: &mut Tx<'_>, on: Tables) -> Result<(), Error> {
     (100..180).filter(|id| id % 10 != 0 && *id != 155).try_for_each(|id| add(t, on, id))
 }
 
@@ -222,7 +222,7 @@ fn what_was_scanned_must_be_as_it_was() {
     for (direction, expected) in [(Direction::Forward, true), (Direction::Backward, false)] {
         let first: Act = match direction {
             Direction::Forward => |t, on| t.scan(&on.accounts, ..).limit(3).count().map(drop),
-            Direction::Backward => |t, on| t.scan(&on.accounts, ..).reverse().limit(3).count().map(drop),
+            Direction::Backward => |t, on| t.scan(&on.accounts, ..).rev().limit(3).count().map(drop),
         };
         let committed = commits(&Indexes::SingleVersion, true, first, |t, on| add(t, on, 1275), write);
         assert_eq!(committed, expected, "{direction:?}");
@@ -245,7 +245,7 @@ fn a_range_with_own_writes_is_searched_again() {
     inserting("own writes, and the same", false, scan, |t, on| add(t, on, 111), nothing_but_look);
 }
 
-fn nothing_but_look(t: &mut Tx<'_>, on: Tables) -> Result<(), Stop> {
+fn nothing_but_look(t: &mut Tx<'_>, on: Tables) -> Result<(), Error> {
     see(t, on, 60)
 }
 

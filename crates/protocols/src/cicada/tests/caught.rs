@@ -24,7 +24,7 @@ struct Seat {
 
 type Seats<'w> = <CicadaWorker as Interactive>::Transaction<'w>;
 
-type Writing<'c> = dyn Fn(&mut Seats<'_>, u64) -> Result<(), Stop> + 'c;
+type Writing<'c> = dyn Fn(&mut Seats<'_>, u64) -> Result<(), Error> + 'c;
 
 fn seat(id: u64, row: u16, name: &str, number: u64) -> Seat {
     Seat { id, row, name: name.into(), number }

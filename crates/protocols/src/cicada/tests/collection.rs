@@ -198,7 +198,7 @@ fn churn_on_a_few_keys_needs_no_more_memory() {
                 }
                 if round % run == run - 1 {
                     if let Some(snapshot) = &mut snapshot {
-                        let sum = snapshot.scan(&accounts, ..).map(|row| row.balance()).sum::<i64>().unwrap();
+                        let sum = snapshot.scan(&accounts, ..).map(|row| row.balance()).sum().unwrap();
                         assert_eq!(sum, 100, "what the reader sees stays");
                     }
                     (0..4).for_each(|_| database.tick());

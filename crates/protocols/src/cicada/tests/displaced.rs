@@ -41,8 +41,8 @@ fn check(snapshot: &mut Snapshot<'_>, table: &Table<Account>, rows: &BTreeMap<u6
     assert!(backward.iter().rev().eq(rows.keys()));
     let some = snapshot.scan(table, keys / 4..keys / 2).map(|row| row.id()).collect::<Vec<_>>().unwrap();
     assert!(some.iter().eq(rows.range(keys / 4..keys / 2).map(|row| row.0)));
-    let by_group = (0..4)
-        .map(|group| snapshot.scan_by(table, Account::BY_GROUP, group).map(|row| row.balance()).sum::<i64>().unwrap());
+    let by_group =
+        (0..4).map(|group| snapshot.scan_by(table, Account::BY_GROUP, group).map(|row| row.balance()).sum().unwrap());
     assert_eq!(by_group.sum::<i64>(), rows.values().sum::<i64>());
 }
 
@@ -222,5 +222,5 @@ fn insertions_that_are_given_up_leave_the_index() {
     let (there, beside) = entries(&mut worker, &table, 0);
     assert!(there <= 2 && beside == 0, "{there} entries, and {beside} beside");
     assert!(used[1] <= used[0] + 4096, "{used:?}");
-    assert_eq!(snapshot.scan(&table, ..).map(|row| row.balance()).sum::<i64>().unwrap(), 1);
+    assert_eq!(snapshot.scan(&table, ..).map(|row| row.balance()).sum().unwrap(), 1);
 }

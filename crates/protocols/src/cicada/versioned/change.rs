@@ -1,7 +1,7 @@
 //! Insertion, and the division of nodes that have become too large. All of it stays in the write set.
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Reason, Stop};
+use polychron_base::{Error, Reason};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
 use polychron_schema::RowBuffer;
@@ -45,7 +45,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         nodes: &Versioned,
         key: K,
         changing: &mut Changing,
-    ) -> Result<(Spot, Sought), Stop> {
+    ) -> Result<(Spot, Sought), Error> {
         let place = store.place();
         // A row that is gone while its leaf names it is gone since the leaf was looked at.
         for _ in 0..1000 {
@@ -72,7 +72,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         nodes: &Versioned,
         key: K,
         row: &mut RowBuffer,
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         let mut changing = std::mem::take(&mut self.state.buffers.changing);
         let outcome = match self.seek(store, nodes, key, &mut changing) {
             Ok((leaf, Sought::Absent)) => {
@@ -92,7 +92,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         nodes: &Versioned,
         key: K,
         row: &mut RowBuffer,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let mut changing = std::mem::take(&mut self.state.buffers.changing);
         let reads = self.state.sets.reads.len();
         let outcome = match self.seek(store, nodes, key, &mut changing) {
@@ -119,7 +119,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         leaf: &Spot,
         row: &mut RowBuffer,
         changing: &mut Changing,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let place = store.place();
         self.remember(leaf, place, Step::NodesOfChanges);
         let before = self.state.sets.writes.len();
@@ -156,7 +156,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// A record that nobody else knows, until this transaction commits.
-    pub(super) fn take_fresh(&mut self, store: &Store, is_node: bool) -> Result<Kept, Stop> {
+    pub(super) fn take_fresh(&mut self, store: &Store, is_node: bool) -> Result<Kept, Error> {
         let records = store.records_of(is_node);
         let record = Kept::from(records.take(self.state.base.slot, &self.guard).map_err(Error::from)?);
         self.state.sets.fresh.push(Fresh { record, place: store.place(), is_node });
@@ -170,7 +170,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// Ends the transaction early when a write on a node can hardly pass.
-    pub(super) fn check_node_early(&mut self, spot: &Spot, place: Place) -> Result<(), Stop> {
+    pub(super) fn check_node_early(&mut self, spot: &Spot, place: Place) -> Result<(), Error> {
         let Some(version) = spot.version() else { return Ok(()) };
         if version.under(&self.guard).rts().is_after(self.timestamp()) && !self.is_overtaken() {
             return Err(self.conflict_at(spot.record, None, Reason::ReadLater, (place, None)));
@@ -194,7 +194,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         key: K,
         value: u64,
         changing: &mut Changing,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), Error> {
         let place = store.place();
         let Changing { path, key: entry, separator, left, right } = changing;
         keep(key, entry);
@@ -242,7 +242,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// The records of the halves of a node: its own and a new one, or two new ones, because a root's record stays the root's.
-    fn take_halves(&mut self, store: &Store, spot: &Spot, is_root: bool) -> Result<(Kept, Kept), Stop> {
+    fn take_halves(&mut self, store: &Store, spot: &Spot, is_root: bool) -> Result<(Kept, Kept), Error> {
         let lower = if is_root { self.take_fresh(store, true)? } else { spot.record };
         Ok((lower, self.take_fresh(store, true)?))
     }
@@ -255,7 +255,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         level: usize,
         child: Kept,
         place: Place,
-    ) -> Result<Spot, Stop> {
+    ) -> Result<Spot, Error> {
         let mut next = path.pop();
         while let Some(record) = next {
             let spot = self.look_at(record);

@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Reason, Stop};
+use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
@@ -235,7 +235,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         aim: Aim<K>,
         place: Place,
         path: Option<&mut Vec<Kept>>,
-    ) -> Result<Spot, Stop> {
+    ) -> Result<Spot, Error> {
         match find_leaf(self, nodes, root, aim, path, MOST_ATTEMPTS) {
             Some(leaf) => Ok(leaf),
             None => Err(self.is_inconsistent(place)),
@@ -244,7 +244,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// The transaction's own view of an index cannot be of one timestamp.
     #[cold]
-    pub(super) fn is_inconsistent(&mut self, place: Place) -> Stop {
+    pub(super) fn is_inconsistent(&mut self, place: Place) -> Error {
         debug_assert!(!self.snapshot, "a snapshot is consistent");
         self.conflict(Reason::Inconsistent, place, None)
     }
@@ -271,7 +271,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         store: &Store,
         nodes: &Versioned,
         key: K,
-    ) -> Result<Found, Stop> {
+    ) -> Result<Found, Error> {
         let place = store.place();
         for _ in 0..MOST_ATTEMPTS {
             let leaf = self.leaf(nodes, nodes.root(key).into(), Aim::At(key), place, None)?;

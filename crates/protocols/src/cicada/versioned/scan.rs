@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
 
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_base::key::EncodedKey;
 use polychron_engine::redo::Redo;
 use polychron_engine::{Direction, Scan};
@@ -86,8 +86,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         scan: &Scan<'_>,
         store: &Store,
         nodes: &Versioned,
-        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<(), Stop> {
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
         if let Some(key) = scan.point() {
             if let Found::Row(_, source) = self.find_versioned(store, nodes, key)? {
                 // One row at most, so whether the visitor breaks makes no difference.
@@ -107,8 +107,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         store: &Store,
         nodes: &Versioned,
         scanning: &mut Scanning,
-        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<(), Stop> {
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<(), Error> {
         let (place, root) = (store.place(), Kept::from(nodes.root(&[][..])));
         let aim = match (scan.direction, scan.lower, scan.upper) {
             (Direction::Forward, Bound::Unbounded, _) => Aim::First,
@@ -160,7 +160,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         scan: &Scan<'_>,
         leaf: &Spot,
         scanning: &mut Scanning,
-    ) -> Result<Option<Following>, Stop> {
+    ) -> Result<Option<Following>, Error> {
         scanning.records.clear();
         let Some(node) = self.node(leaf) else { return Ok(None) };
         let records = within(&node, scan).map(|position| Kept::from(node.record(position)));
@@ -187,8 +187,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         &mut self,
         store: &Store,
         scanning: &Scanning,
-        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Stop>,
-    ) -> Result<ControlFlow<()>, Stop> {
+        visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<ControlFlow<()>, Error> {
         let (records, lines) = (&scanning.records[..], store.records.lines());
         records.iter().take(AHEAD).for_each(|record| record.address().prefetch(lines));
         for (position, &record) in records.iter().enumerate() {

@@ -10,8 +10,8 @@ use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
 use polychron_base::sizes::{scaled, slowed};
 use polychron_engine::{
-    Commit, Common, Direction, Insertion, Interactive, Mode, Operations, Procedure, Projection, Protocol, RowBuffer,
-    Scan, Stop, TableDefinition, Transaction, Worker, drive,
+    Commit, Common, Direction, Error, Insertion, Interactive, Mode, Operations, Procedure, Projection, Protocol,
+    RowBuffer, Scan, TableDefinition, Transaction, Worker, drive,
 };
 use polychron_schema::{ColumnType, IndexDefinition, IndexKind};
 
@@ -101,7 +101,7 @@ fn is_range(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
     }
 }
 
-fn scanned(t: &mut Tx<'_>, scan: &Scan<'_>) -> Result<Vec<u64>, Stop> {
+fn scanned(t: &mut Tx<'_>, scan: &Scan<'_>) -> Result<Vec<u64>, Error> {
     let mut seen = Vec::new();
     t.scan_rows(scan, &mut |row| {
         seen.push(value(row));
@@ -116,7 +116,7 @@ fn compare_range(
     model: &Model,
     random: &mut Random,
     make: MakeKey,
-) -> Result<(), Stop> {
+) -> Result<(), Error> {
     let (from, to) = (make(random), make(random));
     let (lower, upper) = (bound(random, &from), bound(random, &to));
     let limit = [1, 7, 100, usize::MAX][random.below(4) as usize];
@@ -135,7 +135,7 @@ fn compare_range(
 }
 
 /// One operation on both.
-fn operate(t: &mut Tx<'_>, table: TableId, model: &mut Model, random: &mut Random, key: &[u8]) -> Result<(), Stop> {
+fn operate(t: &mut Tx<'_>, table: TableId, model: &mut Model, random: &mut Random, key: &[u8]) -> Result<(), Error> {
     let new = random.below(1 << 40);
     match random.below(10) {
         0..4 => {
@@ -312,7 +312,7 @@ fn queues_leave_no_empty_leaves() {
                 if number >= tail {
                     assert!(t.delete_unchecked(table, &key(number - tail)[..])?);
                 }
-                Ok(())
+                Ok::<_, Error>(())
             })
             .unwrap();
             model.insert(key(number).to_vec(), number);
@@ -337,7 +337,7 @@ fn threads_that_move_keys_lose_none() {
             (0..KEYS).try_for_each(|number| t.insert_unchecked(table, &key(number)[..], row(number).as_row()).map(drop))
         })
         .unwrap();
-        let move_one = |t: &mut Tx<'_>, random: &mut Random| -> Result<(), Stop> {
+        let move_one = |t: &mut Tx<'_>, random: &mut Random| -> Result<(), Error> {
             let (from, to) = (key(random.below(4 * KEYS)), key(random.below(4 * KEYS)));
             let Some(moved) = t.read_row(table, &from[..], &Projection::ALL)?.map(value) else { return Ok(()) };
             if t.insert_unchecked(table, &to[..], row(moved).as_row())? == Insertion::Inserted {
@@ -345,7 +345,7 @@ fn threads_that_move_keys_lose_none() {
             }
             Ok(())
         };
-        let count = |t: &mut Tx<'_>| -> Result<u64, Stop> {
+        let count = |t: &mut Tx<'_>| -> Result<u64, Error> {
             if kind == IndexKind::Ordered {
                 return Ok(scanned(t, &Scan::all(table))?.len() as u64);
             }
@@ -376,7 +376,7 @@ fn threads_that_move_keys_lose_none() {
             (0..4 * KEYS).try_for_each(|number| {
                 let seen = t.read_row(table, &key(number)[..], &Projection::ALL)?.map(value);
                 model.extend(seen.map(|value| (key(number).to_vec(), value)));
-                Ok(())
+                Ok::<_, Error>(())
             })
         })
         .unwrap();
@@ -434,8 +434,9 @@ fn batches_find_what_they_declare() {
     }
     impl Procedure for Move {
         type Output = bool;
+        type Error = Error;
 
-        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Stop> {
+        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<bool, Error> {
             let (from, to) = (self.from.to_be_bytes(), self.to.to_be_bytes());
             let Some(moved) = t.read_row(self.table, &from[..], &Projection::ALL)?.map(value) else { return Ok(false) };
             assert_eq!(moved, self.from, "the row of another key");

@@ -5,7 +5,7 @@
 //! one is deleted. One side of the seam is but the way to the empty leaf, so the merged nodes are no larger than the other side's.
 //! The ancestor loses an entry. A root with a single child becomes what that child is.
 
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_base::key::EncodedKey;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
@@ -29,7 +29,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         store: &Store,
         nodes: &Versioned,
         key: K,
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         let mut changing = std::mem::take(&mut self.state.buffers.changing);
         let outcome = self.delete_sought(store, nodes, key, &mut changing);
         self.state.buffers.changing = changing;
@@ -42,7 +42,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         nodes: &Versioned,
         key: K,
         changing: &mut Changing,
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, Error> {
         let place = store.place();
         let (leaf, sought) = self.seek(store, nodes, key, changing)?;
         let Sought::Row(record, source) = sought else {
@@ -69,7 +69,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// Takes an empty leaf, which is written already, out of its tree.
-    fn merge(&mut self, place: Place, leaf: Kept, changing: &mut Changing) -> Result<(), Stop> {
+    fn merge(&mut self, place: Place, leaf: Kept, changing: &mut Changing) -> Result<(), Error> {
         let Some((ancestor, position)) = self.common_ancestor(place, leaf, changing)? else { return Ok(()) };
         let Some(node) = self.node(&ancestor) else { return Err(self.is_inconsistent(place)) };
         let right = position.max(1);
@@ -96,7 +96,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         place: Place,
         leaf: Kept,
         changing: &mut Changing,
-    ) -> Result<Option<(Spot, usize)>, Stop> {
+    ) -> Result<Option<(Spot, usize)>, Error> {
         let mut child = leaf;
         while let Some(record) = changing.path.pop() {
             let spot = self.look_at(record);
@@ -120,7 +120,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         lower: Kept,
         upper: Kept,
         changing: &mut Changing,
-    ) -> Result<Option<(Kept, Kept)>, Stop> {
+    ) -> Result<Option<(Kept, Kept)>, Error> {
         let (left, right) = (self.look_at(lower), self.look_at(upper));
         for spot in [&left, &right] {
             self.remember(spot, place, Step::NodesOfMerges);
@@ -163,7 +163,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// A root with a single child takes over what that child is.
-    fn lower_root(&mut self, place: Place, root: Kept, mut only: Kept, changing: &mut Changing) -> Result<(), Stop> {
+    fn lower_root(&mut self, place: Place, root: Kept, mut only: Kept, changing: &mut Changing) -> Result<(), Error> {
         loop {
             let spot = self.look_at(only);
             self.remember(&spot, place, Step::NodesOfMerges);

@@ -252,7 +252,7 @@ fn long_and_short_transactions_exclude_each_other() {
                     if balance(t, 1)? == 0 {
                         t.update(&accounts, 0, |row| row.set_balance(1))?;
                     }
-                    Ok(())
+                    Ok::<_, Error>(())
                 };
                 drive::transact(&mut worker, Mode::ReadWrite, &mut set).unwrap();
             }
@@ -262,7 +262,7 @@ fn long_and_short_transactions_exclude_each_other() {
             let mut reset = |t: &mut Tx<'_>| {
                 let seen = (balance(t, 0)?, balance(t, 1)?);
                 (0..2).try_for_each(|id| t.update(&accounts, id, |row| row.set_balance(0)).map(drop))?;
-                Ok(seen)
+                Ok::<_, Error>(seen)
             };
             let seen = drive::transact(&mut worker, Mode::ReadWrite, &mut reset).unwrap();
             assert_ne!(seen, (1, 1), "each has seen that the other one was 0");

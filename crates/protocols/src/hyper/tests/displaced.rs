@@ -43,9 +43,8 @@ fn check(t: &mut Tx<'_>, table: &Table<Account>, rows: &BTreeMap<u64, i64>, keys
         let some = t.scan(table, from..keys - 1).limit(limit).map(|row| row.id()).collect::<Vec<_>>().unwrap();
         assert!(some.iter().eq(rows.range(from..keys - 1).map(|row| row.0).take(limit)));
     }
-    let of = |t: &mut Tx<'_>, owner: u32| {
-        t.scan_by(table, Account::BY_OWNER, owner).map(|row| row.balance()).sum::<i64>().unwrap()
-    };
+    let of =
+        |t: &mut Tx<'_>, owner: u32| t.scan_by(table, Account::BY_OWNER, owner).map(|row| row.balance()).sum().unwrap();
     let sum = rows.values().sum::<i64>();
     assert_eq!((0..4).map(|owner| of(t, owner)).sum::<i64>(), sum);
     // The range of an empty sum is NULL.
@@ -56,7 +55,7 @@ fn check(t: &mut Tx<'_>, table: &Table<Account>, rows: &BTreeMap<u64, i64>, keys
     assert_eq!(count, rows.len());
 }
 
-fn change(worker: &mut HyperWorker, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) {
+fn change(worker: &mut HyperWorker, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>) {
     let mut t = worker.begin(Mode::ReadWrite).unwrap();
     body(&mut t).unwrap();
     t.commit().unwrap();
@@ -118,7 +117,7 @@ fn a_queue_beside_an_idle_transaction_has_no_deleted_head() {
 /// What an older transaction that may write is answered when it asks for a row that was displaced, or writes it.
 #[test]
 fn older_writers_find_what_was_displaced() {
-    type Ask = fn(&mut Tx<'_>, &Table<Account>, &Table<Card>) -> Result<(), Stop>;
+    type Ask = fn(&mut Tx<'_>, &Table<Account>, &Table<Card>) -> Result<(), Error>;
     // What comes of it at once, and whether a transaction commits that asks it and then writes elsewhere.
     let asks: [(&str, Ask, bool, bool); 11] = [
         ("a read", |t, accounts, _| t.get(accounts, 3).map(|row| assert_eq!(row.unwrap().balance(), 103)), true, false),
@@ -289,7 +288,7 @@ fn older_transactions_see_whole_queues() {
     let look = |t: &mut Tx<'_>| {
         let ids = t.scan(&accounts, ..).map(|row| row.id()).collect::<Vec<_>>().unwrap();
         assert!(ids.iter().copied().eq(ids[0]..ids[0] + ROWS), "{ids:?} is not the whole queue");
-        let last = t.scan(&accounts, ..).reverse().first(|row| row.id()).unwrap();
+        let last = t.scan(&accounts, ..).rev().first(|row| row.id()).unwrap();
         assert_eq!(last, ids.last().copied());
         assert!(ids.iter().all(|id| t.get(&accounts, *id).unwrap().is_some()));
         assert_eq!(t.get(&accounts, ids[0] + ROWS).unwrap().map(|row| row.id()), None);

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polychron_base::Stop;
+use polychron_base::Error;
 use polychron_base::random::Random;
 use polychron_base::room::ROOM;
 use polychron_base::sizes::scaled;
@@ -40,7 +40,7 @@ fn member(id: u64) -> Member {
     Member { id, group: id as u32 % 4, balance: id as i64 + 1 }
 }
 
-fn change(worker: &mut MaflingoWorker, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Stop>) {
+fn change(worker: &mut MaflingoWorker, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>) {
     let mut t = worker.begin(Mode::ReadWrite).unwrap();
     body(&mut t).unwrap();
     t.commit().unwrap();
@@ -117,7 +117,7 @@ fn check(t: &mut Tx<'_>, table: &Table<Member>, rows: &BTreeMap<u64, i64>, keys:
         assert!(some.iter().eq(rows.range(from..keys - 1).map(|row| row.0).take(limit)));
     }
     let by_group =
-        (0..4).map(|group| t.scan_by(table, Member::BY_GROUP, group).map(|row| row.balance()).sum::<i64>().unwrap());
+        (0..4).map(|group| t.scan_by(table, Member::BY_GROUP, group).map(|row| row.balance()).sum().unwrap());
     assert_eq!(by_group.sum::<i64>(), rows.values().sum::<i64>());
 }
 

@@ -125,7 +125,7 @@ fn keys_are_inserted_in_all_orders() {
                                 assert!(t.delete(&pairs, id)?);
                             }
                         }
-                        if round % 4 == 3 { Err(Error::RolledBack.into()) } else { Ok(()) }
+                        if round % 4 == 3 { Err(Error::RolledBack) } else { Ok(()) }
                     };
                     match drive::transact(&mut worker, Mode::ReadWrite, &mut change) {
                         Ok(()) | Err(Error::RolledBack) => {}

@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use polychron_engine::{Access, Declare, Operations, Procedure, Row, Stop, Transaction};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Row, Transaction};
 
-use crate::declare::declare_key;
 use crate::tpcc::procedures::missing;
 use crate::tpcc::schema::{Customer, CustomerKey, District, History, Order, OrderLine, Tables, Undelivered, Warehouse};
 
@@ -19,14 +18,15 @@ pub(super) struct ReadWarehouse {
 
 impl Procedure for ReadWarehouse {
     type Output = i64;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<i64, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<i64, Error> {
         let row = transaction.get_columns(&self.tables.warehouse, self.warehouse, Warehouse::YEAR_TO_DATE)?;
         row.map(|year_to_date| year_to_date.units()).ok_or_else(|| missing::<Warehouse>(&self.warehouse))
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        declare_key(declaration, &self.tables.warehouse, self.warehouse, Access::Read);
+        declaration.row(&self.tables.warehouse, self.warehouse, Access::Read);
     }
 }
 
@@ -39,8 +39,9 @@ pub(super) struct ReadDistrict {
 
 impl Procedure for ReadDistrict {
     type Output = (u32, i64);
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(u32, i64), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(u32, i64), Error> {
         let key = (self.warehouse, self.district);
         let columns = (District::NEXT_ORDER, District::YEAR_TO_DATE);
         let row = transaction.get_columns(&self.tables.district, key, columns)?;
@@ -48,7 +49,7 @@ impl Procedure for ReadDistrict {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        declare_key(declaration, &self.tables.district, (self.warehouse, self.district), Access::Read);
+        declaration.row(&self.tables.district, (self.warehouse, self.district), Access::Read);
     }
 }
 
@@ -69,8 +70,9 @@ pub(super) struct ReadHistory {
 
 impl Procedure for ReadHistory {
     type Output = Vec<PaymentSeen>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Vec<PaymentSeen>, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Vec<PaymentSeen>, Error> {
         let mut seen = Vec::new();
         let columns = (
             History::AMOUNT,
@@ -94,7 +96,7 @@ impl Procedure for ReadHistory {
     fn declare<D: Declare>(&self, declaration: &mut D) {
         for number in self.numbers.clone() {
             let key = (self.warehouse, self.client, number);
-            declare_key(declaration, &self.tables.history, key, Access::Read);
+            declaration.row(&self.tables.history, key, Access::Read);
         }
     }
 }
@@ -117,8 +119,9 @@ pub(super) struct ReadCustomers {
 
 impl Procedure for ReadCustomers {
     type Output = Vec<CustomerSeen>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Vec<CustomerSeen>, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Vec<CustomerSeen>, Error> {
         let range =
             transaction.scan_prefix_by(&self.tables.customer, Customer::BY_NAME, (self.warehouse, self.district));
         let columns = (Customer::ID, Customer::BALANCE, Customer::YEAR_TO_DATE_PAYMENT, Customer::DELIVERY_COUNT);
@@ -154,8 +157,9 @@ pub(super) struct ReadOrders {
 
 impl Procedure for ReadOrders {
     type Output = Vec<OrderRow>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Vec<OrderRow>, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Vec<OrderRow>, Error> {
         let (first, end) = self.customers;
         let key = |customer| (self.warehouse, self.district, customer);
         let range = key(first)..=key(end.map_or(u32::MAX, |end| end - 1));
@@ -183,8 +187,9 @@ pub(super) struct ReadUndelivered {
 
 impl Procedure for ReadUndelivered {
     type Output = Vec<u32>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Vec<u32>, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Vec<u32>, Error> {
         let (first, end) = self.orders;
         let key = |order| (self.warehouse, self.district, order);
         let range = key(first)..=key(end.map_or(u32::MAX, |end| end - 1));
@@ -212,8 +217,9 @@ pub(super) struct ReadLines {
 
 impl Procedure for ReadLines {
     type Output = Vec<LineSeen>;
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Vec<LineSeen>, Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Vec<LineSeen>, Error> {
         let (first, end) = self.orders;
         let key = |order, number| (self.warehouse, self.district, order, number);
         let range = key(first, 0)..=key(end.map_or(u32::MAX, |end| end - 1), u8::MAX);

@@ -4,11 +4,10 @@
 //! committed transaction has delivered an order, neither it nor one below it will ever wait again, and a client that
 //! remembers it can begin to search behind it, instead of among the keys of orders that went out a moment ago.
 
-use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Transaction};
 use polychron_schema::Timestamp;
 
 use super::{add, found};
-use crate::declare::declare_prefix;
 use crate::tpcc::schema::{Customer, Money, Order, OrderLine, Tables, Undelivered};
 
 /// The most districts of a warehouse.
@@ -51,7 +50,7 @@ impl Delivery {
 
     /// The oldest order of a district that waits.
     #[inline]
-    fn oldest<T: Transaction>(&self, transaction: &mut T, district: u8, from: u32) -> Result<Option<u32>, Stop> {
+    fn oldest<T: Transaction>(&self, transaction: &mut T, district: u8, from: u32) -> Result<Option<u32>, Error> {
         let (first, last) = ((self.warehouse, district, from), (self.warehouse, district, u32::MAX));
         let waiting = transaction.scan(&self.tables.undelivered, first..=last);
         waiting.columns(Undelivered::ORDER).first(|row| row.order())
@@ -59,7 +58,7 @@ impl Delivery {
 
     /// Takes the order from the waiting ones and gives it a carrier; asks for its lines and its customer.
     #[inline]
-    fn send<T: Transaction>(&self, transaction: &mut T, district: u8, order: u32) -> Result<Outgoing, Stop> {
+    fn send<T: Transaction>(&self, transaction: &mut T, district: u8, order: u32) -> Result<Outgoing, Error> {
         let Self { tables, warehouse, carrier, .. } = *self;
         let key = (warehouse, district, order);
         let is_there = transaction.delete(&tables.undelivered, key)?;
@@ -81,7 +80,7 @@ impl Delivery {
 
     /// Dates the lines, and adds their amounts to what the customer owes.
     #[inline]
-    fn charge<T: Transaction>(&self, transaction: &mut T, district: u8, outgoing: Outgoing) -> Result<(), Stop> {
+    fn charge<T: Transaction>(&self, transaction: &mut T, district: u8, outgoing: Outgoing) -> Result<(), Error> {
         let Self { tables, warehouse, date, .. } = *self;
         let Outgoing { order, customer, line_count } = outgoing;
         // The lines of an order are numbered from 1 without gaps, and never change in number.
@@ -108,10 +107,11 @@ impl Delivery {
 
 impl Procedure for Delivery {
     type Output = ();
+    type Error = Error;
 
     /// Each step is taken for all districts before the next, so that what a step asks for is on its way while the step is
     /// taken for the other districts.
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         self.delivered = 0;
         self.search_next = self.search_from;
         let districts = 1..=self.districts.min(MOST_DISTRICTS as u8);
@@ -141,9 +141,9 @@ impl Procedure for Delivery {
         let Self { tables, warehouse, .. } = *self;
         declaration.partition(u64::from(warehouse));
         // Which orders are the oldest shows in the run, and whose they are.
-        declare_prefix(declaration, &tables.undelivered, warehouse, Access::Write);
-        declare_prefix(declaration, &tables.order, warehouse, Access::Update);
-        declare_prefix(declaration, &tables.order_line, warehouse, Access::Update);
-        declare_prefix(declaration, &tables.customer, warehouse, Access::Update);
+        declaration.rows(&tables.undelivered, warehouse, Access::Write);
+        declaration.rows(&tables.order, warehouse, Access::Update);
+        declaration.rows(&tables.order_line, warehouse, Access::Update);
+        declaration.rows(&tables.customer, warehouse, Access::Update);
     }
 }

@@ -2,7 +2,7 @@
 //! before the commit. What else is wanted of their rows (names, addresses, taxes) is read without protection, because nothing ever
 //! changes it: to protect it would be to protect the whole row.
 
-use polychron_engine::{Becomes, Futures, Operations, Stop, Table, Transaction};
+use polychron_engine::{Becomes, Error, Futures, Operations, Table, Transaction};
 use polychron_schema::{Columns, Key, KeyRef, KeyScratch, Row, RowRef};
 
 use super::new_order::Supplied;
@@ -19,7 +19,7 @@ fn constant<T: Transaction, R: Row, C: Columns<R>, O>(
     key: KeyRef<'_, R>,
     columns: C,
     read: impl FnOnce(RowRef<'_>) -> O,
-) -> Result<O, Stop>
+) -> Result<O, Error>
 where
     for<'k> KeyRef<'k, R>: std::fmt::Debug,
 {
@@ -35,7 +35,7 @@ impl NewOrder {
         &self,
         transaction: &mut T,
         line: NewOrderLine,
-    ) -> Result<Option<Supplied>, Stop> {
+    ) -> Result<Option<Supplied>, Error> {
         let Some((amount, item_original)) = self.price(transaction, line)? else { return Ok(None) };
         let stock = &self.tables.stock;
         let key = (line.supplier, line.item);
@@ -70,7 +70,7 @@ impl NewOrder {
         &mut self,
         transaction: &mut T,
         supplied: &[Supplied; MOST_LINES],
-    ) -> Result<(Rate, Rate), Stop> {
+    ) -> Result<(Rate, Rate), Error> {
         let tables = self.tables;
         let key = (self.warehouse, self.district);
         let district_tax = constant(transaction, &tables.district, key, District::TAX, |row| District::TAX.get(row))?;
@@ -95,7 +95,7 @@ impl NewOrder {
 
 impl Payment {
     /// As [`Payment::run`].
-    pub(super) fn run_with_futures<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    pub(super) fn run_with_futures<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let Self { tables, warehouse, district, amount, .. } = *self;
         self.pay_later(transaction)?;
 
@@ -120,7 +120,7 @@ impl Payment {
         transaction.insert(&tables.history, &self.history_row(joined(&warehouse_name, &district_name)))
     }
 
-    fn pay_later<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn pay_later<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let Self { tables, customer_warehouse, customer_district, amount, .. } = *self;
         let id = self.customer.find(transaction, &tables, customer_warehouse, customer_district)?;
         let key = (customer_warehouse, customer_district, id);

@@ -13,7 +13,7 @@ mod top_customer;
 use std::fmt;
 
 use polychron_engine::futures::Resolved;
-use polychron_engine::{Declare, Mode, Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Declare, Error, Mode, Operations, Procedure, Transaction};
 use polychron_schema::{Columns, Decimal, FixedString, Projection, Row, RowRef};
 
 pub use delivery::{Delivery, MOST_DISTRICTS};
@@ -44,9 +44,10 @@ pub(super) const KINDS: &[&str] = &["new-order", "payment", "order-status", "del
 
 impl Procedure for TpccProcedure {
     type Output = ();
+    type Error = Error;
 
     #[inline]
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         match self {
             Self::NewOrder(procedure) => procedure.run(transaction),
             Self::Payment(procedure) => procedure.run(transaction),
@@ -117,7 +118,7 @@ impl CustomerChoice {
         tables: &Tables,
         warehouse: u16,
         district: u8,
-    ) -> Result<u32, Stop> {
+    ) -> Result<u32, Error> {
         match self {
             Self::Id(id) => Ok(id),
             Self::Last(last) => customer_by_last_name(transaction, tables, (warehouse, district, last)),
@@ -133,7 +134,7 @@ fn customer_by_last_name<T: Transaction>(
     transaction: &mut T,
     tables: &Tables,
     name: (u16, u8, FixedString<16>),
-) -> Result<u32, Stop> {
+) -> Result<u32, Error> {
     let mut ids = [0; NAMESAKES];
     let mut count = 0;
     transaction.scan_prefix_by(&tables.customer, Customer::BY_NAME, name).columns(Customer::ID).for_each(
@@ -189,14 +190,20 @@ struct Missing {
     key: String,
 }
 
+impl From<Missing> for Error {
+    fn from(error: Missing) -> Self {
+        Self::other(error)
+    }
+}
+
 #[cold]
-pub(super) fn missing<R: Row>(key: &dyn fmt::Debug) -> Stop {
+pub(super) fn missing<R: Row>(key: &dyn fmt::Debug) -> Error {
     Missing { table: R::NAME, key: format!("{key:?}") }.into()
 }
 
 /// Passes on that a row was found, or stops.
 #[inline]
-fn found<R: Row>(found: bool, key: impl fmt::Debug) -> Result<(), Stop> {
+fn found<R: Row>(found: bool, key: impl fmt::Debug) -> Result<(), Error> {
     if found { Ok(()) } else { Err(missing::<R>(&key)) }
 }
 

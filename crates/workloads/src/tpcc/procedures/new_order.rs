@@ -1,11 +1,10 @@
 //! NewOrder (clause 2.4): a customer orders 5 to 15 items.
 
 use polychron_engine::futures::Resolved;
-use polychron_engine::{Access, Declare, Future, Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Access, Declare, Error, Future, Operations, Procedure, Transaction};
 use polychron_schema::{Decimal, FixedString, RowViewMut, Timestamp};
 
 use super::{found, missing};
-use crate::declare::{declare_key, declare_prefix};
 use crate::round_trip::Talk;
 use crate::tpcc::random::is_original;
 use crate::tpcc::schema::{
@@ -77,7 +76,7 @@ impl NewOrder {
         &self,
         transaction: &mut T,
         line: NewOrderLine,
-    ) -> Result<Option<(Money, bool)>, Stop> {
+    ) -> Result<Option<(Money, bool)>, Error> {
         let columns = (Item::PRICE, Item::NAME, Item::DATA);
         let found = transaction.get_columns(&self.tables.item, line.item, columns)?;
         let priced = found.map(|(price, _name, data)| {
@@ -89,7 +88,7 @@ impl NewOrder {
 
     /// Takes one line's items from the stock; `None` when there is no such item.
     #[inline]
-    fn supply<T: Transaction>(&self, transaction: &mut T, line: NewOrderLine) -> Result<Option<Supplied>, Stop> {
+    fn supply<T: Transaction>(&self, transaction: &mut T, line: NewOrderLine) -> Result<Option<Supplied>, Error> {
         let Some((amount, item_original)) = self.price(transaction, line)? else { return Ok(None) };
         let mut supplied = Supplied { amount, ..Supplied::default() };
         let remote = line.supplier != self.warehouse;
@@ -123,7 +122,7 @@ impl NewOrder {
 
     /// Draws the order's number from its district; returns the district's tax.
     #[inline]
-    fn take_number<T: Transaction>(&mut self, transaction: &mut T) -> Result<Rate, Stop> {
+    fn take_number<T: Transaction>(&mut self, transaction: &mut T) -> Result<Rate, Error> {
         let (mut order, mut tax) = (0, Rate::ZERO);
         let key = (self.warehouse, self.district);
         let columns = (District::TAX, District::NEXT_ORDER);
@@ -167,7 +166,7 @@ impl NewOrder {
     }
 
     #[inline]
-    fn enter<T: Transaction>(&self, transaction: &mut T, supplied: &[Supplied; MOST_LINES]) -> Result<(), Stop> {
+    fn enter<T: Transaction>(&self, transaction: &mut T, supplied: &[Supplied; MOST_LINES]) -> Result<(), Error> {
         let Self { tables, .. } = *self;
         transaction.insert(&tables.order, &self.order_row())?;
         transaction.insert(&tables.undelivered, &self.undelivered_row())?;
@@ -177,10 +176,11 @@ impl NewOrder {
 
 impl Procedure for NewOrder {
     type Output = ();
+    type Error = Error;
 
     /// Supplies the lines first and draws the number afterwards, so that the district, which every order of it meets
     /// at, is touched as late as may be; the warehouse, which every payment changes, last of all. An item that does not exist rolls everything back (clause 2.4.2.3).
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         // The commit's messages stand before it: who waits for its answer holds nothing.
         self.talk.round_trip();
         if !transaction.has_prefetched() {
@@ -222,7 +222,7 @@ impl Procedure for NewOrder {
         };
         self.generic = generic;
         self.total = total(sum, discount, warehouse_tax, district_tax);
-        if unused_item { Err(Stop::roll_back()) } else { Ok(()) }
+        if unused_item { Err(Error::RolledBack) } else { Ok(()) }
     }
 
     fn committed(&mut self, _output: &mut (), resolved: &Resolved) {
@@ -234,20 +234,20 @@ impl Procedure for NewOrder {
     fn declare<D: Declare>(&self, declaration: &mut D) {
         let Self { tables, warehouse, district, .. } = *self;
         declaration.partition(u64::from(warehouse));
-        declare_key(declaration, &tables.warehouse, warehouse, Access::Read);
-        declare_key(declaration, &tables.district, (warehouse, district), Access::Update);
-        declare_key(declaration, &tables.customer, (warehouse, district, self.customer), Access::Read);
+        declaration.row(&tables.warehouse, warehouse, Access::Read);
+        declaration.row(&tables.district, (warehouse, district), Access::Update);
+        declaration.row(&tables.customer, (warehouse, district, self.customer), Access::Read);
         for line in self.lines() {
             if line.supplier != warehouse {
                 declaration.partition(u64::from(line.supplier));
             }
-            declare_key(declaration, &tables.item, line.item, Access::Read);
-            declare_key(declaration, &tables.stock, (line.supplier, line.item), Access::Update);
+            declaration.row(&tables.item, line.item, Access::Read);
+            declaration.row(&tables.stock, (line.supplier, line.item), Access::Update);
         }
         // The order's number, and with it the keys of its rows, comes from the district.
-        declare_prefix(declaration, &tables.order, (warehouse, district), Access::Insert);
-        declare_prefix(declaration, &tables.undelivered, (warehouse, district), Access::Insert);
-        declare_prefix(declaration, &tables.order_line, (warehouse, district), Access::Insert);
+        declaration.rows(&tables.order, (warehouse, district), Access::Insert);
+        declaration.rows(&tables.undelivered, (warehouse, district), Access::Insert);
+        declaration.rows(&tables.order_line, (warehouse, district), Access::Insert);
     }
 }
 

@@ -1,11 +1,10 @@
 //! OrderStatus (clause 2.6): a customer's latest order.
 
-use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Transaction};
 use polychron_schema::{FixedString, Timestamp};
 
 use super::new_order::MOST_LINES;
 use super::{CustomerChoice, missing};
-use crate::declare::declare_key;
 use crate::tpcc::schema::{Customer, Money, Order, OrderLine, Tables};
 
 /// A line of the order.
@@ -44,8 +43,9 @@ pub struct OrderStatus {
 
 impl Procedure for OrderStatus {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let Self { tables, warehouse, district, .. } = *self;
         let id = self.customer.find(transaction, &tables, warehouse, district)?;
         let key = (warehouse, district, id);
@@ -55,7 +55,7 @@ impl Procedure for OrderStatus {
         (self.customer_id, self.balance, self.name) = (id, balance, (*first, *middle, *last));
 
         let columns = (Order::ID, Order::ENTERED, Order::CARRIER);
-        let latest = transaction.scan_prefix_by(&tables.order, Order::BY_CUSTOMER, key).columns(columns).reverse();
+        let latest = transaction.scan_prefix_by(&tables.order, Order::BY_CUSTOMER, key).columns(columns).rev();
         self.order = latest.first(|order| (order.id(), order.entered(), order.carrier()))?;
         self.line_count = 0;
         let Some((order, ..)) = self.order else { return Ok(()) };
@@ -80,7 +80,7 @@ impl Procedure for OrderStatus {
     fn declare<D: Declare>(&self, declaration: &mut D) {
         declaration.partition(u64::from(self.warehouse));
         if let CustomerChoice::Id(id) = self.customer {
-            declare_key(declaration, &self.tables.customer, (self.warehouse, self.district, id), Access::Read);
+            declaration.row(&self.tables.customer, (self.warehouse, self.district, id), Access::Read);
         }
     }
 }

@@ -1,11 +1,10 @@
 //! Payment (clause 2.5): a customer pays, and warehouse and district count it.
 
 use polychron_engine::futures::Resolved;
-use polychron_engine::{Access, Declare, Future, Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Access, Declare, Error, Future, Operations, Procedure, Transaction};
 use polychron_schema::{FixedString, Timestamp};
 
 use super::{CustomerChoice, Named, add, found, named, subtract};
-use crate::declare::{declare_key, declare_prefix};
 use crate::round_trip::Talk;
 use crate::tpcc::schema::{Customer, CustomerMut, District, History, Money, Tables, Warehouse};
 
@@ -64,7 +63,7 @@ pub(super) use address_of;
 
 impl Payment {
     #[inline]
-    fn pay<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn pay<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let Self { tables, customer_warehouse, customer_district, amount, .. } = *self;
         let id = self.customer.find(transaction, &tables, customer_warehouse, customer_district)?;
         let key = (customer_warehouse, customer_district, id);
@@ -166,9 +165,10 @@ pub(super) fn joined(warehouse: &FixedString<10>, district: &FixedString<10>) ->
 
 impl Procedure for Payment {
     type Output = ();
+    type Error = Error;
 
     /// The customer comes first and the warehouse, at which all payments meet, last.
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let Self { tables, warehouse, district, amount, .. } = *self;
         // The commit's messages stand before it: who waits for its answer holds nothing.
         self.talk.round_trip();
@@ -210,17 +210,17 @@ impl Procedure for Payment {
         if customer_warehouse != warehouse {
             declaration.partition(u64::from(customer_warehouse));
         }
-        declare_key(declaration, &tables.warehouse, warehouse, Access::Update);
-        declare_key(declaration, &tables.district, (warehouse, district), Access::Update);
-        declare_key(declaration, &tables.history, (warehouse, self.history.0, self.history.1), Access::Insert);
+        declaration.row(&tables.warehouse, warehouse, Access::Update);
+        declaration.row(&tables.district, (warehouse, district), Access::Update);
+        declaration.row(&tables.history, (warehouse, self.history.0, self.history.1), Access::Insert);
         match self.customer {
             CustomerChoice::Id(id) => {
                 let key = (customer_warehouse, customer_district, id);
-                declare_key(declaration, &tables.customer, key, Access::Update);
+                declaration.row(&tables.customer, key, Access::Update);
             }
             // Which of the namesakes it is shows in the run.
             CustomerChoice::Last(_) => {
-                declare_prefix(declaration, &tables.customer, (customer_warehouse, customer_district), Access::Update);
+                declaration.rows(&tables.customer, (customer_warehouse, customer_district), Access::Update);
             }
         }
     }

@@ -1,10 +1,9 @@
 //! StockLevel (clause 2.8): how many items of the district's latest orders run low.
 
-use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Transaction};
 
 use super::missing;
 use super::new_order::MOST_LINES;
-use crate::declare::declare_key;
 use crate::tpcc::schema::{District, OrderLine, Stock, Tables};
 
 /// Orders looked at.
@@ -25,8 +24,9 @@ pub struct StockLevel {
 
 impl Procedure for StockLevel {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let Self { tables, warehouse, district, threshold, .. } = *self;
         let key = (warehouse, district);
         let next = transaction.get_columns(&tables.district, key, District::NEXT_ORDER)?;
@@ -59,7 +59,7 @@ impl Procedure for StockLevel {
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
         declaration.partition(u64::from(self.warehouse));
-        declare_key(declaration, &self.tables.district, (self.warehouse, self.district), Access::Read);
+        declaration.row(&self.tables.district, (self.warehouse, self.district), Access::Read);
     }
 }
 

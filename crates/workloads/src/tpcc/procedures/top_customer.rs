@@ -3,11 +3,10 @@
 //!
 //! The paper does not say what is updated; here the customer's credit limit rises by one, which no condition looks at.
 
-use polychron_engine::{Access, Declare, Operations, Procedure, Stop, Transaction};
+use polychron_engine::{Access, Declare, Error, Operations, Procedure, Transaction};
 use polychron_schema::Decimal;
 
 use super::{add, found};
-use crate::declare::declare_prefix;
 use crate::tpcc::schema::{Customer, Money, Tables};
 
 /// Rewards a district's best customer.
@@ -23,8 +22,9 @@ pub struct TopCustomer {
 
 impl Procedure for TopCustomer {
     type Output = ();
+    type Error = Error;
 
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Stop> {
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let Self { tables, warehouse, district, .. } = *self;
         let columns = (Customer::ID, Customer::BALANCE, Customer::CREDIT);
         let mut top: Option<(Money, u32)> = None;
@@ -46,6 +46,6 @@ impl Procedure for TopCustomer {
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
         declaration.partition(u64::from(self.warehouse));
-        declare_prefix(declaration, &self.tables.customer, (self.warehouse, self.district), Access::Update);
+        declaration.rows(&self.tables.customer, (self.warehouse, self.district), Access::Update);
     }
 }

@@ -16,7 +16,7 @@ fn more(amount: Money, units: i64) -> Money {
 }
 
 /// The conditions that fail after a change, with and without transactions before it.
-fn failing_after(mut change: impl FnMut(&mut Transaction<'_>, &Tables) -> Result<(), Stop>) -> Vec<usize> {
+fn failing_after(mut change: impl FnMut(&mut Transaction<'_>, &Tables) -> Result<(), Error>) -> Vec<usize> {
     let mut loaded = load(&tiny(), 1);
     loaded.check();
     let tables = loaded.workload.tables;

@@ -7,7 +7,7 @@ mod inputs;
 
 use std::sync::Arc;
 
-use polychron_engine::{Common, Error, Interactive, Mode, Procedure, Protocol, Stop, Worker, drive};
+use polychron_engine::{Common, Error, Interactive, Mode, Procedure, Protocol, Worker, drive};
 use polychron_protocols::lazy::Lazy;
 use polychron_protocols::locking::Locking;
 use polychron_protocols::serial::{Options, Serial, SerialWorker};
@@ -48,11 +48,11 @@ fn load(options: &TpccOptions, parts: usize) -> Loaded {
 }
 
 impl Loaded {
-    fn execute<P: Procedure>(&mut self, procedure: &mut P) -> P::Output {
+    fn execute<P: Procedure<Error = Error>>(&mut self, procedure: &mut P) -> P::Output {
         self.worker.execute(procedure).expect("a commit")
     }
 
-    fn transact<O>(&mut self, mut body: impl FnMut(&mut Transaction<'_>) -> Result<O, Stop>) -> O {
+    fn transact<O>(&mut self, mut body: impl FnMut(&mut Transaction<'_>) -> Result<O, Error>) -> O {
         drive::transact(&mut self.worker, Mode::ReadWrite, &mut body).expect("a commit")
     }
 

@@ -1,0 +1,178 @@
+//! Bounds of transactions: time, cancellation, attempts.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use polychron::protocols::{LazyLocking, Locking};
+use polychron::{
+    Builder, Cancellation, Database, Error, Interactive, Limits, Operations, Protocol, Retry, Row, Session, Table,
+};
+
+#[derive(Row, Clone, Debug, PartialEq)]
+struct Account {
+    #[key]
+    id: u64,
+    balance: i64,
+}
+
+fn open<P: Protocol<Worker: Interactive>>(
+    change: impl FnOnce(Builder<P>) -> Builder<P>,
+) -> (Database<P>, Table<Account>) {
+    let database = change(Database::builder().small().with::<P>()).in_memory().unwrap();
+    let accounts = database.create_table().unwrap();
+    database.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 0 })).unwrap();
+    (database, accounts)
+}
+
+/// Runs `then` while another thread has written the row and keeps its transaction open.
+fn beside_a_holder<P: Protocol<Worker: Interactive>>(
+    mut session: Session<P>,
+    accounts: Table<Account>,
+    then: impl FnOnce(),
+) {
+    fn hold(held: &Sender<()>, go: &Receiver<()>) {
+        // Again at a second attempt, when nobody listens any longer.
+        let _ = held.send(());
+        let _ = go.recv();
+    }
+    let (held, is_held) = channel();
+    let (go, may_go) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            session
+                .transact(|transaction| {
+                    transaction.update(&accounts, 1, |row| row.set_balance(row.balance() + 1))?;
+                    hold(&held, &may_go);
+                    Ok::<_, Error>(())
+                })
+                .unwrap();
+        });
+        is_held.recv().unwrap();
+        then();
+        drop(go);
+    });
+}
+
+fn add<P: Protocol<Worker: Interactive>>(
+    database: &Database<P>,
+    accounts: &Table<Account>,
+    limits: &Limits,
+) -> Result<bool, Error> {
+    database.transact_within(limits, |transaction| {
+        transaction.update(accounts, 1, |row| row.set_balance(row.balance() + 1))
+    })
+}
+
+fn waits_for_a_lock_end<P: Protocol<Worker: Interactive>>() {
+    let (database, accounts) = open::<P>(|builder| builder);
+    beside_a_holder(database.session().unwrap(), accounts, || {
+        let late = add(&database, &accounts, &Limits::timeout(Duration::from_millis(20)));
+        assert!(matches!(late, Err(Error::TimedOut { after_ms: 20 })), "{late:?}");
+        let token = Cancellation::default();
+        std::thread::scope(|scope| {
+            let cancelled = scope.spawn(|| add(&database, &accounts, &Limits::token(&token)));
+            token.cancel();
+            assert!(matches!(cancelled.join().unwrap(), Err(Error::Cancelled)));
+        });
+    });
+    // What was given up has left nothing behind.
+    assert!(add(&database, &accounts, &Limits::timeout(Duration::from_secs(600))).unwrap());
+    let row = database.transact(|transaction| transaction.get_owned(&accounts, 1));
+    assert_eq!(row.unwrap(), Some(Account { id: 1, balance: 2 }));
+}
+
+#[test]
+fn waits_for_locks_end_when_the_caller_says() {
+    waits_for_a_lock_end::<Locking>();
+    waits_for_a_lock_end::<LazyLocking>();
+}
+
+#[test]
+fn waits_for_workers_end_when_the_caller_says() {
+    let (database, accounts) = open::<Locking>(|builder| builder.workers(2));
+    let (held, is_held) = channel();
+    let (go, may_go) = channel::<()>();
+    std::thread::scope(|scope| {
+        let mut holders = Vec::new();
+        // As many calls as there are workers; more would wait.
+        let session = database.session().unwrap();
+        holders.push(session);
+        let calls = &database;
+        scope.spawn(move || {
+            calls
+                .transact(|_| {
+                    held.send(()).unwrap();
+                    let _ = may_go.recv();
+                    Ok::<_, Error>(())
+                })
+                .unwrap();
+        });
+        is_held.recv().unwrap();
+        while let Ok(session) = database.session() {
+            holders.push(session);
+        }
+        let late = add(&database, &accounts, &Limits::timeout(Duration::from_millis(20)));
+        assert!(matches!(late, Err(Error::TimedOut { .. })), "{late:?}");
+        drop(go);
+    });
+    assert!(add(&database, &accounts, &Limits::default()).unwrap());
+}
+
+#[test]
+fn what_is_called_off_in_time_does_not_commit() {
+    let (database, accounts) = open::<polychron::DefaultProtocol>(|builder| builder);
+    let token = Cancellation::default();
+    let mut runs = 0;
+    let cancelled: Result<(), Error> = database.transact_within(&Limits::token(&token), |transaction| {
+        runs += 1;
+        transaction.update(&accounts, 1, |row| row.set_balance(7))?;
+        token.cancel();
+        Ok(())
+    });
+    assert!(matches!(cancelled, Err(Error::Cancelled)));
+    let before = add(&database, &accounts, &Limits::token(&token));
+    assert!(matches!(before, Err(Error::Cancelled)));
+    assert_eq!(runs, 1);
+    let row = database.transact(|transaction| transaction.get_owned(&accounts, 1));
+    assert_eq!(row.unwrap(), Some(Account { id: 1, balance: 0 }));
+}
+
+#[test]
+fn limits_hold_for_transactions_inside() {
+    let (database, accounts) = open::<Locking>(|builder| builder);
+    beside_a_holder(database.session().unwrap(), accounts, || {
+        let outer: Result<(), Error> = database.transact_timeout(Duration::from_millis(20), |_| {
+            let inner = database.transact(|transaction| transaction.update(&accounts, 1, |row| row.set_balance(3)));
+            assert!(matches!(inner, Err(Error::TimedOut { .. })), "{inner:?}");
+            Ok(())
+        });
+        assert!(matches!(outer, Err(Error::TimedOut { .. })));
+    });
+}
+
+#[test]
+fn attempts_and_time_bound_conflicts() {
+    for retry in [
+        Retry { attempts: 20, time: None, ..Retry::default() },
+        Retry { attempts: u64::MAX, time: Some(Duration::from_millis(5)), ..Retry::default() },
+    ] {
+        let (database, accounts) = open::<polychron::DefaultProtocol>(|builder| builder.retry(retry));
+        let mut other = database.session().unwrap();
+        let mut attempts = 0;
+        let conflicts: Result<(), Error> = database.transact(|transaction| {
+            attempts += 1;
+            let balance = transaction.get(&accounts, 1)?.map(|row| row.balance());
+            // Another session changes what was read, in a thread of its own: whoever does so in one thread waits for itself.
+            std::thread::scope(|scope| {
+                let add =
+                    || other.transact(|other| other.update(&accounts, 1, |row| row.set_balance(row.balance() + 1)));
+                scope.spawn(add).join().unwrap()
+            })?;
+            transaction.update(&accounts, 1, |row| row.set_balance(balance.unwrap_or_default()))?;
+            Ok(())
+        });
+        let Err(Error::Conflicts(conflicts)) = conflicts else { panic!("{conflicts:?}") };
+        assert_eq!(conflicts.attempts, attempts);
+        assert!(attempts >= 16, "{attempts}");
+    }
+}

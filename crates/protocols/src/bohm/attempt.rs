@@ -1,0 +1,71 @@
+//! One run of a procedure, and its answer.
+
+use polychron_base::Error;
+use polychron_engine::drive::Failure;
+use polychron_engine::futures::Attempt;
+use polychron_engine::{Procedure, drive};
+
+use super::planned::Ran;
+use super::transaction::BohmTransaction;
+
+/// How a procedure has failed.
+pub(super) struct Ended<E> {
+    pub(super) failure: Failure<E>,
+    /// It is worth another try when there is more memory.
+    pub(super) wants_memory: bool,
+}
+
+impl<E> Ended<E> {
+    /// It was refused by the engine.
+    pub(super) fn by(error: Error) -> Self {
+        let wants_memory = matches!(error, Error::OutOfMemory { .. });
+        Self { failure: Failure::Engine(error), wants_memory }
+    }
+}
+
+/// The answer of a procedure of the type `P`.
+pub(super) type Answer<P> = Result<<P as Procedure>::Output, Ended<<P as Procedure>::Error>>;
+
+/// Tells a procedure that has committed so, and makes of its answer what its client gets.
+pub(super) fn tell_ended<P: Procedure>(procedure: &mut P, answer: Answer<P>) -> Result<P::Output, P::Error> {
+    let told = match answer {
+        Ok(output) => drive::tell_committed(procedure, output).map_err(Failure::Engine),
+        Err(ended) => Err(ended.failure),
+    };
+    told.map_err(Failure::into_own)
+}
+
+/// Runs a body once.
+pub(super) fn attempt<O, E>(
+    transaction: &mut BohmTransaction<'_>,
+    body: &mut dyn FnMut(&mut BohmTransaction<'_>) -> Result<O, E>,
+) -> (Ran, Option<Result<O, Ended<E>>>) {
+    let refuse = |error| (Ran::RollBack, Some(Err(Ended::by(error))));
+    if let Some(refusal) = transaction.refusal() {
+        return refuse(refusal);
+    }
+    let _scope = Attempt::begin();
+    // The transaction discards what a procedure put that panics, so nothing half done can be observed.
+    match drive::catch(|| body(transaction)) {
+        // A procedure may take the refusal of a write for an answer, but it would commit without that write.
+        Ok(Ok(output)) if let Some(failure) = transaction.failure() => {
+            drive::discard(output);
+            refuse(failure)
+        }
+        Ok(Ok(output)) => (Ran::Commit, Some(Ok(output))),
+        // It is the transaction that knows why the procedure failed, whatever that has made of it.
+        Ok(Err(own)) if let Some(requested) = transaction.lost => {
+            drive::discard(own);
+            refuse(Error::OutOfMemory { requested })
+        }
+        Ok(Err(own)) if transaction.doomed => {
+            drive::discard(own);
+            (Ran::Conflict, None)
+        }
+        Ok(Err(own)) => {
+            let ended = Ended { failure: Failure::Own(own), wants_memory: transaction.was_refused_memory };
+            (Ran::RollBack, Some(Err(ended)))
+        }
+        Err(panic) => refuse(panic.into_error()),
+    }
+}
