@@ -204,6 +204,12 @@ pub enum Error {
     /// A row is longer than the limit.
     #[error("{0}")]
     RowTooLong(Box<RowTooLong>),
+    /// A text or bytes are longer than their column holds.
+    #[error("{0}")]
+    TooLong(Box<TooLong>),
+    /// A value does not fit its column, values do not fit the columns, or bytes are no key or row.
+    #[error("{0}")]
+    WrongValue(Text),
     /// A row does not fit the layout of its table, or an update makes something of it that it cannot be.
     #[error("{0}")]
     WrongRow(Box<WrongRow>),
@@ -295,6 +301,12 @@ impl Error {
         Self::Definition(Text::new(text))
     }
 
+    /// [`Error::WrongValue`].
+    #[cold]
+    pub fn wrong_value(text: impl Into<String>) -> Self {
+        Self::WrongValue(Text::new(text))
+    }
+
     /// [`Error::Options`].
     #[cold]
     pub fn options(text: impl Into<String>) -> Self {
@@ -380,6 +392,56 @@ impl std::error::Error for Foreign {
     }
 }
 
+/// A foreign key and its values in words: what a reader needs to know when the database is gone.
+///
+/// `order (customer) refers to customer (id)=(7)`; control characters in values are escaped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reference {
+    /// The name of the table that refers.
+    pub child: String,
+    /// The names of its columns.
+    pub columns: Vec<String>,
+    /// The name of the table that is referred to.
+    pub parent: String,
+    /// The names of the columns of its primary key.
+    pub key_columns: Vec<String>,
+    /// Their values.
+    pub values: Vec<String>,
+}
+
+impl Reference {
+    /// Columns of a table that refer to the key of another one with these values.
+    pub fn new(
+        (child, columns): (String, Vec<String>),
+        (parent, key_columns): (String, Vec<String>),
+        values: Vec<String>,
+    ) -> Self {
+        Self { child, columns, parent, key_columns, values }
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (child, columns) = (&self.child, self.columns.join(", "));
+        let (parent, key_columns) = (&self.parent, self.key_columns.join(", "));
+        write!(out, "{child} ({columns}) refers to {parent} ({key_columns})=(")?;
+        for (number, value) in self.values.iter().enumerate() {
+            out.write_str(if number == 0 { "" } else { ", " })?;
+            escape(value, out)?;
+        }
+        out.write_str(")")
+    }
+}
+
+/// Writes a value without its control characters, so that it cannot break the line in which it stands.
+fn escape(value: &str, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    value.chars().try_for_each(|character| match character.is_control() {
+        true => write!(out, "{}", character.escape_default()),
+        false => fmt::Write::write_char(out, character),
+    })
+}
+
 macro_rules! details {
     ($(
         $(#[$doc:meta])*
@@ -432,26 +494,39 @@ details! {
         index: IndexId,
     }
     /// A foreign key of a row leads to no row.
-    NoParent by no_parent, "{table} refers to key {key} of {parent}, where there is none" {
+    NoParent by no_parent, "{reference}, which does not exist" {
         /// The table of the row.
         table: TableId,
         /// The table that its foreign key leads to.
         parent: TableId,
         /// The parent's primary key.
         key: KeyPreview,
+        /// The same in words.
+        reference: Reference,
     }
     /// A row that foreign keys of other rows lead to cannot go.
-    HasChildren by has_children, "{child} refers to key {key} of {table}" {
+    HasChildren by has_children, "{reference}, which cannot go" {
         /// The table of the row.
         table: TableId,
         /// The table of a row that refers to it.
         child: TableId,
         /// The row's primary key.
         key: KeyPreview,
+        /// The same in words.
+        reference: Reference,
     }
     /// A row is longer than the limit.
     RowTooLong by row_too_long, "a row of {bytes} bytes is longer than {limit}" {
         /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    }
+    /// A text or bytes are longer than their column holds.
+    TooLong by too_long, "{column} holds at most {limit} bytes, and {bytes} were given" {
+        /// The column, behind its table where that is known: `user.email`.
+        column: String,
+        /// The length in bytes.
         bytes: usize,
         /// The limit.
         limit: usize,

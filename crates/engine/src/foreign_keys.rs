@@ -9,12 +9,12 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use polychron_base::error::KeyPreview;
+use polychron_base::error::{self, KeyPreview};
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{
     ColumnSet, ForeignKeyDefinition, KeyExtractor, KeyScratch, Projection, RowBuffer, RowMut, RowRef, Slot,
-    TableDefinition,
+    TableDefinition, Value,
 };
 
 use crate::checked::RowRules;
@@ -26,6 +26,7 @@ pub struct Reference {
     child: TableId,
     parent: TableId,
     columns: ColumnSet,
+    positions: Box<[usize]>,
     slots: Box<[Slot]>,
     /// Makes the parent's key of a row of the child.
     to_parent: KeyExtractor,
@@ -66,6 +67,7 @@ impl Reference {
             child,
             parent,
             columns: columns.iter().fold(ColumnSet::EMPTY, |set, &column| set.with(column as u16)),
+            positions: columns.clone().into_boxed_slice(),
             slots: columns.iter().map(|&column| layout.columns()[column].slot).collect(),
             to_parent: KeyExtractor::foreign(definition, columns, parents)?,
             key: KeyExtractor::primary(parents)?,
@@ -86,6 +88,17 @@ impl Reference {
             return Ok(None);
         }
         Ok(self.to_parent.extract(row, scratch).map(Some)?)
+    }
+
+    /// What an error says of it, with the parent's key.
+    #[cold]
+    fn in_words<T: Transaction + ?Sized>(&self, transaction: &T, key: &[u8]) -> Result<error::Reference, Error> {
+        let (child, parent) = (transaction.definition(self.child)?, transaction.definition(self.parent)?);
+        let names = |definition: &TableDefinition, positions: &[usize]| {
+            (definition.name.clone(), positions.iter().map(|&at| definition.columns[at].name.clone()).collect())
+        };
+        let values = self.key.decode_key(key)?.iter().map(Value::to_string).collect();
+        Ok(error::Reference::new(names(child, &self.positions), names(parent, &parent.key), values))
     }
 
     /// Between which keys of the child's index the children of a parent lie.
@@ -348,8 +361,8 @@ fn undo_refused<T: Transaction + ?Sized>(
     mark: usize,
     checked: Result<(), Error>,
 ) -> Result<(), Error> {
-    if let Err(stop) = &checked
-        && !stop.is_conflict()
+    if let Err(error) = &checked
+        && !error.is_conflict()
     {
         match transaction.undo_operation(mark) {
             Ok(()) | Err(Error::Unsupported { .. }) => {}
@@ -375,7 +388,9 @@ fn check_parents<T: Transaction + ?Sized>(
         let is_there = transaction.read_row(parent, key, &Projection::NONE).map(|row| row.is_some());
         transaction.protect_reads(false);
         if !is_there? {
-            return Err(Error::no_parent(table, parent, KeyPreview::new(key)));
+            let reference = &transaction.constraints(table)?.parents[number];
+            let words = reference.in_words(transaction, key)?;
+            return Err(Error::no_parent(table, parent, KeyPreview::new(key), words));
         }
     }
     Ok(())
@@ -407,7 +422,9 @@ fn check_children<T: Transaction + ?Sized>(transaction: &mut T, table: TableId, 
         transaction.protect_reads(false);
         visited?;
         if has_children {
-            return Err(Error::has_children(table, child, KeyPreview::new(key)));
+            let reference = &transaction.constraints(table)?.children[number];
+            let words = reference.in_words(transaction, key)?;
+            return Err(Error::has_children(table, child, KeyPreview::new(key), words));
         }
     }
     Ok(())

@@ -118,10 +118,10 @@ pub use polychron_engine::options::{Retry, Submissions};
 pub use polychron_engine::scan::Comparison;
 pub use polychron_engine::typed::{Mapped, Range};
 pub use polychron_engine::{
-    Abort, Access, Aggregate, Becomes, ColumnBatch, ColumnVector, Commit, Common, Configuration, Declare, Direction,
-    Error, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Metric, MetricValue, Mode,
-    Operations, Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Submission, Table, TableId,
-    Transaction, Versions, Worker,
+    Abort, Access, Aggregate, Becomes, ChangeOutcome, ColumnBatch, ColumnVector, Commit, Common, Configuration,
+    Declare, Direction, Error, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Metric,
+    MetricValue, Mode, Operations, Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Submission,
+    Table, TableId, Transaction, Versions, Worker,
 };
 pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure};
 pub use polychron_protocols as protocols;

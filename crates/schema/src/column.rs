@@ -2,6 +2,8 @@
 
 use std::marker::PhantomData;
 
+use polychron_base::Error;
+
 use crate::Decimal;
 use crate::buffer::{RowBuffer, RowRef, text_of};
 use crate::error::SchemaError;
@@ -146,7 +148,7 @@ macro_rules! variable_column {
     ($type:ty, $borrowed:ty, $column:ident, |$bytes:ident| $read:expr, $as_bytes:ident) => {
         impl ColumnValue for $type {
             type Ref<'a> = &'a $borrowed;
-            type Written = Result<(), SchemaError>;
+            type Written = Result<(), Error>;
             const TYPE: ColumnType = ColumnType::$column { max: DEFAULT_VARIABLE_MAX };
 
             #[inline]
@@ -161,13 +163,8 @@ macro_rules! variable_column {
             }
 
             #[inline]
-            fn change(
-                row: &mut RowMut<'_>,
-                name: &'static str,
-                slot: Slot,
-                value: &$borrowed,
-            ) -> Result<(), SchemaError> {
-                row.replace(name, slot, Some(value.$as_bytes()))
+            fn change(row: &mut RowMut<'_>, name: &'static str, slot: Slot, value: &$borrowed) -> Result<(), Error> {
+                Ok(row.replace(name, slot, Some(value.$as_bytes()))?)
             }
 
             #[inline]
@@ -226,8 +223,8 @@ macro_rules! blank_variable {
             }
 
             #[inline]
-            fn change_to_null(row: &mut RowMut<'_>, name: &'static str, slot: Slot) -> Result<(), SchemaError> {
-                row.replace(name, slot, None)
+            fn change_to_null(row: &mut RowMut<'_>, name: &'static str, slot: Slot) -> Result<(), Error> {
+                Ok(row.replace(name, slot, None)?)
             }
         }
     )*};
@@ -301,6 +298,8 @@ pub struct Column<R, T> {
     pub index: u16,
     /// Where it lies.
     pub slot: Slot,
+    /// The name behind that of the table, for errors.
+    path: &'static str,
     marker: PhantomData<fn() -> (R, T)>,
 }
 
@@ -315,8 +314,8 @@ impl<R, T> Copy for Column<R, T> {}
 impl<R, T: ColumnValue> Column<R, T> {
     /// For `derive(Row)`: a column in its place.
     #[doc(hidden)]
-    pub const fn new(name: &'static str, index: u16, slot: Slot) -> Self {
-        Self { name, index, slot, marker: PhantomData }
+    pub const fn new(name: &'static str, path: &'static str, index: u16, slot: Slot) -> Self {
+        Self { name, index, slot, path, marker: PhantomData }
     }
 
     /// Reads the column.
@@ -331,7 +330,7 @@ impl<R, T: ColumnValue> Column<R, T> {
     #[inline(always)]
     pub fn set(self, row: &mut RowMut<'_>, value: T::Ref<'_>) -> T::Written {
         row.mark(self.index, self.slot);
-        T::change(row, self.name, self.slot, value)
+        T::change(row, self.path, self.slot, value)
     }
 
     /// Writes the column of a row that is being built.
@@ -340,7 +339,7 @@ impl<R, T: ColumnValue> Column<R, T> {
     pub fn build(self, out: &mut RowBuffer, value: &T) -> Result<(), SchemaError> {
         let value = value.borrow();
         if T::TYPE.is_variable() {
-            check_max(self.name, self.slot, T::variable_len(value))?;
+            check_max(self.path, self.slot, T::variable_len(value))?;
         }
         T::build(out, self.slot, value);
         Ok(())

@@ -80,6 +80,7 @@ macro_rules! layer {
             conformance!(@group $setup, future_rows: keys, refusals, deleted_rows, numbers, choices, foreign);
             conformance!(@group $setup, future_failures: overwritten, undone, undone_and_caught, unique_keys, in_order);
             conformance!(@group $setup, caught: panics_in_operations);
+            conformance!(@group $setup, failing_changes: are_skipped, end_the_transaction);
             conformance!(@group $setup, refused_writes: told_by_errors);
             conformance!(@group $setup, differential: one_by_one, interleaved);
             conformance!(@group $setup, predicates: one_by_one, stale_answers);

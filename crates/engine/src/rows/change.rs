@@ -60,7 +60,7 @@ pub(super) fn change_row<'t, P: Primitives<'t>, K: EncodedKey>(
             match change_indexed(transaction, at, found, changes, &row) {
                 Ok(Insertion::Inserted) => Ok(()),
                 Ok(Insertion::Duplicate(index)) => Err(Error::duplicate(at.table.id, index)),
-                Err(stop) => Err(stop),
+                Err(error) => Err(error),
             }
         } else {
             transaction.overwrite(at, found, &mut row, changes)

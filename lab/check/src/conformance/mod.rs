@@ -12,6 +12,7 @@ pub mod clients;
 mod crossed;
 pub mod differential;
 pub mod dropped;
+pub mod failing_changes;
 pub mod foreign_keys;
 pub mod future_failures;
 pub mod future_rows;
@@ -67,6 +68,7 @@ macro_rules! conformance {
                 undo_entries, undo_everything);
             $crate::conformance!(@group $setup, bytes: wrong_keys, wrong_rows, wrong_updates, columns_that_are_not_there);
             $crate::conformance!(@group $setup, caught: panics_in_operations);
+            $crate::conformance!(@group $setup, failing_changes: are_skipped, end_the_transaction);
             $crate::conformance!(@group $setup, own_errors: conflicts_stay_inside, come_back_as_they_were);
             $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, wide_updates, broad_updates, values, workers,
