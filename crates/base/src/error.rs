@@ -283,6 +283,13 @@ impl Error {
         Self::Other(Box::new(Foreign(error.into())))
     }
 
+    /// [`Error::Duplicate`] where only the ids of table and index are known.
+    #[cold]
+    pub fn duplicate(table: TableId, index: IndexId) -> Self {
+        let key = NamedKey::new(table.to_string(), Some(index.to_string()), Vec::new(), Vec::new());
+        Self::duplicate_key(table, index, key)
+    }
+
     /// [`Error::Panicked`].
     #[cold]
     pub fn panicked(text: impl Into<String>) -> Self {
@@ -426,12 +433,50 @@ impl fmt::Display for Reference {
         let (child, columns) = (&self.child, self.columns.join(", "));
         let (parent, key_columns) = (&self.parent, self.key_columns.join(", "));
         write!(out, "{child} ({columns}) refers to {parent} ({key_columns})=(")?;
-        for (number, value) in self.values.iter().enumerate() {
-            out.write_str(if number == 0 { "" } else { ", " })?;
-            escape(value, out)?;
-        }
+        write_values(&self.values, out)?;
         out.write_str(")")
     }
+}
+
+/// A key of an index and its values in words: `(email)=(a@b.c) in user.by_email`; control characters in values are escaped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NamedKey {
+    /// The table's name.
+    pub table: String,
+    /// The index's name; none of the primary one.
+    pub index: Option<String>,
+    /// The names of the key's columns; none where only the ids of table and index are known.
+    pub columns: Vec<String>,
+    /// Their values.
+    pub values: Vec<String>,
+}
+
+impl NamedKey {
+    /// A key with these columns and values.
+    pub fn new(table: String, index: Option<String>, columns: Vec<String>, values: Vec<String>) -> Self {
+        Self { table, index, columns, values }
+    }
+}
+
+impl fmt::Display for NamedKey {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.columns.is_empty() {
+            write!(out, "({})=(", self.columns.join(", "))?;
+            write_values(&self.values, out)?;
+            out.write_str(") ")?;
+        }
+        write!(out, "in {}", self.table)?;
+        self.index.as_ref().map_or(Ok(()), |index| write!(out, ".{index}"))
+    }
+}
+
+fn write_values(values: &[String], out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (number, value) in values.iter().enumerate() {
+        out.write_str(if number == 0 { "" } else { ", " })?;
+        escape(value, out)?;
+    }
+    Ok(())
 }
 
 /// Writes a value without its control characters, so that it cannot break the line in which it stands.
@@ -487,11 +532,13 @@ details! {
         abort: Abort,
     }
     /// A row with this key exists already.
-    Duplicate by duplicate, "duplicate key in {table}, {index}" {
+    Duplicate by duplicate_key, "duplicate key {key}" {
         /// The table.
         table: TableId,
         /// The unique index that holds the key already.
         index: IndexId,
+        /// The same in words, and the values.
+        key: NamedKey,
     }
     /// A foreign key of a row leads to no row.
     NoParent by no_parent, "{reference}, which does not exist" {

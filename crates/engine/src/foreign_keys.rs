@@ -18,6 +18,7 @@ use polychron_schema::{
 };
 
 use crate::checked::RowRules;
+use crate::key_names::KeyNames;
 use crate::{Insertion, Scan, Transaction, drive};
 
 /// A foreign key between two tables of a database.
@@ -42,6 +43,8 @@ pub struct Reference {
 #[derive(Clone, Debug, Default)]
 pub struct Constraints {
     rules: Option<Arc<RowRules>>,
+    /// By the ids of the indexes, also of those that were dropped.
+    keys: Vec<Arc<KeyNames>>,
     parents: Vec<Arc<Reference>>,
     children: Vec<Arc<Reference>>,
 }
@@ -120,7 +123,7 @@ fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
 
 impl Constraints {
     /// None.
-    pub const NONE: &'static Self = &Self { rules: None, parents: Vec::new(), children: Vec::new() };
+    pub const NONE: &'static Self = &Self { rules: None, keys: Vec::new(), parents: Vec::new(), children: Vec::new() };
 
     /// Those of a new table: the foreign keys that it declares, and those among them that lead to itself.
     ///
@@ -133,7 +136,8 @@ impl Constraints {
         definition_of: impl Fn(TableId) -> Result<&'d TableDefinition, Error>,
     ) -> Result<Self, Error> {
         let rules = Some(Arc::new(RowRules::new(definition)?));
-        let mut constraints = Self { rules, ..Self::default() };
+        let keys = KeyNames::all(definition)?.into_iter().map(Arc::new).collect();
+        let mut constraints = Self { rules, keys, ..Self::default() };
         for foreign_key in &definition.foreign_keys {
             let parent = if foreign_key.parent == definition.name { Some(table) } else { find(&foreign_key.parent) };
             let parent = parent.ok_or_else(|| {
@@ -150,6 +154,22 @@ impl Constraints {
             constraints.parents.push(reference);
         }
         Ok(constraints)
+    }
+
+    /// An index is added to the table, and is the last one of this definition.
+    ///
+    /// # Errors
+    /// When the definition is not valid.
+    pub fn add_index(&mut self, definition: &TableDefinition) -> Result<(), Error> {
+        self.keys.push(Arc::new(KeyNames::secondary(definition, definition.indexes.len() - 1)?));
+        Ok(())
+    }
+
+    /// [`Error::Duplicate`] of a row whose key is taken in an index.
+    #[cold]
+    pub fn duplicate(&self, table: TableId, index: IndexId, row: RowRef<'_>) -> Error {
+        let key = self.keys.get(index.position()).and_then(|names| names.of_row(row));
+        key.map_or_else(|| Error::duplicate(table, index), |key| Error::duplicate_key(table, index, key))
     }
 
     /// What rows of the table must be, if anybody has said so.

@@ -25,6 +25,7 @@ pub mod futures;
 mod handle;
 mod interactive;
 mod isolation;
+mod key_names;
 pub mod lazy;
 pub mod limits;
 #[doc(hidden)]

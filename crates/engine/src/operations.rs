@@ -15,6 +15,13 @@ use crate::{
     foreign_keys,
 };
 
+/// [`Error::Duplicate`] of a row, with its values.
+#[cold]
+fn duplicate<T: Transaction + ?Sized, R: Row>(transaction: &T, table: &Table<R>, index: IndexId, row: &R) -> Error {
+    let named = with_encoded(row, |bytes| Ok(transaction.constraints(table.id)?.duplicate(table.id, index, bytes)));
+    named.unwrap_or_else(|_| Error::duplicate(table.id, index))
+}
+
 /// What procedures do, with typed tables and with rows as bytes. Every [`Transaction`] has it, and none can do it in another way: what is written is
 /// checked here.
 pub trait Operations: Transaction {
@@ -189,7 +196,7 @@ pub trait Operations: Transaction {
     fn insert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<(), Error> {
         match self.try_insert(table, row)? {
             Insertion::Inserted => Ok(()),
-            Insertion::Duplicate(index) => Err(Error::duplicate(table.id, index)),
+            Insertion::Duplicate(index) => Err(duplicate(self, table, index, row)),
         }
     }
 
@@ -218,7 +225,7 @@ pub trait Operations: Transaction {
         })?;
         match outcome {
             Insertion::Inserted => Ok(()),
-            Insertion::Duplicate(index) => Err(Error::duplicate(table.id, index)),
+            Insertion::Duplicate(index) => Err(duplicate(self, table, index, row)),
         }
     }
 

@@ -17,6 +17,7 @@ struct Customer {
 
 #[derive(Row, Clone, Debug, PartialEq)]
 #[row(name = "order")]
+#[index(name = "by_slip", columns(slip), unique)]
 #[index(name = "by_customer", columns(customer, branch))]
 #[references(row = Customer, columns(customer, branch))]
 struct Order {
@@ -24,6 +25,7 @@ struct Order {
     id: u64,
     customer: String,
     branch: u32,
+    slip: Option<String>,
 }
 
 fn customer(name: &str) -> Customer {
@@ -65,8 +67,58 @@ fn text_that_is_too_long_is_told_alike_everywhere() {
 }
 
 #[test]
+fn duplicates_are_told_by_name() {
+    let (_, text) = refused(|database, customers, _| database.transact(|t| t.insert(customers, &customer("Ada\n"))));
+    assert_eq!(text, r"duplicate key (name, branch)=(Ada\n, 7) in customer");
+
+    let order = |id, slip: &str| Order { id, customer: "Ada\n".into(), branch: 7, slip: Some(slip.into()) };
+    let expected = "duplicate key (slip)=(A-1) in order.by_slip";
+    for (error, text) in [
+        refused(|database, _, orders| {
+            database.transact(|t| [1, 2].into_iter().try_for_each(|id| t.insert(orders, &order(id, "A-1"))))
+        }),
+        refused(|database, _, orders| {
+            database.transact(|t| {
+                t.insert(orders, &order(1, "A-1"))?;
+                t.insert(orders, &order(2, "A-2"))?;
+                t.upsert(orders, &order(2, "A-1"))
+            })
+        }),
+        refused(|database, _, orders| {
+            database.transact(|t| {
+                t.insert(orders, &order(1, "A-1"))?;
+                t.insert(orders, &order(2, "A-2"))?;
+                t.update_columns(orders, 2, Order::SLIP, |row| row.set_slip(Some("A-1")))
+            })
+        }),
+    ] {
+        assert_eq!(text, expected);
+        assert!(matches!(error, Error::Duplicate(told) if told.key.index.as_deref() == Some("by_slip")));
+    }
+}
+
+/// The ids of indexes stay when others are dropped, and names follow the ids.
+#[test]
+fn duplicates_in_later_indexes_are_told_by_name() {
+    let (database, customers, _) = shop();
+    let index = |name: &str, column| {
+        let mut definition = polychron::schema::IndexDefinition::new(name, [column]);
+        definition.unique = true;
+        database.create_index_with(customers.id(), definition)
+    };
+    let first = index("by_note", 3).unwrap();
+    index("by_credit", 2).unwrap();
+    database.drop_index(customers.id(), first).unwrap();
+    let error = database.transact(|t| t.insert(&customers, &customer("Eve"))).unwrap_err();
+    assert_eq!(error.to_string(), "duplicate key (credit)=(10) in customer.by_credit");
+    database.transact(|t| t.insert(&customers, &Customer { credit: 11, ..customer("Eve") })).unwrap();
+    let error = database.transact(|t| t.update(&customers, ("Eve", 7), |row| row.set_credit(10))).unwrap_err();
+    assert_eq!(error.to_string(), "duplicate key (credit)=(10) in customer.by_credit");
+}
+
+#[test]
 fn foreign_keys_are_told_by_name() {
-    let order = |customer: &str| Order { id: 1, customer: customer.into(), branch: 7 };
+    let order = |customer: &str| Order { id: 1, customer: customer.into(), branch: 7, slip: None };
     let (error, text) = refused(|database, _, orders| database.transact(|t| t.insert(orders, &order("B\tb"))));
     assert_eq!(text, r"order (customer, branch) refers to customer (name, branch)=(B\tb, 7), which does not exist");
     assert!(matches!(error, Error::NoParent(told) if told.reference.values == ["B\tb", "7"]));
