@@ -5,6 +5,7 @@ use polychron_base::random::Random;
 use polychron_base::{Abort, Error};
 use polychron_sync::{MODELLED, spin_hint, thread};
 use std::any::Any;
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::futures::{self, Outcome, Resolved};
@@ -59,6 +60,41 @@ pub fn transact_within<W: Interactive, O, E: From<Error>>(
             limits.check().map(|()| output).map_err(E::from)
         })
     })
+}
+
+/// Runs `body` in a transaction that is rolled back: what it has seen was consistent, and nothing of it is protected.
+///
+/// # Errors
+/// As [`transact`].
+pub fn look<W: Interactive, O>(
+    worker: &mut W,
+    body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Error>,
+) -> Result<O, Error> {
+    enum Ended<O> {
+        Seen(O),
+        Failed(Error),
+    }
+
+    impl<O> From<Error> for Ended<O> {
+        fn from(error: Error) -> Self {
+            Self::Failed(error)
+        }
+    }
+
+    let mut looks = |transaction: &mut W::Transaction<'_>| Err::<Infallible, _>(Ended::Seen(body(transaction)?));
+    let mut conflicts = ConflictsSoFar::default();
+    loop {
+        match attempt(worker, Mode::ReadWrite, &mut looks) {
+            Attempt::Failed(failure) => match failure.into_own() {
+                Ended::Seen(output) => return Ok(output),
+                Ended::Failed(error) => return Err(error),
+            },
+            Attempt::Conflict => match conflicts.give_up(worker) {
+                Some(error) => return Err(error),
+                None => worker.back_off(conflicts.attempts),
+            },
+        }
+    }
 }
 
 /// As [`transact`], and gives the values of the futures in the answer.

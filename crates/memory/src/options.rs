@@ -15,7 +15,8 @@ pub struct Options {
     /// [`crate::Pressure::Soft`]. 80 leaves time to react before work fails.
     pub soft_percent: u8,
     /// How much of the limit is put aside for work that makes room, such as deletions ([`crate::Guard::with_reserve`]).
-    /// `None`, the default, takes 1/64 of the limit, at least 4 KiB and at most 64 MiB: some two million deleted rows on their way out.
+    /// `None`, the default, takes 1/64 of the limit, at least 4 KiB and at most 64 MiB. A transaction that deletes at the limit has room for its rows
+    /// in it with 256 bytes each besides their columns, or is refused; `docs/memory.md` says which protocols need less.
     pub reserve_bytes: Option<usize>,
     /// Whether to ask the system for huge pages. On by default: rows are met at random, and with small pages most
     /// accesses miss the translation cache as well. Where the system declines, small pages serve in silence.

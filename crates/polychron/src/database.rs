@@ -11,6 +11,7 @@ use polychron_engine::{
 };
 use polychron_schema::{Index, OwnedKey};
 
+use crate::claims::Claims;
 use crate::list::DefaultProtocol;
 use crate::pool::Pool;
 use crate::submitting::Submitting;
@@ -75,12 +76,18 @@ pub struct Database<P: Protocol = DefaultProtocol> {
     pub(crate) protocol: Arc<P>,
     pub(crate) submitting: Arc<Submitting<P>>,
     pub(crate) pool: Pool<P>,
+    pub(crate) claims: Arc<Claims>,
 }
 
 /// Another handle of the same database. What the last one does when it is dropped, the others do not.
 impl<P: Protocol> Clone for Database<P> {
     fn clone(&self) -> Self {
-        Self { protocol: Arc::clone(&self.protocol), submitting: Arc::clone(&self.submitting), pool: self.pool.clone() }
+        Self {
+            protocol: Arc::clone(&self.protocol),
+            submitting: Arc::clone(&self.submitting),
+            pool: self.pool.clone(),
+            claims: Arc::clone(&self.claims),
+        }
     }
 }
 
@@ -120,7 +127,12 @@ impl Database {
 impl<P: Protocol> Database<P> {
     pub(crate) fn open(options: Options<P::Options>) -> Result<Self, Error> {
         let submitting = Arc::new(Submitting::new(options.common.submissions.clone()));
-        Ok(Self { protocol: P::open(options.protocol, options.common)?, submitting, pool: Pool::new() })
+        Ok(Self {
+            protocol: P::open(options.protocol, options.common)?,
+            submitting,
+            pool: Pool::new(),
+            claims: Arc::default(),
+        })
     }
 
     /// The protocol itself, for code that is generic over protocols.
@@ -399,7 +411,7 @@ impl<P: Protocol> Database<P> {
     /// [`Error::TooManyWorkers`] when all slots are taken.
     pub fn session(&self) -> Result<Session<P>, Error> {
         let worker = self.pool.take(&self.protocol)?;
-        Ok(Session { worker, _slot: self.pool.slot() })
+        Ok(Session { worker, _slot: self.pool.slot(), claims: Arc::clone(&self.claims) })
     }
 
     /// Counts since the database was opened.

@@ -101,6 +101,7 @@
 extern crate self as polychron;
 
 mod builder;
+mod claims;
 mod database;
 mod list;
 mod pool;

@@ -9,7 +9,8 @@
 //! each other inside of their transactions the last one fails, and the others go on.
 //!
 //! **No worker comes back unseen.** A call that waits counts itself in `waiting` and then looks through all places; one that gives a worker
-//! back puts it in its place and then loads `waiting`. These are sequentially consistent, so the worker is found, or taken out again and handed on.
+//! back puts it in its place and then loads `waiting`. A sequentially consistent fence lies between the two in both, so the worker is found, or taken out
+//! again and handed on.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use polychron_engine::{Error, Protocol, limits};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
-use polychron_sync::{CachePadded, Exchange};
+use polychron_sync::{AtomicCell, CachePadded, fence_behind_exchange};
 
 /// The most workers that are kept while nobody uses them, beside those in their threads' places.
 const IDLE_MAX: usize = 64;
@@ -38,8 +39,11 @@ impl<P: Protocol> Clone for Pool<P> {
     }
 }
 
+/// A worker that a thread left behind, or none.
+type Place<P> = AtomicCell<Option<Box<<P as Protocol>::Worker>>>;
+
 pub(crate) struct Shared<P: Protocol> {
-    places: [CachePadded<Exchange<P::Worker>>; PLACES],
+    places: [CachePadded<Place<P>>; PLACES],
     /// How many calls wait, or are about to.
     waiting: AtomicUsize,
     state: Mutex<State<P>>,
@@ -107,7 +111,7 @@ impl<P: Protocol> Shared<P> {
     }
 
     /// Where the calling thread leaves its worker.
-    fn place(&self) -> &Exchange<P::Worker> {
+    fn place(&self) -> &Place<P> {
         &self.places[NUMBER.with(own_number) % PLACES]
     }
 
@@ -181,7 +185,7 @@ impl<P: Protocol> Waiting<P> {
 impl<P: Protocol> Pool<P> {
     pub(crate) fn new() -> Self {
         let state = State { idle: Vec::new(), waiting: VecDeque::new(), workers: 0, held_by_waiting: 0 };
-        let places = std::array::from_fn(|_| CachePadded::new(Exchange::new()));
+        let places = std::array::from_fn(|_| CachePadded::new(Place::<P>::default()));
         Self(Arc::new(Shared { places, waiting: AtomicUsize::new(0), state: Mutex::new(state) }))
     }
 
@@ -212,9 +216,11 @@ impl<P: Protocol> Pool<P> {
             borrowed.worker = Some(match protocol.worker() {
                 Err(full @ Error::TooManyWorkers { .. }) => {
                     self.0.waiting.fetch_add(1, Ordering::SeqCst);
+                    // Pairs with the fence of a call that gives its worker back.
+                    fence_behind_exchange();
                     let worker = self.wait(protocol, full);
                     // Whoever loads an old count looks for somebody who waits and finds nobody.
-                    self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+                    self.0.waiting.fetch_sub(1, Ordering::Relaxed);
                     worker?
                 }
                 other => Box::new(other?),
@@ -333,11 +339,13 @@ impl<P: Protocol> Drop for Borrowed<'_, P> {
             return shared.slot_is_free(1);
         };
         let place = shared.place();
-        if let Some(other) = place.put(worker) {
+        let other = place.swap(Some(worker));
+        // Pairs with the fence of a call that waits: it finds the worker, or is seen here.
+        fence_behind_exchange();
+        if let Some(other) = other {
             shared.hand_on(other);
         }
-        // A call that waits has looked here before, or is seen now.
-        if shared.waiting.load(Ordering::SeqCst) != 0
+        if shared.waiting.load(Ordering::Relaxed) != 0
             && let Some(worker) = place.take()
         {
             shared.hand_on(worker);

@@ -1,11 +1,13 @@
 //! Workers that stay with their threads.
 
 use std::fmt;
+use std::sync::Arc;
 
 use polychron_engine::limits::Limits;
 use polychron_engine::{Error, Interactive, Mode, Procedure, Protocol, Worker, drive};
 
 use crate::TransactionOf;
+use crate::claims::Claims;
 use crate::list::DefaultProtocol;
 use crate::pool::Slot;
 
@@ -31,6 +33,7 @@ pub struct Session<P: Protocol = DefaultProtocol> {
     pub(crate) worker: P::Worker,
     /// Behind the worker, so that its slot is free when others are told.
     pub(crate) _slot: Slot<P>,
+    pub(crate) claims: Arc<Claims>,
 }
 
 impl<P: Protocol> fmt::Debug for Session<P> {

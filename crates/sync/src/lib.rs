@@ -6,7 +6,6 @@
 //! need: a latch, back-off, a place to sleep, the store-to-load barrier of epochs, prefetches, copies through atomic words, and sums over them.
 
 mod backoff;
-mod exchange;
 mod latch;
 #[cfg(any(loom, shuttle))]
 pub mod model;
@@ -17,7 +16,7 @@ mod words;
 
 pub use backoff::{Backoff, nap};
 pub use crossbeam_utils::CachePadded;
-pub use exchange::Exchange;
+pub use crossbeam_utils::atomic::AtomicCell;
 pub use latch::{SpinGuard, SpinLatch};
 pub use numbers::Numbers;
 pub use parker::Parker;

@@ -89,6 +89,7 @@ macro_rules! layer {
                 new_index_under_an_older_transaction);
             conformance!(@group $setup, dropped: index_under_transactions, unique_index_under_transactions,
                 read_on_while_memory_is_used_again, indexes_under_load, tables_under_load);
+            conformance!(@group $setup, memory: emptied_tables);
             conformance!(@group $setup, stress: bank, counters);
             conformance!(@clients $setup);
         }

@@ -39,7 +39,7 @@ impl Source {
 
     /// Whether this is a program that measures or shows something.
     pub fn is_program(&self) -> bool {
-        self.path.contains("/examples/") || self.path.contains("/benches/")
+        self.path.starts_with("examples/") || self.path.contains("/examples/") || self.path.contains("/benches/")
     }
 
     /// The folder of the crate that the file is in: under `crates/`, or under `lab/` with that before it.

@@ -163,10 +163,7 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
         self.choose(move |row| if goes_on(row) { ControlFlow::Continue(true) } else { ControlFlow::Break(()) })
     }
 
-    fn choose(
-        self,
-        mut choose: impl FnMut(R::Ref<'_>) -> ControlFlow<(), bool>,
-    ) -> Range<'t, T, R, Chosen<impl FnMut(R::Ref<'_>) -> ControlFlow<(), bool>>> {
+    fn choose(self, mut choose: impl FnMut(R::Ref<'_>) -> ControlFlow<(), bool>) -> Range<'t, T, R, impl Keep<R>> {
         let Self { transaction, table, index, secondary, bounds, direction, limit, projection, mut keep } = self;
         let keep =
             Chosen(move |row: R::Ref<'_>| if keep.keep(row)? { choose(row) } else { ControlFlow::Continue(false) });

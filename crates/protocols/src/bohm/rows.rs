@@ -89,7 +89,8 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         let Some(version) = self.see(at.store, at.key)? else { return Ok(None) };
         let words = match intent {
             Intent::Change => at.store.row_words,
-            Intent::Delete => version.words_to_take_over(),
+            // As many as there are: if the deletion is undone, its place stays, and the one that is freed makes up for it in the reserve.
+            Intent::Delete => version.capacity(),
         };
         let position = self.unplanned(at.store, at.key, want, words)?;
         Ok(Some(FoundRow { position: Some(position), version }))

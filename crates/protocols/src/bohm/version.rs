@@ -346,7 +346,7 @@ impl<'g> Version<'g> {
 
     /// Words behind the header.
     #[inline]
-    fn capacity(self) -> usize {
+    pub(super) fn capacity(self) -> usize {
         self.header().capacity as usize
     }
 

@@ -22,7 +22,10 @@ pub(super) fn fetch(rows: &Rows, first: u64, end: u64, guard: &Guard<'_>, is_vis
         if next >= end {
             break;
         }
-        let unit = rows.unit(next, end);
+        let Some(unit) = rows.unit(next, end) else {
+            next = rows.page_end(next);
+            continue;
+        };
         next = unit.end();
         unit.for_each_end(|record| {
             if let Some(place) = records.get_mut(found) {

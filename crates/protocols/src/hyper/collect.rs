@@ -479,7 +479,7 @@ impl Collector {
 }
 
 impl Site<'_> {
-    /// Visits the slot of an image, if anybody has its table.
+    /// Visits the slot of an image, if anybody has its table and the slot's page is there: where it has left, the image has left its chain, too.
     #[inline]
     fn visit<O>(&self, image: Undo<'_>, visit: impl FnOnce(&Relation, Record<'_>) -> O) -> Option<O> {
         let place = image.place();
@@ -493,7 +493,7 @@ impl Site<'_> {
             }
         };
         // The image is of a slot of these rows.
-        Some(visit(store, store.rows.record(image.row())))
+        Some(visit(store, store.rows.find(image.row())?))
     }
 
     /// Takes the key of a closed record out of the index that it is in. Its latch is not held any more.
@@ -501,7 +501,9 @@ impl Site<'_> {
         let index = if is_beside { store.displaced.index() } else { Some(store.index()) };
         // Who meets a closed record in its index helps.
         let _ = index.map(|index| index.remove(key, record.handle(), self.guard));
-        store.rows.give_back(record, self.epochs);
+        if store.rows.give_back(record, self.epochs) {
+            store.rows.release_pages(self.epochs, self.guard);
+        }
     }
 }
 

@@ -306,10 +306,14 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
                 ahead::fetch(rows, first, end, &self.guard, |stamp| stamp <= self.start || stamp == self.id);
                 self.lap(buffers, |counts| &counts.version_ns);
             }
-            let unit = rows.unit(first, end);
+            let Some(unit) = rows.unit(first, end) else {
+                first = rows.page_end(first);
+                continue;
+            };
             first = unit.end();
-            if first < end {
-                let next = rows.unit(first, end);
+            if first < end
+                && let Some(next) = rows.unit(first, end)
+            {
                 buffers.question.words.iter().for_each(|word| next.prefetch(*word));
             }
             if self.visit_unit(unit, buffers, &mut visitor).is_break() {

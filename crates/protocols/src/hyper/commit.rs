@@ -258,8 +258,8 @@ impl<R: Redo> HyperTransaction<'_, R> {
         let Met { place, row, kind, .. } = *met;
         self.state.nested.is_behind(at);
         if let Ok(store) = self.state.base.tables.table(place.table).and_then(|table| table.store(place.index)) {
-            // The image is of a slot of these rows.
-            self.state.contested.note(store.rows.record(row));
+            // The image is of a slot of these rows, whose page has perhaps left.
+            store.rows.find(row).into_iter().for_each(|record| self.state.contested.note(record));
         }
         let reason = if kind == Kind::Insert { Reason::Phantom } else { Reason::StaleRead };
         self.conflict(reason, place, Some(&met.key))
@@ -336,8 +336,8 @@ impl<R: Redo> HyperTransaction<'_, R> {
         let tree = &trees[position];
         *rows.by(table.id, image.row()) = listed;
         words.resize(table.primary.rows.words(), 0);
-        // The image is of a slot of these rows.
-        let record = table.primary.rows.record(image.row());
+        // The image is of a slot of these rows. Where its page has left, the row came and went.
+        let record = table.primary.rows.find(image.row())?;
         let mut seen = Seen::in_place(record.read(0..words.len(), words, &self.guard));
         let (mut next, mut walked) = (seen.version, 0);
         while let Some(present) = next.filter(|present| present.stamp() > since) {
@@ -387,7 +387,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
                 continue;
             }
             let words = table.primary.rows.words();
-            // The image is of a slot of these rows.
+            // The image is of a slot of these rows, and in its chain.
             let record = table.primary.rows.record(image.row());
             let in_place = record.read(0..words, row.overwrite_words(words), &self.guard);
             if in_place.version != Some(image) {

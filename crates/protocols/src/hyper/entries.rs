@@ -243,10 +243,9 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
             return Ok(None);
         }
         // An entry that is visible has the number of a row of the primary index that is.
-        let row = table.primary.rows.record(leads_to[0]);
-        let is_present = self.see(row, projection).present;
-        debug_assert!(is_present, "an entry leads to a row");
-        Ok(is_present.then_some(FoundRow(row)))
+        let row = table.primary.rows.find(leads_to[0]).filter(|row| self.see(*row, projection).present);
+        debug_assert!(row.is_some(), "an entry leads to a row");
+        Ok(row.map(FoundRow))
     }
 
     fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(

@@ -3,14 +3,16 @@
 
 use std::sync::Arc;
 
-use polychron_memory::{Epochs, Guard, Memory, Options as MemoryOptions};
+use polychron_memory::{Epochs, Guard, Local, Memory, Options as MemoryOptions};
+use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::model::explore;
+use polychron_sync::thread;
 
 use polychron_memory::model::beside;
 
 use super::options::{Backend, Options};
 use super::rows::Rows;
-use super::slot_ranges::{Looked, SlotRange};
+use super::slot_ranges::{Looked, SlotRange, Unit};
 use super::undo::Undo;
 
 /// Words of a row, which are the same in every state that there is.
@@ -31,15 +33,19 @@ fn rows(is_covered: bool, guard: &Guard<'_>, epochs: &Epochs) -> Rows {
     rows
 }
 
+fn unit(rows: &Rows) -> Unit<'_> {
+    rows.unit(0, 1).expect("the page is there")
+}
+
 fn slot_range(rows: &Rows, looked: &mut Looked) -> SlotRange {
-    let unit = rows.unit(0, 1);
+    let unit = unit(rows);
     unit.look(looked);
     unit.slot_range(looked, 0)
 }
 
 fn correct(rows: &Rows) {
     let mut looked = Looked::default();
-    let unit = rows.unit(0, 1);
+    let unit = unit(rows);
     unit.look(&mut looked);
     unit.correct(&looked);
 }
@@ -65,7 +71,7 @@ fn cut(rows: &Rows) {
 
 /// What a scan finds in the slot range, if it finds one that stands still.
 fn scan(rows: &Rows) -> Option<u64> {
-    let (mut looked, unit) = (Looked::default(), rows.unit(0, 1));
+    let (mut looked, unit) = (Looked::default(), unit(rows));
     let SlotRange::Plain(range) = slot_range(rows, &mut looked) else { return None };
     let mut words = Vec::new();
     (0..WORDS).for_each(|word| unit.gather(word, range.clone(), &mut words));
@@ -100,7 +106,7 @@ fn play_then(
         let (by_other, by_own) = (Arc::clone(&rows), Arc::clone(&rows));
         beside(|_| (), move |(), guard| other(&by_other, guard), move |(), guard| own(&by_own, guard), |(), _| ());
         after(&rows);
-        let (mut looked, unit) = (Looked::default(), rows.unit(0, 1));
+        let (mut looked, unit) = (Looked::default(), unit(&rows));
         unit.look(&mut looked);
         if matches!(unit.slot_range(&looked, 0), SlotRange::Plain(_)) {
             assert!(unit.record(0).is_plain(), "a versioned slot lies outside of its interval");
@@ -221,5 +227,80 @@ fn rows_that_come_are_read_whole() {
 fn latches_hand_rows_on() {
     play_then(true, write, write, |rows| {
         assert_eq!(rows.record(0).latch().load(0), 3, "one has not seen what the other one wrote");
+    });
+}
+
+/// Closes the only slot and gives it back, and gives its page to memory if nobody finds the slot any more. Whether it went.
+fn leave(rows: &Rows, place: &Local) -> bool {
+    let guard = place.pin();
+    let epochs = guard.epochs();
+    let record = rows.record(0);
+    let mut latched = record.latch();
+    latched.set_present(false);
+    latched.close();
+    drop(latched);
+    rows.give_back(record, epochs);
+    drop(guard);
+    epochs.advance();
+    rows.release_pages(epochs, &place.pin())
+}
+
+/// Who has found a slot in an index goes on finding its page.
+#[test]
+fn slots_that_were_found_keep_their_page() {
+    explore(2, || {
+        let memory = Memory::new(MemoryOptions { max_workers: 3, ..MemoryOptions::tiny() }).expect("sound options");
+        let [here, there] = [(); 2].map(|()| memory.register().expect("a slot is free"));
+        let rows = Arc::new(rows(true, &here.pin(), memory.epochs()));
+        let is_in_index = Arc::new(AtomicBool::new(true));
+        let (by_other, in_index) = (Arc::clone(&rows), Arc::clone(&is_in_index));
+        let other = thread::spawn(move || {
+            in_index.store(false, Ordering::Release);
+            leave(&by_other, &there);
+            there
+        });
+        let own = thread::spawn(move || {
+            let guard = here.pin();
+            if is_in_index.load(Ordering::Acquire) {
+                let mut words = [0; WORDS];
+                rows.record(0).read(0..WORDS, &mut words, &guard);
+                assert_eq!(words, [1; WORDS]);
+            }
+            drop(guard);
+            here
+        });
+        drop((other.join().expect("no thread panics"), own.join().expect("no thread panics")));
+    });
+}
+
+/// A row that comes into a page whose number has served before meets a collector with an image from then.
+#[test]
+fn numbers_that_serve_again_are_latched() {
+    explore(3, || {
+        let memory = Memory::new(MemoryOptions { max_workers: 3, ..MemoryOptions::tiny() }).expect("sound options");
+        let [here, there] = [(); 2].map(|()| memory.register().expect("a slot is free"));
+        let rows = Arc::new(rows(true, &here.pin(), memory.epochs()));
+        assert!(leave(&rows, &here), "nobody finds the slot");
+        assert!(rows.find(0).is_none());
+        let (by_other, by_own) = (Arc::clone(&rows), Arc::clone(&rows));
+        let other = thread::spawn(move || {
+            let guard = there.pin();
+            let slot = by_other.allocate(guard.epochs(), &guard).expect("memory is there");
+            let mut latched = slot.latch();
+            latched.store(0, &[2; WORDS]);
+            latched.set_version(image(&guard));
+            latched.set_present(true);
+            drop(latched);
+            drop(guard);
+            there
+        });
+        let own = thread::spawn(move || {
+            let guard = here.pin();
+            by_own.find(0).into_iter().for_each(|record| drop(record.latch()));
+            drop(guard);
+            here
+        });
+        drop((other.join().expect("no thread panics"), own.join().expect("no thread panics")));
+        assert!(rows.record(0).is_present() && rows.record(0).is_versioned(), "the row is lost");
     });
 }

@@ -13,17 +13,17 @@
 //! and after, and reads again when it has changed (`docs/protocols/hyper.md`, H1).
 
 mod latched;
+mod places;
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use polychron_engine::contested::RowAddress;
 use polychron_index::Handle;
-use polychron_memory::{Epochs, Guard, OutOfMemory};
-use polychron_sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+use polychron_memory::{Guard, OutOfMemory};
+use polychron_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use polychron_sync::{Backoff, MODELLED, Mutex, load_words};
 
 use super::options::{Backend, Options};
@@ -33,6 +33,7 @@ use super::tail::{Tail, TailAddress};
 use super::undo::Undo;
 
 pub(super) use latched::{Fresh, Latched};
+use places::Places;
 
 const STATE: usize = 0;
 const VERSION: usize = 1;
@@ -89,15 +90,6 @@ pub(super) struct Rows {
     word_stride: usize,
     directory: [OnceLock<Piece>; PIECES],
     places: Mutex<Places>,
-}
-
-/// Which slots are free.
-#[derive(Default)]
-struct Places {
-    /// Slots from here on were never used.
-    next: u64,
-    /// Slots that were given back, with the epoch whose guards may still find them.
-    waiting: VecDeque<(u64, u64)>,
 }
 
 impl fmt::Debug for Rows {
@@ -162,13 +154,26 @@ impl Rows {
         (piece, page + FIRST - (FIRST << piece))
     }
 
-    /// The record of an id, which came from [`Rows::allocate`] of these rows.
+    /// The record of an id, which came from [`Rows::allocate`] of these rows, and serves its key as long as the caller's guard lasts. Who has a
+    /// record has had a guard since before, which keeps its page.
     ///
     /// # Panics
     /// When no page has such a slot.
     #[inline]
     pub(super) fn record(&self, id: u64) -> Record<'_> {
-        self.page(self.page_of(id)).record(id)
+        self.find(id).expect("an id has a page")
+    }
+
+    /// The record of an id, which may serve any key, or none when its page has left. Under a guard, as [`Rows::record`].
+    #[inline]
+    pub(super) fn find(&self, id: u64) -> Option<Record<'_>> {
+        Some(self.page(self.page_of(id))?.record(id))
+    }
+
+    /// The first slot behind a slot's page.
+    #[inline]
+    pub(super) fn page_end(&self, id: u64) -> u64 {
+        (self.page_of(id) as u64 + 1) << self.slots
     }
 
     /// The page of a slot.
@@ -189,17 +194,19 @@ impl Rows {
         (self.slot_stride == 1).then_some(self.word_stride)
     }
 
-    /// A page.
-    ///
-    /// # Panics
-    /// When it is not there.
+    /// A page, if it is there. Under a guard, as [`Rows::record`].
     #[inline]
-    pub(super) fn page(&self, page: usize) -> Page<'_> {
-        let (piece, at) = Self::piece_of(page);
-        let piece = self.directory[piece].get().expect("an id has a page");
+    pub(super) fn page(&self, page: usize) -> Option<Page<'_>> {
         // Acquire: pairs with the release in `add_page`, so that the page's words are made.
-        let first = NonNull::new(piece.pages[at].load(Ordering::Acquire)).expect("an id has a page");
-        Page { first, rows: self }
+        let first = NonNull::new(self.place_of(page)?.load(Ordering::Acquire))?;
+        Some(Page { first, rows: self })
+    }
+
+    /// What the directory says of a page.
+    #[inline]
+    fn place_of(&self, page: usize) -> Option<&AtomicPtr<Word>> {
+        let (piece, at) = Self::piece_of(page);
+        Some(&self.directory[piece].get()?.pages[at])
     }
 
     /// The intervals of a page's slots; none where there are no synopses.
@@ -220,27 +227,6 @@ impl Rows {
         self.record(handle.get() - 1)
     }
 
-    /// A slot that nobody else has: absent, without versions.
-    #[inline]
-    pub(super) fn allocate(&self, epochs: &Epochs, guard: &Guard<'_>) -> Result<Fresh<'_>, OutOfMemory> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let ready = places.waiting.pop_front_if(|(epoch, _)| *epoch <= epochs.readonly());
-        if let Some((_, id)) = ready {
-            drop(places);
-            return Ok(Fresh { record: self.record(id), is_reused: true });
-        }
-        let id = places.next;
-        if id.is_multiple_of(self.slots() as u64) {
-            self.add_page((id >> self.slots) as usize, guard)?;
-        }
-        places.next += 1;
-        drop(places);
-        let record = self.record(id);
-        // Rows often come several at a time. Behind the page's end nothing is read: it is a hint.
-        polychron_sync::prefetch_read(record.first.as_ptr().wrapping_add(FETCHED_AHEAD * self.slot_stride));
-        Ok(Fresh { record, is_reused: false })
-    }
-
     /// Under the lock of the places.
     #[cold]
     fn add_page(&self, page: usize, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
@@ -248,13 +234,10 @@ impl Rows {
         let refused = OutOfMemory { requested: self.page_bytes() };
         let directory = self.directory.get(piece).ok_or(refused)?.get_or_init(|| self.piece(FIRST << piece));
         let words = guard.allocate(self.page_bytes())?.cast::<Word>();
-        for word in 0..(self.words + HEADER) * self.slots() {
-            // SAFETY: the page has so many words, and is ours alone.
-            unsafe { words.add(word).write(AtomicU64::new(0)) };
-        }
-        for slot in 0..self.slots() {
-            // SAFETY: as above.
-            unsafe { words.add(slot * self.slot_stride).write(AtomicU64::new(ABSENT)) };
+        // SAFETY: the page has so many words, and is ours alone.
+        unsafe {
+            (0..(self.words + HEADER) * self.slots()).for_each(|word| words.add(word).write(AtomicU64::new(0)));
+            (0..self.slots()).for_each(|slot| words.add(slot * self.slot_stride).write(AtomicU64::new(ABSENT)));
         }
         // Release: pairs with the acquire in `record`.
         directory.pages[at].store(words.as_ptr(), Ordering::Release);
@@ -271,28 +254,15 @@ impl Rows {
         }
     }
 
-    /// Gives a slot back that is closed and has left its index: it serves again when no guard of the present is left.
-    pub(super) fn give_back(&self, record: Record<'_>, epochs: &Epochs) {
-        // Barrier: pairs with the one in a worker's pin. Who pins behind it does not find the record in the index.
-        fence(Ordering::SeqCst);
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.waiting.push_back((epochs.current(), record.id));
-    }
-
-    /// Gives a slot back that nobody else has seen.
-    pub(super) fn give_back_unseen(&self, record: Record<'_>) {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).waiting.push_front((0, record.id));
-    }
-
-    /// How many slots were ever used.
-    pub(super) fn len(&self) -> u64 {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).next
-    }
-
-    /// Visits every slot that was ever used.
+    /// Visits every slot that was ever used, of pages that are there.
     pub(super) fn for_each(&self, mut visit: impl FnMut(Record<'_>)) {
-        for id in 0..self.len() {
-            visit(self.record(id));
+        let (mut id, len) = (0, self.len());
+        while id < len {
+            match self.find(id) {
+                Some(record) => visit(record),
+                None => id = self.page_end(id) - 1,
+            }
+            id += 1;
         }
     }
 
@@ -309,18 +279,21 @@ impl Rows {
                 }
             });
         }
-        for piece in self.directory.iter().filter_map(OnceLock::get) {
-            for page in &piece.pages {
-                if let Some(page) = NonNull::new(page.load(Ordering::Relaxed)) {
-                    // SAFETY: as the caller promises.
-                    unsafe { guard.retire(page.cast(), self.page_bytes()) };
-                }
-            }
-        }
+        let places = self.directory.iter().filter_map(OnceLock::get).flat_map(|piece| &piece.pages);
+        places.for_each(|place| _ = self.retire_page(place, guard));
+    }
+
+    /// Takes a page out of its place in the directory, and retires it. Whether there was one.
+    fn retire_page(&self, place: &AtomicPtr<Word>, guard: &Guard<'_>) -> bool {
+        // Relaxed: who pins behind the barrier that follows the retirement sees this.
+        let page = NonNull::new(place.swap(std::ptr::null_mut(), Ordering::Relaxed));
+        // SAFETY: who pins from now on does not find the page, and nobody else has taken it out. It was allocated with this size.
+        page.into_iter().for_each(|page| unsafe { guard.retire(page.cast(), self.page_bytes()) });
+        page.is_some()
     }
 }
 
-/// A page of rows: it stays, with the same slots, as long as the rows are lent.
+/// A page of rows: it stays, with the same slots, as long as the guard under which it was found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page<'t> {
     first: NonNull<Word>,
@@ -342,7 +315,7 @@ impl<'t> Page<'t> {
     pub(super) fn column(self, word: usize, slots: Range<usize>) -> Option<&'t [Word]> {
         assert!(word < self.rows.words && slots.end <= self.rows.slots(), "a page has so many words and slots");
         let column = (HEADER + word) * self.rows.adjacent_words()?;
-        // SAFETY: the page has that word of all its slots, and stays as long as the rows are lent.
+        // SAFETY: the page has that word of all its slots, and stays as long as the guard under which it was found.
         Some(unsafe { std::slice::from_raw_parts(self.first.add(column + slots.start).as_ptr(), slots.len()) })
     }
 }
@@ -400,7 +373,7 @@ impl<'t> Record<'t> {
     #[inline]
     fn word<const WORD: usize>(self) -> &'t Word {
         const { assert!(WORD < HEADER) };
-        // SAFETY: the slot has so many words, and its page stays as long as the rows are lent.
+        // SAFETY: the slot has so many words, and its page stays as long as the guard under which it was found.
         unsafe { self.first.add(WORD * self.rows.word_stride).as_ref() }
     }
 

@@ -136,9 +136,15 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             let columns = projection.columns;
             self.state.log.path(table.id, IndexId::PRIMARY, everything, &[], columns, None);
         }
-        for number in 0..table.primary.rows.len() {
+        let rows = &table.primary.rows;
+        let (mut next, len) = (0, rows.len());
+        while next < len {
             self.step()?;
-            let record = table.primary.rows.record(number);
+            let Some(record) = rows.find(next) else {
+                next = rows.page_end(next);
+                continue;
+            };
+            next += 1;
             if self.see(record, projection).present && visitor(self.state.buffers.row.as_row()).is_break() {
                 break;
             }

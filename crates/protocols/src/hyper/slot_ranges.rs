@@ -67,13 +67,13 @@ impl Default for Run {
 }
 
 impl Rows {
-    /// The unit that begins at a slot which was used, up to the slot `end`.
-    pub(super) fn unit(&self, first: u64, end: u64) -> Unit<'_> {
+    /// The unit that begins at a slot which was used, up to the slot `end`, if its page is there. Under a guard, as [`Rows::record`].
+    pub(super) fn unit(&self, first: u64, end: u64) -> Option<Unit<'_>> {
         let slot = first as usize & (self.slots() - 1);
         let len = (end - first).min(ROWS as u64).min((self.slots() - slot) as u64) as usize;
         let page = self.page_of(first);
-        let (page, positions) = (self.page(page), self.positions(page));
-        Unit { rows: self, page, first, len, positions }
+        let (page, positions) = (self.page(page)?, self.positions(page));
+        Some(Unit { rows: self, page, first, len, positions })
     }
 }
 

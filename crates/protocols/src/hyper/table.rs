@@ -19,7 +19,7 @@ use super::rows::{Record, Rows};
 /// A table.
 pub(super) type HyperTable = StoreTable<Relation>;
 
-/// The records that handles stand for lie in pages, which go as a whole.
+/// The records that handles stand for lie in pages, which are retired as a whole when they have no rows.
 #[derive(Debug)]
 pub enum RowNumbers {}
 

@@ -5,6 +5,7 @@ mod contested;
 mod displaced;
 mod leaks;
 mod nesting;
+mod pages;
 mod steps;
 mod unseen;
 

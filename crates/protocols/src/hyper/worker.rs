@@ -200,11 +200,26 @@ impl<R: Redo> StoreWorker for HyperWorker<R> {
             }
         }
         drop(guard);
-        self.shared.kept.let_old_go(self.state.base.slot, &mut self.state.base.tables, &self.shared.catalog);
         // What was collected just now waits for the end of this epoch, and this worker may be idle from now on.
         self.local.collect();
         self.shared.memory.epochs().advance();
+        if self.release_pages() {
+            self.local.collect();
+            self.shared.memory.epochs().advance();
+        }
+        self.shared.kept.let_old_go(self.state.base.slot, &mut self.state.base.tables, &self.shared.catalog);
         self.local.collect();
+    }
+}
+
+impl<R: Redo> HyperWorker<R> {
+    /// Gives memory the pages that have no rows any more. Whether there were any.
+    fn release_pages(&mut self) -> bool {
+        let guard = self.local.pin();
+        // SAFETY: as in `maintain_stores`.
+        unsafe { self.state.base.tables.renew(&self.shared.catalog) };
+        let stores = self.state.base.tables.iter().flatten().flat_map(|table| table.stores());
+        stores.filter(|store| store.rows.release_pages(self.shared.memory.epochs(), &guard)).count() > 0
     }
 }
 

@@ -332,7 +332,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             let store = self.state.base.tables.table(place.table).and_then(|table| table.store(place.index));
             // The transaction has had the table since before it wrote it.
             let Ok(store) = store else { continue };
-            // The image is of a slot of these rows.
+            // The image is of a slot of these rows, and in its chain.
             self.undo(store, store.rows.record(image.row()), image);
         }
     }

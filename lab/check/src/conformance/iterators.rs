@@ -52,7 +52,7 @@ fn read_from_both_ends<T: Transaction + ?Sized, R: Row + Clone + PartialEq + std
 pub fn rows_from_both_ends<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let mut random = Random::from_seed(31);
     for count in [0, 1, 15, 16, 17, 48, scaled(2200, 100) as u64] {
-        let code = |id: u64| (id % 3 > 0).then_some(id as u32);
+        let code = |id: u64| (!id.is_multiple_of(3)).then_some(id as u32);
         let number = |id: u64| (id * 7919 % 1000) as i64 - 500;
         let row = |id| Person { code: code(id), number: number(id), ..person(id, (id % 5) as u16, 0) };
         let rows: Vec<_> = (0..count).map(row).collect();

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use polychron_base::Error;
 use polychron_base::random::Random;
-use polychron_engine::{Interactive, Mode, Operations, Protocol, Table, Worker};
+use polychron_engine::{Interactive, Isolation, Mode, Operations, Protocol, Row, Table, TableDefinition, Worker};
 
 use crate::Setup;
 use crate::client::Client;
-use crate::rows::Image;
+use crate::rows::{Image, Item};
 use crate::setup::{Tx, create, done, run};
 
 /// Rows in a deletion.
@@ -96,14 +96,33 @@ impl<P: Protocol<Worker: Interactive>> Filling<P> {
 
     /// Deletes all rows.
     fn empty(&mut self) {
-        for first in (0..self.rows).step_by(SLICE as usize) {
-            let last = self.rows.min(first + SLICE);
-            let deleted = self.run(|t, table| (first..last).try_for_each(|id| t.delete(table, id).map(drop)));
+        self.delete_below(self.rows, |t, table, id| t.delete(table, id).map(drop));
+        self.rows = 0;
+    }
+
+    /// Deletes rows by their numbers, and lets all be given back.
+    fn delete_below(
+        &mut self,
+        rows: u64,
+        mut delete: impl FnMut(&mut Tx<'_, P>, &Table<Image>, u64) -> Result<(), Error>,
+    ) {
+        for first in (0..rows).step_by(SLICE as usize) {
+            let last = rows.min(first + SLICE);
+            let deleted = self.run(|t, table| (first..last).try_for_each(|id| delete(t, table, id)));
             assert!(deleted, "a deletion is refused");
             (self.setup.tick)(&self.database);
         }
-        self.rows = 0;
         self.settle();
+    }
+
+    /// Fills another table with rows that are all as long, and deletes them.
+    fn fill_and_empty_items(&mut self) {
+        let items: Table<Item> = create::<P, Item>(&self.database);
+        let mut rows = 0;
+        while self.run(|t, _| t.insert(&items, &Item { id: rows, value: 0 })) {
+            rows += 1;
+        }
+        self.delete_below(rows, |t, _, id| t.delete(&items, id).map(drop));
     }
 }
 
@@ -247,6 +266,76 @@ pub fn mixed_sizes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     filling.empty();
     (0..6).for_each(|_| filling.settle());
     about_as_many(fill(&mut filling), fresh, LIMIT, "after rows of all sizes");
+}
+
+/// A table from which all rows were deleted holds nothing back: long rows find about as much room as in a new database, in another table and
+/// in the same, and so do short ones after them.
+pub fn emptied_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    const LIMIT: usize = 8 << 20;
+    const LONG: usize = 20_000;
+    if !setup.measures_memory {
+        return;
+    }
+    for (short, has_items) in [(8, true), (8, false), (100, false)] {
+        let fresh = BTreeMap::from([short, LONG].map(|bytes| (bytes, Filling::open(setup, LIMIT).fill(bytes))));
+        let mut filling = Filling::open(setup, LIMIT);
+        let definition = TableDefinition { name: "other".into(), ..Image::definition() };
+        let other = Table::from_id(filling.database.create_table(definition).unwrap());
+        if has_items {
+            filling.fill_and_empty_items();
+        } else {
+            filling.fill(short);
+            filling.empty();
+            filling.table = other;
+        }
+        for bytes in [LONG, short, LONG] {
+            let what = format!("{bytes} bytes after {short} bytes, of one column or not: {has_items}");
+            about_as_many(filling.fill(bytes), fresh[&bytes], LIMIT, &what);
+            filling.empty();
+        }
+    }
+}
+
+/// At the limit one transaction deletes as many rows as the reserve has room for, with 256 bytes each besides their columns, once what was deleted
+/// before has been collected. One that deletes more may be refused. Then nothing of it stays, and smaller ones go on.
+pub fn deletions_in_one_transaction<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    const LIMIT: usize = 8 << 20;
+    if !setup.measures_memory {
+        return;
+    }
+    // The part of the limit that is put aside unless the options say otherwise.
+    assert_eq!(setup.common.memory.reserve_bytes, None);
+    let reserve = LIMIT / 64;
+    for bytes in [8, 400, 20_000] {
+        let mut filling = Filling::open(setup, LIMIT);
+        let rows = filling.fill(bytes);
+        filling.settle();
+        let many = (reserve / (bytes + 256)) as u64;
+        let delete = |filling: &mut Filling<P>, ids: std::ops::Range<u64>| {
+            let table = &filling.table;
+            run(&mut filling.worker, |t| ids.clone().try_for_each(|id| t.delete(table, id).map(drop)))
+        };
+        let count = |filling: &mut Filling<P>| done(&mut filling.worker, |t| t.scan(&filling.table, ..).count());
+        let mut first = 0;
+        // Without isolation what a refused transaction did may stay.
+        if setup.isolation != Isolation::Nothing {
+            let all = rows.min(4 * many);
+            match delete(&mut filling, 0..all) {
+                Ok(()) => first = all,
+                Err(Error::OutOfMemory { .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+            assert_eq!(count(&mut filling), rows - first, "a refused deletion leaves something behind");
+        }
+        while first < rows {
+            filling.settle();
+            let ids = first..rows.min(first + many);
+            let outcome = delete(&mut filling, ids.clone());
+            assert!(outcome.is_ok(), "the deletion of {ids:?} of {rows} rows of {bytes} bytes: {outcome:?}");
+            first = ids.end;
+        }
+        assert_eq!(count(&mut filling), 0);
+    }
 }
 
 /// What piled up behind a transaction up to the limit is collected when that has ended, though nothing can commit before it is.

@@ -81,7 +81,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, reclamation: updates, growing_updates, deletions_and_insertions,
                 secondary_entries, rolled_back_insertions, dropped_tables, many_dropped_tables, dropped_tables_of_idle_workers, workers_that_leave,
                 updates_behind_a_snapshot, deletions_behind_a_snapshot, growth_behind_a_snapshot);
-            $crate::conformance!(@group $setup, memory: new_databases, sizes, sizes_in_little_memory, many_sizes, sizes_that_grow, rows_that_were_long, mixed_sizes, backlogs, blocks_of_another_session);
+            $crate::conformance!(@group $setup, memory: new_databases, sizes, sizes_in_little_memory, many_sizes, sizes_that_grow, rows_that_were_long, mixed_sizes, emptied_tables, deletions_in_one_transaction, backlogs, blocks_of_another_session);
             $crate::conformance!(@group $setup, refusals: are_not_for_ever, are_not_for_ever_in_any_order, are_not_for_ever_among_short_rows);
             $crate::conformance!(@group $setup, refused_writes: told_by_errors, told_by_futures, told_by_lack_of_memory);
             $crate::conformance!(@group $setup, changes: tables_come_and_go, names_are_taken, tables_under_transactions,

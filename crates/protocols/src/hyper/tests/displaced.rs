@@ -25,7 +25,7 @@ fn entries(bank: &Bank, worker: &HyperWorker) -> Vec<(usize, usize)> {
 
 /// What a snapshot sees, by single reads, by scans of the primary index in both directions and in parts, by those of the secondary one, and along the
 /// slots.
-fn check(t: &mut Tx<'_>, table: &Table<Account>, rows: &BTreeMap<u64, i64>, keys: u64) {
+pub(super) fn check(t: &mut Tx<'_>, table: &Table<Account>, rows: &BTreeMap<u64, i64>, keys: u64) {
     for id in 0..keys {
         assert_eq!(t.get(table, id).unwrap().map(|row| row.balance()), rows.get(&id).copied(), "row {id}");
     }
@@ -55,7 +55,7 @@ fn check(t: &mut Tx<'_>, table: &Table<Account>, rows: &BTreeMap<u64, i64>, keys
     assert_eq!(count, rows.len());
 }
 
-fn change(worker: &mut HyperWorker, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>) {
+pub(super) fn change(worker: &mut HyperWorker, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>) {
     let mut t = worker.begin(Mode::ReadWrite).unwrap();
     body(&mut t).unwrap();
     t.commit().unwrap();
