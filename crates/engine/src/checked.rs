@@ -162,10 +162,13 @@ pub(crate) fn put_row<T: Transaction + ?Sized, K: EncodedKey>(
 /// How many tables' rules a thread remembers.
 const REMEMBERED: usize = 8;
 
+/// The rules of a table.
+type Known = (TableId, Arc<RowRules>);
+
 thread_local! {
     /// What a thread keeps for updates, so that the counts of the rules' owners, which all threads share, are not written each time. A table's
     /// layout never changes, and no other table ever has its id.
-    static RULES: RefCell<[Option<(TableId, Arc<RowRules>)>; REMEMBERED]> = RefCell::default();
+    static RULES: RefCell<[Option<Known>; REMEMBERED]> = RefCell::default();
 }
 
 fn rules_of<T: Transaction + ?Sized>(transaction: &T, table: TableId) -> Result<Arc<RowRules>, Error> {
