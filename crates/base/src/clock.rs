@@ -2,6 +2,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
+pub use std::time::{Duration, SystemTime};
+
+/// The time of the day by the machine's calendar clock, which may be set back; for what is stored, not for measuring.
+pub fn calendar_time() -> SystemTime {
+    SystemTime::now()
+}
+
 /// Tells how much time has passed since some fixed moment.
 pub trait Clock: Send + Sync {
     /// Nanoseconds since the clock's own beginning; never goes back.

@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod error;
+pub mod floats;
 pub mod id;
 pub mod key;
 pub mod random;

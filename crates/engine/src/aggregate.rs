@@ -16,7 +16,8 @@ pub enum Aggregate {
     Rows,
     /// How many rows have a value in the column, as [`Value::Unsigned`].
     Count(usize),
-    /// The sum of the column's values in the column's own type (integers as the widest of their kind), or NULL of none.
+    /// The sum of the column's values in the column's own type (integers as the widest of their kind, of up to 64 bits or of 128;
+    /// floating-point numbers in 64 bits), or NULL of none.
     Sum(usize),
     /// The smallest value, or NULL of none.
     Min(usize),
@@ -42,7 +43,7 @@ pub enum AggregateError {
     NoSuchColumn(TableId, usize),
     /// Values of this type have no sum.
     NoSum(ColumnType),
-    /// The sum does not fit in 64 bits.
+    /// The sum does not fit in 64 bits, or in 128 where the column's numbers have these.
     Overflow(TableId, usize),
 }
 
@@ -52,7 +53,7 @@ impl fmt::Display for AggregateError {
             Self::NoSuchColumn(table, column) => write!(out, "{table} has no column {column}"),
             Self::NoSum(column_type) => write!(out, "values of type {column_type} have no sum"),
             Self::Overflow(table, column) => {
-                write!(out, "the sum of column {column} of {table} needs more than 64 bits")
+                write!(out, "the sum of column {column} of {table} does not fit in the widest type of its kind")
             }
         }
     }
@@ -131,6 +132,8 @@ enum State {
     Count(u64),
     /// Wide enough for as many 64-bit numbers as there can be rows.
     Whole(Option<i128>),
+    /// Of 128-bit numbers.
+    Wide(Option<WideSum>),
     Float(Option<f64>),
     Min(Option<Value>),
     Max(Option<Value>),
@@ -144,10 +147,10 @@ impl State {
             Aggregate::Min(_) => Self::Min(None),
             Aggregate::Max(_) => Self::Max(None),
             Aggregate::Sum(column) => match layout.columns()[column].column_type {
-                ColumnType::F64 => Self::Float(None),
-                ColumnType::I8 | ColumnType::I16 | ColumnType::I32 | ColumnType::I64 => Self::Whole(None),
-                ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64 => Self::Whole(None),
+                ColumnType::F32 | ColumnType::F64 => Self::Float(None),
                 ColumnType::Decimal { .. } => Self::Whole(None),
+                number if number.is_integer() => Self::Whole(None),
+                ColumnType::I128 | ColumnType::U128 | ColumnType::Decimal128 { .. } => Self::Wide(None),
                 other => return Err(AggregateError::NoSum(other)),
             },
         })
@@ -166,11 +169,22 @@ impl State {
             Self::Count(count) => *count += 1,
             Self::Whole(sum) => {
                 let number = match value {
-                    ValueRef::Integer(number) | ValueRef::Decimal { units: number, .. } => number.into(),
+                    ValueRef::Integer(number) => number.into(),
+                    ValueRef::Decimal { units: number, .. } => number,
                     ValueRef::Unsigned(number) => number.into(),
                     _ => 0,
                 };
                 *sum = Some(sum.unwrap_or(0) + number);
+            }
+            Self::Wide(sum) => {
+                let sum = sum.get_or_insert_default();
+                match value {
+                    ValueRef::Integer128(number) | ValueRef::Decimal { units: number, .. } => {
+                        sum.add(number.cast_unsigned(), if number < 0 { -1 } else { 0 });
+                    }
+                    ValueRef::Unsigned128(number) => sum.add(number, 0),
+                    _ => {}
+                }
             }
             Self::Float(sum) => {
                 if let ValueRef::Float(number) = value {
@@ -216,9 +230,14 @@ impl State {
     fn finish(self, layout: &Layout, column: usize) -> Option<Value> {
         Some(match self {
             Self::Rows(count) | Self::Count(count) => Value::Unsigned(count),
-            Self::Whole(None) | Self::Float(None) => Value::Null,
+            Self::Whole(None) | Self::Float(None) | Self::Wide(None) => Value::Null,
+            Self::Wide(Some(sum)) => match layout.columns()[column].column_type {
+                ColumnType::Decimal128 { scale } => Value::Decimal { units: sum.signed()?, scale },
+                ColumnType::U128 => Value::Unsigned128(sum.unsigned()?),
+                _ => Value::Integer128(sum.signed()?),
+            },
             Self::Whole(Some(sum)) => match layout.columns()[column].column_type {
-                ColumnType::Decimal { scale } => Value::Decimal { units: sum.try_into().ok()?, scale },
+                ColumnType::Decimal { scale } => Value::Decimal { units: i64::try_from(sum).ok()?.into(), scale },
                 ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64 => {
                     Value::Unsigned(sum.try_into().ok()?)
                 }
@@ -227,6 +246,31 @@ impl State {
             Self::Float(Some(sum)) => Value::Float(sum),
             Self::Min(value) | Self::Max(value) => value.unwrap_or_default(),
         })
+    }
+}
+
+/// A sum of 128-bit numbers, which may need more bits before all are added: the result does not depend on their order.
+#[derive(Clone, Copy, Default)]
+struct WideSum {
+    high: i64,
+    low: u128,
+}
+
+impl WideSum {
+    /// Adds a number of which this is the low half, and the high one is nothing but the sign.
+    fn add(&mut self, low: u128, sign: i64) {
+        let carries;
+        (self.low, carries) = self.low.overflowing_add(low);
+        self.high += sign + i64::from(carries);
+    }
+
+    fn signed(self) -> Option<i128> {
+        let low = self.low.cast_signed();
+        (self.high == if low < 0 { -1 } else { 0 }).then_some(low)
+    }
+
+    fn unsigned(self) -> Option<u128> {
+        (self.high == 0).then_some(self.low)
     }
 }
 

@@ -8,6 +8,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 
 use polychron_base::Error;
+use polychron_base::floats::{narrow, widen};
 use polychron_schema::{ColumnType, LayoutColumn, RowRef, Value, ValueRef};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::vectors::{self, Form};
@@ -147,7 +148,7 @@ impl<'b> ColumnVector<'b> {
         self.place.form
     }
 
-    /// The column's type.
+    /// The column's type; of an enum that of its integer.
     #[inline]
     pub fn column_type(&self) -> ColumnType {
         self.place.column_type
@@ -163,9 +164,8 @@ impl<'b> ColumnVector<'b> {
     /// a NULL means nothing.
     #[inline]
     pub fn bits(&self, position: usize) -> u64 {
-        let form = self.place.form;
         // Relaxed: who lends the words says afterwards whether they stood still.
-        form.bits(form.ordered(self.words[position].load(Ordering::Relaxed)))
+        self.place.bits(self.place.form.ordered(self.words[position].load(Ordering::Relaxed)))
     }
 
     /// The value at a position.
@@ -209,6 +209,7 @@ pub struct NumericColumn {
     pub form: Form,
     /// The word and its bit that say NULL, where the column can be that.
     pub null: Option<(usize, u32)>,
+    /// That of the numbers: of an enum its integer.
     column_type: ColumnType,
 }
 
@@ -219,56 +220,72 @@ impl NumericColumn {
     /// Where it does not hold numbers.
     pub fn new(column: &LayoutColumn) -> Result<Self, NotNumeric> {
         use ColumnType as Type;
-        let (slot, column_type) = (column.slot, column.column_type);
-        let is_signed = match column_type {
-            Type::I8 | Type::I16 | Type::I32 | Type::I64 | Type::Date | Type::Timestamp | Type::Decimal { .. } => true,
-            Type::U8 | Type::U16 | Type::U32 | Type::U64 | Type::Bool => false,
-            Type::F64 => true,
-            other => return Err(NotNumeric(other)),
-        };
+        let (slot, column_type) = (column.slot, column.column_type.stored());
+        let is_numeric = column_type.is_integer()
+            || matches!(column_type, Type::Bool | Type::F32 | Type::F64 | Type::Char)
+            || matches!(column_type, Type::Date | Type::Timestamp | Type::Decimal { .. });
+        if !is_numeric {
+            return Err(NotNumeric(column_type));
+        }
         let from_lowest = |byte: u32, bytes: u32| if cfg!(target_endian = "big") { 8 - byte - bytes } else { byte };
         let form = match column_type {
-            Type::F64 => Form::float(),
-            _ => Form::integer(from_lowest(slot.offset % 8, slot.width), slot.width, is_signed),
+            Type::F32 | Type::F64 => Form::float(from_lowest(slot.offset % 8, slot.width), slot.width),
+            _ => Form::integer(from_lowest(slot.offset % 8, slot.width), slot.width, column_type.is_signed()),
         };
         let bit = u32::from(slot.null_bit);
         let null = slot.is_nullable().then(|| ((bit / 64) as usize, 8 * from_lowest(bit / 8 % 8, 1) + bit % 8));
         Ok(Self { word: (slot.offset / 8) as usize, form, null, column_type })
     }
 
+    /// The bits for which an ordered number stands: an integer's, or those of an `f64`.
+    #[inline]
+    fn bits(&self, number: i64) -> u64 {
+        let bits = self.form.bits(number);
+        if self.column_type == ColumnType::F32 { widen(f32::from_bits(bits as u32)).to_bits() } else { bits }
+    }
+
     /// The value for which an ordered number stands.
     #[inline]
     fn value(&self, number: i64) -> ValueRef<'static> {
-        let bits = self.form.bits(number);
+        let bits = self.bits(number);
         match self.column_type {
             ColumnType::Bool => ValueRef::Bool(bits != 0),
             ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64 => ValueRef::Unsigned(bits),
-            ColumnType::F64 => ValueRef::Float(f64::from_bits(bits)),
+            ColumnType::F32 | ColumnType::F64 => ValueRef::Float(f64::from_bits(bits)),
+            // A number of no character is one that did not stand still.
+            ColumnType::Char => ValueRef::Char(char::from_u32(bits as u32).unwrap_or(char::REPLACEMENT_CHARACTER)),
             ColumnType::Date => ValueRef::Date(number as i32),
             ColumnType::Timestamp => ValueRef::Timestamp(number),
-            ColumnType::Decimal { scale } => ValueRef::Decimal { units: number, scale },
+            ColumnType::Decimal { scale } => ValueRef::Decimal { units: number.into(), scale },
             _ => ValueRef::Integer(number),
         }
     }
 
-    /// The ordered number for which a value stands, unless it is of another kind; it may lie beyond all numbers of the column.
+    /// The ordered number for which a value stands, unless it is of another kind or lies between two numbers; it may lie beyond all
+    /// numbers of the column.
     pub fn number(&self, value: &Value) -> Option<i128> {
+        // Beyond the numbers of 64 bits all are alike.
+        let beyond = 1_i128 << 100;
+        let is_integer = self.column_type.is_integer();
         let whole = match (value, self.column_type) {
-            (Value::Integer(value), _) if !self.form.is_float() && self.holds_integers() => (*value).into(),
-            (Value::Unsigned(value), _) if self.holds_integers() => (*value).into(),
+            (Value::Integer(value), _) if is_integer => (*value).into(),
+            (Value::Unsigned(value), _) if is_integer => (*value).into(),
+            (Value::Integer128(value), _) if is_integer => (*value).clamp(-beyond, beyond),
+            (Value::Unsigned128(value), _) if is_integer => i128::try_from(*value).unwrap_or(beyond).min(beyond),
+            (Value::Char(value), ColumnType::Char) => i128::from(u32::from(*value)),
             (Value::Bool(value), ColumnType::Bool) => i128::from(*value),
             (Value::Date(value), ColumnType::Date) => (*value).into(),
             (Value::Timestamp(value), ColumnType::Timestamp) => (*value).into(),
-            (Value::Decimal { units, scale }, ColumnType::Decimal { scale: own }) if *scale == own => (*units).into(),
+            (Value::Decimal { units, scale }, ColumnType::Decimal { scale: own }) if *scale == own => {
+                (*units).clamp(-beyond, beyond)
+            }
             (Value::Float(value), ColumnType::F64) => self.form.ordered(value.to_bits()).into(),
+            (Value::Float(value), ColumnType::F32) => {
+                Form::float(0, 4).ordered(narrow(*value)?.to_bits().into()).into()
+            }
             _ => return None,
         };
         Some(whole - self.form.bias())
-    }
-
-    fn holds_integers(&self) -> bool {
-        use ColumnType::{I8, I16, I32, I64, U8, U16, U32, U64};
-        matches!(self.column_type, I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)
     }
 }
 

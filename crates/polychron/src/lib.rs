@@ -39,6 +39,43 @@
 //! # Ok::<(), PaymentError>(())
 //! ```
 //!
+//! **Columns** have the types that the trait [`Row`] lists, and those of your own: enums, and structs around one value
+//! ([`Column`](derive@Column)).
+//!
+//! ```
+//! use polychron::{Column, Database, Operations, Row};
+//!
+//! #[derive(Column, Clone, Copy, Debug, PartialEq)]
+//! enum State {
+//!     Open,
+//!     Paid,
+//! }
+//!
+//! #[derive(Column, Clone, Copy, Debug, PartialEq)]
+//! struct OrderId(u64);
+//!
+//! #[derive(Row)]
+//! #[index(columns(state))]
+//! struct Order {
+//!     #[key]
+//!     id: OrderId,
+//!     state: State,
+//! }
+//!
+//! let database = Database::in_memory()?;
+//! let orders = database.create_table::<Order>()?;
+//! let unpaid = database.transact(|transaction| {
+//!     for id in [7, 8, 9] {
+//!         transaction.insert(&orders, &Order { id: OrderId(id), state: State::Open })?;
+//!     }
+//!     transaction.update(&orders, OrderId(8), |row| row.set_state(State::Paid))?;
+//!     let open = transaction.scan_by(&orders, Order::BY_STATE, State::Open);
+//!     open.map(|row| row.id()).collect::<Vec<_>>()
+//! })?;
+//! assert_eq!(unpaid, [OrderId(7), OrderId(9)]);
+//! # Ok::<(), polychron::Error>(())
+//! ```
+//!
 //! **Futures** leave values open that the procedure need not know; a protocol that can does not look at them before the
 //! commit ([`Futures`]).
 //!
@@ -136,7 +173,7 @@ pub use polychron_schema as schema;
 pub use polychron_schema::row_trait::Row;
 pub use polychron_schema::{Index, Projection};
 #[doc(inline)]
-pub use polychron_schema_derive::FaceRow as Row;
+pub use polychron_schema_derive::{FaceColumn as Column, FaceRow as Row};
 pub use session::Session;
 
 #[cfg(doctest)]

@@ -1,9 +1,12 @@
 //! Writes what a row needs: constants of its columns, the trait, and the two views.
 
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
+use syn::Path;
+use syn::spanned::Spanned;
 
 use crate::parse::{Column, Index, Parent, Table};
+use crate::types;
 
 pub(crate) fn expand(table: &Table<'_>) -> TokenStream {
     let constants = constants(table);
@@ -18,7 +21,12 @@ pub(crate) fn expand(table: &Table<'_>) -> TokenStream {
         #mutable
         #asserts
     };
-    match &table.root {
+    at_root(tokens, table.root.as_ref())
+}
+
+/// The tokens, with `::polychron_schema` replaced where the caller knows the crate by another path.
+pub(crate) fn at_root(tokens: TokenStream, root: Option<&Path>) -> TokenStream {
+    match root {
         Some(root) => with_root(tokens, &quote!(#root)),
         None => tokens,
     }
@@ -48,6 +56,24 @@ fn with_root(tokens: TokenStream, root: &TokenStream) -> TokenStream {
 
 fn is_colon(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == ':')
+}
+
+/// What the compiler must be told of the columns' types, which a macro cannot see: a clause for each that is not known by its name.
+///
+/// Every implementation carries them, at the field, so that a type that is no column type is one error there and not one for
+/// each of its uses.
+fn clauses(table: &Table<'_>) -> TokenStream {
+    let in_key = |position: usize| {
+        let is_in = |columns: &[usize]| columns.contains(&position);
+        table.columns[position].key.is_some() || table.indexes.iter().any(|index| is_in(&index.columns))
+    };
+    let unknown = table.columns.iter().enumerate().filter(|(_, column)| !types::is_surely_column(column.column_type));
+    let clauses = unknown.map(|(position, column)| {
+        let (column_type, span) = (column.column_type, column.column_type.span());
+        let key = in_key(position).then(|| quote_spanned!(span=> + ::polychron_schema::OwnedKey));
+        quote_spanned!(span=> #column_type: ::polychron_schema::ColumnValue #key)
+    });
+    quote!(where #(#clauses,)*)
 }
 
 fn constant_of(column: &Column<'_>) -> Ident {
@@ -83,7 +109,7 @@ fn constants(table: &Table<'_>) -> TokenStream {
     let count = table.columns.len();
     let shapes = table.columns.iter().map(|column| {
         let column_type = column.column_type;
-        let bounded = column.max.as_ref().map(|max| quote!(.with_max(#max)));
+        let bounded = column.max.as_ref().map(|max| quote!(.bounded_by(#max)));
         quote! {
             ::polychron_schema::ColumnShape {
                 column_type: <#column_type as ::polychron_schema::ColumnValue>::TYPE #bounded,
@@ -105,9 +131,10 @@ fn constants(table: &Table<'_>) -> TokenStream {
         }
     });
     let indexes = table.indexes.iter().enumerate().map(|(position, index)| index_constant(table, position, index));
+    let clauses = clauses(table);
     quote! {
-        #[allow(dead_code)]
-        impl #ident {
+        #[allow(dead_code, trivial_bounds)]
+        impl #ident #clauses {
             const ROW_COLUMNS: [::polychron_schema::ColumnShape; #count] = [#(#shapes),*];
             const ROW_LAYOUT: ::polychron_schema::StaticLayout<#count> =
                 ::polychron_schema::StaticLayout::new(&Self::ROW_COLUMNS);
@@ -147,7 +174,7 @@ fn definition(table: &Table<'_>) -> TokenStream {
             }
         }
     });
-    let key = table.columns.iter().enumerate().filter(|(_, column)| column.is_key).map(|(position, _)| position);
+    let key = table.columns.iter().enumerate().filter(|(_, column)| column.key.is_some()).map(|(position, _)| position);
     let kind = |hash: bool| {
         let kind = if hash { format_ident!("Hash") } else { format_ident!("Ordered") };
         quote!(::polychron_schema::IndexKind::#kind)
@@ -194,12 +221,14 @@ fn row_trait(table: &Table<'_>) -> TokenStream {
     let (ident, name) = (table.ident, &table.name);
     let (reference, mutable) = view_names(table);
     let definition = definition(table);
-    let key_columns: Vec<_> = table.columns.iter().filter(|column| column.is_key).collect();
+    let key_columns: Vec<_> = table.columns.iter().filter(|column| column.key.is_some()).collect();
     let key = key_type(&key_columns);
     let keys = key_methods(&key_columns);
     let codec = codec_methods(table, &reference);
+    let clauses = clauses(table);
     quote! {
-        impl ::polychron_schema::Row for #ident {
+        #[allow(trivial_bounds)]
+        impl ::polychron_schema::Row for #ident #clauses {
             type Key = #key;
             type Ref<'a> = #reference<'a>;
             type Mut<'a> = #mutable<'a>;
@@ -316,6 +345,7 @@ fn reference(table: &Table<'_>) -> TokenStream {
     let title = format!("A view of an encoded [`{ident}`].");
     let (receiver, lifetime, row) = (quote!(self), quote!('a), quote!(self.row));
     let getters = getters(table, &receiver, &lifetime, &row);
+    let clauses = clauses(table);
     quote! {
         #[doc = #title]
         #[derive(Clone, Copy, Debug)]
@@ -323,8 +353,8 @@ fn reference(table: &Table<'_>) -> TokenStream {
             row: ::polychron_schema::RowRef<'a>,
         }
 
-        #[allow(dead_code)]
-        impl<'a> #reference<'a> {
+        #[allow(dead_code, trivial_bounds)]
+        impl<'a> #reference<'a> #clauses {
             #(#getters)*
         }
 
@@ -343,7 +373,7 @@ fn mutable(table: &Table<'_>) -> TokenStream {
     let title = format!("An encoded [`{ident}`] whose columns outside the key can be changed.");
     let (receiver, lifetime, row) = (quote!(&self), quote!('_), quote!(self.row.as_row()));
     let getters = getters(table, &receiver, &lifetime, &row);
-    let setters = table.columns.iter().filter(|column| !column.is_key).map(|column| {
+    let setters = table.columns.iter().filter(|column| column.key.is_none()).map(|column| {
         let (column_type, constant) = (column.column_type, constant_of(column));
         let setter = Ident::new(&format!("set_{}", column.name), Span::call_site());
         let title = format!("Changes the column `{}`.", column.name);
@@ -358,6 +388,7 @@ fn mutable(table: &Table<'_>) -> TokenStream {
             }
         }
     });
+    let clauses = clauses(table);
     quote! {
         #[doc = #title]
         #[derive(Debug)]
@@ -365,8 +396,8 @@ fn mutable(table: &Table<'_>) -> TokenStream {
             row: ::polychron_schema::RowMut<'a>,
         }
 
-        #[allow(dead_code)]
-        impl<'a> #mutable<'a> {
+        #[allow(dead_code, trivial_bounds)]
+        impl<'a> #mutable<'a> #clauses {
             #(#getters)*
             #(#setters)*
         }
@@ -385,27 +416,64 @@ fn mutable(table: &Table<'_>) -> TokenStream {
     }
 }
 
-/// What can only be checked when the types are known.
+/// What can only be checked when the types are known, each at its field. A type that is no column type is told of elsewhere, and
+/// passes for one here.
 fn asserts(table: &Table<'_>) -> TokenStream {
-    let ident = table.ident;
-    let nullable_keys = table.columns.iter().filter(|column| column.is_key).map(|column| {
+    let shape_of = |column: &Column<'_>| {
         let column_type = column.column_type;
-        let message = format!("key column `{}` may not be nullable", column.name);
-        quote!(assert!(!<#column_type as ::polychron_schema::ColumnValue>::NULLABLE, #message);)
+        quote!(::polychron_schema::derive::Probe::<#column_type>::SHAPE)
+    };
+    let columns = table.columns.iter().map(|column| {
+        let shape = shape_of(column);
+        let bounded = column.max.as_ref().map(|max| quote!(.bounded_by(#max)));
+        quote!(::polychron_schema::ColumnShape { column_type: #shape.column_type #bounded, nullable: #shape.nullable })
     });
-    let types = table.columns.iter().enumerate().map(|(position, column)| {
-        let message = format!("the width, maximum or scale of column `{}` is out of bounds", column.name);
-        quote!(assert!(#ident::ROW_COLUMNS[#position].column_type.is_valid(), #message);)
+    let nullable_keys = table.columns.iter().filter(|column| column.key.is_some()).map(|column| {
+        let (shape, message) =
+            (shape_of(column), format!("the key column `{}` cannot be NULL: it is an Option", column.name));
+        quote_spanned!(column.column_type.span()=> const _: () = ::std::assert!(!#shape.nullable, #message);)
     });
+    let types = table.columns.iter().filter(|column| !types::is_surely_column(column.column_type)).map(|column| {
+        let shape = shape_of(column);
+        let message = format!(
+            "the width or the scale of `{}` is out of bounds: fixed strings and bytes have 1 byte to 1 MiB, decimals at most 18 digits \
+             behind the point and 128-bit decimals 38",
+            column.name
+        );
+        quote_spanned!(column.column_type.span()=> const _: () = ::std::assert!(#shape.column_type.is_valid(), #message);)
+    });
+    let maxima = table.columns.iter().filter_map(|column| {
+        let (shape, max) = (shape_of(column), column.max.as_ref()?);
+        let variable = format!("only `String` and `Vec<u8>` have a maximum: remove `max` of `{}`", column.name);
+        let bound = format!("the maximum of `{}` is more than a row holds, 1048576 bytes: lower it", column.name);
+        Some(quote_spanned! {max.span()=>
+            const _: () = {
+                ::std::assert!(#shape.column_type.is_variable() || !#shape.is_column, #variable);
+                ::std::assert!(#shape.column_type.bounded_by(#max).is_valid(), #bound);
+            };
+        })
+    });
+    let (count, ident) = (table.columns.len(), table.ident);
+    let row = quote_spanned! {ident.span()=>
+        const _: () = ::std::assert!(
+            ::polychron_schema::StaticLayout::new(SHAPES).shape.fixed_bytes as usize <= ::polychron_schema::MAX_ROW_BYTES,
+            "the columns of fixed width are longer than a row may be, 1048576 bytes: keep some in another table"
+        );
+        const _: () = ::std::assert!(
+            #count <= ::polychron_schema::MAX_COLUMNS,
+            "a table has at most 1024 columns: keep some in another table"
+        );
+    };
     quote! {
         const _: () = {
+            #[allow(unused_imports)]
+            use ::polychron_schema::derive::NotAColumn as _;
+            #[allow(dead_code)]
+            const SHAPES: &[::polychron_schema::ColumnShape; #count] = &[#(#columns),*];
             #(#nullable_keys)*
             #(#types)*
-            assert!(
-                #ident::ROW_LAYOUT.shape.fixed_bytes as usize <= ::polychron_schema::MAX_ROW_BYTES,
-                "the fixed-width columns are longer than a row may be"
-            );
-            assert!(#ident::ROW_COLUMNS.len() <= ::polychron_schema::MAX_COLUMNS, "a table has at most 1024 columns");
+            #(#maxima)*
+            #row
         };
     }
 }

@@ -1,12 +1,15 @@
 //! `#[derive(Row)]`: typed rows over the layout of `polychron-schema`, where it is documented and re-exported.
 
+mod column;
 mod expand;
 mod parse;
+mod problems;
+mod types;
 
 use proc_macro::TokenStream;
 use proc_macro2::{Group, TokenTree};
 
-/// Makes a struct a row; see `polychron_schema::Row`.
+/// Makes a struct a row; the trait `Row` documents attributes and types.
 #[proc_macro_derive(Row, attributes(row, index, references, key, column))]
 pub fn derive_row(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);
@@ -14,6 +17,19 @@ pub fn derive_row(input: TokenStream) -> TokenStream {
         Ok(table) => expand::expand(&table).into(),
         Err(error) => error.into_compile_error().into(),
     }
+}
+
+#[doc = include_str!("column.md")]
+#[proc_macro_derive(Column, attributes(column, key, index, references, row))]
+pub fn derive_column(input: TokenStream) -> TokenStream {
+    let input = syn::parse_macro_input!(input as syn::DeriveInput);
+    column::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+#[doc = include_str!("column.md")]
+#[proc_macro_derive(FaceColumn, attributes(column, key, index, references, row))]
+pub fn derive_face_column(input: TokenStream) -> TokenStream {
+    through_face(derive_column(input).into()).into()
 }
 
 /// The same derive for users of the crate `polychron` alone: it finds everything in `polychron::schema`.

@@ -4,7 +4,13 @@ use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::meta::ParseNestedMeta;
 use syn::spanned::Spanned;
-use syn::{Attribute, Data, DeriveInput, Error, Expr, Fields, Ident, LitStr, Path, Result, Token, Type, Visibility};
+use syn::{
+    Attribute, Data, DeriveInput, Error, Expr, Fields, GenericParam, Ident, LitStr, Path, Result, Token, Type,
+    Visibility,
+};
+
+use crate::problems::{Options, Problems, unknown_column};
+use crate::types;
 
 /// A struct that is a row.
 pub(crate) struct Table<'a> {
@@ -27,7 +33,8 @@ pub(crate) struct Column<'a> {
     pub(crate) column_type: &'a Type,
     pub(crate) docs: Vec<&'a Attribute>,
     pub(crate) name: String,
-    pub(crate) is_key: bool,
+    /// Where it is marked as part of the primary key.
+    pub(crate) key: Option<Span>,
     pub(crate) max: Option<Expr>,
 }
 
@@ -42,6 +49,7 @@ pub(crate) struct Index {
 
 /// A `#[references(…)]`.
 pub(crate) struct ForeignKey {
+    pub(crate) span: Span,
     pub(crate) columns: Vec<usize>,
     pub(crate) parent: Parent,
 }
@@ -54,12 +62,17 @@ pub(crate) enum Parent {
     Name(String),
 }
 
+/// As `polychron_schema::MAX_KEY_COLUMNS`.
+const MAX_KEY_COLUMNS: usize = 8;
+
+/// Constants of every row besides its columns and indexes.
+const CONSTANTS: [&str; 2] = ["ROW_COLUMNS", "ROW_LAYOUT"];
+
 impl<'a> Table<'a> {
     pub(crate) fn parse(input: &'a DeriveInput) -> Result<Self> {
-        if !input.generics.params.is_empty() {
-            return Err(Error::new(input.generics.span(), "a row cannot be generic: its layout is one constant"));
-        }
-        let columns = parse_columns(input)?;
+        let mut problems = Problems::default();
+        check_generics(input, &mut problems);
+        let columns = parse_columns(input, &mut problems);
         let mut table = Self {
             ident: &input.ident,
             visibility: &input.vis,
@@ -72,34 +85,40 @@ impl<'a> Table<'a> {
             foreign_keys: Vec::new(),
             root: None,
         };
-        for attribute in &input.attrs {
-            if attribute.path().is_ident("row") {
-                attribute.parse_nested_meta(|meta| table.parse_row_option(&meta))?;
-            } else if attribute.path().is_ident("index") {
-                let index = table.parse_index(attribute)?;
-                table.indexes.push(index);
-            } else if attribute.path().is_ident("references") {
-                let foreign_key = table.parse_foreign_key(attribute)?;
-                table.foreign_keys.push(foreign_key);
-            }
+        // Of a struct without columns nothing else can be said.
+        if !table.columns.is_empty() {
+            table.parse_attributes(input, &mut problems);
+            table.check(&mut problems);
         }
-        table.check()?;
+        problems.finish()?;
         Ok(table)
     }
 
-    fn parse_row_option(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
-        if meta.path.is_ident("name") {
-            self.name = non_empty(&meta.value()?.parse()?)?;
-        } else if meta.path.is_ident("primary") {
-            self.primary_hash = is_hash(&meta.value()?.parse()?)?;
-        } else if meta.path.is_ident("expected_rows") {
-            self.expected_rows = Some(meta.value()?.parse()?);
-        } else if meta.path.is_ident("partition") {
-            self.partition = Some(self.column_position(&meta.value()?.parse()?)?);
-        } else if meta.path.is_ident("crate") {
-            self.root = Some(meta.value()?.parse()?);
-        } else {
-            return Err(meta.error("expected `name`, `primary`, `expected_rows`, `partition` or `crate`"));
+    fn parse_attributes(&mut self, input: &DeriveInput, problems: &mut Problems) {
+        let mut options = Options::new(&["name", "primary", "expected_rows", "partition", "crate"]);
+        for attribute in &input.attrs {
+            let path = attribute.path();
+            if path.is_ident("row") {
+                problems.take(attribute.parse_nested_meta(|meta| self.parse_row_option(options.next(&meta)?, &meta)));
+            } else if path.is_ident("index") {
+                self.indexes.extend(problems.take(self.parse_index(attribute)));
+            } else if path.is_ident("references") {
+                self.foreign_keys.extend(problems.take(self.parse_foreign_key(attribute)));
+            } else if path.is_ident("key") {
+                problems.add(path.span(), "`#[key]` marks fields: put it above each field of the primary key");
+            } else if path.is_ident("column") {
+                problems.add(path.span(), "`#[column(…)]` is of a field: put it above the field that is meant");
+            }
+        }
+    }
+
+    fn parse_row_option(&mut self, option: &str, meta: &ParseNestedMeta<'_>) -> Result<()> {
+        match option {
+            "name" => self.name = non_empty(&meta.value()?.parse()?)?,
+            "primary" => self.primary_hash = is_hash(&meta.value()?.parse()?)?,
+            "expected_rows" => self.expected_rows = Some(meta.value()?.parse()?),
+            "partition" => self.partition = Some(self.column_position(&meta.value()?.parse()?)?),
+            _ => self.root = Some(meta.value()?.parse()?),
         }
         Ok(())
     }
@@ -107,25 +126,18 @@ impl<'a> Table<'a> {
     fn parse_index(&self, attribute: &Attribute) -> Result<Index> {
         let mut index =
             Index { name: String::new(), span: attribute.span(), columns: Vec::new(), unique: false, hash: false };
+        let mut options = Options::new(&["name", "columns", "unique", "kind"]);
+        require_list(attribute, "index(columns(first, second))")?;
         attribute.parse_nested_meta(|meta| {
-            if meta.path.is_ident("name") {
-                let name: LitStr = meta.value()?.parse()?;
-                index.span = name.span();
-                index.name = non_empty(&name)?;
-            } else if meta.path.is_ident("columns") {
-                for column in column_names(&meta)? {
-                    let position = self.column_position(&column)?;
-                    if index.columns.contains(&position) {
-                        return Err(Error::new(column.span(), "this column stands in the index already"));
-                    }
-                    index.columns.push(position);
+            match options.next(&meta)? {
+                "name" => {
+                    let name: LitStr = meta.value()?.parse()?;
+                    index.span = name.span();
+                    index.name = non_empty(&name)?;
                 }
-            } else if meta.path.is_ident("unique") {
-                index.unique = true;
-            } else if meta.path.is_ident("kind") {
-                index.hash = is_hash(&meta.value()?.parse()?)?;
-            } else {
-                return Err(meta.error("expected `name`, `columns(…)`, `unique` or `kind`"));
+                "columns" => index.columns = self.parse_key_columns(&meta)?,
+                "unique" => index.unique = true,
+                _ => index.hash = is_hash(&meta.value()?.parse()?)?,
             }
             Ok(())
         })?;
@@ -141,17 +153,20 @@ impl<'a> Table<'a> {
 
     fn parse_foreign_key(&self, attribute: &Attribute) -> Result<ForeignKey> {
         let (mut columns, mut parent) = (Vec::new(), None);
+        let mut options = Options::new(&["row", "table", "columns"]);
+        require_list(attribute, "references(row = Parent, columns(first, second))")?;
         attribute.parse_nested_meta(|meta| {
-            if meta.path.is_ident("columns") {
-                for column in column_names(&meta)? {
-                    columns.push(self.column_position(&column)?);
-                }
-            } else if meta.path.is_ident("table") {
-                parent = Some(Parent::Name(non_empty(&meta.value()?.parse()?)?));
-            } else if meta.path.is_ident("row") {
-                parent = Some(Parent::Row(meta.value()?.parse()?));
-            } else {
-                return Err(meta.error("expected `row`, `table` or `columns(…)`"));
+            let option = options.next(&meta)?;
+            if option == "columns" {
+                columns = self.parse_key_columns(&meta)?;
+                return Ok(());
+            }
+            let named = match option {
+                "row" => Parent::Row(meta.value()?.parse()?),
+                _ => Parent::Name(non_empty(&meta.value()?.parse()?)?),
+            };
+            if parent.replace(named).is_some() {
+                return Err(meta.error("a foreign key has one parent: remove `row` or `table`"));
             }
             Ok(())
         })?;
@@ -161,42 +176,227 @@ impl<'a> Table<'a> {
         }
         let parent =
             parent.ok_or_else(|| missing("a foreign key needs a parent: `row = Parent` or `table = \"parent\"`"))?;
-        Ok(ForeignKey { columns, parent })
+        Ok(ForeignKey { span: attribute.span(), columns, parent })
+    }
+
+    /// The positions in `columns(a, b)`.
+    fn parse_key_columns(&self, meta: &ParseNestedMeta<'_>) -> Result<Vec<usize>> {
+        let mut positions = Vec::new();
+        for column in column_names(meta)? {
+            let position = self.column_position(&column)?;
+            if positions.contains(&position) {
+                return Err(Error::new(column.span(), format!("`{column}` stands here twice: remove one")));
+            }
+            if positions.len() == MAX_KEY_COLUMNS {
+                return Err(Error::new(column.span(), "a key has at most 8 columns: leave some out"));
+            }
+            positions.push(position);
+        }
+        Ok(positions)
     }
 
     fn column_position(&self, ident: &Ident) -> Result<usize> {
         let position = self.columns.iter().position(|column| column.ident == ident);
-        position.ok_or_else(|| Error::new(ident.span(), format!("`{}` has no column `{ident}`", self.ident)))
+        position.ok_or_else(|| {
+            unknown_column(self.ident, ident, &self.columns.iter().map(|column| column.ident).collect::<Vec<_>>())
+        })
     }
 
-    fn check(&self) -> Result<()> {
-        let key_columns = self.columns.iter().filter(|column| column.is_key).count();
-        if key_columns == 0 {
-            return Err(Error::new(self.ident.span(), "a row needs a primary key: mark its columns with `#[key]`"));
-        }
-        if key_columns > MAX_KEY_COLUMNS {
-            return Err(Error::new(self.ident.span(), "a primary key has at most 8 columns"));
-        }
-        let mut constants: Vec<String> = self.columns.iter().map(|column| column.name.to_uppercase()).collect();
+    fn check(&self, problems: &mut Problems) {
+        self.check_key(problems);
+        self.check_names(problems);
         for (position, index) in self.indexes.iter().enumerate() {
-            if index.columns.len() > MAX_KEY_COLUMNS {
-                return Err(Error::new(index.span, "an index has at most 8 columns"));
-            }
-            if syn::parse_str::<Ident>(&index.name.to_uppercase()).is_err() {
-                return Err(Error::new(
-                    index.span,
-                    "an index's name must be an identifier: a constant is named after it",
-                ));
-            }
             if self.indexes[..position].iter().any(|other| other.name == index.name) {
-                return Err(Error::new(index.span, "another index has this name"));
+                let what = format!("another index is called `{}`: give this one a name, `name = \"…\"`", index.name);
+                problems.add(index.span, what);
             }
-            if constants.contains(&index.name.to_uppercase()) {
-                return Err(Error::new(index.span, "a column has this name, and both become a constant"));
+        }
+        for foreign_key in &self.foreign_keys {
+            self.check_index_of(foreign_key, problems);
+        }
+    }
+
+    fn check_key(&self, problems: &mut Problems) {
+        let keys: Vec<_> = self.columns.iter().filter(|column| column.key.is_some()).collect();
+        if keys.is_empty() {
+            problems.add(self.ident.span(), "a row needs a primary key: mark its columns with `#[key]`");
+        }
+        if let Some(column) = keys.get(MAX_KEY_COLUMNS) {
+            problems.add(column.ident.span(), "a primary key has at most 8 columns: mark fewer with `#[key]`");
+        }
+        for column in keys.into_iter().filter(|column| types::in_option(column.column_type).is_some()) {
+            problems.add(
+                column.column_type.span(),
+                "a column of the primary key cannot be NULL: remove the `Option`, or take `#[key]` off",
+            );
+        }
+    }
+
+    /// Checks that no two things that are made have the same name.
+    fn check_names(&self, problems: &mut Problems) {
+        let mut constants: Vec<String> = CONSTANTS.map(str::to_owned).into();
+        for column in &self.columns {
+            let constant = column.name.to_uppercase();
+            if constants.contains(&constant) {
+                problems.add(
+                    column.ident.span(),
+                    format!(
+                        "the column becomes the constant `{constant}`, and there is one of this name: rename the field"
+                    ),
+                );
             }
-            constants.push(index.name.to_uppercase());
+            constants.push(constant);
+            let read = column.name.strip_prefix("set_");
+            if let Some(other) = self.columns.iter().find(|other| other.key.is_none() && Some(&other.name[..]) == read)
+            {
+                problems.add(
+                    column.ident.span(),
+                    format!(
+                        "`{}` is also what sets the column `{}`: rename one of the fields",
+                        column.name, other.name
+                    ),
+                );
+            }
+        }
+        for index in &self.indexes {
+            let constant = index.name.to_uppercase();
+            if syn::parse_str::<Ident>(&constant).is_err() {
+                problems.add(index.span, "an index's name must be an identifier: a constant is named after it");
+            } else if self.columns.iter().any(|column| column.name.to_uppercase() == constant)
+                || CONSTANTS.contains(&&*constant)
+            {
+                problems
+                    .add(index.span, "a column has this name, and both become a constant: give the index another one");
+            }
+        }
+    }
+
+    /// As `TableDefinition::index_for`, which says why.
+    fn check_index_of(&self, foreign_key: &ForeignKey, problems: &mut Problems) {
+        let columns = &foreign_key.columns[..];
+        let serves = |key: &[usize], is_hash: bool| if is_hash { key == columns } else { key.starts_with(columns) };
+        let primary: Vec<usize> = (0..self.columns.len()).filter(|&at| self.columns[at].key.is_some()).collect();
+        // A hash index whose entries carry the primary key as well is ordered by its columns.
+        let is_hash = |index: &Index| {
+            let nullable = |&at: &usize| types::in_option(self.columns[at].column_type).is_some();
+            index.hash && index.unique && !index.columns.iter().any(nullable)
+        };
+        let is_served = serves(&primary, self.primary_hash)
+            || self.indexes.iter().any(|index| serves(&index.columns, is_hash(index)));
+        if !is_served {
+            let names: Vec<_> = columns.iter().map(|&at| self.columns[at].name.as_str()).collect();
+            problems.add(
+                foreign_key.span,
+                format!(
+                    "a foreign key needs an index that begins with its columns, to find the rows that refer to a parent: add \
+                     `#[index(columns({}))]`",
+                    names.join(", ")
+                ),
+            );
+        }
+    }
+}
+
+fn check_generics(input: &DeriveInput, problems: &mut Problems) {
+    if let Some(parameter) = input.generics.params.first() {
+        let what = match parameter {
+            GenericParam::Lifetime(_) => {
+                "a row owns its values and has no lifetime: use `String` and `Vec<u8>`; what is read from a table is borrowed all the same"
+            }
+            _ => "a row cannot be generic: its layout is one constant. Name the types of its columns",
+        };
+        problems.add(parameter.span(), what);
+    }
+}
+
+fn parse_columns<'a>(input: &'a DeriveInput, problems: &mut Problems) -> Vec<Column<'a>> {
+    let data = match &input.data {
+        Data::Struct(data) => data,
+        Data::Enum(data) => {
+            let what = "an enum is no row: make it a column type with `#[derive(Column)]`, and use it in a struct";
+            problems.add(data.enum_token.span, what);
+            return Vec::new();
+        }
+        Data::Union(data) => {
+            problems.add(data.union_token.span, "a union is no row: use a struct with named fields");
+            return Vec::new();
+        }
+    };
+    match &data.fields {
+        Fields::Named(fields) if !fields.named.is_empty() => {
+            fields.named.iter().filter_map(|field| parse_column(field, problems)).collect()
+        }
+        Fields::Unnamed(_) => {
+            let what = "a row's columns need names: use a struct with named fields. For a column type of its own around one \
+                        value derive `Column`";
+            problems.add(input.ident.span(), what);
+            Vec::new()
+        }
+        Fields::Named(_) | Fields::Unit => {
+            problems.add(
+                input.ident.span(),
+                "a row needs columns: give the struct fields, one of them marked with `#[key]`",
+            );
+            Vec::new()
+        }
+    }
+}
+
+fn parse_column<'a>(field: &'a syn::Field, problems: &mut Problems) -> Option<Column<'a>> {
+    let ident = field.ident.as_ref()?;
+    let mut column = Column {
+        ident,
+        column_type: &field.ty,
+        docs: field.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).collect(),
+        name: unraw(ident),
+        key: None,
+        max: None,
+    };
+    problems.take(types::check(&field.ty));
+    let mut options = Options::new(&["max"]);
+    for attribute in &field.attrs {
+        let path = attribute.path();
+        if path.is_ident("key") {
+            if attribute.meta.require_path_only().is_err() {
+                problems
+                    .add(attribute.span(), "`#[key]` has no options: the columns of the key have the fields' order");
+            } else if column.key.replace(path.span()).is_some() {
+                problems.add(path.span(), "`#[key]` stands here twice: remove one");
+            }
+        } else if path.is_ident("column") {
+            problems.take(parse_column_options(attribute, &mut column, &mut options));
+        } else if path.is_ident("index") {
+            let what = format!("an index stands above the struct: write `#[index(columns({ident}))]` there");
+            problems.add(path.span(), what);
+        } else if path.is_ident("references") {
+            let what = format!(
+                "a foreign key stands above the struct: write `#[references(row = Parent, columns({ident}))]` there"
+            );
+            problems.add(path.span(), what);
+        } else if path.is_ident("row") {
+            problems.add(path.span(), "`#[row(…)]` stands above the struct: for a column there is `#[column(…)]`");
+        }
+    }
+    Some(column)
+}
+
+fn parse_column_options(attribute: &Attribute, column: &mut Column<'_>, options: &mut Options) -> Result<()> {
+    require_list(attribute, "column(max = 100)")?;
+    attribute.parse_nested_meta(|meta| {
+        options.next(&meta)?;
+        column.max = Some(meta.value()?.parse()?);
+        if types::has_max(column.column_type) == Some(false) {
+            return Err(meta.error("only `String` and `Vec<u8>` have a maximum: remove `max`"));
         }
         Ok(())
+    })
+}
+
+/// Refuses an attribute without parentheses.
+fn require_list(attribute: &Attribute, example: &str) -> Result<()> {
+    match attribute.meta {
+        syn::Meta::List(_) => Ok(()),
+        _ => Err(Error::new(attribute.span(), format!("this attribute has options: write `#[{example}]`"))),
     }
 }
 
@@ -212,51 +412,11 @@ fn column_names(meta: &ParseNestedMeta<'_>) -> Result<Vec<Ident>> {
     Ok(names.parse_terminated(Ident::parse_any, Token![,])?.into_iter().collect())
 }
 
-/// As `polychron_schema::MAX_KEY_COLUMNS`.
-const MAX_KEY_COLUMNS: usize = 8;
-
-fn parse_columns(input: &DeriveInput) -> Result<Vec<Column<'_>>> {
-    let Data::Struct(data) = &input.data else {
-        return Err(Error::new(input.ident.span(), "only a struct can be a row"));
-    };
-    let Fields::Named(fields) = &data.fields else {
-        return Err(Error::new(input.ident.span(), "a row's columns need names: use a struct with named fields"));
-    };
-    fields.named.iter().map(parse_column).collect()
-}
-
-fn parse_column(field: &syn::Field) -> Result<Column<'_>> {
-    let ident = field.ident.as_ref().ok_or_else(|| Error::new(field.span(), "a column needs a name"))?;
-    let mut column = Column {
-        ident,
-        column_type: &field.ty,
-        docs: field.attrs.iter().filter(|attribute| attribute.path().is_ident("doc")).collect(),
-        name: unraw(ident),
-        is_key: false,
-        max: None,
-    };
-    for attribute in &field.attrs {
-        if attribute.path().is_ident("key") {
-            attribute.meta.require_path_only()?;
-            column.is_key = true;
-        } else if attribute.path().is_ident("column") {
-            attribute.parse_nested_meta(|meta| {
-                if !meta.path.is_ident("max") {
-                    return Err(meta.error("expected `max`"));
-                }
-                column.max = Some(meta.value()?.parse()?);
-                Ok(())
-            })?;
-        }
-    }
-    Ok(column)
-}
-
 fn is_hash(kind: &LitStr) -> Result<bool> {
     match kind.value().as_str() {
         "hash" => Ok(true),
         "ordered" => Ok(false),
-        _ => Err(Error::new(kind.span(), "expected \"ordered\" or \"hash\"")),
+        _ => Err(Error::new(kind.span(), "there is no such kind of index: write \"ordered\" or \"hash\"")),
     }
 }
 
@@ -264,7 +424,7 @@ fn non_empty(name: &LitStr) -> Result<String> {
     if name.value().is_empty() { Err(Error::new(name.span(), "a name cannot be empty")) } else { Ok(name.value()) }
 }
 
-fn unraw(ident: &Ident) -> String {
+pub(crate) fn unraw(ident: &Ident) -> String {
     let text = ident.to_string();
     text.strip_prefix("r#").map_or(text.clone(), str::to_owned)
 }

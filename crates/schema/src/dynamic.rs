@@ -1,10 +1,14 @@
 //! The dynamic face: rows and keys from [`Value`]s and back, over the same bytes as the typed one.
 
+use polychron_base::floats::{narrow, widen};
+
 use crate::buffer::{RowBuffer, RowRef, text_of};
 use crate::column::check_max;
+use crate::column_types::character;
+use crate::enums::bits_of;
 use crate::error::SchemaError;
 use crate::key::{KeyReader, KeyScratch, KeySink};
-use crate::key_types::{float_from_bits, float_to_bits};
+use crate::key_types::{float_from_bits, float_to_bits, short_float_from_bits, short_float_to_bits};
 use crate::layout::{Layout, LayoutColumn};
 use crate::mutate::RowMut;
 use crate::types::ColumnType;
@@ -12,7 +16,7 @@ use crate::value::{Value, ValueRef};
 
 /// The bytes of a value in the form of its column: a number's in-row bytes in an array, or a reference.
 enum Raw<'v> {
-    Number([u8; 8]),
+    Number([u8; 16]),
     Bytes(&'v [u8]),
 }
 
@@ -24,30 +28,33 @@ impl LayoutColumn {
     /// Checks a value that is not NULL and gives its little-endian bytes.
     fn raw<'v>(&self, value: ValueRef<'v>) -> Result<Raw<'v>, SchemaError> {
         let out_of_range = || SchemaError::OutOfRange { column: self.name.clone(), expected: self.column_type };
-        let integer = |min: i128, max: i128| {
-            let integer = value.as_integer().ok_or_else(|| self.wrong_type(value))?;
-            if integer < min || integer > max {
-                return Err(out_of_range());
-            }
-            Ok(Raw::Number((integer as u64).to_le_bytes()))
-        };
+        let number = |bits: u128| Ok(Raw::Number(bits.to_le_bytes()));
         match (self.column_type, value) {
-            (ColumnType::Bool, ValueRef::Bool(value)) => Ok(Raw::Number(u64::from(value).to_le_bytes())),
-            (ColumnType::I8, _) => integer(i8::MIN.into(), i8::MAX.into()),
-            (ColumnType::I16, _) => integer(i16::MIN.into(), i16::MAX.into()),
-            (ColumnType::I32, _) => integer(i32::MIN.into(), i32::MAX.into()),
-            (ColumnType::I64, _) => integer(i64::MIN.into(), i64::MAX.into()),
-            (ColumnType::U8, _) => integer(0, u8::MAX.into()),
-            (ColumnType::U16, _) => integer(0, u16::MAX.into()),
-            (ColumnType::U32, _) => integer(0, u32::MAX.into()),
-            (ColumnType::U64, _) => integer(0, u64::MAX.into()),
-            (ColumnType::F64, ValueRef::Float(value)) => Ok(Raw::Number(value.to_le_bytes())),
-            (ColumnType::Decimal { scale: wanted }, ValueRef::Decimal { units, scale }) => {
-                let units = rescale(units, scale, wanted).ok_or_else(out_of_range)?;
-                Ok(Raw::Number(units.to_le_bytes()))
+            (ColumnType::Bool, ValueRef::Bool(value)) => number(value.into()),
+            (ColumnType::Enum(kind), _) if value.as_whole().is_some() => {
+                let bits = self.integer(value)?;
+                if kind.holds_bits(bits_of(bits.cast_signed(), kind.width())) {
+                    number(bits)
+                } else {
+                    Err(out_of_range())
+                }
             }
-            (ColumnType::Date, ValueRef::Date(days)) => Ok(Raw::Number(i64::from(days).to_le_bytes())),
-            (ColumnType::Timestamp, ValueRef::Timestamp(microseconds)) => Ok(Raw::Number(microseconds.to_le_bytes())),
+            (ColumnType::I128 | ColumnType::U128, _) => number(self.integer(value)?),
+            (kind, _) if kind.is_integer() => number(self.integer(value)?),
+            (ColumnType::F32, ValueRef::Float(value)) => {
+                number(narrow(value).ok_or_else(out_of_range)?.to_bits().into())
+            }
+            (ColumnType::F64, ValueRef::Float(value)) => number(value.to_bits().into()),
+            (ColumnType::Char, ValueRef::Char(value)) => number(u32::from(value).into()),
+            (ColumnType::Decimal { scale: wanted }, ValueRef::Decimal { units, scale }) => {
+                let units = rescale(units, scale, wanted).and_then(|units| i64::try_from(units).ok());
+                number(i128::from(units.ok_or_else(out_of_range)?).cast_unsigned())
+            }
+            (ColumnType::Decimal128 { scale: wanted }, ValueRef::Decimal { units, scale }) => {
+                number(rescale(units, scale, wanted).ok_or_else(out_of_range)?.cast_unsigned())
+            }
+            (ColumnType::Date, ValueRef::Date(days)) => number(i128::from(days).cast_unsigned()),
+            (ColumnType::Timestamp, ValueRef::Timestamp(time)) => number(i128::from(time).cast_unsigned()),
             (ColumnType::FixedString { .. } | ColumnType::String { .. }, ValueRef::String(text)) => {
                 check_max(&self.name, self.slot, text.len())?;
                 Ok(Raw::Bytes(text.as_bytes()))
@@ -62,6 +69,13 @@ impl LayoutColumn {
             }
             _ => Err(self.wrong_type(value)),
         }
+    }
+
+    /// The bits of an integer that the column can hold.
+    fn integer(&self, value: ValueRef<'_>) -> Result<u128, SchemaError> {
+        let whole = value.as_whole().ok_or_else(|| self.wrong_type(value))?;
+        let bits = whole.in_bytes(self.slot.width, self.column_type.is_signed());
+        bits.ok_or_else(|| SchemaError::OutOfRange { column: self.name.clone(), expected: self.column_type })
     }
 
     /// NULL, or the checked bytes.
@@ -93,7 +107,7 @@ impl LayoutColumn {
             return ValueRef::Null;
         }
         let at = self.slot.offset;
-        match self.column_type {
+        match self.column_type.stored() {
             ColumnType::Bool => ValueRef::Bool(row.load(at) != [0]),
             ColumnType::I8 => ValueRef::Integer(i8::from_le_bytes(row.load(at)).into()),
             ColumnType::I16 => ValueRef::Integer(i16::from_le_bytes(row.load(at)).into()),
@@ -102,9 +116,17 @@ impl LayoutColumn {
             ColumnType::U8 => ValueRef::Unsigned(u8::from_le_bytes(row.load(at)).into()),
             ColumnType::U16 => ValueRef::Unsigned(u16::from_le_bytes(row.load(at)).into()),
             ColumnType::U32 => ValueRef::Unsigned(u32::from_le_bytes(row.load(at)).into()),
-            ColumnType::U64 => ValueRef::Unsigned(u64::from_le_bytes(row.load(at))),
+            // An enum's bytes are an integer's.
+            ColumnType::U64 | ColumnType::Enum(_) => ValueRef::Unsigned(u64::from_le_bytes(row.load(at))),
+            ColumnType::I128 => ValueRef::Integer128(i128::from_le_bytes(row.load(at))),
+            ColumnType::U128 => ValueRef::Unsigned128(u128::from_le_bytes(row.load(at))),
+            ColumnType::F32 => ValueRef::Float(widen(f32::from_le_bytes(row.load(at)))),
             ColumnType::F64 => ValueRef::Float(f64::from_le_bytes(row.load(at))),
-            ColumnType::Decimal { scale } => ValueRef::Decimal { units: i64::from_le_bytes(row.load(at)), scale },
+            ColumnType::Char => ValueRef::Char(character(u32::from_le_bytes(row.load(at)))),
+            ColumnType::Decimal { scale } => {
+                ValueRef::Decimal { units: i64::from_le_bytes(row.load(at)).into(), scale }
+            }
+            ColumnType::Decimal128 { scale } => ValueRef::Decimal { units: i128::from_le_bytes(row.load(at)), scale },
             ColumnType::Date => ValueRef::Date(i32::from_le_bytes(row.load(at))),
             ColumnType::Timestamp => ValueRef::Timestamp(i64::from_le_bytes(row.load(at))),
             ColumnType::FixedString { .. } => ValueRef::String(text_of(trimmed(row.fixed(self.slot)))),
@@ -124,7 +146,7 @@ impl LayoutColumn {
             }
             Some(Raw::Number(bytes)) => {
                 self.put_present(sink);
-                self.put_number(u64::from_le_bytes(bytes), sink);
+                self.put_number(u128::from_le_bytes(bytes), sink);
             }
         }
         Ok(())
@@ -143,9 +165,10 @@ impl LayoutColumn {
             ColumnType::FixedString { .. } | ColumnType::FixedBytes { .. } => {
                 self.put_bytes(row.fixed(self.slot), sink, open);
             }
+            _ if self.slot.width > 8 => self.put_number(u128::from_le_bytes(row.load(at)), sink),
             _ => {
                 let number = row.number(at, self.slot.width);
-                self.put_number(number, sink);
+                self.put_number(number.into(), sink);
             }
         }
     }
@@ -175,21 +198,21 @@ impl LayoutColumn {
 
     /// Appends the in-row bits of a number in the form that sorts.
     #[inline]
-    fn put_number<S: KeySink>(&self, bits: u64, sink: &mut S) {
-        let width = self.slot.width as usize;
+    fn put_number<S: KeySink>(&self, wide: u128, sink: &mut S) {
+        let (width, bits) = (self.slot.width as usize, wide as u64);
         let sortable = match self.column_type {
+            _ if width > 8 => {
+                let sign = if self.column_type.is_signed() { 1 << 127 } else { 0 };
+                return sink.wide(wide ^ sign);
+            }
+            ColumnType::F32 => short_float_to_bits(f32::from_bits(bits as u32)).into(),
             ColumnType::F64 => float_to_bits(f64::from_bits(bits)),
             ColumnType::Bool => u64::from(bits != 0),
-            _ if self.is_signed() => bits ^ 1 << (8 * width - 1),
+            kind if kind.is_signed() => bits ^ 1 << (8 * width - 1),
             _ => bits,
         };
         // Only the low `width` bytes count: the sign of a negative number fills the rest.
         sink.integer(sortable & (u64::MAX >> (64 - 8 * width)), width);
-    }
-
-    pub(crate) fn is_signed(&self) -> bool {
-        use ColumnType::{Date, Decimal, I8, I16, I32, I64, Timestamp};
-        matches!(self.column_type, I8 | I16 | I32 | I64 | Decimal { .. } | Date | Timestamp)
     }
 
     /// Takes the column's value from the front of a key.
@@ -216,31 +239,49 @@ impl LayoutColumn {
 
     fn take_number(&self, reader: &mut KeyReader<'_>) -> Result<Value, SchemaError> {
         let width = self.slot.width as usize;
-        let mut bytes = [0; 8];
-        bytes[8 - width..].copy_from_slice(reader.slice(width)?);
-        let bits = u64::from_be_bytes(bytes);
+        if width > 8 {
+            return self.take_wide(u128::from_be_bytes(reader.array()?));
+        }
+        let bits = reader.number(width)?;
         // The shift to the top and back spreads the sign over the whole integer.
         let shift = 64 - 8 * width;
         let signed = ((bits ^ 1 << (8 * width - 1)) << shift) as i64 >> shift;
         match self.column_type {
             ColumnType::Bool if bits > 1 => Err(SchemaError::MalformedKey),
             ColumnType::Bool => Ok(Value::Bool(bits == 1)),
+            ColumnType::Enum(kind) if !kind.holds_bits(bits ^ self.sign()) => Err(SchemaError::MalformedKey),
+            ColumnType::F32 => Ok(Value::Float(widen(short_float_from_bits(bits as u32)))),
             ColumnType::F64 => Ok(Value::Float(float_from_bits(bits))),
-            ColumnType::Decimal { scale } => Ok(Value::Decimal { units: signed, scale }),
+            ColumnType::Char => char::from_u32(bits as u32).map(Value::Char).ok_or(SchemaError::MalformedKey),
+            ColumnType::Decimal { scale } => Ok(Value::Decimal { units: signed.into(), scale }),
             ColumnType::Date => Ok(Value::Date(signed as i32)),
             ColumnType::Timestamp => Ok(Value::Timestamp(signed)),
-            _ if self.is_signed() => Ok(Value::Integer(signed)),
+            kind if kind.is_signed() => Ok(Value::Integer(signed)),
             _ => Ok(Value::Unsigned(bits)),
+        }
+    }
+
+    /// What a key flips of the bits of a number of at most 8 bytes.
+    fn sign(&self) -> u64 {
+        if self.column_type.is_signed() { 1 << (8 * self.slot.width - 1) } else { 0 }
+    }
+
+    fn take_wide(&self, bits: u128) -> Result<Value, SchemaError> {
+        let signed = (bits ^ 1 << 127).cast_signed();
+        match self.column_type {
+            ColumnType::I128 => Ok(Value::Integer128(signed)),
+            ColumnType::Decimal128 { scale } => Ok(Value::Decimal { units: signed, scale }),
+            _ => Ok(Value::Unsigned128(bits)),
         }
     }
 }
 
 /// The units of a decimal in another scale, unless digits would be lost or it does not fit.
-fn rescale(units: i64, scale: u32, wanted: u32) -> Option<i64> {
+pub(crate) fn rescale(units: i128, scale: u32, wanted: u32) -> Option<i128> {
     if scale <= wanted {
-        return units.checked_mul(10_i64.checked_pow(wanted - scale)?);
+        return units.checked_mul(10_i128.checked_pow(wanted - scale)?);
     }
-    let divisor = 10_i64.checked_pow(scale - wanted)?;
+    let divisor = 10_i128.checked_pow(scale - wanted)?;
     (units % divisor == 0).then(|| units / divisor)
 }
 
@@ -273,8 +314,9 @@ impl<'a> RowRef<'a> {
 
 /// Writes a row of one value a column.
 ///
-/// Integers of either sign fit every integer column that can hold them; decimals are brought to the column's scale as
-/// long as no digit is lost; text shorter than a fixed string is padded.
+/// Integers of every type fit every integer column that can hold them, and the columns of enums with a variant of that
+/// number; decimals are brought to the column's scale, and floating-point numbers to its width, as long as no digit is
+/// lost; text shorter than a fixed string is padded.
 ///
 /// # Errors
 /// Too few or too many values, a wrong type, a value out of range or too long, NULL where it may not be, or a row that

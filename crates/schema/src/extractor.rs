@@ -212,10 +212,10 @@ impl KeyExtractor {
 
 impl LayoutColumn {
     fn as_number(&self) -> Option<Number> {
-        let flip = match self.column_type {
-            ColumnType::Bool | ColumnType::F64 => return None,
-            _ if self.is_signed() => 1 << (8 * self.slot.width - 1),
-            ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64 => 0,
+        let flip = match self.column_type.stored() {
+            _ if self.slot.width > 8 => return None,
+            kind if kind.is_signed() => 1 << (8 * self.slot.width - 1),
+            ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64 | ColumnType::Char => 0,
             _ => return None,
         };
         (!self.slot.is_nullable()).then_some(Number { offset: self.slot.offset, width: self.slot.width, flip })

@@ -65,6 +65,9 @@ impl LayoutColumn {
         };
         let is_right = match self.column_type {
             ColumnType::Bool => value.iter().all(|&byte| byte <= 1),
+            ColumnType::Char => char::from_u32(row.number(slot.offset, 4) as u32).is_some(),
+            // The zero in the place of a NULL need not be a variant.
+            ColumnType::Enum(kind) => row.is_null(slot) || kind.holds_bits(row.number(slot.offset, slot.width)),
             ColumnType::String { .. } | ColumnType::FixedString { .. } => std::str::from_utf8(value).is_ok(),
             _ => true,
         };

@@ -18,6 +18,13 @@ pub trait KeySink {
     /// Appends the low `bytes` bytes of `value`, at most 8, the highest first.
     fn integer(&mut self, value: u64, bytes: usize);
 
+    /// Appends a number of 16 bytes.
+    #[inline(always)]
+    fn wide(&mut self, value: u128) {
+        self.integer((value >> 64) as u64, 8);
+        self.integer(value as u64, 8);
+    }
+
     /// Appends bytes.
     fn bytes(&mut self, bytes: &[u8]);
 
@@ -351,6 +358,12 @@ pub trait Key {
 }
 
 /// A key that owns what it is made of, and can be read back from its bytes.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no type that keys are made of",
+    label = "keys cannot be made of this",
+    note = "every column type is one: an enum without fields and a struct around one column type become one with \
+            `#[derive(Column)]`"
+)]
 pub trait OwnedKey: Key + Clone + Send + Sync + 'static {
     /// The same key by reference: `&str` for `String`, the value itself where it is small.
     type Ref<'a>: Key + Copy;
@@ -406,6 +419,14 @@ impl<'a> KeyReader<'a> {
         let (array, rest) = self.bytes.split_first_chunk().ok_or(SchemaError::MalformedKey)?;
         self.bytes = rest;
         Ok(*array)
+    }
+
+    /// The next `count` bytes, at most 8, as a number.
+    #[inline]
+    pub fn number(&mut self, count: usize) -> Result<u64, SchemaError> {
+        let mut bytes = [0; 8];
+        bytes[8 - count..].copy_from_slice(self.slice(count)?);
+        Ok(u64::from_be_bytes(bytes))
     }
 
     /// The next `count` bytes.

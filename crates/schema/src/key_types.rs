@@ -3,9 +3,9 @@
 use crate::column::ColumnValue;
 use crate::error::SchemaError;
 use crate::fixed::{Date, FixedBytes, FixedString, Timestamp};
-use crate::key::width::{W0, W1, W2, W4, W8, Wide};
+use crate::key::width::{W0, W1, W2, W4, W8, W16, Wide};
 use crate::key::{Key, KeyReader, KeyScratch, KeySink, KeyWidth, OwnedKey};
-use crate::{ColumnType, Decimal};
+use crate::{ColumnType, Decimal, Decimal128};
 
 /// The bits of a floating-point number in the order of [`f64::total_cmp`].
 #[inline(always)]
@@ -20,8 +20,21 @@ pub(crate) fn float_from_bits(bits: u64) -> f64 {
     f64::from_bits(bits ^ ((!(bits as i64) >> 63) as u64 | 1 << 63))
 }
 
+/// As [`float_to_bits`].
+#[inline(always)]
+pub(crate) fn short_float_to_bits(value: f32) -> u32 {
+    let bits = value.to_bits();
+    bits ^ (((bits as i32 >> 31) as u32) | 1 << 31)
+}
+
+/// Undoes [`short_float_to_bits`].
+#[inline(always)]
+pub(crate) fn short_float_from_bits(bits: u32) -> f32 {
+    f32::from_bits(bits ^ ((!(bits as i32) >> 31) as u32 | 1 << 31))
+}
+
 /// Whether the next column is of the type `T`, and never NULL.
-fn takes_one<T: ColumnValue>(columns: &mut dyn Iterator<Item = (ColumnType, bool)>) -> bool {
+pub fn takes_one<T: ColumnValue>(columns: &mut dyn Iterator<Item = (ColumnType, bool)>) -> bool {
     matches!(columns.next(), Some((column, false)) if column.is_like(T::TYPE))
 }
 
@@ -86,11 +99,82 @@ number_key! {
     i16, [], W2, 2, |value| u64::from(value as u16 ^ 1 << 15), |raw| (raw as u16 ^ 1 << 15) as i16;
     i32, [], W4, 4, |value| u64::from(value as u32 ^ 1 << 31), |raw| (raw as u32 ^ 1 << 31) as i32;
     i64, [], W8, 8, |value| value as u64 ^ 1 << 63, |raw| (raw ^ 1 << 63) as i64;
+    f32, [], W4, 4, |value| u64::from(short_float_to_bits(value)), |raw| short_float_from_bits(raw as u32);
     f64, [], W8, 8, |value| float_to_bits(value), |raw| float_from_bits(raw);
     Date, [], W4, 4, |value| u64::from(value.0 as u32 ^ 1 << 31), |raw| Self((raw as u32 ^ 1 << 31) as i32);
     Timestamp, [], W8, 8, |value| value.0 as u64 ^ 1 << 63, |raw| Self((raw ^ 1 << 63) as i64);
     Decimal<SCALE>, [const SCALE: u32], W8, 8,
         |value| value.units() as u64 ^ 1 << 63, |raw| Self::from_units((raw ^ 1 << 63) as i64);
+}
+
+macro_rules! wide_number_key {
+    ($($type:ty, [$($generics:tt)*], |$value:ident| $to:expr, |$raw:ident| $from:expr;)*) => {$(
+        impl<$($generics)*> Key for $type {
+            type Width = W16;
+            const FIXED_BYTES: Option<usize> = Some(16);
+            encoded_by_width!();
+
+            #[inline(always)]
+            fn put<S: KeySink>(&self, sink: &mut S, _: bool) {
+                let $value = *self;
+                sink.wide($to);
+            }
+        }
+
+        impl<$($generics)*> OwnedKey for $type {
+            type Ref<'a> = Self;
+
+            #[inline(always)]
+            fn as_key_ref(&self) -> Self {
+                *self
+            }
+
+            fn takes(columns: &mut dyn Iterator<Item = (ColumnType, bool)>) -> bool {
+                takes_one::<Self>(columns)
+            }
+
+            #[inline]
+            fn take(reader: &mut KeyReader<'_>, _: bool) -> Result<Self, SchemaError> {
+                let $raw = u128::from_be_bytes(reader.array()?);
+                Ok($from)
+            }
+        }
+    )*};
+}
+
+wide_number_key! {
+    u128, [], |value| value, |raw| raw;
+    i128, [], |value| value as u128 ^ 1 << 127, |raw| (raw ^ 1 << 127) as i128;
+    Decimal128<SCALE>, [const SCALE: u32],
+        |value| value.units() as u128 ^ 1 << 127, |raw| Self::from_units((raw ^ 1 << 127) as i128);
+}
+
+impl Key for char {
+    type Width = W4;
+    const FIXED_BYTES: Option<usize> = Some(4);
+    encoded_by_width!();
+
+    #[inline(always)]
+    fn put<S: KeySink>(&self, sink: &mut S, _: bool) {
+        sink.integer(u64::from(*self), 4);
+    }
+}
+
+impl OwnedKey for char {
+    type Ref<'a> = Self;
+
+    #[inline(always)]
+    fn as_key_ref(&self) -> Self {
+        *self
+    }
+
+    fn takes(columns: &mut dyn Iterator<Item = (ColumnType, bool)>) -> bool {
+        takes_one::<Self>(columns)
+    }
+
+    fn take(reader: &mut KeyReader<'_>, _: bool) -> Result<Self, SchemaError> {
+        char::from_u32(u32::from_be_bytes(reader.array()?)).ok_or(SchemaError::MalformedKey)
+    }
 }
 
 impl Key for bool {
@@ -126,8 +210,8 @@ impl OwnedKey for bool {
 }
 
 macro_rules! inline_key {
-    ($type:ident, |$self:ident| $bytes:expr, |$reader:ident| $take:expr) => {
-        impl<const N: usize> Key for $type<N> {
+    ($type:ty, |$self:ident| $bytes:expr, |$reader:ident| $take:expr) => {
+        impl<const N: usize> Key for $type {
             type Width = Wide;
             const FIXED_BYTES: Option<usize> = Some(N);
             encoded_by_width!();
@@ -143,7 +227,7 @@ macro_rules! inline_key {
             }
         }
 
-        impl<const N: usize> OwnedKey for $type<N> {
+        impl<const N: usize> OwnedKey for $type {
             type Ref<'a> = Self;
 
             #[inline(always)]
@@ -156,14 +240,15 @@ macro_rules! inline_key {
             }
 
             fn take($reader: &mut KeyReader<'_>, _: bool) -> Result<Self, SchemaError> {
-                Ok($take)
+                $take
             }
         }
     };
 }
 
-inline_key!(FixedBytes, |self| &self.0, |reader| Self(reader.array()?));
-inline_key!(FixedString, |self| self.as_array(), |reader| *Self::from_array(&reader.array()?));
+inline_key!([u8; N], |self| self, |reader| reader.array());
+inline_key!(FixedBytes<N>, |self| &self.0, |reader| reader.array().map(Self));
+inline_key!(FixedString<N>, |self| self.as_array(), |reader| Ok(*Self::from_array(&reader.array()?)));
 
 macro_rules! variable_key {
     ($type:ty, $owned:ty, $as_bytes:ident, |$bytes:ident| $own:expr) => {

@@ -9,12 +9,17 @@ extern crate self as polychron_schema;
 
 mod buffer;
 mod column;
+mod column_types;
 mod decimal;
 mod definition;
+#[doc(hidden)]
+pub mod derive;
 mod dynamic;
+mod enums;
 mod error;
 mod extractor;
 mod fixed;
+mod foreign;
 mod inspect;
 mod key;
 mod key_types;
@@ -22,14 +27,16 @@ mod layout;
 mod mutate;
 mod prefix;
 mod row;
+mod times;
 mod types;
 mod value;
 
 pub use buffer::{RowBuffer, RowRef};
 pub use column::{Column, ColumnSet, ColumnSpan, ColumnValue, Columns, Projection};
-pub use decimal::{Decimal, ParseDecimalError};
+pub use decimal::{Decimal, Decimal128, DecimalRangeError, ParseDecimalError};
 pub use definition::{ColumnDefinition, ForeignKeyDefinition, IndexDefinition, IndexKind, TableDefinition};
 pub use dynamic::{build_row, set_value};
+pub use enums::{EnumType, EnumVariant};
 pub use error::SchemaError;
 pub use extractor::KeyExtractor;
 pub use fixed::{Date, FixedBytes, FixedString, Timestamp};
@@ -39,10 +46,42 @@ pub use key::{KeyReader, KeySink};
 pub use layout::{ColumnShape, Layout, LayoutColumn, Shape, Slot, StaticLayout, place};
 pub use mutate::{Changes, Pieces, RowMut};
 pub use polychron_base::key::{EncodedKey, HashSeed, Key8, Key16, MAX_KEY_BYTES};
+/// ```
+/// use polychron_schema::{Column, Row, RowBuffer, Value};
+///
+/// #[derive(Column, Clone, Copy, Debug, PartialEq)]
+/// enum State {
+///     Open,
+///     Paid = 10,
+///     Closed = 20,
+/// }
+///
+/// #[derive(Column, Clone, Copy, Debug, PartialEq)]
+/// struct OrderId(u64);
+///
+/// #[derive(Row)]
+/// #[index(columns(state))]
+/// struct Order {
+///     #[key]
+///     id: OrderId,
+///     state: State,
+///     previous: Option<OrderId>,
+/// }
+///
+/// let mut buffer = RowBuffer::new();
+/// Order { id: OrderId(7), state: State::Paid, previous: None }.encode(&mut buffer).unwrap();
+/// let order = Order::view(buffer.as_row());
+/// assert_eq!((order.id(), order.state(), order.previous()), (OrderId(7), State::Paid, None));
+/// assert_eq!(Value::from(State::Paid), Value::Unsigned(10));
+/// assert_eq!(Order::STATE.slot.width, 1);
+/// ```
+#[doc(inline)]
+pub use polychron_schema_derive::Column;
 pub use polychron_schema_derive::Row;
 pub use prefix::{ByteRange, KeyBound, KeyPrefix, RangeScratch};
 pub use row::{Index, KeyRef, Row, RowView, RowViewMut};
-pub use types::{ColumnType, DEFAULT_VARIABLE_MAX, MAX_DECIMAL_SCALE};
+pub use times::TimeRangeError;
+pub use types::{ColumnType, DEFAULT_VARIABLE_MAX, MAX_DECIMAL_SCALE, MAX_DECIMAL128_SCALE};
 pub use value::{Value, ValueRef};
 
 /// The trait `Row` without the derive of the same name, for crates that bring their own.

@@ -19,16 +19,46 @@ pub type KeyRef<'a, R> = <<R as Row>::Key as OwnedKey>::Ref<'a>;
 /// For a struct `Account` it also makes `AccountRef` (a view with one getter a column), `AccountMut` (the same with
 /// setters for the columns outside the key) and one constant a column, such as `Account::BALANCE`.
 ///
-/// Attributes of the struct: `#[row(name = "…", primary = "hash", expected_rows = 1000, partition = column)]` and any
-/// number of `#[index(name = "…", columns(a, b), unique, kind = "hash")]`; without a name, it is `by_a_b`. With several
-/// indexes write `columns = [a, b]`, or Clippy takes what they have in common for a slip (`duplicated_attributes`).
-/// `#[references(row = Parent, columns(a, b))]`, or `table = "parent"` in place of `row`, makes the columns a foreign key
-/// ([`crate::ForeignKeyDefinition`]).
-/// `#[row(crate = some::path)]` says under which path this crate is known where it is no direct dependency.
-/// Attributes of a field: `#[key]`, and `#[column(max = 100)]` for the longest string in bytes.
+/// # Attributes of the struct
 ///
-/// A getter gives numbers by value, `&FixedString`, `&str` and `&[u8]` by reference, and an `Option` of these for a
-/// nullable column. A setter takes the same, and returns a result only for strings and bytes of variable width.
+/// | attribute | meaning |
+/// |---|---|
+/// | `#[row(name = "…")]` | the table's name; without it, the struct's in snake case |
+/// | `#[row(primary = "hash")]` | a hash index for the primary key, which answers no ranges; `"ordered"` is the default |
+/// | `#[row(expected_rows = 1000)]` | for how many rows to make room |
+/// | `#[row(partition = column)]` | the column by whose value the table is divided, for protocols that do so |
+/// | `#[row(crate = some::path)]` | under which path this crate is known where it is no direct dependency |
+/// | `#[index(columns(a, b))]` | a secondary index over up to eight columns; any number of these |
+/// | … `name = "…"` | its name, and that of its constant; without it, `by_a_b` |
+/// | … `unique` | a key occurs once at most; NULL equals nothing |
+/// | … `kind = "hash"` | for lookups only; `"ordered"` is the default |
+/// | `#[references(row = Parent, columns(a, b))]` | a foreign key ([`crate::ForeignKeyDefinition`]); an index begins with its columns |
+/// | `#[references(table = "parent", columns(a, b))]` | the same, of a parent by its table's name |
+///
+/// With several indexes write `columns = [a, b]`, or Clippy takes what they have in common for a slip
+/// (`duplicated_attributes`).
+///
+/// # Attributes of a field
+///
+/// | attribute | meaning |
+/// |---|---|
+/// | `#[key]` | part of the primary key: one to eight columns, in the fields' order, none of them an `Option` |
+/// | `#[column(max = 100)]` | the longest value in bytes, of a `String` or `Vec<u8>`; without it, as long as a row may be |
+///
+/// # Types of fields
+///
+/// | type | read as |
+/// |---|---|
+/// | `bool`, `i8` … `i128`, `u8` … `u128`, `f32`, `f64`, `char` | itself |
+/// | [`Decimal`](crate::Decimal), [`Decimal128`](crate::Decimal128), [`Date`](crate::Date), [`Timestamp`](crate::Timestamp), `uuid::Uuid` (feature `uuid`) | itself |
+/// | [`FixedString<N>`](crate::FixedString), [`FixedBytes<N>`](crate::FixedBytes), `[u8; N]` | a reference |
+/// | `String`, `Vec<u8>` | `&str`, `&[u8]` |
+/// | an enum with [`#[derive(Column)]`](derive@crate::Column) | itself |
+/// | a struct with [`#[derive(Column)]`](derive@crate::Column) around one of these | itself; around `String` or `Vec<u8>`, `&str` or `&[u8]` |
+/// | an `Option` of one of these | an `Option` of that |
+///
+/// All of them can be key columns. A setter takes what the getter gives, and returns a result only for strings and bytes of variable
+/// width.
 ///
 /// ```
 /// use polychron_schema::{Changes, FixedString, Row, RowBuffer};

@@ -3,14 +3,16 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use polychron_base::floats::widen;
+
 use crate::decimal::write_units;
 
 /// A value, or NULL.
 ///
-/// Equality and order are total, and agree with the order of keys for values of one column: NULL comes first; numbers
-/// of either integer type, and decimals of different scales, compare by what they stand for; floating-point numbers
+/// Equality and order are total, and agree with the order of keys for values of one column: NULL comes first; integers
+/// of all four types, and decimals of different scales, compare by what they stand for; floating-point numbers
 /// follow [`f64::total_cmp`] (so -0.0 is less than 0.0, and NaN lies at the ends). Values of different kinds sort by
-/// kind, in the order of the variants.
+/// kind, in the order of the variants. The value of an enum is its number.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
     /// No value.
@@ -22,12 +24,16 @@ pub enum Value {
     Integer(i64),
     /// An unsigned integer of any width.
     Unsigned(u64),
-    /// A floating-point number.
+    /// A signed integer of 128 bits.
+    Integer128(i128),
+    /// An unsigned integer of 128 bits.
+    Unsigned128(u128),
+    /// A floating-point number of either width.
     Float(f64),
     /// `units` of ten to the power of `-scale`.
     Decimal {
         /// The number of units.
-        units: i64,
+        units: i128,
         /// Digits behind the point.
         scale: u32,
     },
@@ -35,6 +41,8 @@ pub enum Value {
     Date(i32),
     /// Microseconds since 1970-01-01 00:00 UTC.
     Timestamp(i64),
+    /// A character.
+    Char(char),
     /// Text of fixed or variable width.
     String(String),
     /// Bytes of fixed or variable width.
@@ -50,13 +58,16 @@ pub enum ValueRef<'a> {
     Bool(bool),
     Integer(i64),
     Unsigned(u64),
+    Integer128(i128),
+    Unsigned128(u128),
     Float(f64),
     Decimal {
-        units: i64,
+        units: i128,
         scale: u32,
     },
     Date(i32),
     Timestamp(i64),
+    Char(char),
     String(&'a str),
     Bytes(&'a [u8]),
 }
@@ -69,10 +80,13 @@ impl Value {
             Self::Bool(value) => ValueRef::Bool(*value),
             Self::Integer(value) => ValueRef::Integer(*value),
             Self::Unsigned(value) => ValueRef::Unsigned(*value),
+            Self::Integer128(value) => ValueRef::Integer128(*value),
+            Self::Unsigned128(value) => ValueRef::Unsigned128(*value),
             Self::Float(value) => ValueRef::Float(*value),
             Self::Decimal { units, scale } => ValueRef::Decimal { units: *units, scale: *scale },
             Self::Date(value) => ValueRef::Date(*value),
             Self::Timestamp(value) => ValueRef::Timestamp(*value),
+            Self::Char(value) => ValueRef::Char(*value),
             Self::String(value) => ValueRef::String(value),
             Self::Bytes(value) => ValueRef::Bytes(value),
         }
@@ -92,10 +106,13 @@ impl ValueRef<'_> {
             Self::Bool(value) => Value::Bool(value),
             Self::Integer(value) => Value::Integer(value),
             Self::Unsigned(value) => Value::Unsigned(value),
+            Self::Integer128(value) => Value::Integer128(value),
+            Self::Unsigned128(value) => Value::Unsigned128(value),
             Self::Float(value) => Value::Float(value),
             Self::Decimal { units, scale } => Value::Decimal { units, scale },
             Self::Date(value) => Value::Date(value),
             Self::Timestamp(value) => Value::Timestamp(value),
+            Self::Char(value) => Value::Char(value),
             Self::String(value) => Value::String(value.to_owned()),
             Self::Bytes(value) => Value::Bytes(value.to_owned()),
         }
@@ -111,11 +128,12 @@ impl ValueRef<'_> {
         match self {
             Self::Null => "NULL",
             Self::Bool(_) => "a truth value",
-            Self::Integer(_) | Self::Unsigned(_) => "an integer",
+            Self::Integer(_) | Self::Unsigned(_) | Self::Integer128(_) | Self::Unsigned128(_) => "an integer",
             Self::Float(_) => "a floating-point number",
             Self::Decimal { .. } => "a decimal",
             Self::Date(_) => "a date",
             Self::Timestamp(_) => "a timestamp",
+            Self::Char(_) => "a character",
             Self::String(_) => "a string",
             Self::Bytes(_) => "bytes",
         }
@@ -125,32 +143,64 @@ impl ValueRef<'_> {
         match self {
             Self::Null => 0,
             Self::Bool(_) => 1,
-            Self::Integer(_) | Self::Unsigned(_) => 2,
+            Self::Integer(_) | Self::Unsigned(_) | Self::Integer128(_) | Self::Unsigned128(_) => 2,
             Self::Float(_) => 3,
             Self::Decimal { .. } => 4,
             Self::Date(_) => 5,
             Self::Timestamp(_) => 6,
-            Self::String(_) => 7,
-            Self::Bytes(_) => 8,
+            Self::Char(_) => 7,
+            Self::String(_) => 8,
+            Self::Bytes(_) => 9,
         }
     }
 
-    /// The integer, which fits whatever its sign.
-    pub(crate) fn as_integer(self) -> Option<i128> {
+    /// The integer, whatever its type.
+    pub(crate) fn as_whole(self) -> Option<Whole> {
         match self {
-            Self::Integer(value) => Some(i128::from(value)),
-            Self::Unsigned(value) => Some(i128::from(value)),
+            Self::Integer(value) => Some(Whole::signed(value.into())),
+            Self::Unsigned(value) => Some(Whole::unsigned(value.into())),
+            Self::Integer128(value) => Some(Whole::signed(value)),
+            Self::Unsigned128(value) => Some(Whole::unsigned(value)),
             _ => None,
         }
     }
 }
 
+/// An integer of up to 128 bits with or without a sign; in the order of the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Whole {
+    is_natural: bool,
+    /// The number in two's complement, which has the numbers' order on either side of zero.
+    bits: u128,
+}
+
+impl Whole {
+    fn signed(value: i128) -> Self {
+        Self { is_natural: value >= 0, bits: value.cast_unsigned() }
+    }
+
+    fn unsigned(bits: u128) -> Self {
+        Self { is_natural: true, bits }
+    }
+
+    /// The number, if it is one of `bytes` bytes.
+    pub(crate) fn in_bytes(self, bytes: u32, is_signed: bool) -> Option<u128> {
+        let bits = 8 * bytes - u32::from(is_signed);
+        let rest = if self.is_natural { self.bits } else { !self.bits };
+        let fits = (is_signed || self.is_natural) && rest.checked_shr(bits).unwrap_or(0) == 0;
+        fits.then_some(self.bits)
+    }
+}
+
 /// Compares decimals by whole part first, so that no scale overflows.
-fn compare_decimals(units: i64, scale: u32, other: i64, other_scale: u32) -> Ordering {
-    let parts = |units: i64, scale: u32| {
-        // Ten to the 38th is the highest power in 128 bits and beyond any 64-bit count of units.
+fn compare_decimals(units: i128, scale: u32, other: i128, other_scale: u32) -> Ordering {
+    if scale == other_scale {
+        return units.cmp(&other);
+    }
+    let parts = |units: i128, scale: u32| {
+        // Ten to the 38th is the highest power in 128 bits.
         let one = 10_i128.pow(scale.min(38));
-        (i128::from(units).div_euclid(one), i128::from(units).rem_euclid(one))
+        (units.div_euclid(one), units.rem_euclid(one))
     };
     let ((whole, part), (other_whole, other_part)) = (parts(units, scale), parts(other, other_scale));
     let common = scale.max(other_scale).min(38);
@@ -168,9 +218,11 @@ impl Ord for ValueRef<'_> {
             }
             (Self::Date(a), Self::Date(b)) => a.cmp(&b),
             (Self::Timestamp(a), Self::Timestamp(b)) => a.cmp(&b),
+            (Self::Char(a), Self::Char(b)) => a.cmp(&b),
+            (Self::Integer(a), Self::Integer(b)) => a.cmp(&b),
             (Self::String(a), Self::String(b)) => a.cmp(b),
             (Self::Bytes(a), Self::Bytes(b)) => a.cmp(b),
-            (a, b) => a.rank().cmp(&b.rank()).then_with(|| a.as_integer().cmp(&b.as_integer())),
+            (a, b) => a.rank().cmp(&b.rank()).then_with(|| a.as_whole().cmp(&b.as_whole())),
         }
     }
 }
@@ -216,6 +268,9 @@ impl fmt::Display for ValueRef<'_> {
             Self::Bool(value) => value.fmt(f),
             Self::Integer(value) | Self::Timestamp(value) => value.fmt(f),
             Self::Unsigned(value) => value.fmt(f),
+            Self::Integer128(value) => value.fmt(f),
+            Self::Unsigned128(value) => value.fmt(f),
+            Self::Char(value) => value.fmt(f),
             Self::Float(value) => value.fmt(f),
             Self::Decimal { units, scale } => write_units(f, units, scale),
             Self::Date(value) => value.fmt(f),
@@ -243,12 +298,37 @@ macro_rules! value_from {
 
 value_from!(
     bool => Bool, i8 => Integer, i16 => Integer, i32 => Integer, i64 => Integer, u8 => Unsigned, u16 => Unsigned,
-    u32 => Unsigned, u64 => Unsigned, f64 => Float, &str => String, String => String, &[u8] => Bytes, Vec<u8> => Bytes
+    u32 => Unsigned, u64 => Unsigned, i128 => Integer128, u128 => Unsigned128, f64 => Float, char => Char,
+    &str => String, String => String, &[u8] => Bytes, Vec<u8> => Bytes
 );
 
 impl<const SCALE: u32> From<crate::Decimal<SCALE>> for Value {
     fn from(value: crate::Decimal<SCALE>) -> Self {
+        Self::Decimal { units: value.units().into(), scale: SCALE }
+    }
+}
+
+impl<const SCALE: u32> From<crate::Decimal128<SCALE>> for Value {
+    fn from(value: crate::Decimal128<SCALE>) -> Self {
         Self::Decimal { units: value.units(), scale: SCALE }
+    }
+}
+
+impl From<f32> for Value {
+    fn from(value: f32) -> Self {
+        Self::Float(widen(value))
+    }
+}
+
+impl<const N: usize> From<&[u8; N]> for Value {
+    fn from(value: &[u8; N]) -> Self {
+        Self::Bytes(value.to_vec())
+    }
+}
+
+impl<const N: usize> From<[u8; N]> for Value {
+    fn from(value: [u8; N]) -> Self {
+        Self::Bytes(value.to_vec())
     }
 }
 

@@ -4,17 +4,56 @@ use std::cmp::Ordering;
 
 use polychron_base::sizes::scaled;
 use polychron_schema::{
-    Changes, ColumnType, Date, Decimal, EncodedKey, FixedBytes, FixedString, IndexDefinition, Key, KeyExtractor,
-    KeyScratch, Layout, OwnedKey, RangeScratch, Row, RowBuffer, RowRef, RowViewMut, TableDefinition, Timestamp, Value,
-    build_row, set_value,
+    Changes, Column, ColumnType, Date, Decimal, Decimal128, EncodedKey, FixedBytes, FixedString, IndexDefinition, Key,
+    KeyExtractor, KeyScratch, Layout, OwnedKey, RangeScratch, Row, RowBuffer, RowRef, RowViewMut, TableDefinition,
+    Timestamp, Value, build_row, set_value,
 };
 use proptest::prelude::*;
+
+/// Numbers that fill a byte, with gaps.
+#[derive(Column, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum State {
+    Open,
+    Paid = 7,
+    Closed = 255,
+}
+
+/// Numbers with signs, in another order than they are declared in.
+#[derive(Column, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(i64)]
+enum Level {
+    High = 1 << 40,
+    Low = -1 - (1 << 40),
+    Middle = 3,
+}
+
+#[derive(Column, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cents(i64);
+
+/// A newtype around a newtype.
+#[derive(Column, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Price {
+    cents: Cents,
+}
+
+#[derive(Column, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Label(String);
+
+#[derive(Column, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Tag(FixedString<7>);
+
+#[derive(Column, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Phase(State);
 
 #[derive(Row, Clone, Debug, PartialEq)]
 #[index(name = "by_text", columns(text, small))]
 #[index(name = "by_name", columns(name), unique)]
 #[index(name = "by_note", columns = [note, maybe], unique)]
 #[index(name = "by_numbers", columns(float, truth, tiny, day))]
+#[index(name = "by_kinds", columns = [state, short_float, wide, letter, level, label, price, array])]
+#[index(name = "by_short_kinds", columns = [level, letter, maybe_state], unique)]
+#[index(name = "by_wide", columns = [wide_unsigned], unique)]
+#[index(name = "by_maybe_label", columns = [maybe_label, wide_money, phase, tag], unique)]
 struct Every {
     truth: bool,
     tiny: i8,
@@ -43,6 +82,25 @@ struct Every {
     maybe_truth: Option<bool>,
     maybe_day: Option<Date>,
     maybe_money: Option<Decimal<4>>,
+    short_float: f32,
+    wide: i128,
+    wide_unsigned: u128,
+    letter: char,
+    array: [u8; 3],
+    wide_money: Decimal128<20>,
+    state: State,
+    level: Level,
+    cents: Cents,
+    price: Price,
+    label: Label,
+    tag: Tag,
+    phase: Phase,
+    maybe_state: Option<State>,
+    maybe_wide: Option<u128>,
+    maybe_label: Option<Label>,
+    maybe_letter: Option<char>,
+    maybe_short_float: Option<f32>,
+    maybe_phase: Option<Phase>,
 }
 
 /// A row whose keys are short numbers.
@@ -50,6 +108,7 @@ struct Every {
 #[index(name = "by_c", columns(c))]
 #[index(name = "by_d", columns(d, b), unique)]
 #[index(name = "by_e", columns = [e, f], unique)]
+#[index(name = "by_g", columns = [g, h], unique)]
 struct Short {
     c: i16,
     #[key]
@@ -59,6 +118,8 @@ struct Short {
     b: u64,
     e: Decimal<2>,
     f: i64,
+    g: Level,
+    h: char,
 }
 
 /// Text with many zero characters, which escaping must handle.
@@ -79,8 +140,53 @@ fn float() -> impl Strategy<Value = f64> {
     prop_oneof![any::<u64>().prop_map(f64::from_bits), Just(0.0), Just(-0.0), Just(f64::NAN), Just(-1.5)]
 }
 
+fn short_float() -> impl Strategy<Value = f32> {
+    prop_oneof![any::<u32>().prop_map(f32::from_bits), Just(0.0), Just(-0.0), Just(f32::NAN), Just(-1.5)]
+}
+
+/// A number of 128 bits, as often as not near a border of fewer.
+fn wide() -> impl Strategy<Value = i128> {
+    let borders = [0, 1 << 63, 1 << 64, i128::MAX, i128::MIN];
+    prop_oneof![any::<i128>(), (0..borders.len(), -2..=2_i128).prop_map(move |(at, by)| borders[at].wrapping_add(by))]
+}
+
+fn state() -> impl Strategy<Value = State> {
+    prop_oneof![Just(State::Open), Just(State::Paid), Just(State::Closed)]
+}
+
+fn level() -> impl Strategy<Value = Level> {
+    prop_oneof![Just(Level::Low), Just(Level::Middle), Just(Level::High)]
+}
+
 prop_compose! {
-    fn every()(
+    /// The columns of the other half of the types.
+    fn kinds()(
+        (short_float, wide, wide_unsigned, wide_money) in (short_float(), wide(), wide(), wide()),
+        (letter, array, maybe_letter) in any::<(char, [u8; 3], Option<char>)>(),
+        (state, level, phase, maybe_state, maybe_phase) in
+            (state(), level(), state(), proptest::option::of(state()), proptest::option::of(state())),
+        (cents, price, label, tag) in (any::<i64>(), any::<i64>(), text(), name::<7>()),
+        (maybe_wide, maybe_label, maybe_short_float) in
+            (proptest::option::of(wide()), proptest::option::of(text()), proptest::option::of(short_float())),
+        row in classic(),
+    ) -> Every {
+        Every {
+            short_float, wide, wide_unsigned: wide_unsigned as u128, letter, array,
+            wide_money: Decimal128::from_units(wide_money), state, level, cents: Cents(cents),
+            price: Price { cents: Cents(price) }, label: Label(label), tag: Tag(tag), phase: Phase(phase), maybe_state,
+            maybe_wide: maybe_wide.map(|wide| wide as u128), maybe_label: maybe_label.map(Label), maybe_letter,
+            maybe_short_float, maybe_phase: maybe_phase.map(Phase), ..row
+        }
+    }
+}
+
+/// A row of every type.
+fn every() -> impl Strategy<Value = Every> {
+    kinds()
+}
+
+prop_compose! {
+    fn classic()(
         (truth, tiny, small, medium, big) in any::<(bool, i8, i16, i32, i64)>(),
         (tiny_unsigned, small_unsigned, medium_unsigned, big_unsigned) in any::<(u8, u16, u32, u64)>(),
         float in float(),
@@ -95,7 +201,11 @@ prop_compose! {
             truth, tiny, small, medium, big, tiny_unsigned, small_unsigned, medium_unsigned, big_unsigned, float,
             money: Decimal::from_units(money), day: Date(day), moment: Timestamp(moment), name,
             digest: FixedBytes(digest), text, bytes, maybe, maybe_name, note, blob, maybe_truth,
-            maybe_day: maybe_day.map(Date), maybe_money: maybe_money.map(Decimal::from_units),
+            maybe_day: maybe_day.map(Date), maybe_money: maybe_money.map(Decimal::from_units), short_float: 0.0, wide: 0,
+            wide_unsigned: 0, letter: 'a', array: [0; 3], wide_money: Decimal128::ZERO, state: State::Open,
+            level: Level::Low, cents: Cents(0), price: Price { cents: Cents(0) }, label: Label(String::new()),
+            tag: Tag(FixedString::default()), phase: Phase(State::Open), maybe_state: None, maybe_wide: None,
+            maybe_label: None, maybe_letter: None, maybe_short_float: None, maybe_phase: None,
         }
     }
 }
@@ -127,6 +237,25 @@ fn values(row: &Every) -> Vec<Value> {
         row.maybe_truth.into(),
         row.maybe_day.into(),
         row.maybe_money.into(),
+        row.short_float.into(),
+        row.wide.into(),
+        row.wide_unsigned.into(),
+        row.letter.into(),
+        row.array.into(),
+        row.wide_money.into(),
+        row.state.into(),
+        row.level.into(),
+        row.cents.into(),
+        row.price.into(),
+        row.label.into(),
+        row.tag.into(),
+        row.phase.into(),
+        row.maybe_state.into(),
+        row.maybe_wide.into(),
+        row.maybe_label.into(),
+        row.maybe_letter.into(),
+        row.maybe_short_float.into(),
+        row.maybe_phase.into(),
     ]
 }
 
@@ -184,7 +313,7 @@ proptest! {
     }
 
     #[test]
-    fn changes_give_the_bytes_of_a_fresh_row(row in every(), other in every(), columns in any::<u32>()) {
+    fn changes_give_the_bytes_of_a_fresh_row(row in every(), other in every(), columns in any::<u64>()) {
         let layout = layout();
         let (mut changed, mut in_place, mut fresh) = (RowBuffer::new(), RowBuffer::new(), RowBuffer::new());
         row.encode(&mut changed).unwrap();
@@ -197,6 +326,11 @@ proptest! {
             view.set_blob(other.blob.as_deref()).unwrap();
             wanted[20] = other.blob.clone().into();
             prop_assert!(view.changes().whole_row());
+        }
+        if columns & 1 << 60 != 0 {
+            let mut view = Every::view_mut(&mut changed, &mut changes);
+            wanted[30..43].clone_from_slice(&values(&other)[30..43]);
+            set_kinds(&mut view, &other);
         }
         let mut view = polychron_schema::RowMut::new(&mut changed, &mut changes, Every::SHAPE);
         for (index, value) in values(&other).into_iter().enumerate() {
@@ -248,15 +382,15 @@ proptest! {
     }
 
     #[test]
-    fn short_keys_are_extracted_in_registers((a, b, c, d, e, f) in any::<(i32, u64, i16, i64, i64, i64)>()) {
-        let row = Short { a, b, c, d: Timestamp(d), e: Decimal::from_units(e), f };
+    fn short_keys_are_extracted_in_registers((a, b, c, d, e, f) in any::<(i32, u64, i16, i64, i64, i64)>(), g in level(), h in any::<char>()) {
+        let row = Short { a, b, c, d: Timestamp(d), e: Decimal::from_units(e), f, g, h };
         let definition = Short::definition();
         let mut buffer = RowBuffer::new();
         row.encode(&mut buffer).unwrap();
         let mut scratch = KeyScratch::new();
         let primary = KeyExtractor::primary(&definition).unwrap();
         prop_assert_eq!(primary.extract_short(buffer.as_row()).unwrap(), row.key().encode(&mut scratch));
-        let keys = [encoded(&(c, a, b)), encoded(&(row.d, b)), encoded(&(row.e, f))];
+        let keys = [encoded(&(c, a, b)), encoded(&(row.d, b)), encoded(&(row.e, f)), encoded(&(g, h))];
         for (position, key) in keys.iter().enumerate() {
             let index = KeyExtractor::secondary(&definition, position).unwrap();
             prop_assert!(index.extract_short(buffer.as_row()).is_some());
@@ -315,6 +449,23 @@ proptest! {
         check_key(&a.maybe_name, &b.maybe_name);
         check_key(&a.note, &b.note);
         check_key(&a.blob, &b.blob);
+        check_key(&a.wide, &b.wide);
+        check_key(&a.wide_unsigned, &b.wide_unsigned);
+        check_key(&a.letter, &b.letter);
+        check_key(&a.array, &b.array);
+        check_key(&a.wide_money, &b.wide_money);
+        check_key(&a.state, &b.state);
+        check_key(&(a.level as i64), &(b.level as i64));
+        prop_assert_eq!(encoded(&a.level).cmp(&encoded(&b.level)), (a.level as i64).cmp(&(b.level as i64)));
+        check_key(&a.price, &b.price);
+        check_key(&a.label, &b.label);
+        check_key(&a.tag, &b.tag);
+        check_key(&a.maybe_phase, &b.maybe_phase);
+        check_key(&a.maybe_wide, &b.maybe_wide);
+        check_key(&a.maybe_label, &b.maybe_label);
+        let (x, y) = (a.short_float, b.short_float);
+        prop_assert_eq!(encoded(&x).cmp(&encoded(&y)), x.total_cmp(&y));
+        prop_assert_eq!(f32::decode(&encoded(&x)).unwrap().to_bits(), x.to_bits());
         let (x, y) = (Total(a.float), Total(b.float));
         prop_assert_eq!(encoded(&x.0).cmp(&encoded(&y.0)), x.0.total_cmp(&y.0));
         prop_assert_eq!(f64::decode(&encoded(&x.0)).unwrap().to_bits(), x.0.to_bits());
@@ -329,6 +480,9 @@ proptest! {
         check_key(&(a.tiny, a.maybe, a.small), &(b.tiny, b.maybe, b.small));
         check_key(&(a.tiny, a.big, a.medium, a.tiny_unsigned), &(b.tiny, b.big, b.medium, b.tiny_unsigned));
         check_key(&(a.tiny, a.big, a.big_unsigned), &(b.tiny, b.big, b.big_unsigned));
+        check_key(&(a.state, a.wide, a.letter), &(b.state, b.wide, b.letter));
+        check_key(&(a.label.clone(), a.price, a.maybe_state), &(b.label.clone(), b.price, b.maybe_state));
+        check_key(&(a.phase, a.letter, a.cents), &(b.phase, b.letter, b.cents));
         check_key(
             &(a.truth, a.tiny, a.small, a.name, a.text.clone(), a.maybe_name, a.blob.clone(), a.note.clone()),
             &(b.truth, b.tiny, b.small, b.name, b.text.clone(), b.maybe_name, b.blob.clone(), b.note.clone()),
@@ -364,6 +518,13 @@ proptest! {
         if let Ok(key) = <(String, Option<String>)>::decode(&bytes) {
             assert_eq!(encoded(&key), bytes);
         }
+        if let Ok(key) = <(State, Option<Phase>)>::decode(&bytes) {
+            assert_eq!(encoded(&key), bytes);
+        }
+        if let Ok(key) = char::decode(&bytes) {
+            assert_eq!(encoded(&key), bytes);
+        }
+        prop_assert_eq!(State::decode(&bytes).is_ok(), [vec![0], vec![7], vec![255]].contains(&bytes));
     }
 
     #[test]
@@ -391,6 +552,24 @@ fn read_everything(row: RowRef<'_>) {
     }
 }
 
+/// Sets the columns 30 to 42 by the setters.
+fn set_kinds(view: &mut EveryMut<'_>, row: &Every) {
+    view.set_wide(view.wide());
+    view.set_state(row.state);
+    view.set_level(row.level);
+    view.set_cents(row.cents);
+    view.set_price(row.price);
+    let _ = view.set_label(&row.label.0);
+    view.set_tag(row.tag);
+    view.set_phase(row.phase);
+    view.set_maybe_state(row.maybe_state);
+    view.set_maybe_wide(row.maybe_wide);
+    let _ = view.set_maybe_label(row.maybe_label.as_ref().map(|label| label.0.as_str()));
+    view.set_maybe_letter(row.maybe_letter);
+    view.set_maybe_short_float(row.maybe_short_float);
+    view.set_maybe_phase(row.maybe_phase);
+}
+
 fn change_everything(buffer: &mut RowBuffer, row: &Every) {
     let mut changes = Changes::NONE;
     let mut view = Every::view_mut(buffer, &mut changes);
@@ -399,6 +578,11 @@ fn change_everything(buffer: &mut RowBuffer, row: &Every) {
     view.set_name(&row.name);
     let _ = view.set_note(row.note.as_deref());
     let _ = view.set_bytes(&row.bytes);
+    view.set_letter(row.letter);
+    view.set_wide(row.wide);
+    set_kinds(&mut view, row);
+    assert_eq!((view.state(), view.price(), view.maybe_phase()), (row.state, row.price, row.maybe_phase));
+    assert_eq!((view.letter(), view.wide(), view.tag()), (row.letter, row.wide, row.tag));
     assert_eq!((view.big(), view.maybe(), view.name()), (row.big, row.maybe, &row.name));
     read_everything(buffer.as_row());
 }
@@ -408,8 +592,13 @@ fn decimals_of_different_scales_compare() {
     let decimal = |units, scale| Value::Decimal { units, scale };
     assert_eq!(decimal(10, 1), decimal(100, 2));
     assert!(decimal(-1, 2) > decimal(-1, 1));
-    assert!(decimal(i64::MAX, 0) > decimal(i64::MAX, 18));
+    assert!(decimal(i64::MAX.into(), 0) > decimal(i64::MAX.into(), 18));
+    assert!(decimal(i128::MAX, 0) > decimal(i128::MAX, 38) && decimal(i128::MIN, 0) < decimal(i128::MIN, 38));
     assert!(Value::Integer(-1) < Value::Unsigned(0) && Value::Integer(1) == Value::Unsigned(1));
+    assert!(
+        Value::Unsigned128(u128::MAX) > Value::Integer128(i128::MAX) && Value::Integer128(-1) == Value::Integer(-1)
+    );
+    assert!(Value::Integer128(i128::MIN) < Value::Integer(i64::MIN) && Value::Unsigned(7) == Value::Unsigned128(7));
     assert!(Value::Null < Value::Bool(false) && Value::Float(-0.0) < Value::Float(0.0));
 }
 

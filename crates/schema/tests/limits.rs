@@ -2,8 +2,8 @@
 
 use polychron_base::Error;
 use polychron_schema::{
-    Changes, ColumnType, EncodedKey, IndexDefinition, Key, KeyExtractor, KeyScratch, MAX_COLUMNS, MAX_KEY_BYTES,
-    MAX_ROW_BYTES, Row, RowBuffer, SchemaError, TableDefinition, Value, build_row,
+    Changes, Column, ColumnType, Decimal128, EncodedKey, IndexDefinition, Key, KeyExtractor, KeyScratch, MAX_COLUMNS,
+    MAX_KEY_BYTES, MAX_ROW_BYTES, Row, RowBuffer, SchemaError, TableDefinition, Value, build_row,
 };
 
 #[derive(Row)]
@@ -153,9 +153,103 @@ fn values_are_checked() {
     assert_eq!(refused(1, "longer".into()), SchemaError::TooLong { column: "b".into(), bytes: 6, max: 5 });
     assert!(matches!(refused(1, Value::Bytes(vec![1])), SchemaError::WrongType { .. }));
     assert!(matches!(refused(2, Value::Decimal { units: 1, scale: 3 }), SchemaError::OutOfRange { .. }));
-    assert!(matches!(refused(2, Value::Decimal { units: i64::MAX, scale: 1 }), SchemaError::OutOfRange { .. }));
+    assert!(matches!(refused(2, Value::Decimal { units: i64::MAX.into(), scale: 1 }), SchemaError::OutOfRange { .. }));
     assert!(matches!(refused(3, Value::Bytes(vec![1, 2])), SchemaError::OutOfRange { .. }));
     assert!(matches!(refused(3, Value::Bytes(vec![1; 4])), SchemaError::TooLong { .. }));
     let few = build_row(&layout, &good[..3], &mut buffer);
     assert_eq!(few, Err(SchemaError::Arity { expected: 4, found: 3 }));
+}
+
+/// Values of some columns as bytes of rows.
+#[derive(Row, Clone, Debug, PartialEq)]
+struct Kinds {
+    #[key]
+    id: u64,
+    state: State,
+    maybe: Option<State>,
+    letter: char,
+    float: f32,
+    wide: i128,
+    money: Decimal128<3>,
+}
+
+#[derive(Column, Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Paid = 7,
+    Open = 2,
+}
+
+fn kinds() -> Kinds {
+    let (letter, money) = ('ä', Decimal128::from_units(1));
+    Kinds { id: 1, state: State::Open, maybe: None, letter, float: 0.1, wide: -1, money }
+}
+
+#[test]
+fn values_of_kinds_are_checked() {
+    let layout = Kinds::definition().layout().unwrap();
+    let mut buffer = RowBuffer::new();
+    kinds().encode(&mut buffer).unwrap();
+    let good = buffer.as_row().values(&layout);
+    let mut tried = |column: usize, value: Value| {
+        let mut values = good.clone();
+        values[column] = value;
+        build_row(&layout, &values, &mut buffer)
+    };
+    for (column, value) in [
+        (1, Value::Integer(7)),
+        (1, Value::Unsigned128(2)),
+        (2, Value::Unsigned(7)),
+        (4, Value::Float(0.5)),
+        (4, Value::Float(f64::NAN)),
+        (4, Value::from(0.1_f32)),
+        (5, Value::Unsigned128(i128::MAX as u128)),
+        (6, Value::Decimal { units: i128::MIN, scale: 3 }),
+        (6, Value::Decimal { units: -5, scale: 0 }),
+    ] {
+        assert_eq!(tried(column, value.clone()), Ok(()), "{column} {value}");
+    }
+    for (column, value) in [
+        (1, Value::Integer(0)),
+        (1, Value::Integer(-254)),
+        (1, Value::Unsigned(7 + 256)),
+        (2, Value::Unsigned128(2 + (1 << 64))),
+        (4, Value::Float(0.1)),
+        (4, Value::Float(1e300)),
+        (5, Value::Unsigned128(1 << 127)),
+        (6, Value::Decimal { units: i128::MAX, scale: 2 }),
+        (6, Value::Decimal { units: 1, scale: 4 }),
+    ] {
+        assert!(matches!(tried(column, value.clone()), Err(SchemaError::OutOfRange { .. })), "{column} {value}");
+    }
+    for (column, value) in [(1, "Open".into()), (3, "ä".into()), (3, Value::Unsigned(1)), (4, Value::Integer(1))] {
+        assert!(matches!(tried(column, value.clone()), Err(SchemaError::WrongType { .. })), "{column} {value}");
+    }
+    assert_eq!(tried(1, Value::Null), Err(SchemaError::UnexpectedNull { column: "state".into() }));
+}
+
+/// Bytes of no value are refused where rows come in from outside, and read without harm.
+#[test]
+fn bytes_of_no_value_are_refused() {
+    let layout = Kinds::definition().layout().unwrap();
+    let mut buffer = RowBuffer::new();
+    kinds().encode(&mut buffer).unwrap();
+    layout.check_row(buffer.as_row()).unwrap();
+    let mut change = |column: usize, bytes: &[u8]| {
+        kinds().encode(&mut buffer).unwrap();
+        buffer.fixed_mut(layout.columns()[column].slot)[..bytes.len()].copy_from_slice(bytes);
+        let checked = layout.check_row(buffer.as_row());
+        (checked, Kinds::from_ref(Kinds::view(buffer.as_row())))
+    };
+    for number in 0..=255 {
+        let (checked, row) = change(1, &[number]);
+        assert_eq!(checked.is_ok(), [2, 7].contains(&number), "{number}");
+        assert_eq!(row.state, if number == 2 { State::Open } else { State::Paid });
+    }
+    for letter in [0xD800_u32, 0x11_0000, u32::MAX] {
+        let (checked, row) = change(3, &letter.to_le_bytes());
+        assert!(matches!(checked, Err(SchemaError::MalformedColumn { .. })));
+        assert_eq!(row.letter, char::REPLACEMENT_CHARACTER);
+    }
+    // The zero of a NULL is no variant's.
+    assert_eq!(change(2, &[0]).0, Ok(()));
 }

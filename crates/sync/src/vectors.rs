@@ -57,9 +57,13 @@ impl Form {
         Self { shift: 8 * offset, mask, flip, base, bias, is_float: false }
     }
 
-    /// A floating-point number of 8 bytes; in the order of [`f64::total_cmp`].
-    pub const fn float() -> Self {
-        Self { is_float: true, ..Self::integer(0, 8, true) }
+    /// A floating-point number of `bytes` (4 or 8) bytes, `offset` bytes from the lowest of its word; in the order of
+    /// [`f64::total_cmp`].
+    ///
+    /// # Panics
+    /// When it does not lie in one word.
+    pub const fn float(offset: u32, bytes: u32) -> Self {
+        Self { is_float: true, ..Self::integer(offset, bytes, true) }
     }
 
     /// Whether it is a floating-point number.
@@ -71,11 +75,14 @@ impl Form {
     /// A word's number as a signed one: numbers of one form have the order of these.
     #[inline]
     pub const fn ordered(self, word: u64) -> i64 {
-        if self.is_float {
-            let bits = word.cast_signed();
-            return bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed();
-        }
-        (((word >> self.shift) & self.mask) ^ self.flip).wrapping_sub(self.base).cast_signed()
+        let number = (((word >> self.shift) & self.mask) ^ self.flip).wrapping_sub(self.base).cast_signed();
+        if self.is_float { self.turned(number) } else { number }
+    }
+
+    /// Turns the bits of negative floating-point numbers but for the sign, which the bits of narrow ones fill up with.
+    #[inline]
+    const fn turned(self, bits: i64) -> i64 {
+        bits ^ ((bits >> 63).cast_unsigned() & self.mask >> 1).cast_signed()
     }
 
     /// What is to be added to such a signed number for what it stands for; of a floating-point number nothing is.
@@ -84,11 +91,12 @@ impl Form {
         self.bias as i128
     }
 
-    /// The bits of the number for which a signed one stands: sign- or zero-extended, or those of a floating-point number.
+    /// The bits of the number for which a signed one stands: sign- or zero-extended, or those of a floating-point number in
+    /// its own width.
     #[inline]
     pub const fn bits(self, ordered: i64) -> u64 {
         if self.is_float {
-            return (ordered ^ ((ordered >> 63).cast_unsigned() >> 1).cast_signed()).cast_unsigned();
+            return self.turned(ordered).cast_unsigned() & self.mask;
         }
         ordered.cast_unsigned() ^ self.bias
     }
@@ -222,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    const FORMS: [Form; 9] = [
+    const FORMS: [Form; 11] = [
         Form::integer(0, 8, true),
         Form::integer(0, 8, false),
         Form::integer(4, 4, true),
@@ -231,7 +239,9 @@ mod tests {
         Form::integer(6, 2, false),
         Form::integer(7, 1, true),
         Form::integer(3, 1, false),
-        Form::float(),
+        Form::float(0, 8),
+        Form::float(4, 4),
+        Form::float(0, 4),
     ];
 
     /// Words of all magnitudes, the outermost ones among them, or numbers near zero.
@@ -295,7 +305,7 @@ mod tests {
     fn numbers_are_what_their_bits_say_and_in_order() {
         let word = 0xF0E1_D2C3_B4A5_9687_u64;
         let expected = |form: Form| match (form.mask, form.bias, form.base) {
-            _ if form.is_float() => word,
+            (mask, _, _) if form.is_float() => word >> form.shift & mask,
             (u64::MAX, _, _) => word,
             (mask, _, 0) => word >> form.shift & mask,
             (mask, _, sign) => ((word >> form.shift & mask) ^ sign).wrapping_sub(sign),
@@ -304,9 +314,15 @@ mod tests {
             assert_eq!(form.bits(form.ordered(word)), expected(form), "{form:?}");
         }
         let floats = [f64::NEG_INFINITY, -1.5, -0.0, 0.0, 1e-300, 2.0, f64::INFINITY, f64::NAN];
-        let ordered = floats.map(|float| Form::float().ordered(float.to_bits()));
+        let form = Form::float(0, 8);
+        let ordered = floats.map(|float| form.ordered(float.to_bits()));
         assert!(ordered.is_sorted());
-        assert!(ordered.iter().zip(floats).all(|(&number, float)| Form::float().bits(number) == float.to_bits()));
+        assert!(ordered.iter().zip(floats).all(|(&number, float)| form.bits(number) == float.to_bits()));
+        let floats = [f32::NEG_INFINITY, -1.5, -0.0, 0.0, 1e-40, 2.0, f32::INFINITY, f32::NAN];
+        let form = Form::float(4, 4);
+        let ordered = floats.map(|float| form.ordered(u64::from(float.to_bits()) << 32 | 0xFFFF_FFFF));
+        assert!(ordered.is_sorted());
+        assert!(ordered.iter().zip(floats).all(|(&number, float)| form.bits(number) == float.to_bits().into()));
     }
 
     #[test]

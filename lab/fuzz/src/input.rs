@@ -32,6 +32,16 @@ impl<'b> Input<'b> {
         u64::from_le_bytes(self.take())
     }
 
+    pub(crate) fn wide(&mut self) -> u128 {
+        u128::from_le_bytes(self.take())
+    }
+
+    /// A character of as many bytes as may be.
+    pub(crate) fn character(&mut self) -> char {
+        let number = self.number() as u32;
+        char::from_u32(number >> (number % 29)).unwrap_or('ä')
+    }
+
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         usize::from(self.byte()) % bound
     }

@@ -2,15 +2,19 @@
 
 use std::fmt::Debug;
 
-use polychron_schema::{Date, Decimal, FixedString, Key, KeyScratch, OwnedKey, Timestamp};
+use polychron_schema::{Date, Decimal, Decimal128, FixedString, Key, KeyScratch, OwnedKey, Timestamp};
 
 use crate::input::Input;
+use crate::rows::{Cents, Label, State};
 
 pub(crate) fn run(bytes: &[u8]) {
     check_foreign::<(Option<i8>, String, bool)>(bytes);
     check_foreign::<(String, Option<String>)>(bytes);
     check_foreign::<(u64, Vec<u8>)>(bytes);
     check_foreign::<i64>(bytes);
+    check_foreign::<(State, char)>(bytes);
+    check_foreign::<(Option<State>, Label)>(bytes);
+    check_foreign::<(u128, [u8; 2])>(bytes);
     let mut input = Input::new(bytes);
     check_pair(&mut input, |input| (input.number() as i64, input.number()));
     check_pair(&mut input, |input| (input.byte() as i8, i16::from_le_bytes(input.take()), input.flag()));
@@ -23,6 +27,12 @@ pub(crate) fn run(bytes: &[u8]) {
         let money = Decimal::<2>::from_units(input.number() as i64);
         (Date(input.number() as i32), Timestamp(input.number() as i64), money)
     });
+    check_pair(&mut input, |input| (State::read(input), Cents(input.number() as i64), input.maybe(State::read)));
+    check_pair(&mut input, |input| (input.wide() as i128, input.character()));
+    check_pair(&mut input, |input| (input.maybe(Input::wide), Label(input.text(9)), input.take::<3>()));
+    check_pair(&mut input, |input| (Decimal128::<4>::from_units(input.wide() as i128), input.flag()));
+    let floats = [(); 2].map(|()| f32::from_bits(input.number() as u32));
+    assert_eq!(encoded(&floats[0]).cmp(&encoded(&floats[1])), floats[0].total_cmp(&floats[1]), "{floats:?}");
 }
 
 fn encoded<K: Key>(key: &K) -> Vec<u8> {

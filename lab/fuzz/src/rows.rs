@@ -4,15 +4,36 @@
 #![allow(clippy::duplicated_attributes)]
 
 use polychron_schema::{
-    Changes, Date, Decimal, FixedString, KeyExtractor, KeyScratch, Row, RowBuffer, RowMut, RowRef, Value, build_row,
-    set_value,
+    Changes, Column, Date, Decimal, Decimal128, FixedString, KeyExtractor, KeyScratch, Row, RowBuffer, RowMut, RowRef,
+    Value, build_row, set_value,
 };
 
 use crate::input::Input;
 
+/// An enum whose numbers have signs and gaps.
+#[derive(Column, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum State {
+    Lost = -300,
+    New = 0,
+    Done = 5,
+}
+
+impl State {
+    pub(crate) fn read(input: &mut Input<'_>) -> Self {
+        [Self::Lost, Self::New, Self::Done][input.below(3)]
+    }
+}
+
+#[derive(Column, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Cents(pub(crate) i64);
+
+#[derive(Column, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Label(pub(crate) String);
+
 #[derive(Row, Clone, Debug, PartialEq)]
 #[index(name = "by_text", columns(text, small))]
 #[index(name = "by_note", columns = [note, maybe], unique)]
+#[index(name = "by_kinds", columns = [state, letter, wide, label])]
 struct Wide {
     flag: bool,
     small: i16,
@@ -27,10 +48,20 @@ struct Wide {
     bytes: Vec<u8>,
     maybe: Option<u32>,
     note: Option<String>,
+    state: Option<State>,
+    letter: char,
+    wide: i128,
+    large: Option<u128>,
+    label: Label,
+    cents: Cents,
+    array: [u8; 3],
+    total: Decimal128<9>,
+    /// Not a number now and then, so it compares as its bits do.
+    short: f32,
 }
 
 /// Columns that are not part of the primary key, so that they may be set.
-const CHANGEABLE: [usize; 9] = [0, 1, 3, 4, 5, 6, 8, 9, 10];
+const CHANGEABLE: [usize; 18] = [0, 1, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19];
 
 impl Wide {
     fn read(input: &mut Input<'_>) -> Self {
@@ -46,6 +77,15 @@ impl Wide {
             bytes: input.bytes(40),
             maybe: input.maybe(|input| input.number() as u32),
             note: input.maybe(|input| input.text(20)),
+            state: input.maybe(State::read),
+            letter: input.character(),
+            wide: input.wide() as i128,
+            large: input.maybe(Input::wide),
+            label: Label(input.text(9)),
+            cents: Cents(input.number() as i64),
+            array: input.take(),
+            total: Decimal128::from_units(input.wide() as i128),
+            short: f32::from_bits(input.number() as u32),
         }
     }
 
@@ -63,6 +103,15 @@ impl Wide {
             row.bytes.into(),
             row.maybe.into(),
             row.note.into(),
+            row.state.into(),
+            row.letter.into(),
+            row.wide.into(),
+            row.large.into(),
+            row.label.into(),
+            row.cents.into(),
+            row.array.into(),
+            row.total.into(),
+            row.short.into(),
         ]
     }
 }
@@ -81,7 +130,7 @@ fn check_agreement(row: &Wide, other: &Wide, input: &mut Input<'_>) {
     build_row(&layout, &row.values(), &mut dynamic).expect("the row is short");
     assert_eq!(typed.as_bytes(), dynamic.as_bytes());
     assert_eq!(typed.as_row().values(&layout), row.values());
-    assert_eq!(Wide::from_ref(Wide::view(typed.as_row())), *row);
+    assert_eq!(Wide::from_ref(Wide::view(typed.as_row())).values(), row.values());
 
     let (mut wanted, mut changes) = (row.values(), Changes::NONE);
     let mut view = RowMut::new(&mut typed, &mut changes, Wide::SHAPE);
@@ -134,6 +183,12 @@ fn change_everything(buffer: &mut RowBuffer, row: &Wide) {
     view.set_name(&row.name);
     let _ = view.set_note(row.note.as_deref());
     let _ = view.set_bytes(&row.bytes);
+    view.set_state(row.state);
+    view.set_letter(row.letter);
+    view.set_large(row.large);
+    view.set_cents(row.cents);
+    let _ = view.set_label(&row.label.0);
+    assert_eq!((view.state(), view.letter(), view.large()), (row.state, row.letter, row.large));
     assert_eq!((view.number(), view.maybe(), view.name()), (row.number, row.maybe, &row.name));
     read_everything(buffer.as_row());
 }

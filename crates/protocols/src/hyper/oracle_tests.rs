@@ -12,12 +12,15 @@ use std::sync::Arc;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_base::{Error, IndexId, TableId};
+use polychron_engine::batch::NumericColumn;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Aggregate, ColumnBatch, Commit, Common, Direction, IndexDefinition, Insertion, Interactive, Mode, Operations,
     Projection, Protocol, Restriction, Scan, TableDefinition, Transaction, Worker,
 };
-use polychron_schema::{ColumnSpan, ColumnType, Layout, RowBuffer, RowMut, RowRef, Value, build_row, set_value};
+use polychron_schema::{
+    ColumnSpan, ColumnType, EnumType, EnumVariant, Layout, RowBuffer, RowMut, RowRef, Value, build_row, set_value,
+};
 
 use super::{Backend, Hyper, HyperTransaction, Level, Options};
 
@@ -26,7 +29,12 @@ type Tx<'w> = HyperTransaction<'w, polychron_engine::redo::NoRedo>;
 type Rows = BTreeMap<u64, Vec<Value>>;
 
 const SHELF: usize = 1;
-const TYPES: [ColumnType; 14] = [
+static STATE: EnumType = EnumType::new(&[
+    EnumVariant { name: "Lost", number: -300 },
+    EnumVariant { name: "New", number: 0 },
+    EnumVariant { name: "Done", number: 5 },
+]);
+const TYPES: [ColumnType; 20] = [
     ColumnType::U64,
     ColumnType::U8,
     ColumnType::I64,
@@ -41,6 +49,12 @@ const TYPES: [ColumnType; 14] = [
     ColumnType::FixedString { bytes: 2 },
     ColumnType::Bytes { max: 20 },
     ColumnType::U32,
+    ColumnType::F32,
+    ColumnType::I128,
+    ColumnType::U128,
+    ColumnType::Char,
+    ColumnType::Decimal128 { scale: 1 },
+    ColumnType::Enum(&STATE),
 ];
 /// Columns behind the key and the shelf may be NULL.
 const FIRST_NULLABLE: usize = 2;
@@ -76,7 +90,17 @@ fn value_of(random: &mut Random, column_type: ColumnType) -> Value {
             let special = [-1.5, -0.0, 0.0, 0.5, 2.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -f64::NAN];
             one_of(random, &special).into()
         }
-        ColumnType::Decimal { scale } => Value::Decimal { units: 50 * (random.below(7) as i64 - 3), scale },
+        ColumnType::F32 => {
+            let special = [-1.5, -0.0, 0.0, 0.1, 2.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -f32::NAN];
+            one_of(random, &special).into()
+        }
+        ColumnType::Decimal { scale } | ColumnType::Decimal128 { scale } => {
+            Value::Decimal { units: 50 * (i128::from(random.below(7)) - 3), scale }
+        }
+        ColumnType::I128 => one_of(random, &[-(1_i128 << 64), -1, 0, 1, 1 << 64]).into(),
+        ColumnType::U128 => one_of(random, &[0_u128, 1, 1 << 64, 1 << 127]).into(),
+        ColumnType::Char => one_of(random, &['a', 'b', 'é']).into(),
+        ColumnType::Enum(_) => one_of(random, &[-300_i64, 0, 5]).into(),
         ColumnType::Date => Value::Date(random.below(5) as i32 - 2),
         ColumnType::Timestamp => Value::Timestamp(random.below(5) as i64 - 2),
         ColumnType::String { .. } => one_of(random, &["", "a", "ab", "abcdefghij", "abcdefghijk", "b", "é"]).into(),
@@ -87,7 +111,7 @@ fn value_of(random: &mut Random, column_type: ColumnType) -> Value {
 
 /// A constant to compare a column with: mostly of its own type, also of all others.
 fn constant(random: &mut Random, column: usize) -> Value {
-    match random.below(8) {
+    match random.below(9) {
         0 => Value::Null,
         1 => {
             let column_type = one_of(random, &TYPES);
@@ -95,7 +119,9 @@ fn constant(random: &mut Random, column: usize) -> Value {
         }
         2 => Value::Integer(random.below(5) as i64 - 2),
         3 => Value::Unsigned(random.below(3)),
-        4 => Value::Decimal { units: 5 * (random.below(9) as i64 - 4), scale: random.below(4) as u32 },
+        // Beside the numbers of narrower types, and beyond them.
+        5 => one_of(random, &[Value::Float(0.1), Value::Integer128(-1 << 70), Value::Unsigned128(u128::MAX)]),
+        4 => Value::Decimal { units: 5 * (i128::from(random.below(9)) - 4), scale: random.below(4) as u32 },
         _ => value_of(random, TYPES[column]),
     }
 }
@@ -146,6 +172,7 @@ struct Question {
 }
 
 fn question(random: &mut Random) -> Question {
+    let layout = definition().layout().unwrap();
     let comparisons = [
         Comparison::Equal,
         Comparison::NotEqual,
@@ -163,7 +190,10 @@ fn question(random: &mut Random) -> Question {
             limit: one_of(random, &[usize::MAX, usize::MAX, 1, 2]),
             direction: one_of(random, &[Direction::Forward, Direction::Backward]),
         },
-        3..=4 => Ask::Batches { columns: columns(random, 10) },
+        3..=4 => {
+            let numeric = |column: &usize| NumericColumn::new(&layout.columns()[*column]).is_ok();
+            Ask::Batches { columns: columns(random, TYPES.len()).into_iter().filter(numeric).collect() }
+        }
         5..=8 => {
             let column = random.below(TYPES.len() as u64) as usize;
             let wanted = [Aggregate::Rows, Aggregate::Count(column), Aggregate::Sum(column), Aggregate::Min(column)];
@@ -273,7 +303,8 @@ fn aggregate(rows: &[&Vec<Value>], wanted: Aggregate) -> Answer {
 fn sum(values: &[&Value], column_type: ColumnType) -> Option<Value> {
     let whole = || -> i128 {
         let whole = |value: &&Value| match value {
-            Value::Integer(value) | Value::Decimal { units: value, .. } => i128::from(*value),
+            Value::Integer(value) => i128::from(*value),
+            Value::Integer128(value) | Value::Decimal { units: value, .. } => *value,
             Value::Unsigned(value) => i128::from(*value),
             other => unreachable!("{other:?} is no whole number"),
         };
@@ -283,8 +314,16 @@ fn sum(values: &[&Value], column_type: ColumnType) -> Option<Value> {
     Some(match column_type {
         ColumnType::I64 | ColumnType::I8 if !is_none => Value::Integer(whole().try_into().ok()?),
         ColumnType::U8 | ColumnType::U32 | ColumnType::U64 if !is_none => Value::Unsigned(whole().try_into().ok()?),
-        ColumnType::Decimal { scale } if !is_none => Value::Decimal { units: whole().try_into().ok()?, scale },
-        ColumnType::F64 if !is_none => {
+        ColumnType::Decimal { scale } if !is_none => {
+            Value::Decimal { units: i64::try_from(whole()).ok()?.into(), scale }
+        }
+        ColumnType::Decimal128 { scale } if !is_none => Value::Decimal { units: whole(), scale },
+        ColumnType::I128 if !is_none => Value::Integer128(whole()),
+        ColumnType::U128 if !is_none => {
+            let number = |value: &&Value| if let Value::Unsigned128(value) = value { *value } else { 0 };
+            Value::Unsigned128(values.iter().map(number).try_fold(0_u128, u128::checked_add)?)
+        }
+        ColumnType::F32 | ColumnType::F64 if !is_none => {
             let add = |sum: f64, value: &&Value| match value {
                 Value::Float(value) => sum + value,
                 other => unreachable!("{other:?} is no number"),
@@ -292,7 +331,8 @@ fn sum(values: &[&Value], column_type: ColumnType) -> Option<Value> {
             Value::Float(values.iter().fold(0.0, add))
         }
         ColumnType::I64 | ColumnType::I8 | ColumnType::U8 | ColumnType::U32 | ColumnType::U64 => Value::Null,
-        ColumnType::F64 | ColumnType::Decimal { .. } => Value::Null,
+        ColumnType::F32 | ColumnType::F64 | ColumnType::Decimal { .. } => Value::Null,
+        ColumnType::I128 | ColumnType::U128 | ColumnType::Decimal128 { .. } => Value::Null,
         _ => return None,
     })
 }

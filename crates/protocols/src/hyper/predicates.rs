@@ -37,15 +37,18 @@ pub(super) fn summary_of<K: EncodedKey>(key: K) -> u64 {
 /// What stands for a value among those of its column, in their order. `None`: it is NULL, of another kind, or has no such number.
 fn order_of(column_type: ColumnType, value: ValueRef<'_>) -> Option<u64> {
     let signed = |value: i64| value as u64 ^ 1 << 63;
-    Some(match (value, column_type) {
+    Some(match (value, column_type.stored()) {
         (ValueRef::Bool(value), ColumnType::Bool) => value.into(),
         (ValueRef::Integer(value), ColumnType::I8 | ColumnType::I16 | ColumnType::I32 | ColumnType::I64)
         | (ValueRef::Timestamp(value), ColumnType::Timestamp) => signed(value),
         (ValueRef::Date(value), ColumnType::Date) => signed(value.into()),
-        (ValueRef::Decimal { units, scale }, ColumnType::Decimal { scale: own }) if scale == own => signed(units),
+        (ValueRef::Decimal { units, scale }, ColumnType::Decimal { scale: own }) if scale == own => {
+            signed(i64::try_from(units).ok()?)
+        }
+        (ValueRef::Char(value), ColumnType::Char) => u32::from(value).into(),
         (ValueRef::Unsigned(value), ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64) => value,
         // As in the total order of floating-point numbers.
-        (ValueRef::Float(value), ColumnType::F64) => {
+        (ValueRef::Float(value), ColumnType::F32 | ColumnType::F64) => {
             let bits = value.to_bits();
             bits ^ if bits >> 63 == 0 { 1 << 63 } else { u64::MAX }
         }
@@ -126,6 +129,9 @@ fn has_order(column_type: ColumnType) -> bool {
             | ColumnType::Bytes { .. }
             | ColumnType::FixedString { .. }
             | ColumnType::FixedBytes { .. }
+            | ColumnType::I128
+            | ColumnType::U128
+            | ColumnType::Decimal128 { .. }
     )
 }
 
@@ -212,6 +218,9 @@ impl RelationLog {
             Value::Bool(value) => ValueRef::Bool(*value),
             Value::Integer(value) => ValueRef::Integer(*value),
             Value::Unsigned(value) => ValueRef::Unsigned(*value),
+            Value::Integer128(value) => ValueRef::Integer128(*value),
+            Value::Unsigned128(value) => ValueRef::Unsigned128(*value),
+            Value::Char(value) => ValueRef::Char(*value),
             Value::Float(value) => ValueRef::Float(*value),
             Value::Decimal { units, scale } => ValueRef::Decimal { units: *units, scale: *scale },
             Value::Date(value) => ValueRef::Date(*value),
@@ -267,6 +276,10 @@ impl RelationLog {
                     ValueRef::Bool(value) => value.into(),
                     ValueRef::Integer(value) | ValueRef::Timestamp(value) => value as u64,
                     ValueRef::Unsigned(value) => value,
+                    // The low half, so that equal integers of every type have the same number.
+                    ValueRef::Integer128(value) => value as u64,
+                    ValueRef::Unsigned128(value) => value as u64,
+                    ValueRef::Char(value) => u64::from(value),
                     ValueRef::Float(value) => value.to_bits(),
                     ValueRef::Date(value) => value as u64,
                     ValueRef::Null | ValueRef::Decimal { .. } => 0,

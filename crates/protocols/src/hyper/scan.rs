@@ -180,7 +180,11 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
 fn columns_of(table: &HyperTable, scan: &Scan<'_>, wanted: Aggregate) -> ColumnSet {
     let Some(column) = wanted.column() else { return ColumnSet::EMPTY };
     let columns = ColumnSet::single(column as u16);
-    let is_float = table.layout.columns().get(column).is_some_and(|column| column.column_type == ColumnType::F64);
+    let is_float = table
+        .layout
+        .columns()
+        .get(column)
+        .is_some_and(|column| matches!(column.column_type, ColumnType::F32 | ColumnType::F64));
     match table.store(scan.index) {
         // A sum of floating-point numbers depends on the order in which they are added.
         Ok(store) if is_float && matches!(wanted, Aggregate::Sum(_)) => columns.union(store.extractor.columns()),

@@ -7,7 +7,8 @@ use polychron_engine::{
     TableDefinition, Transaction, Worker,
 };
 use polychron_schema::{
-    ColumnSpan, ColumnType, IndexKind, Layout, MAX_COLUMNS, MAX_KEY_BYTES, MAX_ROW_BYTES, Row, SchemaError, Value,
+    ColumnSpan, ColumnType, EnumType, EnumVariant, IndexKind, Layout, MAX_COLUMNS, MAX_KEY_BYTES, MAX_ROW_BYTES, Row,
+    SchemaError, Value,
 };
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -341,18 +342,32 @@ pub fn broad_updates<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     assert_eq!(all(&mut worker, &table), [expected]);
 }
 
-/// Every type's least and greatest value, NULL, and what lies beyond: in rows, and as keys of unique indexes of both kinds.
-pub fn values<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+/// The variants' numbers are the ends of what the smallest integer would hold, but for the gaps.
+static STATES: EnumType = EnumType::new(&[
+    EnumVariant { name: "Closed", number: 300 },
+    EnumVariant { name: "Lost", number: -1 },
+    EnumVariant { name: "Open", number: 7 },
+]);
+
+/// Of every type the least and the greatest value, and one beyond.
+fn extremes() -> Vec<(ColumnType, Value, Value, Value)> {
     let text = |text: &str| Value::String(text.into());
     let decimal = |units, scale| Value::Decimal { units, scale };
-    let cases = [
+    vec![
         (ColumnType::I8, Value::from(i64::from(i8::MIN)), Value::from(127_i64), Value::from(128_i64)),
         (ColumnType::U16, Value::from(0_u64), Value::from(65_535_u64), Value::from(65_536_u64)),
         (ColumnType::I64, Value::from(i64::MIN), Value::from(i64::MAX), Value::from(u64::MAX)),
         (ColumnType::U64, Value::from(0_u64), Value::from(u64::MAX), Value::from(-1_i64)),
         (ColumnType::F64, Value::Float(f64::MIN), Value::Float(f64::MAX), text("1.0")),
-        (ColumnType::Decimal { scale: 18 }, decimal(i64::MIN, 18), decimal(i64::MAX, 18), decimal(10, 0)),
-        (ColumnType::Decimal { scale: 2 }, decimal(i64::MIN, 2), decimal(i64::MAX, 2), decimal(1, 3)),
+        (ColumnType::Decimal { scale: 18 }, decimal(i64::MIN.into(), 18), decimal(i64::MAX.into(), 18), decimal(10, 0)),
+        (ColumnType::Decimal { scale: 18 }, decimal(0, 0), decimal(9, 0), decimal(i128::from(i64::MAX) + 1, 18)),
+        (ColumnType::Decimal128 { scale: 38 }, decimal(i128::MIN, 38), decimal(i128::MAX, 38), decimal(2, 0)),
+        (ColumnType::I128, Value::from(i128::MIN), Value::from(i128::MAX), Value::from(1_u128 << 127)),
+        (ColumnType::U128, Value::from(0_u128), Value::from(u128::MAX), Value::from(-1_i128)),
+        (ColumnType::F32, Value::from(f32::MIN), Value::from(f32::MAX), Value::Float(f64::MAX)),
+        (ColumnType::Char, Value::Char('\0'), Value::Char(char::MAX), text("a")),
+        (ColumnType::Enum(&STATES), Value::from(-1_i64), Value::from(300_i64), Value::from(0_i64)),
+        (ColumnType::Decimal { scale: 2 }, decimal(i64::MIN.into(), 2), decimal(i64::MAX.into(), 2), decimal(1, 3)),
         (ColumnType::Date, Value::Date(i32::MIN), Value::Date(i32::MAX), Value::Timestamp(0)),
         (ColumnType::String { max: 5 }, text(""), text("12345"), text("123456")),
         (ColumnType::Bytes { max: 5 }, Value::Bytes(vec![]), Value::Bytes(vec![255; 5]), Value::Bytes(vec![255; 6])),
@@ -363,10 +378,14 @@ pub fn values<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             Value::Bytes(vec![0; 4]),
         ),
         (ColumnType::Bool, Value::Bool(false), Value::Bool(true), Value::from(2_i64)),
-    ];
+    ]
+}
+
+/// Every type's least and greatest value, NULL, and what lies beyond: in rows, and as keys of unique indexes of both kinds.
+pub fn values<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let database = setup.open();
     let mut worker = database.worker().unwrap();
-    for (position, (column_type, least, greatest, beyond)) in cases.into_iter().enumerate() {
+    for (position, (column_type, least, greatest, beyond)) in extremes().into_iter().enumerate() {
         let unique = |kind| IndexDefinition { unique: true, kind, ..IndexDefinition::new(format!("{kind:?}"), [1]) };
         let definition = TableDefinition::new(format!("values{position}"))
             .with_column("id", ColumnType::U64)

@@ -69,7 +69,7 @@ pub(super) const MARKS: [Marked; 8] = [
 /// The columns of a mark, as values.
 pub(super) fn values_of(mark: usize) -> [Value; 6] {
     let (signed, count, ratio, units, open, name) = MARKS[mark];
-    let price = Value::Decimal { units, scale: 2 };
+    let price = Value::Decimal { units: units.into(), scale: 2 };
     [signed.into(), count.into(), ratio.into(), price, open.into(), name.into()]
 }
 
@@ -80,7 +80,7 @@ pub(super) fn mark_of_name(name: Option<&str>) -> u32 {
 
 /// The mark of a row; none where its columns do not belong together.
 pub(super) fn mark_of(row: &TrackedRef<'_>) -> Option<u32> {
-    let price = Value::Decimal { units: row.price().units(), scale: 2 };
+    let price = Value::Decimal { units: row.price().units().into(), scale: 2 };
     let (signed, count, ratio, open) = (row.signed().into(), row.count().into(), row.ratio().into(), row.open().into());
     let seen: [Value; 6] = [signed, count, ratio, price, open, row.name().into()];
     (0..MARKS.len()).find(|&mark| values_of(mark) == seen).map(|mark| mark as u32)

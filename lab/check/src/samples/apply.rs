@@ -159,6 +159,8 @@ fn bounds(through: Through) -> Bounds {
         Through::Ids(first, last) => between(0, &first, &last),
         Through::Levels(first, last) => between(1, &first, &last),
         Through::Codes(first, last) => between(2, &Some(first), &Some(last)),
+        Through::States(first, last) => between(5, &Some(first), &Some(last)),
+        Through::Spans(first, last) => between(6, &Some(first), &Some(last)),
     }
 }
 
@@ -176,7 +178,7 @@ macro_rules! columns {
             match column {
                 _ if whole => t.update(samples, id, change),
                 $($position => t.update_columns(samples, id, (Sample::$constant,), change),)*
-                _ => unreachable!("a sample has twelve columns"),
+                _ => unreachable!("a sample has twenty columns"),
             }
         }
 
@@ -184,7 +186,7 @@ macro_rules! columns {
         fn value_of(row: &SampleMut<'_>, column: usize) -> Value {
             match column {
                 $($position => row.$get().into(),)*
-                _ => unreachable!("a sample has twelve columns"),
+                _ => unreachable!("a sample has twenty columns"),
             }
         }
     };
@@ -203,6 +205,14 @@ columns! {
     9: NAME, name;
     10: MARK, mark;
     11: OWNER, owner;
+    12: HEAT, heat;
+    13: SPAN, span;
+    14: MASS, mass;
+    15: LETTER, letter;
+    16: STAMP, stamp;
+    17: TOTAL, total;
+    18: STATE, state;
+    19: FEE, fee;
 }
 
 /// Sets a column.
@@ -225,6 +235,14 @@ fn set(row: &mut SampleMut<'_>, column: usize, value: &Value) {
         9 => row.set_name(whole.name.as_deref()).expect("the column has room for it"),
         10 => row.set_mark(&whole.mark).expect("the column has room for it"),
         11 => row.set_owner(whole.owner),
+        12 => row.set_heat(whole.heat),
+        13 => row.set_span(whole.span),
+        14 => row.set_mass(whole.mass),
+        15 => row.set_letter(whole.letter),
+        16 => row.set_stamp(&whole.stamp),
+        17 => row.set_total(whole.total),
+        18 => row.set_state(whole.state),
+        19 => row.set_fee(whole.fee),
         _ => unreachable!("the key stays"),
     }
 }

@@ -11,7 +11,7 @@ pub(crate) use apply::{Tables, apply};
 pub(crate) use operation::{Ask, Operation, Shape, Through, disguised, draw_comparison};
 
 use polychron_base::random::Random;
-use polychron_schema::{Date, Decimal, Row, Value};
+use polychron_schema::{Column, Date, Decimal, Decimal128, Row, Value};
 
 /// What samples refer to.
 #[derive(Row, Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,18 @@ pub(crate) struct Owner {
     pub(crate) mark: i64,
 }
 
+/// An enum whose numbers have signs and gaps.
+#[derive(Column, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Done = 5,
+    Lost = -300,
+    New = 0,
+}
+
+/// A number with a type of its own.
+#[derive(Column, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cents(pub(crate) i64);
+
 /// A row with a column of every kind. The first index can refuse nothing, the second one a duplicate, the third one a key that is too
 /// long, and the fourth one an owner that is not there: so each refusal comes behind entries that are made already.
 #[derive(Row, Clone, Debug, PartialEq)]
@@ -30,6 +42,8 @@ pub(crate) struct Owner {
 #[index(name = "by_code", columns(code), unique)]
 #[index(name = "by_name", columns(name))]
 #[index(name = "by_owner", columns(owner))]
+#[index(name = "by_state", columns(state))]
+#[index(name = "by_span", columns = [span, heat])]
 #[references(row = Owner, columns(owner))]
 pub(crate) struct Sample {
     #[key]
@@ -47,6 +61,14 @@ pub(crate) struct Sample {
     #[column(max = 12)]
     pub(crate) mark: Vec<u8>,
     pub(crate) owner: Option<u64>,
+    pub(crate) heat: Option<f32>,
+    pub(crate) span: Option<i128>,
+    pub(crate) mass: u128,
+    pub(crate) letter: Option<char>,
+    pub(crate) stamp: [u8; 3],
+    pub(crate) total: Decimal128<3>,
+    pub(crate) state: Option<State>,
+    pub(crate) fee: Cents,
 }
 
 /// The positions of the columns.
@@ -57,7 +79,19 @@ pub(crate) mod column {
     pub(crate) const NAME: usize = 9;
     pub(crate) const MARK: usize = 10;
     pub(crate) const OWNER: usize = 11;
-    pub(crate) const COUNT: usize = 12;
+    pub(crate) const HEAT: usize = 12;
+    pub(crate) const SPAN: usize = 13;
+    pub(crate) const MASS: usize = 14;
+    pub(crate) const LETTER: usize = 15;
+    pub(crate) const STAMP: usize = 16;
+    pub(crate) const TOTAL: usize = 17;
+    pub(crate) const STATE: usize = 18;
+    pub(crate) const COUNT: usize = 20;
+
+    /// What does not come in batches: text, bytes, and numbers of more than 64 bits.
+    pub(crate) const NOT_IN_BATCHES: [usize; 6] = [NAME, MARK, SPAN, MASS, STAMP, TOTAL];
+    /// What has no sum: truth values, dates, text, bytes, characters and enums.
+    pub(crate) const NOT_SUMMED: [usize; 7] = [6, 7, NAME, MARK, LETTER, STAMP, STATE];
 }
 
 /// The values of a row, in the order of the columns.
@@ -66,8 +100,11 @@ pub(crate) type Values = Vec<Value>;
 impl Sample {
     /// The row of these values, which are of the columns' types.
     pub(crate) fn of(values: &[Value]) -> Self {
-        let [id, level, count, balance, ratio, price, open, day, code, name, mark, owner] = values else {
-            unreachable!("a sample has twelve columns")
+        let [id, level, count, balance, ratio, price, open, day, code, name, mark, owner, kinds @ ..] = values else {
+            unreachable!("a sample has twenty columns")
+        };
+        let [heat, span, mass, letter, stamp, total, state, fee] = kinds else {
+            unreachable!("a sample has twenty columns")
         };
         let unsigned = |value: &Value| if let Value::Unsigned(value) = value { Some(*value) } else { None };
         let signed = |value: &Value| if let Value::Integer(value) = value { Some(*value) } else { None };
@@ -77,13 +114,34 @@ impl Sample {
             count: unsigned(count).unwrap_or_default(),
             balance: signed(balance),
             ratio: if let Value::Float(ratio) = ratio { Some(*ratio) } else { None },
-            price: if let Value::Decimal { units, .. } = price { Decimal::from_units(*units) } else { Decimal::ZERO },
+            price: if let Value::Decimal { units, .. } = price {
+                Decimal::from_units(*units as i64)
+            } else {
+                Decimal::ZERO
+            },
             open: matches!(open, Value::Bool(true)),
             day: if let Value::Date(day) = day { Date(*day) } else { Date(0) },
             code: unsigned(code).map(|code| code as u32),
             name: if let Value::String(name) = name { Some(name.clone()) } else { None },
             mark: if let Value::Bytes(mark) = mark { mark.clone() } else { Vec::new() },
             owner: unsigned(owner),
+            heat: if let Value::Float(heat) = heat { Some(*heat as f32) } else { None },
+            span: if let Value::Integer128(span) = span { Some(*span) } else { None },
+            mass: if let Value::Unsigned128(mass) = mass { *mass } else { 0 },
+            letter: if let Value::Char(letter) = letter { Some(*letter) } else { None },
+            stamp: if let Value::Bytes(stamp) = stamp { stamp[..].try_into().expect("three bytes") } else { [0; 3] },
+            total: if let Value::Decimal { units, .. } = total {
+                Decimal128::from_units(*units)
+            } else {
+                Decimal128::ZERO
+            },
+            state: signed(state).map(|number| match number {
+                -300 => State::Lost,
+                0 => State::New,
+                5 => State::Done,
+                other => unreachable!("{other} is no state"),
+            }),
+            fee: Cents(signed(fee).unwrap_or_default()),
         }
     }
 }
@@ -116,7 +174,7 @@ pub(crate) fn draw_value(random: &mut Random, column: usize) -> Value {
             let ratios = [f64::NEG_INFINITY, -1.5, -0.0, 0.0, 1.0, 5.0, f64::INFINITY, f64::NAN, -f64::NAN];
             Value::Float(ratios[random.below(9) as usize])
         }
-        5 => Value::Decimal { units: pick(random, &[-150, -1, 0, 100, 150, 500]), scale: 2 },
+        5 => Value::Decimal { units: pick(random, &[-150, -1, 0, 100, 150, 500]).into(), scale: 2 },
         6 => Value::Bool(random.below(2) == 0),
         7 => Value::Date(pick(random, &[-400, -1, 0, 1, 5]) as i32),
         column::CODE if random.below(3) == 0 => Value::Null,
@@ -132,9 +190,34 @@ pub(crate) fn draw_value(random: &mut Random, column: usize) -> Value {
             let marks: [&[u8]; 6] = [&[], &[0], &[0, 0], &[1], &[255], &[1, 2, 3, 4, 5, 6, 7, 8, 9]];
             Value::Bytes(marks[random.below(6) as usize].to_vec())
         }
-        _ if random.below(4) == 0 => Value::Null,
+        column::OWNER if random.below(4) == 0 => Value::Null,
         // The last one may be absent.
-        _ => Value::Unsigned(random.below(OWNERS)),
+        column::OWNER => Value::Unsigned(random.below(OWNERS)),
+        _ => draw_kind(random, column),
+    }
+}
+
+/// A random value of one of the last columns.
+fn draw_kind(random: &mut Random, column: usize) -> Value {
+    let wides = [i128::MIN, i64::MIN.into(), -5, -1, 0, 1, 5, 1 << 64, i128::MAX];
+    let wide = wides[random.below(wides.len() as u64) as usize];
+    match column {
+        column::HEAT | column::SPAN | column::LETTER | column::STATE if random.below(6) == 0 => Value::Null,
+        column::HEAT => {
+            let heats = [f32::NEG_INFINITY, -1.5, -0.0, 0.0, 0.1, 1.0, 5.0, f32::INFINITY, f32::NAN, -f32::NAN];
+            Value::from(heats[random.below(10) as usize])
+        }
+        column::SPAN => Value::Integer128(wide),
+        column::MASS if random.below(4) == 0 => Value::Unsigned128(u128::MAX - u128::from(random.below(2))),
+        column::MASS => Value::Unsigned128(wide.cast_unsigned() & i128::MAX.cast_unsigned()),
+        column::LETTER => Value::Char(['\0', 'a', 'b', 'ä', char::MAX][random.below(5) as usize]),
+        column::STAMP => Value::from([[0, 0, 0], [0, 0, 1], [1, 0, 0], [255, 255, 255]][random.below(4) as usize]),
+        column::TOTAL => {
+            let totals = [-1500, -1, 0, 1, 1500, wide];
+            Value::Decimal { units: totals[random.below(6) as usize], scale: 3 }
+        }
+        column::STATE => Value::Integer([-300, 0, 5][random.below(3) as usize]),
+        _ => Value::Integer([i64::MIN, -5, 0, 5, 100][random.below(5) as usize]),
     }
 }
 

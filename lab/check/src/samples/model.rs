@@ -7,7 +7,7 @@ use polychron_engine::scan::Comparison;
 use polychron_engine::{Aggregate, Restriction};
 use polychron_schema::Value;
 
-use super::{Ask, Operation, Shape, TOO_LONG_FOR_KEYS, Through, Values, column};
+use super::{Ask, Operation, Shape, State, TOO_LONG_FOR_KEYS, Through, Values, column};
 
 /// What refuses an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,10 +76,14 @@ enum Place {
     Null,
     Truth(bool),
     Integer(i128),
+    /// Beyond the signed ones.
+    Huge(u128),
     Float(i64),
-    Decimal(i128),
+    /// The whole number below, and what is left.
+    Decimal(i128, i128),
     Date(i32),
     Timestamp(i64),
+    Char(u32),
     Text(Vec<u8>),
     Bytes(Vec<u8>),
 }
@@ -94,12 +98,18 @@ impl Place {
             Value::Bool(value) => Self::Truth(*value),
             Value::Integer(value) => Self::Integer((*value).into()),
             Value::Unsigned(value) => Self::Integer((*value).into()),
+            Value::Integer128(value) => Self::Integer(*value),
+            Value::Unsigned128(value) => i128::try_from(*value).map_or(Self::Huge(*value), Self::Integer),
+            Value::Char(value) => Self::Char((*value).into()),
             Value::Float(value) => {
                 // IEEE 754's total order: negative numbers are the farther down the larger their other bits are.
                 let bits = value.to_bits() as i64;
                 Self::Float(if bits < 0 { !(bits & i64::MAX) } else { bits })
             }
-            Value::Decimal { units, scale } => Self::Decimal(i128::from(*units) * 10_i128.pow(FINEST - scale)),
+            Value::Decimal { units, scale } => {
+                let one = 10_i128.pow(*scale);
+                Self::Decimal(units.div_euclid(one), units.rem_euclid(one) * 10_i128.pow(FINEST - scale))
+            }
             Value::Date(day) => Self::Date(*day),
             Value::Timestamp(time) => Self::Timestamp(*time),
             Value::String(text) => Self::Text(text.as_bytes().to_vec()),
@@ -203,12 +213,20 @@ impl Model {
                 Through::Ids(first, last) => within(row, column::ID, first.into(), last.into()),
                 Through::Levels(first, last) => within(row, column::LEVEL, first.into(), last.into()),
                 Through::Codes(first, last) => within(row, column::CODE, first.into(), last.into()),
+                Through::States(first, last) => within(row, column::STATE, number(first), number(last)),
+                Through::Spans(first, last) => within(row, column::SPAN, first.into(), last.into()),
             })
             .collect();
         match ask.through {
             Through::All | Through::Ids(..) => {}
             Through::Levels(..) => rows.sort_by_key(|row| place(row, column::LEVEL)),
             Through::Codes(..) => rows.sort_by_key(|row| place(row, column::CODE)),
+            Through::States(..) => rows.sort_by_key(|row| place(row, column::STATE)),
+            Through::Spans(..) => {
+                let key =
+                    |row: &&Values| [column::SPAN, column::HEAT, column::ID].map(|column| Place::of(&row[column]));
+                rows.sort_by_key(key);
+            }
         }
         rows.retain(|row| ask.restrictions.iter().all(|restriction| holds(restriction, row)));
         rows
@@ -221,7 +239,7 @@ impl Model {
                 let ordered: Vec<&Values> = if *backward { rows.into_iter().rev().collect() } else { rows };
                 Answer::Rows(ordered.into_iter().take(*limit).map(|row| project(row, columns)).collect())
             }
-            Shape::Batches(columns) if columns.iter().any(|it| [column::NAME, column::MARK].contains(it)) => {
+            Shape::Batches(columns) if columns.iter().any(|it| column::NOT_IN_BATCHES.contains(it)) => {
                 Answer::refused(Refusal::WrongType)
             }
             Shape::Batches(columns) => in_any_order(rows.into_iter().map(|row| project(row, columns)).collect()),
@@ -255,13 +273,16 @@ fn total(rows: &[&Values], wanted: Aggregate) -> Answer {
 }
 
 fn sum(column: usize, values: &[&Value]) -> Answer {
-    // Truth values, dates, text and bytes.
-    if [6, 7, column::NAME, column::MARK].contains(&column) {
+    if column::NOT_SUMMED.contains(&column) {
         return Answer::refused(Refusal::WrongType);
     }
     let Some(first) = values.first() else { return Answer::Value(Value::Null) };
+    if [column::SPAN, column::MASS, column::TOTAL].contains(&column) {
+        return wide_sum(first, values).map_or(Answer::refused(Refusal::Overflow), Answer::Value);
+    }
     let whole = |value: &&Value| match value {
-        Value::Integer(number) | Value::Decimal { units: number, .. } => i128::from(*number),
+        Value::Integer(number) => i128::from(*number),
+        Value::Decimal { units: number, .. } => *number,
         Value::Unsigned(number) => i128::from(*number),
         _ => 0,
     };
@@ -271,11 +292,44 @@ fn sum(column: usize, values: &[&Value]) -> Answer {
             let floats = values.iter().map(|value| if let Value::Float(number) = value { *number } else { 0.0 });
             Some(normal(floats.sum()))
         }
-        Value::Decimal { scale, .. } => i64::try_from(sum).ok().map(|units| Value::Decimal { units, scale: *scale }),
+        Value::Decimal { scale, .. } => {
+            i64::try_from(sum).ok().map(|units| Value::Decimal { units: units.into(), scale: *scale })
+        }
         Value::Unsigned(_) => u64::try_from(sum).ok().map(Value::Unsigned),
         _ => i64::try_from(sum).ok().map(Value::Integer),
     };
     answer.map_or(Answer::refused(Refusal::Overflow), Answer::Value)
+}
+
+/// A sum of 128-bit numbers by halves, so that it is exact whatever the order.
+fn wide_sum(first: &Value, values: &[&Value]) -> Option<Value> {
+    let halves = |value: &&Value| match value {
+        Value::Integer128(number) | Value::Decimal { units: number, .. } => {
+            (number >> 64, number & i128::from(u64::MAX))
+        }
+        Value::Unsigned128(number) => ((number >> 64) as i128, (number & u128::from(u64::MAX)) as i128),
+        _ => (0, 0),
+    };
+    let add = |sum: (i128, i128), half: (i128, i128)| (sum.0 + half.0, sum.1 + half.1);
+    let (high, low) = values.iter().map(halves).fold((0, 0), add);
+    let (high, low) = (high + (low >> 64), low & i128::from(u64::MAX));
+    let signed = || i64::try_from(high).ok().map(|high| i128::from(high) << 64 | low);
+    match first {
+        Value::Unsigned128(_) => {
+            u64::try_from(high).ok().map(|high| Value::Unsigned128(u128::from(high) << 64 | low as u128))
+        }
+        Value::Decimal { scale, .. } => signed().map(|units| Value::Decimal { units, scale: *scale }),
+        _ => signed().map(Value::Integer128),
+    }
+}
+
+/// The number of a state, as its declaration has it.
+fn number(state: State) -> Value {
+    Value::Integer(match state {
+        State::Lost => -300,
+        State::New => 0,
+        State::Done => 5,
+    })
 }
 
 /// A sum without what depends on the order of its numbers: the signs of zero and of what is no number.

@@ -5,7 +5,7 @@ use polychron_engine::scan::Comparison;
 use polychron_engine::{Aggregate, Restriction};
 use polychron_schema::Value;
 
-use super::{KEYS, OWNERS, Values, column, draw_row, draw_value};
+use super::{KEYS, OWNERS, State, Values, column, draw_row, draw_value};
 
 /// One operation.
 #[derive(Clone, Debug)]
@@ -51,6 +51,8 @@ pub(crate) enum Through {
     Ids(u64, u64),
     Levels(i8, i8),
     Codes(u32, u32),
+    States(State, State),
+    Spans(i128, i128),
 }
 
 /// What is wanted of the rows.
@@ -108,7 +110,7 @@ impl Operation {
 
 impl Ask {
     fn draw(random: &mut Random) -> Self {
-        let through = match random.below(6) {
+        let through = match random.below(8) {
             0 => {
                 let first = random.below(KEYS);
                 Through::Ids(first, first + random.below(3))
@@ -121,6 +123,11 @@ impl Ask {
                 let first = random.below(10) as u32;
                 Through::Codes(first, first + random.below(6) as u32)
             }
+            3 => Through::States(State::Lost, [State::Lost, State::New, State::Done][random.below(3) as usize]),
+            4 => Through::Spans(
+                [i128::MIN, -1, 0][random.below(3) as usize],
+                [0, 5, i128::MAX][random.below(3) as usize],
+            ),
             _ => Through::All,
         };
         let restrictions = match random.below(8) {
@@ -140,16 +147,18 @@ impl Shape {
                 let limit = if random.below(3) > 0 { usize::MAX } else { random.range_inclusive(1, 3) as usize };
                 Self::Rows { columns: draw_columns(random), backward: random.below(2) == 0, limit }
             }
-            // Text does not come in batches, which is an answer, too.
+            // Some columns do not come in batches, which is an answer, too.
             3 | 4 if random.below(8) == 0 => Self::Batches(draw_columns(random)),
-            3 | 4 => Self::Batches(draw_columns(random).into_iter().filter(|it| ![9, 10].contains(it)).collect()),
+            3 | 4 => Self::Batches(
+                draw_columns(random).into_iter().filter(|it| !column::NOT_IN_BATCHES.contains(it)).collect(),
+            ),
             _ => {
                 let column = random.below(column::COUNT as u64) as usize;
                 let wanted = [
                     Aggregate::Rows,
                     Aggregate::Count(column),
                     // Of a few numbers the sum may be too large.
-                    Aggregate::Sum([2, 3, 3, 5, column][random.below(5) as usize]),
+                    Aggregate::Sum([2, 3, 3, 5, column::SPAN, column::MASS, column][random.below(7) as usize]),
                     Aggregate::Min(column),
                     Aggregate::Max(column),
                 ];
@@ -208,18 +217,27 @@ fn draw_constant(random: &mut Random, column: usize) -> Value {
 pub(crate) fn disguised(random: &mut Random, value: Value) -> Value {
     let beyond = random.below(6) == 0;
     match value {
+        Value::Unsigned(number) if random.below(4) == 0 => Value::Unsigned128(number.into()),
+        Value::Integer(number) if random.below(4) == 0 => {
+            Value::Integer128(i128::from(number).saturating_mul([1, 1 << 70][random.below(2) as usize]))
+        }
         Value::Unsigned(_) if beyond => Value::Integer(-1),
         Value::Unsigned(number) => Value::Integer(i64::try_from(number).unwrap_or(i64::MAX)),
         Value::Integer(_) if beyond => Value::Unsigned(u64::MAX),
         Value::Integer(number) => Value::Unsigned(u64::try_from(number).unwrap_or(0)),
-        Value::Decimal { units, .. } => match random.below(3) {
-            0 => Value::Decimal { units: units / 100, scale: 0 },
-            1 => Value::Decimal { units: units * 10, scale: 3 },
-            _ => Value::Decimal { units: units * 10 + 5, scale: 3 },
+        Value::Decimal { units, scale } => match random.below(3) {
+            0 => Value::Decimal { units: units / 10_i128.pow(scale), scale: 0 },
+            1 => Value::Decimal { units: units.saturating_mul(10), scale: scale + 1 },
+            _ => Value::Decimal { units: units.saturating_mul(10).saturating_add(5), scale: scale + 1 },
         },
         Value::Bool(truth) => Value::Unsigned(truth.into()),
         Value::Date(day) => Value::Integer(day.into()),
-        Value::Float(number) => Value::Float(number + 0.5),
+        Value::Float(number) => Value::Float(number + [0.5, 0.1][random.below(2) as usize]),
+        Value::Integer128(_) if beyond => Value::Unsigned128(u128::MAX),
+        Value::Integer128(number) => Value::Integer(i64::try_from(number).unwrap_or(-1)),
+        Value::Unsigned128(_) if beyond => Value::Integer128(i128::MIN),
+        Value::Unsigned128(number) => Value::Integer128(i128::try_from(number).unwrap_or(i128::MAX)),
+        Value::Char(letter) => Value::String(letter.into()),
         Value::String(text) => Value::String(format!("{text}\0")),
         Value::Bytes(bytes) => Value::String(String::from_utf8_lossy(&bytes).into_owned()),
         other => other,

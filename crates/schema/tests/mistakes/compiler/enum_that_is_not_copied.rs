@@ -1,0 +1,8 @@
+use polychron_schema::Column;
+
+#[derive(Column)]
+enum State {
+    Open,
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use polychron_schema::Column;
+
+#[derive(Column, Clone, Copy)]
+enum State {}
+
+fn main() {}

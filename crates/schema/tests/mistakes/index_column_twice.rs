@@ -1,0 +1,11 @@
+use polychron_schema::Row;
+
+#[derive(Row)]
+#[index(columns(balance, balance))]
+struct Account {
+    #[key]
+    id: u64,
+    balance: i64,
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+use polychron_schema::Row;
+
+#[derive(Row)]
+#[index(columns(balance))]
+#[index(columns(balance), unique)]
+struct Account {
+    #[key]
+    id: u64,
+    balance: i64,
+}
+
+fn main() {}

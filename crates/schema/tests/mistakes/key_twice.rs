@@ -1,0 +1,10 @@
+use polychron_schema::Row;
+
+#[derive(Row)]
+struct Account {
+    #[key]
+    #[key]
+    id: u64,
+}
+
+fn main() {}

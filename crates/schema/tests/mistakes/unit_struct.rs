@@ -1,0 +1,6 @@
+use polychron_schema::Row;
+
+#[derive(Row)]
+struct Account;
+
+fn main() {}
