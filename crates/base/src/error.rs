@@ -5,12 +5,16 @@
 //!
 //! An error takes two words, so that operations answer in registers; what is rare lies in a box.
 
+mod names;
+
 use std::fmt;
 use std::ops::Deref;
 
 use crate::id::{IndexId, TableId};
 use crate::key::EncodedKey;
 use crate::line::OneLine;
+
+pub use names::{NamedKey, Reference};
 
 /// Why a transaction was aborted by the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -202,6 +206,12 @@ pub enum Error {
     /// A row is longer than the limit.
     #[error("{0}")]
     RowTooLong(Box<RowTooLong>),
+    /// A text or bytes are longer than their column holds.
+    #[error("{0}")]
+    TooLong(Box<TooLong>),
+    /// A value does not fit its column, values do not fit the columns, or bytes are no key or row.
+    #[error("{0}")]
+    WrongValue(Text),
     /// A row does not fit the layout of its table, or an update makes something of it that it cannot be.
     #[error("{0}")]
     WrongRow(Box<WrongRow>),
@@ -275,6 +285,13 @@ impl Error {
         Self::Other(Box::new(Foreign(error.into())))
     }
 
+    /// [`Error::Duplicate`] where only the ids of table and index are known.
+    #[cold]
+    pub fn duplicate(table: TableId, index: IndexId) -> Self {
+        let key = NamedKey::new(table.to_string(), Some(index.to_string()), Vec::new(), Vec::new());
+        Self::duplicate_key(table, index, key)
+    }
+
     /// [`Error::Panicked`].
     #[cold]
     pub fn panicked(text: impl Into<String>) -> Self {
@@ -291,6 +308,12 @@ impl Error {
     #[cold]
     pub fn definition(text: impl Into<String>) -> Self {
         Self::Definition(Text::new(text))
+    }
+
+    /// [`Error::WrongValue`].
+    #[cold]
+    pub fn wrong_value(text: impl Into<String>) -> Self {
+        Self::WrongValue(Text::new(text))
     }
 
     /// [`Error::Options`].
@@ -424,29 +447,35 @@ details! {
         abort: Abort,
     }
     /// A row with this key exists already.
-    Duplicate by duplicate, "duplicate key in {table}, {index}" {
+    Duplicate by duplicate_key, "duplicate key {key}" {
         /// The table.
         table: TableId,
         /// The unique index that holds the key already.
         index: IndexId,
+        /// The same in words, and the values.
+        key: NamedKey,
     }
     /// A foreign key of a row leads to no row.
-    NoParent by no_parent, "{table} refers to key {key} of {parent}, where there is none" {
+    NoParent by no_parent, "{reference}, which does not exist" {
         /// The table of the row.
         table: TableId,
         /// The table that its foreign key leads to.
         parent: TableId,
         /// The parent's primary key.
         key: KeyPreview,
+        /// The same in words.
+        reference: Reference,
     }
     /// A row that foreign keys of other rows lead to cannot go.
-    HasChildren by has_children, "{child} refers to key {key} of {table}" {
+    HasChildren by has_children, "{reference}, which cannot go" {
         /// The table of the row.
         table: TableId,
         /// The table of a row that refers to it.
         child: TableId,
         /// The row's primary key.
         key: KeyPreview,
+        /// The same in words.
+        reference: Reference,
     }
     /// The memory limit is reached, or the system has no more.
     OutOfMemory by out_of_memory, "out of memory: {requested} bytes were asked for, and {}" (OfLimit(*used, *limit)) {
@@ -460,6 +489,15 @@ details! {
     /// A row is longer than the limit.
     RowTooLong by row_too_long, "a row of {bytes} bytes is longer than {limit}" {
         /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    }
+    /// A text or bytes are longer than their column holds.
+    TooLong by too_long, "{column} holds at most {limit} bytes, and {bytes} were given" {
+        /// The column, behind its table where that is known: `user.email`.
+        column: String,
+        /// The length in bytes.
         bytes: usize,
         /// The limit.
         limit: usize,

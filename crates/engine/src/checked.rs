@@ -11,12 +11,11 @@ use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, TableId};
 use polychron_schema::{
-    Changes, ColumnSet, KeyExtractor, KeyScratch, Layout, MAX_ROW_BYTES, Projection, RowBuffer, RowMut, RowRef,
-    TableDefinition,
+    Changes, ColumnSet, KeyExtractor, KeyScratch, Layout, MAX_ROW_BYTES, Projection, RowMut, RowRef, TableDefinition,
 };
 
 use crate::aggregate::AggregateError;
-use crate::{Insertion, Scan, Transaction, foreign_keys, keys, steady};
+use crate::{ChangeOutcome, Insertion, Scan, Transaction, change_outcome, foreign_keys, keys, steady};
 
 /// What every row of a table must be.
 #[derive(Debug)]
@@ -163,16 +162,13 @@ pub(crate) fn put_row<T: Transaction + ?Sized, K: EncodedKey>(
 /// How many tables' rules a thread remembers.
 const REMEMBERED: usize = 8;
 
-/// What a thread keeps for updates: rules, so that the counts of their owners, which all threads share, are not written each time, and
-/// memory for the row before. A table's layout never changes, and no other table ever has its id.
-#[derive(Default)]
-struct Kept {
-    rules: [Option<(TableId, Arc<RowRules>)>; REMEMBERED],
-    before: RowBuffer,
-}
+/// The rules of a table.
+type Known = (TableId, Arc<RowRules>);
 
 thread_local! {
-    static KEPT: RefCell<Kept> = RefCell::default();
+    /// What a thread keeps for updates, so that the counts of the rules' owners, which all threads share, are not written each time. A table's
+    /// layout never changes, and no other table ever has its id.
+    static RULES: RefCell<[Option<Known>; REMEMBERED]> = RefCell::default();
 }
 
 fn rules_of<T: Transaction + ?Sized>(transaction: &T, table: TableId) -> Result<Arc<RowRules>, Error> {
@@ -186,35 +182,28 @@ fn rules_of<T: Transaction + ?Sized>(transaction: &T, table: TableId) -> Result<
 /// needed.
 ///
 /// # Errors
-/// [`Error::WrongRow`], and those of [`foreign_keys::update_row`].
-pub(crate) fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
+/// [`Error::WrongRow`], what the change has failed with, and those of [`foreign_keys::update_row`].
+pub(crate) fn update_row<T: Transaction + ?Sized, K: EncodedKey, O: ChangeOutcome>(
     transaction: &mut T,
     table: TableId,
     key: K,
     projection: &Projection,
-    change: impl FnOnce(&mut RowMut<'_>),
-) -> Result<bool, Error> {
+    change: impl FnOnce(&mut RowMut<'_>) -> O,
+) -> Result<bool, O::Error> {
     steady!(key => update_row(transaction, table, key, projection, change));
     // In a thread that ends what it kept may be gone.
-    let mut kept = KEPT.try_with(RefCell::take).unwrap_or_default();
-    let room = &mut kept.rules[table.position() % REMEMBERED];
+    let mut kept = RULES.try_with(RefCell::take).unwrap_or_default();
+    let room = &mut kept[table.position() % REMEMBERED];
     if room.as_ref().is_none_or(|(known, _)| *known != table) {
         *room = Some((table, rules_of(transaction, table)?));
     }
-    let (rules, before) = (&room.as_ref().expect("it was put there").1, &mut kept.before);
+    let rules = &room.as_ref().expect("it was put there").1;
     rules.check_projection(table, projection)?;
-    let mut outcome = Ok(());
-    let found = foreign_keys::update_row(transaction, table, key, projection, |row| {
-        before.copy_from(row.as_row().as_bytes());
-        let earlier = row.changes();
-        change(row);
-        outcome = rules.check_update(table, projection, (before.as_row(), earlier), row);
-        if outcome.is_err() {
-            row.restore(before.as_row(), earlier);
-        }
+    let found = change_outcome::change_or_restore(transaction, (table, key), projection, |row, before| {
+        change(row).into_result()?;
+        rules.check_update(table, projection, before, row).map_err(O::Error::from)
     });
-    let _ = KEPT.try_with(|place| place.replace(kept));
-    outcome?;
+    let _ = RULES.try_with(|place| place.replace(kept));
     found
 }
 

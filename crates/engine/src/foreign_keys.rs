@@ -9,15 +9,16 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use polychron_base::error::KeyPreview;
+use polychron_base::error::{self, KeyPreview};
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{
     ColumnSet, ForeignKeyDefinition, KeyExtractor, KeyScratch, Projection, RowBuffer, RowMut, RowRef, Slot,
-    TableDefinition,
+    TableDefinition, Value,
 };
 
 use crate::checked::RowRules;
+use crate::key_names::KeyNames;
 use crate::{Insertion, Scan, Transaction, drive, steady};
 
 /// A foreign key between two tables of a database.
@@ -26,6 +27,7 @@ pub struct Reference {
     child: TableId,
     parent: TableId,
     columns: ColumnSet,
+    positions: Box<[usize]>,
     slots: Box<[Slot]>,
     /// Makes the parent's key of a row of the child.
     to_parent: KeyExtractor,
@@ -41,6 +43,8 @@ pub struct Reference {
 #[derive(Clone, Debug, Default)]
 pub struct Constraints {
     rules: Option<Arc<RowRules>>,
+    /// By the ids of the indexes, also of those that were dropped.
+    keys: Vec<Arc<KeyNames>>,
     parents: Vec<Arc<Reference>>,
     children: Vec<Arc<Reference>>,
 }
@@ -66,6 +70,7 @@ impl Reference {
             child,
             parent,
             columns: columns.iter().fold(ColumnSet::EMPTY, |set, &column| set.with(column as u16)),
+            positions: columns.clone().into_boxed_slice(),
             slots: columns.iter().map(|&column| layout.columns()[column].slot).collect(),
             to_parent: KeyExtractor::foreign(definition, columns, parents)?,
             key: KeyExtractor::primary(parents)?,
@@ -88,6 +93,17 @@ impl Reference {
         Ok(self.to_parent.extract(row, scratch).map(Some)?)
     }
 
+    /// What an error says of it, with the parent's key.
+    #[cold]
+    fn in_words<T: Transaction + ?Sized>(&self, transaction: &T, key: &[u8]) -> Result<error::Reference, Error> {
+        let (child, parent) = (transaction.definition(self.child)?, transaction.definition(self.parent)?);
+        let names = |definition: &TableDefinition, positions: &[usize]| {
+            (definition.name.clone(), positions.iter().map(|&at| definition.columns[at].name.clone()).collect())
+        };
+        let values = self.key.decode_key(key)?.iter().map(Value::to_string).collect();
+        Ok(error::Reference::new(names(child, &self.positions), names(parent, &parent.key), values))
+    }
+
     /// Between which keys of the child's index the children of a parent lie.
     fn children_of(&self, key: &[u8]) -> Result<(Vec<u8>, Bound<Vec<u8>>), Error> {
         let mut scratch = KeyScratch::new();
@@ -107,7 +123,7 @@ fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
 
 impl Constraints {
     /// None.
-    pub const NONE: &'static Self = &Self { rules: None, parents: Vec::new(), children: Vec::new() };
+    pub const NONE: &'static Self = &Self { rules: None, keys: Vec::new(), parents: Vec::new(), children: Vec::new() };
 
     /// Those of a new table: the foreign keys that it declares, and those among them that lead to itself.
     ///
@@ -120,7 +136,8 @@ impl Constraints {
         definition_of: impl Fn(TableId) -> Result<&'d TableDefinition, Error>,
     ) -> Result<Self, Error> {
         let rules = Some(Arc::new(RowRules::new(definition)?));
-        let mut constraints = Self { rules, ..Self::default() };
+        let keys = KeyNames::all(definition)?.into_iter().map(Arc::new).collect();
+        let mut constraints = Self { rules, keys, ..Self::default() };
         for foreign_key in &definition.foreign_keys {
             let parent = if foreign_key.parent == definition.name { Some(table) } else { find(&foreign_key.parent) };
             let parent = parent.ok_or_else(|| {
@@ -137,6 +154,22 @@ impl Constraints {
             constraints.parents.push(reference);
         }
         Ok(constraints)
+    }
+
+    /// An index is added to the table, and is the last one of this definition.
+    ///
+    /// # Errors
+    /// When the definition is not valid.
+    pub fn add_index(&mut self, definition: &TableDefinition) -> Result<(), Error> {
+        self.keys.push(Arc::new(KeyNames::secondary(definition, definition.indexes.len() - 1)?));
+        Ok(())
+    }
+
+    /// [`Error::Duplicate`] of a row whose key is taken in an index.
+    #[cold]
+    pub fn duplicate(&self, table: TableId, index: IndexId, row: RowRef<'_>) -> Error {
+        let key = self.keys.get(index.position()).and_then(|names| names.of_row(row));
+        key.map_or_else(|| Error::duplicate(table, index), |key| Error::duplicate_key(table, index, key))
     }
 
     /// What rows of the table must be, if anybody has said so.
@@ -352,8 +385,8 @@ fn undo_refused<T: Transaction + ?Sized>(
     mark: usize,
     checked: Result<(), Error>,
 ) -> Result<(), Error> {
-    if let Err(stop) = &checked
-        && !stop.is_conflict()
+    if let Err(error) = &checked
+        && !error.is_conflict()
     {
         match transaction.undo_operation(mark) {
             Ok(()) | Err(Error::Unsupported { .. }) => {}
@@ -379,7 +412,9 @@ fn check_parents<T: Transaction + ?Sized>(
         let is_there = transaction.read_row(parent, key, &Projection::NONE).map(|row| row.is_some());
         transaction.protect_reads(false);
         if !is_there? {
-            return Err(Error::no_parent(table, parent, KeyPreview::new(key)));
+            let reference = &transaction.constraints(table)?.parents[number];
+            let words = reference.in_words(transaction, key)?;
+            return Err(Error::no_parent(table, parent, KeyPreview::new(key), words));
         }
     }
     Ok(())
@@ -411,7 +446,9 @@ fn check_children<T: Transaction + ?Sized>(transaction: &mut T, table: TableId, 
         transaction.protect_reads(false);
         visited?;
         if has_children {
-            return Err(Error::has_children(table, child, KeyPreview::new(key)));
+            let reference = &transaction.constraints(table)?.children[number];
+            let words = reference.in_words(transaction, key)?;
+            return Err(Error::has_children(table, child, KeyPreview::new(key), words));
         }
     }
     Ok(())

@@ -15,6 +15,7 @@ pub mod any;
 pub mod background;
 pub mod batch;
 pub mod catalog;
+mod change_outcome;
 pub mod checked;
 pub mod contested;
 mod distribution;
@@ -24,6 +25,7 @@ pub mod futures;
 mod handle;
 mod interactive;
 mod isolation;
+mod key_names;
 pub mod keys;
 pub mod lazy;
 pub mod limits;
@@ -54,6 +56,7 @@ pub use polychron_schema::{IndexDefinition, Projection, Row, RowBuffer, RowMut, 
 
 pub use aggregate::Aggregate;
 pub use batch::{ColumnBatch, ColumnVector};
+pub use change_outcome::ChangeOutcome;
 pub use distribution::Distribution;
 pub use foreign_keys::Constraints;
 pub use futures::{Becomes, Future, FutureValue, Futures};

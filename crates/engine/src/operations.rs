@@ -10,7 +10,17 @@ use polychron_schema::{
 };
 
 use crate::typed::{KeyBounds, Range, with_encoded};
-use crate::{Aggregate, ColumnBatch, Insertion, Savepoint, Scan, Table, Transaction, checked, foreign_keys};
+use crate::{
+    Aggregate, ChangeOutcome, ColumnBatch, Insertion, Savepoint, Scan, Table, Transaction, change_outcome, checked,
+    foreign_keys,
+};
+
+/// [`Error::Duplicate`] of a row, with its values.
+#[cold]
+fn duplicate<T: Transaction + ?Sized, R: Row>(transaction: &T, table: &Table<R>, index: IndexId, row: &R) -> Error {
+    let named = with_encoded(row, |bytes| Ok(transaction.constraints(table.id)?.duplicate(table.id, index, bytes)));
+    named.unwrap_or_else(|_| Error::duplicate(table.id, index))
+}
 
 /// What procedures do, with typed tables and with rows as bytes. Every [`Transaction`] has it, and none can do it in another way: what is written is
 /// checked here.
@@ -135,39 +145,46 @@ pub trait Operations: Transaction {
     }
 
     /// Changes a row. `false`: no such row.
+    ///
+    /// # Errors
+    /// What `change` has failed with, if its [`ChangeOutcome`] can fail. The row is then as it was, and the transaction may go on.
     #[inline]
-    fn update<R: Row>(
+    fn update<R: Row, O: ChangeOutcome>(
         &mut self,
         table: &Table<R>,
         key: KeyRef<'_, R>,
-        change: impl FnOnce(&mut R::Mut<'_>),
-    ) -> Result<bool, Error> {
+        change: impl FnOnce(&mut R::Mut<'_>) -> O,
+    ) -> Result<bool, O::Error> {
         key.check().map_err(Error::from)?;
         let mut scratch = KeyScratch::new();
-        foreign_keys::update_row(self, table.id, key.encode(&mut scratch), &Projection::ALL, |row| {
+        change_outcome::update_row(self, table.id, key.encode(&mut scratch), &Projection::ALL, |row| {
             change(&mut R::from_row_mut(row.reborrow()))
         })
     }
 
     /// Changes some columns of a row: only those may be looked at and set. Setting another one is answered as a panic of `change` is, and
     /// undoes the transaction.
+    ///
+    /// # Errors
+    /// As for [`Operations::update`].
     #[inline]
-    fn update_columns<R: Row, C: Columns<R>>(
+    fn update_columns<R: Row, C: Columns<R>, O: ChangeOutcome>(
         &mut self,
         table: &Table<R>,
         key: KeyRef<'_, R>,
         columns: C,
-        change: impl FnOnce(&mut R::Mut<'_>),
-    ) -> Result<bool, Error> {
+        change: impl FnOnce(&mut R::Mut<'_>) -> O,
+    ) -> Result<bool, O::Error> {
         key.check().map_err(Error::from)?;
         let mut scratch = KeyScratch::new();
         let key = key.encode(&mut scratch);
         let projection = columns.projection();
-        foreign_keys::update_row(self, table.id, key, &projection, |row| {
+        change_outcome::update_row(self, table.id, key, &projection, |row| {
             let earlier = row.changes().columns();
-            change(&mut R::from_row_mut(row.reborrow()));
+            let outcome = change(&mut R::from_row_mut(row.reborrow()));
             let beside = row.changes().columns().without(earlier.union(projection.columns));
             assert!(beside.is_empty(), "`update_columns` may set those columns alone that it was given");
+            outcome
         })
     }
 
@@ -180,7 +197,7 @@ pub trait Operations: Transaction {
     fn insert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<(), Error> {
         match self.try_insert(table, row)? {
             Insertion::Inserted => Ok(()),
-            Insertion::Duplicate(index) => Err(Error::duplicate(table.id, index)),
+            Insertion::Duplicate(index) => Err(duplicate(self, table, index, row)),
         }
     }
 
@@ -209,7 +226,7 @@ pub trait Operations: Transaction {
         })?;
         match outcome {
             Insertion::Inserted => Ok(()),
-            Insertion::Duplicate(index) => Err(Error::duplicate(table.id, index)),
+            Insertion::Duplicate(index) => Err(duplicate(self, table, index, row)),
         }
     }
 
@@ -316,14 +333,15 @@ pub trait Operations: Transaction {
     /// Changes a row in place: `change` sees the columns of `projection` and may set those. `false`: no such row.
     ///
     /// # Errors
-    /// What [`checked`](crate::checked) refuses; the row is then as it was. This holds for the four methods below too.
-    fn update_row<K: EncodedKey>(
+    /// What [`checked`](crate::checked) refuses, here and in the three methods below, and what `change` has failed with. The row is then as
+    /// it was.
+    fn update_row<K: EncodedKey, O: ChangeOutcome>(
         &mut self,
         table: TableId,
         key: K,
         projection: &Projection,
-        change: impl FnOnce(&mut RowMut<'_>),
-    ) -> Result<bool, Error> {
+        change: impl FnOnce(&mut RowMut<'_>) -> O,
+    ) -> Result<bool, O::Error> {
         checked::update_row(self, table, key, projection, change)
     }
 

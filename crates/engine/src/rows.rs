@@ -29,6 +29,8 @@ crate::named! {
         UndoOperations,
         /// A unique secondary key that is taken is a duplicate.
         RefuseDuplicates,
+        /// A row whose change has failed is put back. This one stands in front of all protocols, and has a test of its own.
+        RestoreRows,
     }
 }
 

@@ -74,14 +74,14 @@ impl Savepoints {
         self.latest += 1;
         match position {
             Ok(position) => self.valid.push(Valid { serial: self.latest, position }),
-            Err(stop) => self.refused = Some(stop),
+            Err(error) => self.refused = Some(error),
         }
         Savepoint { holder: self.holder, serial: self.latest }
     }
 
     /// Something that was undone had failed, and the transaction was not told: its return to a savepoint tells it.
-    pub fn tell(&mut self, stop: Error) {
-        self.refused = Some(stop);
+    pub fn tell(&mut self, error: Error) {
+        self.refused = Some(error);
     }
 
     /// The transaction is told of a failure for which it may have a savepoint that could not be set.

@@ -8,13 +8,15 @@
 //! struct Account {
 //!     #[key]
 //!     id: u64,
-//!     balance: i64,
+//!     balance: u64,
 //! }
 //!
 //! #[derive(Debug, thiserror::Error)]
 //! enum PaymentError {
 //!     #[error("no such account")]
 //!     NotFound,
+//!     #[error("the balance of {0} is too small")]
+//!     NotCovered(u64),
 //!     #[error(transparent)]
 //!     Database(#[from] Error),
 //! }
@@ -24,11 +26,15 @@
 //! # database.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 50 }))?;
 //! // A transaction fails with the error type of its caller, and is run again until it commits or fails.
 //! database.transact(|transaction| {
-//!     let balance = transaction.get(&accounts, 1)?.ok_or(PaymentError::NotFound)?.balance();
-//!     transaction.update(&accounts, 1, |row| row.set_balance(balance - 10))?;
-//!     Ok::<_, PaymentError>(())
+//!     // So does the closure of an update. The row is then as it was.
+//!     let found = transaction.update(&accounts, 1, |row| {
+//!         let left = row.balance().checked_sub(10).ok_or(PaymentError::NotCovered(row.balance()))?;
+//!         row.set_balance(left);
+//!         Ok::<_, PaymentError>(())
+//!     })?;
+//!     if found { Ok(()) } else { Err(PaymentError::NotFound) }
 //! })?;
-//! let total: i64 = database.transact(|transaction| transaction.scan(&accounts, ..).map(|row| row.balance()).sum())?;
+//! let total: u64 = database.transact(|transaction| transaction.scan(&accounts, ..).map(|row| row.balance()).sum())?;
 //! assert_eq!(total, 40);
 //! # Ok::<(), PaymentError>(())
 //! ```
@@ -156,10 +162,10 @@ pub use polychron_engine::options::{Retry, Submissions};
 pub use polychron_engine::scan::Comparison;
 pub use polychron_engine::typed::{Condition, Conditions, Mapped, Range, Rows, Summed};
 pub use polychron_engine::{
-    Abort, Access, Aggregate, Becomes, ColumnBatch, ColumnVector, Commit, Common, Configuration, Declare, Direction,
-    Error, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Metric, MetricValue, Mode,
-    Operations, Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Submission, Table, TableId,
-    Transaction, Versions, Worker,
+    Abort, Access, Aggregate, Becomes, ChangeOutcome, ColumnBatch, ColumnVector, Commit, Common, Configuration,
+    Declare, Direction, Error, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Metric,
+    MetricValue, Mode, Operations, Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Submission,
+    Table, TableId, Transaction, Versions, Worker,
 };
 pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure};
 pub use polychron_protocols as protocols;

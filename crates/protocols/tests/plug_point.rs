@@ -153,7 +153,7 @@ fn futures_conflict_like_reads<P: Protocol<Worker: Interactive>>() {
     drive::transact(&mut other, Mode::ReadWrite, &mut |transaction| transaction.set_future(&items, 1, Item::STOCK, 50))
         .unwrap();
     let outcome = slow.set_future(&items, 1, Item::STOCK, stock + 1).and_then(|()| slow.commit());
-    assert!(outcome.is_err_and(|stop| stop.is_conflict()));
+    assert!(outcome.is_err_and(|error| error.is_conflict()));
     assert_eq!(shop.stock(1), 50);
 }
 

@@ -121,12 +121,13 @@ fn constants(table: &Table<'_>) -> TokenStream {
         let (constant, column_type, name, docs) = (constant_of(column), column.column_type, &column.name, &column.docs);
         let position = number(position);
         let title = format!("The column `{name}`.");
+        let path = format!("{}.{name}", table.name);
         quote! {
             #[doc = #title]
             #[doc = ""]
             #(#docs)*
             #visibility const #constant: ::polychron_schema::Column<Self, #column_type> =
-                ::polychron_schema::Column::new(#name, #position, Self::ROW_LAYOUT.slots[#position]);
+                ::polychron_schema::Column::new(#name, #path, #position, Self::ROW_LAYOUT.slots[#position]);
         }
     });
     let indexes = table.indexes.iter().enumerate().map(|(position, index)| index_constant(table, position, index));

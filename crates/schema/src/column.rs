@@ -84,6 +84,8 @@ pub struct Column<R, T> {
     pub index: u16,
     /// Where it lies.
     pub slot: Slot,
+    /// The name behind that of the table, for errors.
+    path: &'static str,
     marker: PhantomData<fn() -> (R, T)>,
 }
 
@@ -98,8 +100,8 @@ impl<R, T> Copy for Column<R, T> {}
 impl<R, T: ColumnValue> Column<R, T> {
     /// For `derive(Row)`: a column in its place.
     #[doc(hidden)]
-    pub const fn new(name: &'static str, index: u16, slot: Slot) -> Self {
-        Self { name, index, slot, marker: PhantomData }
+    pub const fn new(name: &'static str, path: &'static str, index: u16, slot: Slot) -> Self {
+        Self { name, index, slot, path, marker: PhantomData }
     }
 
     /// Reads the column.
@@ -114,7 +116,7 @@ impl<R, T: ColumnValue> Column<R, T> {
     #[inline(always)]
     pub fn set(self, row: &mut RowMut<'_>, value: T::Ref<'_>) -> T::Written {
         row.mark(self.index, self.slot);
-        T::change(row, self.name, self.slot, value)
+        T::change(row, self.path, self.slot, value)
     }
 
     /// Writes the column of a row that is being built.
@@ -123,7 +125,7 @@ impl<R, T: ColumnValue> Column<R, T> {
     pub fn build(self, out: &mut RowBuffer, value: &T) -> Result<(), SchemaError> {
         let value = value.borrow();
         if T::TYPE.is_variable() {
-            check_max(self.name, self.slot, T::variable_len(value))?;
+            check_max(self.path, self.slot, T::variable_len(value))?;
         }
         T::build(out, self.slot, value);
         Ok(())

@@ -1,8 +1,9 @@
 //! [`ColumnValue`] for every column type and `Option`.
 
+use polychron_base::Error;
+
 use crate::buffer::{RowBuffer, RowRef, text_of};
 use crate::column::{Blank, ColumnValue};
-use crate::error::SchemaError;
 use crate::fixed::{Date, FixedBytes, FixedString, Timestamp};
 use crate::layout::Slot;
 use crate::mutate::RowMut;
@@ -118,7 +119,7 @@ macro_rules! variable_column {
     ($type:ty, $borrowed:ty, $column:ident, |$bytes:ident| $read:expr, $as_bytes:ident) => {
         impl ColumnValue for $type {
             type Ref<'a> = &'a $borrowed;
-            type Written = Result<(), SchemaError>;
+            type Written = Result<(), Error>;
             const TYPE: ColumnType = ColumnType::$column { max: DEFAULT_VARIABLE_MAX };
 
             #[inline]
@@ -133,13 +134,8 @@ macro_rules! variable_column {
             }
 
             #[inline]
-            fn change(
-                row: &mut RowMut<'_>,
-                name: &'static str,
-                slot: Slot,
-                value: &$borrowed,
-            ) -> Result<(), SchemaError> {
-                row.replace(name, slot, Some(value.$as_bytes()))
+            fn change(row: &mut RowMut<'_>, name: &'static str, slot: Slot, value: &$borrowed) -> Result<(), Error> {
+                Ok(row.replace(name, slot, Some(value.$as_bytes()))?)
             }
 
             #[inline]
@@ -192,8 +188,8 @@ macro_rules! blank_variable {
             }
 
             #[inline]
-            fn change_to_null(row: &mut RowMut<'_>, name: &'static str, slot: Slot) -> Result<(), SchemaError> {
-                row.replace(name, slot, None)
+            fn change_to_null(row: &mut RowMut<'_>, name: &'static str, slot: Slot) -> Result<(), Error> {
+                Ok(row.replace(name, slot, None)?)
             }
         }
     )*};

@@ -107,9 +107,9 @@ pub enum SchemaError {
     #[error("these bytes are no key of this type")]
     MalformedKey,
     /// A string or byte string longer than its column allows.
-    #[error("{bytes} bytes are too long for column {}, which holds at most {max}", OneLine(column))]
+    #[error("{} holds at most {max} bytes, and {bytes} were given", OneLine(column))]
     TooLong {
-        /// The column's name.
+        /// The column's name, behind that of its table where the table is known: `user.email`.
         column: String,
         /// Length of what was given.
         bytes: usize,
@@ -177,6 +177,15 @@ impl From<SchemaError> for polychron_base::Error {
         match error {
             SchemaError::KeyTooLong => Self::KeyTooLong,
             SchemaError::RowTooLong { bytes } => Self::row_too_long(bytes, crate::MAX_ROW_BYTES),
+            SchemaError::TooLong { column, bytes, max } => Self::too_long(column, bytes, max),
+            SchemaError::MalformedKey
+            | SchemaError::WrongType { .. }
+            | SchemaError::OutOfRange { .. }
+            | SchemaError::UnexpectedNull { .. }
+            | SchemaError::Arity { .. }
+            | SchemaError::RowLength { .. }
+            | SchemaError::MalformedColumn { .. }
+            | SchemaError::KeyColumnChanged { .. } => Self::wrong_value(error.to_string()),
             other => Self::definition(other.to_string()),
         }
     }

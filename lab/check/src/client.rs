@@ -71,9 +71,9 @@ impl<T: Commit> Client<T> {
     pub(crate) fn step<O>(&mut self, step: impl FnOnce(&mut T) -> Result<O, Error>) -> Option<O> {
         match step(self.transaction.as_mut()?) {
             Ok(output) => Some(output),
-            Err(stop) => {
+            Err(error) => {
                 // All clients are of one thread: where another one is in the way, the wait would be for itself.
-                match stop {
+                match error {
                     Error::Conflict | Error::WaitsForItself { .. } => {}
                     error => panic!("a step failed: {error:?}"),
                 }

@@ -82,6 +82,7 @@ macro_rules! layer {
                 at_the_end_of_a_thread);
             conformance!(@group $setup, future_failures: overwritten, undone, undone_and_caught, unique_keys, in_order);
             conformance!(@group $setup, caught: panics_in_operations);
+            conformance!(@group $setup, failing_changes: are_skipped, end_the_transaction);
             conformance!(@group $setup, refused_writes: told_by_errors);
             conformance!(@group $setup, differential: one_by_one, interleaved);
             conformance!(@group $setup, predicates: one_by_one, stale_answers);

@@ -151,6 +151,6 @@ pub(crate) fn insert_now<T: Transaction + ?Sized>(
     }
     match foreign_keys::insert_row(transaction, table, key, filled.as_row())? {
         Insertion::Inserted => Ok(()),
-        Insertion::Duplicate(index) => Err(Error::duplicate(table, index)),
+        Insertion::Duplicate(index) => Err(transaction.constraints(table)?.duplicate(table, index, filled.as_row())),
     }
 }

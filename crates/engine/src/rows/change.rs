@@ -59,8 +59,12 @@ pub(super) fn change_row<'t, P: Primitives<'t>, K: EncodedKey>(
         outcome = if at.table.has_secondaries && at.table.affected(changes.columns()).next().is_some() {
             match change_indexed(transaction, at, found, changes, &row) {
                 Ok(Insertion::Inserted) => Ok(()),
-                Ok(Insertion::Duplicate(index)) => Err(Error::duplicate(at.table.id, index)),
-                Err(stop) => Err(stop),
+                Ok(Insertion::Duplicate(index)) => {
+                    // The row as it was to be, whatever of it was brought.
+                    let row = transaction.buffers().new.as_row();
+                    Err(at.table.constraints.duplicate(at.table.id, index, row))
+                }
+                Err(error) => Err(error),
             }
         } else {
             transaction.overwrite(at, found, &mut row, changes)
@@ -269,7 +273,12 @@ pub fn make_entry<'t, P: Primitives<'t>>(
     if !transaction.insert_entry(At::entry(table, store, key), words)? {
         let there = transaction.find(At::entry(table, store, key), &Projection::ALL)?;
         if there.is_none_or(|entry| transaction.row(entry).as_words() != words) {
-            return Err(Error::duplicate(table.id, store.place().index));
+            let row = transaction.find(At::row(table, primary), &Projection::ALL)?.map(|found| transaction.row(found));
+            let index = store.place().index;
+            return Err(match row {
+                Some(row) => table.constraints.duplicate(table.id, index, row),
+                None => Error::duplicate(table.id, index),
+            });
         }
     }
     transaction.hold_filled(At::row(table, primary), found)

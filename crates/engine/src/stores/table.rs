@@ -250,7 +250,8 @@ impl<S: Keyed> StoreTable<S> {
             let store = Arc::new(make(&changed, &store_definition(&changed, Place { table, index }, hash_seed)?)?);
             let mut secondaries = present.secondaries.clone();
             secondaries.push(Some(Arc::clone(&store)));
-            let constraints = present.constraints.clone();
+            let mut constraints = present.constraints.clone();
+            constraints.add_index(&changed)?;
             let changed = Self::new(table, changed, Arc::clone(&present.primary), secondaries, constraints)?;
             Ok((changed, (index, store)))
         })

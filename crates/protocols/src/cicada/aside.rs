@@ -41,7 +41,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.come_back();
         let outcome = match self.step() {
             Ok(()) => operation(self),
-            Err(stop) => Err(stop),
+            Err(error) => Err(error),
         };
         self.rest();
         outcome

@@ -60,9 +60,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     self.check_reads(false)?;
                 }
             }
-            if let Err(stop) = self.install_and_check() {
+            if let Err(error) = self.install_and_check() {
                 self.abort_installed();
-                return Err(stop);
+                return Err(error);
             }
             if left_out(Step::EndLast) {
                 self.shared.clocks.end(self.state.base.slot);

@@ -218,11 +218,11 @@ fn the_three_cases_of_a_primary_key() {
     other.insert(&accounts, &account(50)).unwrap();
     let mut third = bank.worker();
     let mut late = third.begin(Mode::ReadWrite).unwrap();
-    assert!(late.try_insert(&accounts, &account(50)).is_err_and(|stop| stop.is_conflict()));
+    assert!(late.try_insert(&accounts, &account(50)).is_err_and(|error| error.is_conflict()));
     drop(late);
     other.commit().unwrap();
     // Committed since the start.
-    assert!(older.try_insert(&accounts, &account(50)).is_err_and(|stop| stop.is_conflict()));
+    assert!(older.try_insert(&accounts, &account(50)).is_err_and(|error| error.is_conflict()));
 }
 
 #[test]
@@ -237,14 +237,14 @@ fn the_three_cases_of_a_unique_key() {
     other.insert(&cards, &Card { id: 3, account: 3 }).unwrap();
     let mut third = bank.worker();
     let mut late = third.begin(Mode::ReadWrite).unwrap();
-    assert!(late.try_insert(&cards, &Card { id: 4, account: 3 }).is_err_and(|stop| stop.is_conflict()));
+    assert!(late.try_insert(&cards, &Card { id: 4, account: 3 }).is_err_and(|error| error.is_conflict()));
     drop(late);
     // What is undone was never there.
     other.roll_back();
     let mut late = third.begin(Mode::ReadWrite).unwrap();
     assert_eq!(late.try_insert(&cards, &Card { id: 4, account: 3 }).unwrap(), Insertion::Inserted);
     late.commit().unwrap();
-    assert!(older.try_insert(&cards, &Card { id: 5, account: 3 }).is_err_and(|stop| stop.is_conflict()));
+    assert!(older.try_insert(&cards, &Card { id: 5, account: 3 }).is_err_and(|error| error.is_conflict()));
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn a_child_conflicts_at_once_when_its_parent_is_being_deleted() {
         if commits {
             deleting.commit().unwrap();
         }
-        assert!(inserting.insert(&cards, &Card { id: 1, account: 1 }).is_err_and(|stop| stop.is_conflict()));
+        assert!(inserting.insert(&cards, &Card { id: 1, account: 1 }).is_err_and(|error| error.is_conflict()));
     }
     for commits in [false, true] {
         conflicts(Level::Columns, commits);

@@ -102,7 +102,7 @@ fn place<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, at: usize) ->
             columns.iter().for_each(|(column, operand)| column.store_in(&mut filled, value(*operand)));
             match inner.insert_unchecked(table, &key[..], filled.as_row())? {
                 Insertion::Inserted => Ok(()),
-                Insertion::Duplicate(index) => Err(Error::duplicate(table, index)),
+                Insertion::Duplicate(index) => Err(inner.constraints(table)?.duplicate(table, index, filled.as_row())),
             }
         }
         None => {

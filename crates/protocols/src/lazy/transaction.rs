@@ -106,14 +106,14 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
 
 impl<B: LazyHost> Commit for LazyTransaction<'_, B> {
     fn commit(mut self) -> Result<(), Error> {
-        if let Err(stop) = self.finish() {
-            if stop.is_conflict() {
-                return Err(stop);
+        if let Err(error) = self.finish() {
+            if error.is_conflict() {
+                return Err(error);
             }
             // It may come from reads that never stood together, or from answers that do not stand any more.
             let stands = self.with_nodes(Self::stands);
             let sound = self.inner.roll_back() && stands || left_out(Step::ValidateFailures);
-            return Err(if sound { stop } else { Error::Conflict });
+            return Err(if sound { error } else { Error::Conflict });
         }
         self.inner.commit()
     }

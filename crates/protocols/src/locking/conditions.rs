@@ -107,9 +107,9 @@ impl LockingTransaction<'_> {
         // SAFETY: the rows are locked just above.
         let truth = match unsafe { self.evaluate(condition) } {
             Ok(truth) => truth,
-            Err(stop) => {
+            Err(error) => {
                 let kept = self.work(|this| this.keep_seen(first, condition));
-                return Err(kept.err().unwrap_or(stop));
+                return Err(kept.err().unwrap_or(error));
             }
         };
         self.state.conditions.hold(first, condition, truth);

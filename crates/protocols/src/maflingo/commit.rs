@@ -56,20 +56,20 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         self.build_groups();
         let early = left_out(Step::EpochAfterLatches).then(|| self.guard.epochs().current());
         pass(Point::Committing);
-        if let Err(stop) = self.latch_all() {
-            return Err(self.undo_after(stop));
+        if let Err(error) = self.latch_all() {
+            return Err(self.undo_after(error));
         }
-        if let Err(stop) = self.know_all_indexes() {
+        if let Err(error) = self.know_all_indexes() {
             self.unlatch(self.state.buffers.groups.len());
-            return Err(self.undo_after(stop));
+            return Err(self.undo_after(error));
         }
         // Until the end of this the epoch does not become the past of snapshots.
         let _announced = self.guard.begin_commit();
         let tid = match self.validate_and_draw(early) {
             Ok(tid) => tid,
-            Err(stop) => {
+            Err(error) => {
                 self.unlatch(self.state.buffers.groups.len());
-                return Err(self.undo_after(stop));
+                return Err(self.undo_after(error));
             }
         };
         if let Err(error) = self.prepare(tid) {
@@ -441,10 +441,10 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     }
     /// Undoes everything and passes the reason on.
     #[cold]
-    fn undo_after(&mut self, stop: Error) -> Error {
+    fn undo_after(&mut self, error: Error) -> Error {
         self.undo_writes(0);
         self.state.sets.clear();
-        stop
+        error
     }
 }
 

@@ -109,8 +109,8 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             if self.snapshot.is_some() {
                 // Between batches a snapshot may leave its epoch; within one it holds records that only the pin keeps.
                 self.until_check = self.until_check.saturating_sub(batch.entries.len() as u32).max(1);
-                if let Err(stop) = self.step() {
-                    break Err(stop);
+                if let Err(error) = self.step() {
+                    break Err(error);
                 }
             }
             batch.begin(size);

@@ -229,11 +229,14 @@ impl SerialTable {
         for (primary, row) in &self.rows {
             let key = secondary.key(row, &mut scratch)?.to_vec();
             if secondary.entries.insert(key, primary.clone()).is_some() {
-                return Err(Error::duplicate(self.id, id));
+                let mut constraints = self.constraints.clone();
+                constraints.add_index(&definition)?;
+                return Err(constraints.duplicate(self.id, id, RowRef::from_words(row)));
             }
         }
         self.bytes += secondary.bytes();
         self.secondaries.push(Some(secondary));
+        self.constraints.add_index(&definition)?;
         self.definition = Arc::new(definition);
         Ok(id)
     }

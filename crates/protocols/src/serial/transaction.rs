@@ -125,11 +125,12 @@ impl Transaction for SerialTransaction<'_> {
         let mut changes = Changes::NONE;
         change(&mut RowMut::new(&mut row, &mut changes, entry.layout.shape()));
         let written = self.write(table, key.as_slice(), row.as_words());
-        self.buffers.row = row;
-        match written? {
+        let updated = written.and_then(|insertion| match insertion {
             Insertion::Inserted => Ok(true),
-            Insertion::Duplicate(index) => Err(Error::duplicate(table, index)),
-        }
+            Insertion::Duplicate(index) => Err(self.constraints(table)?.duplicate(table, index, row.as_row())),
+        });
+        self.buffers.row = row;
+        updated
     }
 
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {

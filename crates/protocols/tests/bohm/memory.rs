@@ -195,7 +195,7 @@ impl Procedure for Restores {
         assert!(matches!(refused, Error::OutOfMemory(_)));
         // Whether it gives up then makes no difference.
         match t.roll_back_to(savepoint) {
-            Err(stop) if self.runs.is_multiple_of(2) => Err(stop),
+            Err(error) if self.runs.is_multiple_of(2) => Err(error),
             _ => Ok(()),
         }
     }

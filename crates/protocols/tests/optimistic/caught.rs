@@ -65,7 +65,7 @@ fn refused_memory_leaves_nothing<P: Protocol<Worker: Interactive>>() {
                 let text = "x".repeat(16 + 97 * (id as usize % 40));
                 match transaction.insert(&fixture.people, &Person { text, ..Person::new(id, id % 7) }) {
                     Ok(()) => added.push(id),
-                    Err(stop) => match stop {
+                    Err(error) => match error {
                         Error::OutOfMemory(_) => {}
                         other => panic!("{other:?}"),
                     },
@@ -140,7 +140,7 @@ fn entries_of_a_row_are_never_its_own_duplicates<P: Protocol<Worker: Interactive
                     };
                     match outcome {
                         Ok(()) => drop(transaction.commit()),
-                        Err(stop) => assert!(stop.is_conflict(), "{stop:?}"),
+                        Err(error) => assert!(error.is_conflict(), "{error:?}"),
                     }
                 }
             });

@@ -85,13 +85,12 @@ pub struct ChurnProcedure {
 
 impl ChurnProcedure {
     fn update<T: Transaction>(&self, transaction: &mut T, number: u64) -> Result<(), Error> {
-        let mut fits = Ok(());
-        transaction.update(&self.table, (0, number), |row| {
+        let changed = transaction.update(&self.table, (0, number), |row| {
             row.set_changes(row.changes().wrapping_add(1));
             row.set_group(self.draw % GROUPS);
-            fits = row.set_text(text(self.draw));
-        })?;
-        Ok(fits?)
+            row.set_text(text(self.draw))
+        });
+        changed.map(drop)
     }
 }
 

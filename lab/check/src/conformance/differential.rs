@@ -102,7 +102,7 @@ fn apply_question<T: Transaction>(t: &mut T, table: &Table<Person>, operation: &
         Operation::TooLong(id) => {
             let row = Person { text: "l".repeat(5000), ..person(*id, 1, *id as u32) };
             match t.upsert(table, &row) {
-                Err(Error::Definition(_)) => Answer::Refused,
+                Err(Error::TooLong(_)) => Answer::Refused,
                 Err(error) => return Err(error),
                 Ok(()) => Answer::Flag(true),
             }

@@ -13,6 +13,7 @@ mod crossed;
 pub mod destructors;
 pub mod differential;
 pub mod dropped;
+pub mod failing_changes;
 pub mod false_keys;
 pub mod foreign_keys;
 pub mod future_failures;
@@ -71,6 +72,7 @@ macro_rules! conformance {
                 undo_entries, undo_everything);
             $crate::conformance!(@group $setup, bytes: wrong_keys, wrong_rows, wrong_updates, columns_that_are_not_there);
             $crate::conformance!(@group $setup, caught: panics_in_operations);
+            $crate::conformance!(@group $setup, failing_changes: are_skipped, end_the_transaction);
             $crate::conformance!(@group $setup, own_errors: conflicts_stay_inside, come_back_as_they_were);
             $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
             $crate::conformance!(@group $setup, false_keys: too_long, fickle, declared);

@@ -95,6 +95,10 @@ enum Attempt {
     UpsertOrphan,
     InsertOrphan,
     UpdateKey,
+    /// The client's own code looks at the row, changes it and fails.
+    UpdateFails,
+    /// The same of one column.
+    UpdateOneColumnFails,
     DeleteParent,
     /// No error, but taken back all the same.
     UpdateAndRollBack,
@@ -202,7 +206,7 @@ impl Open {
     }
 }
 
-const ATTEMPTS: [Attempt; 18] = [
+const ATTEMPTS: [Attempt; 20] = [
     Attempt::Update,
     Attempt::LookAndUpdate,
     Attempt::UpdateOneColumn,
@@ -218,6 +222,8 @@ const ATTEMPTS: [Attempt; 18] = [
     Attempt::UpsertOrphan,
     Attempt::InsertOrphan,
     Attempt::UpdateKey,
+    Attempt::UpdateFails,
+    Attempt::UpdateOneColumnFails,
     Attempt::DeleteParent,
     Attempt::UpdateAndRollBack,
     Attempt::DeleteAndRollBack,
@@ -254,6 +260,15 @@ impl Attempt {
             Self::UpdateKey => {
                 t.update_row(lodgers.id(), Key8::new(WANTED, 8), &Projection::ALL, |row| Lodger::ID.set(row, ABSENT))
             }
+            Self::UpdateFails => t.update(lodgers, WANTED, |row| {
+                seen = Some((row.floor(), row.bed(), row.value()));
+                row.set_bed(4);
+                Err(Error::RolledBack)
+            }),
+            Self::UpdateOneColumnFails => t.update_columns(lodgers, WANTED, Lodger::BED, |row| {
+                row.set_bed(row.bed() + 3);
+                Err(Error::RolledBack)
+            }),
             Self::DeleteParent => t.delete(houses, FULL),
             Self::UpdateAndRollBack => behind_a_savepoint(t, |t| t.update(lodgers, WANTED, |row| row.set_bed(4))),
             Self::DeleteAndRollBack => behind_a_savepoint(t, |t| t.delete(lodgers, WANTED)),

@@ -307,8 +307,8 @@ where
     R: Row,
 {
     let mut seen = Vec::new();
-    if let Err(stop) = transaction.visit_all(table, |row| seen.push(pair(row))) {
-        let no_order = matches!(stop, Error::NoOrder(..));
+    if let Err(error) = transaction.visit_all(table, |row| seen.push(pair(row))) {
+        let no_order = matches!(error, Error::NoOrder(..));
         assert!(no_order, "a snapshot is not refused for any other reason");
         return None;
     }

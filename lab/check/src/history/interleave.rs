@@ -192,12 +192,12 @@ fn take_turn<'w, P: Protocol<Worker: Interactive>>(
         let mut recorded = Recorded::new(&mut transaction, log);
         match answered(|| script.step(at, &mut recorded, tables, &mut savepoints)) {
             Ok(()) => return Client::Running(transaction, at + 1, savepoints),
-            Err(stop) if stop.is_conflict() => {
+            Err(error) if error.is_conflict() => {
                 drop(transaction);
                 log.close(Outcome::Aborted);
             }
-            Err(stop) => {
-                let outcome = match stop {
+            Err(error) => {
+                let outcome = match error {
                     // Another transaction of this thread is in the way.
                     Error::Conflict | Error::WaitsForItself { .. } => Outcome::Aborted,
                     error => {

@@ -285,8 +285,8 @@ impl Script {
                 let undone = recorded.roll_back_to(savepoint, number);
                 // The return has taken place where it tells of a failure; another one has nothing to tell.
                 match undone {
-                    Err(stop) if is_caught => {
-                        without_absence(Err(stop))?;
+                    Err(error) if is_caught => {
+                        without_absence(Err(error))?;
                         recorded.roll_back_to(savepoint, number)
                     }
                     undone => undone,

@@ -38,7 +38,7 @@ fn refusal(error: &Error) -> Option<Refusal> {
         Error::KeyTooLong => Refusal::KeyTooLong,
         Error::NoParent { .. } => Refusal::NoParent,
         Error::HasChildren { .. } => Refusal::HasChildren,
-        Error::Definition(_) => Refusal::ValueTooLong,
+        Error::TooLong(_) => Refusal::ValueTooLong,
         Error::Other(error) if error.downcast_ref::<NotNumeric>().is_some() => Refusal::WrongType,
         Error::Other(error) => match error.downcast_ref::<AggregateError>()? {
             AggregateError::NoSum(_) => Refusal::WrongType,

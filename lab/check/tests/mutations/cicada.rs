@@ -214,7 +214,7 @@ impl Stage {
 fn attempt<'w>(mut transaction: Tx<'w>, body: impl FnOnce(&mut Tx<'w>) -> Result<(), Error>) -> bool {
     let outcome = match body(&mut transaction) {
         Ok(()) => transaction.commit(),
-        Err(stop) => Err(stop),
+        Err(error) => Err(error),
     };
     outcome.map_or_else(
         |stopped| {
@@ -286,7 +286,7 @@ fn boosted(stage: &Stage, head_start: Duration) -> CicadaWorker {
         });
         validating.recv().unwrap();
         let refused = earlier.update(&stage.items, 1, |row| row.set_value(0));
-        assert!(refused.is_err_and(|stop| stop.is_conflict()));
+        assert!(refused.is_err_and(|error| error.is_conflict()));
         drop(earlier);
         writer.join().unwrap();
     });
@@ -703,7 +703,7 @@ fn conflict_that_the_procedure_ignores() -> bool {
     stage.set(1, 11);
     attempt(earlier, |t| {
         let lost = t.update(&stage.items, 1, |row| row.set_value(12));
-        assert!(lost.is_err_and(|stop| stop.is_conflict()));
+        assert!(lost.is_err_and(|error| error.is_conflict()));
         Ok(())
     })
 }

@@ -77,7 +77,7 @@ impl Stage {
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
         let outcome = match body(&mut transaction) {
             Ok(()) => transaction.commit(),
-            Err(stop) => Err(stop),
+            Err(error) => Err(error),
         };
         outcome.map_or_else(
             |stopped| {
@@ -379,7 +379,7 @@ fn conflict_that_the_procedure_ignores() -> bool {
     first.insert(&stage.items, &Item { id: 1, value: 1 }).unwrap();
     stage.once(|t| {
         let lost = t.insert(&stage.items, &Item { id: 1, value: 2 });
-        assert!(lost.is_err_and(|stop| stop.is_conflict()));
+        assert!(lost.is_err_and(|error| error.is_conflict()));
         drop(first);
         Ok(())
     })

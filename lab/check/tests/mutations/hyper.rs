@@ -84,7 +84,7 @@ impl Stage {
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
         let outcome = match body(&mut transaction) {
             Ok(()) => transaction.commit(),
-            Err(stop) => Err(stop),
+            Err(error) => Err(error),
         };
         outcome.map_or_else(
             |stopped| {
@@ -222,7 +222,7 @@ fn sum_that_comes_to_fit() -> bool {
     let stage = stage(&[(3, i64::MAX), (5, 1)]);
     let sum = |t: &mut Tx<'_>| {
         let sum = t.aggregate(&Scan::all(stage.items.id()), Aggregate::Sum(1));
-        assert!(sum.is_err_and(|stop| !stop.is_conflict()), "it does not fit");
+        assert!(sum.is_err_and(|error| !error.is_conflict()), "it does not fit");
         Ok(())
     };
     stage.skew(sum, |t| t.upsert(&stage.items, &Item { id: 5, value: -1 }), |_| Ok(()))
@@ -304,7 +304,7 @@ fn conflict_that_the_procedure_ignores() -> bool {
     first.insert(&stage.items, &Item { id: 1, value: 1 }).unwrap();
     stage.once(|t| {
         let lost = t.insert(&stage.items, &Item { id: 1, value: 2 });
-        assert!(lost.is_err_and(|stop| stop.is_conflict()));
+        assert!(lost.is_err_and(|error| error.is_conflict()));
         drop(first);
         Ok(())
     })

@@ -40,9 +40,9 @@ impl Stage {
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
         let outcome = match body(&mut transaction) {
             Ok(()) => transaction.commit(),
-            Err(stop) => Err(stop),
+            Err(error) => Err(error),
         };
-        outcome.map_err(|stop| match stop {
+        outcome.map_err(|error| match error {
             Error::Conflict => "a conflict".to_owned(),
             error => error.to_string(),
         })

@@ -70,7 +70,7 @@ impl Stage {
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
         let outcome = match body(&mut transaction) {
             Ok(()) => transaction.commit(),
-            Err(stop) => Err(stop),
+            Err(error) => Err(error),
         };
         let stopped = outcome.err();
         // What another transaction of this thread holds would be waited for in vain.

@@ -102,7 +102,7 @@ impl<R: Redo + Default> Stage<R> {
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
         let outcome = match body(&mut transaction) {
             Ok(()) => transaction.commit(),
-            Err(stop) => Err(stop),
+            Err(error) => Err(error),
         };
         outcome.map_or_else(
             |stopped| {
@@ -659,7 +659,7 @@ fn conflict_that_the_procedure_ignores() -> bool {
         move || {
             committed.set(stage.once(|t| {
                 let lost = t.upsert(&stage.items, &Item { id: 1, value: 2 });
-                assert!(lost.is_err_and(|stop| stop.is_conflict()));
+                assert!(lost.is_err_and(|error| error.is_conflict()));
                 Ok(())
             }));
         }

@@ -151,6 +151,22 @@ fn the_page_is_complete() {
     assert_eq!(listed, expected, "docs/mutation-proof.md lists steps that do not exist");
 }
 
+/// Rows whose change has failed are put back by what all protocols stand behind, so this step is of none of them.
+#[test]
+fn rows_that_are_not_put_back() {
+    use polychron_check::conformance::failing_changes::are_skipped;
+    use polychron_engine::rows::Step;
+    fn is_noticed<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) -> bool {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| are_skipped(setup))).is_err()
+    }
+    let setups = [setups::maflingo().erased(), setups::still_cicada().erased(), setups::bohm().erased()];
+    for setup in setups {
+        assert!(!is_noticed(&setup), "{} needs no step left out", setup.name);
+        let _without = leave_out(Step::RestoreRows);
+        assert!(is_noticed(&setup), "{} does not need RestoreRows", setup.name);
+    }
+}
+
 /// The random search of the conformance tests with the step left out that `POLYCHRON_CHECK_STEP` names. It must fail for most;
 /// the page says for which. One step a process: what a lack of steps breaks may end it.
 #[test]

@@ -115,7 +115,7 @@ fn an_entry_that_moved_meanwhile_is_a_conflict() {
         earlier.commit().unwrap();
         // The later one has read the row as it was, and finds the entry of the row as it is.
         let outcome = write(&mut later, to).and_then(|()| later.commit());
-        let stop = outcome.expect_err("what was read is not so any more");
-        assert!(stop.is_conflict(), "write {number}: {stop:?}");
+        let error = outcome.expect_err("what was read is not so any more");
+        assert!(error.is_conflict(), "write {number}: {error:?}");
     }
 }

@@ -80,7 +80,7 @@ fn a_queue_beside_idle_readers_has_no_deleted_head() {
             check(&mut open, &table, &(0..rows).map(|id| (id, 1)).collect(), 3 * rows);
         } else {
             let stale = open.scan(&table, ..).count();
-            assert!(stale.is_err_and(|stop| stop.is_conflict()), "a writer so old conflicts");
+            assert!(stale.is_err_and(|error| error.is_conflict()), "a writer so old conflicts");
         }
         drop(open);
         for index in 0..2 {

@@ -79,7 +79,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 self.add_versioned(store, nodes, key, &leaf, row, &mut changing).map(|()| true)
             }
             Ok((_, Sought::Row(..))) => Ok(false),
-            Err(stop) => Err(stop),
+            Err(error) => Err(error),
         };
         self.state.buffers.changing = changing;
         outcome
@@ -104,7 +104,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 self.state.sets.writes.push(write, R::ENABLED.then_some(key), Some(row));
                 Ok(())
             }
-            Err(stop) => Err(stop),
+            Err(error) => Err(error),
         };
         self.state.buffers.changing = changing;
         outcome
@@ -129,11 +129,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             None => (self.take_fresh(store, false)?, true),
         };
         let outcome = self.add_to_leaf(store, nodes, leaf, key, word_of(record.address()), changing);
-        if let Err(stop) = outcome {
+        if let Err(error) = outcome {
             if !self.doomed {
                 self.state.sets.undo_writes(before);
             }
-            return Err(stop);
+            return Err(error);
         }
         let write = Write { is_fresh, ..Write::new(Target::Record(record), place, Kind::Put) };
         self.state.sets.writes.push(write, R::ENABLED.then_some(key), Some(row));

@@ -125,7 +125,7 @@ fn rows_that_went_behind_an_idle_writer_are_compared() {
         (0..300).for_each(|balance| set_balance(&mut worker, &accounts, 1, balance));
         assert_eq!(open.scan(&accounts, ..).count().unwrap(), 11);
         assert!(bank.metric("undo_buffers_kept") <= 10.0);
-        assert!(open.commit().is_err_and(|stop| stop.is_conflict()), "it has seen that row");
+        assert!(open.commit().is_err_and(|error| error.is_conflict()), "it has seen that row");
     }
 }
 
@@ -181,7 +181,7 @@ fn an_idle_writer_does_not_hold_up_a_new_index() {
         let database = &bank.database;
         scope.spawn(move || database.create_index(accounts.id(), index).unwrap()).join().unwrap()
     });
-    assert!(open.commit().is_err_and(|stop| stop.is_conflict()), "it has made no entry");
+    assert!(open.commit().is_err_and(|error| error.is_conflict()), "it has made no entry");
     assert!(bank.once(|t| t.insert(&accounts, &account(50))));
     assert!(bank.once(|t| {
         let (mut rows, scan) = (0, Scan { index: id, ..Scan::all(accounts.id()) });

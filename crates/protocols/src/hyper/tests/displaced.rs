@@ -183,7 +183,7 @@ fn older_writers_find_what_was_displaced() {
             open.insert(&accounts, &account(1000)).unwrap();
             assert_eq!(open.commit().is_ok(), stands, "{what}, and a commit");
         } else {
-            assert!(answer.is_err_and(|stop| stop.is_conflict()), "{what}");
+            assert!(answer.is_err_and(|error| error.is_conflict()), "{what}");
             drop(open);
         }
         settle(&bank, &mut worker);

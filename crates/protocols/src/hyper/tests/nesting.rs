@@ -58,7 +58,7 @@ fn another_thread_conflicts() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut t = inner.begin(Mode::ReadWrite).unwrap();
-            assert!(t.update(&accounts, 1, |row| row.set_balance(6)).is_err_and(|stop| stop.is_conflict()));
+            assert!(t.update(&accounts, 1, |row| row.set_balance(6)).is_err_and(|error| error.is_conflict()));
         });
     });
 }

@@ -44,7 +44,7 @@ fn rows_that_come_and_go_behind_an_idle_transaction_leave_the_indexes() {
         assert_eq!(open.scan(&accounts, 100..).count().unwrap(), 1);
         if mode == Mode::ReadWrite {
             open.insert(&accounts, &account(50)).unwrap();
-            assert!(open.commit().is_err_and(|stop| stop.is_conflict()), "the row that it saw has gone");
+            assert!(open.commit().is_err_and(|error| error.is_conflict()), "the row that it saw has gone");
         } else {
             drop(open);
         }

@@ -1,0 +1,46 @@
+//! The keys of a table's indexes in the words of its definition, for errors.
+
+use polychron_base::Error;
+use polychron_base::error::NamedKey;
+use polychron_schema::{KeyExtractor, KeyScratch, RowRef, TableDefinition, Value};
+
+/// What the key of an index is called.
+#[derive(Debug)]
+pub(crate) struct KeyNames {
+    table: String,
+    /// None of the primary index.
+    index: Option<String>,
+    columns: Vec<String>,
+    extractor: KeyExtractor,
+}
+
+impl KeyNames {
+    /// Those of the primary index, and of the secondary ones behind it.
+    pub(crate) fn all(definition: &TableDefinition) -> Result<Vec<Self>, Error> {
+        let primary = Self::new(definition, None, &definition.key, KeyExtractor::primary(definition)?);
+        let secondary = (0..definition.indexes.len()).map(|position| Self::secondary(definition, position));
+        std::iter::once(Ok(primary)).chain(secondary).collect()
+    }
+
+    /// Those of the secondary index at a position of the definition.
+    pub(crate) fn secondary(definition: &TableDefinition, position: usize) -> Result<Self, Error> {
+        let extractor = KeyExtractor::secondary(definition, position)?;
+        let index = &definition.indexes[position];
+        Ok(Self::new(definition, Some(index.name.clone()), &index.columns, extractor))
+    }
+
+    fn new(definition: &TableDefinition, index: Option<String>, columns: &[usize], extractor: KeyExtractor) -> Self {
+        let columns = columns.iter().map(|&column| definition.columns[column].name.clone()).collect();
+        Self { table: definition.name.clone(), index, columns, extractor }
+    }
+
+    /// The key of a row. `None`: the row has none.
+    pub(crate) fn of_row(&self, row: RowRef<'_>) -> Option<NamedKey> {
+        let mut scratch = KeyScratch::new();
+        let key = self.extractor.extract(row, &mut scratch).ok()?;
+        let values = self.extractor.decode_key(key).ok()?;
+        // The primary key may follow.
+        let values = values.iter().take(self.columns.len()).map(Value::to_string).collect();
+        Some(NamedKey::new(self.table.clone(), self.index.clone(), self.columns.clone(), values))
+    }
+}
