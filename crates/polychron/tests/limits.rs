@@ -3,9 +3,12 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use polychron::protocols::{LazyLocking, Locking};
+use polychron::protocols::{
+    Cicada, Hyper, LazyCicada, LazyHyper, LazyLocking, LazyMaflingo, Locking, Maflingo, Serial,
+};
 use polychron::{
-    Builder, Cancellation, Database, Error, Interactive, Limits, Operations, Protocol, Retry, Row, Session, Table,
+    Builder, Cancellation, Database, Error, Futures, Interactive, Limits, Operations, Protocol, Retry, Row, Session,
+    Table,
 };
 
 #[derive(Row, Clone, Debug, PartialEq)]
@@ -85,6 +88,47 @@ fn waits_for_a_lock_end<P: Protocol<Worker: Interactive>>() {
 fn waits_for_locks_end_when_the_caller_says() {
     waits_for_a_lock_end::<Locking>();
     waits_for_a_lock_end::<LazyLocking>();
+}
+
+/// Whether a protocol waits for the other transaction, conflicts with it or passes it by: its transactions end in time, also those that leave a
+/// future open, and what was given up has left nothing behind.
+fn ends_in_time<P: Protocol<Worker: Interactive>>() {
+    let (database, accounts) = open::<P>(|builder| builder);
+    let mut added = 1;
+    beside_a_holder(database.session().unwrap(), accounts, || {
+        for round in 0..4 {
+            let limits = Limits::timeout(Duration::from_millis(10));
+            let outcome = if round % 2 == 0 {
+                add(&database, &accounts, &limits).map(drop)
+            } else {
+                database.transact_within(&limits, |transaction| {
+                    let balance = transaction.future(&accounts, 1, Account::BALANCE)?;
+                    transaction.is_true(balance.at_least(-5))?;
+                    transaction.set_future(&accounts, 1, Account::BALANCE, balance + 1)
+                })
+            };
+            match outcome {
+                Ok(()) => added += 1,
+                Err(Error::TimedOut { after_ms: 10 }) => {}
+                Err(error) => panic!("{}: {error}", P::NAME),
+            }
+        }
+    });
+    let row = database.transact(|transaction| transaction.get_owned(&accounts, 1));
+    assert_eq!(row.unwrap(), Some(Account { id: 1, balance: added }), "{}", P::NAME);
+}
+
+#[test]
+fn transactions_end_in_time_under_every_protocol() {
+    ends_in_time::<Cicada>();
+    ends_in_time::<Maflingo>();
+    ends_in_time::<Hyper>();
+    ends_in_time::<Locking>();
+    ends_in_time::<Serial>();
+    ends_in_time::<LazyCicada>();
+    ends_in_time::<LazyMaflingo>();
+    ends_in_time::<LazyHyper>();
+    ends_in_time::<LazyLocking>();
 }
 
 #[test]

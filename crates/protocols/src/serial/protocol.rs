@@ -4,11 +4,12 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, IndexId, TableId};
+use polychron_engine::limits;
 use polychron_engine::statistics::Registry;
 use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, Storage, TableDefinition};
 use polychron_memory::{Memory, MemoryStatistics};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
-use polychron_sync::{Condvar, Mutex, MutexGuard};
+use polychron_sync::{Condvar, Mutex, MutexGuard, nap};
 
 use super::options::Options;
 use super::table::Tables;
@@ -53,7 +54,7 @@ impl Serial {
     /// Takes the tables, and waits for them.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when this thread has them already and would wait for itself.
+    /// [`Error::Unsupported`] when this thread has them already and would wait for itself; what [`limits::check`] says while it waits.
     pub(super) fn take(&self) -> Result<Box<Tables>, Error> {
         let here = polychron_sync::this_thread();
         let mut gate = self.gate();
@@ -65,6 +66,14 @@ impl Serial {
             if gate.holder == here {
                 let what = "a call from inside a transaction of the same thread";
                 return Err(Error::unsupported(Self::NAME, what));
+            }
+            if limits::are_set() {
+                // Nobody wakes this thread when its time is over, so it looks for itself.
+                drop(gate);
+                limits::check()?;
+                nap(1);
+                gate = self.gate();
+                continue;
             }
             gate.waiting += 1;
             gate = self.free.wait(gate).unwrap_or_else(PoisonError::into_inner);
