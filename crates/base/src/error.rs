@@ -97,6 +97,11 @@ impl KeyPreview {
         Self { bytes, len: key.len().min(usize::from(u16::MAX)) as u16 }
     }
 
+    /// The whole key, when it is short enough to be kept.
+    pub fn whole(&self) -> Option<&[u8]> {
+        (usize::from(self.len) <= Self::BYTES).then(|| self.bytes())
+    }
+
     /// The kept bytes: the whole key when it is short enough.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len).min(Self::BYTES)]
@@ -438,13 +443,27 @@ macro_rules! details {
     };
 }
 
+/// A conflict, in words as far as they are known.
+struct Conflicted<'e>(&'e Abort, Option<&'e NamedKey>);
+
+impl fmt::Display for Conflicted<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(abort, Some(key)) => write!(out, "{} of {key}", abort.reason.name()),
+            Self(abort, None) => abort.fmt(out),
+        }
+    }
+}
+
 details! {
     /// The transaction conflicted as often as the options allow.
-    Conflicts by conflicts, "the transaction conflicted {attempts} times, at last: {abort}" {
+    Conflicts by conflicts, "the transaction conflicted {attempts} times, at last: {}" (Conflicted(abort, key.as_ref())) {
         /// How often it was tried.
         attempts: u64,
         /// The last conflict.
         abort: Abort,
+        /// Its key in words, where the protocol knows one.
+        key: Option<NamedKey>,
     }
     /// A row with this key exists already.
     Duplicate by duplicate_key, "duplicate key {key}" {

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use polychron_base::clock::{Clock, SystemClock};
+use polychron_base::error::NamedKey;
 use polychron_base::random::Random;
 use polychron_base::{Abort, Error};
 use polychron_sync::{MODELLED, spin_hint, thread};
@@ -13,7 +14,7 @@ use crate::futures::{self, Outcome, Resolved, Scope};
 use crate::limits::{self, Limits};
 use crate::nested::{Endurance, is_in_the_way};
 use crate::options::Retry;
-use crate::{Commit, Interactive, LazyFutures, Mode, Procedure};
+use crate::{Commit, Interactive, LazyFutures, Mode, Procedure, Transaction};
 
 /// Runs `procedure` in transactions until one commits: the body of [`crate::Worker::execute`] and
 /// [`crate::Worker::snapshot`] for interactive protocols.
@@ -239,7 +240,7 @@ struct ConflictsSoFar {
 
 impl ConflictsSoFar {
     /// Counts a conflict, and tells why there is not to be another attempt, if so.
-    fn give_up<W: Interactive>(&mut self, worker: &W) -> Option<Error> {
+    fn give_up<W: Interactive>(&mut self, worker: &mut W) -> Option<Error> {
         self.attempts += 1;
         let abort = worker.last_abort();
         if let Some(abort) = &abort {
@@ -247,13 +248,15 @@ impl ConflictsSoFar {
         }
         let within = limits::check().err();
         let error = within.or_else(|| worker.waits_for_itself());
-        let through_others = || is_worn_out(worker, self.attempts, abort.as_ref(), &mut self.endurance);
+        let through_others = || is_worn_out(&*worker, self.attempts, abort.as_ref(), &mut self.endurance);
         if let Some(error) = error.or_else(through_others) {
             worker.counters().refused();
             return Some(error);
         }
-        let attempts = self.attempts;
-        self.is_last(worker.retry()).then(|| abort.map_or(Error::Conflict, |abort| Error::conflicts(attempts, abort)))
+        if !self.is_last(worker.retry()) {
+            return None;
+        }
+        Some(abort.map_or(Error::Conflict, |abort| Error::conflicts(self.attempts, abort, name_of(worker, &abort))))
     }
 
     fn is_last(&mut self, retry: &Retry) -> bool {
@@ -266,6 +269,15 @@ impl ConflictsSoFar {
         };
         u128::from(self.clock.get_or_insert_default().now_ns()) >= time.as_nanos()
     }
+}
+
+/// The key of a conflict in words. A transaction knows the tables, so one more is begun, and undone.
+#[cold]
+fn name_of<W: Interactive>(worker: &mut W, abort: &Abort) -> Option<NamedKey> {
+    let transaction = worker.begin(Mode::ReadWrite).ok()?;
+    let key = transaction.constraints(abort.table).ok().and_then(|table| table.name_of(abort));
+    transaction.roll_back();
+    key
 }
 
 /// Attempts after which a transaction that conflicts asks whether it is nested, and from time to time again, for the answer takes a look at

@@ -9,9 +9,9 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use polychron_base::error::{self, KeyPreview};
+use polychron_base::error::{self, KeyPreview, NamedKey};
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
-use polychron_base::{Error, IndexId, TableId};
+use polychron_base::{Abort, Error, IndexId, TableId};
 use polychron_schema::{
     ColumnSet, ForeignKeyDefinition, KeyExtractor, KeyScratch, Projection, RowBuffer, RowMut, RowRef, Slot,
     TableDefinition, Value,
@@ -163,6 +163,13 @@ impl Constraints {
     pub fn add_index(&mut self, definition: &TableDefinition) -> Result<(), Error> {
         self.keys.push(Arc::new(KeyNames::secondary(definition, definition.indexes.len() - 1)?));
         Ok(())
+    }
+
+    /// The key at which a transaction conflicted, in words; without its values where it is not known whole.
+    pub(crate) fn name_of(&self, abort: &Abort) -> Option<NamedKey> {
+        let names = self.keys.get(abort.index.position())?;
+        let whole = abort.key.as_ref().and_then(KeyPreview::whole);
+        Some(whole.and_then(|key| names.of_bytes(key)).unwrap_or_else(|| names.without_key()))
     }
 
     /// [`Error::Duplicate`] of a row whose key is taken in an index.

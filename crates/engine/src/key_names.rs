@@ -37,10 +37,19 @@ impl KeyNames {
     /// The key of a row. `None`: the row has none.
     pub(crate) fn of_row(&self, row: RowRef<'_>) -> Option<NamedKey> {
         let mut scratch = KeyScratch::new();
-        let key = self.extractor.extract(row, &mut scratch).ok()?;
+        self.of_bytes(self.extractor.extract(row, &mut scratch).ok()?)
+    }
+
+    /// An encoded key. `None`: it is none of this index.
+    pub(crate) fn of_bytes(&self, key: &[u8]) -> Option<NamedKey> {
         let values = self.extractor.decode_key(key).ok()?;
         // The primary key may follow.
         let values = values.iter().take(self.columns.len()).map(Value::to_string).collect();
         Some(NamedKey::new(self.table.clone(), self.index.clone(), self.columns.clone(), values))
+    }
+
+    /// The index alone, for keys that are not known.
+    pub(crate) fn without_key(&self) -> NamedKey {
+        NamedKey::new(self.table.clone(), self.index.clone(), Vec::new(), Vec::new())
     }
 }

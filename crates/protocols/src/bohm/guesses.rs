@@ -23,7 +23,7 @@ impl Guess {
         }
         let table = self.keys.last().map_or_else(TableId::default, |(table, _)| *table);
         let abort = Abort { reason: Reason::StaleRead, table, index: IndexId::PRIMARY, key: None };
-        Some(Error::conflicts(wrong, abort))
+        Some(Error::conflicts(wrong, abort, None))
     }
 }
 
