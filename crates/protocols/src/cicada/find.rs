@@ -5,16 +5,15 @@ use polychron_base::{Error, IndexId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
-use polychron_index::Stamp;
+use polychron_index::{Handle, Lookup, Stamp};
 
 use super::gaps::KeyPartition;
-use super::kept::{Kept, KeptVersion};
-use super::record::{Link, Status};
+use super::record::{Link, Record, Status, Version};
 use super::sets::{Read, Target};
 use super::steps::Step;
 use super::table::Store;
 use super::transaction::{CicadaTransaction, Found, Source};
-use super::versioned::CommittedView;
+use super::versioned::Moment;
 use super::worker::State;
 
 /// A lookup that came to nothing.
@@ -34,9 +33,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             return self.find_versioned(store, nodes, key);
         }
         if left_out(Step::RefuseEmptyHints)
-            && let Some(record) = self.hinted(store, key)
+            && let Some(handle) = self.hinted(store, key)
         {
-            return Ok(self.read_record(record, store.place()));
+            // SAFETY: as in `find_at_once`.
+            return Ok(self.read_record(unsafe { Record::from_handle(handle) }, store.place()));
         }
         let (found, missed) = self.look_up(store, key)?;
         if let Some(missed) = missed {
@@ -62,10 +62,13 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         {
             return Ok((self.own(position), None));
         }
-        let (record, stamp) = self.guard.get(&mut self.state.base.fingers, store, key);
-        let mut found = match record {
-            Some(record) => {
-                record.address().prefetch(store.records.lines());
+        // SAFETY: fingers are cleared when the transaction begins and when its guard is renewed.
+        let Lookup { handle, stamp } = unsafe { self.state.base.fingers.get(&store.entries, key, &self.guard) };
+        let mut found = match handle {
+            Some(handle) => {
+                // SAFETY: the handle was found under this transaction's guard.
+                let record = unsafe { Record::from_handle(handle) };
+                record.prefetch(store.records.lines());
                 let found = self.read_record(record, place);
                 if let Found::Row(_, Source::Version(version)) = found {
                     self.see_outside(store, record, version);
@@ -75,18 +78,18 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             None => Found::Absent(Target::Key),
         };
         let is_missed = matches!(found, Found::Absent(Target::Key));
-        if is_missed && store.displaced.concern(self.timestamp()) {
+        if is_missed && store.displaced.concern(self.timestamp) {
             found = self.look_beside(store, key, found)?;
         }
         let missed = !self.snapshot && is_missed;
-        Ok((found, missed.then_some(Missed { stamp, has_record: record.is_some() })))
+        Ok((found, missed.then_some(Missed { stamp, has_record: handle.is_some() })))
     }
 
     /// A row that lies outside of its head is fetched whole, and may be worth moving there.
     #[inline]
-    pub(super) fn see_outside(&mut self, store: &Store, record: Kept, version: KeptVersion) {
-        if !self.snapshot && !record.under(&self.guard).is_inline(version.address()) {
-            version.under(&self.guard).prefetch_row();
+    pub(super) fn see_outside(&mut self, store: &Store, record: Record, version: Version) {
+        if !self.snapshot && !record.is_inline(version) {
+            version.prefetch_row();
             self.note_for_promotion(store, record, version, false);
         }
     }
@@ -97,26 +100,29 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// Finds the row of a key where nothing is in the way: the latest version is one that this transaction sees, and it has written
-    /// no other. `None`: [`Self::find`] must look.
+    /// no other. `None`: [`Self::find`] must tell.
     #[inline]
-    fn find_at_once<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<(Kept, KeptVersion)> {
+    fn find_at_once<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<(Record, Version)> {
         let hinted = if self.state.base.hints.any() { self.hinted(store, key) } else { None };
-        let record = match hinted {
-            Some(record) => record,
+        let handle = match hinted {
+            Some(handle) => handle,
             None if store.versioned.is_some() => return None,
-            None => self.guard.find(&mut self.state.base.fingers, store, key)?,
+            // SAFETY: as in `look_up`.
+            None => unsafe { self.state.base.fingers.find(&store.entries, key, &self.guard) }?,
         };
+        // SAFETY: the handle was found under this transaction's guard, or under that of its batch; or earlier in a snapshot, which
+        // keeps the table and with it the places of its records.
+        let record = unsafe { Record::from_handle(handle) };
         if hinted.is_none() {
-            record.address().prefetch(store.records.lines());
+            record.prefetch(store.records.lines());
         }
         if !self.state.sets.writes.is_empty() && self.reads_own() && self.has_written(store.place(), record, key) {
             return None;
         }
-        let Link::To(version) = self.guard.reader().latest(record.under(&self.guard)) else { return None };
-        if version.wts().is_after(self.timestamp()) || version.status() != Status::Committed {
+        let Link::To(version) = record.latest().link() else { return None };
+        if version.wts().is_after(self.timestamp) || version.status() != Status::Committed {
             return None;
         }
-        let version = KeptVersion::from(version);
         self.see_outside(store, record, version);
         if !self.snapshot {
             let (version, place) = (Some(version), store.place());
@@ -126,25 +132,24 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// The record that a key was found to lead to a while ago, in this transaction or for its batch. That is safe because a record serves one key
-    /// until it is closed, and its slot no other one while the batch holds its guard: a record that shows a row is not closed. A snapshot renews
-    /// its guard, but in a slot that serves another key by then it sees nothing. In every other case the key is looked up again.
+    /// until it is closed, and its place no other one while the batch holds its guard: a record that shows a row is not closed. A snapshot renews
+    /// its guard, but in a place that serves another key by then it sees nothing. In every other case the key is looked up again.
     #[inline]
-    fn hinted<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<Kept> {
+    fn hinted<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<Handle> {
         let Place { table, index } = store.place();
         if index != IndexId::PRIMARY {
             return None;
         }
         let State { base, buffers, .. } = &mut *self.state;
         if let Some(first) = base.answer_hints(&self.guard) {
-            let timestamp =
-                CommittedView { reader: self.guard.reader(), wait: self.shared.options.parts().wait_for_pending };
-            buffers.planned.look_up(timestamp, &base.tables, &mut base.hints, first);
+            let moment = Moment { timestamp: self.timestamp, wait: self.shared.options.parts().wait_for_pending };
+            buffers.planned.look_up(moment, &base.tables, &mut base.hints, first);
         }
-        self.guard.hinted(&mut base.hints, table, key)
+        base.hints.find(table, key)
     }
 
     #[inline(never)]
-    fn has_written<K: EncodedKey>(&self, place: Place, record: Kept, key: K) -> bool {
+    fn has_written<K: EncodedKey>(&self, place: Place, record: Record, key: K) -> bool {
         let writes = &self.state.sets.writes;
         writes.latest(record).is_some() || writes.latest_of_key(place, key).is_some()
     }
