@@ -11,7 +11,7 @@ use polychron_base::{Abort, Error};
 use polychron_sync::{MODELLED, spin_hint, thread};
 
 use crate::futures::{self, Outcome, Resolved, Scope};
-use crate::limits::{self, Limits};
+use crate::limits;
 use crate::nested::{Endurance, is_in_the_way};
 use crate::options::Retry;
 use crate::{Commit, Interactive, LazyFutures, Mode, Procedure, Transaction};
@@ -44,30 +44,6 @@ pub fn transact<W: Interactive, O, E: From<Error>>(
     until_committed(worker, mode, body)
 }
 
-/// As [`transact`], within limits of the caller's.
-///
-/// # Errors
-/// As there, [`Error::TimedOut`] and [`Error::Cancelled`].
-pub fn transact_within<W: Interactive, O, E: From<Error>>(
-    worker: &mut W,
-    mode: Mode,
-    limits: &Limits,
-    body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, E>,
-) -> Result<O, E> {
-    limits.hold(|| {
-        until_committed(worker, mode, &mut |transaction: &mut W::Transaction<'_>| {
-            limits.check()?;
-            let output = body(transaction)?;
-            // What is called off in time does not commit.
-            if let Err(error) = limits.check() {
-                discard(output);
-                return Err(error.into());
-            }
-            Ok(output)
-        })
-    })
-}
-
 /// Runs `body` in a transaction that is rolled back: what it has seen was consistent, and nothing of it is protected.
 ///
 /// # Errors
@@ -90,7 +66,7 @@ pub fn look<W: Interactive, O>(
     let mut looks = |transaction: &mut W::Transaction<'_>| Err::<Infallible, _>(Ended::Seen(body(transaction)?));
     let mut conflicts = ConflictsSoFar::default();
     loop {
-        match attempt(worker, Mode::ReadWrite, &mut looks) {
+        match attempt(worker, Mode::ReadWrite, &mut looks, limits::are_set()) {
             Attempt::Failed(failure) => match failure.into_own() {
                 Ended::Seen(output) => return Ok(output),
                 Ended::Failed(error) => return Err(error),
@@ -211,9 +187,10 @@ fn until_committed<W: Interactive, B: Body<W>>(
     mode: Mode,
     body: &mut B,
 ) -> Result<B::Output, B::Error> {
+    let is_limited = limits::are_set();
     let mut conflicts = ConflictsSoFar::default();
     loop {
-        match attempt(worker, mode, body) {
+        match attempt(worker, mode, body, is_limited) {
             Attempt::Committed(output) => return Ok(output),
             Attempt::Failed(failure) => {
                 worker.counters().refused();
@@ -326,15 +303,36 @@ enum Attempt<O, E> {
     Failed(Failure<E>),
 }
 
+/// Runs code within the limits of the calling thread, if it has some.
 #[inline]
-fn attempt<W: Interactive, B: Body<W>>(worker: &mut W, mode: Mode, body: &mut B) -> Attempt<B::Output, B::Error> {
+fn run_within<O, E: From<Error>>(is_limited: bool, run: impl FnOnce() -> Result<O, E>) -> Result<O, E> {
+    if !is_limited {
+        return run();
+    }
+    limits::check()?;
+    let output = run()?;
+    // What is called off in time does not commit.
+    if let Err(error) = limits::check() {
+        discard(output);
+        return Err(error.into());
+    }
+    Ok(output)
+}
+
+#[inline]
+fn attempt<W: Interactive, B: Body<W>>(
+    worker: &mut W,
+    mode: Mode,
+    body: &mut B,
+    is_limited: bool,
+) -> Attempt<B::Output, B::Error> {
     let _scope = futures::Attempt::begin();
     let mut transaction = match worker.begin(mode) {
         Ok(transaction) => transaction,
         Err(error) => return Attempt::Failed(Failure::Engine(error)),
     };
     // The transaction is rolled back after a panic and never looked at again, so nothing half done can be observed.
-    let result = catch(|| body.run(&mut transaction));
+    let result = catch(|| run_within(is_limited, || body.run(&mut transaction)));
     let failure = match result {
         Ok(Ok(output)) => {
             let scope = transaction.future_scope();

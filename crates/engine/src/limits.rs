@@ -1,8 +1,8 @@
 //! How long a caller wants to wait for its transaction, and how it calls one off.
 //!
 //! Limits hold for what a thread does inside of [`Limits::hold`], transactions inside of transactions included. They are looked at where a
-//! transaction would be run again, where it waits for others, and before it commits: never while the procedure itself runs, and never behind the
-//! point from which on the transaction is committed.
+//! transaction would be run again, where it waits for others, before its procedure runs and before it commits: never while the procedure itself
+//! runs, and never behind the point from which on the transaction is committed. A protocol that plans procedures looks before it gets them.
 
 use std::cell::RefCell;
 use std::fmt;

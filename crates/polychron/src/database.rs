@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polychron_engine::limits::Limits;
+use polychron_engine::limits::{self, Limits};
 use polychron_engine::{
     Common, Error, IndexDefinition, IndexId, Interactive, Metric, Mode, Procedure, Protocol, Row, Statistics, Table,
     TableDefinition, TableId, Versions, Worker, drive,
@@ -390,6 +390,8 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// What stopped it; whatever it had done is undone.
     pub fn execute<R: Procedure>(&self, procedure: &mut R) -> Result<R::Output, R::Error> {
+        // A protocol that plans looks no more once it has the procedure.
+        limits::check()?;
         self.pool.borrow(&self.protocol)?.worker().execute(procedure)
     }
 
@@ -557,10 +559,9 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     pub fn transact_within<O, E: From<Error>>(
         &self,
         limits: &Limits,
-        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+        body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
     ) -> Result<O, E> {
-        let mut borrowed = limits.hold(|| self.pool.borrow(&self.protocol))?;
-        drive::transact_within(borrowed.worker(), Mode::ReadWrite, limits, &mut body)
+        limits.hold(|| self.transact(body))
     }
 
     /// Runs `body` on a consistent snapshot, which may lie slightly in the past: it only reads, never conflicts, and

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use polychron_engine::limits::Limits;
+use polychron_engine::limits::{self, Limits};
 use polychron_engine::{Error, Interactive, Mode, Procedure, Protocol, Worker, drive};
 
 use crate::TransactionOf;
@@ -68,6 +68,7 @@ impl<P: Protocol> Session<P> {
     /// # Errors
     /// As there.
     pub fn execute<R: Procedure>(&mut self, procedure: &mut R) -> Result<R::Output, R::Error> {
+        limits::check()?;
         self.worker.execute(procedure)
     }
 
@@ -160,9 +161,9 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
     pub fn transact_within<O, E: From<Error>>(
         &mut self,
         limits: &Limits,
-        mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
+        body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
     ) -> Result<O, E> {
-        drive::transact_within(&mut self.worker, Mode::ReadWrite, limits, &mut body)
+        limits.hold(|| self.transact(body))
     }
 
     /// As [`Database::snapshot`](crate::Database::snapshot).

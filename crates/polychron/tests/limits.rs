@@ -7,8 +7,8 @@ use polychron::protocols::{
     Cicada, Hyper, LazyCicada, LazyHyper, LazyLocking, LazyMaflingo, Locking, Maflingo, Serial,
 };
 use polychron::{
-    Builder, Cancellation, Database, Error, Futures, Interactive, Limits, Operations, Protocol, Retry, Row, Session,
-    Table,
+    Builder, Cancellation, Database, Error, Futures, Interactive, Limits, Operations, Procedure, Protocol, Retry, Row,
+    Session, Table, Transaction,
 };
 
 #[derive(Row, Clone, Debug, PartialEq)]
@@ -192,6 +192,51 @@ fn limits_hold_for_transactions_inside() {
         });
         assert!(matches!(outer, Err(Error::TimedOut { .. })));
     });
+}
+
+/// Whatever is called inside: what was called off before does not run.
+fn hold_inside<P: Protocol<Worker: Interactive>>() {
+    struct Add(Table<Account>);
+    impl Procedure for Add {
+        type Output = bool;
+        type Error = Error;
+        fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<bool, Error> {
+            transaction.update(&self.0, 1, |row| row.set_balance(row.balance() + 1))
+        }
+    }
+
+    let (database, accounts) = open::<P>(|builder| builder);
+    let (other, others) = open::<P>(|builder| builder);
+    let token = Cancellation::default();
+    let is_cancelled = |outcome: Result<(), Error>| assert!(matches!(outcome, Err(Error::Cancelled)), "{outcome:?}");
+    let outer: Result<(), Error> = database.transact_within(&Limits::token(&token), |_| {
+        token.cancel();
+        let update = |row: &mut AccountMut<'_>| row.set_balance(row.balance() + 1);
+        is_cancelled(other.transact(|transaction| transaction.update(&others, 1, update).map(drop)));
+        is_cancelled(other.snapshot(|transaction| transaction.get(&others, 1).map(drop)));
+        is_cancelled(other.execute(&mut Add(others)).map(drop));
+        is_cancelled(other.claim_first(&others, |_, _| Ok(())).map(drop));
+        is_cancelled(add(&other, &others, &Limits::timeout(Duration::from_secs(600))).map(drop));
+        let mut session = other.session()?;
+        is_cancelled(session.transact(|transaction| transaction.update(&others, 1, update).map(drop)));
+        is_cancelled(session.execute(&mut Add(others)).map(drop));
+        Ok(())
+    });
+    is_cancelled(outer);
+    for (database, accounts) in [(&database, accounts), (&other, others)] {
+        let row = database.transact(|transaction| transaction.get_owned(&accounts, 1));
+        assert_eq!(row.unwrap(), Some(Account { id: 1, balance: 0 }));
+    }
+}
+
+#[test]
+fn limits_hold_for_everything_inside() {
+    hold_inside::<Cicada>();
+    hold_inside::<Maflingo>();
+    hold_inside::<Hyper>();
+    hold_inside::<Locking>();
+    hold_inside::<Serial>();
+    hold_inside::<LazyHyper>();
 }
 
 #[test]

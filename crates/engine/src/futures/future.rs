@@ -207,20 +207,26 @@ impl State {
         scope.make(expression).map(|operand| Self::given(scope, operand))
     }
 
+    /// All three belong to one transaction, and so does what is chosen, whichever side that is.
     fn choose(condition: Self, then: Self, otherwise: Self) -> Self {
-        if let Some(truth) = condition.known() {
-            return if truth != 0 { then } else { otherwise };
-        }
         if let Self::Failed(_) = condition {
             return condition;
         }
+        let is_foreign = |side| matches!(side, Self::Failed(Failure::Foreign));
         let scope = condition.scope().joined(then.scope()).and_then(|scope| scope.joined(otherwise.scope()));
-        let made = scope.and_then(|scope| {
+        let Some(scope) = scope.filter(|_| !is_foreign(then) && !is_foreign(otherwise)) else { return Self::FOREIGN };
+        if let Some(truth) = condition.known() {
+            return match if truth != 0 { then } else { otherwise } {
+                Self::Plain(value) if scope != Scope::default() => Self::Known { scope, value },
+                chosen => chosen,
+            };
+        }
+        let make = || {
             let condition = condition.on_bench(scope)?;
             let (then, otherwise) = (then.on_bench(scope)?, otherwise.on_bench(scope)?);
             scope.make(Expression::Choose { condition, then, otherwise }).map(|operand| Self::given(scope, operand))
-        });
-        made.unwrap_or(Self::FOREIGN)
+        };
+        make().unwrap_or(Self::FOREIGN)
     }
 
     /// The value after the commit of the transaction of this scope.

@@ -97,7 +97,8 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
         }
     }
 
-    /// The rows one by one, as owned values, from either end. The transaction reads ahead, some rows at first and more of longer ranges.
+    /// The rows one by one, as owned values, from either end. The transaction reads ahead, some rows at first and more of longer ranges. A
+    /// limit holds for both ends together: so many rows are given, those from the other end among them.
     ///
     /// ```
     /// # use polychron_engine::{Operations, Row, Error, Table, Transaction};

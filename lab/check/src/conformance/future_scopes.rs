@@ -42,9 +42,15 @@ fn refuses<T: Transaction>(
     foreign: Future<i64>,
 ) -> Result<(), Error> {
     let own = t.future(table, 2, Item::VALUE)?;
-    for given in
-        [foreign, foreign + 1, own + foreign, (own - foreign).max(3), own.at_least(0).then(foreign).otherwise(1)]
-    {
+    let chosen = [
+        own.at_least(0).then(foreign).otherwise(1),
+        own.at_least(0).then(own).otherwise(foreign),
+        own.at_least(0).then(1).otherwise(foreign + 1),
+        // Which side it is tells of the value, too.
+        foreign.at_least(0).then(1).otherwise(2),
+        foreign.at_least(0).then(own).otherwise(own + 1),
+    ];
+    for given in [foreign, foreign + 1, own + foreign, (own - foreign).max(3)].into_iter().chain(chosen) {
         assert!(is_foreign(t.resolve(given)), "{given:?}");
         assert!(is_foreign(t.set_future(table, 2, Item::VALUE, given)));
         assert!(is_foreign(t.set_futures(table, 2, [Item::VALUE.becomes(given)])));
