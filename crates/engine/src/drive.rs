@@ -1,7 +1,6 @@
 //! Driving a transaction to its end: retry, back-off, panics and counters, once for every interactive protocol.
 
 use std::any::Any;
-use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use polychron_base::clock::{Clock, SystemClock};
@@ -44,7 +43,8 @@ pub fn transact<W: Interactive, O, E: From<Error>>(
     until_committed(worker, mode, body)
 }
 
-/// Runs `body` in a transaction that is rolled back: what it has seen was consistent, and nothing of it is protected.
+/// Runs `body` in a transaction that is dropped: nothing of what it has seen is protected or validated, and it leaves no trace by which others
+/// would conflict. For hints.
 ///
 /// # Errors
 /// As [`transact`].
@@ -52,30 +52,20 @@ pub fn look<W: Interactive, O>(
     worker: &mut W,
     body: &mut impl FnMut(&mut W::Transaction<'_>) -> Result<O, Error>,
 ) -> Result<O, Error> {
-    enum Ended<O> {
-        Seen(O),
-        Failed(Error),
-    }
-
-    impl<O> From<Error> for Ended<O> {
-        fn from(error: Error) -> Self {
-            Self::Failed(error)
-        }
-    }
-
-    let mut looks = |transaction: &mut W::Transaction<'_>| Err::<Infallible, _>(Ended::Seen(body(transaction)?));
     let mut conflicts = ConflictsSoFar::default();
     loop {
-        match attempt(worker, Mode::ReadWrite, &mut looks, limits::are_set()) {
-            Attempt::Failed(failure) => match failure.into_own() {
-                Ended::Seen(output) => return Ok(output),
-                Ended::Failed(error) => return Err(error),
-            },
-            Attempt::Conflict => match conflicts.give_up(worker) {
-                Some(error) => return Err(error),
-                None => worker.back_off(conflicts.attempts),
-            },
+        limits::check()?;
+        let mut transaction = worker.begin(Mode::ReadWrite)?;
+        let seen = body(&mut transaction);
+        drop(transaction);
+        match seen {
+            Err(error) if error.is_conflict() => {}
+            seen => return seen,
         }
+        if let Some(error) = conflicts.give_up(worker) {
+            return Err(error);
+        }
+        worker.back_off(conflicts.attempts);
     }
 }
 
