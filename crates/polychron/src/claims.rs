@@ -27,6 +27,8 @@ const SLOTS: usize = 1024;
 /// Who is at which row. Rows share slots by the hash of their keys.
 pub(crate) struct Claims {
     slots: Box<[AtomicU64]>,
+    /// How many claims there were: tells those of one millisecond apart.
+    count: AtomicU64,
     clock: SystemClock,
     seed: HashSeed,
 }
@@ -53,7 +55,7 @@ impl Default for Claims {
 impl Claims {
     fn new() -> Self {
         let slots = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
-        Self { slots, clock: SystemClock::new(), seed: HashSeed::random() }
+        Self { slots, count: AtomicU64::new(0), clock: SystemClock::new(), seed: HashSeed::random() }
     }
 
     /// Claims the row of a key, unless somebody else has.
@@ -63,7 +65,8 @@ impl Claims {
         let slot = &self.slots[hash as usize % SLOTS];
         // Milliseconds and a number that no other claim has at the same time. 0 is nobody's.
         let now = self.clock.now_ns() / 1_000_000 + 1;
-        let mark = now << 24 | u64::from(polychron_sync::new_number());
+        let number = self.count.fetch_add(1, Ordering::Relaxed) % (1 << 24);
+        let mark = now << 24 | number;
         let before = slot.load(Ordering::Relaxed);
         if before != 0 && now < (before >> 24) + LIVES_MS {
             return None;
