@@ -99,8 +99,8 @@ impl Savepoints {
         if savepoint.holder != self.holder {
             return None;
         }
-        let place = self.valid.binary_search_by_key(&savepoint.serial, |valid| valid.serial).ok()?;
-        Some((place, self.valid[place].position))
+        let position = self.valid.binary_search_by_key(&savepoint.serial, |valid| valid.serial).ok()?;
+        Some((position, self.valid[position].position))
     }
 
     /// The position of a valid savepoint.
@@ -110,8 +110,8 @@ impl Savepoints {
 
     /// The transaction was undone to this savepoint: those that were set later are void.
     pub(crate) fn undone_to(&mut self, savepoint: Savepoint) {
-        if let Some((place, _)) = self.find(savepoint) {
-            self.valid.truncate(place + 1);
+        if let Some((position, _)) = self.find(savepoint) {
+            self.valid.truncate(position + 1);
         }
     }
 }

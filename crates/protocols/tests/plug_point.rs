@@ -287,7 +287,7 @@ impl<'t, T: Transaction> Lazy<'t, T> {
                         [Operand::Pending(_)] => panic!("the protocol inside is eager"),
                     }
                 }
-                Node::Expression(expression) => expression.evaluate(|place| Ok(values[place as usize]))?,
+                Node::Expression(expression) => expression.evaluate(|position| Ok(values[position as usize]))?,
             };
             values.push(value);
         }
@@ -300,7 +300,7 @@ impl<'t, T: Transaction> Lazy<'t, T> {
         let values = self.values()?;
         let value = |operand| match operand {
             Operand::Known(value) => value,
-            Operand::Pending(place) => values[place as usize],
+            Operand::Pending(position) => values[position as usize],
         };
         if self.conditions.iter().any(|(condition, told)| (value(*condition) != 0) != *told) {
             return Ok(false);
@@ -416,7 +416,7 @@ impl<T: Transaction> LazyFutures for Lazy<'_, T> {
     fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error> {
         match future {
             Operand::Known(value) => Ok(value),
-            Operand::Pending(place) => Ok(self.values()?[place as usize]),
+            Operand::Pending(position) => Ok(self.values()?[position as usize]),
         }
     }
 }

@@ -154,14 +154,14 @@ impl Figure {
     }
 
     /// The point of a series of the first plot at a place.
-    pub fn point(&self, series: usize, place: usize) -> Option<Point> {
-        *self.panels.first()?.series.get(series)?.points.get(place)?
+    pub fn point(&self, series: usize, x: usize) -> Option<Point> {
+        *self.panels.first()?.series.get(series)?.points.get(x)?
     }
 
     /// The point of the series of this name of the first plot at a place.
-    pub fn point_of(&self, series: &str, place: usize) -> Option<Point> {
+    pub fn point_of(&self, series: &str, x: usize) -> Option<Point> {
         let position = self.panels.first()?.series.iter().position(|other| other.name == series)?;
-        self.point(position, place)
+        self.point(position, x)
     }
 
     /// The last place.

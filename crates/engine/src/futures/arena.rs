@@ -80,14 +80,14 @@ impl Scope {
     }
 
     /// What a place has come to.
-    pub(super) fn value(self, place: u32) -> Option<Option<Scalar>> {
-        self.on_bench(|expressions| expressions.nodes.values.get(place as usize).copied())?
+    pub(super) fn value(self, position: u32) -> Option<Option<Scalar>> {
+        self.on_bench(|expressions| expressions.nodes.values.get(position as usize).copied())?
     }
 
     /// Why a place has come to nothing.
     #[cold]
-    pub(super) fn failure(self, place: u32) -> Option<super::FutureError> {
-        self.on_bench(|expressions| expressions.nodes.failure(place))
+    pub(super) fn failure(self, position: u32) -> Option<super::FutureError> {
+        self.on_bench(|expressions| expressions.nodes.failure(position))
     }
 }
 

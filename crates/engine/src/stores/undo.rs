@@ -70,7 +70,7 @@ impl<A: Copy> UndoLog<A> {
     }
 
     /// Where the changes were made.
-    pub fn places(&self) -> impl Iterator<Item = A> {
+    pub fn index_refs(&self) -> impl Iterator<Item = A> {
         self.entries.iter().map(|entry| match *entry {
             Undo::Inserted { at, .. }
             | Undo::Overwritten { at, .. }

@@ -24,7 +24,7 @@ use polychron_sync::atomic::{AtomicPtr, Ordering};
 
 use crate::measured::Measured;
 use crate::{Changes, Handle, Inserted, Lookup};
-use bucket::{Bucket, Latched, Meta, Place, inline_value};
+use bucket::{Bucket, Latched, Meta, Position, inline_value};
 use entry::{EMPTY, LongKey, Probe};
 use table::{Header, Table};
 
@@ -237,7 +237,7 @@ impl HashIndex {
     #[inline]
     pub fn prefetch<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) {
         let table = self.table(guard);
-        prefetch_line(table.place(table.index_of(key.hash(self.seed))));
+        prefetch_line(table.bucket_at(table.index_of(key.hash(self.seed))));
     }
 
     /// Inserts a key that is absent, and tells `changes` what that did to stamps.
@@ -327,7 +327,8 @@ impl HashIndex {
     pub fn replace<K: EncodedKey>(&self, key: K, expected: Handle, new: Handle, guard: &Guard<'_>) -> bool {
         let probe = Probe::new(key, self.seed);
         let (_, latched) = self.latch(probe.hash, guard);
-        let Some((Place { bucket, slot }, _)) = latched.search(&probe).found.filter(|(_, handle)| *handle == expected)
+        let Some((Position { bucket, slot }, _)) =
+            latched.search(&probe).found.filter(|(_, handle)| *handle == expected)
         else {
             return false;
         };

@@ -5,7 +5,7 @@
 use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::lazy::{Inner, LazyHost, Names};
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 
 use super::protocol::Cicada;
 use super::transaction::CicadaTransaction;
@@ -53,6 +53,6 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// The transaction conflicts, for a reason that this protocol does not know.
     fn end_in_conflict(&mut self, reason: Reason, table: TableId) -> Error {
-        self.conflict(reason, Place { table, index: IndexId::PRIMARY }, None)
+        self.conflict(reason, IndexRef { table, index: IndexId::PRIMARY }, None)
     }
 }

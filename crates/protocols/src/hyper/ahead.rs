@@ -28,9 +28,9 @@ pub(super) fn fetch(rows: &Rows, first: u64, end: u64, guard: &Guard<'_>, is_vis
         };
         next = unit.end();
         unit.for_each_end(|record| {
-            if let Some(place) = records.get_mut(found) {
+            if let Some(slot) = records.get_mut(found) {
                 record.prefetch_version();
-                *place = Some(record);
+                *slot = Some(record);
                 found += 1;
             }
         });

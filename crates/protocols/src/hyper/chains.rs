@@ -4,17 +4,17 @@
 use super::undo::Undo;
 
 /// Places for rows, of which two in one place forget each other.
-const PLACES: usize = 256;
+const SLOTS: usize = 256;
 
 /// For some rows, by when all their images have been seen to. That stays true: later images have later commit times.
 #[derive(Debug, Default)]
 pub(super) struct LongChains {
     /// None while there are none.
-    places: Box<[Place]>,
+    slots: Box<[Slot]>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct Slot {
     table: u32,
     index: u32,
     row: u64,
@@ -25,38 +25,38 @@ impl LongChains {
     /// Images above what is collected, of a chain that is worth it.
     pub(super) const LEAST: u64 = 16;
 
-    fn place(image: Undo<'_>) -> (usize, Place) {
-        let place = image.place();
-        let (table, index, row) = (place.table.position() as u32, u32::from(place.index.0), image.row());
+    fn slot_of(image: Undo<'_>) -> (usize, Slot) {
+        let index_ref = image.index_ref();
+        let (table, index, row) = (index_ref.table.position() as u32, u32::from(index_ref.index.0), image.row());
         let mixed = (row ^ u64::from(table) << 40 ^ u64::from(index) << 56).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        ((mixed >> 32) as usize % PLACES, Place { table, index, row, by: 0 })
+        ((mixed >> 32) as usize % SLOTS, Slot { table, index, row, by: 0 })
     }
 
     /// Whether an image's row is known to be done up to the image.
     #[inline]
     pub(super) fn has(&self, image: Undo<'_>) -> bool {
-        !self.places.is_empty() && self.has_place(image)
+        !self.slots.is_empty() && self.has_slot(image)
     }
 
     #[cold]
-    fn has_place(&self, image: Undo<'_>) -> bool {
-        let (number, wanted) = Self::place(image);
-        let Place { table, index, row, by } = self.places[number];
+    fn has_slot(&self, image: Undo<'_>) -> bool {
+        let (number, wanted) = Self::slot_of(image);
+        let Slot { table, index, row, by } = self.slots[number];
         (table, index, row) == (wanted.table, wanted.index, wanted.row) && image.stamp() <= by
     }
 
     /// An image's row is done up to a moment.
     #[cold]
     pub(super) fn note(&mut self, image: Undo<'_>, by: u64) {
-        if self.places.is_empty() {
-            self.places = vec![Place::default(); PLACES].into();
+        if self.slots.is_empty() {
+            self.slots = vec![Slot::default(); SLOTS].into();
         }
-        let (number, place) = Self::place(image);
-        self.places[number] = Place { by, ..place };
+        let (number, slot) = Self::slot_of(image);
+        self.slots[number] = Slot { by, ..slot };
     }
 
     /// Forgets all.
     pub(super) fn clear(&mut self) {
-        self.places = Box::default();
+        self.slots = Box::default();
     }
 }

@@ -48,7 +48,7 @@ pub(super) struct Committed {
 
 impl Committed {
     /// Its place among those that are behind a transaction that may write: what is moved out of a buffer has that one's commit time.
-    pub(super) fn place(&self) -> (u64, usize) {
+    pub(super) fn position(&self) -> (u64, usize) {
         (self.at, self.buffer.address())
     }
 }
@@ -78,7 +78,7 @@ impl Old {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Again {
     /// Where it is among those behind a transaction that may write.
-    pub(super) place: (u64, usize),
+    pub(super) position: (u64, usize),
     /// How often it was looked at.
     pub(super) times: u32,
     /// When nobody who began lately reads an earlier moment.
@@ -89,13 +89,13 @@ impl Again {
     const MOST: u32 = 8;
 
     /// A commit that was looked at so often, for the last time at a moment; none when that was often enough.
-    pub(super) fn new(place: (u64, usize), times: u32, now: u64) -> Option<Self> {
-        (times < Self::MOST).then_some(Self { place, times, after: now + (LATELY << times) })
+    pub(super) fn new(position: (u64, usize), times: u32, now: u64) -> Option<Self> {
+        (times < Self::MOST).then_some(Self { position, times, after: now + (LATELY << times) })
     }
 
     /// A commit that is to be looked at as soon as may be.
-    fn at_once(place: (u64, usize)) -> Self {
-        Self { place, times: 0, after: 0 }
+    fn at_once(position: (u64, usize)) -> Self {
+        Self { position, times: 0, after: 0 }
     }
 }
 
@@ -155,7 +155,7 @@ impl History {
             return by;
         }
         let end = if after < self.behind_by {
-            self.behind.range((after + 1, 0)..).nth(most).map_or(self.behind_by, |(place, _)| place.0)
+            self.behind.range((after + 1, 0)..).nth(most).map_or(self.behind_by, |(position, _)| position.0)
         } else {
             let first = self.recent.partition_point(|committed| committed.at <= after);
             self.recent.get(first + most).map_or(by, |committed| committed.at)
@@ -193,8 +193,8 @@ impl History {
     }
 
     /// Takes one of those behind into the hand of a worker, if it is there.
-    pub(super) fn take_in_hand(&mut self, place: (u64, usize), slot: usize) -> Option<Committed> {
-        let committed = self.behind.remove(&place)?.committed;
+    pub(super) fn take_in_hand(&mut self, position: (u64, usize), slot: usize) -> Option<Committed> {
+        let committed = self.behind.remove(&position)?.committed;
         self.behind_images -= committed.images;
         self.hand_to(slot, committed);
         Some(committed)
@@ -209,15 +209,15 @@ impl History {
 
     /// Puts in what is left of it.
     pub(super) fn keep_behind(&mut self, kept: Committed) {
-        self.behind.insert(kept.place(), Behind { committed: kept, linked: kept.images });
+        self.behind.insert(kept.position(), Behind { committed: kept, linked: kept.images });
         self.behind_images += kept.images;
         self.add_bytes(kept.bytes);
     }
 
     /// Some images of a buffer behind have left their chains. When none is left the buffer is answered, out of the list; when few are, it is
     /// looked at again soon.
-    pub(super) fn have_left(&mut self, place: (u64, usize), images: usize) -> Option<Buffer> {
-        let Some(Behind { committed, linked }) = self.behind.get_mut(&place) else {
+    pub(super) fn have_left(&mut self, position: (u64, usize), images: usize) -> Option<Buffer> {
+        let Some(Behind { committed, linked }) = self.behind.get_mut(&position) else {
             // Somebody has it in hand, or it is not there yet, or not any more.
             self.behind_gone += images;
             return None;
@@ -226,16 +226,16 @@ impl History {
         *linked = linked.saturating_sub(images);
         // Whoever had it in hand may have counted the same.
         if *linked == 0 && committed.buffer.linked().next().is_none() {
-            return self.take_out(place);
+            return self.take_out(position);
         }
         if was_worth_it && 2 * *linked <= committed.images {
-            self.again.push_front(Again::at_once(place));
+            self.again.push_front(Again::at_once(position));
         }
         None
     }
 
-    fn take_out(&mut self, place: (u64, usize)) -> Option<Buffer> {
-        let committed = self.behind.remove(&place)?.committed;
+    fn take_out(&mut self, position: (u64, usize)) -> Option<Buffer> {
+        let committed = self.behind.remove(&position)?.committed;
         self.behind_images -= committed.images;
         Some(self.forget(committed).buffer)
     }

@@ -176,7 +176,7 @@ impl Collector {
         for _ in 0..LOOKED_AT_AGAIN {
             let Some(again) = history.again.pop_front_if(|again| again.after <= held.upto) else { break };
             // What has left the list was collected meanwhile.
-            let committed = history.take_in_hand(again.place, self.slot);
+            let committed = history.take_in_hand(again.position, self.slot);
             self.behind.extend(committed.map(|committed| (committed, again.times)));
         }
         // Of an older backlog the rest comes first.
@@ -320,11 +320,11 @@ impl Collector {
         for (left, times) in self.left.drain(..) {
             history.keep_behind(left);
             if left.has_deleted && left.buffer.linked().any(|image| image.kind() == Kind::Delete) {
-                history.again.extend(Again::new(left.place(), times + 1, held.later));
+                history.again.extend(Again::new(left.position(), times + 1, held.later));
             }
         }
-        for (place, images) in self.others.drain(..) {
-            self.dead.extend(history.have_left(place, images));
+        for (position, images) in self.others.drain(..) {
+            self.dead.extend(history.have_left(position, images));
         }
         drop(history);
         list.shrink_to(ROOM);
@@ -362,10 +362,10 @@ impl Collector {
         if buffer == thinned {
             return;
         }
-        let place = (buffer.stamp(), buffer.address());
+        let position = (buffer.stamp(), buffer.address());
         match self.others.last_mut() {
-            Some((last, images)) if *last == place => *images += 1,
-            _ => self.others.push((place, 1)),
+            Some((last, images)) if *last == position => *images += 1,
+            _ => self.others.push((position, 1)),
         }
     }
 
@@ -482,13 +482,13 @@ impl Site<'_> {
     /// Visits the slot of an image, if anybody has its table and the slot's page is there: where it has left, the image has left its chain, too.
     #[inline]
     fn visit<O>(&self, image: Undo<'_>, visit: impl FnOnce(&Relation, Record<'_>) -> O) -> Option<O> {
-        let place = image.place();
-        let known = catalog::known(self.tables, place.table);
+        let index_ref = image.index_ref();
+        let known = catalog::known(self.tables, index_ref.table);
         let kept;
-        let store = match known.and_then(|table| table.store(place.index).ok()) {
+        let store = match known.and_then(|table| table.store(index_ref.index).ok()) {
             Some(store) => store,
             None => {
-                kept = self.dropped.find(self.catalog, place)?;
+                kept = self.dropped.find(self.catalog, index_ref)?;
                 &kept
             }
         };

@@ -29,7 +29,7 @@ const LEAST_LENT: usize = if MODELLED { 1 } else { 32 };
 /// A wanted or restricted column: its place, and which of the wanted words hold its numbers and its NULL bit.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
-    place: NumericColumn,
+    numbers: NumericColumn,
     word: usize,
     null: Option<(usize, u32)>,
 }
@@ -79,21 +79,21 @@ struct Sheet {
 
 /// Whether a scan goes along the slots: it wants the whole table, and looks at numbers only.
 pub(super) fn comes_in_slot_ranges(scan: &Scan<'_>, layout: &Layout, columns: &[usize]) -> bool {
-    let place = |column: usize| layout.columns().get(column).and_then(|column| NumericColumn::new(column).ok());
+    let numeric = |column: usize| layout.columns().get(column).and_then(|column| NumericColumn::new(column).ok());
     scan.index == IndexId::PRIMARY
         && (scan.lower, scan.upper, scan.limit) == (Bound::Unbounded, Bound::Unbounded, usize::MAX)
-        && columns.iter().all(|&column| place(column).is_some())
+        && columns.iter().all(|&column| numeric(column).is_some())
         && scan.restrictions.iter().all(|restriction| {
-            place(restriction.column)
-                .is_some_and(|place| restriction.value.is_null() || place.number(&restriction.value).is_some())
+            numeric(restriction.column)
+                .is_some_and(|numbers| restriction.value.is_null() || numbers.number(&restriction.value).is_some())
         })
 }
 
 impl Condition {
     /// Of a restriction of the column at that position of the question.
-    fn new(column: usize, place: &NumericColumn, Restriction { comparison, value, .. }: &Restriction) -> Self {
+    fn new(column: usize, numbers: &NumericColumn, Restriction { comparison, value, .. }: &Restriction) -> Self {
         let never = Self { column, least: 1, most: 0, is_negated: false };
-        let (all, number) = (i128::from(i64::MIN)..=i128::from(i64::MAX), place.number(value));
+        let (all, number) = (i128::from(i64::MIN)..=i128::from(i64::MAX), numbers.number(value));
         let Some(number) = number.filter(|_| *value != Value::Null) else { return never };
         let (least, most) = match comparison {
             Comparison::Equal | Comparison::NotEqual => (number, number),
@@ -122,7 +122,7 @@ impl Question {
         self.handed_over = columns.len();
         for restriction in scan.restrictions {
             if let Some(position) = self.want(layout, restriction.column) {
-                let condition = Condition::new(position, &self.columns[position].place, restriction);
+                let condition = Condition::new(position, &self.columns[position].numbers, restriction);
                 self.conditions.push(condition);
             }
         }
@@ -130,10 +130,10 @@ impl Question {
 
     /// Adds a column; answers its position.
     fn want(&mut self, layout: &Layout, column: usize) -> Option<usize> {
-        let place = NumericColumn::new(&layout.columns()[column]).ok()?;
-        let word = self.want_word(place.word);
-        let null = place.null.map(|(word, bit)| (self.want_word(word), bit));
-        self.columns.push(Wanted { place, word, null });
+        let numbers = NumericColumn::new(&layout.columns()[column]).ok()?;
+        let word = self.want_word(numbers.word);
+        let null = numbers.null.map(|(word, bit)| (self.want_word(word), bit));
+        self.columns.push(Wanted { numbers, word, null });
         Some(self.columns.len() - 1)
     }
 
@@ -173,7 +173,7 @@ impl Sheet {
         }
         let mut columns = recycle(std::mem::take(&mut self.vectors));
         for (wanted, nulls) in question.columns[..question.handed_over].iter().zip(&self.nulls) {
-            columns.push(ColumnVector::new(words(wanted.word), wanted.place, wanted.null.map(|_| nulls)));
+            columns.push(ColumnVector::new(words(wanted.word), wanted.numbers, wanted.null.map(|_| nulls)));
         }
         let selected = (!question.conditions.is_empty()).then_some(&self.selected);
         let made = look(&ColumnBatch { rows, selected, columns: &columns });
@@ -188,7 +188,7 @@ impl Sheet {
         for condition in &question.conditions {
             let column = &question.columns[condition.column];
             let mut inside = [0; ROWS / 64];
-            vectors::within(words(column.word), column.place.form, condition.least, condition.most, &mut inside);
+            vectors::within(words(column.word), column.numbers.form, condition.least, condition.most, &mut inside);
             let turned = if condition.is_negated { u64::MAX } else { 0 };
             let nulls = column.null.map(|_| &self.nulls[condition.column]);
             for (number, (selected, inside)) in self.selected.iter_mut().zip(inside).enumerate() {

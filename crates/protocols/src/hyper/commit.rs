@@ -10,7 +10,7 @@ use polychron_base::clock::Clock as _;
 use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_schema::RowBuffer;
 
 use super::clock::{Committed, History};
@@ -80,7 +80,7 @@ const FEW: u64 = 16;
 /// What a transaction has met of another one's: an image, of which this is told.
 #[derive(Debug)]
 struct Met {
-    place: Place,
+    index_ref: IndexRef,
     row: u64,
     kind: Kind,
     key: Vec<u8>,
@@ -89,7 +89,7 @@ struct Met {
 impl Met {
     #[cold]
     fn of(image: Undo<'_>) -> Self {
-        Self { place: image.place(), row: image.row(), kind: image.kind(), key: image.key().to_vec() }
+        Self { index_ref: image.index_ref(), row: image.row(), kind: image.kind(), key: image.key().to_vec() }
     }
 }
 
@@ -147,9 +147,9 @@ impl<R: Redo> HyperTransaction<'_, R> {
         if left_out(Step::KnowAllIndexes) {
             return Ok(());
         }
-        let written = || self.state.writing.images().map(Undo::place);
+        let written = || self.state.writing.images().map(Undo::index_ref);
         let outdated = self.state.base.tables.outdated(&self.shared.catalog, written);
-        outdated.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
+        outdated.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None)))
     }
 
     /// Moves the start to the latest commit, if nothing that has committed since meets what this transaction has asked. What it has
@@ -255,14 +255,15 @@ impl<R: Redo> HyperTransaction<'_, R> {
     /// Another transaction has changed a row under this one's reads.
     #[cold]
     fn is_behind(&mut self, met: &Met, at: u64) -> Error {
-        let Met { place, row, kind, .. } = *met;
+        let Met { index_ref, row, kind, .. } = *met;
         self.state.nested.is_behind(at);
-        if let Ok(store) = self.state.base.tables.table(place.table).and_then(|table| table.store(place.index)) {
+        if let Ok(store) = self.state.base.tables.table(index_ref.table).and_then(|table| table.store(index_ref.index))
+        {
             // The image is of a slot of these rows, whose page has perhaps left.
             store.rows.find(row).into_iter().for_each(|record| self.state.contested.note(record));
         }
         let reason = if kind == Kind::Insert { Reason::Phantom } else { Reason::StaleRead };
-        self.conflict(reason, place, Some(&met.key))
+        self.conflict(reason, index_ref, Some(&met.key))
     }
 
     #[cold]
@@ -292,7 +293,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
         at: u64,
         (since, listed): (u64, u64),
     ) -> Option<Undo<'g>> {
-        let Place { table: id, index } = image.place();
+        let IndexRef { table: id, index } = image.index_ref();
         let log = &self.state.log;
         let position = log.position(id)?;
         let (relation, Ok(table)) = (log.relation_at(position), self.state.base.tables.table(id)) else { return None };
@@ -381,7 +382,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
         let (redo, worker) = (&self.shared.redo, self.state.base.slot);
         let mut row = RowBuffer::new();
         for image in self.state.writing.images() {
-            let Place { table: id, index } = image.place();
+            let IndexRef { table: id, index } = image.index_ref();
             let Ok(table) = self.state.base.tables.table(id) else { continue };
             if index != IndexId::PRIMARY {
                 continue;

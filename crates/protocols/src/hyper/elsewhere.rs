@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use polychron_base::{IndexId, TableId};
 use polychron_engine::catalog::{self, Catalog};
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_sync::Mutex;
 
 use super::table::{HyperTable, Relation};
@@ -22,19 +22,19 @@ impl Dropped {
     pub(super) fn note(&self, relation: &Arc<Relation>) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted.retain(|_, relation| relation.strong_count() > 0);
-        let Place { table, index } = relation.place();
+        let IndexRef { table, index } = relation.index_ref();
         noted.insert((table, index), Arc::downgrade(relation));
     }
 
     /// The relation of a place, if anybody has it.
     #[cold]
-    pub(super) fn find(&self, catalog: &Catalog<HyperTable>, place: Place) -> Option<Arc<Relation>> {
+    pub(super) fn find(&self, catalog: &Catalog<HyperTable>, index_ref: IndexRef) -> Option<Arc<Relation>> {
         let (_, tables) = catalog.snapshot();
-        let present = catalog::known(&tables, place.table).and_then(|table| table.store(place.index).ok());
+        let present = catalog::known(&tables, index_ref.table).and_then(|table| table.store(index_ref.index).ok());
         if let Some(relation) = present {
             return Some(Arc::clone(relation));
         }
         // Not among the present ones, so it was dropped, and noted before.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&(place.table, place.index))?.upgrade()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&(index_ref.table, index_ref.index))?.upgrade()
     }
 }

@@ -59,8 +59,8 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         at: At<'w, Relation, K>,
         projection: &Projection,
     ) -> Result<Option<FoundRow<'w>>, Error> {
-        if at.store.place().index == IndexId::PRIMARY {
-            self.log_point(at.store.place().table, at.key, projection.columns);
+        if at.store.index_ref().index == IndexId::PRIMARY {
+            self.log_point(at.store.index_ref().table, at.key, projection.columns);
         }
         self.find_unprotected(at, projection)
     }
@@ -82,7 +82,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         _intent: Intent,
     ) -> Result<Option<FoundRow<'w>>, Error> {
         let Some((record, seen)) = self.find_seen(at.store, at.key, projection) else {
-            self.log_point(at.store.place().table, at.key, ColumnSet::EMPTY);
+            self.log_point(at.store.index_ref().table, at.key, ColumnSet::EMPTY);
             return Ok(None);
         };
         // SAFETY: the image was found just above, under the guard.
@@ -207,10 +207,10 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     fn check_taken(&mut self, at: At<'w, Relation, &[u8]>, _primary: &[u8]) -> Result<(), Error> {
         if at.store.is_dropped() {
             // The row may have gone, and its entry not.
-            return Err(self.conflict(Reason::Inconsistent, at.store.place(), Some(at.key)));
+            return Err(self.conflict(Reason::Inconsistent, at.store.index_ref(), Some(at.key)));
         }
         if !left_out(Step::LogDuplicates) {
-            self.log_key(at.table, at.store.place().index, at.key);
+            self.log_key(at.table, at.store.index_ref().index, at.key);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use polychron_engine::lazy::{Inner, LazyHost, Names};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::Primitives;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_schema::ColumnSet;
 use polychron_sync::Backoff;
 
@@ -38,7 +38,7 @@ impl<R: Redo + Default> LazyHost for Hyper<R> {
     }
 
     fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Error {
-        transaction.conflict(reason, Place { table, index: IndexId::PRIMARY }, None)
+        transaction.conflict(reason, IndexRef { table, index: IndexId::PRIMARY }, None)
     }
 }
 
@@ -52,7 +52,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
         let Some(record) = self.lookup(store, key) else { return Ok(()) };
         let draft = Draft {
             kind: Kind::Update,
-            place: store.place(),
+            index_ref: store.index_ref(),
             row: record.id(),
             summary: summary_of(key),
             columns: ColumnSet::EMPTY,

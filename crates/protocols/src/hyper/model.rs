@@ -101,8 +101,8 @@ fn play_then(
 ) {
     explore(3, move || {
         let memory = Memory::new(MemoryOptions { max_workers: 3, ..MemoryOptions::tiny() }).expect("sound options");
-        let place = memory.register().expect("a slot is free");
-        let rows = Arc::new(rows(is_covered, &place.pin(), memory.epochs()));
+        let local = memory.register().expect("a slot is free");
+        let rows = Arc::new(rows(is_covered, &local.pin(), memory.epochs()));
         let (by_other, by_own) = (Arc::clone(&rows), Arc::clone(&rows));
         beside(|_| (), move |(), guard| other(&by_other, guard), move |(), guard| own(&by_own, guard), |(), _| ());
         after(&rows);
@@ -197,8 +197,8 @@ fn rows_are_read_whole() {
 fn rows_that_come_are_read_whole() {
     explore(3, || {
         let memory = Memory::new(MemoryOptions { max_workers: 3, ..MemoryOptions::tiny() }).expect("sound options");
-        let place = memory.register().expect("a slot is free");
-        let rows = Arc::new(rows(true, &place.pin(), memory.epochs()));
+        let local = memory.register().expect("a slot is free");
+        let rows = Arc::new(rows(true, &local.pin(), memory.epochs()));
         let by_other = Arc::clone(&rows);
         beside(
             |_| (),
@@ -231,8 +231,8 @@ fn latches_hand_rows_on() {
 }
 
 /// Closes the only slot and gives it back, and gives its page to memory if nobody finds the slot any more. Whether it went.
-fn leave(rows: &Rows, place: &Local) -> bool {
-    let guard = place.pin();
+fn leave(rows: &Rows, local: &Local) -> bool {
+    let guard = local.pin();
     let epochs = guard.epochs();
     let record = rows.record(0);
     let mut latched = record.latch();
@@ -242,7 +242,7 @@ fn leave(rows: &Rows, place: &Local) -> bool {
     rows.give_back(record, epochs);
     drop(guard);
     epochs.advance();
-    rows.release_pages(epochs, &place.pin())
+    rows.release_pages(epochs, &local.pin())
 }
 
 /// Who has found a slot in an index goes on finding its page.

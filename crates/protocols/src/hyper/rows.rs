@@ -12,8 +12,8 @@
 //! Words are read and written as atomics. Who writes a slot holds its latch, for a few instructions; who reads looks at the state before
 //! and after, and reads again when it has changed (`docs/protocols/hyper.md`, H1).
 
+mod allocator;
 mod latched;
-mod places;
 
 use std::fmt;
 use std::ops::Range;
@@ -32,8 +32,8 @@ use super::restored::Restored;
 use super::tail::{Tail, TailAddress};
 use super::undo::Undo;
 
+use allocator::SlotAllocator;
 pub(super) use latched::{Fresh, Latched};
-use places::Places;
 
 const STATE: usize = 0;
 const VERSION: usize = 1;
@@ -89,7 +89,7 @@ pub(super) struct Rows {
     slot_stride: usize,
     word_stride: usize,
     directory: [OnceLock<Piece>; PIECES],
-    places: Mutex<Places>,
+    allocator: Mutex<SlotAllocator>,
 }
 
 impl fmt::Debug for Rows {
@@ -122,7 +122,7 @@ impl Rows {
             slot_stride,
             word_stride,
             directory,
-            places: Mutex::default(),
+            allocator: Mutex::default(),
         }
     }
 
@@ -279,14 +279,14 @@ impl Rows {
                 }
             });
         }
-        let places = self.directory.iter().filter_map(OnceLock::get).flat_map(|piece| &piece.pages);
-        places.for_each(|place| _ = self.retire_page(place, guard));
+        let pages = self.directory.iter().filter_map(OnceLock::get).flat_map(|piece| &piece.pages);
+        pages.for_each(|page| _ = self.retire_page(page, guard));
     }
 
     /// Takes a page out of its place in the directory, and retires it. Whether there was one.
-    fn retire_page(&self, place: &AtomicPtr<Word>, guard: &Guard<'_>) -> bool {
+    fn retire_page(&self, link: &AtomicPtr<Word>, guard: &Guard<'_>) -> bool {
         // Relaxed: who pins behind the barrier that follows the retirement sees this.
-        let page = NonNull::new(place.swap(std::ptr::null_mut(), Ordering::Relaxed));
+        let page = NonNull::new(link.swap(std::ptr::null_mut(), Ordering::Relaxed));
         // SAFETY: who pins from now on does not find the page, and nobody else has taken it out. It was allocated with this size.
         page.into_iter().for_each(|page| unsafe { guard.retire(page.cast(), self.page_bytes()) });
         page.is_some()
@@ -330,7 +330,7 @@ pub(super) struct Record<'t> {
 
 /// What stood in a slot at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct InPlace<'g> {
+pub(super) struct ReadInPlace<'g> {
     /// Whether there is a row.
     pub(super) present: bool,
     /// Whether the slot serves no key any more.
@@ -410,7 +410,7 @@ impl<'t> Record<'t> {
 
     /// Copies words of the row out, with the rest of what stands there at the same moment.
     #[inline(always)]
-    pub(super) fn read<'g>(self, range: Range<usize>, out: &mut [u64], guard: &'g Guard<'_>) -> InPlace<'g> {
+    pub(super) fn read<'g>(self, range: Range<usize>, out: &mut [u64], guard: &'g Guard<'_>) -> ReadInPlace<'g> {
         let mut backoff = Backoff::new();
         loop {
             // Acquire: pairs with the release in `unlatch`.
@@ -423,13 +423,13 @@ impl<'t> Record<'t> {
                 if self.rows.word_stride == 1 {
                     load_words(self.adjacent(range.clone()), &mut out[range.clone()]);
                 } else {
-                    for place in range.clone() {
+                    for word in range.clone() {
                         // As above.
-                        out[place] = self.of_row(place).load(Ordering::Acquire);
+                        out[word] = self.of_row(word).load(Ordering::Acquire);
                     }
                 }
                 if self.word::<STATE>().load(Ordering::Relaxed) == before {
-                    return InPlace {
+                    return ReadInPlace {
                         present: before & ABSENT == 0,
                         closed: before & CLOSED != 0,
                         // SAFETY: the slot had the image just now; what leaves it from now on stays until the guard ends.

@@ -270,7 +270,7 @@ fn what_is_plain_is_lent() {
             let before = names.map(|name| lab.metric(name));
             assert_eq!(compare_all(snapshot, lab).len() as u64, rows);
             let after = names.map(|name| lab.metric(name));
-            [0, 1, 2].map(|place| after[place] - before[place])
+            [0, 1, 2].map(|position| after[position] - before[position])
         };
         let mut reader = lab.worker();
         // The first scan corrects what the insertions have left.

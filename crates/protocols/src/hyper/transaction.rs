@@ -6,7 +6,7 @@ use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Abort, Error, Reason, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Batch, Both, Place, words_of};
+use polychron_engine::stores::{Batch, Both, IndexRef, words_of};
 use polychron_engine::{Commit, Projection};
 use polychron_memory::Guard;
 use polychron_schema::{ColumnSet, RowBuffer};
@@ -175,9 +175,9 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     pub(super) fn lookup<K: EncodedKey>(&mut self, store: &'w Relation, key: K) -> Option<Record<'w>> {
         if self.state.base.hints.any() {
             self.state.base.answer_hints(&self.guard);
-            let place = store.place();
-            if place.index == polychron_base::IndexId::PRIMARY
-                && let Some(handle) = self.state.base.hints.find(place.table, key)
+            let index_ref = store.index_ref();
+            if index_ref.index == polychron_base::IndexId::PRIMARY
+                && let Some(handle) = self.state.base.hints.find(index_ref.table, key)
             {
                 // The handle was found under this transaction's guard, or under that of its batch.
                 let record = store.record(handle);
@@ -216,21 +216,21 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     pub(super) fn refuse<K: EncodedKey>(&mut self, conflict: Conflict, store: &Relation, key: K) -> Error {
         let mut bytes = [0; MAX_KEY_BYTES];
         let length = key.write_to(&mut bytes);
-        let (place, key) = (store.place(), &bytes[..length]);
+        let (index_ref, key) = (store.index_ref(), &bytes[..length]);
         if conflict.stamp >= FIRST_ID && self.shared.clock.is_open_here(conflict.stamp) {
-            let error = Error::waits_for_itself(place.table, Some(KeyPreview::new(key)));
+            let error = Error::waits_for_itself(index_ref.table, Some(KeyPreview::new(key)));
             self.state.met = Some(Met { id: conflict.stamp, error, again: false });
         } else if conflict.stamp > 0 && conflict.stamp < FIRST_ID {
             self.state.nested.is_behind(conflict.stamp);
         }
-        self.conflict(conflict.reason, place, Some(key))
+        self.conflict(conflict.reason, index_ref, Some(key))
     }
 
     /// Keeps why the transaction conflicts.
     #[cold]
-    pub(super) fn conflict(&mut self, reason: Reason, place: Place, key: Option<&[u8]>) -> Error {
+    pub(super) fn conflict(&mut self, reason: Reason, index_ref: IndexRef, key: Option<&[u8]>) -> Error {
         let key = key.map(KeyPreview::new);
-        let abort = Abort { reason, table: place.table, index: place.index, key };
+        let abort = Abort { reason, table: index_ref.table, index: index_ref.index, key };
         self.state.nested.conflicts(self.database(), &abort);
         self.state.base.last_abort = Some(abort);
         self.doomed = !left_out(Step::StayDoomed);

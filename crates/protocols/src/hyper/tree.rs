@@ -141,7 +141,7 @@ impl Tree {
         };
         match self.known.entry(hash, is_child, |known| known.0) {
             Entry::Occupied(known) => return known.get().1 as usize,
-            Entry::Vacant(place) => _ = place.insert((hash, next)),
+            Entry::Vacant(vacant) => _ = vacant.insert((hash, next)),
         }
         let mut node = Node { test, parent: parent as u32, child: NONE, sibling: NONE, leaf: NONE, leaves: 0 };
         match wanted {

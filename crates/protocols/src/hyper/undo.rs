@@ -20,7 +20,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use polychron_base::key::EncodedKey;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::ColumnSet;
 use polychron_sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
@@ -78,7 +78,7 @@ struct Header {
     summary: u64,
     /// Changes under the latch of the slot alone; see [`Undo::take_over`].
     columns: AtomicU64,
-    place: Place,
+    index_ref: IndexRef,
     /// Words of all pieces, behind which the key comes.
     piece_words: u32,
     key_bytes: u16,
@@ -122,7 +122,7 @@ fn image_bytes(piece_words: usize, key_bytes: usize) -> usize {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draft {
     pub(super) kind: Kind,
-    pub(super) place: Place,
+    pub(super) index_ref: IndexRef,
     pub(super) row: u64,
     /// The key, or what stands for it: see `predicates.rs`.
     pub(super) summary: u64,
@@ -235,8 +235,8 @@ impl<'g> Undo<'g> {
     }
 
     #[inline]
-    pub(super) fn place(self) -> Place {
-        self.header().place
+    pub(super) fn index_ref(self) -> IndexRef {
+        self.header().index_ref
     }
 
     /// The number of its row.
@@ -492,7 +492,7 @@ impl Writing {
                 row: draft.row,
                 summary: draft.summary,
                 columns: AtomicU64::new(draft.columns.bits()),
-                place: draft.place,
+                index_ref: draft.index_ref,
                 piece_words: draft.piece_words as u32,
                 key_bytes: key_bytes as u16,
                 kind: draft.kind,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use polychron_engine::mutations::left_out;
 use polychron_memory::Guard;
 
-use super::rows::{InPlace, Record};
+use super::rows::{ReadInPlace, Record};
 use super::steps::Step;
 use super::tail::Tail;
 use super::undo::{FIRST_ID, Kept, Kind, Undo};
@@ -19,7 +19,7 @@ pub(super) struct Seen<'g> {
     pub(super) tail: Option<Tail<'g>>,
     /// The newest image that the slot had.
     pub(super) version: Option<Undo<'g>>,
-    /// See `InPlace::settled`.
+    /// See `ReadInPlace::settled`.
     pub(super) settled: bool,
     /// Whether the slot serves no key any more.
     pub(super) closed: bool,
@@ -40,8 +40,8 @@ impl<'g> Seen<'g> {
         Shown { present: self.present, version: self.version.map(Undo::kept), settled: self.settled }
     }
 
-    pub(super) fn in_place(at: InPlace<'g>) -> Self {
-        let InPlace { present, closed, version, settled, tail } = at;
+    pub(super) fn in_place(at: ReadInPlace<'g>) -> Self {
+        let ReadInPlace { present, closed, version, settled, tail } = at;
         Self { present, tail, version, settled, closed }
     }
 }

@@ -103,8 +103,8 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// There is no room to write a row. That it was there to be written, and what of it was shown, has been told.
     #[cold]
     fn lacks_memory<K: EncodedKey>(&mut self, store: &Relation, key: K, error: Error) -> Error {
-        if store.place().index == IndexId::PRIMARY && !left_out(Step::LogRefused) {
-            self.log_point(store.place().table, key, ColumnSet::ALL);
+        if store.index_ref().index == IndexId::PRIMARY && !left_out(Step::LogRefused) {
+            self.log_point(store.index_ref().table, key, ColumnSet::ALL);
         }
         error
     }
@@ -123,7 +123,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         let keeps_record = self.shared.options.images == Images::Records && !columns.is_empty();
         let draft = Draft {
             kind: Kind::Update,
-            place: store.place(),
+            index_ref: store.index_ref(),
             row: record.id(),
             summary: summary_of(key),
             columns,
@@ -177,7 +177,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         let words = store.rows.words();
         let draft = Draft {
             kind: Kind::Delete,
-            place: store.place(),
+            index_ref: store.index_ref(),
             row: record.id(),
             summary: summary_of(key),
             columns: ColumnSet::ALL,
@@ -328,8 +328,8 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             if logs {
                 self.state.log_undone(image);
             }
-            let place = image.place();
-            let store = self.state.base.tables.table(place.table).and_then(|table| table.store(place.index));
+            let index_ref = image.index_ref();
+            let store = self.state.base.tables.table(index_ref.table).and_then(|table| table.store(index_ref.index));
             // The transaction has had the table since before it wrote it.
             let Ok(store) = store else { continue };
             // The image is of a slot of these rows, and in its chain.
@@ -387,11 +387,11 @@ impl State {
 
     /// A row that was changed was read, and a key that was inserted was seen to be absent.
     fn log_undone(&mut self, image: Undo<'_>) {
-        let place = image.place();
-        if place.index == IndexId::PRIMARY {
-            self.log.point_of(place.table, image.summary(), true, ColumnSet::ALL);
-        } else if image.kind() == Kind::Insert && self.base.tables.table(place.table).is_ok() {
-            self.log.key(place.table, place.index, image.key());
+        let index_ref = image.index_ref();
+        if index_ref.index == IndexId::PRIMARY {
+            self.log.point_of(index_ref.table, image.summary(), true, ColumnSet::ALL);
+        } else if image.kind() == Kind::Insert && self.base.tables.table(index_ref.table).is_ok() {
+            self.log.key(index_ref.table, index_ref.index, image.key());
         }
     }
 }
@@ -401,7 +401,7 @@ impl State {
 fn insertion<K: EncodedKey>(store: &Relation, record: Record<'_>, key: K) -> Draft {
     Draft {
         kind: Kind::Insert,
-        place: store.place(),
+        index_ref: store.index_ref(),
         row: record.id(),
         summary: summary_of(key),
         columns: ColumnSet::ALL,
@@ -429,8 +429,8 @@ fn clear(latched: &mut Latched<'_>) {
 fn keep_piece<'a>(room: &'a mut [u64], latched: &Latched<'_>, piece: Range<usize>) -> &'a mut [u64] {
     let (here, rest) = room.split_at_mut(1 + piece.len());
     here[0] = piece_head(piece.start, piece.len());
-    for (place, word) in here[1..].iter_mut().zip(piece) {
-        *place = latched.load(word);
+    for (kept, word) in here[1..].iter_mut().zip(piece) {
+        *kept = latched.load(word);
     }
     rest
 }

@@ -288,8 +288,8 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     /// Gives nodes their values, of which all that they depend on are among them or have theirs.
     fn evaluate(&mut self, needed: &Needed) -> Result<(), Error> {
         let arena = &mut *self.arena;
-        arena.count_steps(needed.places.len());
-        for place in needed.places.iter().map(|&place| place as usize) {
+        arena.count_steps(needed.positions.len());
+        for place in needed.positions.iter().map(|&place| place as usize) {
             // A row gives all its columns their values at once.
             if arena.nodes.values[place].is_some() {
                 continue;
@@ -312,7 +312,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         if let Operand::Pending(top) = condition {
             // Those whose turn has come and that have no value are cut out, too: they fail.
             program.gather(&mut arena.needed, values, 0, top);
-            if arena.needed.places.len() > MANY {
+            if arena.needed.positions.len() > MANY {
                 return Ok(None);
             }
         }
@@ -326,7 +326,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         let Operand::Pending(top) = condition else { return TableId::default() };
         let (program, mut needed) = (&self.arena.nodes.program, Needed::default());
         program.gather(&mut needed, &vec![None; program.nodes.len()], 0, top);
-        let row = needed.places.iter().find_map(|&place| match program.nodes[place as usize] {
+        let row = needed.positions.iter().find_map(|&place| match program.nodes[place as usize] {
             Node::Column(source) => Some(source.row),
             Node::Expression(_) => None,
         });

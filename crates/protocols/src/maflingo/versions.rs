@@ -16,7 +16,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::room::KeptList;
 use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::stores::{OwnedKey, Place};
+use polychron_engine::stores::{IndexRef, OwnedKey};
 use polychron_memory::{Guard, Hold};
 
 use super::record::{Older, Record, State};
@@ -139,15 +139,15 @@ fn find_key<'g, K: EncodedKey>(
 }
 
 /// The store of a place, unless it was dropped.
-pub(super) fn store_at(tables: &[Option<Arc<MaflingoTable>>], place: Place) -> Option<&Store> {
-    let table = catalog::known(tables, place.table)?;
-    table.store(place.index).ok().map(|store| &**store)
+pub(super) fn store_at(tables: &[Option<Arc<MaflingoTable>>], index_ref: IndexRef) -> Option<&Store> {
+    let table = catalog::known(tables, index_ref.table)?;
+    table.store(index_ref.index).ok().map(|store| &**store)
 }
 
 /// An older version that belongs to the queue it is in: linked, or marked as pruned.
 #[derive(Debug)]
 pub(super) struct Superseded {
-    pub(super) place: Place,
+    pub(super) index_ref: IndexRef,
     pub(super) key: OwnedKey,
     pub(super) version: Older,
 }
@@ -285,7 +285,7 @@ fn settle(
     let from = version.tid().epoch();
     if !version.is_pruned() {
         // What the oldest snapshot sees goes when it ends, or is seen by the next one too. What none is older than goes.
-        let Some(store) = store_at(tables, superseded.place).filter(|_| from > view.hold.collectable()) else {
+        let Some(store) = store_at(tables, superseded.index_ref).filter(|_| from > view.hold.collectable()) else {
             superseded.version.retire(guard);
             return Settled::Retired;
         };
@@ -299,9 +299,9 @@ fn settle(
             prune_behind(beside, view, |_| true);
         }
     }
-    let Superseded { place, key, version } = superseded;
+    let Superseded { index_ref, key, version } = superseded;
     match version.retire_pruned(guard) {
         Ok(()) => Settled::Retired,
-        Err(version) => Settled::Later(Superseded { place, key, version }),
+        Err(version) => Settled::Later(Superseded { index_ref, key, version }),
     }
 }

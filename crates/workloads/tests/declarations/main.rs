@@ -57,8 +57,8 @@ fn is_honest<W: Workload>(options: &W::Options, transactions: usize, kinds: &[&s
     drop(clients);
     workload.check(&database).unwrap();
     for kind in kinds {
-        let place = W::KINDS.iter().position(|known| known == kind).unwrap();
-        assert!(committed[place] > 0, "no {kind} of {} committed", W::NAME);
+        let position = W::KINDS.iter().position(|known| known == kind).unwrap();
+        assert!(committed[position] > 0, "no {kind} of {} committed", W::NAME);
     }
 }
 

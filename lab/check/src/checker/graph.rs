@@ -69,9 +69,9 @@ impl Adjacency {
         let mut next = starts.clone();
         let mut sorted = vec![0; edges.len()];
         for (number, edge) in edges.iter().enumerate() {
-            let place = &mut next[end(edge) as usize];
-            sorted[*place as usize] = number as u32;
-            *place += 1;
+            let position = &mut next[end(edge) as usize];
+            sorted[*position as usize] = number as u32;
+            *position += 1;
         }
         Self { starts, edges: sorted }
     }

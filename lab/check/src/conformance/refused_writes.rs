@@ -498,14 +498,14 @@ fn each_meets_each<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, attempts:
         return;
     }
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         let mut wrong = Vec::new();
         for kind in [IndexKind::Ordered, IndexKind::Hash] {
             let database = setup.open();
             let mut stage = Stage::open(&database, kind);
             for (attempt, change) in attempts.iter().copied().flat_map(|one| CHANGES.map(|other| (one, other))) {
                 let case = Case { attempt, change };
-                place.at(format!("{case:?}, {kind:?}"));
+                progress.at(format!("{case:?}, {kind:?}"));
                 let allowed = [0, 1].map(|first| stage.in_order(case, first));
                 let is_refused = allowed[0].answers[0][0].starts_with("Err");
                 assert!(is_refused || attempt.rolls_back(), "{case:?} is not refused");

@@ -431,17 +431,17 @@ pub fn in_batches<P: Protocol>(setup: &Setup<P>) {
 /// A batch that is not full waits for nothing once no more procedures are let in, however long it might be filled.
 pub fn in_a_queue_that_is_full<P: Protocol>(setup: &Setup<P>) {
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         for threads in [1, 2] {
             let options = Submissions { threads, batch_size: 8, batch_time_us: u64::MAX, most_waiting: 4 };
             let stage = Stage::with(&setup, options, Arc::new(SystemClock::new()));
-            place.at("clients that wait for room");
+            progress.at("clients that wait for room");
             let submitted: Vec<_> = (0..12).map(|_| stage.service.submit(stage.add(0, 1))).collect();
             submitted.into_iter().for_each(|submission| assert!(submission.wait().unwrap() > 0));
-            place.at("tasks that wait for room");
+            progress.at("tasks that wait for room");
             let submitted: Vec<_> = (0..12).map(|_| block_on(stage.service.submit_async(stage.add(0, 1)))).collect();
             submitted.into_iter().for_each(|submission| assert!(submission.wait().unwrap() > 12));
-            place.at("clients that try again");
+            progress.at("clients that try again");
             let mut submitted = Vec::new();
             while submitted.len() < 12 {
                 submitted.extend(stage.service.try_submit(stage.add(0, 1)).ok());
@@ -449,7 +449,7 @@ pub fn in_a_queue_that_is_full<P: Protocol>(setup: &Setup<P>) {
             }
             submitted.into_iter().for_each(|submission| assert!(submission.wait().unwrap() > 24));
             assert_eq!(stage.service.batches(), 9);
-            place.at("more than may wait");
+            progress.at("more than may wait");
             let service = Arc::new(stage.service);
             let (of_task, adds) = (Arc::clone(&service), [stage.table; 5]);
             let task = Inline(Mutex::new(Some(Box::new(move || {

@@ -168,7 +168,7 @@ fn refused_definition<P: Protocol<Worker: Interactive>, O>(
 ) -> O {
     // The latest version of a node lies in its head or, every other time that it is touched, outside.
     let used = stage.settle();
-    let moves = stage.setup.kept_places_bytes;
+    let moves = stage.setup.kept_slots_bytes;
     for number in 1..1000 {
         for refusal in [Refusal::Only(number), Refusal::From(number)] {
             refuse(refusal);
@@ -252,5 +252,5 @@ polychron_check::conformance!(@group by_epochs::<KeyValue>(), reclamation: updat
 
 /// Multi-version indexes keep the places of records.
 fn multi_version() -> Setup<Cicada> {
-    Setup { kept_places_bytes: 8 * 384, ..setups::multi_version() }
+    Setup { kept_slots_bytes: 8 * 384, ..setups::multi_version() }
 }

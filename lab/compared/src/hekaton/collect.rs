@@ -16,7 +16,7 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_engine::catalog;
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{OwnedKey, Place};
+use polychron_engine::stores::{IndexRef, OwnedKey};
 use polychron_index::Handle;
 use polychron_memory::Guard;
 use polychron_sync::Mutex;
@@ -45,7 +45,7 @@ const LONG: usize = 64;
 /// The key of a record that was deleted.
 #[derive(Debug)]
 pub(super) struct Tombstone {
-    pub(super) place: Place,
+    pub(super) index_ref: IndexRef,
     pub(super) key: OwnedKey,
 }
 
@@ -348,7 +348,7 @@ impl Orphans {
 
 /// Takes the key of a closed record out of its index.
 fn unlink(record: Record, tombstone: &Tombstone, tables: &[Option<Arc<HekatonTable>>], guard: &Guard<'_>) {
-    let Place { table, index } = tombstone.place;
+    let IndexRef { table, index } = tombstone.index_ref;
     let table = catalog::known(tables, table);
     // A dropped table or index gives its records back as a whole, with the index's share of each.
     let Some(store) = table.and_then(|table| table.store(index).ok()) else { return };

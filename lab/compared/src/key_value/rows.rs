@@ -217,7 +217,7 @@ pub(super) fn add_entries(table: &Table, row: RowRef<'_>, guard: &Guard<'_>) -> 
         if !matches!(added, Ok(true)) {
             remove_entries(table.secondaries().take(position), row, primary, guard)?;
             added?;
-            return Ok(Insertion::Duplicate(store.place.index));
+            return Ok(Insertion::Duplicate(store.index_ref.index));
         }
     }
     Ok(Insertion::Inserted)
@@ -325,7 +325,7 @@ pub(super) fn change_row<K: EncodedKey>(
         if !matches!(added, Ok(true)) {
             affected().take(position).try_for_each(undo)?;
             added?;
-            return Ok(Changed::Duplicate(store.place.index));
+            return Ok(Changed::Duplicate(store.index_ref.index));
         }
     }
     let mut old = RowBuffer::new();
@@ -405,7 +405,7 @@ pub(super) fn fill_entry(table: &Table, store: &Entries, primary: &[u8], guard: 
             if added {
                 return Ok(());
             }
-            return Err(Error::duplicate(table.id, store.place.index));
+            return Err(Error::duplicate(table.id, store.index_ref.index));
         }
         remove_entry(store, key, primary, guard);
     }

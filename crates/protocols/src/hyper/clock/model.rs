@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use polychron_base::{IndexId, TableId};
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_memory::{Guard, Memory, Options as MemoryOptions};
 use polychron_schema::ColumnSet;
 use polychron_sync::model::explore;
@@ -61,7 +61,7 @@ impl World {
     fn write(&self, row: u64, id: u64, writing: &mut Writing, guard: &Guard<'_>) {
         let draft = Draft {
             kind: Kind::Update,
-            place: Place { table: TableId::new(1, 0), index: IndexId::PRIMARY },
+            index_ref: IndexRef { table: TableId::new(1, 0), index: IndexId::PRIMARY },
             row,
             summary: row,
             columns: ColumnSet::ALL,
@@ -109,8 +109,8 @@ fn play(
 ) {
     explore(2, move || {
         let memory = Memory::new(MemoryOptions { max_workers: 3, ..MemoryOptions::tiny() }).expect("sound options");
-        let place = memory.register().expect("a slot is free");
-        let world = Arc::new(World::new(rows, &place.pin(), &memory));
+        let local = memory.register().expect("a slot is free");
+        let world = Arc::new(World::new(rows, &local.pin(), &memory));
         let (by_writer, by_other) = (Arc::clone(&world), Arc::clone(&world));
         beside(
             |_| (),

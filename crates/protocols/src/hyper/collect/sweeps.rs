@@ -44,17 +44,17 @@ impl Collector {
         }
         let first = history.behind_swept.map_or(Bound::Unbounded, Bound::Excluded);
         let (mut looked_at, mut last) = (0, None);
-        for (place, behind) in history.behind.range((first, Bound::Unbounded)).take(most) {
+        for (position, behind) in history.behind.range((first, Bound::Unbounded)).take(most) {
             let linked = behind.committed.buffer.linked().count();
             if linked == 0 || 2 * linked <= behind.committed.images {
-                self.swept.push(*place);
+                self.swept.push(*position);
             }
-            (looked_at, last) = (looked_at + 1, Some(*place));
+            (looked_at, last) = (looked_at + 1, Some(*position));
         }
         self.walked += looked_at as u64;
         history.behind_swept = last.filter(|_| looked_at == most);
-        for place in self.swept.drain(..) {
-            self.behind.extend(history.take_in_hand(place, self.slot).map(|committed| (committed, 0)));
+        for position in self.swept.drain(..) {
+            self.behind.extend(history.take_in_hand(position, self.slot).map(|committed| (committed, 0)));
         }
     }
 }

@@ -60,7 +60,7 @@ impl Latched<'_> {
         }
     }
 
-    /// See [`InPlace::settled`].
+    /// See [`ReadInPlace::settled`].
     #[inline]
     pub(in crate::hyper) fn is_settled(&self) -> bool {
         self.state & SETTLED != 0

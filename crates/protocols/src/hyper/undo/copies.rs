@@ -18,13 +18,13 @@ pub(in crate::hyper) struct Copies {
 impl Copies {
     /// Room for copies of some of a buffer's images, of so many bytes together.
     pub(in crate::hyper) fn new(of: Buffer, bytes: usize, guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
-        let place = guard.allocate(size_of::<Body>() + bytes)?.cast::<Body>();
+        let body = guard.allocate(size_of::<Body>() + bytes)?.cast::<Body>();
         // SAFETY: the memory is large enough, aligned to at least 16, and ours alone.
         let free = unsafe {
-            place.write(Body::new(of.stamp(), size_of::<Body>() + bytes));
-            place.add(1).cast()
+            body.write(Body::new(of.stamp(), size_of::<Body>() + bytes));
+            body.add(1).cast()
         };
-        Ok(Self { buffer: Buffer(place), free, left: bytes })
+        Ok(Self { buffer: Buffer(body), free, left: bytes })
     }
 
     /// The buffer, and its bytes.

@@ -87,12 +87,12 @@ fn only_what_was_given_up_is_taken_out() {
     let write = *inserter.state.sets.writes.get(0);
     let key = inserter.state.sets.writes.key_bytes(&write).to_vec();
     let (_, tables) = database.shared.catalog.snapshot();
-    let store = super::super::versions::store_at(&tables, write.place).unwrap();
+    let store = super::super::versions::store_at(&tables, write.index_ref).unwrap();
     let clean = || {
         let mut reclaimer = super::super::reclaim::Reclaimer::default();
         database.shared.deferred_drops.with_guard(|guard| {
             let record = table::find(store, &key[..], guard).unwrap();
-            reclaimer.push(super::super::reclaim::Tombstone::new(write.place, &key, record, Tid::ZERO));
+            reclaimer.push(super::super::reclaim::Tombstone::new(write.index_ref, &key, record, Tid::ZERO));
             reclaimer.step(&tables, 1, guard);
         });
     };

@@ -47,9 +47,9 @@ pub(super) struct Findings {
 impl Findings {
     /// Notes whether condition `number` holds for some rows.
     fn judge(&mut self, number: usize, holds: bool, rows: impl FnOnce() -> String) {
-        let place = &mut self.broken[number - 1];
-        if !holds && place.is_none() {
-            *place = Some(rows());
+        let position = &mut self.broken[number - 1];
+        if !holds && position.is_none() {
+            *position = Some(rows());
         }
     }
 
@@ -242,8 +242,9 @@ impl<'a> Checker<'a> {
         let beyond = seen.next_order as usize;
         in_chunks(customers + 1, (CHUNK / per_customer).max(1), |customers| {
             for order in worker.execute(&mut ReadOrders { tables, warehouse, district, customers })? {
-                let place = &mut seen.orders[beyond.min(order.id as usize)];
-                (place.customer, place.said, place.carried) = (order.customer, Some(order.lines), order.carried);
+                let position = &mut seen.orders[beyond.min(order.id as usize)];
+                (position.customer, position.said, position.carried) =
+                    (order.customer, Some(order.lines), order.carried);
             }
             Ok(())
         })
