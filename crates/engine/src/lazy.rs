@@ -347,7 +347,7 @@ impl Condition {
 }
 
 /// A running transaction of a protocol.
-pub type Inner<'w, B> = <<B as Protocol>::Worker as Interactive>::Transaction<'w>;
+pub type BaseTransaction<'w, B> = <<B as Protocol>::Worker as Interactive>::Transaction<'w>;
 
 /// A protocol's name on the command line, and its line in lists.
 #[derive(Clone, Copy, Debug)]
@@ -402,7 +402,11 @@ pub trait LazyHost: Protocol<Worker: Interactive> {
     ///
     /// # Errors
     /// A conflict, or a [`FutureError`] where it has no value; what was read then stays.
-    fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, scratch: &mut Values) -> Result<bool, Error> {
+    fn observe(
+        transaction: &mut BaseTransaction<'_, Self>,
+        condition: &Condition,
+        scratch: &mut Values,
+    ) -> Result<bool, Error> {
         look_unprotected(transaction, condition, scratch)
     }
 
@@ -411,7 +415,12 @@ pub trait LazyHost: Protocol<Worker: Interactive> {
     /// # Errors
     /// A conflict.
     #[inline]
-    fn claim(_transaction: &mut Inner<'_, Self>, _table: TableId, _key: &[u8], _written: bool) -> Result<(), Error> {
+    fn claim(
+        _transaction: &mut BaseTransaction<'_, Self>,
+        _table: TableId,
+        _key: &[u8],
+        _written: bool,
+    ) -> Result<(), Error> {
         Ok(())
     }
 
@@ -420,10 +429,10 @@ pub trait LazyHost: Protocol<Worker: Interactive> {
     /// # Errors
     /// A conflict.
     #[inline]
-    fn settling(_transaction: &mut Inner<'_, Self>) -> Result<(), Error> {
+    fn resolving(_transaction: &mut BaseTransaction<'_, Self>) -> Result<(), Error> {
         Ok(())
     }
 
     /// The transaction conflicts, for a reason of the layer's.
-    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Error;
+    fn conflict(transaction: &mut BaseTransaction<'_, Self>, reason: Reason, table: TableId) -> Error;
 }

@@ -64,7 +64,7 @@ impl NodeSet {
 impl Changes for NodeSet {
     fn change(&mut self, change: Change) {
         // SAFETY: models keep the guard of their stamps.
-        let same = |stamp: &Stamp, other: Stamp| *stamp == other || unsafe { stamp.settled() } == other;
+        let same = |stamp: &Stamp, other: Stamp| *stamp == other || unsafe { stamp.resolved() } == other;
         match change {
             Change::Added { of, new } if self.0.iter().any(|stamp| same(stamp, of)) => self.0.push(new),
             Change::Added { .. } => {}

@@ -70,7 +70,7 @@ enum Way {
 #[derive(Clone, Debug, Default)]
 struct Planned {
     operations: Vec<Operation>,
-    says: Says,
+    declares: Declares,
     rolls_back: bool,
     /// It reads a snapshot, which must have what its client has committed before.
     on_snapshot: bool,
@@ -78,7 +78,7 @@ struct Planned {
 
 /// What a transaction says beforehand of the rows that it writes.
 #[derive(Clone, Copy, Debug, Default)]
-enum Says {
+enum Declares {
     /// Their keys.
     Keys,
     /// That there are some.
@@ -155,14 +155,14 @@ impl Client {
 impl Planned {
     fn draw(random: &mut Random, draw: Draw) -> Self {
         let operations = (0..random.range_inclusive(1, 4)).map(|_| draw(random, KEYS)).collect();
-        let says = match random.below(6) {
-            0 | 1 => Says::Keys,
-            2 => Says::Nothing,
-            3 => Says::Some,
+        let declares = match random.below(6) {
+            0 | 1 => Declares::Keys,
+            2 => Declares::Nothing,
+            3 => Declares::Some,
             // All rows have these seven in common, and no two of them all eight.
-            way => Says::Fronts(3 + way as usize),
+            way => Declares::Fronts(3 + way as usize),
         };
-        Self { operations, says, rolls_back: random.below(8) == 0, on_snapshot: false }
+        Self { operations, declares, rolls_back: random.below(8) == 0, on_snapshot: false }
     }
 }
 
@@ -228,7 +228,7 @@ impl Procedure for Script {
 
     /// The rows are divided by their ids; what touches no index and no range names its partitions.
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        let Planned { operations, says, .. } = &self.plan;
+        let Planned { operations, declares, .. } = &self.plan;
         let own = |operation: &Operation| match operation {
             Operation::Get(id) | Operation::SetNumber(id, _) | Operation::SetText(id, _) => Some(*id),
             Operation::Ask { id, .. } | Operation::AddLater(id, _) | Operation::Resolve(id) => Some(*id),
@@ -241,18 +241,18 @@ impl Procedure for Script {
             let Some((id, access)) = touched(operation) else { continue };
             let mut scratch = KeyScratch::new();
             let key = id.encode(&mut scratch);
-            match says {
-                Says::Keys => declaration.key(self.table.id(), key, access),
-                Says::Some if number % 2 == 0 => declaration.key(self.table.id(), key, access),
-                Says::Fronts(len) => {
+            match declares {
+                Declares::Keys => declaration.key(self.table.id(), key, access),
+                Declares::Some if number % 2 == 0 => declaration.key(self.table.id(), key, access),
+                Declares::Fronts(len) => {
                     let mut bytes = vec![0; key.len()];
                     key.write_to(&mut bytes);
                     declaration.prefix(self.table.id(), &bytes[..*len], access);
                 }
-                Says::Some | Says::Nothing => {}
+                Declares::Some | Declares::Nothing => {}
             }
         }
-        if matches!(says, Says::Nothing | Says::Some) {
+        if matches!(declares, Declares::Nothing | Declares::Some) {
             declaration.unknown();
         }
     }

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_hold_or_not_or_cannot_be_told() {
+    fn claims_hold_or_not_or_cannot_be_decided() {
         let mut figure = Figure::new("1", "", "", Kind::Lines, "");
         let point = |runs: &[f64]| Some(Point::of(runs.to_vec()));
         let pairs: [[&[f64]; 2]; 5] =
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn things_are_alike_or_not_or_cannot_be_told() {
+    fn things_are_alike_or_not_or_cannot_be_decided() {
         let mut figure = Figure::new("1", "", "", Kind::Lines, "");
         let point = |runs: &[f64]| Some(Point::of(runs.to_vec()));
         let pairs: [[&[f64]; 2]; 4] =

@@ -90,7 +90,7 @@ pub(crate) struct Bench<'s> {
     pub(crate) settings: &'s Settings,
     pub(crate) runner: &'s dyn Runner,
     pub(crate) stop: &'s AtomicBool,
-    pub(crate) tell: &'s dyn Fn(&str),
+    pub(crate) status: &'s dyn Fn(&str),
 }
 
 impl Bench<'_> {
@@ -200,7 +200,7 @@ impl Bench<'_> {
             let mut runs = vec![[const { Vec::new() }; N]; series.len()];
             for _ in 0..self.settings.repeat.max(1) {
                 for ((name, system), runs) in series.iter().zip(&mut runs) {
-                    (self.tell)(&format!("  {} {value}, {name}", figure.x_name));
+                    (self.status)(&format!("  {} {value}, {name}", figure.x_name));
                     let measured = measure(system, x)?;
                     runs.iter_mut().zip(measured).for_each(|(runs, it)| runs.push(it));
                 }

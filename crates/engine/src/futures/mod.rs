@@ -65,7 +65,7 @@ fn is_unique<T: Transaction + ?Sized>(transaction: &T, table: TableId, columns: 
 /// Resolves what is written in its turn among the operations: what a foreign key rests on, for whether there is a parent can be told only
 /// of a value that is known, and what a unique index has, for which keys are taken depends on the order of the writes. Whether any of
 /// these columns is such a one.
-pub(crate) fn settle_in_turn<T: Transaction + ?Sized>(
+pub(crate) fn resolve_in_turn<T: Transaction + ?Sized>(
     transaction: &mut T,
     table: TableId,
     columns: &mut Assigned,

@@ -21,7 +21,7 @@ named! {
         /// It adds the new node when the old one was divided.
         FollowSplits,
         /// It finds the stamps of nodes that were taken out meanwhile.
-        FollowSettled,
+        FollowResolved,
     }
 }
 
@@ -209,7 +209,7 @@ impl NodeSet {
     /// As for [`NodeSet::first_broken`].
     #[cold]
     unsafe fn stands(&self, stamp: Stamp, known: &mut ByStamp<()>) -> bool {
-        if !self.is_hashed || left_out(NodeStep::FollowSettled) {
+        if !self.is_hashed || left_out(NodeStep::FollowResolved) {
             return false;
         }
         let mut left = vec![stamp];
@@ -219,8 +219,8 @@ impl NodeSet {
                 continue;
             }
             // SAFETY: as above.
-            let settled = unsafe { stamp.settled() };
-            let Some(&Own { after: Some(after), added }) = self.table.own.get(&settled) else { return false };
+            let resolved = unsafe { stamp.resolved() };
+            let Some(&Own { after: Some(after), added }) = self.table.own.get(&resolved) else { return false };
             left.push(after);
             left.extend(added);
         }
@@ -253,11 +253,11 @@ impl NodeSet {
 /// background; then the stamp stands for its range in the node that took it over.
 #[inline]
 fn same(stamp: &Stamp, reported: &Stamp, is_alone: bool) -> bool {
-    if is_alone || left_out(NodeStep::FollowSettled) {
+    if is_alone || left_out(NodeStep::FollowResolved) {
         return stamp == reported;
     }
     // SAFETY: insertions happen under the guard under which the transaction took its stamps.
-    stamp == reported || unsafe { stamp.settled() } == *reported
+    stamp == reported || unsafe { stamp.resolved() } == *reported
 }
 
 impl Table {

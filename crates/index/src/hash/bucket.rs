@@ -50,7 +50,7 @@ pub(super) struct Meta(u64);
 
 impl Meta {
     #[inline]
-    pub(super) fn is_settled(self) -> bool {
+    pub(super) fn is_stable(self) -> bool {
         self.0 & (LATCHED | MOVED) == 0
     }
 

@@ -229,7 +229,7 @@ impl HashIndex {
         // SAFETY: the table is the current one.
         let head = unsafe { table.bucket(probe.hash) };
         let meta = head.meta();
-        let handle = if meta.is_settled() { head.read_inline(meta, probe) } else { None };
+        let handle = if meta.is_stable() { head.read_inline(meta, probe) } else { None };
         (table, head, meta, handle)
     }
 
@@ -452,7 +452,7 @@ fn get_anywhere<K: EncodedKey>(mut table: Table<'_>, key: K, hash: u64) -> Looku
             table = table.next().expect("a moved bucket's table has a next one");
             continue;
         }
-        if meta.is_settled()
+        if meta.is_stable()
             && let Ok(handle) = head.read(meta, probe)
         {
             return Lookup { handle, stamp: table.stamp(head.into(), meta.insertions()) };

@@ -181,7 +181,7 @@ fn growth_is_not_noticed() {
 
 /// An insertion beside growth fails the stamps of others and keeps the inserter's own.
 #[test]
-fn insertions_beside_growth_tell_the_truth() {
+fn insertions_beside_growth_answer_correctly() {
     explore(1, || {
         beside(
             |guard| filled_and_growing(2, guard),

@@ -84,7 +84,7 @@ unsafe fn visit_bucket(table: Table<'_>, index: usize, snapshot: &mut Snapshot, 
                 visit_bucket(next, 2 * index + 1, snapshot, visit);
             };
         }
-        if meta.is_settled() && snapshot.read(bucket, meta) {
+        if meta.is_stable() && snapshot.read(bucket, meta) {
             snapshot.stamp = table.stamp(bucket.into(), meta.insertions());
             return visit(snapshot);
         }

@@ -29,7 +29,7 @@ pub use finger::Finger;
 pub use load::BulkLoadError;
 pub use lookup::{Cursor, Step};
 pub use scan::{Direction, Visitor};
-pub(crate) use stamps::{settled, stamp_holds, stamp_holds_alone};
+pub(crate) use stamps::{resolved, stamp_holds, stamp_holds_alone};
 pub use statistics::OrderedStatistics;
 
 use node::{Header, KIND_LAYER, KIND_SUFFIX, Leaf, Node};

@@ -86,7 +86,7 @@ impl Worker {
 
     pub(super) fn collect(&self) {
         let shared = self.shared();
-        self.tag(shared.epochs.settle(self.id.position()));
+        self.tag(shared.epochs.seal(self.id.position()));
         for (limbo, waits_for) in self.limbos() {
             self.free_ready(limbo, waits_for, usize::MAX);
         }

@@ -3,7 +3,7 @@
 //! protection.
 
 use polychron_base::{Error, IndexId, Reason, TableId};
-use polychron_engine::lazy::{Inner, LazyHost, Names};
+use polychron_engine::lazy::{BaseTransaction, LazyHost, Names};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 
@@ -16,11 +16,11 @@ impl<R: Redo + Default> LazyHost for Cicada<R> {
         summary: "cicada, futures open until the commit: for hot rows that are added to, far from the clients",
     };
 
-    fn settling(transaction: &mut Inner<'_, Self>) -> Result<(), Error> {
+    fn resolving(transaction: &mut BaseTransaction<'_, Self>) -> Result<(), Error> {
         transaction.begin_again()
     }
 
-    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Error {
+    fn conflict(transaction: &mut BaseTransaction<'_, Self>, reason: Reason, table: TableId) -> Error {
         transaction.end_in_conflict(reason, table)
     }
 }

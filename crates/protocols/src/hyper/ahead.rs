@@ -13,7 +13,7 @@ const DEPTH: usize = 16;
 /// Units that are looked through at once.
 pub(super) const UNITS: usize = 64;
 
-/// Fetches what readers of a moment undo in the units from a slot on. The guard keeps the images that are found.
+/// Fetches what readers of a timestamp undo in the units from a slot on. The guard keeps the images that are found.
 pub(super) fn fetch(rows: &Rows, first: u64, end: u64, guard: &Guard<'_>, is_visible: impl Fn(u64) -> bool) {
     let mut records: [Option<Record<'_>>; SLOTS] = [None; SLOTS];
     let mut found = 0;

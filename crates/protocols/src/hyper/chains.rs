@@ -1,4 +1,4 @@
-//! Rows whose chains are long above what is collected, because somebody reads an old moment. Each image that is collected would go past the
+//! Rows whose chains are long above what is collected, because somebody reads an old timestamp. Each image that is collected would go past the
 //! same newer ones; a worker that has done so once remembers how far the chain is done.
 
 use super::undo::Undo;
@@ -45,7 +45,7 @@ impl LongChains {
         (table, index, row) == (wanted.table, wanted.index, wanted.row) && image.stamp() <= by
     }
 
-    /// An image's row is done up to a moment.
+    /// An image's row is done up to a timestamp.
     #[cold]
     pub(super) fn note(&mut self, image: Undo<'_>, by: u64) {
         if self.slots.is_empty() {

@@ -1,4 +1,4 @@
-//! The counter of all times, which moments are still read, and the list of what has committed.
+//! The counter of all times, which timestamps are still read, and the list of what has committed.
 //!
 //! Start times and commit times are values of one counter, ids of transactions lie above all of them. A commit time is drawn, and becomes
 //! the latest, under the lock of the list; so who reads the counter finds every commit up to there whole.
@@ -23,8 +23,8 @@ const GENERATION_BITS: u32 = 48;
 /// Commits that most transactions live through at most.
 const LATELY: u64 = 256;
 
-/// A worker's word: the moment that it reads, and what is said of it by these bits. Without any it may read that one or a later one.
-const MOMENT: u32 = 2;
+/// A worker's word: the timestamp that it reads, and what is said of it by these bits. Without any it may read that one or a later one.
+const TIMESTAMP_SHIFT: u32 = 2;
 /// It will read no other one.
 const SINGLE: u64 = 1;
 /// It reads that one, and will compare what was committed since with what it has asked. It may move to a later one.
@@ -81,14 +81,14 @@ pub(super) struct Again {
     pub(super) position: (u64, usize),
     /// How often it was looked at.
     pub(super) times: u32,
-    /// When nobody who began lately reads an earlier moment.
+    /// When nobody who began lately reads an earlier timestamp.
     pub(super) after: u64,
 }
 
 impl Again {
     const MOST: u32 = 8;
 
-    /// A commit that was looked at so often, for the last time at a moment; none when that was often enough.
+    /// A commit that was looked at so often, for the last time at a timestamp; none when that was often enough.
     pub(super) fn new(position: (u64, usize), times: u32, now: u64) -> Option<Self> {
         (times < Self::MOST).then_some(Self { position, times, after: now + (LATELY << times) })
     }
@@ -135,7 +135,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// What has committed after a moment and no later than another one: for each row that has changed since, one that has changed it. Some that
+    /// What has committed after a timestamp and no later than another one: for each row that has changed since, one that has changed it. Some that
     /// came and went are left out.
     pub(super) fn between(&self, after: u64, by: u64) -> impl Iterator<Item = Committed> {
         let has_behind = after < self.behind_by;
@@ -149,7 +149,7 @@ impl History {
         behind.chain(in_hand).chain(recent)
     }
 
-    /// A moment after the first and no later than the second one, so that not many more than so many have committed between it and the first.
+    /// A timestamp after the first and no later than the second one, so that not many more than so many have committed between it and the first.
     pub(super) fn slice(&self, after: u64, by: u64, most: usize) -> u64 {
         if by - after <= most as u64 {
             return by;
@@ -296,18 +296,18 @@ impl History {
     }
 }
 
-/// The moments at which something is read, or may be from now on.
+/// The timestamps at which something is read, or may be from now on.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// From here on all of them may be, or what is committed is compared with what a transaction has asked that may write.
     pub(super) from: u64,
     /// Before that, these are read.
     pub(super) single: Vec<u64>,
-    /// From here on all moments may be read.
+    /// From here on all timestamps may be read.
     pub(super) later: u64,
-    /// Before that, of transactions that may write, these are; and these moments are told apart from later ones by who compares.
+    /// Before that, of transactions that may write, these are; and these timestamps are told apart from later ones by who compares.
     pub(super) starts: Vec<u64>,
-    /// Up to there all moments that are read are among these, and nobody who began lately reads one, but for those from `from` on.
+    /// Up to there all timestamps that are read are among these, and nobody who began lately reads one, but for those from `from` on.
     pub(super) upto: u64,
 }
 
@@ -318,29 +318,29 @@ impl Held {
         self.single.iter().copied().min().map_or(self.from, |single| single.min(self.from))
     }
 
-    /// Up to where no moment is read by who began lately, and will be done soon; what reads an old one may read it for long.
+    /// Up to where no timestamp is read by who began lately, and will be done soon; what reads an old one may read it for long.
     fn calm(&self) -> u64 {
         let young = self.later.saturating_sub(LATELY);
-        self.moments().filter(|moment| *moment > young).min().unwrap_or(self.later).min(self.later)
+        self.timestamps().filter(|timestamp| *timestamp > young).min().unwrap_or(self.later).min(self.later)
     }
 
-    fn moments(&self) -> impl Iterator<Item = u64> {
+    fn timestamps(&self) -> impl Iterator<Item = u64> {
         self.single.iter().chain(&self.starts).copied()
     }
 
-    /// The latest that lies before a moment, if any does.
-    pub(super) fn latest_before(&self, moment: u64) -> Option<u64> {
-        if self.upto < moment {
-            return Some(moment - 1);
+    /// The latest that lies before a timestamp, if any does.
+    pub(super) fn latest_before(&self, timestamp: u64) -> Option<u64> {
+        if self.upto < timestamp {
+            return Some(timestamp - 1);
         }
-        self.moments().filter(|&read| read < moment).max()
+        self.timestamps().filter(|&read| read < timestamp).max()
     }
 }
 
 /// A worker's words.
 #[derive(Debug)]
 struct Slot {
-    /// What it reads; see `MOMENT`.
+    /// What it reads; see `TIMESTAMP_SHIFT`.
     reading: AtomicU64,
     /// The thread that began its latest transaction.
     thread: AtomicU64,
@@ -427,7 +427,7 @@ impl Clock {
     pub(super) fn begin(&self, slot: usize, known: u64, snapshot: bool) -> u64 {
         if !left_out(Step::AnnounceStart) {
             // Barrier: pairs with the one in `held`. Who does not see this word has read a latest commit that this one sees, too.
-            publish(&self.workers[slot].reading, known << MOMENT);
+            publish(&self.workers[slot].reading, known << TIMESTAMP_SHIFT);
         }
         self.choose(slot, snapshot)
     }
@@ -438,7 +438,7 @@ impl Clock {
     pub(super) fn announce(&self, slot: usize, known: u64) {
         if !left_out(Step::AnnounceStart) {
             // Release: pairs with the acquire in `held`.
-            self.workers[slot].reading.store(known << MOMENT, Ordering::Release);
+            self.workers[slot].reading.store(known << TIMESTAMP_SHIFT, Ordering::Release);
         }
     }
 
@@ -455,19 +455,21 @@ impl Clock {
         let start = self.latest();
         pass(Point::Starting);
         // Release: pairs with the acquire in `held`.
-        self.workers[slot].reading.store(start << MOMENT | if snapshot { SINGLE } else { CHOSEN }, Ordering::Release);
+        self.workers[slot]
+            .reading
+            .store(start << TIMESTAMP_SHIFT | if snapshot { SINGLE } else { CHOSEN }, Ordering::Release);
         start
     }
 
-    /// A transaction that reads a moment is going to choose a later one. Barrier: as in `begin`.
+    /// A transaction that reads a timestamp is going to choose a later one. Barrier: as in `begin`.
     pub(super) fn announce_move(&self, slot: usize, start: u64) {
-        publish(&self.workers[slot].reading, start << MOMENT);
+        publish(&self.workers[slot].reading, start << TIMESTAMP_SHIFT);
     }
 
-    /// A transaction that has announced it reads a later moment. Release: as in `begin`.
+    /// A transaction that has announced it reads a later timestamp. Release: as in `begin`.
     #[inline]
     pub(super) fn move_on(&self, slot: usize, start: u64) {
-        self.workers[slot].reading.store(start << MOMENT | CHOSEN, Ordering::Release);
+        self.workers[slot].reading.store(start << TIMESTAMP_SHIFT | CHOSEN, Ordering::Release);
     }
 
     /// A transaction reads no more.
@@ -477,10 +479,10 @@ impl Clock {
         self.workers[slot].reading.store(IDLE, Ordering::Release);
     }
 
-    /// A transaction has listed what was committed by a moment, under the lock of the list. What comes later stands in the list for itself,
+    /// A transaction has listed what was committed by a timestamp, under the lock of the list. What comes later stands in the list for itself,
     /// until the transaction forgets this: relaxed, because whoever takes from the list does so under that lock.
     pub(super) fn note_listed(&self, slot: usize, by: u64) {
-        if !left_out(Step::ListedMoments) {
+        if !left_out(Step::ListedTimestamps) {
             self.workers[slot].listed.store(by, Ordering::Relaxed);
         }
     }
@@ -490,7 +492,7 @@ impl Clock {
         self.workers[slot].listed.store(IDLE, Ordering::Relaxed);
     }
 
-    /// Adds what transactions that compare have listed to the moments that are held. Under the lock of the list: who lists later lists
+    /// Adds what transactions that compare have listed to the timestamps that are held. Under the lock of the list: who lists later lists
     /// all that was committed up to `Held::upto`.
     pub(super) fn add_listed(&self, held: &mut Held) {
         for slot in &self.workers[..self.used.load(Ordering::Relaxed)] {
@@ -501,7 +503,7 @@ impl Clock {
         }
     }
 
-    /// Finds out which moments are held.
+    /// Finds out which timestamps are held.
     pub(super) fn held(&self, held: &mut Held) {
         held.single.clear();
         held.starts.clear();
@@ -514,16 +516,16 @@ impl Clock {
             if word == IDLE || left_out(Step::AwaitReaders) {
                 continue;
             }
-            let moment = word >> MOMENT;
+            let timestamp = word >> TIMESTAMP_SHIFT;
             if word & SINGLE != 0 {
-                held.single.push(moment);
+                held.single.push(timestamp);
                 continue;
             }
-            held.from = held.from.min(moment);
+            held.from = held.from.min(timestamp);
             if word & CHOSEN != 0 {
-                held.starts.push(moment);
+                held.starts.push(timestamp);
             } else {
-                held.later = held.later.min(moment);
+                held.later = held.later.min(timestamp);
             }
         }
         held.upto = held.from.max(held.calm());

@@ -1,8 +1,8 @@
 //! Collection: at every commit, what no transaction undoes any more goes (§2.4 of the paper).
 //!
-//! * A buffer that committed no later than every moment that is read is *old*: its images leave their chains, with all that is older, and
+//! * A buffer that committed no later than every timestamp that is read is *old*: its images leave their chains, with all that is older, and
 //!   the buffer goes when no guard is left under which anybody may stand on it.
-//! * Behind a long snapshot, a buffer that no transaction will validate against is *thinned*: an image leaves its chain when no moment
+//! * Behind a long snapshot, a buffer that no transaction will validate against is *thinned*: an image leaves its chain when no timestamp
 //!   that is read lies between it and the next older one, and older ones that are undone with it keep all that it keeps. Where little of
 //!   a buffer is needed, that moves to memory of its own, and the buffer goes at once: so it serves again while it is in the cache. Where the
 //!   slot's [`Restored`](super::restored::Restored) words tell that older images put back all that a new one does, those are not even looked at.
@@ -39,7 +39,7 @@ const LOOKED_AT_AGAIN: usize = 16;
 const SWEPT_AT_ONCE: usize = 128;
 
 /// What makes it true that the slot tells.
-const RESTORED_STEPS: [Step; 3] = [Step::RestoredMoments, Step::RestoredWords, Step::RestoredByOthers];
+const RESTORED_STEPS: [Step; 3] = [Step::RestoredTimestamps, Step::RestoredWords, Step::RestoredByOthers];
 
 /// One image that has gone, of so many that are kept, has the list gone through.
 const SWEEP_AT: usize = 4;
@@ -69,7 +69,7 @@ pub(super) struct Collector {
     room: usize,
     /// Rows whose chains are long, and by when all their images have been cut.
     cut: LongChains,
-    /// The same of those that were thinned, for the moments that were read then.
+    /// The same of those that were thinned, for the timestamps that were read then.
     thinned: LongChains,
     thinned_for: (u64, Vec<u64>),
     /// Images that were looked at.
@@ -253,7 +253,7 @@ impl Collector {
         self.old = old;
     }
 
-    /// Takes all images that were committed by a moment, of which `image` is one, out of their chain, for nobody undoes them any more. The
+    /// Takes all images that were committed by a timestamp, of which `image` is one, out of their chain, for nobody undoes them any more. The
     /// chain is cut once: whoever comes with another one of them finds it short.
     #[inline]
     fn cut(&mut self, store: &Relation, record: Record<'_>, image: Undo<'_>, by: u64, site: &Site<'_>) {
@@ -337,13 +337,13 @@ impl Collector {
     fn thin_one(&mut self, committed: Committed, held: &Held, site: &Site<'_>) {
         let buffer = committed.buffer;
         let (mut images, mut bytes) = (0, 0);
-        let moment = held.latest_before(committed.at);
+        let timestamp = held.latest_before(committed.at);
         for image in buffer.images() {
             if image.has_left() {
                 continue;
             }
             // Where the table is gone, its chains are, too; the buffer goes when it is old.
-            site.visit(image, |store, record| self.thin(store, record, image, moment, held, site));
+            site.visit(image, |store, record| self.thin(store, record, image, timestamp, held, site));
             if !image.has_left() {
                 images += 1;
                 bytes += image.bytes();
@@ -406,35 +406,35 @@ impl Collector {
         }
     }
 
-    /// Takes every image out of a slot's chain that no moment that is read needs, of which `image` may be one.
-    /// `moment` is the latest one before its commit that is read.
+    /// Takes every image out of a slot's chain that no timestamp that is read needs, of which `image` may be one.
+    /// `timestamp` is the latest one before its commit that is read.
     fn thin(
         &mut self,
         store: &Relation,
         record: Record<'_>,
         image: Undo<'_>,
-        moment: Option<u64>,
+        timestamp: Option<u64>,
         held: &Held,
         site: &Site<'_>,
     ) {
         self.walked += 1;
         let mut latched = record.latch();
-        if moment.is_some_and(|moment| is_known_to_go(&latched, image, moment, site)) {
+        if timestamp.is_some_and(|timestamp| is_known_to_go(&latched, image, timestamp, site)) {
             debug_assert!(!is_needed_now(image, site), "what is known of a slot is true");
             let older = image.older();
             latched.set_version(older);
             if older.is_some() {
-                latched.settle();
+                latched.mark_all_visible();
             }
             leave(image, site.guard);
         } else {
             if !self.thinned.has(image) {
                 self.thin_chain(&mut latched, image, held, site);
             }
-            if let Some(moment) = moment.filter(|_| !image.has_left()) {
-                latched.note_restored(image, moment);
+            if let Some(timestamp) = timestamp.filter(|_| !image.has_left()) {
+                latched.note_restored(image, timestamp);
                 // From now on the slot counts its words, so that they do not speak for it.
-                image.set_over_settled(left_out(Step::RestoredByOthers) && image.is_over_settled());
+                image.set_over_all_visible(left_out(Step::RestoredByOthers) && image.is_over_all_visible());
             }
         }
         if let Some(closed) = close_or_displace(store, record, latched, held, site) {
@@ -473,7 +473,7 @@ impl Collector {
             self.thinned.note(image, held.from);
         }
         if latched.version(site.guard).is_some_and(|image| image.stamp() <= held.from || left_out(Step::AwaitWriters)) {
-            latched.settle();
+            latched.mark_all_visible();
         }
     }
 }
@@ -517,14 +517,16 @@ fn is_needed_now(image: Undo<'_>, site: &Site<'_>) -> bool {
 
 /// Whether the newest image is not needed, as can be told without a look at older ones.
 #[inline]
-fn is_known_to_go(latched: &Latched<'_>, image: Undo<'_>, moment: u64, site: &Site<'_>) -> bool {
-    latched.version(site.guard) == Some(image) && image.is_over_settled() && latched.restored().has(image, moment)
+fn is_known_to_go(latched: &Latched<'_>, image: Undo<'_>, timestamp: u64, site: &Site<'_>) -> bool {
+    latched.version(site.guard) == Some(image)
+        && image.is_over_all_visible()
+        && latched.restored().has(image, timestamp)
 }
 
 /// Puts a copy in the place of an image that is needed. `false`: somebody else has taken it out of its chain.
 pub(super) fn replace(record: Record<'_>, image: Undo<'_>, copy: Undo<'_>, guard: &Guard<'_>) -> bool {
     let mut latched = record.latch();
-    let settled = latched.is_settled();
+    let all_visible = latched.is_all_visible();
     let (mut newer, mut next) = (None, latched.version(guard));
     while let Some(present) = next.filter(|present| *present != image) {
         newer = next;
@@ -546,8 +548,8 @@ pub(super) fn replace(record: Record<'_>, image: Undo<'_>, copy: Undo<'_>, guard
         Some(newer) => Undo::set_older(newer, after),
         None => latched.set_version(after),
     }
-    if settled {
-        latched.settle();
+    if all_visible {
+        latched.mark_all_visible();
     }
     true
 }

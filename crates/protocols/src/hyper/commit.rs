@@ -127,16 +127,16 @@ impl<R: Redo> HyperTransaction<'_, R> {
             let by = self.list_since(compared, &history);
             self.compare_others(compared, by)?;
         }
-        let mut moment = 0;
+        let mut timestamp = 0;
         shared.clock.commit(&mut history, &self.state.writing, |at| {
-            moment = at;
+            timestamp = at;
             self.log_changes(at);
         });
         let made = self.state.writing.len();
         self.state.writing.leave();
         let State { collector, held, .. } = &mut *self.state;
         collector.take_ready(held, &mut history, &shared.clock, made);
-        self.state.nested.committed(self.database(), moment);
+        self.state.nested.committed(self.database(), timestamp);
         Ok(())
     }
 
@@ -178,7 +178,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
         Ok(())
     }
 
-    /// Compares what has committed since a moment with what this transaction has asked, until there is little left or others commit faster.
+    /// Compares what has committed since a timestamp with what this transaction has asked, until there is little left or others commit faster.
     /// Answers up to where.
     fn compare_most(&mut self, mut compared: u64) -> Result<u64, Error> {
         let (shared, mut before) = (self.shared, u64::MAX);
@@ -195,22 +195,22 @@ impl<R: Redo> HyperTransaction<'_, R> {
         }
     }
 
-    /// Notes who has committed after a moment; answers up to which one that is known now. What comes later is told apart from that.
-    fn list_since(&mut self, moment: u64, history: &History) -> u64 {
+    /// Notes who has committed after a timestamp; answers up to which one that is known now. What comes later is told apart from that.
+    fn list_since(&mut self, timestamp: u64, history: &History) -> u64 {
         let latest = self.shared.clock.latest();
         self.state.validation.others.clear();
-        self.list(history, moment, latest);
+        self.list(history, timestamp, latest);
         self.shared.clock.note_listed(self.state.base.slot, latest);
         latest
     }
 
-    /// As [`Self::list_since`], with the lock for one slice after the other, and what is committed meanwhile with the last one. The moment of
+    /// As [`Self::list_since`], with the lock for one slice after the other, and what is committed meanwhile with the last one. The timestamp of
     /// the last listing stays held until then. A commit that was not listed yet may leave the list between two slices, when an older image stands
-    /// for it that was committed after that moment, too. That one was committed no later than `behind_by` of the last slice, so its row is
+    /// for it that was committed after that timestamp, too. That one was committed no later than `behind_by` of the last slice, so its row is
     /// compared by the chain, which has all that is left, and not by the image that was listed.
-    fn list_in_slices(&mut self, moment: u64) -> u64 {
+    fn list_in_slices(&mut self, timestamp: u64) -> u64 {
         let clock = &self.shared.clock;
-        let (mut listed, first) = (moment, clock.latest());
+        let (mut listed, first) = (timestamp, clock.latest());
         self.state.validation.others.clear();
         loop {
             let history = clock.history();
@@ -230,7 +230,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
         self.state.validation.behind_by = history.behind_by;
     }
 
-    /// Compares what those others have changed, who are all that committed after a moment up to a later one, with what this transaction has
+    /// Compares what those others have changed, who are all that committed after a timestamp up to a later one, with what this transaction has
     /// asked.
     fn compare_others(&mut self, since: u64, by: u64) -> Result<(), Error> {
         let mut validation = std::mem::take(&mut self.state.validation);
@@ -284,8 +284,8 @@ impl<R: Redo> HyperTransaction<'_, R> {
         add(&counts.build_ns, self.shared.time.now_ns().saturating_sub(began));
     }
 
-    /// A change that meets a predicate: one that another transaction has committed at a moment, or another one of the same row, of those
-    /// that were committed after a moment and by another one.
+    /// A change that meets a predicate: one that another transaction has committed at a timestamp, or another one of the same row, of those
+    /// that were committed after a timestamp and by another one.
     fn meets<'g>(
         &'g self,
         validation: &mut Validation,
@@ -324,7 +324,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
         self.row_meets(validation, (position, relation, table), image, (since.max(by), listed))
     }
 
-    /// Goes along the chain of an image's row, once for all its images since a moment, which were listed up to another one. Later ones are
+    /// Goes along the chain of an image's row, once for all its images since a timestamp, which were listed up to another one. Later ones are
     /// listed later, even if they were here already: what comes after them may leave the chain, and they stand for it.
     fn row_meets<'g>(
         &'g self,

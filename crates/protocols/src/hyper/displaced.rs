@@ -58,16 +58,16 @@ impl Displaced {
         self.store.as_ref().map(Store::index)
     }
 
-    /// Whether rows that are seen at this moment may lie beside.
+    /// Whether rows that are seen at this timestamp may lie beside.
     #[inline]
-    pub(super) fn concern(&self, moment: u64) -> bool {
+    pub(super) fn concern(&self, timestamp: u64) -> bool {
         // Acquire: pairs with the release in `displace`.
-        moment < self.until.load(Ordering::Acquire)
+        timestamp < self.until.load(Ordering::Acquire)
     }
 }
 
 impl Relation {
-    /// Displaces an absent record whose newest image was committed at a moment.
+    /// Displaces an absent record whose newest image was committed at a timestamp.
     pub(super) fn displace(
         &self,
         latched: &mut Latched<'_>,

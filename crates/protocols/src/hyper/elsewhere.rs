@@ -18,7 +18,7 @@ use super::table::{HyperTable, Relation};
 pub(super) struct Dropped(Mutex<BTreeMap<(TableId, IndexId), Weak<Relation>>>);
 
 impl Dropped {
-    /// Notes a relation that is about to be dropped: before the catalog forgets it, so that there is no moment in which it is found in neither.
+    /// Notes a relation that is about to be dropped: before the catalog forgets it, so that there is no timestamp in which it is found in neither.
     pub(super) fn note(&self, relation: &Arc<Relation>) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted.retain(|_, relation| relation.strong_count() > 0);

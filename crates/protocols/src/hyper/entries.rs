@@ -87,7 +87,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         };
         // SAFETY: the image was found just above, under the guard.
         let newest = seen.version.map(|image| unsafe { image.under(&self.guard) });
-        match self.check_version(newest, seen.settled) {
+        match self.check_version(newest, seen.all_visible) {
             Ok(()) => Ok(Some(FoundRow(record))),
             Err(conflict) => {
                 self.state.contested.note(record);

@@ -4,7 +4,7 @@
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, TableId};
-use polychron_engine::lazy::{Inner, LazyHost, Names};
+use polychron_engine::lazy::{BaseTransaction, LazyHost, Names};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::Primitives;
@@ -29,15 +29,20 @@ impl<R: Redo + Default> LazyHost for Hyper<R> {
         summary: "hyper, futures open until the commit: for hot rows that are added to, beside long readers",
     };
 
-    fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Error> {
+    fn claim(
+        transaction: &mut BaseTransaction<'_, Self>,
+        table: TableId,
+        key: &[u8],
+        written: bool,
+    ) -> Result<(), Error> {
         if written { transaction.operate(|this| this.lock_row(table, key)) } else { Ok(()) }
     }
 
-    fn settling(transaction: &mut Inner<'_, Self>) -> Result<(), Error> {
+    fn resolving(transaction: &mut BaseTransaction<'_, Self>) -> Result<(), Error> {
         transaction.operate(HyperTransaction::begin_later)
     }
 
-    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Error {
+    fn conflict(transaction: &mut BaseTransaction<'_, Self>, reason: Reason, table: TableId) -> Error {
         transaction.conflict(reason, IndexRef { table, index: IndexId::PRIMARY }, None)
     }
 }

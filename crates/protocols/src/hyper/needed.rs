@@ -6,17 +6,17 @@ use super::clock::Held;
 use super::steps::Step;
 use super::undo::{FIRST_ID, Kind, Undo};
 
-/// Whether any moment that is read needs an image.
+/// Whether any timestamp that is read needs an image.
 pub(super) fn is_needed(image: Undo<'_>, held: &Held) -> bool {
     let stamp = image.stamp();
     if stamp >= FIRST_ID || stamp > held.upto {
         return true;
     }
     // One that is old is cut by who has its buffer, who then sees whether the slot is to be closed.
-    let Some(moment) = held.latest_before(stamp) else { return true };
-    let older = image.older().filter(|older| older.stamp() > moment);
+    let Some(timestamp) = held.latest_before(stamp) else { return true };
+    let older = image.older().filter(|older| older.stamp() > timestamp);
     // Who may write and began before a lock was committed must not write what was locked.
-    older.map_or_else(|| !is_blank(image) || stamp > held.from, |older| !is_covered(image, older, moment))
+    older.map_or_else(|| !is_blank(image) || stamp > held.from, |older| !is_covered(image, older, timestamp))
 }
 
 /// Whether an image is only a lock.
@@ -24,9 +24,9 @@ fn is_blank(image: Undo<'_>) -> bool {
     image.kind() == Kind::Update && image.pieces().next().is_none() && image.tail().is_none()
 }
 
-/// Whether images from `older` on that are undone at `moment` put back all that `image` does.
-fn is_covered(image: Undo<'_>, older: Undo<'_>, moment: u64) -> bool {
-    let undone = || std::iter::successors(Some(older), |undo| undo.older()).take_while(|undo| undo.stamp() > moment);
+/// Whether images from `older` on that are undone at `timestamp` put back all that `image` does.
+fn is_covered(image: Undo<'_>, older: Undo<'_>, timestamp: u64) -> bool {
+    let undone = || std::iter::successors(Some(older), |undo| undo.older()).take_while(|undo| undo.stamp() > timestamp);
     let has_tail = |undo: Undo<'_>| undo.kind() == Kind::Insert || undo.tail().is_some();
     let has_word = |undo: Undo<'_>, word: usize| {
         undo.kind() == Kind::Insert || undo.pieces().any(|(first, piece)| (first..first + piece.len()).contains(&word))

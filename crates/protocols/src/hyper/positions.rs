@@ -31,7 +31,7 @@ pub(super) const MOST: usize = 1 << 16;
 #[derive(Debug)]
 pub(super) struct Positions(AtomicU64);
 
-/// What an interval was at one moment.
+/// What an interval was at one timestamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Interval(u64);
 

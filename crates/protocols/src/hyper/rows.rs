@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  slot   state │ version │ tail or restored │ word 0 │ word 1 │ …
-//!  state  count of changes │ displaced │ settled │ versioned │ closed │ absent │ latched
+//!  state  count of changes │ displaced │ all-visible │ versioned │ closed │ absent │ latched
 //! ```
 //!
 //! A page has its slots one behind the other ([`Backend::Rows`]), or the same word of all its slots ([`Backend::Columns`]): two
@@ -48,7 +48,7 @@ const ABSENT: u64 = 2;
 const CLOSED: u64 = 4;
 const VERSIONED: u64 = 8;
 /// The newest image was committed no later than any transaction began that may write.
-const SETTLED: u64 = 16;
+const ALL_VISIBLE: u64 = 16;
 /// Its key has left the index for the one beside.
 const DISPLACED: u64 = 32;
 const CHANGE: u64 = 64;
@@ -328,7 +328,7 @@ pub(super) struct Record<'t> {
     rows: &'t Rows,
 }
 
-/// What stood in a slot at one moment.
+/// What stood in a slot at one timestamp.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadInPlace<'g> {
     /// Whether there is a row.
@@ -338,7 +338,7 @@ pub(super) struct ReadInPlace<'g> {
     /// The newest before-image.
     pub(super) version: Option<Undo<'g>>,
     /// Whether only snapshots may have to undo it: every transaction that may write began after its commit.
-    pub(super) settled: bool,
+    pub(super) all_visible: bool,
     /// What is behind the fixed part.
     pub(super) tail: Option<Tail<'g>>,
 }
@@ -408,7 +408,7 @@ impl<'t> Record<'t> {
         }
     }
 
-    /// Copies words of the row out, with the rest of what stands there at the same moment.
+    /// Copies words of the row out, with the rest of what stands there at the same timestamp.
     #[inline(always)]
     pub(super) fn read<'g>(self, range: Range<usize>, out: &mut [u64], guard: &'g Guard<'_>) -> ReadInPlace<'g> {
         let mut backoff = Backoff::new();
@@ -434,7 +434,7 @@ impl<'t> Record<'t> {
                         closed: before & CLOSED != 0,
                         // SAFETY: the slot had the image just now; what leaves it from now on stays until the guard ends.
                         version: unsafe { Undo::at(version, guard) },
-                        settled: before & SETTLED != 0,
+                        all_visible: before & ALL_VISIBLE != 0,
                         // SAFETY: as above.
                         tail: tail.map(|tail| unsafe { tail.under() }),
                     };

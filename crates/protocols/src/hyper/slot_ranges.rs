@@ -35,7 +35,7 @@ pub(super) struct Unit<'t> {
     positions: &'t [Positions],
 }
 
-/// What the intervals of a unit were at one moment.
+/// What the intervals of a unit were at one timestamp.
 #[derive(Clone, Debug)]
 pub(super) struct Looked {
     intervals: [Interval; MOST_INTERVALS],

@@ -1,5 +1,5 @@
 //! Tails: what of a row lies behind its fixed part. A tail is written once and never changed, so who finds it may read it for as long as
-//! a guard or the transaction's moment keeps it.
+//! a guard or the transaction's timestamp keeps it.
 //!
 //! ```text
 //!  tail   length in words │ word 0 │ word 1 │ …
@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 use polychron_memory::{Guard, OutOfMemory};
 
-/// A tail that a guard or the transaction's moment keeps.
+/// A tail that a guard or the transaction's timestamp keeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tail<'g>(TailAddress, PhantomData<&'g [u64]>);
 
@@ -62,7 +62,7 @@ impl TailAddress {
     /// The tail that lies here.
     ///
     /// # Safety
-    /// It is kept for `'g`: by a guard under which it was found, or by the moment of a transaction.
+    /// It is kept for `'g`: by a guard under which it was found, or by the timestamp of a transaction.
     #[inline]
     pub(super) unsafe fn under<'g>(self) -> Tail<'g> {
         Tail(self, PhantomData)

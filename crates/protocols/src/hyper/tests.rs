@@ -115,7 +115,7 @@ impl Bank {
 }
 
 #[test]
-fn columns_are_told_apart_or_not() {
+fn columns_are_distinguished_or_not() {
     fn stands(level: Level, change: impl FnOnce(&mut Tx<'_>, Table<Account>) -> Result<bool, Error>) -> bool {
         let bank = Bank::at(level, Backend::Columns);
         let accounts = bank.accounts;

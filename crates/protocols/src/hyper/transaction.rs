@@ -44,7 +44,7 @@ pub struct HyperTransaction<'w, R: Redo> {
     pub(super) state: &'w mut State,
     pub(super) guard: Guard<'w>,
     pub(super) id: u64,
-    /// The moment at which it reads.
+    /// The timestamp at which it reads.
     pub(super) start: u64,
     pub(super) snapshot: bool,
     /// Whether reads are logged even if the level does not validate them.
@@ -57,7 +57,7 @@ pub struct HyperTransaction<'w, R: Redo> {
 }
 
 impl<'w, R: Redo> HyperTransaction<'w, R> {
-    /// A transaction that has begun to read at a moment.
+    /// A transaction that has begun to read at a timestamp.
     #[inline]
     pub(super) fn new(
         shared: &'w Shared<R>,
@@ -261,7 +261,7 @@ impl<R: Redo> Commit for HyperTransaction<'_, R> {
             return Err(Error::Conflict);
         }
         if self.state.writing.len() == 0 {
-            // It has read one moment, at which it stands.
+            // It has read one timestamp, at which it stands.
             return Ok(());
         }
         self.come_back();
@@ -273,7 +273,7 @@ impl<R: Redo> Commit for HyperTransaction<'_, R> {
     }
 
     fn roll_back(self) -> bool {
-        // Reads are of one moment, and so always consistent.
+        // Reads are of one timestamp, and so always consistent.
         !self.doomed
     }
 }
@@ -306,7 +306,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             // SAFETY: the image was found in this operation, under the guard.
             && let Some(image) = seen.version.map(|image| unsafe { image.under(&self.guard) })
             && image.kind() == Kind::Delete
-            && let Err(conflict) = self.check_version(Some(image), seen.settled)
+            && let Err(conflict) = self.check_version(Some(image), seen.all_visible)
         {
             // Another transaction is about to delete the parent of a row, and will hardly be undone (§2.5 of the paper).
             self.state.contested.note(record);

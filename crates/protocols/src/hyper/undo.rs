@@ -93,8 +93,8 @@ const HAS_TAIL: u8 = 1;
 const OWNS_TAIL: u8 = 2;
 /// The image has left its chain before its buffer was old.
 const LEFT: u8 = 4;
-/// The image that it was put in front of was settled, and the slot does not count its own words yet.
-const OVER_SETTLED: u8 = 8;
+/// The image that it was put in front of was all-visible, and the slot does not count its own words yet.
+const OVER_ALL_VISIBLE: u8 = 8;
 /// The row came or went in a change that was newer, for which the image stands since.
 const CAME_OR_WENT: u8 = 16;
 
@@ -354,11 +354,11 @@ impl Buffer {
         self.body().stamp.load(Ordering::Acquire)
     }
 
-    /// All images are committed from this moment on.
+    /// All images are committed from this timestamp on.
     #[inline]
-    pub(super) fn commit(self, moment: u64) {
+    pub(super) fn commit(self, timestamp: u64) {
         // Release: pairs with the acquire in `stamp`.
-        self.body().stamp.store(moment, Ordering::Release);
+        self.body().stamp.store(timestamp, Ordering::Release);
     }
 
     /// Its images, newest first.

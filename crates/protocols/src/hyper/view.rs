@@ -1,4 +1,4 @@
-//! Version access: what a slot shows at a moment (§2.2 of the paper).
+//! Version access: what a slot shows at a timestamp (§2.2 of the paper).
 
 use std::ops::Range;
 
@@ -19,8 +19,8 @@ pub(super) struct Seen<'g> {
     pub(super) tail: Option<Tail<'g>>,
     /// The newest image that the slot had.
     pub(super) version: Option<Undo<'g>>,
-    /// See `ReadInPlace::settled`.
-    pub(super) settled: bool,
+    /// See `ReadInPlace::all_visible`.
+    pub(super) all_visible: bool,
     /// Whether the slot serves no key any more.
     pub(super) closed: bool,
 }
@@ -30,41 +30,41 @@ pub(super) struct Seen<'g> {
 pub(super) struct Shown {
     pub(super) present: bool,
     pub(super) version: Option<Kept>,
-    pub(super) settled: bool,
+    pub(super) all_visible: bool,
 }
 
 impl<'g> Seen<'g> {
     /// See [`Shown`].
     #[inline]
     pub(super) fn shown(self) -> Shown {
-        Shown { present: self.present, version: self.version.map(Undo::kept), settled: self.settled }
+        Shown { present: self.present, version: self.version.map(Undo::kept), all_visible: self.all_visible }
     }
 
     pub(super) fn in_place(at: ReadInPlace<'g>) -> Self {
-        let ReadInPlace { present, closed, version, settled, tail } = at;
-        Self { present, tail, version, settled, closed }
+        let ReadInPlace { present, closed, version, all_visible, tail } = at;
+        Self { present, tail, version, all_visible, closed }
     }
 }
 
 /// The id of a reader that writes nothing.
 pub(super) const SNAPSHOT: u64 = 0;
 
-/// Copies the words in place, and undoes whatever is newer than `moment` and not the reader's own, newest first, up to the first image that
-/// is neither: the paper's rule. Images that are settled need no look, unless the reader is a [`SNAPSHOT`].
+/// Copies the words in place, and undoes whatever is newer than `timestamp` and not the reader's own, newest first, up to the first image that
+/// is neither: the paper's rule. Images that are all-visible need no look, unless the reader is a [`SNAPSHOT`].
 #[inline(always)]
 pub(super) fn view<'g>(
     record: Record<'_>,
     range: Range<usize>,
     out: &mut [u64],
-    (moment, own): (u64, u64),
+    (timestamp, own): (u64, u64),
     guard: &'g Guard<'_>,
 ) -> Seen<'g> {
     let at = record.read(range, out, guard);
     let mut seen = Seen::in_place(at);
-    let mut next = at.version.filter(|_| !at.settled || own == SNAPSHOT);
+    let mut next = at.version.filter(|_| !at.all_visible || own == SNAPSHOT);
     while let Some(image) = next {
         let stamp = image.stamp();
-        if is_visible(stamp, moment, own) {
+        if is_visible(stamp, timestamp, own) {
             break;
         }
         apply(image, out, &mut seen);
@@ -74,8 +74,8 @@ pub(super) fn view<'g>(
 }
 
 #[inline]
-fn is_visible(stamp: u64, moment: u64, own: u64) -> bool {
-    stamp <= moment
+fn is_visible(stamp: u64, timestamp: u64, own: u64) -> bool {
+    stamp <= timestamp
         || stamp == own
         || stamp >= FIRST_ID && left_out(Step::UndoUncommitted)
         || stamp < FIRST_ID && left_out(Step::UndoLater)

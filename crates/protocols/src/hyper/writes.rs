@@ -49,10 +49,10 @@ pub(super) struct Conflict {
 
 impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// Whether the newest image lets this transaction write: there is none, or it is its own, or was committed before the start. What
-    /// stands in place is then what the transaction sees. Of a settled one that is known.
+    /// stands in place is then what the transaction sees. Of an all-visible one that is known.
     #[inline]
-    pub(super) fn check_version(&self, version: Option<Undo<'_>>, settled: bool) -> Result<(), Conflict> {
-        let Some(image) = version.filter(|_| !settled) else { return Ok(()) };
+    pub(super) fn check_version(&self, version: Option<Undo<'_>>, all_visible: bool) -> Result<(), Conflict> {
+        let Some(image) = version.filter(|_| !all_visible) else { return Ok(()) };
         let stamp = image.stamp();
         if stamp <= self.start || stamp == self.id {
             Ok(())
@@ -76,7 +76,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             return Err(Refusal::Closed(latched.version(&self.guard).map_or(0, Undo::stamp)));
         }
         let newest = latched.version(&self.guard);
-        self.check_version(newest, latched.is_settled()).map_err(Refusal::Conflict)?;
+        self.check_version(newest, latched.is_all_visible()).map_err(Refusal::Conflict)?;
         if self.is_barred(record) && newest.is_none_or(|image| image.stamp() != self.id) {
             return Err(Refusal::Conflict(Conflict { reason: Reason::BeingWritten, stamp: 0 }));
         }
@@ -372,8 +372,8 @@ impl State {
     #[inline]
     pub(super) fn push(&mut self, mut latched: Latched<'_>, image: Undo<'_>, guard: &Guard<'_>) {
         let older = latched.version(guard);
-        if latched.is_settled() {
-            image.set_over_settled(true);
+        if latched.is_all_visible() {
+            image.set_over_all_visible(true);
             if latched.restored().is_unknown() {
                 // Nobody looks at it before collection does, after the commit.
                 older.into_iter().for_each(Undo::prefetch);

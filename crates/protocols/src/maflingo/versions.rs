@@ -48,12 +48,12 @@ impl<'g, 'v> View<'g, 'v> {
         let hold = guard.hold_versions()?;
         // Read before the list is made: a snapshot that the list misses reads here or later.
         let mut past = guard.epochs().past();
-        let told = guard.epochs().open_snapshots(open);
+        let known = guard.epochs().open_snapshots(open);
         pass(Point::Listed);
         if left_out(Step::HorizonBeforeList) {
             past = guard.epochs().past();
         }
-        told.then_some(Self { hold, past, open })
+        known.then_some(Self { hold, past, open })
     }
 
     #[inline]
@@ -72,7 +72,7 @@ impl<'g, 'v> View<'g, 'v> {
 
     /// Whether any snapshot, open or to come, may see what was current from epoch `from` until epoch `until`.
     fn sees(&self, from: u64, until: u64) -> bool {
-        until > self.past && !left_out(Step::KeepUnsettled) || self.oldest_between(from, until).is_some()
+        until > self.past && !left_out(Step::KeepRecent) || self.oldest_between(from, until).is_some()
     }
 }
 
@@ -153,7 +153,7 @@ pub(super) struct Superseded {
 }
 
 /// What became of a queued version.
-enum Settled {
+enum Processed {
     /// It is retired.
     Retired,
     /// The snapshot sees it.
@@ -253,10 +253,10 @@ impl Pruner {
             for _ in 0..if all { queue.len() } else { SLICE } {
                 let past = |superseded: &mut Superseded| superseded.version.superseded_at() <= view.past;
                 let Some(superseded) = queue.pop_front_if(past) else { break };
-                match settle(superseded, tables, &view, guard) {
-                    Settled::Retired => {}
-                    Settled::Kept(superseded, epoch) => kept.entry(epoch).or_default().push(superseded),
-                    Settled::Later(superseded) => queue.push_back(superseded),
+                match process(superseded, tables, &view, guard) {
+                    Processed::Retired => {}
+                    Processed::Kept(superseded, epoch) => kept.entry(epoch).or_default().push(superseded),
+                    Processed::Later(superseded) => queue.push_back(superseded),
                 }
             }
             // What is left of a backlog is the next transaction's.
@@ -275,22 +275,22 @@ impl Pruner {
 }
 
 /// Takes a version out of its chain, or finds out why it must stay.
-fn settle(
+fn process(
     superseded: Superseded,
     tables: &[Option<Arc<MaflingoTable>>],
     view: &View<'_, '_>,
     guard: &Guard<'_>,
-) -> Settled {
+) -> Processed {
     let (version, until) = (superseded.version.under(guard), superseded.version.superseded_at());
     let from = version.tid().epoch();
     if !version.is_pruned() {
         // What the oldest snapshot sees goes when it ends, or is seen by the next one too. What none is older than goes.
         let Some(store) = store_at(tables, superseded.index_ref).filter(|_| from > view.hold.collectable()) else {
             superseded.version.retire(guard);
-            return Settled::Retired;
+            return Processed::Retired;
         };
         if let Some(epoch) = view.oldest_between(from, until) {
-            return Settled::Kept(superseded, epoch);
+            return Processed::Kept(superseded, epoch);
         }
         let (head, beside) = find(&superseded.key, store, guard);
         prune_behind(head, view, |state| !state.unlinked());
@@ -301,7 +301,7 @@ fn settle(
     }
     let Superseded { index_ref, key, version } = superseded;
     match version.retire_pruned(guard) {
-        Ok(()) => Settled::Retired,
-        Err(version) => Settled::Later(Superseded { index_ref, key, version }),
+        Ok(()) => Processed::Retired,
+        Err(version) => Processed::Later(Superseded { index_ref, key, version }),
     }
 }

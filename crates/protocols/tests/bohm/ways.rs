@@ -98,7 +98,7 @@ fn indexes_come_while_batches_run() {
                                 2 => Do::SetOwner(id, 1),
                                 _ => Do::Put(Account { balance: random.below(9) as i64, ..account(id) }),
                             };
-                            Script { tables, says: Says::All, steps: vec![step] }
+                            Script { tables, declares: Declares::All, steps: vec![step] }
                         };
                         let scripts: Vec<_> = (0..12).map(&mut draw).collect();
                         assert!(execute(&mut worker, &scripts).iter().all(Result::is_ok));

@@ -265,8 +265,8 @@ fn dishonesty_is_noticed() {
         (&[key(two, Insert)], &[], NOT_DONE),
     ];
     for (number, (named, deeds, expected)) in dishonest.iter().enumerate() {
-        let said = play(named, deeds);
-        assert!(said.as_ref().is_some_and(|said| said.contains(expected)), "{number}: {said:?}, not {expected}");
+        let found = play(named, deeds);
+        assert!(found.as_ref().is_some_and(|found| found.contains(expected)), "{number}: {found:?}, not {expected}");
     }
     // Nothing of a dishonest transaction remains.
     assert_eq!(play(&[key((1, 1), Insert)], &[Add((1, 1))]), None);

@@ -273,11 +273,11 @@ pub fn changes_between_transactions<P: Protocol<Worker: Interactive>>(setup: &Se
                 progress.at(format!("what comes before {what}"));
                 change.prepare(&stage);
                 progress.at(&what);
-                let (told, answer) = channel();
+                let (observed, answer) = channel();
                 let of_hook = Arc::clone(&stage);
                 let work = move || {
                     let made = catch_unwind(AssertUnwindSafe(|| change.apply(&of_hook)));
-                    let _ = told.send(made.map_err(|_| "a panic"));
+                    let _ = observed.send(made.map_err(|_| "a panic"));
                 };
                 let hook = Hook(Arc::new(Mutex::new(Some(Box::new(work)))));
                 execute::<P>(way, Hooked::new(table, at, &hook), &mut worker, &service);

@@ -201,18 +201,18 @@ pub fn nested_at_random<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             scope.spawn(|| {
                 let [mut first, mut second] = [(); 2].map(|()| database.worker().unwrap());
                 let mut random = Random::stream(7, 0);
-                let mut told = 0;
+                let mut observed = 0;
                 for turn in 0..TURNS {
-                    if told == MOST_TOLD {
+                    if observed == MOST_TOLD {
                         break;
                     }
-                    progress.at(format!("turn {turn}, told {told} times"));
+                    progress.at(format!("turn {turn}, told {observed} times"));
                     let mut client = begin(&mut first);
                     let (outer, inner) = (random.below(ROWS), random.below(ROWS));
                     client.step(|t| add(t, outer));
                     let outcome = run(&mut second, |t| add(t, inner));
                     check_inner("at random", &outcome);
-                    told += u64::from(outer != inner && matches!(outcome, Err(Error::WaitsForItself { .. })));
+                    observed += u64::from(outer != inner && matches!(outcome, Err(Error::WaitsForItself { .. })));
                     commits.fetch_add(u64::from(outcome.is_ok()) + u64::from(client.commit()), Ordering::Relaxed);
                 }
                 is_over.store(true, Ordering::Relaxed);

@@ -216,19 +216,19 @@ pub fn of_answers_that_nobody_takes<P: Protocol<Worker: Interactive>>(setup: &Se
         for at in [0, 3, 19] {
             progress.at(format!("at {at}"));
             let batch = || (0..20).map(|id| ends::<P::Worker>(table, id, End::AnswersLoudly)).collect::<Vec<_>>();
-            let told = |position, outcome| {
+            let observed = |position, outcome| {
                 check(End::AnswersLoudly, outcome);
                 if position == at {
                     resume_unwind(Box::new("who is told panics"));
                 }
             };
             let mut procedures = batch();
-            let executed = catch_unwind(AssertUnwindSafe(|| worker.execute_batch(&mut procedures, &mut { told })));
+            let executed = catch_unwind(AssertUnwindSafe(|| worker.execute_batch(&mut procedures, &mut { observed })));
             assert!(executed.is_err());
             goes_on(&mut worker, table);
             let mut procedures = batch();
             // It may be told by a thread that helps.
-            let _ = catch_unwind(AssertUnwindSafe(|| worker.execute_batch_with(&mut procedures, &told, |_| ())));
+            let _ = catch_unwind(AssertUnwindSafe(|| worker.execute_batch_with(&mut procedures, &observed, |_| ())));
             goes_on(&mut worker, table);
         }
     });

@@ -135,8 +135,8 @@ pub fn undone_and_caught<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         t.update(&table, 1, |row| row.set_value(50))?;
         let (one, absent) = (t.future(&table, 1, Item::VALUE)?, t.future(&table, 9, Item::VALUE));
         let set = set_failing(t, &table);
-        let told = t.roll_back_to(savepoint);
-        let failures = [absent.is_err(), set.is_err(), told.is_err()];
+        let observed = t.roll_back_to(savepoint);
+        let failures = [absent.is_err(), set.is_err(), observed.is_err()];
         assert!(failures == [true, true, false] || failures == [false, false, true], "{failures:?}");
         assert_eq!(value(t, &table, 1)?, Some(4));
         // It has taken place.

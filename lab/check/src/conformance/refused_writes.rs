@@ -198,11 +198,11 @@ impl Open {
     fn undone<T: Transaction>(self, t: &mut T, lodgers: &Table<Lodger>) -> Result<bool, Error> {
         let savepoint = t.savepoint();
         let outcome = caught(self.act(t, lodgers))?;
-        let told = caught(t.roll_back_to(savepoint))?;
-        if told.is_err() {
+        let observed = caught(t.roll_back_to(savepoint))?;
+        if observed.is_err() {
             t.roll_back_to(savepoint)?;
         }
-        outcome.and_then(|answer| told.map(|()| answer))
+        outcome.and_then(|answer| observed.map(|()| answer))
     }
 }
 

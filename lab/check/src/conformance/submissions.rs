@@ -269,9 +269,9 @@ fn be_a_client<P: Protocol>(stage: &Stage<P>, client: u64) -> i64 {
         };
         assert!(adds.into_iter().all(|submission| answer(submission).unwrap() > 0));
         // What this client added and was told of is there.
-        let told = added;
+        let observed = added;
         assert!(sums.into_iter().all(|submission| answer(submission).unwrap() >= 0));
-        assert!(answer(stage.service.submit(Sum(stage.table))).unwrap() >= told);
+        assert!(answer(stage.service.submit(Sum(stage.table))).unwrap() >= observed);
         failures.into_iter().for_each(|(way, submission)| way.assert_is(&submission.wait()));
     }
     added
@@ -488,12 +488,12 @@ pub fn from_their_own_threads<P: Protocol>(setup: &Setup<P>) {
     let (gate, arrivals) = Gate::new();
     let mut held = service.submit(gate.clone());
     arrivals.recv().unwrap();
-    let (told, telling) = channel();
+    let (observed, reports) = channel();
     let own = Arc::clone(&service);
     let task = Box::new(move || {
         let more: Vec<_> = (0..5).map(|_| own.submit(Add { table, id: 4, by: 1 })).collect();
         let waited = own.submit(Add { table, id: 4, by: 1 }).wait();
-        told.send((more, waited)).unwrap();
+        observed.send((more, waited)).unwrap();
         // The last reference may go here, too: then the thread goes on alone.
         drop(own);
         resume_unwind(Box::new("a waker panics"));
@@ -502,7 +502,7 @@ pub fn from_their_own_threads<P: Protocol>(setup: &Setup<P>) {
     assert!(pin!(&mut held).poll(&mut Context::from_waker(&waker)).is_pending());
     drop(service);
     gate.open();
-    let (more, waited) = telling.recv().unwrap();
+    let (more, waited) = reports.recv().unwrap();
     assert!(matches!(waited, Err(Error::Unsupported { .. })), "{waited:?}");
     more.into_iter().for_each(|submission| assert!(submission.wait().unwrap() > 0));
     held.wait().unwrap();

@@ -49,9 +49,9 @@ impl Answer {
         Self::Refused(BTreeSet::from([by]))
     }
 
-    /// Whether `told` is what is expected.
-    pub(crate) fn allows(&self, told: &Self) -> bool {
-        match (self, told) {
+    /// Whether `observed` is what is expected.
+    pub(crate) fn allows(&self, observed: &Self) -> bool {
+        match (self, observed) {
             (Self::Row(one), Self::Row(other)) => one == other,
             (Self::Rows(one), Self::Rows(other)) => one == other,
             (Self::Value(one), Self::Value(other)) => one == other,

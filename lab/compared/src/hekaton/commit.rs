@@ -58,7 +58,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         }
         self.log(end);
         transactions.decide(self.id, true);
-        self.settle(end);
+        self.finish(end);
         let database = self.database();
         self.state.nested.committed(database, end);
         Ok(())
@@ -99,8 +99,8 @@ impl<R: Redo> HekatonTransaction<'_, R> {
                     Target::Version(version) => Some(version.end()),
                     Target::Record(record) => record.latest().map(|latest| latest.begin()),
                 };
-                if let Some(Stamp::At(moment)) = other {
-                    self.state.nested.is_behind(moment);
+                if let Some(Stamp::At(timestamp)) = other {
+                    self.state.nested.is_behind(timestamp);
                 }
                 return Err(self.conflict(reason, index_ref, version));
             }
@@ -165,7 +165,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     }
 
     /// Writes the end in place of the id, and leaves what is over to the collector.
-    fn settle(&mut self, end: u64) {
+    fn finish(&mut self, end: u64) {
         for write in self.state.sets.writes() {
             if let Some(made) = write.made {
                 made.set_begin(end);
@@ -258,7 +258,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         let mut state = std::mem::take(&mut self.state.collector);
         // SAFETY: as above.
         let closed = record.pop(made, |popped| unsafe { popped.retire(guard) });
-        let over = record.latest().filter(|_| write.kind == Kind::Insert).and_then(|top| top.end().settled());
+        let over = record.latest().filter(|_| write.kind == Kind::Insert).and_then(|top| top.end().finished());
         if closed {
             let store = self
                 .state

@@ -57,8 +57,8 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         {
             self.state.met = Some(Met { id: other, again: false });
         }
-        if let Stamp::At(moment) = stamp {
-            self.state.nested.is_behind(moment);
+        if let Stamp::At(timestamp) = stamp {
+            self.state.nested.is_behind(timestamp);
         }
     }
 

@@ -32,7 +32,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     ) -> Result<(), Error> {
         let store: &Store = table.store(scan.index)?;
         // Read-write transactions read the past, too.
-        if !store.is_ready_at(self.moment) && !left_out(Step::AwaitIndexes) {
+        if !store.is_ready_at(self.timestamp) && !left_out(Step::AwaitIndexes) {
             return Err(Error::NoSuchIndex(table.id, scan.index));
         }
         let index = store.scanned(scan)?;

@@ -39,8 +39,8 @@ pub struct HekatonTransaction<'w, R: Redo> {
     pub(super) state: &'w mut State,
     pub(super) guard: Guard<'w>,
     pub(super) id: TransactionId,
-    /// The moment at which it reads.
-    pub(super) moment: u64,
+    /// The timestamp at which it reads.
+    pub(super) timestamp: u64,
     pub(super) snapshot: bool,
     /// Whether reads are protected even if the level does not, now and before.
     pub(super) protects: bool,
@@ -75,16 +75,16 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     pub(super) fn new(shared: &'w Shared<R>, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
         debug_assert!(!state.base.is_open, "the transaction before left something behind");
         let snapshot = mode == Mode::Snapshot;
-        let (id, moment) = if snapshot {
+        let (id, timestamp) = if snapshot {
             state.base.counters.snapshot(0);
             (TransactionId::NONE, shared.transactions.begin_snapshot(state.base.slot, state.known))
         } else {
             shared.transactions.begin(state.base.slot, state.known)
         };
-        state.known = moment;
+        state.known = timestamp;
         state.base.begin();
         state.id = id;
-        Self::over(shared, state, guard, id, moment)
+        Self::over(shared, state, guard, id, timestamp)
     }
 
     /// The transaction that a worker has open.
@@ -93,14 +93,14 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         state: &'w mut State,
         guard: Guard<'w>,
         id: TransactionId,
-        moment: u64,
+        timestamp: u64,
     ) -> Self {
         Self {
             shared,
             state,
             guard,
             id,
-            moment,
+            timestamp,
             snapshot: id == TransactionId::NONE,
             protects: false,
             has_protected: false,
@@ -155,7 +155,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     pub(super) fn look(&mut self, record: Record) -> Look {
         let transactions = &self.shared.transactions;
         loop {
-            let look = transactions.look(record, self.moment, self.id);
+            let look = transactions.look(record, self.timestamp, self.id);
             let (Look::Row(_, basis) | Look::Nothing(basis, _)) = look;
             let Basis::On(other) = basis else { return look };
             if self.snapshot {
@@ -302,7 +302,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
             return Err(self.write_conflict(version, version.end(), index_ref));
         }
         // An insertion that is undone takes its key out; so does who has written on top of it, if that comes last.
-        let keep = R::ENABLED || version.begin().settled().is_none();
+        let keep = R::ENABLED || version.begin().finished().is_none();
         if !record.replace_top(version, Some(made)) {
             // The version was its writer's, which has been undone.
             version.set_end(super::version::INFINITY);

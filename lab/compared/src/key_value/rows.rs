@@ -1,6 +1,6 @@
 //! Atomic operations on one key, and how secondary entries follow the rows.
 //!
-//! Entries are kept up one key after the other, so for a moment a scan of a secondary index may miss a row that is being
+//! Entries are kept up one key after the other, so for a timestamp a scan of a secondary index may miss a row that is being
 //! changed. The order keeps that harmless: new entries are added before the row is written, and what is taken away
 //! afterwards is taken from the row that was really replaced, which is copied under its latch.
 

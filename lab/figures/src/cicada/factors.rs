@@ -165,7 +165,7 @@ pub(super) fn optimisations(bench: &Bench<'_>, figure: &mut Figure) -> Result<()
     figure.panels = vec![Panel { y_name: "throughput, % more or less".to_owned(), series: vec![here, of_paper] }];
     let options = ycsb::options(bench, 16, 0.5, 0.99);
     let run = |what: &str, system: &System| {
-        (bench.tell)(&format!("  left out {what}"));
+        (bench.status)(&format!("  left out {what}"));
         Ok(bench.run::<Ycsb>(system, &options, most)?.committed_tps)
     };
     let whole = System::cicada(|_| ());

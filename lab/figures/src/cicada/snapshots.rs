@@ -36,7 +36,7 @@ pub(super) fn staleness(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), En
     let options = TpccOptions { snapshots: true, read_only_percent: 20, ..tpcc::options(bench, None, most) };
     let mut runs = [Vec::new(), Vec::new()];
     for _ in 0..bench.settings.repeat.max(1) {
-        (bench.tell)("  snapshots");
+        (bench.status)("  snapshots");
         let report: Report = bench.run::<Tpcc>(&System::cicada(|_| ()), &options, most)?;
         if let Some(staleness) = report.staleness_us {
             runs[0].push(staleness.mean);
@@ -94,7 +94,7 @@ pub(super) fn space(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended>
         let system = factors::collecting_every(Duration::from_micros(us));
         let mut runs = Vec::new();
         for _ in 0..bench.settings.repeat.max(1) {
-            (bench.tell)(&format!("  collection interval {name}"));
+            (bench.status)(&format!("  collection interval {name}"));
             // Long enough for what is made to be collected several times.
             let report = bench.for_at_least(us as f64 * 6e-6, |bench| {
                 bench.run::<Tpcc>(&system, &tpcc::options(bench, None, most), most)

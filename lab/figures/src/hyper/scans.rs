@@ -1,7 +1,7 @@
 //! Figures 7 to 9: the sum of a column, of which some records have versions.
 
 use polychron_workloads::run::{IndexChoice, Report};
-use polychron_workloads::scan::{Ask, Moment, PLAIN_ROWS_A_SECOND, ROWS_A_SECOND, ScanOptions};
+use polychron_workloads::scan::{Ask, PLAIN_ROWS_A_SECOND, ROWS_A_SECOND, ScanOptions, SnapshotTime};
 
 use crate::figure::Point;
 use crate::measure::Bench;
@@ -45,13 +45,13 @@ struct Contender {
     options: &'static [&'static str],
     /// How often each dirty record was changed; 0: there are none.
     versions: u64,
-    moment: Moment,
+    snapshot_time: SnapshotTime,
     /// The figure of the workload that is drawn.
     figure: &'static str,
 }
 
-const fn over_columns(options: &'static [&'static str], versions: u64, moment: Moment) -> Contender {
-    Contender { protocol: "hyper", options, versions, moment, figure: ROWS_A_SECOND }
+const fn over_columns(options: &'static [&'static str], versions: u64, snapshot_time: SnapshotTime) -> Contender {
+    Contender { protocol: "hyper", options, versions, snapshot_time, figure: ROWS_A_SECOND }
 }
 
 const COLUMNS: &[&str] = &["backend=columns"];
@@ -70,7 +70,7 @@ impl Contender {
             ask: Ask::Sum,
             dirty: if self.versions == 0 { 0 } else { dirty },
             versions: self.versions.max(1),
-            moment: self.moment,
+            snapshot_time: self.snapshot_time,
             plain: true,
             index: IndexChoice::Ordered,
             ..ScanOptions::default()
@@ -81,8 +81,8 @@ impl Contender {
 }
 
 const SINGLE_VERSION: [(&str, Contender); 2] = [
-    (PLAIN, Contender { figure: PLAIN_ROWS_A_SECOND, ..over_columns(COLUMNS, 0, Moment::Newest) }),
-    (SERIAL, Contender { protocol: "serial", ..over_columns(&[], 0, Moment::Newest) }),
+    (PLAIN, Contender { figure: PLAIN_ROWS_A_SECOND, ..over_columns(COLUMNS, 0, SnapshotTime::Newest) }),
+    (SERIAL, Contender { protocol: "serial", ..over_columns(&[], 0, SnapshotTime::Newest) }),
 ];
 
 /// Percentages of dirty records. With `--quick` there are few records.
@@ -115,9 +115,9 @@ fn sweep(bench: &Bench<'_>, figure: &mut Figure, contenders: &[(&'static str, Co
 /// Figure 7.
 pub(super) fn versions(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
     let lines = [
-        (NEWEST, over_columns(COLUMNS, 4, Moment::Newest)),
-        (OLDEST_4, over_columns(COLUMNS, 4, Moment::Oldest)),
-        (OLDEST_16, over_columns(COLUMNS, 16, Moment::Oldest)),
+        (NEWEST, over_columns(COLUMNS, 4, SnapshotTime::Newest)),
+        (OLDEST_4, over_columns(COLUMNS, 4, SnapshotTime::Oldest)),
+        (OLDEST_16, over_columns(COLUMNS, 16, SnapshotTime::Oldest)),
     ];
     let measured = sweep(bench, figure, &[&SINGLE_VERSION[..], &lines].concat());
     let x = realistic(figure);
@@ -132,7 +132,7 @@ pub(super) fn versions(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), End
 
 /// Figure 8.
 pub(super) fn synopses(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
-    let of = |options| over_columns(options, 4, Moment::Oldest);
+    let of = |options| over_columns(options, 4, SnapshotTime::Oldest);
     let lines = [
         SINGLE_VERSION[0],
         (NONE, of(&["backend=columns", "synopsis=none", "images=records"])),
@@ -163,7 +163,7 @@ const PARTS: [(&str, &str); 4] = [
 
 /// Figure 9.
 pub(super) fn breakdown(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
-    let contender = over_columns(&["backend=columns", "timed-scans=yes"], 4, Moment::Oldest);
+    let contender = over_columns(&["backend=columns", "timed-scans=yes"], 4, SnapshotTime::Oldest);
     let xs = xs(bench);
     let x_values: Vec<_> = xs.iter().map(|(value, _)| value.clone()).collect();
     figure.frame(&x_values, &["share of the time, %"], &PARTS.map(|(name, _)| name));
@@ -175,7 +175,7 @@ pub(super) fn breakdown(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), En
     for (x, (value, percent)) in xs.iter().enumerate() {
         let mut runs = PARTS.map(|_| Vec::new());
         for _ in 0..bench.settings.repeat.max(1) {
-            (bench.tell)(&format!("  {} {value}", figure.x_name));
+            (bench.status)(&format!("  {} {value}", figure.x_name));
             let report = contender.report(bench, *percent)?;
             let of =
                 |name: &str| report.protocol_metrics.get(name).and_then(serde_json::Value::as_f64).unwrap_or_default();

@@ -45,10 +45,10 @@ impl World {
         world
     }
 
-    /// What a row shows at a moment, by the paper's rule.
-    fn read(&self, row: u64, moment: u64, own: u64, guard: &Guard<'_>) -> u64 {
+    /// What a row shows at a timestamp, by the paper's rule.
+    fn read(&self, row: u64, timestamp: u64, own: u64, guard: &Guard<'_>) -> u64 {
         let mut word = [0];
-        assert!(view(self.rows.record(row), 0..1, &mut word, (moment, own), guard).present);
+        assert!(view(self.rows.record(row), 0..1, &mut word, (timestamp, own), guard).present);
         word[0]
     }
 
@@ -134,7 +134,7 @@ fn write_all(world: &World, rows: u64, guard: &Guard<'_>) {
 
 /// A commit is seen whole or not at all, and what was seen is seen again.
 #[test]
-fn a_moment_shows_commits_whole() {
+fn a_timestamp_shows_commits_whole() {
     play(
         2,
         |world, guard| write_all(world, 2, guard),
@@ -150,7 +150,7 @@ fn a_moment_shows_commits_whole() {
     );
 }
 
-/// An image stays as long as anybody reads a moment at which it is undone: of a snapshot, and of a transaction that may write.
+/// An image stays as long as anybody reads a timestamp at which it is undone: of a snapshot, and of a transaction that may write.
 #[test]
 fn who_reads_keeps_what_it_undoes() {
     for (is_snapshot, has_exchange) in [(false, false), (true, false), (false, true)] {
@@ -210,9 +210,9 @@ fn what_moves_out_is_found() {
     );
 }
 
-/// Who may write does not look at a settled image, and yet sees what its moment shows.
+/// Who may write does not look at an all-visible image, and yet sees what its timestamp shows.
 #[test]
-fn what_is_settled_was_there_before_who_may_write() {
+fn all_visible_images_are_older_than_every_writer() {
     play(
         1,
         |world, guard| {
@@ -222,7 +222,7 @@ fn what_is_settled_was_there_before_who_may_write() {
             // As `thin` does with what a snapshot needs.
             let mut latched = world.rows.record(0).latch();
             if latched.version(guard).is_some_and(|image| image.stamp() <= held.from) {
-                latched.settle();
+                latched.quiesce();
             }
         },
         |world, guard| {

@@ -5,7 +5,7 @@ use polychron_sync::atomic::Ordering;
 use polychron_sync::store_words;
 
 use super::{
-    ABSENT, CHANGE, CLOSED, DISPLACED, LATCHED, RESTORED, Record, SETTLED, SPECIAL, STATE, TAIL, VERSION, VERSIONED,
+    ABSENT, ALL_VISIBLE, CHANGE, CLOSED, DISPLACED, LATCHED, RESTORED, Record, SPECIAL, STATE, TAIL, VERSION, VERSIONED,
 };
 use crate::hyper::restored::Restored;
 use crate::hyper::tail::TailAddress;
@@ -54,22 +54,22 @@ impl Latched<'_> {
     pub(in crate::hyper) fn set_version(&mut self, version: Option<Undo<'_>>) {
         // Release: pairs with the acquire in `read`.
         self.record.word::<VERSION>().store(version.map_or(0, Undo::address), Ordering::Release);
-        self.state &= !(VERSIONED | SETTLED);
+        self.state &= !(VERSIONED | ALL_VISIBLE);
         if version.is_some() {
             self.state |= VERSIONED;
         }
     }
 
-    /// See [`ReadInPlace::settled`].
+    /// See [`ReadInPlace::all_visible`].
     #[inline]
-    pub(in crate::hyper) fn is_settled(&self) -> bool {
-        self.state & SETTLED != 0
+    pub(in crate::hyper) fn is_all_visible(&self) -> bool {
+        self.state & ALL_VISIBLE != 0
     }
 
-    /// Says that the newest image is settled.
+    /// Says that the newest image is all-visible.
     #[inline]
-    pub(in crate::hyper) fn settle(&mut self) {
-        self.state |= SETTLED;
+    pub(in crate::hyper) fn mark_all_visible(&mut self) {
+        self.state |= ALL_VISIBLE;
     }
 
     /// What is behind the fixed part.
@@ -106,10 +106,10 @@ impl Latched<'_> {
         }
     }
 
-    /// Notes what a committed image puts back that stays in the chain; `moment` is the latest one before its commit that is read.
+    /// Notes what a committed image puts back that stays in the chain; `timestamp` is the latest one before its commit that is read.
     #[inline]
-    pub(in crate::hyper) fn note_restored(&mut self, image: Undo<'_>, moment: u64) {
-        self.set_restored(self.restored().with(image, moment, self.record.rows.words));
+    pub(in crate::hyper) fn note_restored(&mut self, image: Undo<'_>, timestamp: u64) {
+        self.set_restored(self.restored().with(image, timestamp, self.record.rows.words));
     }
 
     /// A word of the row.

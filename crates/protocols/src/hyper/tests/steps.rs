@@ -174,7 +174,7 @@ fn a_hot_row_keeps_its_chain_short() {
 
 /// The list of what has committed is told in slices of a bounded length, wherever its parts lie.
 #[test]
-fn a_list_is_told_in_slices() {
+fn a_list_is_processed_in_slices() {
     const COMMITS: u64 = 1000;
     const MOST: usize = 50;
     let bank = bank_with_snapshots();

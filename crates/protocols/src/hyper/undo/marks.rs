@@ -3,7 +3,7 @@
 use polychron_schema::ColumnSet;
 use polychron_sync::atomic::Ordering;
 
-use super::{CAME_OR_WENT, Header, Kind, LEFT, OVER_SETTLED, OWNS_TAIL, Undo};
+use super::{CAME_OR_WENT, Header, Kind, LEFT, OVER_ALL_VISIBLE, OWNS_TAIL, Undo};
 
 impl Undo<'_> {
     /// The columns that changed, in newer changes too for which it stands.
@@ -20,7 +20,7 @@ impl Undo<'_> {
     }
 
     /// From now on it stands for the next newer image, too, which is about to leave the chain: whoever asks what has changed in the row since
-    /// a moment before both finds it here. Under the latch of the slot.
+    /// a timestamp before both finds it here. Under the latch of the slot.
     pub(in crate::hyper) fn take_over(self, newer: Undo<'_>) {
         let Header { columns, marks, .. } = self.header();
         columns.store(columns.load(Ordering::Relaxed) | newer.columns().bits(), Ordering::Relaxed);
@@ -38,18 +38,21 @@ impl Undo<'_> {
         before & OWNS_TAIL != 0 && self.header().tail != 0
     }
 
-    /// It is put in front of a settled one, and the slot does not count what it puts back yet; under the latch of the slot.
+    /// It is put in front of an all-visible one, and the slot does not count what it puts back yet; under the latch of the slot.
     #[inline]
-    pub(in crate::hyper) fn set_over_settled(self, is_over_settled: bool) {
+    pub(in crate::hyper) fn set_over_all_visible(self, is_over_all_visible: bool) {
         let marks = &self.header().marks;
         let before = marks.load(Ordering::Relaxed);
-        marks.store(if is_over_settled { before | OVER_SETTLED } else { before & !OVER_SETTLED }, Ordering::Relaxed);
+        marks.store(
+            if is_over_all_visible { before | OVER_ALL_VISIBLE } else { before & !OVER_ALL_VISIBLE },
+            Ordering::Relaxed,
+        );
     }
 
-    /// See [`Undo::set_over_settled`]: what is older is looked at by nobody who may write.
+    /// See [`Undo::set_over_all_visible`]: what is older is looked at by nobody who may write.
     #[inline]
-    pub(in crate::hyper) fn is_over_settled(self) -> bool {
-        self.header().marks.load(Ordering::Relaxed) & OVER_SETTLED != 0
+    pub(in crate::hyper) fn is_over_all_visible(self) -> bool {
+        self.header().marks.load(Ordering::Relaxed) & OVER_ALL_VISIBLE != 0
     }
 
     /// The image has left its chain, under the latch of the slot, before its buffer was old.

@@ -24,7 +24,7 @@ fn pair(id: u64) -> Pair {
     Pair { id, left: id, right: 0 }
 }
 
-fn settle(database: &Arc<Maflingo>, worker: &mut MaflingoWorker) {
+fn quiesce(database: &Arc<Maflingo>, worker: &mut MaflingoWorker) {
     for _ in 0..4 {
         database.tick();
         worker.maintain();
@@ -65,12 +65,12 @@ fn insertions_that_are_given_up_leave_the_index() {
             end(other, false);
             end(inserter, commits);
         }
-        settle(&database, &mut first);
-        settle(&database, &mut second);
+        quiesce(&database, &mut first);
+        quiesce(&database, &mut second);
         assert_eq!(entries(&database, &pairs), usize::from(commits), "case {case}");
         if commits {
             assert!(drive::transact(&mut first, Mode::ReadWrite, &mut |t| t.delete(&pairs, 1)).unwrap());
-            settle(&database, &mut first);
+            quiesce(&database, &mut first);
         }
         assert_eq!(entries(&database, &pairs), 0, "case {case}");
     }
@@ -140,7 +140,7 @@ fn keys_are_inserted_in_all_orders() {
     // An even number of commits has inserted and deleted each.
     let commits = THREADS * (0..scaled(200, 20) as u64).filter(|round| round % 4 < 3).count() as u64;
     assert_eq!(left, commits % 2 * KEYS);
-    settle(&database, &mut worker);
+    quiesce(&database, &mut worker);
     assert_eq!(entries(&database, &pairs) as u64, left);
 }
 
