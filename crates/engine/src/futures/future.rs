@@ -155,7 +155,7 @@ impl State {
     }
 
     /// The operand on the expression arena of its scope. A failure becomes the computation that fails.
-    fn on_bench(self, scope: Scope) -> Option<Operand> {
+    fn in_arena(self, scope: Scope) -> Option<Operand> {
         match self {
             Self::Plain(value) | Self::Known { value, .. } => Some(Operand::Known(value)),
             Self::Open { position, .. } => Some(Operand::Pending(position)),
@@ -196,7 +196,7 @@ impl State {
             return Some(right);
         }
         let Some(scope) = left.scope().joined(right.scope()) else { return Some(Self::FOREIGN) };
-        let expression = of(left.on_bench(scope)?, right.on_bench(scope)?);
+        let expression = of(left.in_arena(scope)?, right.in_arena(scope)?);
         if left.known().is_some() && right.known().is_some() {
             let value = expression.evaluate(|_| Err(FutureError::Foreign)).ok()?;
             return Some(match scope == Scope::default() {
@@ -222,8 +222,8 @@ impl State {
             };
         }
         let make = || {
-            let condition = condition.on_bench(scope)?;
-            let (then, otherwise) = (then.on_bench(scope)?, otherwise.on_bench(scope)?);
+            let condition = condition.in_arena(scope)?;
+            let (then, otherwise) = (then.in_arena(scope)?, otherwise.in_arena(scope)?);
             scope.make(Expression::Choose { condition, then, otherwise }).map(|operand| Self::given(scope, operand))
         };
         make().unwrap_or(Self::FOREIGN)

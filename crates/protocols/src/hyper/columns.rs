@@ -1,5 +1,6 @@
-//! Column batches of a whole table, in the order in which the rows lie (§2.6 of the paper). Slot ranges of plain slots are lent where the backend
-//! has columns, and copied where it has rows, without a look at any slot; whatever else there is in between is rebuilt, slot by slot.
+//! Column batches of a whole table, in the order in which the rows lie (§2.6 of the paper). Slot ranges of plain slots are lent where the
+//! backend has columns, and copied where it has rows, without a look at any slot; whatever else there is in between is rebuilt, slot by
+//! slot.
 
 use std::ops::{Bound, ControlFlow, Range};
 
@@ -60,9 +61,9 @@ pub(super) struct ColumnBuffers {
     question: Question,
     /// Rows that are not lent, for each wanted word.
     rows: Vec<Vec<Word>>,
-    /// The words of one row, of which those in the hull are looked at.
+    /// The words of one row, of which those in the bounding range are looked at.
     row: Vec<u64>,
-    hull: Range<usize>,
+    bounds: Range<usize>,
     sheet: Sheet,
     looked: Looked,
     /// When the part of the scan began that is being timed, if parts are.
@@ -146,7 +147,7 @@ impl Question {
     }
 
     /// The words of a row from the first wanted one to the last.
-    fn find_hull(&self) -> Range<usize> {
+    fn find_bounds(&self) -> Range<usize> {
         let ends = |words: &[usize]| Some(*words.iter().min()?..words.iter().max()? + 1);
         ends(&self.words).unwrap_or(0..0)
     }
@@ -256,9 +257,9 @@ impl ColumnBuffers {
         }
         self.rows.resize_with(self.question.words.len(), || Vec::with_capacity(ROWS));
         self.rows.iter_mut().for_each(Vec::clear);
-        // An image is undone as a whole.
+        // A before-image is undone as a whole.
         self.row.resize(words, 0);
-        self.hull = self.question.find_hull();
+        self.bounds = self.question.find_bounds();
     }
 }
 
@@ -453,7 +454,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// Puts what a slot shows behind the rows that were gathered; whether that was what stands in it.
     #[inline]
     fn rebuild(&mut self, record: Record<'w>, buffers: &mut ColumnBuffers) -> bool {
-        let ColumnBuffers { question, rows, row, hull, .. } = buffers;
+        let ColumnBuffers { question, rows, row, bounds, .. } = buffers;
         let state = record.state();
         if Record::is_plain_state(state) {
             for (&word, rows) in question.words.iter().zip(rows.iter_mut()) {
@@ -466,7 +467,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             }
             rows.iter_mut().for_each(|rows| _ = rows.pop());
         }
-        if view(record, hull.clone(), row, (self.start, self.id), &self.guard).present {
+        if view(record, bounds.clone(), row, (self.start, self.id), &self.guard).present {
             for (&word, rows) in question.words.iter().zip(rows) {
                 rows.push(Word::new(row[word]));
             }

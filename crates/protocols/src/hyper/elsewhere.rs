@@ -1,7 +1,8 @@
 //! Where a collector finds a relation that its own list of tables does not have: one that was made since, or one that was dropped.
 //!
-//! An image is in the chain of a slot, and whoever has the relation reads the chain: so the image leaves the chain before its memory is given
-//! back, as long as anybody has the relation. A dropped one belongs to the transactions that are older, and goes with the last of them.
+//! A before-image is in the chain of a slot, and whoever has the relation reads the chain: so the before-image leaves the chain before its
+//! memory is given back, as long as anybody has the relation. A dropped one belongs to the transactions that are older, and goes with the
+//! last of them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
@@ -18,7 +19,8 @@ use super::table::{HyperTable, Relation};
 pub(super) struct Dropped(Mutex<BTreeMap<(TableId, IndexId), Weak<Relation>>>);
 
 impl Dropped {
-    /// Notes a relation that is about to be dropped: before the catalog forgets it, so that there is no timestamp in which it is found in neither.
+    /// Notes a relation that is about to be dropped: before the catalog forgets it, so that there is no timestamp in which it is found in
+    /// neither.
     pub(super) fn note(&self, relation: &Arc<Relation>) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted.retain(|_, relation| relation.strong_count() > 0);

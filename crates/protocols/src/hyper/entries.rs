@@ -85,8 +85,8 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
             self.log_point(at.store.index_ref().table, at.key, ColumnSet::EMPTY);
             return Ok(None);
         };
-        // SAFETY: the image was found just above, under the guard.
-        let newest = seen.version.map(|image| unsafe { image.under(&self.guard) });
+        // SAFETY: the before-image was found just above, under the guard.
+        let newest = seen.version.map(|before_image| unsafe { before_image.under(&self.guard) });
         match self.check_version(newest, seen.all_visible) {
             Ok(()) => Ok(Some(FoundRow(record))),
             Err(conflict) => {
@@ -145,9 +145,9 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         row: &mut RowBuffer,
         changes: Changes,
     ) -> Result<(), Error> {
-        let pieces = word_pieces(at.table, changes);
+        let fragments = word_fragments(at.table, changes);
         let new = NewRow { words: row.as_words(), columns: changes.columns(), whole: changes.whole_row() };
-        self.write(&at.table.primary, record, at.key, new, pieces)
+        self.write(&at.table.primary, record, at.key, new, fragments)
     }
 
     #[inline(always)]
@@ -163,13 +163,13 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     fn put<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, words: &[u64]) -> Result<(), Error> {
         let store = &at.table.primary;
         if let Some((record, _)) = self.find_seen(at.store, at.key, &Projection::NONE) {
-            let pieces = std::iter::once(0..store.rows.words());
+            let fragments = std::iter::once(0..store.rows.words());
             return self.write(
                 at.store,
                 record,
                 at.key,
                 NewRow { words, columns: ColumnSet::ALL, whole: true },
-                pieces,
+                fragments,
             );
         }
         match self.insert_record(at.store, at.key, words)? {
@@ -215,7 +215,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         Ok(())
     }
 
-    /// The images of its entries are gone, and it never had one of its own.
+    /// The before-images of its entries are gone, and it never had one of its own.
     #[cold]
     fn has_refused<K: EncodedKey>(&mut self, at: At<'w, Relation, K>) {
         if !left_out(Step::LogRefused) {
@@ -260,7 +260,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     }
 
     fn undo_to(&mut self, mark: usize) -> Result<(), Error> {
-        self.undo_images(mark);
+        self.undo_before_images(mark);
         Ok(())
     }
 
@@ -335,7 +335,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
 
 /// The words that changes touch.
 #[inline]
-fn word_pieces(table: &HyperTable, changes: Changes) -> impl Iterator<Item = Range<usize>> + Clone {
+fn word_fragments(table: &HyperTable, changes: Changes) -> impl Iterator<Item = Range<usize>> + Clone {
     let fixed_bytes = table.primary.rows.words() * 8;
     changes.pieces(&table.layout, fixed_bytes).map(|bytes| bytes.start / 8..bytes.end / 8)
 }

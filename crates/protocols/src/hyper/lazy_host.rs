@@ -48,8 +48,8 @@ impl<R: Redo + Default> LazyHost for Hyper<R> {
 }
 
 impl<R: Redo> HyperTransaction<'_, R> {
-    /// Locks the row of a key by an image that changes nothing, unless the row is left to a favoured transaction. What is committed there may be
-    /// younger than the start, so the row must not be read before [`Self::begin_later`].
+    /// Locks the row of a key by a before-image that changes nothing, unless the row is left to a favoured transaction. What is committed
+    /// there may be younger than the start, so the row must not be read before [`Self::begin_later`].
     fn lock_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Error> {
         let table = self.table(table)?;
         let store = &table.primary;
@@ -61,10 +61,10 @@ impl<R: Redo> HyperTransaction<'_, R> {
             row: record.id(),
             summary: summary_of(key),
             columns: ColumnSet::EMPTY,
-            piece_words: 0,
-            has_tail: false,
+            fragment_words: 0,
+            has_out_of_line: false,
         };
-        let image = self.state.writing.draft(self.id, draft, key, &self.guard).map_err(Error::from)?;
+        let before_image = self.state.writing.draft(self.id, draft, key, &self.guard).map_err(Error::from)?;
         let (mut backoff, mut stamp) = (Backoff::new(), 0);
         for _ in 0..LOOKS {
             let latched = record.latch();
@@ -77,9 +77,9 @@ impl<R: Redo> HyperTransaction<'_, R> {
                     stamp = 0;
                     break;
                 }
-                // An image of a change says that there is a row below it.
+                // A before-image of a change says that there is a row below it.
                 if latched.is_present() || left_out(Step::PassOverDeleted) {
-                    self.state.push(latched, image, &self.guard);
+                    self.state.push(latched, before_image, &self.guard);
                 }
                 return Ok(());
             }

@@ -50,8 +50,8 @@ fn correct(rows: &Rows) {
     unit.correct(&looked);
 }
 
-/// Something that stands for an image; nobody looks behind it.
-fn image<'g>(guard: &'g Guard<'_>) -> Option<Undo<'g>> {
+/// Something that stands for a before-image; nobody looks behind it.
+fn before_image<'g>(guard: &'g Guard<'_>) -> Option<Undo<'g>> {
     // SAFETY: nobody looks behind it.
     unsafe { Undo::at(64, guard) }
 }
@@ -61,10 +61,10 @@ fn write(rows: &Rows, guard: &Guard<'_>) {
     let mut latched = rows.record(0).latch();
     let next = latched.load(0) + 1;
     latched.store(0, &[next; WORDS]);
-    latched.set_version(image(guard));
+    latched.set_version(before_image(guard));
 }
 
-/// Takes its image away, as collection does.
+/// Takes its before-image away, as collection does.
 fn cut(rows: &Rows) {
     rows.record(0).latch().set_version(None);
 }
@@ -206,7 +206,7 @@ fn rows_that_come_are_read_whole() {
                 let slot = by_other.allocate(guard.epochs(), guard).expect("memory is there");
                 let mut latched = slot.latch();
                 latched.store(0, &[2; WORDS]);
-                latched.set_version(image(guard));
+                latched.set_version(before_image(guard));
                 latched.set_present(true);
             },
             move |(), guard| {
@@ -273,7 +273,7 @@ fn slots_that_were_found_keep_their_page() {
     });
 }
 
-/// A row that comes into a page whose number has served before meets a collector with an image from then.
+/// A row that comes into a page whose number has served before meets a collector with a before-image from then.
 #[test]
 fn numbers_that_serve_again_are_latched() {
     explore(3, || {
@@ -288,7 +288,7 @@ fn numbers_that_serve_again_are_latched() {
             let slot = by_other.allocate(guard.epochs(), &guard).expect("memory is there");
             let mut latched = slot.latch();
             latched.store(0, &[2; WORDS]);
-            latched.set_version(image(&guard));
+            latched.set_version(before_image(&guard));
             latched.set_present(true);
             drop(latched);
             drop(guard);

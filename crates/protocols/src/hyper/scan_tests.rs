@@ -15,7 +15,7 @@ use polychron_engine::{
 use polychron_schema::{Row, RowRef, Value};
 use polychron_sync::thread;
 
-use super::{Backend, Hyper, HyperTransaction, HyperWorker, Images, Options};
+use super::{Backend, BeforeImages, Hyper, HyperTransaction, HyperWorker, Options};
 
 /// Numbers of all widths, some of them absent.
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
@@ -51,16 +51,17 @@ struct Lab {
     readings: Table<Reading>,
 }
 
-/// Both backends, and synopses from the smallest to none, there with whole records as images.
+/// Both backends, and synopses from the smallest to none, there with whole records as before-images.
 fn variants() -> impl Iterator<Item = Options> {
     let synopses = [Some(16), Some(64), Some(1024), Some(1 << 16), None];
     let backends = [Backend::Columns, Backend::Rows];
-    let images = |synopsis: Option<u32>| if synopsis.is_none() { Images::Records } else { Images::Columns };
+    let before_images =
+        |synopsis: Option<u32>| if synopsis.is_none() { BeforeImages::Records } else { BeforeImages::Columns };
     // What times its parts must answer the same.
     let of_backend = move |backend| {
         synopses.map(|synopsis| {
             let timed_scans = synopsis == Some(64);
-            Options { backend, synopsis, images: images(synopsis), timed_scans, ..Options::default() }
+            Options { backend, synopsis, before_images: before_images(synopsis), timed_scans, ..Options::default() }
         })
     };
     // Under an interpreter one for each backend.

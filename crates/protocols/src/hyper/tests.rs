@@ -345,8 +345,8 @@ fn an_old_snapshot_keeps_one_small_image_of_each_row() {
     let balances =
         |t: &mut Tx<'_>| -> Vec<i64> { (0..ROWS).map(|id| t.get(&accounts, id).unwrap().unwrap().balance()).collect() };
     let mut update = |balance: i64| (0..ROWS).for_each(|id| set_balance(&mut writer, &accounts, id, balance));
-    // Two cache lines each, and a little for what has not been thinned yet.
-    let most = |images: u64| (images * 128 + 4096) as f64;
+    // Two cache lines each, and a little for what has not been pruned yet.
+    let most = |before_images: u64| (before_images * 128 + 4096) as f64;
     let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
     let first = balances(&mut snapshot);
     (0..5).for_each(&mut update);

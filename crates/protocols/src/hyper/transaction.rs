@@ -109,8 +109,8 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         }
     }
 
-    /// Called at the start of every operation, and between the parts of a long one: conflicts stick. A snapshot enters the present epoch, and
-    /// who may write comes back into its own, or into the present one where it was told to leave that.
+    /// Called at the start of every operation, and between the parts of a long one: conflicts stick. A snapshot enters the present epoch,
+    /// and who may write comes back into its own, or into the present one where it was told to leave that.
     #[inline]
     pub(super) fn step(&mut self) -> Result<(), Error> {
         if self.doomed {
@@ -139,8 +139,8 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         self.guard.refresh();
     }
 
-    /// Called at the end of every operation, and of the beginning: between two of them a transaction holds back no epoch, so one whose client
-    /// does nothing holds back nothing but the images that it undoes or compares. Its worker keeps its list of tables.
+    /// Called at the end of every operation, and of the beginning: between two of them a transaction holds back no epoch, so one whose
+    /// client does nothing holds back nothing but the before-images that it undoes or compares. Its worker keeps its list of tables.
     #[inline]
     pub(super) fn rest(&mut self) {
         if self.snapshot {
@@ -201,17 +201,17 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         let row = &mut self.state.buffers.row;
         let seen = view(record, range, row.overwrite_words(words), (self.start, self.id), &self.guard);
         if wanted.end > words
-            && let Some(tail) = seen.tail
+            && let Some(out_of_line) = seen.out_of_line
         {
             // It does not change, and the guard keeps it.
-            let tail = tail.words();
-            row.overwrite_words(words + tail.len())[words..].copy_from_slice(tail);
+            let out_of_line = out_of_line.words();
+            row.overwrite_words(words + out_of_line.len())[words..].copy_from_slice(out_of_line);
         }
         seen.shown()
     }
 
-    /// A row's newest image is another transaction's. If that is open on this very thread, it cannot end before the procedure that conflicts:
-    /// an attempt that follows would find it again, and is refused ([`State::met`]).
+    /// A row's newest before-image is another transaction's. If that is open on this very thread, it cannot end before the procedure that
+    /// conflicts: an attempt that follows would find it again, and is refused ([`State::met`]).
     #[cold]
     pub(super) fn refuse<K: EncodedKey>(&mut self, conflict: Conflict, store: &Relation, key: K) -> Error {
         let mut bytes = [0; MAX_KEY_BYTES];
@@ -282,9 +282,9 @@ impl<R: Redo> Drop for HyperTransaction<'_, R> {
     fn drop(&mut self) {
         if !self.ended {
             self.come_back();
-            self.undo_images(0);
+            self.undo_before_images(0);
             if let Some(buffer) = self.state.writing.leave() {
-                // SAFETY: all images were undone, so none is in a chain.
+                // SAFETY: all before-images were undone, so none is in a chain.
                 unsafe { buffer.retire(&self.guard) };
             }
             self.end();
@@ -303,10 +303,10 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     ) -> Result<Option<Record<'w>>, Error> {
         let Some((record, seen)) = self.find_seen(store, key, projection) else { return Ok(None) };
         if self.protects
-            // SAFETY: the image was found in this operation, under the guard.
-            && let Some(image) = seen.version.map(|image| unsafe { image.under(&self.guard) })
-            && image.kind() == Kind::Delete
-            && let Err(conflict) = self.check_version(Some(image), seen.all_visible)
+            // SAFETY: the before-image was found in this operation, under the guard.
+            && let Some(before_image) = seen.version.map(|before_image| unsafe { before_image.under(&self.guard) })
+            && before_image.kind() == Kind::Delete
+            && let Err(conflict) = self.check_version(Some(before_image), seen.all_visible)
         {
             // Another transaction is about to delete the parent of a row, and will hardly be undone (§2.5 of the paper).
             self.state.contested.note(record);

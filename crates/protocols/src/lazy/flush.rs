@@ -1,7 +1,7 @@
 //! Settling what is open: rows are claimed, columns read, expressions evaluated, conditions compared, columns written; in this
 //! order, which is that of Algorithms 1 and 2. Insertions and writes under keys that were futures come last.
 use polychron_base::{Error, Reason, TableId};
-use polychron_engine::futures::{FutureError, Operand, hull};
+use polychron_engine::futures::{FutureError, Operand, bounding_range};
 use polychron_engine::lazy::{BaseTransaction, LazyHost, Needed, Node, Nodes, Program, Source};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{Insertion, Transaction};
@@ -12,7 +12,7 @@ use super::transaction::LazyTransaction;
 
 /// Reads what is open of a row under the protection of the protocol beneath.
 fn read_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Error> {
-    let projection = hull(arena.open_columns_of(row).map(|(_, column)| column));
+    let projection = bounding_range(arena.open_columns_of(row).map(|(_, column)| column));
     let (table, key) = arena.nodes.program.row(row);
     let found = base.read_row(table, key, &projection)?.ok_or(FutureError::NoRow(table))?;
     while let Some((position, column)) = { arena.open_columns_of(row).next() } {
@@ -27,7 +27,7 @@ fn read_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena, r
 fn change_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Error> {
     let Some(nodes) = arena.nodes_around(row) else { return Ok(()) };
     let columns = arena.open_columns_of(row).map(|(_, column)| column);
-    let projection = hull(columns.chain(arena.writes_of(row).map(|write| write.column)));
+    let projection = bounding_range(columns.chain(arena.writes_of(row).map(|write| write.column)));
     let (mut is_null, mut written) = (false, false);
     // The key is put aside, since the closure changes what lies beside it.
     let mut kept = std::mem::take(&mut arena.key);
@@ -67,7 +67,7 @@ fn write_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena, 
     for write in arena.writes_of(row) {
         arena.resolved(write.value)?;
     }
-    let projection = hull(arena.writes_of(row).map(|write| write.column));
+    let projection = bounding_range(arena.writes_of(row).map(|write| write.column));
     let (table, key) = arena.nodes.program.row(row);
     let found = base.update_unchecked(table, key, &projection, |into| {
         for write in arena.writes_of(row) {
@@ -106,7 +106,7 @@ fn write_deferred<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Ar
             }
         }
         None => {
-            let projection = hull(columns.iter().map(|(column, _)| *column));
+            let projection = bounding_range(columns.iter().map(|(column, _)| *column));
             let found = base.update_unchecked(table, &key[..], &projection, |into| {
                 columns.iter().for_each(|(column, operand)| column.store(into, value(*operand)));
             })?;
@@ -181,8 +181,8 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         values.iter().try_for_each(|&value| self.arena.resolved(value).map(drop)).map_err(Error::from)
     }
 
-    /// Closes all that is open before it is undone: it is settled first, so that what fails of it is found. Futures keep the values that they
-    /// have then. Answers a failure of which the transaction was not told.
+    /// Closes all that is open before it is undone: it is settled first, so that what fails of it is found. Futures keep the values that
+    /// they have then. Answers a failure of which the transaction was not told.
     ///
     /// # Errors
     /// What keeps it from being undone.

@@ -129,7 +129,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
             self.push_write(record, index_ref, Kind::Put, at.key, 0, data);
             return Ok(());
         }
-        let words = words_of(&changes.hull());
+        let words = words_of(&changes.bounding_range());
         let data = writes.keep(&row.as_words()[words.clone()]);
         self.push_write(record, index_ref, Kind::Patch, at.key, words.start, data);
         if self.state.sets.writes.is_much_patched(record) {
@@ -161,8 +161,8 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         self.check_small_sets()
     }
 
-    /// An entry that leads to the row itself is no duplicate, whether or not the index is unique: it is of a state in which the row had the key
-    /// already.
+    /// An entry that leads to the row itself is no duplicate, whether or not the index is unique: it is of a state in which the row had the
+    /// key already.
     fn check_taken(&mut self, at: At<'w, Store, &[u8]>, primary: &[u8]) -> Result<(), Error> {
         let found = self.find(at.store, at.key, 0..usize::MAX);
         if found.is_none() || key_in_entry(self.state.buffers.row.as_words()) == primary {

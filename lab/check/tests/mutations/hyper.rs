@@ -402,8 +402,8 @@ struct Couple {
     other: u32,
 }
 
-/// Whether a transaction commits that has read one number of a couple before the other one changed, and then that one itself, long ago or when
-/// the first comparison has passed.
+/// Whether a transaction commits that has read one number of a couple before the other one changed, and then that one itself, long ago or
+/// when the first comparison has passed.
 fn overlooks_a_column(is_late: bool) -> bool {
     let stage = stage(&[]);
     let couples = Table::from_id(stage.database.create_table(Couple::definition()).unwrap());
@@ -478,12 +478,12 @@ struct Pair {
     right: i64,
 }
 
-/// A number of a row changes, and later another one, which the image of the first change does not put back.
+/// A number of a row changes, and later another one, which the before-image of the first change does not put back.
 fn snapshot_of_a_row_that_changes_in_two_places() -> bool {
     changes_in_two_places(false)
 }
 
-/// The same, once it is known of the row which number the snapshot's image puts back.
+/// The same, once it is known of the row which number the snapshot's before-image puts back.
 fn snapshot_of_a_row_that_then_changes_elsewhere() -> bool {
     changes_in_two_places(true)
 }
@@ -525,7 +525,7 @@ fn snapshot_between_two_changes_that_are_looked_at_again() -> bool {
         let mut set = |t: &mut Tx<'_>| ids.into_iter().try_for_each(|id| t.upsert(&stage.items, &Item { id, value }));
         drive::transact(writer, Mode::ReadWrite, &mut set).unwrap();
     };
-    // From now on the worker's buffers are as large as two images.
+    // From now on the worker's buffers are as large as two before-images.
     set(&mut writer, [3, 4], 10);
     let _first = stage.lasting(Mode::Snapshot);
     assert!(stage.set(1, 11));

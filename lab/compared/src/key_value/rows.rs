@@ -163,7 +163,7 @@ pub(super) fn patch<K: EncodedKey>(
         replace(store, key, latched, row.as_words(), guard)?;
     } else {
         // Without variable columns changed, only words of the fixed part are written, which every row has.
-        let words = words_of(&changes.hull());
+        let words = words_of(&changes.bounding_range());
         let length = latched.length();
         latched.write(words.start, &row.as_words()[words], length);
     }
@@ -344,7 +344,7 @@ pub(super) fn change_row<K: EncodedKey>(
     if changes.whole_row() {
         new.copy_from(row.as_row().as_bytes());
     } else {
-        let words = words_of(&changes.hull());
+        let words = words_of(&changes.bounding_range());
         new.words_mut()[words.clone()].copy_from_slice(&row.as_words()[words]);
     }
     for store in affected() {

@@ -135,7 +135,7 @@ pub(super) fn synopses(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), End
     let of = |options| over_columns(options, 4, SnapshotTime::Oldest);
     let lines = [
         SINGLE_VERSION[0],
-        (NONE, of(&["backend=columns", "synopsis=none", "images=records"])),
+        (NONE, of(&["backend=columns", "synopsis=none", "before-images=records"])),
         (OF_1024, of(COLUMNS)),
         (OF_16, of(&["backend=columns", "synopsis=16"])),
         (OF_65536, of(&["backend=columns", "synopsis=65536"])),

@@ -1,5 +1,5 @@
-//! The same beside transactions that stay open for long: what others have changed since is thinned behind them, so that they see and compare what
-//! is left.
+//! The same beside transactions that stay open for long: what others have changed since is pruned behind them, so that they see and compare
+//! what is left.
 
 use super::*;
 
