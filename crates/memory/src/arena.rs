@@ -217,7 +217,7 @@ impl Arena {
     }
 
     /// Takes a chunk of a region back, aligned to 64 and a multiple of 64 long. It is off the budget, or the caller takes it off next.
-    pub(crate) fn give_back(&self, span: Span) {
+    pub(crate) fn return_span(&self, span: Span) {
         self.inner().free.give(span);
     }
 

@@ -141,14 +141,14 @@ impl Reserve {
     pub(crate) fn take_back(&self, class: usize, block: NonNull<u8>) {
         let memory = self.memory.get().and_then(Option::as_ref).expect("the block lies in it");
         let mut held = self.held.lock();
-        held.set_aside.give_back(block.addr().get() - memory.base().addr().get(), size_of_class(class));
+        held.set_aside.add(block.addr().get() - memory.base().addr().get(), size_of_class(class));
         held.drawn -= size_of_class(class);
         self.note_missing(class, false);
         self.publish(&held);
     }
 
     /// Takes all out that is held, in spans: who coalesces makes up for it ([`Reserve::put`]).
-    pub(crate) fn take_out(&self) -> Vec<Span> {
+    pub(crate) fn take_all(&self) -> Vec<Span> {
         let mut held = self.held.lock();
         let mut spans: Vec<Span> = held.open.take().into_iter().filter(|span| span.bytes > 0).collect();
         for (class, list) in held.blocks.iter_mut().enumerate() {

@@ -399,7 +399,7 @@ proptest! {
     }
 
     #[test]
-    fn typed_look_ups_find_extracted_keys(row in every(), other in every()) {
+    fn typed_lookups_find_extracted_keys(row in every(), other in every()) {
         let definition = Every::definition();
         let mut buffer = RowBuffer::new();
         row.encode(&mut buffer).unwrap();

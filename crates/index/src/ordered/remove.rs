@@ -209,7 +209,7 @@ impl OrderedIndex {
             if position.leaf.permutation().count() != 0 {
                 return;
             }
-            match self.take_out(latched, position.leaf, guard) {
+            match self.unlink_leaf(latched, position.leaf, guard) {
                 TakenOut::Done => {}
                 TakenOut::Kept => return,
                 TakenOut::Blocked => backoff.wait(),
@@ -217,7 +217,7 @@ impl OrderedIndex {
         }
     }
 
-    fn take_out<'g>(&self, latched: Latched<'g>, leaf: &'g Leaf, guard: &'g Guard<'_>) -> TakenOut {
+    fn unlink_leaf<'g>(&self, latched: Latched<'g>, leaf: &'g Leaf, guard: &'g Guard<'_>) -> TakenOut {
         let (doomed, above) = Doomed::climb(latched, leaf);
         match above {
             Above::Index if doomed.height == 0 => TakenOut::Kept,

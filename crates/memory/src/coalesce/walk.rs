@@ -58,7 +58,7 @@ impl Walk {
         let gathered = (0..CLASSES).map(|class| (class, shared.stash.gather(class))).collect();
         let mut spans: Vec<(Span, Kind)> = Vec::new();
         spans.extend(shared.arenas.iter().flat_map(Arena::take_remainders).map(|span| (span, Kind::REMAINDER)));
-        spans.extend(shared.reserve.take_out().into_iter().map(|span| (span, Kind::REMAINDER)));
+        spans.extend(shared.reserve.take_all().into_iter().map(|span| (span, Kind::REMAINDER)));
         spans.extend(shared.arenas.iter().flat_map(Arena::take_returned).map(|span| (span, Kind::RETURNED)));
         Self {
             spans,
@@ -331,7 +331,7 @@ impl RunSink<'_> {
             // SAFETY: the span is this run's, of which every byte is free.
             unsafe { discard(middle) };
         }
-        self.shared.arenas[region.arena].give_back(middle);
+        self.shared.arenas[region.arena].return_span(middle);
         budget.release(reserved);
         *self.returned += reserved;
         // What is off the budget is made of whole lines, so these are not.
@@ -356,7 +356,7 @@ impl RunSink<'_> {
             let span = region.span(start, bytes);
             start += bytes;
             match kind.whole() {
-                Kind::RETURNED => self.shared.arenas[region.arena].give_back(span),
+                Kind::RETURNED => self.shared.arenas[region.arena].return_span(span),
                 Kind::REMAINDER if bytes >= DRAW_BYTES => {
                     let rest = self.make_up_for_reserve(span);
                     if rest.bytes > 0 {

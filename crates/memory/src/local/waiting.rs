@@ -47,7 +47,7 @@ impl Worker {
     #[cold]
     fn free_page(&self, page: EmptyPage) {
         // SAFETY: the page is a block that `allocate_page` gave to a worker of this memory, and the list uses it no more.
-        page.give_back(|block| unsafe { self.pool.free(self.shared(), block, PAGE_BYTES) });
+        page.release(|block| unsafe { self.pool.free(self.shared(), block, PAGE_BYTES) });
     }
 
     fn free_retired(&self, entry: Entry) {

@@ -207,7 +207,7 @@ impl History {
     }
 
     /// Takes out what a worker has in hand.
-    pub(super) fn empty_hand(&mut self, slot: usize) {
+    pub(super) fn end_pruning(&mut self, slot: usize) {
         let Some(being_pruned) = self.being_pruned.get_mut(slot) else { return };
         self.bytes -= being_pruned.drain(..).map(|committed| committed.bytes).sum::<usize>();
         being_pruned.shrink_to(ROOM);
@@ -232,7 +232,7 @@ impl History {
         *linked = linked.saturating_sub(before_images);
         // Whoever had it in hand may have counted the same.
         if *linked == 0 && committed.buffer.linked().next().is_none() {
-            return self.take_out(position);
+            return self.remove(position);
         }
         if was_worth_it && 2 * *linked <= committed.before_images {
             self.again.push_front(Again::at_once(position));
@@ -240,7 +240,7 @@ impl History {
         None
     }
 
-    fn take_out(&mut self, position: (u64, usize)) -> Option<Buffer> {
+    fn remove(&mut self, position: (u64, usize)) -> Option<Buffer> {
         let committed = self.behind.remove(&position)?.committed;
         self.behind_before_images -= committed.before_images;
         Some(self.forget(committed).buffer)

@@ -9,6 +9,7 @@
 //!   to be redundant are not visited.
 //! * A record that no transaction can see is closed, its key leaves the index, and its slot is reused.
 
+mod replace;
 mod sweeps;
 
 use std::sync::Arc;
@@ -29,6 +30,8 @@ use super::steps::Step;
 use super::table::{HyperTable, Relation};
 use super::transaction::HyperTransaction;
 use super::undo::{Buffer, Copies, Kind, Undo};
+
+pub(super) use replace::replace;
 
 /// Before-images processed per commit, besides twice as many as it made itself, so that a backlog shrinks in slices.
 const AT_ONCE: usize = 16;
@@ -318,7 +321,7 @@ impl Collector {
             self.left.extend(self.needed.drain(..).map(|needed| (needed, times)));
         }
         let mut history = site.clock.history();
-        history.empty_hand(self.slot);
+        history.end_pruning(self.slot);
         for (left, times) in self.left.drain(..) {
             history.keep_behind(left);
             if left.has_deleted && left.buffer.linked().any(|before_image| before_image.kind() == Kind::Delete) {
@@ -335,7 +338,7 @@ impl Collector {
         self.others.shrink_to(ROOM);
     }
 
-    /// Takes out of their chains what nobody needs of a buffer and of what is older, and notes what is left of it.
+    /// Unlinks the before-images of a buffer, and older ones, that no transaction needs, and notes what is left.
     fn prune_one(&mut self, committed: Committed, held: &Held, site: &Site<'_>) {
         let buffer = committed.buffer;
         let (mut before_images, mut bytes) = (0, 0);
@@ -344,7 +347,7 @@ impl Collector {
             if before_image.has_left() {
                 continue;
             }
-            // Where the table is gone, its chains are, too; the buffer goes when it is old.
+            // If the table was dropped, so are its chains; the buffer is freed when it is old.
             site.visit(before_image, |store, record| self.prune(store, record, before_image, timestamp, held, site));
             if !before_image.has_left() {
                 before_images += 1;
@@ -358,7 +361,7 @@ impl Collector {
         }
     }
 
-    /// A before-image has left its chain while a buffer was pruned.
+    /// Counts a before-image that left its chain while the buffer `pruned` was pruned.
     fn note_left(&mut self, before_image: Undo<'_>, pruned: Buffer) {
         let buffer = before_image.buffer();
         if buffer == pruned {
@@ -371,7 +374,8 @@ impl Collector {
         }
     }
 
-    /// Moves what is needed of a buffer, before-images of so many bytes, to memory of its own. Where there is none, it stays.
+    /// Copies the needed before-images of a buffer, of so many bytes, to memory of their own. They stay if memory is
+    /// short.
     #[cold]
     fn move_out(&mut self, committed: Committed, bytes: usize, site: &Site<'_>) {
         let buffer = committed.buffer;
@@ -408,8 +412,8 @@ impl Collector {
         }
     }
 
-    /// Takes every before-image out of a slot's chain that no timestamp that is read needs, of which `before_image` may be one.
-    /// `timestamp` is the latest one before its commit that is read.
+    /// Unlinks every before-image of a slot's chain that no timestamp that is read needs. `timestamp` is the latest
+    /// one that is read before the commit of `before_image`.
     fn prune(
         &mut self,
         store: &Relation,
@@ -435,7 +439,7 @@ impl Collector {
             }
             if let Some(timestamp) = timestamp.filter(|_| !before_image.has_left()) {
                 latched.note_restored(before_image, timestamp);
-                // From now on the slot counts its words, so that they do not speak for it.
+                // From now on the slot counts its words.
                 before_image
                     .set_over_all_visible(left_out(Step::RestoredByOthers) && before_image.is_over_all_visible());
             }
@@ -445,7 +449,7 @@ impl Collector {
         }
     }
 
-    /// Looks at a chain, of which `before_image` was found: past those that were committed too late, and at so many behind them.
+    /// Prunes a chain: skips before-images that were committed too late, and visits a limited number behind them.
     fn prune_chain(&mut self, latched: &mut Latched<'_>, before_image: Undo<'_>, held: &Held, site: &Site<'_>) {
         let (mut newer, mut next): (Option<Undo<'_>>, _) = (None, latched.version(site.guard));
         let (mut late, mut looked_at) = (0, 0);
@@ -485,8 +489,8 @@ impl Collector {
 }
 
 impl Site<'_> {
-    /// Visits the slot of a before-image, if anybody has its table and the slot's page is there: where it has left, the before-image has
-    /// left its chain, too.
+    /// Visits the slot of a before-image, if its table and its page exist. Otherwise the before-image has left its
+    /// chain.
     #[inline]
     fn visit<O>(&self, before_image: Undo<'_>, visit: impl FnOnce(&Relation, Record<'_>) -> O) -> Option<O> {
         let index_ref = before_image.index_ref();
@@ -499,22 +503,21 @@ impl Site<'_> {
                 &kept
             }
         };
-        // The before-image is of a slot of these rows.
         Some(visit(store, store.rows.find(before_image.row())?))
     }
 
-    /// Takes the key of a closed record out of the index that it is in. Its latch is not held any more.
+    /// Removes the key of a closed record from its index, without the latch.
     fn unlink(&self, store: &Relation, record: Record<'_>, key: &[u8], is_beside: bool) {
         let index = if is_beside { store.displaced.index() } else { Some(store.index()) };
-        // Who meets a closed record in its index helps.
+        // A thread that finds a closed record in its index may have removed it.
         let _ = index.map(|index| index.remove(key, record.handle(), self.guard));
-        if store.rows.give_back(record, self.epochs) {
+        if store.rows.free(record, self.epochs) {
             store.rows.release_pages(self.epochs, self.guard);
         }
     }
 }
 
-/// Whether a before-image is needed by a snapshot of now: `Held` is older, and others may have taken out since what nobody needs any more.
+/// Whether a current snapshot needs a before-image. `Held` is older; other workers may have unlinked some since.
 fn is_needed_now(before_image: Undo<'_>, site: &Site<'_>) -> bool {
     let mut held = Held::default();
     site.clock.held(&mut held);
@@ -522,7 +525,7 @@ fn is_needed_now(before_image: Undo<'_>, site: &Site<'_>) -> bool {
     is_looked_at && is_needed(before_image, &held) && !RESTORED_STEPS.into_iter().any(left_out)
 }
 
-/// Whether the newest before-image is not needed, as can be told without a look at older ones.
+/// Whether the newest before-image is known not to be needed, without a look at older ones.
 #[inline]
 fn is_known_to_go(latched: &Latched<'_>, before_image: Undo<'_>, timestamp: u64, site: &Site<'_>) -> bool {
     latched.version(site.guard) == Some(before_image)
@@ -530,39 +533,8 @@ fn is_known_to_go(latched: &Latched<'_>, before_image: Undo<'_>, timestamp: u64,
         && latched.restored().has(before_image, timestamp)
 }
 
-/// Puts a copy in the place of a before-image that is needed. `false`: somebody else has taken it out of its chain.
-pub(super) fn replace(record: Record<'_>, before_image: Undo<'_>, copy: Undo<'_>, guard: &Guard<'_>) -> bool {
-    let mut latched = record.latch();
-    let all_visible = latched.is_all_visible();
-    let (mut newer, mut next) = (None, latched.version(guard));
-    while let Some(present) = next.filter(|present| *present != before_image) {
-        newer = next;
-        next = present.older();
-    }
-    if before_image.has_left() {
-        return false;
-    }
-    before_image.leave();
-    if next.is_none() {
-        return false;
-    }
-    copy.set_older(before_image.older());
-    copy.own_out_of_line(before_image.own_out_of_line(false));
-    // What it has taken over since it was copied.
-    copy.take_over(before_image);
-    let after = if left_out(Step::MoveOut) { before_image.older() } else { Some(copy) };
-    match newer {
-        Some(newer) => Undo::set_older(newer, after),
-        None => latched.set_version(after),
-    }
-    if all_visible {
-        latched.mark_all_visible();
-    }
-    true
-}
-
-/// A record that came and went where nobody looks shows nothing before and nothing after: it is closed. One that only older transactions
-/// see is displaced. The before-image that left its chain when it was closed; its memory stays under the guard.
+/// Closes a record that no transaction can see, and displaces one that only older transactions see. Returns the
+/// before-image that left its chain when the record was closed; its memory stays under the guard.
 fn close_or_displace<'s>(
     store: &Relation,
     record: Record<'_>,
@@ -578,7 +550,7 @@ fn close_or_displace<'s>(
         before_image.kind() == Kind::Insert && before_image.older().is_none() && before_image.stamp() <= held.upto;
     if !is_last {
         let at = before_image.stamp();
-        // Whoever began lately and sees it will have ended soon.
+        // Recent transactions that see it will end soon.
         if latched.is_in_index() && at <= held.upto {
             store.displace(&mut latched, record, before_image.key(), at, site.guard);
         }
@@ -592,7 +564,7 @@ fn close_or_displace<'s>(
     Some(before_image)
 }
 
-/// A before-image has left its chain, under the latch of its slot.
+/// Marks a before-image as unlinked, under the latch of its slot.
 fn leave(before_image: Undo<'_>, guard: &Guard<'_>) {
     if before_image.own_out_of_line(false)
         && let Some(Some(out_of_line)) = before_image.out_of_line()

@@ -122,7 +122,7 @@ fn what_is_written_does_not_count() {
 
 /// An interval that is narrowed while a slot in it is written goes on covering it, and who scans by it reads no change.
 #[test]
-fn who_narrows_and_who_writes_meet() {
+fn narrowing_and_writing_synchronize() {
     play(true, write, |rows, _| {
         correct(rows);
         assert!(matches!(scan(rows), None | Some(1)));
@@ -239,7 +239,7 @@ fn leave(rows: &Rows, local: &Local) -> bool {
     latched.set_present(false);
     latched.close();
     drop(latched);
-    rows.give_back(record, epochs);
+    rows.free(record, epochs);
     drop(guard);
     epochs.advance();
     rows.release_pages(epochs, &local.pin())

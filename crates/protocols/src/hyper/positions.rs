@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_latches_stops_who_narrows() {
+    fn a_latch_stops_narrowing() {
         let positions = Positions::new(8);
         positions.narrow(positions.load(), |_| {
             positions.cover(3);

@@ -303,7 +303,7 @@ fn many_points_become_few_ranges() {
 }
 
 #[test]
-fn undo_buffers_go_at_once_or_when_nobody_needs_them() {
+fn undo_buffers_are_freed_once_unneeded() {
     const UPDATES: i64 = scaled(1000, 50) as i64;
     for backend in [Backend::Rows, Backend::Columns] {
         let bank = Bank::new(backend);

@@ -362,7 +362,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             debug_assert!(!is_beside, "nothing is put on a displaced record");
             drop(latched);
             store.index().remove(before_image.key(), record.handle(), &self.guard);
-            store.rows.give_back(record, self.shared.memory.epochs());
+            store.rows.free(record, self.shared.memory.epochs());
         }
     }
 }

@@ -188,7 +188,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     /// What keeps it from being undone.
     pub(super) fn close_undone(&mut self) -> Result<Option<Error>, Error> {
         let mut unreported = None;
-        if !self.arena.failure_is_reported && !left_out(Step::FlushBeforeRollBacks) {
+        if !self.arena.failure_is_reported && !left_out(Step::FlushBeforeRollbacks) {
             match self.flush() {
                 Ok(()) => {}
                 Err(Error::Conflict) => return Err(Error::Conflict),

@@ -19,7 +19,7 @@ named! {
         /// What is going to be written is written before a savepoint.
         FlushBeforeSavepoints,
         /// What is going to be written is written before it is undone, so that what fails of it is told.
-        FlushBeforeRollBacks,
+        FlushBeforeRollbacks,
         /// What of it cannot be written is forgotten.
         ForgetUndone,
         /// What is overwritten before it is written must have a value, too.

@@ -266,7 +266,7 @@ impl Reclaimer {
             let Queues { fresh, kept, claimed } = &mut self.queues;
             let due = fresh.pop_front_if(unseen).or_else(|| kept.pop_front_if(unseen));
             let Some(tombstone) = due.or_else(|| claimed.pop_front_if(unclaimed)) else { return };
-            if !self.take_out(tombstone, tables, Look::Old, guard) {
+            if !self.unlink(tombstone, tables, Look::Old, guard) {
                 return;
             }
         }
@@ -283,14 +283,14 @@ impl Reclaimer {
         let past = |tombstone: &mut Tombstone| tombstone.tid.epoch() <= view.past();
         for _ in 0..if all { self.queues.fresh.len() } else { SLICE } {
             let Some(tombstone) = self.queues.fresh.pop_front_if(past) else { return };
-            if !self.take_out(tombstone, tables, Look::Between(view), guard) {
+            if !self.unlink(tombstone, tables, Look::Between(view), guard) {
                 return;
             }
         }
     }
 
     /// Takes one tombstone out, or puts it back. `false`: somebody is at it just now.
-    fn take_out(
+    fn unlink(
         &mut self,
         mut tombstone: Tombstone,
         tables: &[Option<Arc<MaflingoTable>>],

@@ -69,7 +69,7 @@ fn clients(stage: &Stage, count: u64, each: impl Fn(&mut BohmWorker, u64) + Clon
 
 #[test]
 #[cfg_attr(miri, ignore = "many threads take an interpreter too long")]
-fn a_long_procedure_stops_only_who_needs_its_rows() {
+fn a_long_procedure_delays_only_those_that_need_its_rows() {
     const CLIENTS: u64 = 4;
     const EACH: u64 = 12;
     for options in ways() {
@@ -160,7 +160,7 @@ fn snapshots_have_what_was_answered() {
 
 /// What would wait for a transaction of its own thread is refused at once.
 #[test]
-fn nobody_waits_for_itself() {
+fn no_transaction_waits_for_itself() {
     /// Executes a procedure by another worker, in the middle of itself.
     struct Nested(Tables, BohmWorker, Arc<Bohm>);
 

@@ -128,7 +128,7 @@ fn runs_are_honest() {
 
 /// A planner that goes by keys alone learns of a prefix that there may be writes which are not named.
 #[test]
-fn a_prefix_is_unknown_to_those_who_do_not_look_at_it() {
+fn a_prefix_is_unknown_to_protocols_that_ignore_it() {
     #[derive(Default)]
     struct Keys {
         count: usize,

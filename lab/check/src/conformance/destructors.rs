@@ -208,7 +208,7 @@ fn batch_end(position: usize, end: End) -> End {
 }
 
 /// Who is told of answers panics, while there are others that nobody takes any more.
-pub fn of_answers_that_nobody_takes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+pub fn of_answers_that_are_not_taken<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
     watched(move |progress| {
         let (database, table) = open(&setup);

@@ -682,7 +682,7 @@ fn sum(t: &mut Tx<'_>, stage: &Stage) -> i64 {
     }
 }
 
-fn stretch_that_was_changed() -> bool {
+fn range_that_was_changed() -> bool {
     let stage = plain_stage(true);
     let mut snapshot = stage.lasting(Mode::Snapshot);
     assert!(stage.set(1, 11));
@@ -690,7 +690,7 @@ fn stretch_that_was_changed() -> bool {
 }
 
 /// A row of a stretch is changed when a scan has seen that there are no versions.
-fn stretch_that_changes() -> bool {
+fn range_that_changes() -> bool {
     let stage = plain_stage(true);
     let mut snapshot = stage.lasting(Mode::Snapshot);
     interrupt(Point::Lending, {
@@ -822,9 +822,9 @@ crate::killers! { Step:
     InsertBeside: row_that_is_deleted_before_an_insertion;
     AnnounceStart: snapshot_of_a_row_that_is_overwritten_as_it_begins;
     ProtectParents: child_whose_parent_goes;
-    CoverVersions: stretch_that_was_changed;
+    CoverVersions: range_that_was_changed;
     StopNarrowing: row_that_changes_as_an_interval_is_narrowed;
-    LookAgain: stretch_that_changes;
+    LookAgain: range_that_changes;
     UndoOperations: row_whose_entry_was_refused;
     RefuseDuplicates: code_of_two_members;
 }

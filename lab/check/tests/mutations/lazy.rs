@@ -205,7 +205,7 @@ crate::killers! { Step:
     FlushBeforeWrites: future_of_what_was_overwritten;
     FlushBeforeScans: own_increment_that_is_not_counted;
     FlushBeforeSavepoints: increment_before_a_savepoint;
-    FlushBeforeRollBacks: failure_that_is_undone;
+    FlushBeforeRollbacks: failure_that_is_undone;
     ForgetUndone: failure_behind_a_savepoint;
     ComputeOverwritten: failure_that_is_overwritten;
     CheckBeforeFailing: failure_after_a_condition_that_changed;

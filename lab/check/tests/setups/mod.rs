@@ -26,10 +26,10 @@ pub(crate) fn lazy_occ() -> Setup<Lazy<Maflingo>> {
 
 /// Cicada beneath futures.
 pub(crate) fn lazy_cicada() -> Setup<Lazy<Cicada>> {
-    let beneath = still_cicada();
-    let options = lazy::Options { base: beneath.options, ..Default::default() };
+    let host = still_cicada();
+    let options = lazy::Options { base: host.options, ..Default::default() };
     let setup = Setup::new(options, |database: &std::sync::Arc<Lazy<Cicada>>| database.base().tick());
-    let (maintains_by_clock, kept_slots_bytes) = (beneath.maintains_by_clock, beneath.kept_slots_bytes);
+    let (maintains_by_clock, kept_slots_bytes) = (host.maintains_by_clock, host.kept_slots_bytes);
     Setup { maintains_by_clock, kept_slots_bytes, ..setup }
 }
 

@@ -207,7 +207,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
                 self.remember_undone(&write);
             }
             if let Some(made) = write.made {
-                self.take_out(&write, made);
+                self.unlink(&write, made);
             }
             if let Some(locked) = write.locked {
                 // What was locked on top of an own version is free again, and so is another's.
@@ -243,7 +243,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     }
 
     /// Takes an own version off its record.
-    fn take_out(&mut self, write: &Write, made: Version) {
+    fn unlink(&mut self, write: &Write, made: Version) {
         let (record, guard) = (write.record, &self.guard);
         made.set_begin(INFINITY);
         if let Some(replaced) = write.replaced {

@@ -45,13 +45,13 @@ struct PageUse {
     /// Its slots that are neither fresh nor waiting.
     used: u32,
     /// The epoch whose guards may still find any of those that were given back.
-    given_back: u64,
+    freed_at: u64,
 }
 
 impl PageUse {
     /// Whether nobody can find one of its slots any more but by its number.
     fn is_free(&self, readonly: u64) -> bool {
-        !self.is_gone && self.used == 0 && self.given_back <= readonly
+        !self.is_gone && self.used == 0 && self.freed_at <= readonly
     }
 }
 
@@ -69,7 +69,7 @@ impl SlotAllocator {
     fn put(&mut self, page: usize, epoch: u64) {
         let page = &mut self.pages[page];
         page.used -= 1;
-        page.given_back = page.given_back.max(epoch);
+        page.freed_at = page.freed_at.max(epoch);
         self.empty += usize::from(page.used == 0);
     }
 
@@ -146,7 +146,7 @@ impl Rows {
 
     /// Gives a slot back that is closed and has left its index: it serves again when no guard of the present is left. Whether so many pages are
     /// empty that the caller should have some [released](Rows::release_pages).
-    pub(in crate::hyper) fn give_back(&self, record: Record<'_>, epochs: &Epochs) -> bool {
+    pub(in crate::hyper) fn free(&self, record: Record<'_>, epochs: &Epochs) -> bool {
         // Barrier: pairs with the one in a worker's pin. Who pins behind it does not find the record in the index.
         fence(Ordering::SeqCst);
         let mut allocator = self.allocator.lock().unwrap_or_else(PoisonError::into_inner);

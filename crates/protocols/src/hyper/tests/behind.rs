@@ -52,7 +52,7 @@ fn undo_memory_behind_an_idle_writer_is_what_it_sees() {
 /// afterwards, and so is their room, in the database and in the worker that has drained them.
 #[test]
 #[cfg_attr(miri, ignore = "does more than an interpreter can")]
-fn the_room_of_a_backlog_is_given_back() {
+fn the_room_of_a_backlog_is_freed() {
     let database = Hyper::open(Options::default(), Common::default()).unwrap();
     let accounts = Table::from_id(database.create_table(Account::definition()).unwrap());
     let bank = Bank { database, accounts };

@@ -186,7 +186,7 @@ fn a_list_is_processed_in_slices() {
     history.recent.extend((1..=COMMITS).map(|at| Committed { at, bytes: 0, ..one }));
     for at in 1..=400 {
         let next = history.put_behind(400, 0).unwrap();
-        history.empty_hand(0);
+        history.end_pruning(0);
         if !u64::is_multiple_of(at, 3) {
             history.keep_behind(next);
         }

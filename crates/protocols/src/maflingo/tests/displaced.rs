@@ -56,7 +56,7 @@ fn quiesce(database: &Arc<Maflingo>, worker: &mut MaflingoWorker) {
 /// A huge transaction, deletions, and versions that piled up behind a snapshot, leave short lists with little room.
 #[test]
 #[cfg_attr(miri, ignore = "does more than an interpreter can")]
-fn the_room_of_a_backlog_is_given_back() {
+fn the_room_of_a_backlog_is_freed() {
     const ROWS: u64 = 4 * ROOM as u64;
     let (database, table) = open();
     let [mut writer, mut reader] = [database.worker().unwrap(), database.worker().unwrap()];

@@ -253,7 +253,7 @@ fn absent_between_two_snapshots_is_observed_from_both_sides() {
 
 /// What a procedure that rolled back was told is checked, too.
 #[test]
-fn roll_backs_are_readers() {
+fn rollbacks_are_readers() {
     let mut history = concurrent(&[&two_rows(), &[write(1, v(2, 1), v(1, 1)), write(2, v(2, 2), v(1, 2))]]);
     let skewed = [read(1, v(1, 1)), read(2, v(2, 2))];
     add(&mut history, 3, (0, 9), Outcome::Aborted, &skewed);
