@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+pub(crate) mod table;
+
 use std::time::Duration;
 
 use polychron_check::Setup;
