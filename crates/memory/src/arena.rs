@@ -15,7 +15,7 @@ use crate::classes::{FINE_MAX, MAX_LOCAL, align_of_size, class_within, size_of_c
 use crate::coalesce;
 use crate::system::{HUGE_PAGE, Mapping, PAGE};
 
-/// A piece of a region. Whoever has it owns its memory.
+/// A chunk of a region. Whoever has it owns its memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) base: NonNull<u8>,
@@ -243,8 +243,8 @@ impl Arena {
         self.inner().regions.iter().map(span).collect()
     }
 
-    /// Takes a piece of a region back, aligned to 64 and a multiple of 64 long. It is off the budget, or the caller takes it off next.
-    pub(crate) fn give_back(&self, span: Span) {
+    /// Takes a chunk of a region back, aligned to 64 and a multiple of 64 long. It is off the budget, or the caller takes it off next.
+    pub(crate) fn return_span(&self, span: Span) {
         self.inner().free.give(span);
     }
 
