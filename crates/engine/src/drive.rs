@@ -13,7 +13,7 @@ use crate::futures::{self, Outcome, Resolved, Scope};
 use crate::limits;
 use crate::nested::{Endurance, is_in_the_way};
 use crate::options::Retry;
-use crate::{Commit, Interactive, LazyFutures, Mode, Procedure, Transaction};
+use crate::{Commit, HotKey, Interactive, LazyFutures, Mode, Procedure, Transaction};
 
 /// Runs `procedure` in transactions until one commits: the body of [`crate::Worker::execute`] and
 /// [`crate::Worker::snapshot`] for interactive protocols.
@@ -178,22 +178,27 @@ fn until_committed<W: Interactive, B: Body<W>>(
     body: &mut B,
 ) -> Result<B::Output, B::Error> {
     let is_limited = limits::are_set();
+    let begun = worker.counters().events().begin();
     let mut conflicts = ConflictsSoFar::default();
-    loop {
+    let ended = loop {
         match attempt(worker, mode, body, is_limited) {
-            Attempt::Committed(output) => return Ok(output),
+            Attempt::Committed(output) => break Ok(output),
             Attempt::Failed(failure) => {
                 worker.counters().refused();
-                return Err(failure.into_own());
+                break Err(failure);
             }
             Attempt::Conflict => {
                 if let Some(error) = conflicts.give_up(worker) {
-                    return Err(error.into());
+                    break Err(Failure::Engine(error));
                 }
                 worker.back_off(conflicts.attempts);
             }
         }
+    };
+    if let Some(begun) = &begun {
+        worker.counters().events().ended(begun, conflicts.attempts, ended.is_ok());
     }
+    ended.map_err(Failure::into_own)
 }
 
 /// What a transaction has been through.
@@ -211,7 +216,7 @@ impl ConflictsSoFar {
         self.attempts += 1;
         let abort = worker.last_abort();
         if let Some(abort) = &abort {
-            worker.counters().aborted(abort);
+            worker.counters().aborted(abort, self.attempts);
         }
         let within = limits::check().err();
         let error = within.or_else(|| worker.waits_for_itself());
@@ -242,9 +247,23 @@ impl ConflictsSoFar {
 #[cold]
 fn name_of<W: Interactive>(worker: &mut W, abort: &Abort) -> Option<NamedKey> {
     let transaction = worker.begin(Mode::ReadWrite).ok()?;
-    let key = transaction.constraints(abort.table).ok().and_then(|table| table.name_of(abort));
+    let key = transaction.constraints(abort.table).ok().and_then(|table| table.name_of(abort.index, abort.key));
     transaction.roll_back();
     key
+}
+
+/// The keys of conflicts in words, each unless its table is gone.
+///
+/// # Errors
+/// As [`Interactive::begin`].
+pub fn names_of<W: Interactive>(worker: &mut W, keys: &[HotKey]) -> Result<Vec<Option<NamedKey>>, Error> {
+    let transaction = worker.begin(Mode::ReadWrite)?;
+    let name = |&HotKey { table, index, key, .. }: &HotKey| {
+        transaction.constraints(table).ok().and_then(|table| table.name_of(index, key))
+    };
+    let names = keys.iter().map(name).collect();
+    transaction.roll_back();
+    Ok(names)
 }
 
 /// Attempts after which a transaction that conflicts asks whether it is nested, and from time to time again, for the answer takes a look at

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use polychron_base::error::{self, KeyPreview, NamedKey};
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
-use polychron_base::{Abort, Error, IndexId, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{
     ColumnSet, ForeignKeyDefinition, KeyExtractor, KeyScratch, Projection, RowBuffer, RowMut, RowRef, Slot,
     TableDefinition, Value,
@@ -166,9 +166,9 @@ impl Constraints {
     }
 
     /// The key at which a transaction conflicted, in words; without its values where it is not known whole.
-    pub(crate) fn name_of(&self, abort: &Abort) -> Option<NamedKey> {
-        let names = self.keys.get(abort.index.position())?;
-        let whole = abort.key.as_ref().and_then(KeyPreview::whole);
+    pub(crate) fn name_of(&self, index: IndexId, key: Option<KeyPreview>) -> Option<NamedKey> {
+        let names = self.keys.get(index.position())?;
+        let whole = key.as_ref().and_then(KeyPreview::whole);
         Some(whole.and_then(|key| names.of_bytes(key)).unwrap_or_else(|| names.without_key()))
     }
 

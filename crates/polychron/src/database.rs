@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polychron_base::error;
 use polychron_engine::limits::{self, Limits};
 use polychron_engine::{
     Common, Error, IndexDefinition, IndexId, Interactive, Metric, Mode, Procedure, Protocol, Row, Statistics, Table,
@@ -14,6 +15,7 @@ use polychron_schema::{Index, OwnedKey};
 use crate::claims::Claims;
 use crate::list::DefaultProtocol;
 use crate::pool::Pool;
+use crate::requests::Requests;
 use crate::submitting::Submitting;
 use crate::{Builder, Session};
 
@@ -77,6 +79,7 @@ pub struct Database<P: Protocol = DefaultProtocol> {
     pub(crate) submitting: Arc<Submitting<P>>,
     pub(crate) pool: Pool<P>,
     pub(crate) claims: Arc<Claims>,
+    pub(crate) requests: Arc<Requests>,
 }
 
 /// Another handle of the same database. What the last one does when it is dropped, the others do not.
@@ -87,6 +90,7 @@ impl<P: Protocol> Clone for Database<P> {
             submitting: Arc::clone(&self.submitting),
             pool: self.pool.clone(),
             claims: Arc::clone(&self.claims),
+            requests: Arc::clone(&self.requests),
         }
     }
 }
@@ -132,6 +136,7 @@ impl<P: Protocol> Database<P> {
             submitting,
             pool: Pool::new(),
             claims: Arc::default(),
+            requests: Arc::default(),
         })
     }
 
@@ -426,6 +431,28 @@ impl<P: Protocol> Database<P> {
     /// ```
     pub fn statistics(&self) -> Statistics {
         self.protocol.statistics()
+    }
+
+    /// The keys at which transactions conflicted most often, most often first, with how often that was at least: at most 32, each too small by at most a
+    /// 33rd of all conflicts. Keys of tables that are gone are left out.
+    ///
+    /// ```
+    /// # let database = polychron::Database::in_memory()?;
+    /// for (key, conflicts) in database.hot_keys()? {
+    ///     println!("{conflicts} conflicts at {key}");
+    /// }
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::TooManyWorkers`].
+    pub fn hot_keys(&self) -> Result<Vec<(error::NamedKey, u64)>, Error>
+    where
+        P: Protocol<Worker: Interactive>,
+    {
+        let hot = self.statistics().hot_keys;
+        let names = drive::names_of(self.pool.borrow(&self.protocol)?.worker(), &hot)?;
+        Ok(names.into_iter().zip(hot).filter_map(|(name, hot)| Some((name?, hot.conflicts))).collect())
     }
 
     /// How many versions records have; `None` where they have one only. Walks every table.

@@ -143,9 +143,12 @@ mod database;
 mod list;
 mod pool;
 pub mod prelude;
+mod requests;
 mod resolving;
 mod session;
 mod submitting;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+mod telemetry;
 
 pub use builder::Builder;
 pub use database::{Database, Options, TransactionOf};
@@ -163,9 +166,9 @@ pub use polychron_engine::scan::Comparison;
 pub use polychron_engine::typed::{Condition, Conditions, Mapped, Range, Rows, Summed};
 pub use polychron_engine::{
     Abort, Access, Aggregate, Becomes, ChangeOutcome, ColumnBatch, ColumnVector, Commit, Common, Configuration,
-    Declare, Direction, Error, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Metric,
-    MetricValue, Mode, Operations, Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Submission,
-    Table, TableId, Transaction, Versions, Worker,
+    Declare, Direction, Error, Event, Events, Future, FutureValue, Futures, HotKey, IndexId, Insertion, Interactive,
+    Isolation, Metric, MetricValue, Mode, Operations, Procedure, Protocol, Reason, Restriction, Savepoint, Scan,
+    Statistics, Submission, Table, TableId, Transaction, Versions, Worker,
 };
 pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure};
 pub use polychron_protocols as protocols;
@@ -174,6 +177,7 @@ pub use polychron_schema::row_trait::Row;
 pub use polychron_schema::{Index, Projection};
 #[doc(inline)]
 pub use polychron_schema_derive::{FaceColumn as Column, FaceRow as Row};
+pub use requests::{Request, RequestStatistics};
 pub use session::Session;
 
 #[cfg(doctest)]

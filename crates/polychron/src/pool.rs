@@ -96,6 +96,12 @@ fn own_number(number: &Cell<usize>) -> usize {
     number.get()
 }
 
+/// The number of the calling thread.
+#[inline]
+pub(crate) fn thread_number() -> usize {
+    NUMBER.with(own_number)
+}
+
 /// Pools of which a thread counts the workers that it has borrowed.
 const COUNTED: usize = 8;
 
@@ -112,7 +118,7 @@ impl<P: Protocol> Shared<P> {
 
     /// Where the calling thread leaves its worker.
     fn place(&self) -> &Place<P> {
-        &self.places[NUMBER.with(own_number) % PLACES]
+        &self.places[thread_number() % PLACES]
     }
 
     /// A worker that some thread left behind.

@@ -36,7 +36,7 @@ impl<S> Base<S> {
     /// [`Error::TooManyWorkers`]: the memory has no slot for the deferred drops.
     pub fn new(memory: Arc<Memory>, common: Common) -> Result<Self, Error> {
         let deferred_drops = Arc::new(DeferredDrops::new(&memory)?);
-        let (catalog, counters) = (Catalog::default(), Registry::default());
+        let (catalog, counters) = (Catalog::default(), Registry::new(common.events.clone()));
         Ok(Self { memory, common, catalog, counters, deferred_drops, filling: Mutex::default() })
     }
 

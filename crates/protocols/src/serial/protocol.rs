@@ -134,7 +134,7 @@ impl Protocol for Serial {
         let (limit, used) = (memory.statistics().limit_bytes, Arc::<AtomicUsize>::default());
         let tables = Box::new(Tables::new(limit, Arc::clone(&used)));
         let gate = Mutex::new(Gate { tables: Some(tables), holder: 0, waiting: 0 });
-        let (counters, free) = (Registry::default(), Condvar::new());
+        let (counters, free) = (Registry::new(common.events.clone()), Condvar::new());
         Ok(Arc::new(Self { memory, common, counters, used, limit, gate, free }))
     }
 
