@@ -11,8 +11,8 @@ pub const MAX_KEY_BYTES: usize = 1024;
 
 /// A key as the indexes see it: a byte string read in big-endian slices of 8 bytes.
 ///
-/// Anyone may implement it, so nothing relies on what a key answers a second time, unless its type is [`Steady`]: whoever is given another
-/// one from outside copies its bytes first.
+/// Anyone may implement it, so nothing relies on what a key answers a second time, unless its type is [`Steady`]: a caller that is given
+/// another one from outside copies its bytes first.
 pub trait EncodedKey: Copy + Send {
     /// Whether the keys of this type are steady.
     #[doc(hidden)]
@@ -61,7 +61,7 @@ pub struct Steady(());
 const HASH_LENGTH: u64 = 0xA076_1D64_78BD_642F;
 const HASH_MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// What the hashes of keys depend on. Whoever chooses keys does not know it, and so cannot choose keys that all lie in one place.
+/// What the hashes of keys depend on. A client that chooses keys does not know it, and so cannot choose keys that collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashSeed(u64);
 
@@ -69,7 +69,7 @@ impl HashSeed {
     /// The same in every program: for runs that are to be repeated exactly, and where many equal hashes cost nothing.
     pub const FIXED: Self = Self(0);
 
-    /// One that nobody can foresee.
+    /// An unpredictable one.
     pub fn random() -> Self {
         // Models explore executions that differ in nothing but their schedule.
         if cfg!(any(loom, shuttle)) { Self::FIXED } else { Self(RandomState::new().build_hasher().finish()) }

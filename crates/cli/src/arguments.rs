@@ -193,7 +193,7 @@ pub fn parse<A: Parser>() -> Result<A, ExitCode> {
 
 fn refuse(error: &clap::Error) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // Printing fails when nobody reads; there is nobody to tell.
+        // Printing fails when no one reads the output.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }

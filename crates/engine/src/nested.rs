@@ -1,10 +1,10 @@
 //! Transactions inside of transactions, on one thread: the inner one commits what dooms the outer one, at each attempt.
 //!
-//! An outer transaction that is run until it commits would be run without end; it is told [`Error::WaitsForItself`]. Where a protocol knows at
-//! which moment the other side of a conflict committed, that tells whether this very thread committed it ([`Nested::is_behind`]), and the second
-//! time in a row is enough: at the first attempt alone it may be chance that there was an inner transaction. Conflicts that come from other
-//! threads count for nothing. Where nothing tells whose commit it was, as of an insertion that broke a range, only many in a row count, during
-//! each of which the thread has committed something.
+//! An outer transaction that is run until it commits would be run without end; it is told [`Error::WaitsForItself`]. Where a protocol knows
+//! at which moment the other side of a conflict committed, that tells whether this very thread committed it ([`Nested::is_behind`]), and the
+//! second time in a row is enough: at the first attempt alone it may be chance that there was an inner transaction. Conflicts that come from
+//! other threads count for nothing. Where nothing tells whose commit it was, as of an insertion that broke a range, only many in a row
+//! count, during each of which the thread has committed something.
 //!
 //! An inner transaction may also wait for another thread, which waits for the outer one: a cycle over threads that no protocol sees in its
 //! transactions. So a transaction whose thread has another one open never waits, nor conflicts with what others have open, without end
@@ -43,8 +43,8 @@ polychron_sync::thread_local! {
     };
 }
 
-/// The calling thread has committed a change in a database, known by its number ([`Catalog::number`](crate::catalog::Catalog::number)), or has
-/// committed a transaction that read one, at a moment, as its protocol counts them, through the worker of a slot.
+/// The calling thread has committed a change in a database, known by its number ([`Catalog::number`](crate::catalog::Catalog::number)), or
+/// has committed a transaction that read one, at a moment, as its protocol counts them, through the worker of a slot.
 #[inline]
 pub fn note_seen(database: u32, timestamp: u64, slot: usize) {
     COMMITS.with(|commits| {
@@ -172,7 +172,8 @@ impl Endurance {
     }
 }
 
-/// Whether a transaction that conflicts for this reason may have met one that is still open. All other reasons tell that somebody has committed.
+/// Whether a transaction that conflicts for this reason may have met one that is still open. All other reasons tell that some thread has
+/// committed.
 pub(crate) fn is_in_the_way(reason: Reason) -> bool {
     matches!(reason, Reason::Latched | Reason::BeingWritten | Reason::InsertedFirst | Reason::Locked | Reason::Wounded)
 }

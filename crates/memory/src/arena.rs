@@ -14,7 +14,7 @@ use crate::classes::{FINE_MAX, MAX_LOCAL, align_of_size, class_within, size_of_c
 use crate::coalesce;
 use crate::system::{HUGE_PAGE, Mapping, PAGE};
 
-/// A chunk of a region. Whoever has it owns its memory.
+/// A chunk of a region. Any thread that has it owns its memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) base: NonNull<u8>,
@@ -258,7 +258,7 @@ impl Arena {
     }
 }
 
-/// Writes a byte to every page of a span nobody else knows of.
+/// Writes a byte to every page of a span no other thread knows of.
 fn touch(span: Span, threads: usize) {
     let share = span.bytes.div_ceil(threads.max(1)).next_multiple_of(HUGE_PAGE);
     std::thread::scope(|scope| {

@@ -217,9 +217,9 @@ mod tests {
     use crate::memory::lock;
     use crate::{Guard, Memory, Options};
 
-    /// Frees blocks of a size that nobody uses.
+    /// Frees blocks of a size that no thread uses.
     fn free(guard: &Guard<'_>, blocks: impl Iterator<Item = NonNull<u8>>, bytes: usize) {
-        // SAFETY: the blocks were allocated with this size, and nobody uses them.
+        // SAFETY: the blocks were allocated with this size, and no thread uses them.
         blocks.for_each(|block| unsafe { guard.free(block, bytes) });
     }
 
@@ -327,7 +327,7 @@ mod tests {
                     for _ in 0..10 {
                         let block = &mut live[random.below(LIVE as u64) as usize];
                         let new = guard.allocate(BYTES).unwrap();
-                        // SAFETY: the block was allocated with this size, and nobody finds it any more.
+                        // SAFETY: the block was allocated with this size, and no thread finds it any more.
                         unsafe { guard.retire(std::mem::replace(block, new), BYTES) };
                     }
                 }

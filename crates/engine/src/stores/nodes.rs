@@ -44,7 +44,7 @@ pub struct NodeSet {
 /// Stamps compared before the table is made.
 const SPIN_BUDGET: usize = 1024;
 
-/// Tables larger than this are given back at the end of the transaction.
+/// Tables larger than this are freed at the end of the transaction.
 const KEPT: usize = 1 << 12;
 
 /// What is found by stamp when there are many. Stamps differ in addresses and counts, which the hash mixes.

@@ -2,7 +2,7 @@
 //!
 //! Lookups are optimistic and write nothing; writers latch one bucket. Keys of at most 8 bytes lie in the bucket, longer
 //! ones behind a pointer next to their hash. The index grows on line: a table of twice the size is added, and inserting
-//! threads move a few buckets each; whoever meets a moved bucket goes on in the next table. A bucket counts the
+//! threads move a few buckets each; any thread that meets a moved bucket goes on in the next table. A bucket counts the
 //! insertions into it, and that count is what a [`Stamp`](crate::Stamp) carries; the buckets that a moved bucket is divided into take
 //! the count over, so that growth breaks no stamp. `docs/hash-index.md` has the protocol and the proofs.
 
@@ -99,7 +99,7 @@ pub(crate) unsafe fn stamp_holds_alone(node: NonNull<()>, state: u64) -> bool {
     meta.insertions() == state && !meta.is_moved()
 }
 
-/// Waits for whoever has the latch of a bucket.
+/// Waits for any thread that has the latch of a bucket.
 #[inline]
 fn meta_unlatched(bucket: &Bucket) -> Meta {
     let mut backoff = Backoff::new();
@@ -158,7 +158,7 @@ impl HashIndex {
         let mut index = Self::new(expected_keys, seed, guard).map_err(BulkLoadError::OutOfMemory)?;
         let result = index.load(pairs.into_iter(), guard);
         if result.is_err() {
-            // SAFETY: nobody else has seen the index.
+            // SAFETY: no other thread has seen the index.
             unsafe { index.destroy(guard) };
         }
         result.map(|()| index)
@@ -217,7 +217,7 @@ impl HashIndex {
         handle.or_else(|| get_anywhere(table, key, probe.hash).handle)
     }
 
-    /// The short way of a lookup: the bucket, its meta word, and the handle if the key lies in the bucket itself and nobody
+    /// The short way of a lookup: the bucket, its meta word, and the handle if the key lies in the bucket itself and no thread
     /// changes it.
     #[inline]
     fn look_once<'g, K: EncodedKey>(
@@ -277,7 +277,7 @@ impl HashIndex {
                 place.bucket.fill(place.slot, probe.word, value);
                 latched.set_kind(place, probe.kind);
             } else if let Some(bucket) = spare.overflow.take() {
-                // SAFETY: the spare bucket is initialised, and nobody else knows it.
+                // SAFETY: the spare bucket is initialised, and no other thread knows it.
                 unsafe { latched.append(search.last, bucket, &probe, value) };
                 overflow = Some(table);
             } else {
@@ -381,7 +381,7 @@ impl HashIndex {
     }
 
     /// Moves a few buckets if the index is growing, and says whether it is. Every insertion does so; a background thread
-    /// may, too, to bring a growth to its end when nobody inserts.
+    /// may, too, to bring a growth to its end when no thread inserts.
     #[inline]
     pub fn advance_growth(&self, guard: &Guard<'_>) -> bool {
         let table = self.table(guard);

@@ -12,7 +12,7 @@ use super::entry::{EMPTY, Entry, LONG, LongKey};
 use super::table::Table;
 use crate::Stamp;
 
-/// The shape of a hash index at some moment. Counts are exact when nobody writes.
+/// The shape of a hash index at some moment. Counts are exact when no thread writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HashStatistics {
     /// Keys in the index.
@@ -46,7 +46,7 @@ impl Snapshot {
         loop {
             for (index, slot) in bucket.slots.iter().enumerate().take(SLOTS) {
                 if kinds.kind(index) != EMPTY {
-                    // Acquire pairs with `Bucket::fill`: who sees new words sees the latch in the head.
+                    // Acquire pairs with `Bucket::fill`: a thread that sees new words sees the latch in the head.
                     let words = (slot.word.load(Ordering::Acquire), slot.value.load(Ordering::Acquire));
                     self.slots.push((kinds.kind(index), words.0, words.1));
                 }
@@ -154,7 +154,7 @@ impl HashIndex {
             }
         }
         while let Some(raw) = current {
-            // SAFETY: tables are linked from old to new, and nobody uses them.
+            // SAFETY: tables are linked from old to new, and no thread uses them.
             unsafe {
                 let table = Table::from_raw(raw);
                 current = table.next().map(Table::raw);

@@ -164,7 +164,7 @@ impl<'g> Latched<'g> {
 
     #[inline]
     fn mark_dirty(&self) {
-        // Relaxed: the node's fields are stored with Release after this, which carries the mark to whoever sees them.
+        // Relaxed: the node's fields are stored with Release after this, which carries the mark to any thread that sees them.
         self.node.version().0.store(self.after | LATCHED | DIRTY, Ordering::Relaxed);
     }
 }

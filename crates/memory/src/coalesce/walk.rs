@@ -1,5 +1,5 @@
 //! One walk over all free blocks: it gathers them, sorts them by their addresses, and gives each run of neighbours to where it goes. A walk
-//! may be made in slices; until it is finished, what it gathered is nobody's.
+//! may be made in slices; until it is finished, what it gathered is no thread's.
 //!
 //! A walk that was begun because memory is refused puts short runs together, too: blocks of other sizes are wanted. One in slices leaves
 //! them as the blocks they were, for those are the sizes that are in use; it only gives long runs back.

@@ -248,7 +248,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
             arena.open_from = arena.nodes.values.len();
         }
         while let Some(&observed) = self.arena.observed.last() {
-            // One that has no value stays: whoever catches the failure must not commit.
+            // One that has no value stays: any thread that catches the failure must not commit.
             let truth = self.arena.resolved(observed.condition)? != 0;
             if truth != observed.truth && !left_out(Step::CheckConditions) {
                 self.arena.was_mistaken = true;

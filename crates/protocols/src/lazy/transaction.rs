@@ -110,7 +110,7 @@ impl<B: LazyHost> Commit for LazyTransaction<'_, B> {
             if error.is_conflict() {
                 return Err(error);
             }
-            // It may come from reads that never stood together, or from answers that do not stand any more.
+            // It may come from reads that were never mutually consistent, or from answers that do not stand any more.
             let stands = self.with_nodes(Self::stands);
             let sound = self.base.roll_back() && stands || left_out(Step::ValidateFailures);
             return Err(if sound { error } else { Error::Conflict });
@@ -119,7 +119,7 @@ impl<B: LazyHost> Commit for LazyTransaction<'_, B> {
     }
 
     fn roll_back(mut self) -> bool {
-        // The procedure may give up because of what it was told, which nobody has held for it.
+        // The procedure may give up because of what it was told, which no thread has held for it.
         let stands = self.with_nodes(Self::stands);
         self.base.roll_back() && stands
     }
@@ -210,7 +210,8 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         Ok(())
     }
 
-    /// The operation has read what it writes, and closed what was open of these rows. Whatever else is open does not depend on it, and stays.
+    /// The operation has read what it writes, and closed what was open of these rows. Whatever else is open does not depend on it, and
+    /// stays.
     fn undo_operation(&mut self, position: usize) -> Result<(), Error> {
         self.base.undo_unchecked(position)
     }

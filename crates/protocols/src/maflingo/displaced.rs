@@ -1,7 +1,7 @@
 //! Deleted rows that only snapshots see leave their index for one beside it.
 //!
-//! A row that a long snapshot sees keeps its record when it is deleted. Would its key stay in the index, a queue would be scanned through all
-//! that was deleted since the snapshot began. So a tombstone that has become the past, and that a snapshot looks behind, is *displaced*
+//! A row that a long snapshot sees keeps its record when it is deleted. Would its key stay in the index, a queue would be scanned through
+//! all that was deleted since the snapshot began. So a tombstone that has become the past, and that a snapshot looks behind, is *displaced*
 //! (`reclaim.rs`), under its latch:
 //!
 //! 1. its key goes into the index beside;
@@ -36,7 +36,8 @@ use super::worker::State;
 /// The index beside, and the latest deletion of what went there.
 #[derive(Debug)]
 pub(super) struct Displaced {
-    /// None beside an index without an order, which nobody scans, and where there was no memory for it: tombstones stay where they are then.
+    /// None beside an index without an order, which no thread scans, and where there was no memory for it: tombstones stay where they are
+    /// then.
     store: Option<Entries>,
     /// Snapshots of this epoch or a later one see nothing of what lies beside.
     until: AtomicU64,

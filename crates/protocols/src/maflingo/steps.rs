@@ -14,7 +14,7 @@ named! {
         RefuseOvertaken,
         /// A record that the index has forgotten is not written.
         RefuseUnlinkedWrites,
-        /// Who writes a table knows all its indexes.
+        /// A thread that writes a table knows all its indexes.
         KnowAllIndexes,
         /// An index that was dropped has not been asked.
         KnowDropped,
@@ -24,7 +24,7 @@ named! {
         EpochBeforeChecks,
         /// A record that was read has the id it had.
         CompareIds,
-        /// A record that was read is latched by nobody else.
+        /// A record that was read is latched by no other thread.
         RefuseLatched,
         /// A record that was read has not moved.
         RefuseMoved,
@@ -86,7 +86,7 @@ named! {
         AwaitIndexes,
         /// An index is handed out when its filling has become the past.
         AwaitFilling,
-        /// Who writes on a tombstone claims it.
+        /// A thread that writes on a tombstone claims it.
         ClaimTombstones,
         /// A claimed tombstone is not taken out.
         RespectClaims,

@@ -6,7 +6,7 @@
 //! sees. `docs/protocols/maflingo.md` proves that readers do not notice. Three rules make it cheap:
 //!
 //! * Without a long snapshot nothing is queued, and a worker looks for one once an epoch.
-//! * Who walks a chain takes out all that can go, whoever made it, and marks it; its maker finds the mark.
+//! * A thread that walks a chain unlinks all that can go, whichever thread made it, and marks it; its maker finds the mark.
 //! * A version that stays is looked at again only when a snapshot ends that it was kept for.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -30,7 +30,7 @@ const LONG_EPOCHS: u64 = 8;
 /// Versions queued before the next pass over the queue.
 const AT_ONCE: usize = 64;
 
-/// Versions looked at in a pass: more than come in between, so that a backlog shrinks, and few enough that nobody waits for it.
+/// Versions looked at in a pass: more than come in between, so that a backlog shrinks, and few enough that no thread waits for it.
 const SLICE: usize = 256;
 
 /// What can be seen: the horizons and the open snapshots of one moment, and while it lives no version is freed that ends
@@ -158,7 +158,7 @@ enum Processed {
     Retired,
     /// The snapshot sees it.
     Kept(Superseded, u64),
-    /// Somebody is at its chain.
+    /// Some thread is at its chain.
     Later(Superseded),
 }
 

@@ -1,5 +1,5 @@
 //! A transaction or a snapshot that is open and does nothing: others go on as if it were not there, snapshots are new, and what is kept is
-//! what it can still see. Epochs are ended by hand; the database's own clock may end more.
+//! what it can still see. Epochs are ended interactively; the database's own clock may end more.
 
 use polychron_base::sizes::scaled;
 use polychron_engine::{Interactive, Mode, Operations, Protocol, Worker};

@@ -1,5 +1,5 @@
 //! Panics of code that the engine calls in the middle of an operation, which the procedure catches to go on: nothing half done commits, and
-//! nobody hangs.
+//! no client hangs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

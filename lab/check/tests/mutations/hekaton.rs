@@ -188,7 +188,7 @@ fn snapshot_while_the_end_is_drawn() -> bool {
             let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
             begun.send(()).unwrap();
             let first = get(&mut snapshot, &reader.items, 1).unwrap();
-            // Nobody listens where the reader has to wait.
+            // No client listens where the reader has to wait.
             let _ = read.send(());
             has_ended.recv().unwrap();
             let second = get(&mut snapshot, &reader.items, 2).unwrap();

@@ -559,7 +559,7 @@ fn lost_update_behind_a_snapshot() -> bool {
     let mut other = false;
     let mine = stage.once(|t| {
         let before = get(t, &stage.items, 1)?.unwrap();
-        // Whoever commits this thins what was committed before.
+        // Any client that commits this thins what was committed before.
         other = stage.set(1, 12);
         t.upsert(&stage.items, &Item { id: 1, value: before + 10 })
     });
@@ -637,7 +637,7 @@ impl Procedure for Turn {
 fn row_that_comes_back_in_a_batch() -> bool {
     let stage = stage(&[(1, 10)]);
     let _snapshot = stage.lasting(Mode::Snapshot);
-    // Whoever commits thins what was committed before.
+    // Any client that commits thins what was committed before.
     let mut batch =
         [Part::Delete, Part::Elsewhere, Part::Insert, Part::Read].map(|part| Turn { items: stage.items, part });
     let mut last = None;

@@ -4,7 +4,7 @@ use std::mem;
 
 use super::*;
 
-/// Leaves a transaction behind that has updated, inserted and deleted, which nobody may ever see.
+/// Leaves a transaction behind that has updated, inserted and deleted, which no thread may ever see.
 fn leak(bank: &Bank, worker: &mut HyperWorker, mode: Mode) {
     let accounts = bank.accounts;
     let mut t = worker.begin(mode).unwrap();

@@ -144,7 +144,7 @@ fn many_questions_are_compared_in_few_steps() {
     }));
 }
 
-/// Two threads on one row, beside whoever comes and goes: chains stay short.
+/// Two threads on one row, beside any thread that comes and goes: chains stay short.
 #[test]
 fn a_hot_row_keeps_its_chain_short() {
     const UPDATES: usize = scaled(20_000, 50);
