@@ -18,7 +18,11 @@ pub(crate) fn table(title: &str, cases: &[&str], protocols: &[&str], cell: impl 
 }
 
 /// The names of equal cells together, in the order of the first of them.
-fn grouped<N: AsRef<str>, C: PartialEq>(names: &[N], separator: &str, cells_of: impl Fn(usize) -> C) -> Vec<(String, C)> {
+fn grouped<N: AsRef<str>, C: PartialEq>(
+    names: &[N],
+    separator: &str,
+    cells_of: impl Fn(usize) -> C,
+) -> Vec<(String, C)> {
     let mut groups: Vec<(String, C)> = Vec::new();
     for (at, name) in names.iter().enumerate() {
         let (name, cells) = (name.as_ref(), cells_of(at));
