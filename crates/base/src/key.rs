@@ -240,15 +240,15 @@ mod tests {
 
     /// Keys that lie in one part of a thousand under one seed lie all over under another one.
     #[test]
-    fn who_does_not_know_the_seed_cannot_choose_places() {
-        let place = |key: &u64, seed: u64| Key8::new(*key, 8).hash(HashSeed(seed)) >> 54;
+    fn colliding_keys_cannot_be_chosen_without_the_seed() {
+        let bucket = |key: &u64, seed: u64| Key8::new(*key, 8).hash(HashSeed(seed)) >> 54;
         for seed in 1..20 {
-            let chosen: Vec<u64> = (0..200_000).filter(|key| place(key, 0) == 7).collect();
-            let mut places: Vec<u64> = chosen.iter().map(|key| place(key, seed)).collect();
-            places.sort_unstable();
-            places.dedup();
+            let chosen: Vec<u64> = (0..200_000).filter(|key| bucket(key, 0) == 7).collect();
+            let mut buckets: Vec<u64> = chosen.iter().map(|key| bucket(key, seed)).collect();
+            buckets.sort_unstable();
+            buckets.dedup();
             // About 195 keys, of which some share one of 1,024 places.
-            assert!(places.len() * 4 > chosen.len() * 3, "{} keys in {} places", chosen.len(), places.len());
+            assert!(buckets.len() * 4 > chosen.len() * 3, "{} keys in {} places", chosen.len(), buckets.len());
         }
     }
 }

@@ -132,7 +132,7 @@ pub struct Common {
     #[arg(long)]
     pub open_snapshot: bool,
 
-    /// Let a client of its own come and go beside the others, which leaves this open and does nothing, for moments and for seconds
+    /// Let a client of its own come and go beside the others, which leaves this open and does nothing, for times and for seconds
     #[arg(long, value_enum)]
     pub idle: Option<Idle>,
 

@@ -31,7 +31,7 @@ pub trait Described {
     }
 }
 
-/// The tables at one moment, in slots of which at least half are free: so many as there are tables, not as there ever were.
+/// The tables at one time, in slots of which at least half are free: so many as there are tables, not as there ever were.
 ///
 /// The slot of a table is its position modulo the number of slots, which is a power of two. A new table is given a position that no table
 /// has had, and whose slot is free. With twice the slots, tables that had different ones still do.

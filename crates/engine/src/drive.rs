@@ -279,7 +279,7 @@ fn endure<W: Interactive>(
     if endurance.is_none() && !worker.is_nested() {
         return None;
     }
-    // Between two steps it tries in quick succession: others may let go for moments only.
+    // Between two steps it tries in quick succession: others may let go for times only.
     if !attempts.is_multiple_of(ATTEMPTS_PER_LOOK) {
         return None;
     }

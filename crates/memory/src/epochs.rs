@@ -2,7 +2,7 @@
 //!
 //! Every worker has a slot. `active` is the epoch in which it is pinned; `walking` the same, where it follows links between versions;
 //! `committing` the epoch in which it announced that it is about to commit; `snapshot` the epoch its read-only transaction reads at. Any
-//! thread that holds the ticket [`Epochs::advance`] asks for (the *leader* of that moment) moves `current` on, looks at these words and
+//! thread that holds the ticket [`Epochs::advance`] asks for (the *leader* of that time) moves `current` on, looks at these words and
 //! publishes what follows: `readonly`, the newest epoch in which no thread is pinned any more; `left`, the same but for those whose finds
 //! are noted (`aside.rs`); `walked`, the newest in which no such walker is; `past`, the newest in which no thread can still commit; and
 //! `collectable`, the oldest epoch any snapshot may read at. So a transaction that is open and does nothing holds back the memory that it
@@ -247,7 +247,7 @@ impl Epochs {
             slots.iter().map(|slot| word(slot).load(Ordering::Acquire)).min().unwrap_or(IDLE)
         });
         // A word that was announced with an outdated epoch and is about to be announced anew may lie behind the horizon for a
-        // moment; no thread runs in it.
+        // time; no thread runs in it.
         let horizon = |oldest: u64, of: &AtomicU64| (oldest.min(current) - 1).max(of.load(Ordering::Relaxed));
         let oldest_active = self.oldest_active(slots, current);
         // Release: pairs with the acquire in `readonly`.

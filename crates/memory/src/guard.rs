@@ -229,7 +229,7 @@ impl<'l> Guard<'l> {
     /// Keeps every version that is not collectable now from being freed until the answer is dropped, so that chains of
     /// versions can be walked and pruned: `None` when the clock is just being moved or the worker has a snapshot open.
     ///
-    /// A moment's thing: while it lasts no version is freed that it might keep.
+    /// A time's thing: while it lasts no version is freed that it might keep.
     pub fn hold_versions(&self) -> Option<Hold<'l>> {
         if self.worker.snapshots.get() > 0 {
             return None;

@@ -40,7 +40,7 @@ pub(crate) struct Entry {
     pub(crate) was_found: bool,
 }
 
-/// All entries before position `end` were unlinked before some moment in epoch `tag`.
+/// All entries before position `end` were unlinked before some time in epoch `tag`.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     tag: u64,

@@ -516,7 +516,7 @@ fn versions_that_were_found_wait_for_all_guards() {
 }
 
 #[test]
-fn a_hold_keeps_versions_for_a_moment() {
+fn a_hold_keeps_versions_for_a_time() {
     let memory = tiny();
     let (reader, writer, pruner) = (memory.register().unwrap(), memory.register().unwrap(), memory.register().unwrap());
     memory.epochs().advance();

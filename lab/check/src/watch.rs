@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use polychron_base::sizes::slowed;
 
-/// How many seconds work may take that takes moments: enough for a machine that does much else.
+/// How many seconds work may take that takes times: enough for a machine that does much else.
 const LONGEST_SECONDS: u64 = 60;
 
 /// The same, or as many as `POLYCHRON_WATCH_SECONDS` says, for a caller that looks for what does not end.

@@ -196,7 +196,7 @@ impl Bucket {
         Handle::new(value.addr() as u64)
     }
 
-    /// Looks the probe up in the chain of this head without writing anything; `meta` is the head's settled meta word.
+    /// Looks the probe up in the chain of this head without writing anything; `meta` is the head's stable meta word.
     ///
     /// The caller's guard must have been alive since before the head was found.
     pub(super) fn read<K: EncodedKey>(&self, meta: Meta, probe: &Probe<K>) -> Result<Option<Handle>, Disturbed> {

@@ -171,9 +171,9 @@ impl HashIndex {
     ) -> Result<(), BulkLoadError> {
         let mut group = [None; LOAD_AHEAD];
         for position in (0..).step_by(LOAD_AHEAD) {
-            for place in &mut group {
-                *place = pairs.next();
-                if let Some((key, _)) = *place {
+            for slot in &mut group {
+                *slot = pairs.next();
+                if let Some((key, _)) = *slot {
                     self.prefetch(key, guard);
                 }
             }
@@ -273,9 +273,9 @@ impl HashIndex {
             }
             let value = spare.long.map_or(inline_value(handle), NonNull::as_ptr);
             let mut overflow = None;
-            if let Some(place) = search.free {
-                place.bucket.fill(place.slot, probe.word, value);
-                latched.set_kind(place, probe.kind);
+            if let Some(position) = search.free {
+                position.bucket.fill(position.slot, probe.word, value);
+                latched.set_kind(position, probe.kind);
             } else if let Some(bucket) = spare.overflow.take() {
                 // SAFETY: the spare bucket is initialised, and no other thread knows it.
                 unsafe { latched.append(search.last, bucket, &probe, value) };
@@ -300,13 +300,13 @@ impl HashIndex {
     pub fn remove<K: EncodedKey>(&self, key: K, expected: Handle, guard: &Guard<'_>) -> bool {
         let probe = Probe::new(key, self.seed);
         let (table, mut latched) = self.latch(probe.hash, guard);
-        let Some((place, _)) = latched.search(&probe).found.filter(|(_, handle)| *handle == expected) else {
+        let Some((position, _)) = latched.search(&probe).found.filter(|(_, handle)| *handle == expected) else {
             return false;
         };
         // Relaxed: values change under the latch that we hold.
-        let value = place.bucket.slots[place.slot].value.load(Ordering::Relaxed);
-        latched.set_kind(place, EMPTY);
-        let emptied = latched.unlink_if_empty(place.bucket);
+        let value = position.bucket.slots[position.slot].value.load(Ordering::Relaxed);
+        latched.set_kind(position, EMPTY);
+        let emptied = latched.unlink_if_empty(position.bucket);
         drop(latched);
         if let Some(bucket) = emptied {
             // Relaxed: a count that decides when to grow, nothing else.
@@ -422,21 +422,21 @@ impl HashIndex {
 }
 
 #[inline]
-fn prefetch_line(place: NonNull<Bucket>) {
+fn prefetch_line(bucket: NonNull<Bucket>) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch reads nothing, whatever the address.
     unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(place.as_ptr().cast());
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(bucket.as_ptr().cast());
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = place;
+    let _ = bucket;
 }
 
 fn allocate_overflow(guard: &Guard<'_>) -> Result<NonNull<Bucket>, OutOfMemory> {
-    let place = guard.allocate(size_of::<Bucket>())?.cast::<Bucket>();
+    let bucket = guard.allocate(size_of::<Bucket>())?.cast::<Bucket>();
     // SAFETY: the allocation is 64 bytes, aligned to 64, and not shared yet.
-    unsafe { place.write(Bucket::new(0)) };
-    Ok(place)
+    unsafe { bucket.write(Bucket::new(0)) };
+    Ok(bucket)
 }
 
 /// A lookup of a key that does not lie in its bucket itself, or that met a writer or a moved bucket.

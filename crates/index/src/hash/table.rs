@@ -57,7 +57,7 @@ pub(super) struct Growth {
     pub(super) cursor: AtomicUsize,
     /// How many buckets were moved.
     pub(super) moved: AtomicUsize,
-    /// Overflow buckets in the chains of this table; for a moment below zero, when a removal overtakes a move's count.
+    /// Overflow buckets in the chains of this table; briefly below zero, when a removal overtakes a move's count.
     pub(super) overflow: AtomicIsize,
     /// The table grows when it has more overflow buckets than this.
     pub(super) overflow_mark: AtomicIsize,

@@ -124,7 +124,7 @@ fn push_down<K: EncodedKey>(
     let top = build_chain(position.depth + 1, key, handle, resident, guard)?;
     top.node().set_parent(Some(position.leaf.node()));
     for leaf in chain(top) {
-        // No thread sees the chain yet, so its leaves are as they were born.
+        // No thread sees the chain yet, so its leaves are as they were created.
         changes.change(Change::Added { of: position.stamp(), new: stamp_of(leaf, leaf.state()) });
     }
     latched.change_content();

@@ -206,7 +206,7 @@ impl History {
         Some(committed)
     }
 
-    /// Takes out what a worker has in hand.
+    /// Removes what a worker was pruning.
     pub(super) fn end_pruning(&mut self, slot: usize) {
         let Some(being_pruned) = self.being_pruned.get_mut(slot) else { return };
         self.bytes -= being_pruned.drain(..).map(|committed| committed.bytes).sum::<usize>();
@@ -263,7 +263,7 @@ impl History {
         self.add_bytes(kept.bytes);
     }
 
-    /// What was taken out of a list: it does not count any more.
+    /// What was unlinked of a list: it does not count any more.
     pub(super) fn forget(&mut self, taken: Committed) -> Committed {
         self.bytes -= taken.bytes;
         taken

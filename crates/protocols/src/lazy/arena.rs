@@ -83,7 +83,7 @@ pub(super) struct Arena {
     pub(super) overwritten: Vec<Operand>,
     /// Whether an answer of the transaction, or of the one before, did not hold: the next one assumes nothing.
     pub(super) was_mistaken: bool,
-    /// Whether the transaction was told that something could not be settled which is open still.
+    /// Whether the transaction was told that something could not be flushed which is open still.
     pub(super) failure_is_reported: bool,
     /// The tables of `writes`, and of `deferred`, each once.
     written_tables: Vec<TableId>,

@@ -1,7 +1,7 @@
 //! A running transaction: one of the protocol beneath, and the futures that it has left open.
 //!
 //! Ordinary operations go through to the protocol beneath. Before one meets a row of which something is left open, all that is
-//! open is settled (`flush.rs`), so that it finds what the transaction wrote, and a future keeps the value that it stands for.
+//! open is flushed (`flush.rs`), so that it finds what the transaction wrote, and a future keeps the value that it stands for.
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, TableId};
@@ -193,7 +193,7 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         self.base.scan_unchecked(scan, visitor)
     }
 
-    /// What was left open is settled, so that what is going to be written behind a mark was asked for behind it.
+    /// What was left open is flushed, so that what is going to be written behind a mark was asked for behind it.
     fn mark(&mut self) -> Result<usize, Error> {
         if !self.arena.writes_nothing() && !left_out(Step::FlushBeforeSavepoints) {
             self.with_nodes(Self::flush)?;

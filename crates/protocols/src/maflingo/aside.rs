@@ -8,7 +8,7 @@
 //!
 //! * the records of its read set and write set, and those that it has latched, where they were: none of them was freed, so each tells by its
 //!   TID and its data version what has become of it;
-//! * the nodes of its node set, of which it may not ask what they lead to: one that was taken out is a conflict (`NodeSet::stand_alone`);
+//! * the nodes of its node set, of which it may not ask what they lead to: one that was unlinked is a conflict (`NodeSet::stand_alone`);
 //! * no finger and no hint.
 //!
 //! What is measured by the epochs besides memory goes on waiting for the transaction (`Epochs::readonly`): its list of tables stays, and the

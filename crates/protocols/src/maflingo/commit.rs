@@ -557,7 +557,7 @@ fn take_back(record: Record<'_>, store: &Store, key: &[u8], guard: &Guard<'_>) -
         record.unlatch();
         return false;
     }
-    // An own record stays linked until it is taken out here.
+    // An own record stays linked until it is unlinked here.
     table::remove(store, key, record, guard, Record::unlink);
     true
 }

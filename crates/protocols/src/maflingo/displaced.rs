@@ -9,7 +9,7 @@
 //! 3. its key leaves the index;
 //! 4. the record is marked as unlinked.
 //!
-//! To a transaction that may write, that is a tombstone that was taken out. A snapshot that is older than `until` and finds no row of a key
+//! To a transaction that may write, that is a tombstone that was unlinked. A snapshot that is older than `until` and finds no row of a key
 //! looks beside, and its scans go along both. It looks at `until` behind the index: what it misses there because of step 3 it is told of by
 //! step 2. If the key comes back it does so on another record, in a later epoch than the tombstone's: of the two records
 //! one at most has a row for a snapshot. But a row that *moves* to a larger record, is deleted and displaced between a scan's two looks

@@ -200,7 +200,7 @@ fn a_tombstone_is_claimed_or_unlinked() {
     });
 }
 
-/// An insertion that is given up is taken out, or left to a thread that has claimed it and writes it.
+/// An insertion that is given up is unlinked, or left to a thread that has claimed it and writes it.
 #[test]
 fn an_insertion_is_taken_back_or_claimed() {
     explore(3, || {

@@ -130,8 +130,7 @@ impl<R: Redo> Maflingo<R> {
 
 impl<R: Redo + Default> Protocol for Maflingo<R> {
     const NAME: &'static str = "maflingo";
-    const SUMMARY: &'static str =
-        "optimistic, in place, epochs (Silo): short transactions with few conflicts, and snapshots a moment old";
+    const SUMMARY: &'static str = "optimistic, in place, epochs (Silo): short transactions with few conflicts, and snapshots some milliseconds old";
     const CONFIGURATIONS: &'static [Configuration] = Counter::SHARED;
 
     type Options = Options;

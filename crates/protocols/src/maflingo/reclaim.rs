@@ -12,7 +12,7 @@
 //!   is the background's.
 //!
 //! * A transaction that writes on a tombstone claims it first. A claimed tombstone stays; the claim is taken back, and the
-//!   tombstone looked at again when every transaction of that moment has ended. So a transaction that runs finds what it
+//!   tombstone looked at again when every transaction of that time has ended. So a transaction that runs finds what it
 //!   wrote under the key where it wrote it.
 //! * An insertion that another transaction had claimed when it was given up is queued as a tombstone of no epoch.
 
@@ -205,7 +205,7 @@ enum Look<'l, 'g, 'v> {
 #[derive(Debug, Default)]
 pub(super) struct Reclaimer {
     queues: Queues,
-    /// Of the records of all that was queued since the queues were shared, less those that were taken out.
+    /// Of the records of all that was queued since the queues were shared, less those that were unlinked.
     bytes: usize,
 }
 
@@ -371,7 +371,7 @@ fn unlink_key<K: EncodedKey>(
 ) -> Unlinked {
     let is_its = |record: &Record<'_>| record.address() == tombstone.record;
     if tombstone.displaced {
-        // The other index has forgotten it before; only who has the tombstone takes it out.
+        // The other index has forgotten it before; only who has the tombstone unlinks it.
         if let Some(beside) = store.displaced.entries()
             && let Some(record) = table::find(beside, key, guard).filter(is_its)
         {

@@ -60,7 +60,7 @@ named! {
         FollowOnlyOwn,
         /// It adds the new node when the old one was divided.
         FollowSplits,
-        /// It finds the stamps of nodes that were taken out meanwhile.
+        /// It finds the stamps of nodes that were unlinked meanwhile.
         FollowResolved,
         /// A transaction that stands aside for long shows the records that it has read.
         NoteReads,
@@ -88,13 +88,13 @@ named! {
         AwaitFilling,
         /// A thread that writes on a tombstone claims it.
         ClaimTombstones,
-        /// A claimed tombstone is not taken out.
+        /// A claimed tombstone is not unlinked.
         RespectClaims,
         /// A claim that is taken back holds until the transactions of that epoch have ended.
         OutliveClaims,
         /// A tombstone stays as long as a snapshot is older.
         OutliveSnapshots,
-        /// Only a tombstone is taken out.
+        /// Only a tombstone is unlinked.
         UnlinkOnlyTombstones,
         /// An older version stays as long as an open snapshot sees it.
         KeepSeen,

@@ -1,4 +1,4 @@
-//! Versions, chains, keys and fronts are freed when nobody wants them any more.
+//! Versions, chains, keys and fronts are freed when no thread wants them any more.
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use polychron_base::sizes::scaled;

@@ -35,7 +35,7 @@ fn read<P: Protocol<Worker: Interactive>>(fixture: &Fixture<P>, worker: &mut P::
     snapshot.get(&fixture.counters, id).unwrap().unwrap().left()
 }
 
-/// Whichever worker the client comes by, and whoever is idle beside it.
+/// Whichever worker the client comes by, and the client that is idle beside it.
 fn snapshots_contain_the_clients_commits<P: Protocol<Worker: Interactive>>() {
     let fixture = Fixture::<P>::open();
     fixture.fill(0..ROWS);

@@ -171,7 +171,7 @@ pub fn panics_in_operations<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) 
         for before in [Before::Nothing, Before::Update, Before::Insertion] {
             for after in [After::GoesOn, After::RollsBack, After::TriesAgain] {
                 for interactive in [false, true] {
-                    let case = format!("{before:?}, {after:?}, by hand: {interactive}");
+                    let case = format!("{before:?}, {after:?}, interactive: {interactive}");
                     progress.at(case.clone());
                     let database = setup.open();
                     let tables =

@@ -265,7 +265,7 @@ pub fn beside_ordinary_operations<P: Protocol<Worker: Interactive>>(setup: &Setu
     assert!(matches!(outcome, Err(Error::Other(_))), "{outcome:?}");
 }
 
-/// What was left open behind a savepoint is undone with it, also when it could not be settled meanwhile. That it could not is told once.
+/// What was left open behind a savepoint is undone with it, also when it could not be flushed meanwhile. That failure is reported once.
 pub fn failures_behind_savepoints<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = items(setup, &[(1, 10), (2, 20)]);
     let mut worker = database.worker().unwrap();

@@ -221,7 +221,7 @@ fn check_agreement((rows, teams, codes): Entries) {
     assert!(expected.windows(2).all(|pair| pair[0] != pair[1]), "a code was given twice");
 }
 
-/// All kinds of changes of few rows with secondary indexes; at any moment the entries are those of the rows.
+/// All kinds of changes of few rows with secondary indexes; at any time the entries are those of the rows.
 pub fn secondaries_agree<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = persons(setup, &[]);
     std::thread::scope(|scope| {

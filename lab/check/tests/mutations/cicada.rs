@@ -1003,7 +1003,7 @@ fn version_before_one_of_the_future() -> bool {
     stage.value(1) != Some(11)
 }
 
-/// A snapshot begins, and its version is overwritten, while the moments are collected at which some client reads.
+/// A snapshot begins, and its version is overwritten, while the times are collected at which some client reads.
 fn snapshot_that_begins_while_moments_are_counted() -> bool {
     let stage = stage(&[(1, 10)]);
     let (mut cleaner, mut reader) = (stage.worker(), stage.worker());
@@ -1099,7 +1099,7 @@ fn loose(options: &mut Options) {
 }
 
 /// A worker whose clock is ahead overwrites a row blindly; then an index is made, and who knows it inserts the row at an earlier
-/// moment.
+/// time.
 fn entry_of_an_earlier_row() -> bool {
     let stage = Stage::open(&[], loose);
     let table = plain_members(&stage, 3);

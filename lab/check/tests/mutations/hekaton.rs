@@ -358,7 +358,7 @@ fn phantom_in_a_divided_node() -> bool {
     )
 }
 
-/// An own insertion into a range of which nodes were taken out in the background.
+/// An own insertion into a range of which nodes were unlinked in the background.
 fn own_insertion_after_nodes_have_gone() -> bool {
     let rows: Vec<_> = (0..200).map(|id| (id, 1)).collect();
     let stage = stage(&rows);

@@ -1,13 +1,13 @@
 //! Collection: what no transaction sees any more, now or later, goes.
 //!
 //! A committed write leaves an item, its record with the end of the transaction. When every transaction that may write reads at that
-//! timestamp or later, the record's list is gone through, under its collection latch, and every version is taken out that is visible at
+//! timestamp or later, the record's list is gone through, under its collection latch, and every version is unlinked that is visible at
 //! no timestamp that is held. So a long snapshot holds what it sees, and nothing more; what a collector leaves for its sake is looked at
 //! again when it has ended.
 //!
-//! * The first settled version stays, and so does what lies directly under one that is not settled: any thread that aborts puts that on top.
+//! * The first finished version stays, and so does what lies directly under one that is not finished: any thread that aborts puts that on top.
 //! * What is older than a version that began before all timestamps held is unreachable: no thread goes past that one. It is
-//!   freed at once. Everything else that is taken out may still be stood on, and waits for the epochs.
+//!   freed at once. Everything else that is unlinked may still be stood on, and waits for the epochs.
 //! * A record whose only version is a deletion that all sees is closed, and its key leaves the index.
 
 use std::cmp::Reverse;
@@ -30,7 +30,7 @@ use super::version::{Record, Version};
 /// How many transactions begin before the timestamps that are held are looked up again: a look at every worker's slot.
 const LOOK_EVERY: u32 = 16;
 
-/// The same while something waits for a snapshot to end: what is taken out from under it comes back when the reader leaves its epoch.
+/// The same while something waits for a snapshot to end: what is unlinked from under it comes back when the reader leaves its epoch.
 const LOOK_EVERY_BEHIND: u32 = 2;
 
 /// Items that are worked off at most when a transaction begins, or, if the worker has added many since, so many times as many: a backlog
@@ -408,7 +408,7 @@ fn collect_latched(
     (left, versions)
 }
 
-/// Takes versions under the first settled one out. Answers the earliest timestamp at which one that stays is over, and how many
+/// Takes versions under the first finished one out. Answers the earliest timestamp at which one that stays is over, and how many
 /// were looked at.
 fn prune(first: Version, held: &Held, tails: &mut Vec<Version>, guard: &Guard<'_>) -> (Option<u64>, usize) {
     let oldest = held.oldest();
@@ -431,7 +431,7 @@ fn prune(first: Version, held: &Held, tails: &mut Vec<Version>, guard: &Guard<'_
                 unsafe { version.retire(guard) };
             }
             _ => {
-                // What is not settled yet is looked at again soon.
+                // What is not finished yet is looked at again soon.
                 let over_at = over_at.unwrap_or(held.from + 1);
                 earliest = Some(earliest.map_or(over_at, |earliest: u64| earliest.min(over_at)));
                 above = version;

@@ -82,7 +82,7 @@ impl Write {
         Self { id, old, new }
     }
 
-    /// Ends it, and settles the stamps.
+    /// Ends it, and makes the stamps final.
     fn end(self, world: &World, commits: bool) -> u64 {
         let end = world.transactions.prepare(self.id, || ());
         self.decide(world, end, commits);
@@ -108,7 +108,7 @@ impl Write {
 fn see(world: &World, record: Record, id: TransactionId, timestamp: u64) -> Option<u64> {
     loop {
         let Look::Row(version, basis) = world.transactions.look(record, timestamp, id) else {
-            panic!("the key has a row at every moment");
+            panic!("the key has a row at every timestamp");
         };
         if let Basis::On(on) = basis {
             if !world.transactions.depend(id, on) {
@@ -237,7 +237,7 @@ fn see_as_snapshot(world: &World, record: Record, timestamp: u64) {
                 world.read(version);
                 return;
             }
-            Look::Nothing(..) => panic!("the key has a row at every moment"),
+            Look::Nothing(..) => panic!("the key has a row at every timestamp"),
         }
     }
 }

@@ -40,7 +40,7 @@ named! {
         FollowOnlyOwn,
         /// It adds the new node when the old one was divided.
         FollowSplits,
-        /// It finds the stamps of nodes that were taken out meanwhile.
+        /// It finds the stamps of nodes that were unlinked meanwhile.
         FollowResolved,
         /// A hint that leads to no row is not believed.
         RefuseEmptyHints,

@@ -1,7 +1,7 @@
 //! The table of transactions: their outcomes, the threads that wait for these, and which timestamps are still read.
 //!
 //! A worker has a slot, and runs one transaction at a time in it. A stamp that is an id leads there; where the slot has gone on to
-//! another transaction, the stamp has been settled and is read again.
+//! another transaction, the stamp has been finished and is read again.
 //!
 //! *Drawing.* A transaction says that it is drawing its end before it draws it. A thread that reads at a timestamp after that end has drawn
 //! from the counter later, so it sees at least that, and waits for the number. So no reader takes a transaction for a running one that ends
@@ -63,7 +63,7 @@ enum Outcome {
     Committed(u64),
     /// It was undone.
     Aborted,
-    /// Its stamps have been settled: they are to be read again.
+    /// Its stamps have been finished: they are to be read again.
     Gone,
 }
 
@@ -174,7 +174,7 @@ impl Transactions {
         own.dependencies.store(dependencies_of(generation) << DEPENDENCIES_SHIFT, Ordering::Relaxed);
         // Relaxed: threads look for their own number only.
         own.thread.store(polychron_sync::this_thread(), Ordering::Relaxed);
-        // Release: a thread that finds this generation sees the stamps of the one before settled.
+        // Release: a thread that finds this generation sees the stamps of the one before finished.
         own.status.store(generation << GENERATION_SHIFT | ACTIVE, Ordering::Release);
         let timestamp = self.draw();
         own.reading.store(timestamp << 1, Ordering::Relaxed);

@@ -10,7 +10,7 @@
 //! * A version's row changes only while its begin is the id of a running transaction, and then by that transaction alone. No thread
 //!   else reads it before that transaction is preparing.
 //! * The list of a record is sorted, latest first. What is not committed is on top of what is.
-//! * `next` of a version changes under the record's collection latch, when the version is settled; or before it is linked.
+//! * `next` of a version changes under the record's collection latch, when the version is finished; or before it is linked.
 
 use std::ptr::NonNull;
 
@@ -67,7 +67,7 @@ impl Stamp {
         if word & MARK == 0 { Self::At(word) } else { Self::By(TransactionId(word)) }
     }
 
-    /// The timestamp, where that is settled.
+    /// The timestamp, where that is finished.
     #[inline]
     pub(super) fn finished(self) -> Option<u64> {
         match self {

@@ -6,7 +6,7 @@
 //!  word 2… the row, or a secondary entry's primary key
 //! ```
 //!
-//! * A record is born with its row and without a latch: before it is linked no thread sees it, afterwards all threads do.
+//! * A record is created with its row and without a latch: before it is linked no thread sees it, afterwards all threads do.
 //! * Only the owner of the latch changes a record that others can reach.
 //! * A reader takes the version, then the other words with acquiring loads, then compares the version, its latch aside. The
 //!   owner sets *dirty* first and stores every further word with a release, so a reader that saw any of the new words also

@@ -203,7 +203,7 @@ fn a_list_is_processed_in_slices() {
             assert!(all.len() - before <= MOST + 10 + 1, "{} at once", all.len() - before);
             listed = by;
         }
-        // What workers have in hand comes in no order.
+        // What workers are pruning comes in no order.
         all.sort_unstable();
         assert!(all.into_iter().eq((after + 1..=COMMITS).filter(is_there)));
     }

@@ -56,7 +56,7 @@ impl Record<'_> {
         }
     }
 
-    /// Claims a tombstone. The word is only changed while the latch is free, so its owner sees a settled claim.
+    /// Claims a tombstone. The word is only changed while the latch is free, so its owner sees a final claim.
     #[cold]
     pub(in crate::maflingo) fn claim(self) -> Claim {
         let version = &self.header().version;

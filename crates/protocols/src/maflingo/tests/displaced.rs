@@ -154,7 +154,7 @@ fn a_queue_beside_an_idle_snapshot_has_no_deleted_head() {
     assert!(entries(&database, &table).iter().all(|&counts| counts == (rows as usize, 0)));
 }
 
-/// Rows of a few keys come, go, move in the secondary index and come back while snapshots of several moments are open: each sees its moment.
+/// Rows of a few keys come, go, move in the secondary index and come back while snapshots of several times are open: each sees its time.
 #[test]
 fn snapshots_find_what_was_displaced() {
     const KEYS: u64 = 40;

@@ -80,7 +80,7 @@ fn insertions_that_are_given_up_leave_the_index() {
 /// A record that was given up may go by another way, and its memory serve the same key again, while a queue still has it: the insertion that
 /// lies there then is not taken for the one that was given up.
 #[test]
-fn only_what_was_given_up_is_taken_out() {
+fn only_abandoned_insertions_are_unlinked() {
     let (database, pairs) = open();
     let mut worker = database.worker().unwrap();
     let mut inserter = worker.begin(Mode::ReadWrite).unwrap();
