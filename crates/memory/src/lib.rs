@@ -31,6 +31,7 @@ mod epochs;
 #[doc(hidden)]
 pub mod faults;
 mod guard;
+mod huge_pages;
 mod limbo;
 mod local;
 mod memory;
