@@ -16,10 +16,10 @@ use crate::coalesce;
 use crate::huge_pages::HugePages;
 use crate::system::{HUGE_PAGE, Mapping, PAGE};
 
-/// Of so much memory huge pages are advised one by one: the system keeps a list of the places where advice changes, and bounds its length.
+/// Of so much memory huge pages are advised one by one: the system keeps a list of the addresses at which advice changes, and bounds its length.
 const MOST_ADVISED: usize = 32 << 30;
 
-/// A chunk of a region. Whoever has it owns its memory.
+/// A chunk of a region. The thread that has it owns its memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) base: NonNull<u8>,
@@ -316,7 +316,7 @@ impl Arena {
     }
 }
 
-/// Writes a byte to every page of a span nobody else knows of.
+/// Writes a byte to every page of a span no other thread knows of.
 fn touch(span: Span, threads: usize) {
     let share = span.bytes.div_ceil(threads.max(1)).next_multiple_of(HUGE_PAGE);
     std::thread::scope(|scope| {

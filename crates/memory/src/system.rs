@@ -79,7 +79,7 @@ mod imp {
     /// Gives back the part of a new mapping that only served to align the rest. A failure leaves address space unused.
     fn trim(start: *mut u8, bytes: usize) {
         if bytes > 0 {
-            // SAFETY: the range is page-aligned, belongs to the mapping just made, and nobody knows of it.
+            // SAFETY: the range is page-aligned, belongs to the mapping just made, and no thread knows of it.
             let _ = unsafe { munmap(start.cast(), bytes) };
         }
     }
