@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polychron_base::error;
 use polychron_engine::limits::{self, Limits};
 use polychron_engine::{
-    Common, Error, IndexDefinition, IndexId, Interactive, Metric, Mode, Procedure, Protocol, Row, Statistics, Table,
-    TableDefinition, TableId, Versions, Worker, drive,
+    Common, Error, IndexDefinition, IndexId, Interactive, Mode, Procedure, Protocol, Row, Table, TableDefinition,
+    TableId, Worker, drive,
 };
 use polychron_schema::{Index, OwnedKey};
 
@@ -419,69 +418,6 @@ impl<P: Protocol> Database<P> {
     pub fn session(&self) -> Result<Session<P>, Error> {
         let worker = self.pool.take(&self.protocol)?;
         Ok(Session { worker, _slot: self.pool.slot(), claims: Arc::clone(&self.claims) })
-    }
-
-    /// Counts since the database was opened.
-    ///
-    /// ```
-    /// # let database = polychron::Database::in_memory()?;
-    /// database.transact(|_| polychron::Ok(()))?;
-    /// assert_eq!(database.statistics().commits, 1);
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    pub fn statistics(&self) -> Statistics {
-        self.protocol.statistics()
-    }
-
-    /// The keys at which transactions conflicted most often, most often first, with how often that was at least: at most 32, each too small by at most a
-    /// 33rd of all conflicts. Keys of tables that are gone are left out.
-    ///
-    /// ```
-    /// # let database = polychron::Database::in_memory()?;
-    /// for (key, conflicts) in database.hot_keys()? {
-    ///     println!("{conflicts} conflicts at {key}");
-    /// }
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::TooManyWorkers`].
-    pub fn hot_keys(&self) -> Result<Vec<(error::NamedKey, u64)>, Error>
-    where
-        P: Protocol<Worker: Interactive>,
-    {
-        let hot = self.statistics().hot_keys;
-        let names = drive::names_of(self.pool.borrow(&self.protocol)?.worker(), &hot)?;
-        Ok(names.into_iter().zip(hot).filter_map(|(name, hot)| Some((name?, hot.conflicts))).collect())
-    }
-
-    /// How many versions records have; `None` where they have one only. Walks every table.
-    ///
-    /// ```
-    /// # use polychron::{Database, Operations, Row};
-    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::in_memory()?;
-    /// # let accounts = database.create_table::<Account>()?;
-    /// database.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 0 }))?;
-    /// let records: u64 = database.versions().map_or(0, |versions| versions.records.iter().sum());
-    /// assert!(records <= 1);
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    pub fn versions(&self) -> Option<Versions> {
-        self.protocol.versions()
-    }
-
-    /// What the protocol can tell of its tables that others cannot. Walks every table.
-    ///
-    /// ```
-    /// # let database = polychron::Database::in_memory()?;
-    /// for metric in database.inspect() {
-    ///     println!("{}: {:?}", metric.name, metric.value);
-    /// }
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    pub fn inspect(&self) -> Vec<Metric> {
-        self.protocol.inspect()
     }
 }
 

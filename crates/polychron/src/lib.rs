@@ -146,6 +146,7 @@ pub mod prelude;
 mod requests;
 mod resolving;
 mod session;
+mod statistics;
 mod submitting;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 mod telemetry;
