@@ -1,15 +1,15 @@
-//! Where the heads of a table's records lie: an expandable array of pages (§3.2), and the places that are free.
+//! Where the heads of a table's records lie: an expandable array of pages (§3.2), and the slots that are free.
 //!
 //! Pages never move, so an index holds the address of a head and no number that would have to be looked up in a directory first.
 //! The first pages are small, so that a small table needs little; from 8192 records on a page holds as many and has up to 2 MiB.
 //!
-//! A page whose places are all free is given back when memory is short or the client does nothing ([`RecordArray::give_pages_back`]),
-//! and with the table. Places are free when no guard is left that could hold their records, but garbage may still name them: pages stay
+//! A page whose slots are all free is given back when memory is short or the client does nothing ([`RecordArray::free_pages`]),
+//! and with the table. Slots are free when no guard is left that could hold their records, but garbage may still name them: pages stay
 //! while any garbage waits. A page waits for the guards once more, for the sake of those that looked at it ahead. Who goes along
 //! pages beyond one guard keeps all of them ([`Runs`]).
 
 use std::marker::PhantomData;
-use std::ops::{Deref, Range};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::PoisonError;
 
@@ -17,15 +17,15 @@ use polychron_memory::{Guard, OutOfMemory};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{Mutex, SpinLatch};
 
-use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Link, Record};
+use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Record, RecordAddress};
 
 const FIRST_PAGE: usize = 64;
 const LEAST_PAGE: usize = STEP;
 const LARGEST_PAGE: usize = 8192;
 const LARGEST_PAGE_BYTES: usize = 2 << 20;
-/// Lists of free places, so that workers seldom meet.
+/// Lists of free slots, so that workers seldom meet.
 const STRIPES: usize = 8;
-/// New places taken at a time.
+/// New slots taken at a time.
 const STEP: usize = 16;
 
 #[derive(Debug)]
@@ -39,16 +39,16 @@ struct Page {
 // SAFETY: the page is owned by the array; what lies in it is shared through `Record`.
 unsafe impl Send for Page {}
 
-/// Places of heads that lie one behind the other.
+/// Slots of heads that lie one behind the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
     memory: NonNull<u8>,
     heads: usize,
     head_bytes: usize,
-    array: PhantomData<&'a RecordArray>,
+    pages: PhantomData<&'a ()>,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
     /// How many there are.
     #[inline]
     pub(super) fn len(self) -> usize {
@@ -63,13 +63,14 @@ impl Run<'_> {
 
     /// One of them.
     #[inline]
-    pub(super) fn get(self, position: usize) -> Option<Record> {
-        // SAFETY: a head was made there, and pages live as long as the array, which is borrowed.
-        (position < self.heads).then(|| unsafe { Record::at(self.memory.add(position * self.head_bytes)) })
+    pub(super) fn get(self, position: usize) -> Option<Record<'a>> {
+        // SAFETY: a head was made there, and the page stays while the runs are borrowed, or the guard stands under which they were listed.
+        (position < self.heads)
+            .then(|| unsafe { RecordAddress::at(self.memory.add(position * self.head_bytes)).under(&()) })
     }
 }
 
-/// Some of the places of several arrays: those behind as many that are skipped.
+/// Some of the slots of several arrays: those behind as many that are skipped.
 #[derive(Debug)]
 pub(super) struct Window {
     pub(super) skipped: usize,
@@ -77,7 +78,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Which of the next `count` places are in it.
+    /// Which of the next `count` slots are in it.
     pub(super) fn of(&mut self, count: usize) -> Range<usize> {
         let start = self.skipped.min(count);
         let end = count.min(start + self.left);
@@ -91,14 +92,15 @@ impl Window {
 #[derive(Debug)]
 pub(super) struct Runs<'a> {
     array: &'a RecordArray,
-    list: Vec<Run<'a>>,
+    /// The pages, and how many heads were made in each.
+    list: Vec<(NonNull<u8>, usize)>,
 }
 
-impl<'a> Deref for Runs<'a> {
-    type Target = [Run<'a>];
-
-    fn deref(&self) -> &[Run<'a>] {
-        &self.list
+impl Runs<'_> {
+    /// One after the other.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Run<'_>> {
+        let head_bytes = self.array.head_bytes;
+        self.list.iter().map(move |&(memory, heads)| Run { memory, heads, head_bytes, pages: PhantomData })
     }
 }
 
@@ -114,10 +116,10 @@ impl Drop for Runs<'_> {
 pub(super) struct RecordArray {
     head_bytes: usize,
     pages: Mutex<Vec<Page>>,
-    free: [SpinLatch<Vec<Record>>; STRIPES],
+    free: [SpinLatch<Vec<RecordAddress>>; STRIPES],
     /// How many have the pages listed just now. Raised under the pages' lock.
     listed: AtomicUsize,
-    /// Free places that were counted by pages last, in vain. Written under the pages' lock.
+    /// Free slots that were counted by pages last, in vain. Written under the pages' lock.
     scattered: AtomicUsize,
 }
 
@@ -152,16 +154,16 @@ impl RecordArray {
         self.head_bytes / 64
     }
 
-    /// A place for a new record, which is open and has no version.
-    pub(super) fn take(&self, worker: usize, guard: &Guard<'_>) -> Result<Record, OutOfMemory> {
-        if let Some(record) = self.free[worker % STRIPES].lock().pop() {
-            return Ok(record);
-        }
-        self.take_slowly(worker, guard)
+    /// A slot for a new record, which is open and has no version.
+    pub(super) fn take<'g>(&self, worker: usize, guard: &'g Guard<'_>) -> Result<Record<'g>, OutOfMemory> {
+        let free = self.free[worker % STRIPES].lock().pop();
+        let taken = free.map_or_else(|| self.take_slowly(worker, guard), Ok)?;
+        // SAFETY: a head was made there, and its page is retired when all its slots are free, and later than now.
+        Ok(unsafe { taken.under(guard) })
     }
 
     #[cold]
-    fn take_slowly(&self, worker: usize, guard: &Guard<'_>) -> Result<Record, OutOfMemory> {
+    fn take_slowly(&self, worker: usize, guard: &Guard<'_>) -> Result<RecordAddress, OutOfMemory> {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         if pages.last().is_none_or(|page| page.made == page.capacity) {
             if let Some(record) = self.free.iter().find_map(|stripe| stripe.lock().pop()) {
@@ -183,22 +185,22 @@ impl RecordArray {
         let step = STEP.min(page.capacity - page.made);
         let mut fresh = (page.made..page.made + step).map(|position| {
             // SAFETY: the page has room for its capacity of heads, and this one was not made before.
-            unsafe { Record::create(page.memory.add(position * self.head_bytes)) }
+            unsafe { Record::create(page.memory.add(position * self.head_bytes)) }.address()
         });
-        let record = fresh.next().expect("a page with room gives a place");
+        let record = fresh.next().expect("a page with room gives a slot");
         self.free[worker % STRIPES].lock().extend(fresh.rev());
         page.made += step;
         Ok(record)
     }
 
-    /// Gives a place back.
+    /// Gives a slot back.
     ///
     /// # Safety
-    /// Nobody can find or hold the record or a version of it.
-    pub(super) unsafe fn give(&self, record: Record, worker: usize) {
+    /// The record is one of this array, and nobody can find or hold it or a version of it.
+    pub(super) unsafe fn give(&self, record: Record<'_>, worker: usize) {
         // SAFETY: as promised.
         unsafe { record.reset() };
-        self.free[worker % STRIPES].lock().push(record);
+        self.free[worker % STRIPES].lock().push(record.address());
     }
 
     /// How many pages there are.
@@ -207,10 +209,10 @@ impl RecordArray {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Gives pages back of which all places are free, if about an eighth of all places became free since that was tried last.
-    /// `is_named`: whether garbage may name free places. A place is free when all who could make garbage of its record have put it where it
-    /// waits, so what is asked when the places were taken holds of all garbage of theirs.
-    pub(super) fn give_pages_back(&self, is_named: &dyn Fn() -> bool, guard: &Guard<'_>) {
+    /// Gives pages back of which all slots are free, if about an eighth of all slots became free since that was tried last.
+    /// `is_named`: whether garbage may name free slots. A slot is free when all who could make garbage of its record have put it where it
+    /// waits, so what is asked when the slots were taken holds of all garbage of theirs.
+    pub(super) fn free_pages(&self, is_named: &dyn Fn() -> bool, guard: &Guard<'_>) {
         let free: usize = self.free.iter().map(|stripe| stripe.lock().len()).sum();
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         let made: usize = pages.iter().map(|page| page.made).sum();
@@ -220,63 +222,65 @@ impl RecordArray {
         if free == 0 || is_listed || (free < made && free - scattered < made.div_ceil(8)) {
             return;
         }
-        // Who needs a place meanwhile waits for the lock.
-        let mut places: Vec<Record> = self.free.iter().flat_map(|stripe| std::mem::take(&mut *stripe.lock())).collect();
+        // Who needs a slot meanwhile waits for the lock.
+        let mut slots: Vec<RecordAddress> =
+            self.free.iter().flat_map(|stripe| std::mem::take(&mut *stripe.lock())).collect();
         if is_named() {
-            self.free[0].lock().append(&mut places);
+            self.free[0].lock().append(&mut slots);
             return;
         }
         pages.sort_unstable_by_key(|page| page.memory);
-        let page_of = |pages: &[Page], record: &Record| {
-            let behind = pages.partition_point(|page| page.memory.addr().get() as u64 <= record.address());
+        let page_of = |pages: &[Page], record: &RecordAddress| {
+            let behind = pages.partition_point(|page| page.memory.addr().get() as u64 <= record.number());
             behind - 1
         };
         let mut counts = vec![0; pages.len()];
-        places.iter().for_each(|record| counts[page_of(&pages, record)] += 1);
+        slots.iter().for_each(|record| counts[page_of(&pages, record)] += 1);
         let goes: Vec<bool> = pages.iter().zip(counts).map(|(page, free)| free == page.made).collect();
-        places.retain(|record| !goes[page_of(&pages, record)]);
-        self.scattered.store(places.len(), Ordering::Relaxed);
-        let share = places.len().div_ceil(STRIPES).max(1);
-        places.chunks(share).zip(&self.free).for_each(|(places, stripe)| stripe.lock().extend(places));
+        slots.retain(|record| !goes[page_of(&pages, record)]);
+        self.scattered.store(slots.len(), Ordering::Relaxed);
+        let share = slots.len().div_ceil(STRIPES).max(1);
+        slots.chunks(share).zip(&self.free).for_each(|(slots, stripe)| stripe.lock().extend(slots));
         let mut goes = goes.into_iter();
         pages.retain(|page| {
             let goes = goes.next() == Some(true);
             if goes {
-                // SAFETY: the page was allocated with this size; no place of it is in use or can be taken, and nobody goes along it.
+                // SAFETY: the page was allocated with this size; no slot of it is in use or can be taken, and nobody goes along it.
                 unsafe { guard.retire(page.memory, page.capacity * self.head_bytes) };
             }
             !goes
         });
-        // The last page alone has places that were not made.
+        // The last page alone has slots that were not made.
         pages.sort_unstable_by_key(|page| page.made < page.capacity);
     }
 
-    /// All places that were made so far, free ones too, page by page. The pages stay as long as somebody has them listed.
+    /// All slots that were made so far, free ones too, page by page. The pages stay as long as somebody has them listed.
     pub(super) fn runs(&self) -> Runs<'_> {
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        let run = |page: &Page| Run {
-            memory: page.memory,
-            heads: page.made,
-            head_bytes: self.head_bytes,
-            array: PhantomData,
-        };
         // Relaxed: who gives pages back has the lock.
         self.listed.fetch_add(1, Ordering::Relaxed);
-        Runs { array: self, list: pages.iter().map(run).collect() }
+        Runs { array: self, list: pages.iter().map(|page| (page.memory, page.made)).collect() }
     }
 
-    /// Visits the places in a window, free ones too.
-    pub(super) fn for_some(&self, window: &mut Window, mut visit: impl FnMut(Record)) {
-        for run in self.runs().iter() {
+    /// Visits the slots in a window, free ones too.
+    pub(super) fn for_some<'g>(&self, window: &mut Window, guard: &'g Guard<'_>, mut visit: impl FnMut(Record<'g>)) {
+        for run in self.runs_under(guard) {
             window.of(run.len()).filter_map(|at| run.get(at)).for_each(&mut visit);
         }
     }
 
-    /// Visits all places, free ones too.
-    pub(super) fn for_each(&self, visit: impl FnMut(Record)) {
-        let runs = self.runs();
-        let records = runs.iter().flat_map(|run| (0..run.len()).filter_map(|at| run.get(at)));
+    /// Visits all slots, free ones too.
+    pub(super) fn for_each<'g>(&self, guard: &'g Guard<'_>, visit: impl FnMut(Record<'g>)) {
+        let records =
+            self.runs_under(guard).into_iter().flat_map(|run| (0..run.len()).filter_map(move |at| run.get(at)));
         records.for_each(visit);
+    }
+
+    /// All slots that were made so far. Pages that are listed under a guard are retired later, and stay until it is dropped.
+    fn runs_under<'g>(&self, _guard: &'g Guard<'_>) -> Vec<Run<'g>> {
+        let runs = self.runs();
+        let run = |&(memory, heads)| Run { memory, heads, head_bytes: self.head_bytes, pages: PhantomData };
+        runs.list.iter().map(run).collect()
     }
 
     /// Gives all memory back.
@@ -284,17 +288,8 @@ impl RecordArray {
     /// # Safety
     /// Nobody uses a record of the array, now or later.
     pub(super) unsafe fn destroy(&self, guard: &Guard<'_>) {
-        self.for_each(|record| {
-            let mut place = record.latest();
-            while let Link::To(version) = place.link() {
-                place = version.next();
-                if !record.is_inline(version) {
-                    let (memory, bytes) = version.memory();
-                    // SAFETY: the version is in the list of a record that nobody uses.
-                    unsafe { guard.free(memory, bytes) };
-                }
-            }
-        });
+        // SAFETY: as promised.
+        self.for_each(guard, |record| unsafe { record.free_versions(guard) });
         for page in self.pages.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             // SAFETY: the page was allocated with this size, and nobody uses what lies in it.
             unsafe { guard.free(page.memory, page.capacity * self.head_bytes) };

@@ -17,8 +17,9 @@ use polychron_sync::model::explore;
 use polychron_memory::model::beside;
 
 use super::gaps::{GapReadTimestamps, KeyPartition, PrefixLengths};
-use super::reclaim::free_below;
-use super::record::{HEAD_BYTES, Link, Record, Status, Version, search};
+use super::record::{
+    Bottom, HEAD_BYTES, Link, NewVersion, Reader, Record, RecordAddress, Status, Unlinked, Version, VersionAddress,
+};
 use super::timestamp::Timestamp;
 
 const PLACE: IndexPlace = IndexPlace { table: TableId::new(1, 3), index: IndexId(0) };
@@ -34,95 +35,152 @@ pub(super) fn have_passed(passed: &Passed) -> usize {
     passed.lock().expect("no thread panics").len()
 }
 
+/// A record of a model, and a version that stays until its end.
+#[derive(Clone, Copy)]
+pub(super) struct Modelled(RecordAddress);
+#[derive(Clone, Copy)]
+pub(super) struct ModelledVersion(VersionAddress);
+
+impl Modelled {
+    pub(super) fn of(record: Record<'_>) -> Self {
+        Self(record.address())
+    }
+
+    pub(super) fn under<'g>(self, guard: &'g Guard<'_>) -> Record<'g> {
+        // SAFETY: no model gives a record back.
+        unsafe { self.0.under(guard) }
+    }
+}
+
+impl ModelledVersion {
+    pub(super) fn of(version: Version<'_>) -> Self {
+        Self(version.address())
+    }
+
+    pub(super) fn under<'g>(self, guard: &'g Guard<'_>) -> Version<'g> {
+        // SAFETY: the models free no such version.
+        unsafe { self.0.under(guard) }
+    }
+}
+
+/// Who reads and writes at a timestamp.
+pub(super) fn at<'g>(timestamp: u64, guard: &'g Guard<'_>) -> Reader<'g> {
+    // SAFETY: no model frees what is visible to its readers.
+    unsafe { Reader::new(guard, Timestamp(timestamp)) }
+}
+
 /// A record without a version.
-pub(super) fn empty(guard: &Guard<'_>) -> Record {
-    let place = guard.allocate(HEAD_BYTES + 8).expect("memory is there");
-    // SAFETY: the block has room for a head and a word, and nobody else knows it.
-    unsafe { Record::create(place) }
+pub(super) fn empty<'g>(guard: &'g Guard<'_>) -> Record<'g> {
+    let start = guard.allocate(HEAD_BYTES + 8).expect("memory is there");
+    // SAFETY: the block has room for a head and a word, nobody else knows it, and it is not given back.
+    unsafe { Record::create(start) }
 }
 
-/// A version of that moment, with the moment for its row: the head's, if it is free.
-fn version(record: Record, wts: u64, guard: &Guard<'_>) -> Version {
-    let version = record.claim_version();
-    let version = version.unwrap_or_else(|| Version::allocate(1, guard).expect("memory is there"));
-    // SAFETY: the version was claimed or allocated just now, with room for a word.
-    unsafe { version.fill(Timestamp(wts), &[wts]) };
-    version
+/// A version with its timestamp for its row: the head's, if it is free.
+fn version<'g>(record: Record<'g>, wts: u64, guard: &'g Guard<'_>) -> NewVersion<'g> {
+    let (writer, row) = (at(wts, guard), [wts]);
+    // SAFETY: the head has room for a word.
+    let version = unsafe { record.claim_version(writer, &row) };
+    version.unwrap_or_else(|| NewVersion::allocate(writer, &row, guard).expect("memory is there"))
 }
 
-/// Puts a version into its place; `false`: the record is closed.
-pub(super) fn install(record: Record, version: Version) -> bool {
+/// Puts a version into a list; `None`: the record is closed.
+pub(super) fn install<'g>(
+    record: Record<'g>,
+    wts: u64,
+    mut version: NewVersion<'g>,
+    guard: &'g Guard<'_>,
+) -> Option<Version<'g>> {
     loop {
-        let mut place = record.latest();
+        let mut walk = at(wts, guard).walk(record);
         let below = loop {
-            match place.link() {
-                Link::To(other) if other.wts().is_after(version.wts()) => place = other.next(),
+            match walk.link() {
+                Link::To(other) if other.wts().is_after(Timestamp(wts)) => assert!(walk.pass(other)),
                 Link::To(other) => break Some(other),
                 Link::End => break None,
-                Link::Closed => return false,
+                Link::Closed => return None,
             }
         };
-        if place.install(below, version) {
-            return true;
+        match walk.install(below, version) {
+            Ok(installed) => return Some(installed),
+            Err(again) => version = again,
         }
     }
 }
 
-/// A record with versions of these moments and statuses, the earliest first.
-fn record(versions: &[(u64, Status)], guard: &Guard<'_>) -> Record {
+/// Ends a version.
+pub(super) fn end(version: Version<'_>, status: Status) {
+    // SAFETY: every model ends the versions that it has installed itself.
+    unsafe { version.end(status) };
+}
+
+/// Writes a version, and ends it.
+fn write<'g>(record: Record<'g>, wts: u64, status: Status, guard: &'g Guard<'_>) -> Option<Version<'g>> {
+    let installed = install(record, wts, version(record, wts, guard), guard)?;
+    end(installed, status);
+    Some(installed)
+}
+
+/// A record with versions of these timestamps and statuses, the earliest first.
+fn record<'g>(versions: &[(u64, Status)], guard: &'g Guard<'_>) -> Record<'g> {
     let record = empty(guard);
     for &(wts, status) in versions {
-        let version = version(record, wts, guard);
-        assert!(install(record, version));
-        version.end(status);
+        assert!(write(record, wts, status, guard).is_some());
     }
     record
 }
 
-/// The moments of a record's versions, the latest first.
-fn moments(record: Record) -> Vec<u64> {
-    let (mut place, mut moments) = (record.latest(), Vec::new());
-    while let Link::To(version) = place.link() {
-        moments.push(version.wts().0);
-        place = version.next();
+/// The timestamps of a record's versions, the latest first.
+fn timestamps(record: Modelled, guard: &Guard<'_>) -> Vec<u64> {
+    let latched = record.under(guard).latch();
+    let (mut cursor, mut timestamps) = (latched.cursor(), Vec::new());
+    while let Link::To(version) = cursor.link() {
+        timestamps.push(version.wts().0);
+        cursor.pass();
     }
-    moments
+    timestamps
 }
 
-/// What a transaction of that moment sees, by the row.
-fn seen(record: Record, moment: u64) -> Option<u64> {
-    let version = search(record, Timestamp(moment), None, true).version?;
-    // SAFETY: no model frees what is visible.
-    let row = unsafe { version.row() }.as_words()[0];
+/// What a transaction of that timestamp sees, by the row.
+fn seen(record: Modelled, timestamp: u64, guard: &Guard<'_>) -> Option<u64> {
+    let version = at(timestamp, guard).search(record.under(guard), None, true).version?;
+    let row = version.row().as_words()[0];
     assert_eq!(row, version.wts().0, "the row is another version's");
     Some(row)
 }
 
 /// A writer installs, and then looks until when the version below was read.
-fn writer(record: Record, moment: u64, passed: &Passed, guard: &Guard<'_>) {
-    let version = version(record, moment, guard);
-    assert!(install(record, version));
+fn writer(record: Modelled, timestamp: u64, passed: &Passed, guard: &Guard<'_>) {
+    let record = record.under(guard);
+    let own = install(record, timestamp, version(record, timestamp, guard), guard).expect("nobody closes it");
     fence(Ordering::SeqCst);
-    let below = search(record, Timestamp(moment), Some(version), true).version;
-    let read_later = below.is_some_and(|below| below.rts().is_after(Timestamp(moment)));
+    let below = at(timestamp, guard).search(record, Some(own), true).version;
+    let read_later = below.is_some_and(|below| below.rts().is_after(Timestamp(timestamp)));
     if !read_later {
         pass(passed, "writer");
     }
-    version.end(if read_later { Status::Aborted } else { Status::Committed });
+    end(own, if read_later { Status::Aborted } else { Status::Committed });
 }
 
 /// A reader raises the read timestamp of what it saw, and then looks whether it still sees that.
-fn reader(record: Record, read: Version, moment: u64, passed: &Passed) {
-    read.raise_rts(Timestamp(moment));
+fn reader(record: Modelled, read: ModelledVersion, timestamp: u64, passed: &Passed, guard: &Guard<'_>) {
+    let read = read.under(guard);
+    read.raise_rts(Timestamp(timestamp));
     fence(Ordering::SeqCst);
-    if search(record, Timestamp(moment), None, true).version == Some(read) {
+    if at(timestamp, guard).search(record.under(guard), None, true).version == Some(read) {
         pass(passed, "reader");
     }
 }
 
-fn only(record: Record) -> Version {
-    let Link::To(version) = record.latest().link() else { panic!("there is a version") };
+fn only<'g>(record: Record<'g>, guard: &'g Guard<'_>) -> Version<'g> {
+    let Link::To(version) = at(0, guard).latest(record) else { panic!("there is a version") };
     version
+}
+
+/// A record, and its latest version.
+fn with_latest(versions: &[(u64, Status)], guard: &Guard<'_>) -> (Modelled, ModelledVersion) {
+    let record = record(versions, guard);
+    (Modelled::of(record), ModelledVersion::of(only(record, guard)))
 }
 
 /// Of a later reader and an earlier writer of the same record one fails.
@@ -132,12 +190,9 @@ fn a_later_reader_or_an_earlier_writer_fails() {
         let passed = Passed::default();
         let (by_writer, by_reader) = (Arc::clone(&passed), Arc::clone(&passed));
         beside(
-            |guard| {
-                let record = record(&[(1, Status::Committed)], guard);
-                (record, only(record))
-            },
+            |guard| with_latest(&[(1, Status::Committed)], guard),
             move |(record, _), guard| writer(record, 5, &by_writer, guard),
-            move |(record, read), _| reader(record, read, 9, &by_reader),
+            move |(record, read), guard| reader(record, read, 9, &by_reader, guard),
             |_, _| assert!(have_passed(&passed) < 2, "the reader did not see the writer"),
         );
     });
@@ -148,10 +203,10 @@ fn a_later_reader_or_an_earlier_writer_fails() {
 fn a_read_timestamp_never_goes_back() {
     explore(3, || {
         beside(
-            |guard| record(&[(1, Status::Committed)], guard),
-            |record, _| only(record).raise_rts(Timestamp(9)),
-            |record, _| only(record).raise_rts(Timestamp(7)),
-            |record, _| assert_eq!(only(record).rts(), Timestamp(9)),
+            |guard| with_latest(&[(1, Status::Committed)], guard).1,
+            |version, guard| version.under(guard).raise_rts(Timestamp(9)),
+            |version, guard| version.under(guard).raise_rts(Timestamp(7)),
+            |version, guard| assert_eq!(version.under(guard).rts(), Timestamp(9)),
         );
     });
 }
@@ -160,30 +215,31 @@ fn a_read_timestamp_never_goes_back() {
 #[test]
 fn there_is_no_write_skew() {
     const START: u64 = 1;
-    fn transact(own: Record, other: Record, moment: u64, passed: &Passed, guard: &Guard<'_>) {
-        let read = search(other, Timestamp(moment), None, true).version.expect("it was committed");
-        let (version, below) = (version(own, moment, guard), only(own));
-        assert!(install(own, version));
+    fn transact((own, other): (Modelled, Modelled), timestamp: u64, passed: &Passed, guard: &Guard<'_>) {
+        let (own, other) = (own.under(guard), other.under(guard));
+        let read = at(timestamp, guard).search(other, None, true).version.expect("it was committed");
+        let (new, below) = (version(own, timestamp, guard), only(own, guard));
+        let installed = install(own, timestamp, new, guard).expect("nobody closes it");
         fence(Ordering::SeqCst);
-        read.raise_rts(Timestamp(moment));
+        read.raise_rts(Timestamp(timestamp));
         fence(Ordering::SeqCst);
-        let unchanged = search(other, Timestamp(moment), None, true).version == Some(read);
-        let passes = unchanged && !below.rts().is_after(Timestamp(moment));
+        let unchanged = at(timestamp, guard).search(other, None, true).version == Some(read);
+        let passes = unchanged && !below.rts().is_after(Timestamp(timestamp));
         if passes && read.wts().0 == START {
             pass(passed, "on what was there");
         }
-        version.end(if passes { Status::Committed } else { Status::Aborted });
+        end(installed, if passes { Status::Committed } else { Status::Aborted });
     }
     explore(2, || {
         let passed = Passed::default();
         let (by_earlier, by_later) = (Arc::clone(&passed), Arc::clone(&passed));
         beside(
             |guard| {
-                let committed = || record(&[(START, Status::Committed)], guard);
+                let committed = || Modelled::of(record(&[(START, Status::Committed)], guard));
                 (committed(), committed())
             },
-            move |(left, right), guard| transact(left, right, 5, &by_earlier, guard),
-            move |(left, right), guard| transact(right, left, 9, &by_later, guard),
+            move |(left, right), guard| transact((left, right), 5, &by_earlier, guard),
+            move |(left, right), guard| transact((right, left), 9, &by_later, guard),
             |_, _| assert!(have_passed(&passed) < 2, "write skew"),
         );
     });
@@ -192,22 +248,25 @@ fn there_is_no_write_skew() {
 /// Two installations into one list, one of them in the head: both are there, in order, each with its own row.
 #[test]
 fn the_heads_version_has_one_owner() {
-    fn write(record: Record, moment: u64, guard: &Guard<'_>) {
-        let version = version(record, moment, guard);
-        assert!(install(record, version));
-        version.end(Status::Committed);
-    }
     explore(3, || {
         beside(
-            empty,
-            |record, guard| write(record, 5, guard),
-            |record, guard| write(record, 9, guard),
-            |record, _| {
-                assert_eq!(moments(record), [9, 5]);
-                assert_eq!((seen(record, 5), seen(record, 9)), (Some(5), Some(9)));
+            |guard| Modelled::of(empty(guard)),
+            |record, guard| assert!(write(record.under(guard), 5, Status::Committed, guard).is_some()),
+            |record, guard| assert!(write(record.under(guard), 9, Status::Committed, guard).is_some()),
+            |record, guard| {
+                assert_eq!(timestamps(record, guard), [9, 5]);
+                assert_eq!((seen(record, 5, guard), seen(record, 9, guard)), (Some(5), Some(9)));
             },
         );
     });
+}
+
+/// Frees what lies below a version.
+fn free_below(record: Modelled, bottom: ModelledVersion, guard: &Guard<'_>) {
+    let latched = record.under(guard).latch();
+    // SAFETY: the readers of the models see that version, or later ones, and nobody else frees any.
+    let (_, is_all) = unsafe { Bottom::again(&latched, bottom.0) }.free_below(u64::MAX, guard);
+    assert!(is_all);
 }
 
 /// A head's version that is cut off serves a writer, while a reader reads the version that superseded it.
@@ -215,70 +274,63 @@ fn the_heads_version_has_one_owner() {
 fn a_heads_version_that_is_free_again_is_claimed_whole() {
     explore(2, || {
         beside(
-            |guard| {
-                let record = record(&[(1, Status::Committed), (3, Status::Committed)], guard);
-                (record, only(record))
-            },
-            |(record, settled), guard| {
-                assert!(free_below(record, settled, u64::MAX, guard).1);
-            },
+            |guard| with_latest(&[(1, Status::Committed), (3, Status::Committed)], guard),
+            |(record, bottom), guard| free_below(record, bottom, guard),
             |(record, _), guard| {
-                let version = version(record, 9, guard);
-                assert!(install(record, version));
-                version.end(Status::Committed);
-                assert_eq!((seen(record, 4), seen(record, 9)), (Some(3), Some(9)));
+                assert!(write(record.under(guard), 9, Status::Committed, guard).is_some());
+                assert_eq!((seen(record, 4, guard), seen(record, 9, guard)), (Some(3), Some(9)));
             },
-            |(record, _), _| assert_eq!(moments(record), [9, 3]),
+            |(record, _), guard| assert_eq!(timestamps(record, guard), [9, 3]),
         );
     });
 }
 
-/// What is cut off lies behind what every reader sees; an aborted version is taken out under readers.
+/// Unlinks aborted versions, beginning again where something was installed.
+fn unlink_aborted(record: Modelled, guard: &Guard<'_>) {
+    let latched = record.under(guard).latch();
+    let mut cursor = latched.cursor();
+    while let Link::To(version) = cursor.link() {
+        if version.status() != Status::Aborted {
+            cursor.pass();
+        // SAFETY: it was aborted.
+        } else if unsafe { cursor.unlink(version, guard) } == Unlinked::Not {
+            cursor = latched.cursor();
+        }
+    }
+}
+
+/// What is cut off lies behind what every reader sees; an aborted version is unlinked under readers.
 #[test]
 fn readers_do_not_notice_collection() {
     explore(3, || {
         beside(
             |guard| {
-                record(
-                    &[(1, Status::Committed), (3, Status::Committed), (4, Status::Aborted), (7, Status::Committed)],
-                    guard,
-                )
+                let record = record(&[(1, Status::Committed), (3, Status::Committed)], guard);
+                let visible = only(record, guard);
+                for (wts, status) in [(4, Status::Aborted), (7, Status::Committed)] {
+                    assert!(write(record, wts, status, guard).is_some());
+                }
+                (Modelled::of(record), ModelledVersion::of(visible))
             },
-            |record, guard| {
-                let aborted = only(record).next();
-                let Link::To(version) = aborted.link() else { panic!("it is there") };
-                assert!(aborted.take_out(version));
-                let Link::To(visible) = aborted.link() else { panic!("it stays") };
-                assert!(free_below(record, visible, u64::MAX, guard).1);
+            |(record, visible), guard| {
+                unlink_aborted(record, guard);
+                free_below(record, visible, guard);
             },
-            |record, _| assert_eq!((seen(record, 5), seen(record, 8)), (Some(3), Some(7))),
-            |record, _| assert_eq!(moments(record), [7, 3]),
+            |(record, _), guard| assert_eq!((seen(record, 5, guard), seen(record, 8, guard)), (Some(3), Some(7))),
+            |(record, _), guard| assert_eq!(timestamps(record, guard), [7, 3]),
         );
     });
 }
 
-/// An aborted version is taken out where another one is installed: neither change undoes the other.
+/// An aborted version is unlinked where another one is installed: neither change undoes the other.
 #[test]
 fn an_installation_beside_a_collector_is_not_lost() {
     explore(3, || {
         beside(
-            |guard| record(&[(3, Status::Committed), (4, Status::Aborted)], guard),
-            |record, _| {
-                let mut place = record.latest();
-                while let Link::To(version) = place.link() {
-                    if version.status() != Status::Aborted {
-                        place = version.next();
-                    } else if !place.take_out(version) {
-                        place = record.latest();
-                    }
-                }
-            },
-            |record, guard| {
-                let version = version(record, 7, guard);
-                assert!(install(record, version));
-                version.end(Status::Committed);
-            },
-            |record, _| assert_eq!(moments(record), [7, 3]),
+            |guard| Modelled::of(record(&[(3, Status::Committed), (4, Status::Aborted)], guard)),
+            unlink_aborted,
+            |record, guard| assert!(write(record.under(guard), 7, Status::Committed, guard).is_some()),
+            |record, guard| assert_eq!(timestamps(record, guard), [7, 3]),
         );
     });
 }
@@ -290,26 +342,23 @@ fn a_record_is_closed_or_written() {
         let happened = Passed::default();
         let (by_collector, by_writer) = (Arc::clone(&happened), Arc::clone(&happened));
         beside(
-            |guard| {
-                let record = record(&[(3, Status::Deleted)], guard);
-                (record, only(record))
-            },
-            move |(record, deletion), _| {
-                if record.latest().close(Some(deletion)) {
+            |guard| with_latest(&[(3, Status::Deleted)], guard),
+            move |(record, deletion), guard| {
+                let latched = record.under(guard).latch();
+                // SAFETY: it is a deletion, and there is nothing before it.
+                if unsafe { latched.close(Some(deletion.under(guard))) }.is_some() {
                     pass(&by_collector, "closed");
                 }
             },
             move |(record, _), guard| {
-                let version = version(record, 7, guard);
-                if install(record, version) {
-                    version.end(Status::Committed);
+                if write(record.under(guard), 7, Status::Committed, guard).is_some() {
                     pass(&by_writer, "written");
                 }
             },
-            |(record, _), _| {
+            |(record, _), guard| {
                 assert_eq!(have_passed(&happened), 1);
-                let closed = record.latest().link() == Link::Closed;
-                assert_eq!(seen(record, 9).is_some(), !closed);
+                let closed = at(9, guard).latest(record.under(guard)) == Link::Closed;
+                assert_eq!(seen(record, 9, guard).is_some(), !closed);
             },
         );
     });

@@ -1,7 +1,7 @@
 //! Multi-version indexes (§3.6): a B⁺-tree, and a hash table of such trees, whose nodes are records like any others.
 //!
 //! A node has a head, a list of versions with read and write timestamps, is read and written through the sets of a
-//! transaction, validated and collected like a row. So whoever reads an index at a timestamp sees it as it was at that moment,
+//! transaction, validated and collected like a row. So whoever reads an index at a timestamp sees it as it was at that timestamp,
 //! and what a transaction changes in it stays with the transaction until it is validated. `docs/protocols/cicada-indexes.md`
 //! has the invariants and the argument why only leaves are validated.
 //!
@@ -33,11 +33,11 @@ use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::{IndexKind, RowBuffer};
 
 use super::array::{RecordArray, Window};
-use super::record::{HEAD_BYTES, Link, Record, Status, Version};
+use super::record::{HEAD_BYTES, NewVersion, Reader, Record, RecordAddress, Status};
 use super::timestamp::Timestamp;
 pub(super) use change::Changing;
 use draft::Draft;
-pub(super) use look_up::Moment;
+pub(super) use look_up::CommittedView;
 pub(super) use scan::Scanning;
 pub(super) use walk::Planned;
 
@@ -101,32 +101,38 @@ impl Roots {
         }
         let roots = Self { pages: pages.into(), count, per_page, head_bytes };
         for number in 0..count {
-            // SAFETY: the place has room for a head and is nobody else's.
-            unsafe { Record::create(roots.place(number)) };
+            // SAFETY: the slot has room for a head and is nobody else's.
+            unsafe { Record::create(roots.slot(number)) };
         }
         Ok(roots)
     }
 
     #[inline]
-    fn place(&self, number: usize) -> NonNull<u8> {
+    fn slot(&self, number: usize) -> NonNull<u8> {
         let page = self.pages[number / self.per_page];
         // SAFETY: the page has room for so many heads.
         unsafe { page.add(number % self.per_page * self.head_bytes) }
     }
 
     #[inline]
-    fn get(&self, number: usize) -> Record {
+    fn get(&self, number: usize) -> Record<'_> {
         // SAFETY: a record was created there, and the pages live as long as the index.
-        unsafe { Record::at(self.place(number)) }
+        unsafe { RecordAddress::at(self.slot(number)).under(self) }
+    }
+
+    #[inline]
+    fn get_under<'g>(&self, number: usize, guard: &'g Guard<'_>) -> Record<'g> {
+        // SAFETY: a record was created there, and the index lives for as long as a guard under which it was found.
+        unsafe { self.get(number).address().under(guard) }
     }
 }
 
 impl Versioned {
-    /// An empty index; it is empty at every moment from `moment` on.
+    /// An empty index; it is empty at every timestamp from `timestamp` on.
     pub(super) fn new(
         store_definition: &StoreDefinition,
         inlining: bool,
-        moment: Timestamp,
+        timestamp: Timestamp,
         guard: &Guard<'_>,
     ) -> Result<Self, Error> {
         let ordered = store_definition.kind == IndexKind::Ordered;
@@ -144,7 +150,7 @@ impl Versioned {
             roots: Roots::new(count, head_bytes, guard)?,
             hash_seed: store_definition.hash_seed,
         };
-        if let Err(error) = versioned.fill_roots(moment, guard) {
+        if let Err(error) = versioned.fill_roots(timestamp, guard) {
             // SAFETY: nobody knows the index.
             unsafe { versioned.destroy(guard) };
             return Err(error.into());
@@ -153,22 +159,22 @@ impl Versioned {
     }
 
     /// Gives each root a version, so that who finds nothing there has something to leave a read timestamp on.
-    fn fill_roots(&self, moment: Timestamp, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
+    fn fill_roots(&self, timestamp: Timestamp, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
+        // SAFETY: nobody else knows the index, so nothing of it is collected.
+        let reader = unsafe { Reader::new(guard, timestamp) };
         let mut row = RowBuffer::new();
         Draft::empty(0).write(&mut row);
         let words = row.as_words();
         for number in 0..self.roots.count {
             let root = self.roots.get(number);
             let fits = words.len() <= self.nodes.inline_words();
-            let version = match if fits { root.claim_version() } else { None } {
+            // SAFETY: the root's head has as much room as those of other nodes.
+            let version = match if fits { unsafe { root.claim_version(reader, words) } } else { None } {
                 Some(version) => version,
-                None => Version::allocate(words.len(), guard)?,
+                None => NewVersion::allocate(reader, words, guard)?,
             };
-            // SAFETY: the version was claimed or allocated just now, with room for the row.
-            unsafe { version.fill(moment, words) };
-            version.end(Status::Committed);
-            let installed = root.latest().install(None, version);
-            debug_assert!(installed, "nobody else knows the root");
+            // SAFETY: nobody else knows the root, and so the version.
+            unsafe { root.install_first(version).end(Status::Committed) };
         }
         Ok(())
     }
@@ -181,23 +187,23 @@ impl Versioned {
 
     /// The root of the tree in which a key is.
     #[inline]
-    fn root<K: EncodedKey>(&self, key: K) -> Record {
+    fn root<K: EncodedKey>(&self, key: K) -> Record<'_> {
         if self.ordered {
             return self.roots.get(0);
         }
         self.roots.get(key.hash(self.hash_seed) as usize & (self.roots.count - 1))
     }
 
-    /// Visits all nodes, and places where none is.
-    pub(super) fn for_each(&self, mut visit: impl FnMut(Record)) {
-        (0..self.roots.count).for_each(|number| visit(self.roots.get(number)));
-        self.nodes.for_each(visit);
+    /// Visits all nodes, and slots where none is.
+    pub(super) fn for_each<'g>(&self, guard: &'g Guard<'_>, mut visit: impl FnMut(Record<'g>)) {
+        (0..self.roots.count).for_each(|number| visit(self.roots.get_under(number, guard)));
+        self.nodes.for_each(guard, visit);
     }
 
-    /// Visits the nodes in a window, and places where none is.
-    pub(super) fn for_some(&self, window: &mut Window, mut visit: impl FnMut(Record)) {
-        window.of(self.roots.count).for_each(|number| visit(self.roots.get(number)));
-        self.nodes.for_some(window, visit);
+    /// Visits the nodes in a window, and slots where none is.
+    pub(super) fn for_some<'g>(&self, window: &mut Window, guard: &'g Guard<'_>, mut visit: impl FnMut(Record<'g>)) {
+        window.of(self.roots.count).for_each(|number| visit(self.roots.get_under(number, guard)));
+        self.nodes.for_some(window, guard, visit);
     }
 
     /// Gives all memory back.
@@ -205,23 +211,12 @@ impl Versioned {
     /// # Safety
     /// Nobody uses a record of the index, now or later.
     pub(super) unsafe fn destroy(&self, guard: &Guard<'_>) {
-        // SAFETY: as promised.
-        unsafe { self.nodes.destroy(guard) };
-        for number in 0..self.roots.count {
-            let root = self.roots.get(number);
-            let mut place = root.latest();
-            while let Link::To(version) = place.link() {
-                place = version.next();
-                if !root.is_inline(version) {
-                    let (memory, bytes) = version.memory();
-                    // SAFETY: the version is in the list of a record that nobody uses.
-                    unsafe { guard.free(memory, bytes) };
-                }
-            }
-        }
-        for &page in &self.roots.pages {
-            // SAFETY: the page was allocated with this size, and nobody uses what lies in it.
-            unsafe { guard.free(page, self.roots.per_page * self.roots.head_bytes) };
+        let (roots, bytes) = (&self.roots, self.roots.per_page * self.roots.head_bytes);
+        // SAFETY: as promised; the pages of the roots were allocated with this size.
+        unsafe {
+            self.nodes.destroy(guard);
+            (0..roots.count).for_each(|number| roots.get(number).free_versions(guard));
+            roots.pages.iter().for_each(|&page| guard.free(page, bytes));
         }
     }
 }
