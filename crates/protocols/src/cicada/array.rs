@@ -10,14 +10,14 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::ptr::NonNull;
 use std::sync::PoisonError;
 
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{Mutex, SpinLatch};
 
-use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Record, RecordAddress};
+use super::record::{HEAD_BYTES, Head, LONGEST_INLINE_BYTES, NewVersion, Record, RecordAddress};
+use super::timestamp::Timestamp;
 
 const FIRST_PAGE: usize = 64;
 const LEAST_PAGE: usize = STEP;
@@ -28,21 +28,111 @@ const STRIPES: usize = 8;
 /// New slots taken at a time.
 const STEP: usize = 16;
 
+/// Words of a row that fit in a head of so many bytes.
+#[inline]
+fn words_in(head_bytes: usize) -> usize {
+    (head_bytes - HEAD_BYTES) / 8
+}
+
+/// Memory for heads that lie one behind the other. Not given back when it is dropped.
 #[derive(Debug)]
-struct Page {
-    memory: NonNull<u8>,
+pub(super) struct Page {
+    first: RecordAddress,
+    head_bytes: usize,
     /// Records that there is room for, and those that were made.
     capacity: usize,
     made: usize,
 }
 
-// SAFETY: the page is owned by the array; what lies in it is shared through `Record`.
-unsafe impl Send for Page {}
+impl Page {
+    /// Room for so many heads of so many bytes each.
+    pub(super) fn allocate(capacity: usize, head_bytes: usize, guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
+        assert!(head_bytes >= HEAD_BYTES && head_bytes.is_multiple_of(64), "heads are whole lines");
+        let first = RecordAddress::at(guard.allocate(capacity * head_bytes)?);
+        Ok(Self { first, head_bytes, capacity, made: 0 })
+    }
+
+    /// Makes the next record.
+    pub(super) fn make(&mut self) -> Option<NewRecord<'_>> {
+        if self.made == self.capacity {
+            return None;
+        }
+        // SAFETY: the page has room for its capacity of heads, and this one was not made before.
+        unsafe { self.first.start().add(self.made * self.head_bytes).cast().write(Head::new()) };
+        self.made += 1;
+        let record = self.get(self.made - 1)?;
+        Some(NewRecord { record, room: words_in(self.head_bytes), array: None })
+    }
+
+    /// The heads that were made.
+    #[inline]
+    fn run(&self) -> Run<'_> {
+        Run { first: self.first, heads: self.made, head_bytes: self.head_bytes, pages: PhantomData }
+    }
+
+    /// One of the records.
+    #[inline]
+    pub(super) fn get(&self, position: usize) -> Option<Record<'_>> {
+        self.run().get(position)
+    }
+
+    /// Frees it, and the versions of its records.
+    pub(super) fn free(self, guard: &Guard<'_>) {
+        // SAFETY: the page was allocated with this size. All that was found in it was borrowed from it, or is found through its table, whose last user
+        // frees it.
+        unsafe {
+            self.run().records().for_each(|record| record.clear(guard, true));
+            guard.free(self.first.start(), self.capacity * self.head_bytes);
+        }
+    }
+}
+
+/// A record that no other thread knows, with no version yet.
+#[derive(Debug)]
+pub(super) struct NewRecord<'g> {
+    record: Record<'g>,
+    /// Words that there is room for in its head.
+    room: usize,
+    array: Option<&'g RecordArray>,
+}
+
+impl<'g> NewRecord<'g> {
+    /// Where it lies.
+    pub(super) fn address(&self) -> RecordAddress {
+        self.record.address()
+    }
+
+    /// Writes a version for it.
+    pub(super) fn version(
+        &self,
+        timestamp: Timestamp,
+        row: &[u64],
+        inlines: bool,
+        guard: &'g Guard<'_>,
+    ) -> Result<NewVersion<'g>, OutOfMemory> {
+        let room = if inlines { self.room } else { 0 };
+        // SAFETY: the head has that room.
+        unsafe { self.record.new_version(timestamp, row, room, guard) }
+    }
+
+    /// The record, which others may come to know now.
+    pub(super) fn publish(self) -> Record<'g> {
+        self.record
+    }
+
+    /// Gives it back, with what was installed in it.
+    pub(super) fn give_back(self, worker: usize, guard: &Guard<'_>) {
+        if let Some(array) = self.array {
+            // SAFETY: no other thread has come to know the record.
+            unsafe { array.give(self.record, worker, guard) };
+        }
+    }
+}
 
 /// Slots of heads that lie one behind the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
-    memory: NonNull<u8>,
+    first: RecordAddress,
     heads: usize,
     head_bytes: usize,
     pages: PhantomData<&'a ()>,
@@ -64,9 +154,15 @@ impl<'a> Run<'a> {
     /// One of them.
     #[inline]
     pub(super) fn get(self, position: usize) -> Option<Record<'a>> {
-        // SAFETY: a head was made there, and the page stays while the runs are borrowed, or the guard stands under which they were listed.
-        (position < self.heads)
-            .then(|| unsafe { RecordAddress::at(self.memory.add(position * self.head_bytes)).under(&()) })
+        if position >= self.heads {
+            return None;
+        }
+        // SAFETY: a head was made there. The page stays while it or its runs are borrowed, or the guard is held under which they were listed.
+        Some(unsafe { RecordAddress::at(self.first.start().add(position * self.head_bytes)).under(&()) })
+    }
+
+    fn records(self) -> impl Iterator<Item = Record<'a>> {
+        (0..self.heads).filter_map(move |position| self.get(position))
     }
 }
 
@@ -93,14 +189,14 @@ impl Window {
 pub(super) struct Runs<'a> {
     array: &'a RecordArray,
     /// The pages, and how many heads were made in each.
-    list: Vec<(NonNull<u8>, usize)>,
+    list: Vec<(RecordAddress, usize)>,
 }
 
 impl Runs<'_> {
     /// One after the other.
     pub(super) fn iter(&self) -> impl Iterator<Item = Run<'_>> {
         let head_bytes = self.array.head_bytes;
-        self.list.iter().map(move |&(memory, heads)| Run { memory, heads, head_bytes, pages: PhantomData })
+        self.list.iter().map(move |&(first, heads)| Run { first, heads, head_bytes, pages: PhantomData })
     }
 }
 
@@ -145,7 +241,7 @@ impl RecordArray {
     /// Words of a row that fit in a head.
     #[inline]
     pub(super) fn inline_words(&self) -> usize {
-        (self.head_bytes - HEAD_BYTES) / 8
+        words_in(self.head_bytes)
     }
 
     /// Cache lines of a head.
@@ -154,12 +250,13 @@ impl RecordArray {
         self.head_bytes / 64
     }
 
-    /// A slot for a new record, which is open and has no version.
-    pub(super) fn take<'g>(&self, worker: usize, guard: &'g Guard<'_>) -> Result<Record<'g>, OutOfMemory> {
+    /// A new record.
+    pub(super) fn take<'g>(&'g self, worker: usize, guard: &'g Guard<'_>) -> Result<NewRecord<'g>, OutOfMemory> {
         let free = self.free[worker % STRIPES].lock().pop();
         let taken = free.map_or_else(|| self.take_slowly(worker, guard), Ok)?;
         // SAFETY: a head was made there, and its page is retired when all its slots are free, and later than now.
-        Ok(unsafe { taken.under(guard) })
+        let record = unsafe { taken.under(guard) };
+        Ok(NewRecord { record, room: self.inline_words(), array: Some(self) })
     }
 
     #[cold]
@@ -172,34 +269,30 @@ impl RecordArray {
             let so_far: usize = pages.iter().map(|page| page.capacity).sum();
             let mut capacity = so_far.clamp(FIRST_PAGE, LARGEST_PAGE.min(LARGEST_PAGE_BYTES / self.head_bytes));
             // Near the limit a smaller page may still find room.
-            let memory = loop {
-                match guard.allocate(capacity * self.head_bytes) {
-                    Ok(memory) => break memory,
+            let page = loop {
+                match Page::allocate(capacity, self.head_bytes, guard) {
+                    Ok(page) => break page,
                     Err(_) if capacity > LEAST_PAGE => capacity = (capacity / 2).max(LEAST_PAGE),
                     Err(refused) => return Err(refused),
                 }
             };
-            pages.push(Page { memory, capacity, made: 0 });
+            pages.push(page);
         }
         let page = pages.last_mut().expect("there is a page with room");
-        let step = STEP.min(page.capacity - page.made);
-        let mut fresh = (page.made..page.made + step).map(|position| {
-            // SAFETY: the page has room for its capacity of heads, and this one was not made before.
-            unsafe { Record::create(page.memory.add(position * self.head_bytes)) }.address()
-        });
-        let record = fresh.next().expect("a page with room gives a slot");
-        self.free[worker % STRIPES].lock().extend(fresh.rev());
-        page.made += step;
+        let mut fresh: Vec<_> = (0..STEP).map_while(|_| page.make().map(|new| new.address())).collect();
+        fresh.reverse();
+        let record = fresh.pop().expect("a page with room gives a slot");
+        self.free[worker % STRIPES].lock().extend(fresh);
         Ok(record)
     }
 
     /// Gives a slot back.
     ///
     /// # Safety
-    /// The record is one of this array, and nobody can find or hold it or a version of it.
-    pub(super) unsafe fn give(&self, record: Record<'_>, worker: usize) {
+    /// The record is one of this array. No transaction can find or hold it or a version of it, and no guard is left under which it was found.
+    pub(super) unsafe fn give(&self, record: Record<'_>, worker: usize, guard: &Guard<'_>) {
         // SAFETY: as promised.
-        unsafe { record.reset() };
+        unsafe { record.clear(guard, false) };
         self.free[worker % STRIPES].lock().push(record.address());
     }
 
@@ -229,9 +322,9 @@ impl RecordArray {
             self.free[0].lock().append(&mut slots);
             return;
         }
-        pages.sort_unstable_by_key(|page| page.memory);
+        pages.sort_unstable_by_key(|page| page.first.number());
         let page_of = |pages: &[Page], record: &RecordAddress| {
-            let behind = pages.partition_point(|page| page.memory.addr().get() as u64 <= record.number());
+            let behind = pages.partition_point(|page| page.first.number() <= record.number());
             behind - 1
         };
         let mut counts = vec![0; pages.len()];
@@ -246,7 +339,7 @@ impl RecordArray {
             let goes = goes.next() == Some(true);
             if goes {
                 // SAFETY: the page was allocated with this size; no slot of it is in use or can be taken, and nobody goes along it.
-                unsafe { guard.retire(page.memory, page.capacity * self.head_bytes) };
+                unsafe { guard.retire(page.first.start(), page.capacity * page.head_bytes) };
             }
             !goes
         });
@@ -259,40 +352,32 @@ impl RecordArray {
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         // Relaxed: who gives pages back has the lock.
         self.listed.fetch_add(1, Ordering::Relaxed);
-        Runs { array: self, list: pages.iter().map(|page| (page.memory, page.made)).collect() }
+        Runs { array: self, list: pages.iter().map(|page| (page.first, page.made)).collect() }
     }
 
     /// Visits the slots in a window, free ones too.
-    pub(super) fn for_some<'g>(&self, window: &mut Window, guard: &'g Guard<'_>, mut visit: impl FnMut(Record<'g>)) {
+    pub(super) fn for_some<'g>(&'g self, window: &mut Window, guard: &'g Guard<'_>, mut visit: impl FnMut(Record<'g>)) {
         for run in self.runs_under(guard) {
             window.of(run.len()).filter_map(|at| run.get(at)).for_each(&mut visit);
         }
     }
 
     /// Visits all slots, free ones too.
-    pub(super) fn for_each<'g>(&self, guard: &'g Guard<'_>, visit: impl FnMut(Record<'g>)) {
-        let records =
-            self.runs_under(guard).into_iter().flat_map(|run| (0..run.len()).filter_map(move |at| run.get(at)));
-        records.for_each(visit);
+    pub(super) fn for_each<'g>(&'g self, guard: &'g Guard<'_>, visit: impl FnMut(Record<'g>)) {
+        self.runs_under(guard).into_iter().flat_map(Run::records).for_each(visit);
     }
 
     /// All slots that were made so far. Pages that are listed under a guard are retired later, and stay until it is dropped.
-    fn runs_under<'g>(&self, _guard: &'g Guard<'_>) -> Vec<Run<'g>> {
+    fn runs_under<'g>(&'g self, _guard: &'g Guard<'_>) -> Vec<Run<'g>> {
         let runs = self.runs();
-        let run = |&(memory, heads)| Run { memory, heads, head_bytes: self.head_bytes, pages: PhantomData };
+        let run = |&(first, heads)| Run { first, heads, head_bytes: self.head_bytes, pages: PhantomData };
         runs.list.iter().map(run).collect()
     }
 
-    /// Gives all memory back.
-    ///
-    /// # Safety
-    /// Nobody uses a record of the array, now or later.
-    pub(super) unsafe fn destroy(&self, guard: &Guard<'_>) {
-        // SAFETY: as promised.
-        self.for_each(guard, |record| unsafe { record.free_versions(guard) });
-        for page in self.pages.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // SAFETY: the page was allocated with this size, and nobody uses what lies in it.
-            unsafe { guard.free(page.memory, page.capacity * self.head_bytes) };
-        }
+    /// Frees all memory: the array's last user does.
+    pub(super) fn free_all(&mut self, guard: &Guard<'_>) {
+        let pages = std::mem::take(&mut *self.pages.lock().unwrap_or_else(PoisonError::into_inner));
+        self.free.iter().for_each(|stripe| stripe.lock().clear());
+        pages.into_iter().for_each(|page| page.free(guard));
     }
 }

@@ -22,7 +22,7 @@ use polychron_memory::OWN_SLOTS;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, publish, this_thread};
 
-pub(super) use self::held::{Held, Span};
+pub(super) use self::held::{Held, HeldSpans, Span};
 use self::overtaking::Watch;
 use super::counts::Counts;
 use super::options::{Consistency, Options};
@@ -134,6 +134,12 @@ impl LocalClock {
 pub(super) struct Horizon(Timestamp);
 
 impl Horizon {
+    /// The horizon of a test, which frees nothing that its readers see.
+    #[cfg(test)]
+    pub(super) fn of_test(timestamp: Timestamp) -> Self {
+        Self(timestamp)
+    }
+
     /// The timestamp.
     #[inline]
     pub(super) fn timestamp(self) -> Timestamp {

@@ -279,9 +279,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     fn check_writes(&mut self) -> Result<(), Error> {
         let timestamp = self.timestamp();
         for position in 0..self.state.buffers.pending.len() {
-            let Pending { write, installed, .. } = self.state.buffers.pending[position];
-            let Some((record, version)) = installed else { continue };
-            let write = *self.state.sets.writes.get(write);
+            let Pending { write, installed, .. } = &self.state.buffers.pending[position];
+            let Some((record, version)) = installed.as_ref().map(|own| (own.record(), own.version())) else { continue };
+            let write = *self.state.sets.writes.get(*write);
             let below = self.search(record, Some(version), !left_out(Step::AwaitPendingBelow));
             if below.is_row && refuses_rows(&write) {
                 return Err(self.conflict_at(record, None, Reason::InsertedFirst, (write.place, below.version)));

@@ -11,7 +11,7 @@ use polychron_schema::KeyScratch;
 use polychron_sync::Backoff;
 
 use super::protocol::Shared;
-use super::record::{Link, Reader, Record, Status};
+use super::record::{Reader, Record, Status};
 use super::steps::Step;
 use super::table::Store;
 use super::timestamp::Timestamp;
@@ -62,8 +62,7 @@ fn collect_keys<R: Redo>(store: &Store, worker: &mut CicadaWorker<R>, keys: &mut
     let mut failed = Ok(());
     let reader = transaction.guard.reader();
     store.records.for_each(&transaction.guard, |record| {
-        let mut walk = reader.walk(record);
-        while let Link::To(version) = walk.link() {
+        for version in reader.versions(record) {
             match version.ended() {
                 Status::Committed => {
                     let mut scratch = KeyScratch::new();
@@ -76,7 +75,6 @@ fn collect_keys<R: Redo>(store: &Store, worker: &mut CicadaWorker<R>, keys: &mut
                 Status::Deleted => return,
                 _ => {}
             }
-            walk.pass(version);
         }
     });
     drop(transaction);
@@ -106,8 +104,8 @@ impl Found {
     }
 
     fn count<'g>(&mut self, record: Record<'g>, reader: Reader<'g>) {
-        let (mut walk, mut found) = (reader.walk(record), 0);
-        while let Link::To(version) = walk.link() {
+        let mut found = 0;
+        for version in reader.versions(record) {
             let status = version.status();
             let counts = status.counts();
             if counts && found == 0 && status == Status::Committed {
@@ -115,9 +113,6 @@ impl Found {
                 self.inlined += u64::from(record.is_inline(version.address()));
             }
             found += usize::from(counts);
-            if !walk.pass(version) {
-                break;
-            }
         }
         if found > 0 {
             self.versions.count(found - 1);

@@ -1,35 +1,37 @@
 //! The write phase of a commit (`commit.rs`): pending versions are installed, and become rows and deletions, or count for nothing.
 
+use std::ops::ControlFlow;
+
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::{OwnedKey, WorkerBase};
-use polychron_index::Inserted;
 use polychron_sync::Backoff;
 
-use super::kept::{Kept, KeptVersion};
+use super::kept::{Kept, KeptInstalled};
 use super::marks::Queued;
+use super::promotion::allocate;
 use super::reclaim::{Entry, Garbage, Item};
-use super::record::{Link, NewVersion, Record, Status, Version};
-use super::sets::{Fresh, Kind, Target, Write};
+use super::record::{Installed, Link, NewVersion, Record, Status, Version};
+use super::sets::{Fresh, Kind, Target, Write, WriteSet};
 use super::steps::{Point, Step};
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
 use super::worker::State;
 
 /// A write that counts, on its way into the database.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Pending {
     pub(super) write: u32,
     /// How long ago, in timestamps, the record was written last.
     pub(super) age: i64,
     /// Where it was installed, as what.
-    pub(super) installed: Option<(Kept, KeptVersion)>,
+    pub(super) installed: Option<KeptInstalled>,
 }
 
 /// What came of putting a version into a list.
 enum Linked<'g> {
-    Done(Version<'g>),
+    Done(Installed<'g>),
     /// The record is closed.
     Closed(NewVersion<'g>),
     /// With the other one that has this timestamp.
@@ -42,11 +44,13 @@ pub(super) fn refuses_rows(write: &Write) -> bool {
     write.target == Target::Key && !write.blind && !left_out(Step::RefuseInsertedFirst)
 }
 
-/// What is collected of a record that was written.
+/// The words that a write puts there; none for a deletion.
 #[inline]
-fn item(write: &Write, record: Record<'_>) -> Item {
-    // SAFETY: the record lies in the store in which it was found or made for the write.
-    unsafe { Item::new(write.place, record) }
+fn row_of(writes: &WriteSet, position: u32) -> &[u64] {
+    match writes.get(position).kind {
+        Kind::Put => writes.row(position).as_words(),
+        Kind::Delete => &[],
+    }
 }
 
 impl<R: Redo> CicadaTransaction<'_, R> {
@@ -73,8 +77,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let record = kept.under(&self.guard);
             let version = self.make_version(record, position, &write)?;
             match self.link(record, version, &write) {
-                Linked::Done(version) => {
-                    self.state.buffers.pending[position].installed = Some((kept, version.into()));
+                Linked::Done(installed) => {
+                    self.state.buffers.pending[position].installed = Some(KeptInstalled::new(kept, installed));
                     return Ok(());
                 }
                 // Its key is about to leave the index, or has left it.
@@ -102,90 +106,63 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Installs a version in a new record, and its key in the index. `false`: the key has a record by now.
     fn install_new(&mut self, position: usize, write: &Write) -> Result<bool, Error> {
-        let (slot, store) = (self.state.base.slot, self.kept_store(write.place)?);
+        let (slot, store, inlines) = (self.state.base.slot, self.kept_store(write.place)?, self.inlines());
         let record = store.records.take(slot, &self.guard).map_err(Error::from)?;
-        let version = match self.make_version(record, position, write) {
+        let (State { base: WorkerBase { fingers, .. }, sets, buffers, is_short, .. }, guard) =
+            (&mut *self.state, &self.guard);
+        let pending = &mut buffers.pending[position];
+        let row = row_of(&sets.writes, pending.write);
+        let made = allocate(guard, write, is_short, |of| record.version(guard.timestamp(), row, inlines, of));
+        let version = match made {
             Ok(version) => version,
             Err(error) => {
-                // SAFETY: nobody has seen the record.
-                unsafe { store.records.give(record, slot) };
+                record.give_back(slot, guard);
                 return Err(error);
             }
         };
-        let version = record.install_first(version);
-        let (kept, kept_version) = (Kept::from(record), KeptVersion::from(version));
-        let State { base: WorkerBase { fingers, .. }, sets, buffers, .. } = &mut *self.state;
         let (key, nodes) = (sets.writes.key(write), &mut sets.nodes);
-        let inserted = self.guard.insert(fingers, store, (key, record), nodes);
-        if matches!(inserted, Ok(Inserted::New)) {
-            buffers.pending[position].installed = Some((kept, kept_version));
-            return Ok(true);
-        }
-        // SAFETY: the index did not take the record, so no transaction has seen it.
-        unsafe {
-            // A collector with an outdated item for whatever lay there before may be looking.
-            if let Some(closed) = record.latch().close(Some(kept_version.under(&self.guard))) {
-                closed.retire(&self.guard);
-            }
-            store.records.give(record, slot);
-        }
-        inserted.map_err(Error::from)?;
-        Ok(false)
+        pending.installed = guard.insert(fingers, store, (key, record, version), nodes)?;
+        Ok(pending.installed.is_some())
+    }
+
+    /// Whether versions may lie in heads.
+    #[inline]
+    fn inlines(&self) -> bool {
+        self.shared.options.parts().inlining
     }
 
     /// A version for a write: the head's if it is free and large enough, else one of its own (§3.3).
     #[inline]
     fn make_version<'g>(&'g self, record: Record<'g>, position: usize, write: &Write) -> Result<NewVersion<'g>, Error> {
-        let row: &[u64] = match write.kind {
-            Kind::Put => self.state.sets.writes.row(self.state.buffers.pending[position].write).as_words(),
-            Kind::Delete => &[],
-        };
-        let reader = self.guard.reader();
-        let fits = self.shared.options.parts().inlining
-            && self.store(write.place)?.records_of(write.is_node).inline_words() >= row.len();
-        // SAFETY: the record lies in the array of what the write is done to, whose heads have room for the row.
-        let inline = if fits { unsafe { record.claim_version(reader, row) } } else { None };
-        match inline {
-            Some(version) => Ok(version),
-            // At the memory limit deletions go on, with the nodes of multi-version indexes that they change.
-            None if write.makes_room => self.allocate_for_deletion(row),
-            None => Ok(NewVersion::allocate(reader, row, &self.guard)?),
-        }
+        let State { sets, buffers, is_short, .. } = &*self.state;
+        let (row, timestamp) = (row_of(&sets.writes, buffers.pending[position].write), self.timestamp());
+        let heads = self.store(write.place)?.records_of(write.is_node);
+        let room = if self.inlines() { heads.inline_words() } else { 0 };
+        // SAFETY: the record lies in the array of what the write is done to, whose heads have that room.
+        allocate(&self.guard, write, is_short, |of| unsafe { record.new_version(timestamp, row, room, of) })
     }
 
     /// Puts a version into a list by its timestamp, unless it is plain already that it would not pass.
     fn link<'g>(&'g self, record: Record<'g>, version: NewVersion<'g>, write: &Write) -> Linked<'g> {
         let (reader, options) = (self.guard.reader(), &self.shared.options);
-        let timestamp = reader.timestamp();
         let latest_only = options.parts().write_latest_only && !write.blind && write.target != Target::Key;
         let mut version = version;
         loop {
-            let mut walk = reader.walk(record);
-            let below = loop {
-                match walk.link() {
-                    Link::To(other) if other.wts().is_after(timestamp) && !left_out(Step::InstallInOrder) => {
-                        if latest_only && other.status() != Status::Aborted {
-                            return Linked::Conflict(version, Reason::WrittenLater, other.wts());
-                        }
-                        walk.pass(other);
-                    }
-                    Link::To(other) => break Some(other),
-                    Link::End => break None,
-                    Link::Closed => return Linked::Closed(version),
-                }
+            let position = reader.position(record, |later| match latest_only && later.status() != Status::Aborted {
+                true => ControlFlow::Break(later.wts()),
+                false => ControlFlow::Continue(()),
+            });
+            let position = match position {
+                ControlFlow::Break(later) => return Linked::Conflict(version, Reason::WrittenLater, later),
+                ControlFlow::Continue(None) => return Linked::Closed(version),
+                ControlFlow::Continue(Some(position)) => position,
             };
-            if let Some((reason, other)) = below.and_then(|below| self.refuse_early(below, write)) {
+            if let Some((reason, other)) = position.below().and_then(|below| self.refuse_early(below, write)) {
                 return Linked::Conflict(version, reason, other);
             }
             pass(Point::Linking);
-            version = match walk.install(below, version) {
-                Ok(installed) => {
-                    if left_out(Step::InstallPending) {
-                        // SAFETY: it is this transaction's.
-                        unsafe { installed.end(Status::Committed) };
-                    }
-                    return Linked::Done(installed);
-                }
+            version = match position.install(version) {
+                Ok(installed) => return Linked::Done(installed),
                 Err(version) => version,
             };
             if record.is_sealed() {
@@ -208,27 +185,42 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Step 4: from here on the versions are visible, and those below them are garbage soon.
     pub(super) fn commit_installed(&mut self) {
-        let wts = self.timestamp();
-        for pending in &self.state.buffers.pending {
-            let Some((record, version)) = pending.installed else { continue };
-            let (record, version) = (record.under(&self.guard), version.under(&self.guard));
-            let write = self.state.sets.writes.get(pending.write);
-            let deleted = write.kind == Kind::Delete;
-            // SAFETY: this transaction has installed it, and it is pending.
-            unsafe { version.end(if deleted { Status::Deleted } else { Status::Committed }) };
+        for at in 0..self.state.buffers.pending.len() {
+            let Pending { write, installed, .. } = &mut self.state.buffers.pending[at];
+            let (write, Some(kept)) = (*write, installed.take()) else { continue };
+            let write = *self.state.sets.writes.get(write);
+            let (record, installed) = (kept.record(), kept.under(&self.guard));
+            let (deleted, version) = (write.kind == Kind::Delete, installed.version());
+            if deleted {
+                installed.delete()
+            } else {
+                installed.commit()
+            }
             pass(Point::Ended);
-            let kind = if deleted { Queued::Leaving } else { Queued::Versions };
-            if (deleted || version.has_older()) && record.marks().note_queued(kind) {
-                let entry = if deleted { self.entry_of_deleted(write) } else { Entry::Stays };
-                self.state.garbage.push_back(Garbage { item: item(write, record), wts, entry });
+            if deleted {
+                self.queue(record, &write, Queued::Leaving, Self::entry_of_deleted);
+            } else if version.has_older() {
+                self.queue(record, &write, Queued::Versions, |_, _| Entry::Stays);
             }
         }
         self.state.buffers.pending.clear();
     }
 
+    /// Queues a record that was written for collection, unless it is queued. The version that was written has ended.
+    #[inline]
+    fn queue(&mut self, record: Kept, write: &Write, kind: Queued, entry: impl FnOnce(&Self, &Write) -> Entry) {
+        let record = record.under(&self.guard);
+        if record.marks().note_queued(kind) {
+            // SAFETY: the record lies in the store in which it was found or made for the write.
+            let item = unsafe { Item::new(write.place, write.is_node, record) };
+            let garbage = Garbage { item, wts: self.timestamp(), entry: entry(self, write) };
+            self.state.garbage.push_back(garbage);
+        }
+    }
+
     fn entry_of_deleted(&self, write: &Write) -> Entry {
         match self.store(write.place) {
-            Ok(store) if store.versioned.is_some() => Entry::Unlinked { is_node: write.is_node },
+            Ok(store) if store.versioned.is_some() => Entry::Unlinked,
             _ => Entry::Key(OwnedKey::new(self.state.sets.writes.key(write))),
         }
     }
@@ -245,43 +237,40 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             match self.guard.reader().latest(record) {
                 Link::To(_) if self.committed => {}
                 // The node that names it was not committed, so nobody but collectors comes here.
-                Link::To(version) => {
+                Link::To(_) => {
+                    // SAFETY: it was taken from that store.
+                    let item = unsafe { Item::new(place, is_node, record) };
                     let mut reclaimer = self.shared.bins.of(slot).wait();
                     let latched = record.latch();
-                    // SAFETY: the version is the only one, and was aborted; nobody else writes the record, which lies in this store.
-                    let (closed, item) = unsafe { (latched.close(Some(version)), Item::new(place, record)) };
+                    let closed = latched.close_aborted();
                     debug_assert!(closed.is_some(), "nobody else writes the record");
                     if let Some(closed) = closed {
-                        reclaimer.defer_record(closed, item, is_node, &self.guard);
+                        reclaimer.defer_record(closed, item, &self.guard);
                     }
                 }
                 // SAFETY: the record was never written, so no transaction has seen it.
-                _ => unsafe { store.records_of(is_node).give(record, slot) },
+                _ => unsafe { store.records_of(is_node).give(record, slot, &self.guard) },
             }
         }
     }
 
-    /// What was installed counts for nothing. It is unlinked when nobody can stand on it any more.
+    /// What was installed counts for nothing. It is unlinked when nobody can hold it any more.
     #[cold]
     pub(super) fn abort_installed(&mut self) {
         self.look_after_shortage();
-        let wts = self.timestamp();
-        for pending in &self.state.buffers.pending {
-            let Some((record, version)) = pending.installed else { continue };
-            let (record, version) = (record.under(&self.guard), version.under(&self.guard));
-            // SAFETY: this transaction has installed it, and it is pending.
-            unsafe { version.end(Status::Aborted) };
-            let write = self.state.sets.writes.get(pending.write);
-            if write.is_fresh {
+        for at in 0..self.state.buffers.pending.len() {
+            let Pending { write, installed, .. } = &mut self.state.buffers.pending[at];
+            let (write, Some(kept)) = (*write, installed.take()) else { continue };
+            let write = *self.state.sets.writes.get(write);
+            let record = kept.record();
+            kept.under(&self.guard).abort();
+            match write.target {
                 // It is given back as a whole.
-                continue;
-            }
-            let entry = match write.target {
-                Target::Key => Entry::Key(OwnedKey::new(self.state.sets.writes.key(write))),
-                Target::Record(_) => Entry::Stays,
-            };
-            if record.marks().note_queued(entry.kind()) {
-                self.state.garbage.push_back(Garbage { item: item(write, record), wts, entry });
+                _ if write.is_fresh => {}
+                Target::Record(_) => self.queue(record, &write, Queued::Versions, |_, _| Entry::Stays),
+                Target::Key => self.queue(record, &write, Queued::Leaving, |this, write| {
+                    Entry::Key(OwnedKey::new(this.state.sets.writes.key(write)))
+                }),
             }
         }
         self.state.buffers.pending.clear();

@@ -14,62 +14,44 @@ use polychron_engine::{Direction, Scan};
 use polychron_index::{Handle, Inserted, Lookup, Stamp};
 use polychron_memory::{Guard, Local, OutOfMemory};
 
+use super::array::NewRecord;
 use super::protocol::Shared;
-use super::record::{Reader, Record, RecordAddress, Version, VersionAddress};
+use super::record::{
+    Address, Guarded, Installed, InstalledAddress, Kind, NewVersion, OfRecord, OfVersion, Reader, RecordAddress,
+};
 use super::table::Store;
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
 use super::worker::State;
 
-/// A record in the sets of a transaction, or one that it has found in the operation that runs.
+/// A record or a version in the sets of a transaction, or one that it has found in the operation that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kept(RecordAddress);
+pub(super) struct KeptAddress<K>(Address<K>);
 
-/// The same of a version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KeptVersion(VersionAddress);
+/// A record in the sets of a transaction.
+pub(super) type Kept = KeptAddress<OfRecord>;
+/// A version in the sets of a transaction.
+pub(super) type KeptVersion = KeptAddress<OfVersion>;
 
-impl Kept {
-    /// The record, under the guard of its transaction.
+impl<K: Kind> KeptAddress<K> {
+    /// What lies there, under the guard of its transaction.
     #[inline]
-    pub(super) fn under<'g>(self, guard: &'g OwnGuard<'_>) -> Record<'g> {
+    pub(super) fn under<'g>(self, guard: &'g OwnGuard<'_>) -> Guarded<'g, K> {
         // SAFETY: the transaction has found it, and keeps it by its guard or its span, as `OwnGuard::new` was promised.
         unsafe { self.0.under(guard) }
     }
 
     /// Where it lies.
     #[inline]
-    pub(super) fn address(self) -> RecordAddress {
+    pub(super) fn address(self) -> Address<K> {
         self.0
     }
 }
 
-impl KeptVersion {
-    /// The version, under the guard of its transaction.
+impl<K: Kind> From<Guarded<'_, K>> for KeptAddress<K> {
     #[inline]
-    pub(super) fn under<'g>(self, guard: &'g OwnGuard<'_>) -> Version<'g> {
-        // SAFETY: as in `Kept::under`.
-        unsafe { self.0.under(guard) }
-    }
-
-    /// Where it lies.
-    #[inline]
-    pub(super) fn address(self) -> VersionAddress {
-        self.0
-    }
-}
-
-impl From<Record<'_>> for Kept {
-    #[inline]
-    fn from(record: Record<'_>) -> Self {
-        Self(record.address())
-    }
-}
-
-impl From<Version<'_>> for KeptVersion {
-    #[inline]
-    fn from(version: Version<'_>) -> Self {
-        Self(version.address())
+    fn from(found: Guarded<'_, K>) -> Self {
+        Self(found.address())
     }
 }
 
@@ -78,6 +60,49 @@ impl From<Kept> for RowAddress {
     fn from(record: Kept) -> Self {
         Self(record.0.number() as usize)
     }
+}
+
+/// A version that a transaction has installed, and its record.
+#[derive(Debug)]
+pub(super) struct KeptInstalled {
+    record: Kept,
+    version: InstalledAddress,
+}
+
+impl KeptInstalled {
+    pub(super) fn new(record: Kept, installed: Installed<'_>) -> Self {
+        Self { record, version: installed.keep() }
+    }
+
+    /// The record.
+    #[inline]
+    pub(super) fn record(&self) -> Kept {
+        self.record
+    }
+
+    /// The version.
+    #[inline]
+    pub(super) fn version(&self) -> KeptVersion {
+        KeptAddress(self.version.address())
+    }
+
+    /// The version, under the guard of its transaction, which ends it.
+    #[inline]
+    pub(super) fn under<'g>(self, guard: &'g OwnGuard<'_>) -> Installed<'g> {
+        let version = self.version().under(guard);
+        self.version.of(version)
+    }
+}
+
+/// What is begun besides the transactions of clients.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Beginning {
+    /// A transaction of a round of renewal.
+    InRound,
+    /// One that writes what is there once more.
+    InBetween,
+    /// The end of a transaction that was leaked.
+    Leaked,
 }
 
 /// The guard and the timestamp of a transaction, under which all is found that is in its sets.
@@ -106,17 +131,20 @@ impl<'w> OwnGuard<'w> {
         Self { guard, timestamp }
     }
 
-    /// Begins a transaction of a round of renewal.
-    pub(super) fn in_round<R: Redo>(shared: &Shared<R>, state: &mut State, local: &'w Local) -> Self {
-        let timestamp = shared.clocks.begin_in_round(state.base.slot, &mut state.clock);
-        // SAFETY: the slot has begun just now, and the transaction ends it; what it keeps it clears.
-        unsafe { Self::new(local.pin(), timestamp) }
-    }
-
-    /// Begins a transaction that writes what is there once more, if the clocks admit one.
-    pub(super) fn in_between<R: Redo>(shared: &Shared<R>, state: &mut State, local: &'w Local) -> Option<Self> {
-        let timestamp = shared.clocks.begin_standing(state.base.slot, &mut state.clock)?;
-        // SAFETY: as above.
+    /// Begins a transaction that is not a client's, if the clocks admit one, or goes on with one that was leaked.
+    pub(super) fn begin<R: Redo>(
+        shared: &Shared<R>,
+        state: &mut State,
+        local: &'w Local,
+        beginning: Beginning,
+    ) -> Option<Self> {
+        let (clocks, slot) = (&shared.clocks, state.base.slot);
+        let timestamp = match beginning {
+            Beginning::InRound => clocks.begin_in_round(slot, &mut state.clock),
+            Beginning::InBetween => clocks.begin_standing(slot, &mut state.clock)?,
+            Beginning::Leaked => clocks.shape.timestamp(state.clock.adjusted, slot),
+        };
+        // SAFETY: the slot has begun, just now or for the transaction that was leaked, and the transaction ends it; what it keeps it clears.
         Some(unsafe { Self::new(local.pin(), timestamp) })
     }
 
@@ -148,17 +176,24 @@ impl<'w> OwnGuard<'w> {
         unsafe { fingers.find(&store.entries, key, &self.guard) }.map(kept)
     }
 
-    /// Inserts a key that is absent.
+    /// Installs the first version of a new record, and inserts its key if that is absent; otherwise both are given back.
     #[inline]
     pub(super) fn insert<K: EncodedKey>(
         &self,
         fingers: &mut Fingers,
         store: &Store,
-        (key, record): (K, Record<'_>),
+        (key, record, version): (K, NewRecord<'_>, NewVersion<'_>),
         nodes: &mut NodeSet,
-    ) -> Result<Inserted, OutOfMemory> {
+    ) -> Result<Option<KeptInstalled>, OutOfMemory> {
+        let installed = version.install_first();
         // SAFETY: as above.
-        unsafe { fingers.insert(&store.entries, key, record.handle(), nodes, &self.guard) }
+        let inserted = unsafe { fingers.insert(&store.entries, key, record.address().handle(), nodes, &self.guard) };
+        if matches!(inserted, Ok(Inserted::New)) {
+            return Ok(Some(KeptInstalled::new(record.publish().into(), installed)));
+        }
+        // It takes its version along.
+        record.give_back(self.guard.worker_id().position(), &self.guard);
+        inserted.map(|_| None)
     }
 
     /// The record that a key was found to lead to a while ago, in this transaction or for its batch, whose guard still stands; or earlier in a
@@ -197,7 +232,7 @@ impl<'w> OwnGuard<'w> {
 /// A record that an index of a store names.
 #[inline]
 fn kept(handle: Handle) -> Kept {
-    Kept(RecordAddress::of(handle))
+    KeptAddress(RecordAddress::of(handle))
 }
 
 /// Records of a range, some at a time: see [`Batch`].

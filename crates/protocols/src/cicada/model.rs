@@ -5,7 +5,7 @@
 //! between what a transaction makes known and its look at the others, which loom does model: they show that the
 //! order of the steps is enough if their accesses have one order, and not that these accesses have it.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex};
 
 use polychron_base::{IndexId, TableId};
@@ -16,9 +16,12 @@ use polychron_sync::model::explore;
 
 use polychron_memory::model::beside;
 
+use super::array::Page;
+use super::clocks::Horizon;
 use super::gaps::{GapReadTimestamps, KeyPartition, PrefixLengths};
 use super::record::{
-    Bottom, HEAD_BYTES, Link, NewVersion, Reader, Record, RecordAddress, Status, Unlinked, Version, VersionAddress,
+    Address, Guarded, HEAD_BYTES, Installed, Kind, Link, NewVersion, OfRecord, OfVersion, Reader, Record, Status,
+    Unlinked, Version,
 };
 use super::timestamp::Timestamp;
 
@@ -35,30 +38,24 @@ pub(super) fn have_passed(passed: &Passed) -> usize {
     passed.lock().expect("no thread panics").len()
 }
 
-/// A record of a model, and a version that stays until its end.
+/// A record of a model, or a version that stays until its end.
 #[derive(Clone, Copy)]
-pub(super) struct Modelled(RecordAddress);
-#[derive(Clone, Copy)]
-pub(super) struct ModelledVersion(VersionAddress);
+pub(super) struct InModel<K>(Address<K>);
 
-impl Modelled {
-    pub(super) fn of(record: Record<'_>) -> Self {
-        Self(record.address())
+pub(super) type Modelled = InModel<OfRecord>;
+type ModelledVersion = InModel<OfVersion>;
+
+impl<K: Kind> InModel<K> {
+    pub(super) fn of(found: Guarded<'_, K>) -> Self {
+        Self(found.address())
     }
 
-    pub(super) fn under<'g>(self, guard: &'g Guard<'_>) -> Record<'g> {
-        // SAFETY: no model gives a record back.
-        unsafe { self.0.under(guard) }
-    }
-}
-
-impl ModelledVersion {
-    pub(super) fn of(version: Version<'_>) -> Self {
-        Self(version.address())
+    pub(super) fn of_address(address: Address<K>) -> Self {
+        Self(address)
     }
 
-    pub(super) fn under<'g>(self, guard: &'g Guard<'_>) -> Version<'g> {
-        // SAFETY: the models free no such version.
+    pub(super) fn under<'g>(self, guard: &'g Guard<'_>) -> Guarded<'g, K> {
+        // SAFETY: no model gives a record back, or frees such a version.
         unsafe { self.0.under(guard) }
     }
 }
@@ -71,17 +68,28 @@ pub(super) fn at<'g>(timestamp: u64, guard: &'g Guard<'_>) -> Reader<'g> {
 
 /// A record without a version.
 pub(super) fn empty<'g>(guard: &'g Guard<'_>) -> Record<'g> {
-    let start = guard.allocate(HEAD_BYTES + 8).expect("memory is there");
-    // SAFETY: the block has room for a head and a word, nobody else knows it, and it is not given back.
-    unsafe { Record::create(start) }
+    let bytes = (HEAD_BYTES + 8).next_multiple_of(64);
+    let mut page = Page::allocate(1, bytes, guard).expect("memory is there");
+    let record = page.make().expect("there is room for one").address();
+    Modelled::of_address(record).under(guard)
 }
 
 /// A version with its timestamp for its row: the head's, if it is free.
 fn version<'g>(record: Record<'g>, wts: u64, guard: &'g Guard<'_>) -> NewVersion<'g> {
-    let (writer, row) = (at(wts, guard), [wts]);
-    // SAFETY: the head has room for a word.
-    let version = unsafe { record.claim_version(writer, &row) };
-    version.unwrap_or_else(|| NewVersion::allocate(writer, &row, guard).expect("memory is there"))
+    new_version(record, wts, &[wts], 1, guard)
+}
+
+/// A version of a record of a model.
+pub(super) fn new_version<'g>(
+    record: Record<'g>,
+    wts: u64,
+    row: &[u64],
+    room: usize,
+    guard: &'g Guard<'_>,
+) -> NewVersion<'g> {
+    assert!(room <= 1, "heads of models have room for a word");
+    // SAFETY: see above.
+    unsafe { record.new_version(Timestamp(wts), row, room, guard) }.expect("memory is there")
 }
 
 /// Puts a version into a list; `None`: the record is closed.
@@ -90,18 +98,11 @@ pub(super) fn install<'g>(
     wts: u64,
     mut version: NewVersion<'g>,
     guard: &'g Guard<'_>,
-) -> Option<Version<'g>> {
+) -> Option<Installed<'g>> {
     loop {
-        let mut walk = at(wts, guard).walk(record);
-        let below = loop {
-            match walk.link() {
-                Link::To(other) if other.wts().is_after(Timestamp(wts)) => assert!(walk.pass(other)),
-                Link::To(other) => break Some(other),
-                Link::End => break None,
-                Link::Closed => return None,
-            }
-        };
-        match walk.install(below, version) {
+        let position = at(wts, guard).position(record, |_| ControlFlow::<()>::Continue(()));
+        let position = position.continue_value().flatten()?;
+        match position.install(version) {
             Ok(installed) => return Some(installed),
             Err(again) => version = again,
         }
@@ -109,16 +110,20 @@ pub(super) fn install<'g>(
 }
 
 /// Ends a version.
-pub(super) fn end(version: Version<'_>, status: Status) {
-    // SAFETY: every model ends the versions that it has installed itself.
-    unsafe { version.end(status) };
+pub(super) fn end(version: Installed<'_>, status: Status) {
+    match status {
+        Status::Committed => version.commit(),
+        Status::Deleted => version.delete(),
+        _ => version.abort(),
+    }
 }
 
 /// Writes a version, and ends it.
 fn write<'g>(record: Record<'g>, wts: u64, status: Status, guard: &'g Guard<'_>) -> Option<Version<'g>> {
     let installed = install(record, wts, version(record, wts, guard), guard)?;
+    let written = installed.version();
     end(installed, status);
-    Some(installed)
+    Some(written)
 }
 
 /// A record with versions of these timestamps and statuses, the earliest first.
@@ -154,7 +159,7 @@ fn writer(record: Modelled, timestamp: u64, passed: &Passed, guard: &Guard<'_>) 
     let record = record.under(guard);
     let own = install(record, timestamp, version(record, timestamp, guard), guard).expect("nobody closes it");
     fence(Ordering::SeqCst);
-    let below = at(timestamp, guard).search(record, Some(own), true).version;
+    let below = at(timestamp, guard).search(record, Some(own.version()), true).version;
     let read_later = below.is_some_and(|below| below.rts().is_after(Timestamp(timestamp)));
     if !read_later {
         pass(passed, "writer");
@@ -261,11 +266,11 @@ fn the_heads_version_has_one_owner() {
     });
 }
 
-/// Frees what lies below a version.
-fn free_below(record: Modelled, bottom: ModelledVersion, guard: &Guard<'_>) {
+/// Frees what lies below the latest version up to a timestamp.
+fn free_below(record: Modelled, until: u64, guard: &Guard<'_>) {
     let latched = record.under(guard).latch();
-    // SAFETY: the readers of the models see that version, or later ones, and nobody else frees any.
-    let (_, is_all) = unsafe { Bottom::again(&latched, bottom.0) }.free_below(u64::MAX, guard);
+    let (bottom, _) = latched.bottom(Horizon::of_test(Timestamp(until))).expect("there is such a version");
+    let (_, is_all) = bottom.free_below(u64::MAX, guard);
     assert!(is_all);
 }
 
@@ -275,7 +280,7 @@ fn a_heads_version_that_is_free_again_is_claimed_whole() {
     explore(2, || {
         beside(
             |guard| with_latest(&[(1, Status::Committed), (3, Status::Committed)], guard),
-            |(record, bottom), guard| free_below(record, bottom, guard),
+            |(record, _), guard| free_below(record, 3, guard),
             |(record, _), guard| {
                 assert!(write(record.under(guard), 9, Status::Committed, guard).is_some());
                 assert_eq!((seen(record, 4, guard), seen(record, 9, guard)), (Some(3), Some(9)));
@@ -289,11 +294,10 @@ fn a_heads_version_that_is_free_again_is_claimed_whole() {
 fn unlink_aborted(record: Modelled, guard: &Guard<'_>) {
     let latched = record.under(guard).latch();
     let mut cursor = latched.cursor();
-    while let Link::To(version) = cursor.link() {
-        if version.status() != Status::Aborted {
+    while let Link::To(_) = cursor.link() {
+        if cursor.status() != Some(Status::Aborted) {
             cursor.pass();
-        // SAFETY: it was aborted.
-        } else if unsafe { cursor.unlink(version, guard) } == Unlinked::Not {
+        } else if cursor.unlink_aborted(guard) == Unlinked::Not {
             cursor = latched.cursor();
         }
     }
@@ -305,19 +309,15 @@ fn readers_do_not_notice_collection() {
     explore(3, || {
         beside(
             |guard| {
-                let record = record(&[(1, Status::Committed), (3, Status::Committed)], guard);
-                let visible = only(record, guard);
-                for (wts, status) in [(4, Status::Aborted), (7, Status::Committed)] {
-                    assert!(write(record, wts, status, guard).is_some());
-                }
-                (Modelled::of(record), ModelledVersion::of(visible))
+                let (one, three) = ((1, Status::Committed), (3, Status::Committed));
+                Modelled::of(record(&[one, three, (4, Status::Aborted), (7, Status::Committed)], guard))
             },
-            |(record, visible), guard| {
+            |record, guard| {
                 unlink_aborted(record, guard);
-                free_below(record, visible, guard);
+                free_below(record, 3, guard);
             },
-            |(record, _), guard| assert_eq!((seen(record, 5, guard), seen(record, 8, guard)), (Some(3), Some(7))),
-            |(record, _), guard| assert_eq!(timestamps(record, guard), [7, 3]),
+            |record, guard| assert_eq!((seen(record, 5, guard), seen(record, 8, guard)), (Some(3), Some(7))),
+            |record, guard| assert_eq!(timestamps(record, guard), [7, 3]),
         );
     });
 }
@@ -342,20 +342,20 @@ fn a_record_is_closed_or_written() {
         let happened = Passed::default();
         let (by_collector, by_writer) = (Arc::clone(&happened), Arc::clone(&happened));
         beside(
-            |guard| with_latest(&[(3, Status::Deleted)], guard),
-            move |(record, deletion), guard| {
+            |guard| Modelled::of(record(&[(3, Status::Deleted)], guard)),
+            move |record, guard| {
                 let latched = record.under(guard).latch();
-                // SAFETY: it is a deletion, and there is nothing before it.
-                if unsafe { latched.close(Some(deletion.under(guard))) }.is_some() {
+                let Some((bottom, 0)) = latched.bottom(Horizon::of_test(Timestamp(3))) else { return };
+                if latched.close(Some(bottom)).is_some() {
                     pass(&by_collector, "closed");
                 }
             },
-            move |(record, _), guard| {
+            move |record, guard| {
                 if write(record.under(guard), 7, Status::Committed, guard).is_some() {
                     pass(&by_writer, "written");
                 }
             },
-            |(record, _), guard| {
+            |record, guard| {
                 assert_eq!(have_passed(&happened), 1);
                 let closed = at(9, guard).latest(record.under(guard)) == Link::Closed;
                 assert_eq!(seen(record, 9, guard).is_some(), !closed);

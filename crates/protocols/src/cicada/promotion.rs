@@ -6,16 +6,18 @@
 //! Nodes of multi-version indexes that deletions have written at the memory limit lie outside of their heads, in what was put aside for
 //! deletions. Once that is used up, the worker that was refused moves them back, and what they took serves the next deletions.
 
+use std::cell::Cell;
+
 use polychron_base::Error;
 use polychron_base::key::EncodedKey;
 use polychron_engine::Mode;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::Place;
-use polychron_memory::{Guard, Local};
+use polychron_memory::{Guard, Local, OutOfMemory};
 
 use super::array::Window;
 use super::counts::Stage;
-use super::kept::{Kept, KeptVersion, OwnGuard};
+use super::kept::{Beginning, Kept, KeptVersion, OwnGuard};
 use super::protocol::Shared;
 use super::record::{Link, NewVersion, Reader, Record, Status};
 use super::sets::{Kind, Target, Write};
@@ -39,16 +41,24 @@ pub(super) struct Candidate {
 const MOVED_AT_ONCE: usize = 256;
 const LOOKED_AT: usize = 1 << 16;
 
-impl<R: Redo> CicadaTransaction<'_, R> {
-    /// A version for a deletion, or for a node that it changes.
-    #[inline]
-    pub(super) fn allocate_for_deletion(&self, row: &[u64]) -> Result<NewVersion<'_>, Error> {
-        let reader = self.guard.reader();
-        let version = self.guard.with_reserve(|_| NewVersion::allocate(reader, row, &self.guard));
-        self.state.is_short.set(version.is_err());
-        Ok(version?)
+/// Makes a version for a write. At the memory limit deletions go on, with the nodes of multi-version indexes that they change; if one is refused all
+/// the same, that is noted.
+#[inline]
+pub(super) fn allocate<'g>(
+    guard: &'g OwnGuard<'_>,
+    write: &Write,
+    is_short: &Cell<bool>,
+    make: impl FnOnce(&'g Guard<'g>) -> Result<NewVersion<'g>, OutOfMemory>,
+) -> Result<NewVersion<'g>, Error> {
+    if !write.makes_room {
+        return Ok(make(guard)?);
     }
+    let version = guard.with_reserve(|_| make(guard));
+    is_short.set(version.is_err());
+    Ok(version?)
+}
 
+impl<R: Redo> CicadaTransaction<'_, R> {
     /// If a deletion was refused memory, the worker maintains before its next transaction.
     pub(super) fn look_after_shortage(&mut self) {
         if self.state.is_short.get() {
@@ -140,9 +150,8 @@ pub(super) fn see_to_shortage<R: Redo>(shared: &Shared<R>, state: &mut State, lo
 fn move_nodes<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
     let guard = local.pin();
     for (place, record) in find_outside(shared, state, &guard) {
-        let Some(own) = OwnGuard::in_between(shared, state, local) else { break };
+        let Some(own) = OwnGuard::begin(shared, state, local, Beginning::InBetween) else { break };
         let mut transaction = CicadaTransaction::new(shared, state, own, Mode::ReadWrite);
-        let record = Kept::from(record);
         let seen = transaction.search(record, None, true);
         if let Some(version) = seen.version.filter(|_| seen.is_row)
             && transaction.rewrite(place, record, version, true, None::<&[u8]>)
@@ -156,7 +165,7 @@ fn move_nodes<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
 }
 
 /// Nodes that lie outside of their heads, of those from where the worker looked last.
-fn find_outside<'g, R: Redo>(shared: &Shared<R>, state: &mut State, guard: &'g Guard<'_>) -> Vec<(Place, Record<'g>)> {
+fn find_outside<R: Redo>(shared: &Shared<R>, state: &mut State, guard: &Guard<'_>) -> Vec<(Place, Kept)> {
     let (tables, mut found) = (state.base.tables.keep(), Vec::new());
     let mut window = Window { skipped: state.moved_to, left: LOOKED_AT };
     let held = shared.clocks.hold(state.base.slot);
@@ -167,7 +176,7 @@ fn find_outside<'g, R: Redo>(shared: &Shared<R>, state: &mut State, guard: &'g G
                 if found.len() < MOVED_AT_ONCE
                     && lies_outside(record, nodes.nodes.inline_words(), Reader::at(&held, guard))
                 {
-                    found.push((store.place(), record));
+                    found.push((store.place(), record.into()));
                 }
             });
         }

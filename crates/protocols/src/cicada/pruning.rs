@@ -10,7 +10,7 @@ use polychron_engine::stores::OwnedKey;
 use polychron_memory::Guard;
 use polychron_sync::atomic::{Ordering, fence};
 
-use super::clocks::Span;
+use super::clocks::HeldSpans;
 use super::marks::Queued;
 use super::reclaim::{Entry, Garbage, Item, Reclaimer, Site, Waiting};
 use super::record::{Latched, Link, Record, Status, Unlinked};
@@ -50,57 +50,13 @@ enum Forgetting {
     Not,
 }
 
-/// The timestamps that count when records are pruned.
-#[derive(Clone, Copy)]
-struct HeldSpans<'m> {
-    stable: Timestamp,
-    /// Those at which somebody reads: `from` grows, and `to`.
-    held: &'m [Span],
-    /// How many of them, the first ones, are held for long.
-    lasting: usize,
-}
-
-impl HeldSpans<'_> {
-    /// Whether somebody sees what was there from `from` on and not from `until` on.
-    #[inline]
-    fn sees(&self, from: Timestamp, until: Timestamp) -> bool {
-        Self::find(self.held, from, until).is_some()
-    }
-
-    /// The timestamp of somebody who sees it and has read for long.
-    #[inline]
-    fn sees_for_long(&self, from: Timestamp, until: Timestamp) -> Option<Timestamp> {
-        Self::find(&self.held[..self.lasting], from, until)
-    }
-
-    /// Whether somebody holds a timestamp.
-    fn holds(&self, timestamp: Timestamp) -> bool {
-        let next = self.held.partition_point(|span| span.from.is_before(timestamp));
-        self.held.get(next).is_some_and(|span| span.from == timestamp)
-    }
-
-    #[inline]
-    fn find(held: &[Span], from: Timestamp, until: Timestamp) -> Option<Timestamp> {
-        let next = held.partition_point(|span| span.to.is_before(from));
-        held.get(next).map(|span| span.from).filter(|timestamp| timestamp.is_before(until))
-    }
-}
-
 impl Reclaimer {
-    /// Prunes the records of up to `limit` queued items that only long readers hold back. `held` are the timestamps at which somebody
-    /// reads, the first `lasting` of them for long. Answers how many were looked at.
+    /// Prunes the records of up to `limit` queued items that only long readers hold back. Answers how many were looked at.
     #[cold]
-    pub(super) fn prune(
-        &mut self,
-        limit: usize,
-        stable: Timestamp,
-        (held, lasting): (&[Span], usize),
-        site: &Site<'_>,
-    ) -> usize {
+    pub(super) fn prune(&mut self, limit: usize, spans: &HeldSpans<'_>, site: &Site<'_>) -> usize {
         let (mut again, mut done) = (Vec::new(), 0);
-        let spans = HeldSpans { stable, held, lasting };
         while done < limit {
-            let is_stable = |garbage: &mut Garbage| !garbage.wts.is_after(stable);
+            let is_stable = |garbage: &mut Garbage| !garbage.wts.is_after(spans.stable());
             let Some(garbage) = self.garbage.pop_front_if(is_stable) else { break };
             done += 1;
             if let Some(garbage) = self.prune_item(garbage, spans, site) {
@@ -116,7 +72,7 @@ impl Reclaimer {
     }
 
     /// Looks at some of the items that wait, in turns, and prunes those again for which somebody waited who has ended.
-    fn look_again(&mut self, spans: HeldSpans<'_>, site: &Site<'_>) {
+    fn look_again(&mut self, spans: &HeldSpans<'_>, site: &Site<'_>) {
         // Otherwise they are being looked through already.
         if self.held_left > 0 {
             return;
@@ -143,7 +99,7 @@ impl Reclaimer {
     }
 
     /// Answers the item if it is to be queued again.
-    fn prune_item(&mut self, garbage: Garbage, spans: HeldSpans<'_>, site: &Site<'_>) -> Option<Garbage> {
+    fn prune_item(&mut self, garbage: Garbage, spans: &HeldSpans<'_>, site: &Site<'_>) -> Option<Garbage> {
         let Some((store, record)) = garbage.item.found(site) else {
             return site.comes_later(garbage.item.place()).then_some(garbage);
         };
@@ -175,7 +131,7 @@ impl Reclaimer {
                 let wts = kept_until.unwrap_or(garbage.wts);
                 if let (Entry::Key(key), Some(_), Link::To(latest)) = (&garbage.entry, kept_until, latched.latest())
                     && latest.status() == Status::Deleted
-                    && !latest.wts().is_after(spans.stable)
+                    && !latest.wts().is_after(spans.stable())
                     && !record.is_sealed()
                 {
                     store.displace(key, &latched, latest, site.guard);
@@ -196,104 +152,72 @@ impl Reclaimer {
         latched: &Latched<'_>,
         garbage: &Garbage,
         store: &Store,
-        spans: HeldSpans<'_>,
+        spans: &HeldSpans<'_>,
         site: &Site<'_>,
     ) -> Forgetting {
-        let (record, latest) = (latched.record(), latched.latest());
-        let latest = match (latest, &garbage.entry) {
+        let record = latched.record();
+        let unseen = match (latched.latest(), &garbage.entry) {
             // The record may be closed already, and its slot serve another key.
             (Link::To(_) | Link::End, Entry::Key(key)) if !leads_to(store, key, record, site.guard) => {
                 return Forgetting::Done;
             }
-            (Link::To(_), _) if !self.is_unseen(latched, spans) => return Forgetting::Not,
             // The deletion has an item of its own.
-            (Link::To(_), Entry::Stays) | (Link::Closed, _) | (Link::End, Entry::Stays | Entry::Unlinked { .. }) => {
-                return Forgetting::Done;
-            }
+            (Link::Closed, _) | (Link::End, Entry::Stays | Entry::Unlinked) => return Forgetting::Done,
             (Link::End, Entry::Key(_)) => None,
-            (Link::To(latest), _) => Some(latest),
+            (Link::To(_), entry) => match latched.unseen(spans, &mut self.collected.steps) {
+                None => return Forgetting::Not,
+                Some(_) if matches!(entry, Entry::Stays) => return Forgetting::Done,
+                unseen => unseen,
+            },
         };
-        // A version that was unlinked from the head, and may still be looked at, keeps the head for a while.
+        // A version that was unlinked from the head, and may still be held, keeps the head for a while.
         if record.inline_status() == Status::Retired {
             return Forgetting::Later;
         }
-        // SAFETY: a deletion is the latest version, and no row before it is seen at a timestamp that is held.
-        let Some(closed) = (unsafe { latched.close(latest) }) else { return Forgetting::Later };
-        let is_node = matches!(garbage.entry, Entry::Unlinked { is_node: true });
+        let closed = unseen.map_or_else(|| latched.close(None), |unseen| latched.close_unseen(unseen));
+        let Some(closed) = closed else { return Forgetting::Later };
         if let Entry::Key(key) = &garbage.entry {
             remove_key(store, key, latched, site.guard);
         }
-        self.defer_record(closed, garbage.item, is_node, site.guard);
+        self.defer_record(closed, garbage.item, site.guard);
         Forgetting::Done
     }
 
-    fn prune_latched(&mut self, latched: &Latched<'_>, item: Item, spans: HeldSpans<'_>, site: &Site<'_>) -> Pruned {
+    fn prune_latched(&mut self, latched: &Latched<'_>, item: Item, spans: &HeldSpans<'_>, site: &Site<'_>) -> Pruned {
         let mut pruned = Pruned::default();
         let mut cursor = latched.cursor();
-        // The version that takes over from the one that is looked at.
-        let mut successor: Option<Timestamp> = None;
         while let Link::To(version) = cursor.link() {
             self.collected.steps += 1;
-            let wts = version.wts();
-            let status = version.status();
-            let stands = status.counts();
-            let unstable = wts.is_after(spans.stable) && !(left_out(Step::KeepUnsettled) && stands);
-            if unstable || status == Status::Pending {
+            let (wts, status) = (version.wts(), cursor.status());
+            let counts = status.is_some_and(Status::counts);
+            let unstable = wts.is_after(spans.stable()) && !(left_out(Step::KeepUnsettled) && counts);
+            if unstable || status == Some(Status::Pending) {
                 pruned.unstable.get_or_insert(wts);
                 cursor.pass();
                 continue;
             }
-            let is_seen = stands
-                && successor.map_or(!left_out(Step::KeepLatest), |successor| {
-                    spans.sees(wts, successor) && !left_out(Step::KeepSeen)
-                });
+            let successor = cursor.successor(spans);
             if let Some(bottom) = cursor.bottom(site.horizon) {
                 // What is left of many goes on by itself.
                 let _is_all = self.free_below(latched, bottom, item, site);
                 pruned.kept_until = successor.or(pruned.kept_until);
-                pruned.keep_by(successor.map(|_| spans.held.first().map_or(site.min_rts(), |span| span.from)));
+                pruned.keep_by(successor.map(|_| spans.earliest().unwrap_or(site.min_rts())));
                 break;
             }
-            if is_seen {
-                pruned.kept_until = successor.or(pruned.kept_until);
-                pruned.keep_by(successor.and_then(|successor| spans.sees_for_long(wts, successor)));
-                cursor.pass();
-            } else {
-                // SAFETY: it was aborted, or is seen at no timestamp that is held, now or later.
-                let unlinked = unsafe { cursor.unlink(version, site.guard) };
-                if unlinked != Unlinked::Not {
+            match cursor.unlink_unseen(spans, site.guard) {
+                None => {
+                    pruned.kept_until = successor.or(pruned.kept_until);
+                    pruned.keep_by(successor.and_then(|successor| spans.sees_for_long(wts, successor)));
+                    cursor.pass();
+                }
+                Some(Unlinked::Not) => {}
+                Some(unlinked) => {
                     self.defer_version(unlinked, item);
                     pruned.has_unlinked = true;
                 }
             }
-            if stands {
-                successor = Some(wts);
-            }
         }
         pruned
-    }
-
-    /// Whether a record has been deleted, and is seen as it was before at no timestamp that is held.
-    fn is_unseen(&mut self, latched: &Latched<'_>, spans: HeldSpans<'_>) -> bool {
-        let mut cursor = latched.cursor();
-        let Link::To(last) = cursor.link() else { return false };
-        if last.status() != Status::Deleted || last.wts().is_after(spans.stable) {
-            return false;
-        }
-        cursor.pass();
-        let mut successor = last.wts();
-        while let Link::To(version) = cursor.link() {
-            self.collected.steps += 1;
-            cursor.pass();
-            match version.status() {
-                Status::Committed if spans.sees(version.wts(), successor) && !left_out(Step::KeepRows) => {
-                    return false;
-                }
-                Status::Committed | Status::Deleted => successor = version.wts(),
-                _ => {}
-            }
-        }
-        true
     }
 }
 

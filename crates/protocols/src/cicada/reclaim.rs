@@ -27,7 +27,7 @@ use polychron_sync::atomic::{Ordering, fence};
 
 use super::clocks::{Clocks, Horizon};
 use super::marks::Queued;
-use super::record::{Bottom, Closed, Latched, Link, Record, RecordAddress, Status, Unlinked, VersionAddress};
+use super::record::{Bottom, Closed, Latched, Link, Record, RecordAddress, Status, Unlinked};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
@@ -39,22 +39,23 @@ pub(super) const SLICE: u64 = 2048;
 /// Items whose marks are taken away behind one barrier.
 const MARKS_AT_ONCE: usize = 16;
 
-/// A record that is collected: the address, and the store in which it lies.
+/// A record that is collected: the address, and the store in which it lies, as one of a row or of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
     place: Place,
+    is_node: bool,
     record: RecordAddress,
 }
 
 impl Item {
     /// # Safety
-    /// The record lies in that store, as one of a row or of a node. The item goes into a bin, where it keeps the record's page ([`Bins::are_empty`]),
+    /// The record lies in that store, as one of a row or of a node as is said. The item goes into a bin, where it keeps the record's page ([`Bins::are_empty`]),
     /// or is used under the guard under which the record was found.
     ///
     /// [`Bins::are_empty`]: super::bins::Bins::are_empty
     #[inline]
-    pub(super) unsafe fn new(place: Place, record: Record<'_>) -> Self {
-        Self { place, record: record.address() }
+    pub(super) unsafe fn new(place: Place, is_node: bool, record: Record<'_>) -> Self {
+        Self { place, is_node, record: record.address() }
     }
 
     #[inline]
@@ -88,8 +89,8 @@ pub(super) enum Entry {
     Stays,
     /// The record may have to leave the index, where it stands under this key.
     Key(OwnedKey),
-    /// The deletion that made the garbage has unlinked the record, a row's or a node's of a multi-version index.
-    Unlinked { is_node: bool },
+    /// The deletion that made the garbage has unlinked the record from a multi-version index.
+    Unlinked,
 }
 
 impl Entry {
@@ -106,7 +107,6 @@ struct DeferredFree {
     item: Item,
     /// The whole record, or only the version in its head.
     whole: bool,
-    is_node: bool,
     /// The epoch behind the barrier that came after the unlinking.
     epoch: Option<u64>,
 }
@@ -120,13 +120,9 @@ pub(super) struct Waiting {
 }
 
 /// A record whose versions are freed in slices, because there are many. Nobody else frees any of it meanwhile (`Marks::is_sliced`), so the record
-/// and the version above them stay.
+/// stays.
 #[derive(Debug)]
-struct Sliced {
-    item: Item,
-    /// The latest version that no horizon lies before. What lies below nobody looks at.
-    bottom: VersionAddress,
-}
+struct Sliced(Item);
 
 /// One worker's queues.
 #[derive(Debug, Default)]
@@ -218,9 +214,10 @@ enum Outcome {
     Unknown,
 }
 
-/// A record that is collected, and of which kind the item was if it has waited for the oldest reader.
+/// A record that is collected, and of which kind its item was if that has waited for the oldest reader.
 #[derive(Clone, Copy)]
 struct Work<'s> {
+    item: Item,
     record: Record<'s>,
     store: &'s Store,
     waited: Option<Queued>,
@@ -233,9 +230,7 @@ enum Leaving<K> {
     /// By this key.
     Key(K),
     /// It has left already.
-    Unlinked {
-        is_node: bool,
-    },
+    Unlinked,
 }
 
 impl Reclaimer {
@@ -374,12 +369,10 @@ impl Reclaimer {
             return if site.comes_later(garbage.item.place) { Outcome::Unknown } else { Outcome::Done };
         };
         let waited = waited.then_some(garbage.entry.kind());
-        let work = Work { record, store, waited };
+        let work = Work { item: garbage.item, record, store, waited };
         match &garbage.entry {
             Entry::Stays => self.collect_latched(work, site, Leaving::No::<&[u8]>),
-            Entry::Unlinked { is_node } => {
-                self.collect_latched(work, site, Leaving::Unlinked::<&[u8]> { is_node: *is_node })
-            }
+            Entry::Unlinked => self.collect_latched(work, site, Leaving::Unlinked::<&[u8]>),
             Entry::Key(OwnedKey::Short(key)) => self.collect_key(work, site, *key),
             Entry::Key(OwnedKey::Long(key)) => self.collect_key(work, site, &**key),
         }
@@ -388,27 +381,29 @@ impl Reclaimer {
     /// Collects all records of rows, or of nodes, which stay, and waits for whoever does just now.
     pub(super) fn collect_in_place(&mut self, store: &Store, is_node: bool, site: &Site<'_>) {
         store.for_each_record(is_node, site.guard, |record| {
-            self.collect_behind_others(record, store, site, Leaving::No::<&[u8]>);
+            self.collect_behind_others((record, is_node), store, site, Leaving::No::<&[u8]>);
         });
     }
 
     /// Collects a record that a key of the index leads to, queued or not.
     pub(super) fn collect_now<K: EncodedKey>(&mut self, record: Record<'_>, store: &Store, site: &Site<'_>, key: K) {
         if store.leads_to(key, record, site.guard) {
-            self.collect_behind_others(record, store, site, Leaving::Key(key));
+            self.collect_behind_others((record, false), store, site, Leaving::Key(key));
         }
     }
 
     fn collect_behind_others<K: EncodedKey>(
         &mut self,
-        record: Record<'_>,
+        (record, is_node): (Record<'_>, bool),
         store: &Store,
         site: &Site<'_>,
         leaving: Leaving<K>,
     ) {
+        // SAFETY: both callers have found the record there.
+        let item = unsafe { Item::new(store.place(), is_node, record) };
         let latched = record.latch();
         // What stays now is renewed as soon as it is old, and what is queued stays queued.
-        let _ = self.clean(&latched, store, site, leaving);
+        let _ = self.clean(&latched, item, store, site, leaving);
     }
 
     fn collect_key<K: EncodedKey>(&mut self, work: Work<'_>, site: &Site<'_>, key: K) -> Outcome {
@@ -424,24 +419,23 @@ impl Reclaimer {
         if let Some(kind) = work.waited {
             marks.clear_waiting(kind);
         }
-        let outcome = self.clean(&latched, work.store, site, leaving);
+        let outcome = self.clean(&latched, work.item, work.store, site, leaving);
         if let (Outcome::Later, Some(kind)) = (outcome, work.waited) {
             marks.note_waiting(kind);
         }
         outcome
     }
 
-    /// Collects a latched record.
+    /// Collects a latched record, which is the item's.
     fn clean<K: EncodedKey>(
         &mut self,
         latched: &Latched<'_>,
+        item: Item,
         store: &Store,
         site: &Site<'_>,
         leaving: Leaving<K>,
     ) -> Outcome {
         let record = latched.record();
-        // Whoever came here has found the record in the store.
-        let item = Item { place: store.place(), record: record.address() };
         if record.marks().is_sliced() {
             return Outcome::Later;
         }
@@ -453,18 +447,17 @@ impl Reclaimer {
                 Link::To(version) => version,
             };
             self.collected.steps += 1;
-            let status = version.status();
+            let status = cursor.status();
             if !site.is_past(version.wts()) {
                 newer.count += 1;
-                newer.latest.get_or_insert((version.wts(), status));
+                newer.latest = newer.latest.or(Some(version.wts()).zip(status));
                 cursor.pass();
                 continue;
             }
-            if status != Status::Aborted {
+            if status != Some(Status::Aborted) {
                 break cursor.bottom(site.horizon);
             }
-            // SAFETY: it was aborted, so nobody keeps it, or sees it.
-            match unsafe { cursor.unlink(version, site.guard) } {
+            match cursor.unlink_aborted(site.guard) {
                 // Something was installed above it just now.
                 Unlinked::Not => (cursor, newer) = (latched.cursor(), Newer::default()),
                 unlinked => self.defer_version(unlinked, item),
@@ -473,29 +466,22 @@ impl Reclaimer {
         if bottom.is_some_and(|bottom| !self.free_below(latched, bottom, item, site)) {
             return Outcome::Later;
         }
-        let bottom = bottom.map(|bottom| bottom.version());
         if let Some((latest, status)) = newer.latest {
             let is_all = bottom.is_none() && newer.count == 1 && status == Status::Committed;
             return if is_all { Outcome::Done } else { Outcome::For(latest) };
         }
-        let is_deleted = bottom.is_none_or(|version| version.status() == Status::Deleted);
+        let is_deleted = bottom.is_none_or(|bottom| bottom.version().status() == Status::Deleted);
         if matches!(leaving, Leaving::No) || !is_deleted && !left_out(Step::CloseOnlyDeleted) {
             return Outcome::Done;
         }
         if record.inline_status() == Status::Retired {
             return Outcome::Later;
         }
-        // SAFETY: what is left is a deletion that everybody sees.
-        let Some(closed) = (unsafe { latched.close(bottom) }) else { return Outcome::Later };
-        let is_node = match leaving {
-            Leaving::Key(key) => {
-                store.remove_key(key, latched, site.guard);
-                false
-            }
-            Leaving::Unlinked { is_node } => is_node,
-            Leaving::No => false,
-        };
-        self.defer_record(closed, item, is_node, site.guard);
+        let Some(closed) = latched.close(bottom) else { return Outcome::Later };
+        if let Leaving::Key(key) = leaving {
+            store.remove_key(key, latched, site.guard);
+        }
+        self.defer_record(closed, item, site.guard);
         Outcome::Done
     }
 
@@ -512,44 +498,51 @@ impl Reclaimer {
         self.collected.steps += freed;
         if !is_all {
             latched.record().marks().set_sliced(true);
-            self.sliced.push_back(Sliced { item, bottom: bottom.version().address() });
+            self.sliced.push_back(Sliced(item));
         }
         is_all
     }
 
     /// Frees the next slice of the first record that has many.
     fn free_slice(&mut self, site: &Site<'_>) {
-        let Some(&Sliced { item, bottom }) = self.sliced.front() else { return };
-        if site.store(item.place).is_none() && !site.comes_later(item.place) {
-            // Where the store has gone, so has all of the record.
-            self.sliced.pop_front();
+        let Some(&Sliced(item)) = self.sliced.front() else { return };
+        let Some((_, record)) = item.found(site) else {
+            if !site.comes_later(item.place) {
+                // Where the store has gone, so has all of the record.
+                self.sliced.pop_front();
+            }
             return;
-        }
-        // SAFETY: the store is there, if not yet in the list of tables, and its pages stay while an item waits.
-        let Some(latched) = (unsafe { item.record.under(site.guard) }).try_latch() else { return };
-        // SAFETY: nobody else has freed any of the record since its slices began.
-        let (freed, is_all) = unsafe { Bottom::again(&latched, bottom) }.free_below(SLICE, site.guard);
+        };
+        let Some(latched) = record.try_latch() else { return };
+        // A later version may be the bottom by now. Then what lies between goes, too.
+        let (freed, is_all) = match latched.bottom(site.horizon) {
+            Some((bottom, above)) => {
+                self.collected.steps += above;
+                bottom.free_below(SLICE, site.guard)
+            }
+            None => (0, true),
+        };
         self.collected.versions += freed;
         self.collected.steps += freed;
-        latched.record().marks().set_sliced(!is_all);
+        record.marks().set_sliced(!is_all);
         drop(latched);
         if is_all {
             self.sliced.pop_front();
         }
     }
 
-    /// A record was closed above its latest version, and nobody finds it any more; somebody may still hold it, or stand on a
-    /// version.
-    pub(super) fn defer_record(&mut self, closed: Closed<'_>, item: Item, is_node: bool, guard: &Guard<'_>) {
-        closed.retire(guard);
-        self.defer(DeferredFree { item, whole: true, is_node, epoch: None });
+    /// The item's record was closed, and nobody finds it any more; a guard may still hold it, or one of its versions.
+    pub(super) fn defer_record(&mut self, closed: Closed<'_>, item: Item, guard: &Guard<'_>) {
+        assert!(closed.retire(guard) == item.record, "the item is the record's");
+        self.defer(DeferredFree { item, whole: true, epoch: None });
     }
 
-    /// A version was unlinked; somebody may still stand on it.
+    /// A version of the item's record was unlinked; a guard may still hold it.
     pub(super) fn defer_version(&mut self, unlinked: Unlinked, item: Item) {
         self.collected.versions += 1;
-        if unlinked == Unlinked::Inline {
-            self.defer(DeferredFree { item, whole: false, is_node: false, epoch: None });
+        if let Unlinked::Inline(record) = unlinked {
+            assert!(record == item.record, "the item is the record's");
+            self.defer(DeferredFree { item, whole: false, epoch: None });
         }
     }
 
@@ -573,14 +566,14 @@ impl Reclaimer {
             }
         }
         let readonly = epochs.readonly();
-        while let Some(DeferredFree { item, whole, is_node, .. }) =
+        while let Some(DeferredFree { item, whole, .. }) =
             self.deferred_frees.pop_front_if(|deferred_free| deferred_free.epoch.is_some_and(|epoch| epoch <= readonly))
         {
             let Some((store, record)) = item.found(site) else { continue };
             // SAFETY: the index has forgotten the record, or its list the version, and every guard that could hold it has gone.
             unsafe {
                 if whole {
-                    store.records_of(is_node).give(record, site.worker);
+                    store.records_of(item.is_node).give(record, site.worker, site.guard);
                 } else {
                     record.free_inline();
                 }

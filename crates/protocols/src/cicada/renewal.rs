@@ -18,7 +18,7 @@ use polychron_memory::{Guard, Local};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{Backoff, Mutex};
 
-use super::kept::{Kept, KeptVersion, OwnGuard};
+use super::kept::{Beginning, Kept, KeptVersion, OwnGuard};
 use super::protocol::Shared;
 use super::reclaim::{Reclaimer, Site};
 use super::record::{Record, Version};
@@ -164,7 +164,8 @@ impl<R: Redo> Round<'_, R> {
         self.collect(|reclaimer, store, site| reclaimer.collect_in_place(store, is_node, site));
         let worker = self.state.base.slot;
         // One timestamp for all, so that a round costs few timestamps, however many slots there are.
-        let own = OwnGuard::in_round(self.shared, self.state, self.local);
+        let begun = OwnGuard::begin(self.shared, self.state, self.local, Beginning::InRound);
+        let Some(own) = begun else { return };
         let (reader, timestamp) = (own.reader(), own.timestamp());
         let mut old = Vec::new();
         self.store.for_each_record(is_node, self.guard, |record| {
@@ -183,7 +184,8 @@ impl<R: Redo> Round<'_, R> {
         let (shared, oldest) = (self.shared, self.oldest);
         let mut backoff = Backoff::new();
         loop {
-            let guard = OwnGuard::in_round(shared, self.state, self.local);
+            let begun = OwnGuard::begin(shared, self.state, self.local, Beginning::InRound);
+            let Some(guard) = begun else { return };
             let mut transaction = CicadaTransaction::new(shared, self.state, guard, Mode::ReadWrite);
             let (record, timestamp) = (Kept::from(record), transaction.timestamp());
             let seen = transaction.search(record, None, true);

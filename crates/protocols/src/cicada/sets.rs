@@ -17,7 +17,7 @@ use polychron_base::{IndexId, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{NodeSet, Place};
 use polychron_index::Stamp;
-use polychron_schema::RowBuffer;
+use polychron_schema::{RowBuffer, RowRef};
 
 use super::gaps::KeyPartition;
 use super::kept::{Kept, KeptVersion, OwnGuard};
@@ -235,8 +235,7 @@ impl WriteSet {
     #[inline]
     pub(super) fn key(&self, write: &Write) -> &[u8] {
         let words = &self.keys[write.key.offset as usize..][..usize::from(write.key.bytes).div_ceil(8)];
-        // SAFETY: any initialised words are valid bytes, and the key's length never exceeds its words.
-        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), usize::from(write.key.bytes)) }
+        &RowRef::from_words(words).as_bytes()[..usize::from(write.key.bytes)]
     }
 
     #[inline]

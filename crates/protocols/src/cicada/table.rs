@@ -115,14 +115,13 @@ impl Store {
         let is_versioned = options.indexes.is_versioned(&definition.name, name);
         let unused = StoreDefinition { kind: IndexKind::Ordered, ..store_definition.clone() };
         // Made first: a store of entries asks the deferred drops when it goes, who is busy with the guard here.
-        let versioned = is_versioned
+        let mut versioned = is_versioned
             .then(|| Versioned::new(store_definition, options.parts().inlining, stable, guard))
             .transpose()?;
         let entries =
             stores::Store::new(if is_versioned { &unused } else { store_definition }, ready, deferred_drops, guard);
-        if let (Err(_), Some(versioned)) = (&entries, &versioned) {
-            // SAFETY: nobody knows the index.
-            unsafe { versioned.destroy(guard) };
+        if let (Err(_), Some(versioned)) = (&entries, &mut versioned) {
+            versioned.free_all(guard);
         }
         let entries = entries?;
         // Without memory for it, deleted records stay where they are.
@@ -165,7 +164,7 @@ impl Store {
     /// The record that a key has; it need not have a row.
     #[inline]
     pub(super) fn record_at<'g, K: EncodedKey>(
-        &self,
+        &'g self,
         key: K,
         reader: Reader<'g>,
         guard: &'g Guard<'_>,
@@ -186,7 +185,7 @@ impl Store {
     }
 
     /// Visits all records of rows, or of nodes, and slots where none is.
-    pub(super) fn for_each_record<'g>(&self, is_node: bool, guard: &'g Guard<'_>, visit: impl FnMut(Record<'g>)) {
+    pub(super) fn for_each_record<'g>(&'g self, is_node: bool, guard: &'g Guard<'_>, visit: impl FnMut(Record<'g>)) {
         match &self.versioned {
             Some(nodes) if is_node => nodes.for_each(guard, visit),
             None if is_node => {}
@@ -247,11 +246,11 @@ impl Drop for Store {
     /// The last user of a dropped table or index gives its memory back; when the whole database goes, its memory goes at once.
     fn drop(&mut self) {
         if !self.deferred_drops.is_closing() {
-            // SAFETY: the store goes with its last user, so no transaction that could hold a record of it runs.
-            self.deferred_drops.with_guard(|guard| unsafe {
-                self.records.destroy(guard);
-                if let Some(versioned) = &self.versioned {
-                    versioned.destroy(guard);
+            let Self { records, versioned, deferred_drops, .. } = self;
+            deferred_drops.with_guard(|guard| {
+                records.free_all(guard);
+                if let Some(versioned) = versioned {
+                    versioned.free_all(guard);
                 }
             });
         }

@@ -20,7 +20,7 @@ use super::gaps::KeyPartition;
 use super::installation::Pending;
 use super::kept::{Kept, KeptVersion, OwnGuard, Range};
 use super::protocol::Shared;
-use super::record::{Link, Seen, Status};
+use super::record::{Seen, Status};
 use super::sets::{Kind, Read, Target, Write};
 use super::steps::Step;
 use super::table::Store;
@@ -162,15 +162,13 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     /// When a version later than this transaction is there or may come to be.
     #[inline]
     fn superseded_by(&self, record: Kept) -> Option<Timestamp> {
-        let mut walk = self.guard.reader().walk(record.under(&self.guard));
-        while let Link::To(version) = walk.link() {
+        for version in self.guard.reader().versions(record.under(&self.guard)) {
             if !version.wts().is_after(self.timestamp()) {
                 return None;
             }
             if version.status() != Status::Aborted {
                 return Some(version.wts());
             }
-            walk.pass(version);
         }
         None
     }

@@ -20,7 +20,7 @@ use polychron_sync::spin_hint;
 
 use super::clocks::{LocalClock, Span};
 use super::counts::Stage;
-use super::kept::OwnGuard;
+use super::kept::{Beginning, OwnGuard};
 use super::options::Snapshots;
 use super::promotion::{self, Candidate};
 use super::protocol::Shared;
@@ -157,10 +157,8 @@ impl<R: Redo> StoreWorker for CicadaWorker<R> {
     fn undo_leaked(&mut self) {
         let Self { local, state, shared } = self;
         // The leaked transaction still holds its timestamp, and so its list of tables.
-        let timestamp = shared.clocks.shape.timestamp(state.clock.adjusted, state.base.slot);
-        // SAFETY: as of that transaction, which is ended here.
-        let guard = unsafe { OwnGuard::new(local.pin(), timestamp) };
-        drop(CicadaTransaction::taken_over(shared, state, guard));
+        let guard = OwnGuard::begin(shared, state, local, Beginning::Leaked);
+        drop(guard.map(|guard| CicadaTransaction::taken_over(shared, state, guard)));
     }
 
     fn has_gathered(&mut self, tables: &[Option<Arc<CicadaTable>>]) {
@@ -334,9 +332,8 @@ fn prune<R: Redo>(
     if shared.clocks.readers_lag() <= shared.options.pruning_after.as_nanos() as u64 {
         return 0;
     }
-    let stable = shared.clocks.held_spans(site.worker, spans);
-    let lasting = shared.clocks.lasting(stable, spans, shared.options.pruning_after.as_nanos() as u64);
-    reclaimer.prune(limit, stable, (spans, lasting), site)
+    let lag = shared.options.pruning_after.as_nanos() as u64;
+    reclaimer.prune(limit, &shared.clocks.held_spans(site.worker, lag, spans), site)
 }
 
 /// Works off bins that nobody else is at, as far as readers allow; with `all`, those whose workers have come by, too. Then gives back

@@ -28,6 +28,54 @@ pub(in crate::cicada) struct Span {
     pub(in crate::cicada) to: Timestamp,
 }
 
+/// What is stable, and the timestamps before that at which somebody reads, now or later. This stays true: whoever begins meanwhile reads at what was
+/// stable then, or later.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cicada) struct HeldSpans<'m> {
+    stable: Timestamp,
+    /// `from` grows, and `to`.
+    held: &'m [Span],
+    /// How many of them, the first ones, are held for long.
+    lasting: usize,
+}
+
+impl HeldSpans<'_> {
+    /// A timestamp that all transactions that write, now or later, lie behind.
+    #[inline]
+    pub(in crate::cicada) fn stable(&self) -> Timestamp {
+        self.stable
+    }
+
+    /// The earliest timestamp that is held.
+    pub(in crate::cicada) fn earliest(&self) -> Option<Timestamp> {
+        self.held.first().map(|span| span.from)
+    }
+
+    /// Whether somebody sees what was there from `from` on and not from `until` on.
+    #[inline]
+    pub(in crate::cicada) fn sees(&self, from: Timestamp, until: Timestamp) -> bool {
+        find(self.held, from, until).is_some()
+    }
+
+    /// The timestamp of somebody who sees it and has read for long.
+    #[inline]
+    pub(in crate::cicada) fn sees_for_long(&self, from: Timestamp, until: Timestamp) -> Option<Timestamp> {
+        find(&self.held[..self.lasting], from, until)
+    }
+
+    /// Whether somebody holds a timestamp.
+    pub(in crate::cicada) fn holds(&self, timestamp: Timestamp) -> bool {
+        let next = self.held.partition_point(|span| span.from.is_before(timestamp));
+        self.held.get(next).is_some_and(|span| span.from == timestamp)
+    }
+}
+
+#[inline]
+fn find(held: &[Span], from: Timestamp, until: Timestamp) -> Option<Timestamp> {
+    let next = held.partition_point(|span| span.to.is_before(from));
+    held.get(next).map(|span| span.from).filter(|timestamp| timestamp.is_before(until))
+}
+
 impl Held<'_> {
     /// The timestamp that is held.
     #[inline]
@@ -57,15 +105,9 @@ impl Clocks {
         floors.any(|floor| floor != NONE && !Timestamp(floor).is_after(timestamp))
     }
 
-    /// How many of these timestamps, the first ones, lie further behind what is stable than that.
-    pub(in crate::cicada) fn lasting(&self, stable: Timestamp, held: &[Span], lag: u64) -> usize {
-        let lies_behind = |from: Timestamp| from.is_before(stable) && self.shape.clock_between(from, stable) > lag;
-        held.partition_point(|span| lies_behind(span.from))
-    }
-
-    /// What is stable, and all timestamps before that at which somebody reads, now or later: of the spans both ends grow. The caller's slot reads
-    /// nothing.
-    pub(in crate::cicada) fn held_spans(&self, slot: usize, held: &mut Vec<Span>) -> Timestamp {
+    /// What is stable, and all timestamps before that at which somebody reads, now or later. The caller's slot reads nothing. Those that lie more
+    /// than `lag` behind what is stable, in clock readings, are held for long.
+    pub(in crate::cicada) fn held_spans<'m>(&self, slot: usize, lag: u64, held: &'m mut Vec<Span>) -> HeldSpans<'m> {
         let mut stable = self.min_wts().predecessor();
         // SeqCst: the barrier between the horizon and the look at the words; pairs with those of `begin` and `begin_snapshot`.
         // Whom the look misses sees that horizon, and reads at it or later.
@@ -97,6 +139,8 @@ impl Clocks {
         if left_out(Step::HorizonBeforeMoments) {
             stable = self.min_wts().predecessor();
         }
-        stable
+        let lies_behind = |from: Timestamp| from.is_before(stable) && self.shape.clock_between(from, stable) > lag;
+        let lasting = held.partition_point(|span| lies_behind(span.from));
+        HeldSpans { stable, held, lasting }
     }
 }

@@ -1,4 +1,7 @@
-//! Lists of versions, for those who collect them: they have the record's latch, and nobody else frees any of it meanwhile.
+//! Lists of versions, for those who collect them: they have the record's latch, and no other thread frees any of it meanwhile.
+//!
+//! What may be freed, unlinked and closed is checked here: against a horizon, or against all timestamps that are held. Both stay true once they were
+//! true (`clocks.rs`).
 
 use std::ptr;
 
@@ -6,10 +9,11 @@ use polychron_engine::mutations::left_out;
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicPtr, Ordering};
 
-use super::list::{Link, follow};
-use super::{CLOSED, Record, SEALED, Status, Version, VersionAddress, VersionHeader};
-use crate::cicada::clocks::Horizon;
+use super::list::{Link, follow, give_back};
+use super::{CLOSED, Record, RecordAddress, SEALED, Status, Version, VersionHeader};
+use crate::cicada::clocks::{HeldSpans, Horizon};
 use crate::cicada::steps::Step;
+use crate::cicada::timestamp::Timestamp;
 
 /// A record whose collection latch is held; given back when this is dropped.
 #[derive(Debug)]
@@ -20,45 +24,52 @@ pub(in crate::cicada) struct Latched<'g>(Record<'g>);
 pub(in crate::cicada) struct Cursor<'l> {
     record: Record<'l>,
     link: &'l AtomicPtr<VersionHeader>,
-    /// What it led to last.
-    seen: Option<Version<'l>>,
+    /// What it led to last, and what that was then.
+    seen: Option<(Version<'l>, Status)>,
+    /// The timestamp of the version above the link, of those that count: the one that has superseded what is below.
+    successor: Option<Timestamp>,
 }
 
 /// Where a version lies that was unlinked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
 pub(in crate::cicada) enum Unlinked {
-    /// In its head, where it is retired: it is to be freed when no guard is left that could hold it.
-    Inline,
+    /// In the head of this record, where it is retired: it is to be freed when no guard is left that could hold it.
+    Inline(RecordAddress),
     /// Elsewhere; it was retired.
     Outside,
     /// The link has changed, and nothing was done.
     Not,
 }
 
-/// The latest version that everybody sees who runs or comes, in a latched record: nobody looks at what lies below.
+/// The latest version that everybody sees who runs or comes, in a latched record: no reader goes to what lies below.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cicada) struct Bottom<'l> {
     record: Record<'l>,
     version: Version<'l>,
 }
 
+/// That a latched record has been deleted by this version, and is seen as it was before at no timestamp that is held, now or later.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cicada) struct Unseen<'l>(Version<'l>);
+
 /// A record that was closed just now, with its versions.
 #[derive(Debug)]
 #[must_use]
-pub(in crate::cicada) struct Closed<'g> {
-    record: Record<'g>,
-    latest: Option<Version<'g>>,
+pub(in crate::cicada) struct Closed<'l> {
+    record: Record<'l>,
+    latest: Option<Version<'l>>,
 }
 
 impl<'g> Record<'g> {
     /// Takes the collection latch if it is free.
     #[inline]
     pub(in crate::cicada) fn try_latch(self) -> Option<Latched<'g>> {
-        // Not `then_some`: a value that is not wanted would be dropped, and give back a latch that somebody else has.
+        // Not `then_some`: a value that is not wanted would be dropped, and release a latch that another thread has.
         if self.marks().try_latch() { Some(Latched(self)) } else { None }
     }
 
-    /// Waits for the latch. Whoever has it asks nobody.
+    /// Waits for the latch. Its holder waits for nobody.
     pub(in crate::cicada) fn latch(self) -> Latched<'g> {
         self.marks().latch();
         Latched(self)
@@ -82,26 +93,80 @@ impl<'g> Latched<'g> {
     /// The latest version.
     #[inline]
     pub(in crate::cicada) fn latest(&self) -> Link<'_> {
-        follow(&self.0.head().latest)
+        self.cursor().link()
     }
 
     /// The list from the latest version on.
     #[inline]
     pub(in crate::cicada) fn cursor(&self) -> Cursor<'_> {
-        Cursor { record: self.0, link: &self.0.head().latest, seen: None }
+        Cursor { record: self.0, link: &self.0.words_of().latest, seen: None, successor: None }
     }
 
-    /// Closes the record, if its latest version is still this one, or if it has none.
-    ///
-    /// # Safety
-    /// The version is a deletion, or was aborted, and so were all since the latest row that a transaction may keep beyond its guard.
-    pub(in crate::cicada) unsafe fn close<'l>(&'l self, latest: Option<Version<'l>>) -> Option<Closed<'l>> {
-        let raw = latest.map_or(ptr::null_mut(), |version| version.address().0.as_ptr());
+    /// The latest version that everybody sees, and how many lie above.
+    pub(in crate::cicada) fn bottom(&self, horizon: Horizon) -> Option<(Bottom<'_>, u64)> {
+        let (mut cursor, mut above) = (self.cursor(), 0);
+        while let Link::To(_) = cursor.link() {
+            if let Some(bottom) = cursor.bottom(horizon) {
+                return Some((bottom, above));
+            }
+            above += 1;
+            cursor.pass();
+        }
+        None
+    }
+
+    /// Closes a record whose latest version is a deletion that everybody sees, or that has none.
+    pub(in crate::cicada) fn close<'l>(&'l self, bottom: Option<Bottom<'l>>) -> Option<Closed<'l>> {
+        let latest = bottom.map(|bottom| bottom.version);
+        let is_row = latest.is_some_and(|latest| latest.status() != Status::Deleted);
+        if is_row && !left_out(Step::CloseOnlyDeleted) { None } else { self.close_above(latest) }
+    }
+
+    /// Whether the record has been deleted, and is seen as it was before at no timestamp that is held. Counts the versions that it looks at.
+    pub(in crate::cicada) fn unseen(&self, spans: &HeldSpans<'_>, steps: &mut u64) -> Option<Unseen<'_>> {
+        let mut cursor = self.cursor();
+        let Link::To(last) = cursor.link() else { return None };
+        if last.status() != Status::Deleted || last.wts().is_after(spans.stable()) {
+            return None;
+        }
+        cursor.pass();
+        let mut successor = last.wts();
+        while let Link::To(version) = cursor.link() {
+            *steps += 1;
+            cursor.pass();
+            match version.status() {
+                Status::Committed if spans.sees(version.wts(), successor) && !left_out(Step::KeepRows) => return None,
+                Status::Committed | Status::Deleted => successor = version.wts(),
+                _ => {}
+            }
+        }
+        Some(Unseen(last))
+    }
+
+    /// Closes a record that was deleted, and is seen as it was before at no timestamp that is held.
+    pub(in crate::cicada) fn close_unseen<'l>(&'l self, unseen: Unseen<'l>) -> Option<Closed<'l>> {
+        self.close_above(Some(unseen.0))
+    }
+
+    /// Closes a record all of whose versions were aborted.
+    pub(in crate::cicada) fn close_aborted(&self) -> Option<Closed<'_>> {
+        let mut cursor = self.cursor();
+        let Link::To(latest) = cursor.link() else { return None };
+        while let Link::To(version) = cursor.link() {
+            if version.status() != Status::Aborted {
+                return None;
+            }
+            cursor.pass();
+        }
+        self.close_above(Some(latest))
+    }
+
+    /// Closes the record, if its latest version is still this one.
+    fn close_above<'l>(&'l self, latest: Option<Version<'l>>) -> Option<Closed<'l>> {
+        let raw = latest.map_or(ptr::null_mut(), raw);
+        let link = &self.0.words_of().latest;
         // AcqRel: nobody reads anything behind the mark; the order is that of the list's other changes.
-        let exchange = |latest| {
-            let link = &self.0.head().latest;
-            link.compare_exchange(latest, CLOSED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        };
+        let exchange = |latest| link.compare_exchange(latest, CLOSED, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let closed = left_out(Step::CloseRecords)
             || exchange(raw)
             || !raw.is_null() && exchange(raw.map_addr(|address| address | SEALED));
@@ -110,116 +175,130 @@ impl<'g> Latched<'g> {
 
     /// Lets nothing be installed above the latest version any more, if that is still this one. Readers see the list as before.
     pub(in crate::cicada) fn seal(&self, latest: Version<'_>) -> bool {
-        let latest = latest.address().0.as_ptr();
+        let latest = raw(latest);
         let sealed = latest.map_addr(|address| address | SEALED);
-        // AcqRel: as in `close`.
-        self.0.head().latest.compare_exchange(latest, sealed, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        // AcqRel: as in `close_above`.
+        self.0.words_of().latest.compare_exchange(latest, sealed, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
+}
+
+fn raw(version: Version<'_>) -> *mut VersionHeader {
+    version.address().start().as_ptr().cast()
 }
 
 impl<'l> Cursor<'l> {
     /// What the link leads to.
     #[inline]
     pub(in crate::cicada) fn link(&mut self) -> Link<'l> {
-        let link = follow(self.link);
-        self.seen = if let Link::To(version) = link { Some(version) } else { None };
+        // SAFETY: the record's latch is held for `'l`.
+        let link = unsafe { follow(self.link) };
+        self.seen = if let Link::To(version) = link { Some((version, version.status())) } else { None };
         link
+    }
+
+    /// What the version was to which the link has led, when it did.
+    #[inline]
+    pub(in crate::cicada) fn status(&self) -> Option<Status> {
+        self.seen.map(|(_, status)| status)
+    }
+
+    /// The timestamp of the stable version that has superseded the one to which the link has led.
+    #[inline]
+    pub(in crate::cicada) fn successor(&self, spans: &HeldSpans<'_>) -> Option<Timestamp> {
+        self.successor.filter(|successor| !successor.is_after(spans.stable()) || left_out(Step::KeepUnsettled))
     }
 
     /// Goes on behind the version to which the link has led.
     #[inline]
     pub(in crate::cicada) fn pass(&mut self) {
-        if let Some(version) = self.seen.take() {
+        if let Some((version, status)) = self.seen.take() {
             self.link = version.next();
+            self.supersede(version, status);
+        }
+    }
+
+    #[inline]
+    fn supersede(&mut self, version: Version<'l>, status: Status) {
+        if status.counts() {
+            self.successor = Some(version.wts());
         }
     }
 
     /// The version to which the link has led, if it is a row or a deletion that no horizon lies before: the collector's is `min_rts`.
     #[inline]
     pub(in crate::cicada) fn bottom(&self, horizon: Horizon) -> Option<Bottom<'l>> {
-        let version = self.seen?;
+        let (version, status) = self.seen?;
         let is_past = !version.wts().is_after(horizon.timestamp()) || left_out(Step::CollectSuperseded);
-        let is_bottom = is_past && version.status().counts();
-        is_bottom.then_some(Bottom { record: self.record, version })
+        (is_past && status.counts()).then_some(Bottom { record: self.record, version })
+    }
+
+    /// Unlinks the version to which the link has led, if it was aborted: no transaction keeps it beyond its guard.
+    pub(in crate::cicada) fn unlink_aborted(&mut self, guard: &Guard<'_>) -> Unlinked {
+        match self.seen {
+            Some((version, Status::Aborted)) => self.unlink(version, Status::Aborted, guard),
+            _ => Unlinked::Not,
+        }
+    }
+
+    /// The same if it was aborted, or if it is seen at no timestamp that is held, now or later; `None` if it is seen.
+    pub(in crate::cicada) fn unlink_unseen(&mut self, spans: &HeldSpans<'_>, guard: &Guard<'_>) -> Option<Unlinked> {
+        let (version, status) = self.seen?;
+        let is_seen = status.counts()
+            && match self.successor(spans) {
+                None => !left_out(Step::KeepLatest),
+                Some(successor) => spans.sees(version.wts(), successor) && !left_out(Step::KeepSeen),
+            };
+        let goes = status.counts() || status == Status::Aborted;
+        (goes && !is_seen).then(|| self.unlink(version, status, guard))
     }
 
     /// Unlinks a version, if the link still leads to it; what lies behind follows.
-    ///
-    /// # Safety
-    /// No transaction keeps the version beyond its guard, or comes to see it.
-    pub(in crate::cicada) unsafe fn unlink(&mut self, version: Version<'l>, guard: &Guard<'_>) -> Unlinked {
+    fn unlink(&mut self, version: Version<'l>, status: Status, guard: &Guard<'_>) -> Unlinked {
         let next = version.next().load(Ordering::Acquire);
-        let raw = version.address().0.as_ptr();
         // AcqRel: passes on what was released with `next`.
-        if self.link.compare_exchange(raw, next, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        if self.link.compare_exchange(raw(version), next, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return Unlinked::Not;
         }
-        // SAFETY: nobody who pins from now on finds it; the head's is freed when nobody can hold it.
-        unsafe {
-            if self.record.is_inline(version.address()) {
-                version.end(Status::Retired);
-                return Unlinked::Inline;
-            }
-            version.retire(guard);
+        self.supersede(version, status);
+        if self.record.is_inline(version.address()) {
+            // Release: as in `Installed::end`.
+            version.words_of().status.store(Status::Retired as u8, Ordering::Release);
+            return Unlinked::Inline(self.record.address());
         }
+        let (memory, bytes) = version.memory();
+        // SAFETY: the version was allocated with this size. It was aborted, or is seen at no timestamp that is held, now or later, so only the guards of
+        // those that have found it keep it; and who pins from now on does not find it.
+        unsafe { guard.retire(memory, bytes) };
         Unlinked::Outside
     }
 }
 
 impl<'l> Bottom<'l> {
-    /// The same version again, when some of what lies below is freed.
-    ///
-    /// # Safety
-    /// It was the bottom version of this record, and nobody else has freed any of the record since.
-    pub(in crate::cicada) unsafe fn again(latched: &'l Latched<'_>, version: VersionAddress) -> Self {
-        // SAFETY: it is the latest version that everybody sees, which stays until a later one is the bottom version.
-        Self { record: latched.0, version: unsafe { version.under(latched) } }
-    }
-
     /// The version.
     #[inline]
     pub(in crate::cicada) fn version(&self) -> Version<'l> {
         self.version
     }
 
-    /// Frees versions below, up to `limit` of them: all transactions that run began when this one had ended, and stop here. Answers how many,
-    /// and whether these were all.
+    /// Frees versions below, up to `limit` of them. Answers how many, and whether these were all.
     pub(in crate::cicada) fn free_below(&self, limit: u64, guard: &Guard<'_>) -> (u64, bool) {
         let below = self.version.next();
-        // Acquire: pairs with the installations of what is cut off. A link of its own, which nobody else follows.
-        let rest = AtomicPtr::new(below.swap(ptr::null_mut(), Ordering::Acquire));
-        let (mut link, mut freed) = (follow(&rest), 0);
-        while let Link::To(version) = link {
-            if freed == limit {
-                // Relaxed: nobody has looked at the rest meanwhile, or will.
-                below.store(version.address().0.as_ptr(), Ordering::Relaxed);
-                return (freed, false);
-            }
-            freed += 1;
-            link = follow(version.next());
-            // SAFETY: nobody can hold it.
-            unsafe {
-                if self.record.is_inline(version.address()) {
-                    version.end(Status::Unused);
-                } else {
-                    version.free(guard);
-                }
-            }
-        }
-        (freed, true)
+        // Acquire: pairs with the installations of what is cut off. A link of its own, which no other thread follows.
+        let cut_off = AtomicPtr::new(below.swap(ptr::null_mut(), Ordering::Acquire));
+        // SAFETY: the record is latched. All transactions that run began when this version had ended, and stop here.
+        let (freed, rest) = unsafe { give_back(self.record, follow(&cut_off), limit, guard, true) };
+        // Relaxed: no thread has followed the link meanwhile, or will.
+        below.store(rest.map_or(ptr::null_mut(), raw), Ordering::Relaxed);
+        (freed, rest.is_none())
     }
 }
 
 impl Closed<'_> {
-    /// Retires the versions that lie outside of the head; the head is to be given back when no guard is left that could hold it.
-    pub(in crate::cicada) fn retire(self, guard: &Guard<'_>) {
-        let mut link = self.latest.map_or(Link::End, Link::To);
-        while let Link::To(version) = link {
-            link = follow(version.next());
-            if !self.record.is_inline(version.address()) {
-                // SAFETY: the record is closed, so nobody who pins from now on finds the version.
-                unsafe { version.retire(guard) };
-            }
-        }
+    /// Retires the versions that lie outside of the head. Answers where that lies: it is to be given back when no guard is left that could hold it.
+    pub(in crate::cicada) fn retire(self, guard: &Guard<'_>) -> RecordAddress {
+        let latest = self.latest.map_or(Link::End, Link::To);
+        // SAFETY: the record is closed, so whoever pins from now on does not find the versions. No transaction keeps one beyond its guard: see who closes.
+        unsafe { give_back(self.record, latest, u64::MAX, guard, false) };
+        self.record.address()
     }
 }

@@ -1,13 +1,14 @@
 //! Lists of versions, for those who read and write them.
 
 use std::marker::PhantomData;
+use std::ops::ControlFlow;
 use std::ptr::{self, NonNull};
 
 use polychron_engine::mutations::left_out;
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicPtr, Ordering};
 
-use super::{CLOSED, NewVersion, Record, RecordAddress, SEALED, Status, Version, VersionAddress, VersionHeader};
+use super::{CLOSED, Guarded, Installed, NewVersion, Record, SEALED, Status, Version, VersionAddress, VersionHeader};
 use crate::cicada::clocks::Held;
 use crate::cicada::steps::Step;
 use crate::cicada::timestamp::Timestamp;
@@ -23,9 +24,13 @@ pub(in crate::cicada) enum Link<'g> {
     Closed,
 }
 
-/// Follows a link. What it leads to stays for `'g` if it is the link before a version that whoever follows it may see, or if they have the latch.
+/// Follows a link.
+///
+/// # Safety
+/// What it leads to stays for `'g`: it is the link before a version that the caller may see at a timestamp that is held for as long, or the caller
+/// has the record's latch.
 #[inline]
-pub(super) fn follow<'g>(link: &'g AtomicPtr<VersionHeader>) -> Link<'g> {
+pub(super) unsafe fn follow<'g>(link: &'g AtomicPtr<VersionHeader>) -> Link<'g> {
     // SeqCst: acquires what the installer wrote; and in validation it comes behind the raised read timestamps in the one
     // order of all (`commit.rs`). On x86-64 it is a load like any other.
     let raw = link.load(Ordering::SeqCst);
@@ -34,27 +39,42 @@ pub(super) fn follow<'g>(link: &'g AtomicPtr<VersionHeader>) -> Link<'g> {
     }
     match NonNull::new(raw.map_addr(|address| address & !SEALED)) {
         None => Link::End,
-        // SAFETY: see above; the callers, all in these files, keep to it.
-        Some(version) => Link::To(unsafe { Version::at(version) }),
+        Some(start) => Link::To(Guarded { address: VersionAddress::at(start.cast()), holder: PhantomData }),
     }
 }
 
-/// Puts a version before what the link leads to, if that is still `old`.
-#[inline]
-pub(super) fn install<'g>(
-    link: &AtomicPtr<VersionHeader>,
-    old: Option<VersionAddress>,
-    new: NewVersion<'g>,
-) -> Result<Version<'g>, NewVersion<'g>> {
-    let old = old.map_or(ptr::null_mut(), |version| version.0.as_ptr());
-    let version = new.version();
-    // Relaxed: the version is installed by the exchange below, which releases it.
-    version.next().store(old, Ordering::Relaxed);
-    // SeqCst: releases the version; and comes before the load of read timestamps in the one order of all.
-    match link.compare_exchange(old, version.address().0.as_ptr(), Ordering::SeqCst, Ordering::Relaxed) {
-        Ok(_) => Ok(version),
-        Err(_) => Err(new),
+/// Gives back the versions from a link on, up to `limit` of them: at once, or when no guard is left that could hold one. The head's own is unused
+/// then if that is at once, and stays as it is otherwise. Answers how many, and the first of the others.
+///
+/// # Safety
+/// No thread finds them from now on, or comes to hold one; nor does any hold one if they are freed at once.
+pub(super) unsafe fn give_back<'g>(
+    record: Record<'_>,
+    mut link: Link<'g>,
+    limit: u64,
+    guard: &Guard<'_>,
+    at_once: bool,
+) -> (u64, Option<Version<'g>>) {
+    let mut freed = 0;
+    while let Link::To(version) = link {
+        if freed == limit {
+            return (freed, Some(version));
+        }
+        freed += 1;
+        let (memory, bytes) = version.memory();
+        // SAFETY: versions outside of their heads were allocated with this size, and the caller promises the rest.
+        unsafe {
+            link = follow(version.next());
+            match (record.is_inline(version.address()), at_once) {
+                // Release: pairs with the acquire in `Record::claim`.
+                (true, true) => version.words_of().status.store(Status::Unused as u8, Ordering::Release),
+                (true, false) => {}
+                (false, true) => guard.free(memory, bytes),
+                (false, false) => guard.retire(memory, bytes),
+            }
+        }
     }
+    (freed, None)
 }
 
 /// A timestamp at which somebody reads and writes, under a guard. While it is held, no version is freed that is visible at it, and none that is later.
@@ -104,25 +124,6 @@ impl<'g> Reader<'g> {
         unsafe { Self::new(guard, held.timestamp()) }
     }
 
-    /// A record that was found by such a reader.
-    ///
-    /// # Safety
-    /// The guard, or what the timestamp holds, keeps it.
-    #[inline]
-    pub(in crate::cicada) unsafe fn record(self, address: RecordAddress) -> Record<'g> {
-        Record { head: address.0, guard: PhantomData }
-    }
-
-    /// A version that was seen by such a reader.
-    ///
-    /// # Safety
-    /// The guard, or what the timestamp holds, keeps it.
-    #[inline]
-    pub(in crate::cicada) unsafe fn version(self, address: VersionAddress) -> Version<'g> {
-        // SAFETY: as promised.
-        unsafe { Version::at(address.0) }
-    }
-
     #[inline]
     pub(in crate::cicada) fn timestamp(self) -> Timestamp {
         self.timestamp
@@ -131,13 +132,20 @@ impl<'g> Reader<'g> {
     /// The latest version of a record.
     #[inline]
     pub(in crate::cicada) fn latest(self, record: Record<'g>) -> Link<'g> {
-        follow(&record.head().latest)
+        Walk { link: &record.words_of().latest, reader: self }.follow()
     }
 
-    /// The list of a record, from the latest version on, as far as this reader may see it.
+    /// The versions of a record, from the latest one to the one that is visible to this reader, pending and aborted ones included.
     #[inline]
-    pub(in crate::cicada) fn walk(self, record: Record<'g>) -> Walk<'g> {
-        Walk { link: &record.head().latest, reader: self }
+    pub(in crate::cicada) fn versions(self, record: Record<'g>) -> impl Iterator<Item = Version<'g>> {
+        let (mut walk, mut seen) = (Walk { link: &record.words_of().latest, reader: self }, None);
+        std::iter::from_fn(move || {
+            if let Some(version) = seen {
+                walk = walk.behind(version)?;
+            }
+            seen = if let Link::To(version) = walk.follow() { Some(version) } else { None };
+            seen
+        })
     }
 
     /// Finds the version that is visible (§3.2). The search begins behind `later`, a version that is later than this reader, or its own.
@@ -155,15 +163,16 @@ impl<'g> Reader<'g> {
         let mut seen = Seen { later, ..Seen::NOTHING };
         // What lies behind any other version may be gone.
         let start = later.filter(|later| later.wts().is_after(timestamp) || later.status() == Status::Pending);
-        let mut link = start.map_or_else(|| &record.head().latest, Version::next);
+        let mut walk = Walk { link: start.map_or_else(|| &record.words_of().latest, Version::next), reader: self };
         loop {
-            let version = match follow(link) {
+            let version = match walk.follow() {
                 Link::To(version) => version,
                 Link::End => return seen,
                 Link::Closed => return Seen { closed: true, ..seen },
             };
             let wts = version.wts();
-            link = version.next();
+            // What lies behind a visible version is not followed: the search ends there.
+            walk.link = version.next();
             if wts.is_after(timestamp) {
                 seen.later = Some(version);
                 continue;
@@ -182,11 +191,35 @@ impl<'g> Reader<'g> {
             }
         }
     }
+
+    /// Finds where a version of this timestamp belongs in a list; `None`: the record is closed. Each later version is shown to `look`, which may end
+    /// the search.
+    #[inline]
+    pub(in crate::cicada) fn position<B>(
+        self,
+        record: Record<'g>,
+        mut look: impl FnMut(Version<'g>) -> ControlFlow<B>,
+    ) -> ControlFlow<B, Option<Position<'g>>> {
+        let mut walk = Walk { link: &record.words_of().latest, reader: self };
+        loop {
+            let below = match walk.follow() {
+                Link::To(version) if version.wts().is_after(self.timestamp) && !left_out(Step::InstallInOrder) => {
+                    look(version)?;
+                    walk.link = version.next();
+                    continue;
+                }
+                Link::To(version) => Some(version),
+                Link::End => None,
+                Link::Closed => return ControlFlow::Continue(None),
+            };
+            return ControlFlow::Continue(Some(Position { record, timestamp: self.timestamp, link: walk.link, below }));
+        }
+    }
 }
 
-/// A link in the list of a record, at or above the version that is visible to a reader.
+/// A link at or above the version that is visible to a reader.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cicada) struct Walk<'g> {
+struct Walk<'g> {
     link: &'g AtomicPtr<VersionHeader>,
     reader: Reader<'g>,
 }
@@ -194,27 +227,73 @@ pub(in crate::cicada) struct Walk<'g> {
 impl<'g> Walk<'g> {
     /// What the link leads to.
     #[inline]
-    pub(in crate::cicada) fn link(&self) -> Link<'g> {
-        follow(self.link)
+    fn follow(self) -> Link<'g> {
+        // SAFETY: it leads to a version that the reader may see. For as long as its timestamp is held, which is `'g`, that stays.
+        unsafe { follow(self.link) }
     }
 
-    /// Goes on behind a version to which the link has led. `false`: that is visible, and what lies behind may be gone.
+    /// The link behind a version to which this one has led; none behind the visible one, where versions may be gone.
     #[inline]
-    pub(in crate::cicada) fn pass(&mut self, version: Version<'g>) -> bool {
+    fn behind(self, version: Version<'g>) -> Option<Self> {
         let goes_on = version.wts().is_after(self.reader.timestamp) || !version.status().counts();
-        if goes_on {
-            self.link = version.next();
-        }
-        goes_on
+        goes_on.then(|| Self { link: version.next(), ..self })
+    }
+}
+
+/// Where a version of some timestamp belongs in the list of a record: all versions above are later, and what is below is not.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cicada) struct Position<'g> {
+    record: Record<'g>,
+    timestamp: Timestamp,
+    link: &'g AtomicPtr<VersionHeader>,
+    below: Option<Version<'g>>,
+}
+
+impl<'g> Position<'g> {
+    /// The version below.
+    #[inline]
+    pub(in crate::cicada) fn below(&self) -> Option<Version<'g>> {
+        self.below
     }
 
-    /// Puts a version here, before `old`, if that is still what the link leads to.
+    /// Puts a version here, if nothing has changed meanwhile.
     #[inline]
-    pub(in crate::cicada) fn install(
-        self,
-        old: Option<Version<'g>>,
-        new: NewVersion<'g>,
-    ) -> Result<Version<'g>, NewVersion<'g>> {
-        install(self.link, old.map(Version::address), new)
+    pub(in crate::cicada) fn install(self, new: NewVersion<'g>) -> Result<Installed<'g>, NewVersion<'g>> {
+        assert!(new.record == self.record && new.version.wts() == self.timestamp, "it belongs here");
+        exchange(self.link, self.below, new)
+    }
+}
+
+/// Puts a version before what the link leads to, if that is still `old`.
+#[inline]
+fn exchange<'g>(
+    link: &AtomicPtr<VersionHeader>,
+    old: Option<Version<'g>>,
+    new: NewVersion<'g>,
+) -> Result<Installed<'g>, NewVersion<'g>> {
+    let raw = |version: Version<'_>| version.address().start().as_ptr().cast::<VersionHeader>();
+    let (old, version) = (old.map_or(ptr::null_mut(), raw), new.version);
+    // Relaxed: the version is installed by the exchange below, which releases it.
+    version.next().store(old, Ordering::Relaxed);
+    // SeqCst: releases the version; and comes before the load of read timestamps in the one order of all.
+    match link.compare_exchange(old, raw(version), Ordering::SeqCst, Ordering::Relaxed) {
+        Ok(_) => {
+            if left_out(Step::InstallPending) {
+                version.words_of().status.store(Status::Committed as u8, Ordering::Release);
+            }
+            Ok(Installed { version })
+        }
+        Err(_) => Err(new),
+    }
+}
+
+impl<'g> NewVersion<'g> {
+    /// Installs the first version of a record that no other thread knows.
+    ///
+    /// # Panics
+    /// If the record has a version.
+    pub(in crate::cicada) fn install_first(self) -> Installed<'g> {
+        let latest = &self.record.words_of().latest;
+        exchange(latest, None, self).expect("no other thread knows the record, so nothing was installed before")
     }
 }

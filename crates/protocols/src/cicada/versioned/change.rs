@@ -50,7 +50,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         // A row that is gone while its leaf names it is gone since the leaf was looked at.
         for _ in 0..1000 {
             let leaf = self.leaf(nodes, nodes.root(key).into(), Aim::At(key), place, Some(&mut changing.path))?;
-            let Some(node) = self.node(&leaf) else { break };
+            let Some(node) = self.node_of(&leaf) else { break };
             let (position, is_there) = node.rank(key);
             if !is_there {
                 return Ok((leaf, Sought::Absent));
@@ -145,10 +145,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if !self.state.sets.writes.has_nodes() {
             return None;
         }
-        let timestamp = self.committed_view();
+        let view = self.committed_view();
         // Where this fails, validation will, too.
-        let leaf = find_leaf(&timestamp, nodes, nodes.root(key).into(), Aim::At(key), None, 2)?;
-        let node = timestamp.node(&leaf)?;
+        let leaf = find_leaf(view, nodes, nodes.root(key), Aim::At(key), None, 2)?;
+        let node = view.node(&leaf)?;
         let (position, is_there) = node.rank(key);
         let record = Kept::from(node.record(if is_there { position } else { return None }));
         let writes = &self.state.sets.writes;
@@ -158,7 +158,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// A record that nobody else knows, until this transaction commits.
     pub(super) fn take_fresh(&mut self, store: &Store, is_node: bool) -> Result<Kept, Error> {
         let records = store.records_of(is_node);
-        let record = Kept::from(records.take(self.state.base.slot, &self.guard).map_err(Error::from)?);
+        let record = records.take(self.state.base.slot, &self.guard).map_err(Error::from)?;
+        let record = Kept::from(record.publish());
         self.state.sets.fresh.push(Fresh { record, place: store.place(), is_node });
         Ok(record)
     }
@@ -202,7 +203,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         loop {
             self.remember(&spot, place, Step::NodesOfChanges);
             self.check_node_early(&spot, place)?;
-            let Some(node) = self.node(&spot) else { return Err(self.is_inconsistent(place)) };
+            let Some(node) = self.node_of(&spot) else { return Err(self.is_inconsistent(place)) };
             let (level, key) = (node.level(), KeyRef::new(entry, len));
             let mut draft = Draft::of(node);
             let (position, is_there) = node.rank(key);
@@ -258,8 +259,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     ) -> Result<Spot, Error> {
         let mut next = path.pop();
         while let Some(record) = next {
-            let spot = self.look_at(record);
-            let Some(node) = self.node(&spot) else { break };
+            let spot = self.spot(record);
+            let Some(node) = self.node_of(&spot) else { break };
             if node.level() != level {
                 break;
             }

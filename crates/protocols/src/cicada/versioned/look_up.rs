@@ -17,7 +17,7 @@ use polychron_sync::Backoff;
 use super::Versioned;
 use super::node::{Node, compare};
 use crate::cicada::kept::{Kept, KeptVersion};
-use crate::cicada::record::{Reader, Record, Seen};
+use crate::cicada::record::{Reader, Record, Seen, Version};
 use crate::cicada::sets::{Kind, Read, Target};
 use crate::cicada::steps::{Point, Step};
 use crate::cicada::table::Store;
@@ -66,6 +66,29 @@ impl<K: EncodedKey> Aim<K> {
     }
 }
 
+/// A node's record, and what is seen there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sight<'v> {
+    pub(super) record: Record<'v>,
+    /// An own write of it.
+    own: Option<u32>,
+    seen: Seen<Version<'v>>,
+}
+
+impl<'v> Sight<'v> {
+    /// The version that is seen, where that is a node and not an own write.
+    #[inline]
+    pub(super) fn version(&self) -> Option<Version<'v>> {
+        self.seen.version.filter(|_| self.own.is_none() && self.seen.is_row)
+    }
+
+    /// The same beyond a borrow of the transaction.
+    #[inline]
+    fn keep(self) -> Spot {
+        Spot { record: self.record.into(), own: self.own, seen: self.seen.map(KeptVersion::from) }
+    }
+}
+
 /// A node's record, and what the transaction sees there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
@@ -83,13 +106,13 @@ impl Spot {
     }
 }
 
-/// Whose eyes a way down is gone with.
-pub(super) trait Viewer {
+/// With which view a way down is gone.
+pub(super) trait Viewer<'v>: Copy {
     /// What is seen of a node's record.
-    fn look_at(&self, record: Kept) -> Spot;
+    fn look_at(self, record: Record<'v>) -> Sight<'v>;
 
     /// The node in it, unless there is none.
-    fn node<'v>(&'v self, spot: &Spot) -> Option<Node<'v>>;
+    fn node(self, sight: &Sight<'v>) -> Option<Node<'v>>;
 }
 
 /// Looks at what is committed at one timestamp.
@@ -99,95 +122,83 @@ pub(in crate::cicada) struct CommittedView<'g> {
     pub(in crate::cicada) wait: bool,
 }
 
-impl<'g> CommittedView<'g> {
+impl<'g> Viewer<'g> for CommittedView<'g> {
     #[inline]
-    fn node_at(&self, spot: &Spot) -> Option<Node<'g>> {
-        // SAFETY: what is visible at a timestamp stays while that is held; where roots and nodes lead are nodes.
-        unsafe { Some(Node::new(self.reader.version(spot.version()?.address()).row().as_words())) }
+    fn look_at(self, record: Record<'g>) -> Sight<'g> {
+        Sight { record, own: None, seen: self.reader.search(record, None, self.wait) }
+    }
+
+    #[inline]
+    fn node(self, sight: &Sight<'g>) -> Option<Node<'g>> {
+        // SAFETY: where roots and nodes lead are nodes, and what is visible at a timestamp stays while that is held.
+        Some(unsafe { Node::new(sight.version()?.row().as_words()) })
     }
 }
 
-impl Viewer for CommittedView<'_> {
+impl<'v, R: Redo> Viewer<'v> for &'v CicadaTransaction<'_, R> {
     #[inline]
-    fn look_at(&self, kept: Kept) -> Spot {
-        // SAFETY: it is a root, or was found in a node that is visible at the timestamp.
-        let record = unsafe { self.reader.record(kept.address()) };
-        let seen = self.reader.search(record, None, self.wait).map(KeptVersion::from);
-        Spot { record: kept, own: None, seen }
-    }
-
-    #[inline]
-    fn node<'v>(&'v self, spot: &Spot) -> Option<Node<'v>> {
-        self.node_at(spot)
-    }
-}
-
-impl<R: Redo> Viewer for CicadaTransaction<'_, R> {
-    #[inline]
-    fn look_at(&self, record: Kept) -> Spot {
-        let own = if self.state.sets.writes.has_nodes() { self.state.sets.writes.latest(record) } else { None };
+    fn look_at(self, record: Record<'v>) -> Sight<'v> {
+        let writes = &self.state.sets.writes;
+        let own = if writes.has_nodes() { writes.latest(record.into()) } else { None };
         if own.is_some() {
-            return Spot { record, own, seen: Seen::NOTHING };
+            return Sight { record, own, seen: Seen::NOTHING };
         }
         self.committed_view().look_at(record)
     }
 
     #[inline]
-    fn node<'v>(&'v self, spot: &Spot) -> Option<Node<'v>> {
-        let source = match spot.own {
-            None => Source::Version(spot.version()?),
-            Some(position) if self.state.sets.writes.get(position).kind == Kind::Put => Source::Own(position),
-            Some(_) => return None,
-        };
-        // SAFETY: it is what this transaction sees, or has written, of a node.
-        Some(unsafe { Node::new(self.row_at(source).as_words()) })
+    fn node(self, sight: &Sight<'v>) -> Option<Node<'v>> {
+        match sight.own {
+            None => self.committed_view().node(sight),
+            Some(position) => self.own_node(position),
+        }
     }
 }
 
 /// Goes down once, through nodes of so many cache lines. `None`: what was seen on the way is not mutually consistent. The records of inner nodes are left in
 /// `path`, from the root on.
 #[inline]
-pub(super) fn go_down<V: Viewer, K: EncodedKey>(
-    viewer: &V,
+pub(super) fn go_down<'v, V: Viewer<'v>, K: EncodedKey>(
+    viewer: V,
     lines: usize,
-    root: Kept,
+    root: Record<'v>,
     aim: Aim<K>,
     mut path: Option<&mut Vec<Kept>>,
-) -> Option<Spot> {
-    let mut spot = viewer.look_at(root);
+) -> Option<Sight<'v>> {
+    let mut sight = viewer.look_at(root);
     loop {
-        let node = viewer.node(&spot)?;
+        let node = viewer.node(&sight)?;
         match aim.side_at(&node) {
             Ordering::Greater if !left_out(Step::FollowSiblings) => {
-                spot = viewer.look_at(node.sibling()?.into());
+                sight = viewer.look_at(node.sibling()?);
                 continue;
             }
             Ordering::Less => return None,
             Ordering::Equal | Ordering::Greater => {}
         }
         if node.level() == 0 {
-            return Some(spot);
+            return Some(sight);
         }
         if let Some(path) = &mut path {
-            path.push(spot.record);
+            path.push(sight.record.into());
         }
         let child = node.record(aim.child(&node));
         child.prefetch(lines);
         pass(Point::Led);
-        spot = viewer.look_at(child.into());
+        sight = viewer.look_at(child);
     }
 }
 
 /// Goes down to a leaf, again if it must be; `None` after so many attempts.
 #[inline]
-pub(super) fn find_leaf<V: Viewer, K: EncodedKey>(
-    viewer: &V,
+pub(super) fn find_leaf<'v, V: Viewer<'v>, K: EncodedKey>(
+    viewer: V,
     nodes: &Versioned,
-    root: Kept,
+    root: Record<'v>,
     aim: Aim<K>,
     mut path: Option<&mut Vec<Kept>>,
     attempts: usize,
-) -> Option<Spot> {
+) -> Option<Sight<'v>> {
     let mut backoff = Backoff::new();
     for _ in 0..attempts {
         if let Some(path) = &mut path {
@@ -209,11 +220,11 @@ impl Versioned {
     }
 
     /// The record that a key has at a timestamp which the caller holds, whatever becomes of it. It need not have a row.
-    pub(in crate::cicada) fn record_at<'g, K: EncodedKey>(&self, key: K, reader: Reader<'g>) -> Option<Record<'g>> {
-        let timestamp = CommittedView { reader, wait: true };
+    pub(in crate::cicada) fn record_at<'g, K: EncodedKey>(&'g self, key: K, reader: Reader<'g>) -> Option<Record<'g>> {
+        let view = CommittedView { reader, wait: true };
         // What is in the way are commits with earlier timestamps, of which there are finitely many.
-        let leaf = find_leaf(&timestamp, self, self.root(key).into(), Aim::At(key), None, usize::MAX)?;
-        let node = timestamp.node_at(&leaf)?;
+        let leaf = find_leaf(view, self, self.root(key), Aim::At(key), None, usize::MAX)?;
+        let node = view.node(&leaf)?;
         let (position, is_there) = node.rank(key);
         is_there.then(|| node.record(position))
     }
@@ -226,6 +237,33 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         CommittedView { reader: self.guard.reader(), wait: self.shared.options.parts().wait_for_pending }
     }
 
+    /// What the transaction sees of a node's record.
+    #[inline]
+    pub(super) fn spot(&self, record: Kept) -> Spot {
+        self.look_at(record.under(&self.guard)).keep()
+    }
+
+    /// The node at a spot, unless there is none.
+    #[inline]
+    pub(super) fn node_of(&self, spot: &Spot) -> Option<Node<'_>> {
+        match spot.own {
+            None => self.committed_view().node(&Sight {
+                record: spot.record.under(&self.guard),
+                own: None,
+                seen: spot.seen.map(|version| version.under(&self.guard)),
+            }),
+            Some(position) => self.own_node(position),
+        }
+    }
+
+    /// The node that an own write makes; none if it deletes one.
+    #[inline]
+    fn own_node(&self, position: u32) -> Option<Node<'_>> {
+        let is_put = self.state.sets.writes.get(position).kind == Kind::Put;
+        // SAFETY: this transaction has written it, of records that it has found or taken.
+        is_put.then(|| unsafe { Node::new(self.row_at(Source::Own(position)).as_words()) })
+    }
+
     /// The leaf to which an aim leads; it is not remembered.
     #[inline]
     pub(super) fn leaf<K: EncodedKey>(
@@ -236,7 +274,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         place: Place,
         path: Option<&mut Vec<Kept>>,
     ) -> Result<Spot, Error> {
-        match find_leaf(self, nodes, root, aim, path, MOST_ATTEMPTS) {
+        let leaf = find_leaf(&*self, nodes, root.under(&self.guard), aim, path, MOST_ATTEMPTS).map(Sight::keep);
+        match leaf {
             Some(leaf) => Ok(leaf),
             None => Err(self.is_inconsistent(place)),
         }
@@ -275,7 +314,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let place = store.place();
         for _ in 0..MOST_ATTEMPTS {
             let leaf = self.leaf(nodes, nodes.root(key).into(), Aim::At(key), place, None)?;
-            let Some(node) = self.node(&leaf) else { break };
+            let Some(node) = self.node_of(&leaf) else { break };
             let (position, is_there) = node.rank(key);
             if !is_there {
                 self.remember(&leaf, place, Step::NodesOfMisses);

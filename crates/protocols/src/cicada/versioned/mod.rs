@@ -24,16 +24,14 @@ mod tests;
 mod unlink;
 mod walk;
 
-use std::ptr::NonNull;
-
 use polychron_base::Error;
 use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_engine::stores::StoreDefinition;
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::{IndexKind, RowBuffer};
 
-use super::array::{RecordArray, Window};
-use super::record::{HEAD_BYTES, NewVersion, Reader, Record, RecordAddress, Status};
+use super::array::{Page, RecordArray, Window};
+use super::record::{HEAD_BYTES, Record};
 use super::timestamp::Timestamp;
 pub(super) use change::Changing;
 use draft::Draft;
@@ -72,58 +70,22 @@ pub(super) struct Versioned {
 /// The roots: their records stay where they are for as long as the index.
 #[derive(Debug)]
 struct Roots {
-    pages: Box<[NonNull<u8>]>,
+    pages: Vec<Page>,
     /// Roots in all, a power of two; and in each page.
     count: usize,
     per_page: usize,
     head_bytes: usize,
 }
 
-// SAFETY: the pages are owned by the index, and what lies in them is shared through `Record`.
-unsafe impl Send for Roots {}
-// SAFETY: as above.
-unsafe impl Sync for Roots {}
-
 impl Roots {
-    /// Roots without versions.
-    fn new(count: usize, head_bytes: usize, guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
-        let per_page = count.min(ROOTS_PER_PAGE);
-        let mut pages = Vec::with_capacity(count / per_page);
-        for _ in 0..count / per_page {
-            match guard.allocate(per_page * head_bytes) {
-                Ok(page) => pages.push(page),
-                Err(error) => {
-                    // SAFETY: the pages were allocated with this size just now.
-                    pages.into_iter().for_each(|page| unsafe { guard.free(page, per_page * head_bytes) });
-                    return Err(error);
-                }
-            }
-        }
-        let roots = Self { pages: pages.into(), count, per_page, head_bytes };
-        for number in 0..count {
-            // SAFETY: the slot has room for a head and is nobody else's.
-            unsafe { Record::create(roots.slot(number)) };
-        }
-        Ok(roots)
-    }
-
-    #[inline]
-    fn slot(&self, number: usize) -> NonNull<u8> {
-        let page = self.pages[number / self.per_page];
-        // SAFETY: the page has room for so many heads.
-        unsafe { page.add(number % self.per_page * self.head_bytes) }
-    }
-
     #[inline]
     fn get(&self, number: usize) -> Record<'_> {
-        // SAFETY: a record was created there, and the pages live as long as the index.
-        unsafe { RecordAddress::at(self.slot(number)).under(self) }
+        let root = self.pages[number / self.per_page].get(number % self.per_page);
+        root.expect("all roots were made with the index")
     }
 
-    #[inline]
-    fn get_under<'g>(&self, number: usize, guard: &'g Guard<'_>) -> Record<'g> {
-        // SAFETY: a record was created there, and the index lives for as long as a guard under which it was found.
-        unsafe { self.get(number).address().under(guard) }
+    fn iter(&self) -> impl Iterator<Item = Record<'_>> {
+        (0..self.count).map(|number| self.get(number))
     }
 }
 
@@ -143,38 +105,31 @@ impl Versioned {
             (BUCKET_HEAD_BYTES, wanted.next_power_of_two())
         };
         let head_bytes = if inlining { head_bytes } else { 64 };
-        let nodes = RecordArray::with_room(head_bytes - HEAD_BYTES);
-        let versioned = Self {
+        let mut versioned = Self {
             ordered,
-            nodes,
-            roots: Roots::new(count, head_bytes, guard)?,
+            nodes: RecordArray::with_room(head_bytes - HEAD_BYTES),
+            roots: Roots { pages: Vec::new(), count, per_page: count.min(ROOTS_PER_PAGE), head_bytes },
             hash_seed: store_definition.hash_seed,
         };
-        if let Err(error) = versioned.fill_roots(timestamp, guard) {
-            // SAFETY: nobody knows the index.
-            unsafe { versioned.destroy(guard) };
-            return Err(error.into());
+        match versioned.make_roots(timestamp, guard) {
+            Ok(()) => Ok(versioned),
+            Err(error) => {
+                versioned.free_all(guard);
+                Err(error.into())
+            }
         }
-        Ok(versioned)
     }
 
-    /// Gives each root a version, so that who finds nothing there has something to leave a read timestamp on.
-    fn fill_roots(&self, timestamp: Timestamp, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
-        // SAFETY: nobody else knows the index, so nothing of it is collected.
-        let reader = unsafe { Reader::new(guard, timestamp) };
+    /// Makes the roots, each with a version, so that a transaction that finds nothing there has something to leave a read timestamp on.
+    fn make_roots(&mut self, timestamp: Timestamp, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
         let mut row = RowBuffer::new();
         Draft::empty(0).write(&mut row);
-        let words = row.as_words();
-        for number in 0..self.roots.count {
-            let root = self.roots.get(number);
-            let fits = words.len() <= self.nodes.inline_words();
-            // SAFETY: the root's head has as much room as those of other nodes.
-            let version = match if fits { unsafe { root.claim_version(reader, words) } } else { None } {
-                Some(version) => version,
-                None => NewVersion::allocate(reader, words, guard)?,
-            };
-            // SAFETY: nobody else knows the root, and so the version.
-            unsafe { root.install_first(version).end(Status::Committed) };
+        let Roots { pages, count, per_page, head_bytes } = &mut self.roots;
+        while pages.len() < *count / *per_page {
+            let page = pages.push_mut(Page::allocate(*per_page, *head_bytes, guard)?);
+            while let Some(root) = page.make() {
+                root.version(timestamp, row.as_words(), true, guard)?.install_first().commit();
+            }
         }
         Ok(())
     }
@@ -195,28 +150,20 @@ impl Versioned {
     }
 
     /// Visits all nodes, and slots where none is.
-    pub(super) fn for_each<'g>(&self, guard: &'g Guard<'_>, mut visit: impl FnMut(Record<'g>)) {
-        (0..self.roots.count).for_each(|number| visit(self.roots.get_under(number, guard)));
+    pub(super) fn for_each<'g>(&'g self, guard: &'g Guard<'_>, mut visit: impl FnMut(Record<'g>)) {
+        self.roots.iter().for_each(&mut visit);
         self.nodes.for_each(guard, visit);
     }
 
     /// Visits the nodes in a window, and slots where none is.
-    pub(super) fn for_some<'g>(&self, window: &mut Window, guard: &'g Guard<'_>, mut visit: impl FnMut(Record<'g>)) {
-        window.of(self.roots.count).for_each(|number| visit(self.roots.get_under(number, guard)));
+    pub(super) fn for_some<'g>(&'g self, window: &mut Window, guard: &'g Guard<'_>, mut visit: impl FnMut(Record<'g>)) {
+        window.of(self.roots.count).for_each(|number| visit(self.roots.get(number)));
         self.nodes.for_some(window, guard, visit);
     }
 
-    /// Gives all memory back.
-    ///
-    /// # Safety
-    /// Nobody uses a record of the index, now or later.
-    pub(super) unsafe fn destroy(&self, guard: &Guard<'_>) {
-        let (roots, bytes) = (&self.roots, self.roots.per_page * self.roots.head_bytes);
-        // SAFETY: as promised; the pages of the roots were allocated with this size.
-        unsafe {
-            self.nodes.destroy(guard);
-            (0..roots.count).for_each(|number| roots.get(number).free_versions(guard));
-            roots.pages.iter().for_each(|&page| guard.free(page, bytes));
-        }
+    /// Frees all memory: the index's last user does.
+    pub(super) fn free_all(&mut self, guard: &Guard<'_>) {
+        self.nodes.free_all(guard);
+        self.roots.pages.drain(..).for_each(|page| page.free(guard));
     }
 }

@@ -8,11 +8,10 @@ use polychron_sync::atomic::{Ordering, fence};
 use polychron_sync::model::explore;
 
 use super::draft::Draft;
-use super::look_up::{Aim, CommittedView, Spot, Viewer, go_down};
+use super::look_up::{Aim, CommittedView, Sight, Viewer, go_down};
 use super::node::{KeyRef, word_of};
-use crate::cicada::kept::Kept;
-use crate::cicada::model::{Modelled, Passed, at, empty, end, have_passed, install, pass};
-use crate::cicada::record::{NewVersion, Record, Status, Version};
+use crate::cicada::model::{Modelled, Passed, at, empty, end, have_passed, install, new_version, pass};
+use crate::cicada::record::{Installed, Record, Status};
 use crate::cicada::timestamp::Timestamp;
 use polychron_memory::model::beside;
 
@@ -42,15 +41,14 @@ struct Tree {
 }
 
 /// Installs a node, which is pending.
-fn write<'g>(record: Record<'g>, wts: Timestamp, draft: &Draft<'_>, guard: &'g Guard<'_>) -> Version<'g> {
+fn write<'g>(record: Record<'g>, wts: Timestamp, draft: &Draft<'_>, guard: &'g Guard<'_>) -> Installed<'g> {
     let mut row = RowBuffer::new();
     draft.write(&mut row);
     install_row(record, wts, row.as_words(), guard)
 }
 
-fn install_row<'g>(record: Record<'g>, wts: Timestamp, row: &[u64], guard: &'g Guard<'_>) -> Version<'g> {
-    let version = NewVersion::allocate(at(wts.0, guard), row, guard).expect("memory is there");
-    install(record, wts.0, version, guard).expect("nobody closes it")
+fn install_row<'g>(record: Record<'g>, wts: Timestamp, row: &[u64], guard: &'g Guard<'_>) -> Installed<'g> {
+    install(record, wts.0, new_version(record, wts.0, row, 0, guard), guard).expect("nobody closes it")
 }
 
 /// A leaf of these letters, which covers the keys from `low` up to, not including, `high`.
@@ -61,7 +59,7 @@ fn write_leaf<'g>(
     letters: &[u8],
     next: Option<Record<'_>>,
     guard: &'g Guard<'_>,
-) -> Version<'g> {
+) -> Installed<'g> {
     let words: Vec<_> = letters.iter().copied().map(letter).collect();
     let mut draft = Draft::empty(0);
     (draft.low, draft.high) = (low.map(key), high.map(key));
@@ -76,7 +74,7 @@ fn write_root<'g>(
     first: Record<'_>,
     others: &[([u64; 1], Record<'_>)],
     guard: &'g Guard<'_>,
-) -> Version<'g> {
+) -> Installed<'g> {
     let mut draft = Draft::empty(1);
     draft.push(KeyRef::EMPTY, word_of(first.address()));
     others.iter().for_each(|(word, child)| draft.push(key(word), word_of(child.address())));
@@ -98,16 +96,16 @@ fn tree(guard: &Guard<'_>) -> Tree {
 
 /// What a way down to a key comes to, of a reader that does not wait, so that it sees one commit in part; `None`: nothing, and the
 /// transaction would go again.
-fn look_up(tree: Tree, wanted: u8, guard: &Guard<'_>) -> Option<(Spot, bool)> {
-    let timestamp = CommittedView { reader: at(LATER.0, guard), wait: false };
-    let leaf = go_down(&timestamp, 1, Kept::from(tree.root.under(guard)), Aim::At(&[wanted][..]), None)?;
-    let node = timestamp.node(&leaf).expect("a leaf was found");
+fn look_up<'g>(tree: Tree, wanted: u8, guard: &'g Guard<'_>) -> Option<(Sight<'g>, bool)> {
+    let view = CommittedView { reader: at(LATER.0, guard), wait: false };
+    let leaf = go_down(view, 1, tree.root.under(guard), Aim::At(&[wanted][..]), None)?;
+    let node = view.node(&leaf).expect("a leaf was found");
     assert!(node.side_of(&[wanted][..]).is_eq(), "the leaf does not cover the key");
     Some((leaf, node.rank(&[wanted][..]).1))
 }
 
 /// The commit of a division of the left leaf: `f` comes into a new one, together with what is `inserted`.
-fn divide<'g>(tree: Tree, inserted: &[u8], guard: &'g Guard<'_>) -> [Version<'g>; 3] {
+fn divide<'g>(tree: Tree, inserted: &[u8], guard: &'g Guard<'_>) -> [Installed<'g>; 3] {
     let (root, left, right) = (tree.root.under(guard), tree.left.under(guard), tree.right.under(guard));
     let (upper, middle, seam) = (empty(guard), letter(b'd'), letter(SEAM[0]));
     let letters: Vec<_> = inserted.iter().copied().chain([b'f']).collect();
@@ -119,7 +117,7 @@ fn divide<'g>(tree: Tree, inserted: &[u8], guard: &'g Guard<'_>) -> [Version<'g>
 }
 
 /// The commit of a merge: the left leaf takes over what the right one covers.
-fn merge<'g>(tree: Tree, guard: &'g Guard<'_>) -> [(Version<'g>, Status); 3] {
+fn merge<'g>(tree: Tree, guard: &'g Guard<'_>) -> [(Installed<'g>, Status); 3] {
     let (root, left, right) = (tree.root.under(guard), tree.left.under(guard), tree.right.under(guard));
     let leaf = write_leaf(left, EARLIER, (None, None), b"afmt", None, guard);
     let deletion = install_row(right, EARLIER, &[], guard);
@@ -128,7 +126,7 @@ fn merge<'g>(tree: Tree, guard: &'g Guard<'_>) -> [(Version<'g>, Status); 3] {
 }
 
 /// A key that was and will be there is found, or the way leads nowhere.
-fn a_key_is_never_missed(wanted: u8, write: for<'g> fn(Tree, &'g Guard<'_>) -> [(Version<'g>, Status); 3]) {
+fn a_key_is_never_missed(wanted: u8, write: for<'g> fn(Tree, &'g Guard<'_>) -> [(Installed<'g>, Status); 3]) {
     explore(3, move || {
         beside(
             tree,
@@ -143,7 +141,7 @@ fn a_key_is_never_missed(wanted: u8, write: for<'g> fn(Tree, &'g Guard<'_>) -> [
 
 #[test]
 fn a_division_hides_no_key() {
-    fn commit<'g>(tree: Tree, guard: &'g Guard<'_>) -> [(Version<'g>, Status); 3] {
+    fn commit<'g>(tree: Tree, guard: &'g Guard<'_>) -> [(Installed<'g>, Status); 3] {
         divide(tree, b"", guard).map(|version| (version, Status::Committed))
     }
     a_key_is_never_missed(b'f', commit);
@@ -166,8 +164,8 @@ fn a_key_is_missed_or_comes_with_a_division() {
                 let versions = divide(tree, b"e", guard);
                 fence(Ordering::SeqCst);
                 let read_later =
-                    [tree.left, tree.root].into_iter().zip([versions[0], versions[2]]).any(|(node, own)| {
-                        let below = at(EARLIER.0, guard).search(node.under(guard), Some(own), true);
+                    [tree.left, tree.root].into_iter().zip([&versions[0], &versions[2]]).any(|(node, own)| {
+                        let below = at(EARLIER.0, guard).search(node.under(guard), Some(own.version()), true);
                         let below = below.version.expect("it was committed");
                         below.rts().is_after(EARLIER)
                     });
@@ -179,12 +177,10 @@ fn a_key_is_missed_or_comes_with_a_division() {
             },
             move |tree, guard| {
                 let Some((leaf, false)) = look_up(tree, b'e', guard) else { return };
-                let (reader, read) = (at(LATER.0, guard), leaf.version().expect("a leaf was found").address());
-                // SAFETY: no model frees them.
-                let (record, version) = unsafe { (reader.record(leaf.record.address()), reader.version(read)) };
+                let version = leaf.version().expect("a leaf was found");
                 version.raise_rts(LATER);
                 fence(Ordering::SeqCst);
-                if reader.search(record, None, true).version == Some(version) {
+                if at(LATER.0, guard).search(leaf.record, None, true).version == Some(version) {
                     pass(&by_reader, "reader");
                 }
             },

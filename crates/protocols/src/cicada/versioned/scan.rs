@@ -11,7 +11,7 @@ use polychron_engine::{Direction, Scan};
 
 use super::Versioned;
 use super::draft::keep;
-use super::look_up::{Aim, Spot, Viewer};
+use super::look_up::{Aim, Spot};
 use super::node::{KeyRef, Node, compare};
 use crate::cicada::kept::Kept;
 use crate::cicada::steps::Step;
@@ -149,8 +149,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// The right sibling, if it begins where the leaf before it ended.
     fn sibling(&self, next: Option<Kept>, seam: KeyRef<'_>) -> Option<Spot> {
-        let spot = self.look_at(next?);
-        let low = self.node(&spot)?.low()?;
+        let spot = self.spot(next?);
+        let low = self.node_of(&spot)?.low()?;
         compare(low, seam).is_eq().then_some(spot)
     }
 
@@ -162,7 +162,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         scanning: &mut Scanning,
     ) -> Result<Option<Following>, Error> {
         scanning.records.clear();
-        let Some(node) = self.node(leaf) else { return Ok(None) };
+        let Some(node) = self.node_of(leaf) else { return Ok(None) };
         let records = within(&node, scan).map(|position| Kept::from(node.record(position)));
         let seam = match scan.direction {
             Direction::Forward => {

@@ -15,7 +15,6 @@ use polychron_engine::{
 };
 use polychron_schema::{ColumnType, IndexDefinition, IndexKind};
 
-use super::look_up::Viewer;
 use super::node::{KeyRef, Node, compare, word_of};
 use crate::cicada::kept::Kept;
 use crate::cicada::options::{Indexes, Options};
@@ -215,8 +214,8 @@ fn check(worker: &mut CicadaWorker, table: TableId, model: &Model, kind: IndexKi
     let mut keys = Vec::new();
     for number in 0..nodes.roots.count {
         let root = Kept::from(nodes.roots.get(number));
-        let spot = t.look_at(root);
-        let node = t.node(&spot).expect("a root is a node");
+        let spot = t.spot(root);
+        let node = t.node_of(&spot).expect("a root is a node");
         assert!(node.low().is_none() && node.high().is_none() && node.next() == 0);
         assert!(node.level() == 0 || node.count() > 1, "a root with a single child");
         let mut last_of_level = vec![None; node.level() + 1];
@@ -263,8 +262,8 @@ fn check_node(
             continue;
         }
         let child = Kept::from(node.record(position));
-        let spot = t.look_at(child);
-        let below = t.node(&spot).expect("a child is a node");
+        let spot = t.spot(child);
+        let below = t.node_of(&spot).expect("a child is a node");
         assert_eq!(below.level() + 1, node.level());
         let low = if position == 0 { node.low() } else { Some(key) };
         let high = if position + 1 == node.count() { node.high() } else { Some(node.key(position + 1)) };

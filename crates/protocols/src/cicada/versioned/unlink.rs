@@ -14,7 +14,7 @@ use polychron_schema::RowBuffer;
 use super::Versioned;
 use super::change::{Changing, Sought};
 use super::draft::Draft;
-use super::look_up::{Spot, Viewer};
+use super::look_up::Spot;
 use super::node::Node;
 use crate::cicada::kept::Kept;
 use crate::cicada::sets::{Kind, Target, Write};
@@ -52,7 +52,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.check_early(Target::Record(record), source, place)?;
         self.remember(&leaf, place, Step::NodesOfChanges);
         self.check_node_early(&leaf, place)?;
-        let Some(node) = self.node(&leaf) else { return Err(self.is_inconsistent(place)) };
+        let Some(node) = self.node_of(&leaf) else { return Err(self.is_inconsistent(place)) };
         let mut draft = Draft::of(node);
         let (position, is_there) = node.rank(key);
         debug_assert!(is_there, "the key was found there");
@@ -71,7 +71,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Takes an empty leaf, which is written already, out of its tree.
     fn merge(&mut self, place: Place, leaf: Kept, changing: &mut Changing) -> Result<(), Error> {
         let Some((ancestor, position)) = self.common_ancestor(place, leaf, changing)? else { return Ok(()) };
-        let Some(node) = self.node(&ancestor) else { return Err(self.is_inconsistent(place)) };
+        let Some(node) = self.node_of(&ancestor) else { return Err(self.is_inconsistent(place)) };
         let right = position.max(1);
         let (mut lower, mut upper) = (Kept::from(node.record(right - 1)), Kept::from(node.record(right)));
         let mut draft = Draft::of(node);
@@ -99,12 +99,12 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     ) -> Result<Option<(Spot, usize)>, Error> {
         let mut child = leaf;
         while let Some(record) = changing.path.pop() {
-            let spot = self.look_at(record);
+            let spot = self.spot(record);
             self.remember(&spot, place, Step::NodesOfMerges);
             self.check_node_early(&spot, place)?;
-            let position = self.node(&spot).and_then(|node| position_of(&node, child));
+            let position = self.node_of(&spot).and_then(|node| position_of(&node, child));
             let Some(position) = position else { return Err(self.is_inconsistent(place)) };
-            if self.node(&spot).is_some_and(|node| node.count() > 1) {
+            if self.node_of(&spot).is_some_and(|node| node.count() > 1) {
                 return Ok(Some((spot, position)));
             }
             child = record;
@@ -121,12 +121,12 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         upper: Kept,
         changing: &mut Changing,
     ) -> Result<Option<(Kept, Kept)>, Error> {
-        let (left, right) = (self.look_at(lower), self.look_at(upper));
+        let (left, right) = (self.spot(lower), self.spot(upper));
         for spot in [&left, &right] {
             self.remember(spot, place, Step::NodesOfMerges);
             self.check_node_early(spot, place)?;
         }
-        let (Some(left), Some(right)) = (self.node(&left), self.node(&right)) else {
+        let (Some(left), Some(right)) = (self.node_of(&left), self.node_of(&right)) else {
             return Err(self.is_inconsistent(place));
         };
         if left.sibling().map(Kept::from) != Some(upper) || left.level() != right.level() {
@@ -165,10 +165,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// A root with a single child takes over what that child is.
     fn lower_root(&mut self, place: Place, root: Kept, mut only: Kept, changing: &mut Changing) -> Result<(), Error> {
         loop {
-            let spot = self.look_at(only);
+            let spot = self.spot(only);
             self.remember(&spot, place, Step::NodesOfMerges);
             self.check_node_early(&spot, place)?;
-            let Some(node) = self.node(&spot) else { return Err(self.is_inconsistent(place)) };
+            let Some(node) = self.node_of(&spot) else { return Err(self.is_inconsistent(place)) };
             let below = (node.level() > 0 && node.count() == 1).then(|| Kept::from(node.record(0)));
             Draft::of(node).write(&mut changing.left);
             self.shrink_node(root, place, &mut changing.left);

@@ -11,9 +11,8 @@ use polychron_memory::Guard;
 
 use super::Versioned;
 use super::look_up::{CommittedView, Viewer};
-use crate::cicada::kept::Kept;
 use crate::cicada::protocol::Shared;
-use crate::cicada::record::Reader;
+use crate::cicada::record::{Reader, Record};
 use crate::cicada::table::CicadaTable;
 
 /// Lines of a record that are fetched: longer rows are rarely read whole.
@@ -21,12 +20,12 @@ const MOST_LINES: usize = 4;
 
 /// A key, and how far its lookup has come.
 #[derive(Debug)]
-struct Walk {
+struct Walk<'g> {
     /// Which of the hints it is.
     position: usize,
     key: Key16,
     /// The node that is looked at next; in the end the row's record.
-    record: Option<Kept>,
+    record: Option<Record<'g>>,
     is_done: bool,
     /// Cache lines of nodes and of rows that are fetched.
     node_lines: usize,
@@ -39,7 +38,8 @@ const AT_A_TIME: usize = 32;
 /// Lookups of several keys; memory that is kept from one time to the next.
 #[derive(Debug, Default)]
 pub(in crate::cicada) struct Planned {
-    walks: Vec<Walk>,
+    /// Empty between two times.
+    walks: Vec<Walk<'static>>,
 }
 
 fn versioned(tables: &[Option<Arc<CicadaTable>>], table: TableId) -> Option<(&CicadaTable, &Versioned)> {
@@ -47,27 +47,27 @@ fn versioned(tables: &[Option<Arc<CicadaTable>>], table: TableId) -> Option<(&Ci
     Some((table, table.primary.versioned.as_ref()?))
 }
 
-impl Walk {
+impl<'g> Walk<'g> {
     /// Goes one node further.
     #[inline]
-    fn step(&mut self, timestamp: &CommittedView<'_>) {
+    fn step(&mut self, view: CommittedView<'g>) {
         let Some(record) = self.record else {
             self.is_done = true;
             return;
         };
-        let spot = timestamp.look_at(record);
-        self.record = timestamp.node(&spot).and_then(|node| {
+        let sight = view.look_at(record);
+        self.record = view.node(&sight).and_then(|node| {
             // A snapshot is of one timestamp, so no way leads past the key.
             if node.level() > 0 {
                 let child = node.record(node.child(self.key, false));
                 child.prefetch(self.node_lines);
-                return Some(child.into());
+                return Some(child);
             }
             self.is_done = true;
             let (position, is_there) = node.rank(self.key);
             let row = node.record(if is_there { position } else { return None });
             row.prefetch(self.row_lines);
-            Some(row.into())
+            Some(row)
         });
         self.is_done |= self.record.is_none();
     }
@@ -91,32 +91,35 @@ impl Planned {
 
     /// Finds the records of those keys from position `first` of the hints on that lie in multi-version indexes. The caller holds the
     /// timestamp, and keeps its guard for as long as the hints.
-    pub(in crate::cicada) fn look_up(
+    pub(in crate::cicada) fn look_up<'g>(
         &mut self,
-        timestamp: CommittedView<'_>,
-        tables: &[Option<Arc<CicadaTable>>],
+        view: CommittedView<'g>,
+        tables: &'g [Option<Arc<CicadaTable>>],
         hints: &mut Hints,
         first: usize,
     ) {
-        self.walks.clear();
-        self.walks.extend(hints.keys_from(first).filter_map(|(position, table, key)| {
+        let mut walks: Vec<Walk<'g>> = std::mem::take(&mut self.walks);
+        walks.extend(hints.keys_from(first).filter_map(|(position, table, key)| {
             let (stored, nodes) = versioned(tables, table)?;
             let (node_lines, row_lines) = (nodes.nodes.lines(), stored.primary.records.lines().min(MOST_LINES));
-            Some(Walk { position, key, record: Some(nodes.root(key).into()), is_done: false, node_lines, row_lines })
+            Some(Walk { position, key, record: Some(nodes.root(key)), is_done: false, node_lines, row_lines })
         }));
-        for walks in self.walks.chunks_mut(AT_A_TIME) {
-            walks.iter().filter_map(|walk| walk.record).for_each(|root| root.address().prefetch(walks[0].node_lines));
+        for walks in walks.chunks_mut(AT_A_TIME) {
+            walks.iter().filter_map(|walk| walk.record).for_each(|root| root.prefetch(walks[0].node_lines));
             let mut under_way = true;
             while under_way {
                 under_way = false;
                 for walk in walks.iter_mut().filter(|walk| !walk.is_done) {
-                    walk.step(&timestamp);
+                    walk.step(view);
                     under_way |= !walk.is_done;
                 }
             }
         }
-        for walk in &self.walks {
-            hints.set(walk.position, walk.record.map(|record| record.address().handle()));
+        for walk in &walks {
+            hints.set(walk.position, walk.record.map(Record::handle));
         }
+        walks.clear();
+        // An iterator of the same layout leaves its room to the list that it is collected into.
+        self.walks = walks.into_iter().map(|_| unreachable!("the list is empty")).collect();
     }
 }
