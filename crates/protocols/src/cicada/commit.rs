@@ -23,7 +23,7 @@
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_sync::Backoff;
 
 use super::counts::Stage;
@@ -200,14 +200,14 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     #[inline]
-    pub(super) fn store(&self, place: Place) -> Result<&Store, Error> {
+    pub(super) fn store(&self, place: IndexRef) -> Result<&Store, Error> {
         let table = polychron_engine::catalog::get(&self.state.base.tables, place.table)?;
         table.store(place.index).map(|store| &**store)
     }
 
     /// The same for as long as the transaction looks at its list of tables.
     #[inline]
-    pub(super) fn kept_store<'t>(&self, place: Place) -> Result<&'t Store, Error> {
+    pub(super) fn kept_store<'t>(&self, place: IndexRef) -> Result<&'t Store, Error> {
         let table: &'t CicadaTable = self.state.base.tables.table(place.table)?;
         table.store(place.index).map(|store| &**store)
     }
@@ -270,7 +270,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     #[inline]
     fn know_dropped(&mut self) -> Result<(), Error> {
         let State { base, sets, .. } = &*self.state;
-        let asked = || sets.reads.iter().map(|read| read.place).chain(sets.nodes.places());
+        let asked = || sets.reads.iter().map(|read| read.place).chain(sets.nodes.index_refs());
         let dropped = base.dropped(&self.shared.catalog, asked);
         dropped.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }

@@ -9,7 +9,7 @@ use polychron_base::TableId;
 use polychron_base::key::EncodedKey;
 use polychron_engine::contested::RowAddress;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Batch, Both, Fingers, Hints, NodeSet, Place};
+use polychron_engine::stores::{Batch, Both, Fingers, Hints, IndexRef, NodeSet};
 use polychron_engine::{Direction, Scan};
 use polychron_index::{Handle, Inserted, Lookup, Stamp};
 use polychron_memory::{Guard, Local, OutOfMemory};
@@ -217,7 +217,7 @@ impl<'w> OwnGuard<'w> {
 
     /// The index of the first stamp that does not hold any more.
     #[inline]
-    pub(super) fn first_broken(&self, nodes: &NodeSet) -> Option<Place> {
+    pub(super) fn first_broken(&self, nodes: &NodeSet) -> Option<IndexRef> {
         // SAFETY: as `new` was promised, the stamps were taken in the epoch in which the guard is.
         unsafe { nodes.first_broken() }
     }

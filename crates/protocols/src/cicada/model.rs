@@ -9,7 +9,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex};
 
 use polychron_base::{IndexId, TableId};
-use polychron_engine::stores::Place as IndexPlace;
+use polychron_engine::stores::IndexRef;
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, Ordering, fence};
 use polychron_sync::model::explore;
@@ -25,7 +25,7 @@ use super::record::{
 };
 use super::timestamp::Timestamp;
 
-const PLACE: IndexPlace = IndexPlace { table: TableId::new(1, 3), index: IndexId(0) };
+const PLACE: IndexRef = IndexRef { table: TableId::new(1, 3), index: IndexId(0) };
 
 /// Who has passed its validation.
 pub(super) type Passed = Arc<Mutex<Vec<&'static str>>>;

@@ -12,7 +12,7 @@ use polychron_base::Error;
 use polychron_base::key::EncodedKey;
 use polychron_engine::Mode;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_memory::{Guard, Local, OutOfMemory};
 
 use super::array::Window;
@@ -31,7 +31,7 @@ const MOST: usize = 8;
 /// A record whose row is to move into its head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    place: Place,
+    place: IndexRef,
     record: Kept,
     version: KeptVersion,
     is_node: bool,
@@ -110,7 +110,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Writes a row once more, if it is still that version; or the deletion of a key that is given. The log need not know.
     pub(super) fn rewrite<K: EncodedKey>(
         &mut self,
-        place: Place,
+        place: IndexRef,
         record: Kept,
         version: KeptVersion,
         is_node: bool,
@@ -165,7 +165,7 @@ fn move_nodes<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
 }
 
 /// Nodes that lie outside of their heads, of those from where the worker looked last.
-fn find_outside<R: Redo>(shared: &Shared<R>, state: &mut State, guard: &Guard<'_>) -> Vec<(Place, Kept)> {
+fn find_outside<R: Redo>(shared: &Shared<R>, state: &mut State, guard: &Guard<'_>) -> Vec<(IndexRef, Kept)> {
     let (tables, mut found) = (state.base.tables.keep(), Vec::new());
     let mut window = Window { skipped: state.moved_to, left: LOOKED_AT };
     let held = shared.clocks.hold(state.base.slot);

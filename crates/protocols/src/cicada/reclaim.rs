@@ -21,7 +21,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::room::KeptList;
 use polychron_engine::catalog::{self, TableList};
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{OwnedKey, Place};
+use polychron_engine::stores::{IndexRef, OwnedKey};
 use polychron_memory::Guard;
 use polychron_sync::atomic::{Ordering, fence};
 
@@ -42,7 +42,7 @@ const MARKS_AT_ONCE: usize = 16;
 /// A record that is collected: the address, and the store in which it lies, as one of a row or of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
-    place: Place,
+    place: IndexRef,
     is_node: bool,
     record: RecordAddress,
 }
@@ -54,12 +54,12 @@ impl Item {
     ///
     /// [`Bins::are_empty`]: super::bins::Bins::are_empty
     #[inline]
-    pub(super) unsafe fn new(place: Place, is_node: bool, record: Record<'_>) -> Self {
+    pub(super) unsafe fn new(place: IndexRef, is_node: bool, record: Record<'_>) -> Self {
         Self { place, is_node, record: record.address() }
     }
 
     #[inline]
-    pub(super) fn place(self) -> Place {
+    pub(super) fn place(self) -> IndexRef {
         self.place
     }
 
@@ -187,7 +187,7 @@ impl<'s> Site<'s> {
 
     /// Whether the list of tables is older than a store that it does not have. Otherwise that was dropped.
     #[cold]
-    pub(super) fn comes_later(&self, place: Place) -> bool {
+    pub(super) fn comes_later(&self, place: IndexRef) -> bool {
         match catalog::known(self.tables, place.table) {
             Some(table) => table.is_older_than(place.index),
             None => self.tables.is_older_than(place.table),
@@ -196,7 +196,7 @@ impl<'s> Site<'s> {
 
     /// A dropped table or index gives its records back as a whole: without it they are not looked at.
     #[inline]
-    pub(super) fn store(&self, place: Place) -> Option<&'s Store> {
+    pub(super) fn store(&self, place: IndexRef) -> Option<&'s Store> {
         let table = catalog::known(self.tables, place.table)?;
         table.store(place.index).ok().map(|store| &**store)
     }
