@@ -16,6 +16,7 @@ use polychron_memory::{Guard, OutOfMemory};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{Mutex, SpinLatch};
 
+use super::bins::Bins;
 use super::record::{HEAD_BYTES, Head, LONGEST_INLINE_BYTES, NewVersion, Record, RecordAddress};
 use super::timestamp::Timestamp;
 
@@ -103,13 +104,13 @@ impl<'g> NewRecord<'g> {
     }
 
     /// Writes a version for it.
-    pub(super) fn version(
-        &self,
+    pub(super) fn version<'r>(
+        &'r self,
         timestamp: Timestamp,
         row: &[u64],
         inlines: bool,
-        guard: &'g Guard<'_>,
-    ) -> Result<NewVersion<'g>, OutOfMemory> {
+        guard: &'r Guard<'_>,
+    ) -> Result<NewVersion<'r>, OutOfMemory> {
         let room = if inlines { self.room } else { 0 };
         // SAFETY: the head has that room.
         unsafe { self.record.new_version(timestamp, row, room, guard) }
@@ -303,9 +304,9 @@ impl RecordArray {
     }
 
     /// Gives pages back of which all slots are free, if about an eighth of all slots became free since that was tried last.
-    /// `is_named`: whether garbage may name free slots. A slot is free when all who could make garbage of its record have put it where it
+    /// Garbage in the bins may name free slots. A slot is free when all who could make garbage of its record have put it where it
     /// waits, so what is asked when the slots were taken holds of all garbage of theirs.
-    pub(super) fn free_pages(&self, is_named: &dyn Fn() -> bool, guard: &Guard<'_>) {
+    pub(super) fn free_pages(&self, bins: &Bins, guard: &Guard<'_>) {
         let free: usize = self.free.iter().map(|stripe| stripe.lock().len()).sum();
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         let made: usize = pages.iter().map(|page| page.made).sum();
@@ -318,7 +319,7 @@ impl RecordArray {
         // Who needs a slot meanwhile waits for the lock.
         let mut slots: Vec<RecordAddress> =
             self.free.iter().flat_map(|stripe| std::mem::take(&mut *stripe.lock())).collect();
-        if is_named() {
+        if !bins.are_empty() {
             self.free[0].lock().append(&mut slots);
             return;
         }

@@ -128,7 +128,7 @@ impl PrefixLengths {
 }
 
 impl GapReadTimestamps {
-    /// Nothing was found empty after `settled`.
+    /// Nothing was found empty after `stable`.
     pub(super) fn new(stable: Timestamp) -> Self {
         Self { words: (0..WORDS).map(|_| AtomicU64::new(stable.0)).collect() }
     }

@@ -9,10 +9,9 @@ use polychron_engine::stores::{OwnedKey, WorkerBase};
 use polychron_sync::Backoff;
 
 use super::kept::{Kept, KeptInstalled};
-use super::marks::Queued;
 use super::promotion::allocate;
 use super::reclaim::{Entry, Garbage, Item};
-use super::record::{Installed, Link, NewVersion, Record, Status, Version};
+use super::record::{Installed, Link, NewVersion, Queued, Record, Status, Version};
 use super::sets::{Fresh, Kind, Target, Write, WriteSet};
 use super::steps::{Point, Step};
 use super::timestamp::Timestamp;
@@ -113,7 +112,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let pending = &mut buffers.pending[position];
         let row = row_of(&sets.writes, pending.write);
         let made = allocate(guard, write, is_short, |of| record.version(guard.timestamp(), row, inlines, of));
-        let version = match made {
+        let version = match made.map(|version| version.install_first().keep()) {
             Ok(version) => version,
             Err(error) => {
                 record.give_back(slot, guard);

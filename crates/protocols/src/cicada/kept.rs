@@ -16,9 +16,7 @@ use polychron_memory::{Guard, Local, OutOfMemory};
 
 use super::array::NewRecord;
 use super::protocol::Shared;
-use super::record::{
-    Address, Guarded, Installed, InstalledAddress, Kind, NewVersion, OfRecord, OfVersion, Reader, RecordAddress,
-};
+use super::record::{Address, Guarded, Installed, InstalledAddress, Kind, OfRecord, OfVersion, Reader, RecordAddress};
 use super::table::Store;
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
@@ -176,20 +174,19 @@ impl<'w> OwnGuard<'w> {
         unsafe { fingers.find(&store.entries, key, &self.guard) }.map(kept)
     }
 
-    /// Installs the first version of a new record, and inserts its key if that is absent; otherwise both are given back.
+    /// Inserts the key of a new record, whose first version was installed, if that is absent; otherwise both are given back.
     #[inline]
     pub(super) fn insert<K: EncodedKey>(
         &self,
         fingers: &mut Fingers,
         store: &Store,
-        (key, record, version): (K, NewRecord<'_>, NewVersion<'_>),
+        (key, record, version): (K, NewRecord<'_>, InstalledAddress),
         nodes: &mut NodeSet,
     ) -> Result<Option<KeptInstalled>, OutOfMemory> {
-        let installed = version.install_first();
         // SAFETY: as above.
         let inserted = unsafe { fingers.insert(&store.entries, key, record.address().handle(), nodes, &self.guard) };
         if matches!(inserted, Ok(Inserted::New)) {
-            return Ok(Some(KeptInstalled::new(record.publish().into(), installed)));
+            return Ok(Some(KeptInstalled { record: record.publish().into(), version }));
         }
         // It takes its version along.
         record.give_back(self.guard.worker_id().position(), &self.guard);

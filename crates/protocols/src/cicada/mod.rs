@@ -30,7 +30,6 @@ mod installation;
 mod kept;
 mod lazy_host;
 mod log;
-mod marks;
 #[cfg(all(test, loom))]
 mod model;
 mod options;

@@ -137,7 +137,7 @@ fn record<'g>(versions: &[(u64, Status)], guard: &'g Guard<'_>) -> Record<'g> {
 
 /// The timestamps of a record's versions, the latest first.
 fn timestamps(record: Modelled, guard: &Guard<'_>) -> Vec<u64> {
-    let latched = record.under(guard).latch();
+    let mut latched = record.under(guard).latch();
     let (mut cursor, mut timestamps) = (latched.cursor(), Vec::new());
     while let Link::To(version) = cursor.link() {
         timestamps.push(version.wts().0);
@@ -268,9 +268,10 @@ fn the_heads_version_has_one_owner() {
 
 /// Frees what lies below the latest version up to a timestamp.
 fn free_below(record: Modelled, until: u64, guard: &Guard<'_>) {
-    let latched = record.under(guard).latch();
-    let (bottom, _) = latched.bottom(Horizon::of_test(Timestamp(until))).expect("there is such a version");
-    let (_, is_all) = bottom.free_below(u64::MAX, guard);
+    let mut latched = record.under(guard).latch();
+    let horizon = Horizon::of_test(Timestamp(until));
+    let (bottom, _) = latched.bottom(horizon).expect("there is such a version");
+    let (_, is_all) = bottom.free_below(horizon, u64::MAX, guard);
     assert!(is_all);
 }
 
@@ -292,7 +293,7 @@ fn a_heads_version_that_is_free_again_is_claimed_whole() {
 
 /// Unlinks aborted versions, beginning again where something was installed.
 fn unlink_aborted(record: Modelled, guard: &Guard<'_>) {
-    let latched = record.under(guard).latch();
+    let mut latched = record.under(guard).latch();
     let mut cursor = latched.cursor();
     while let Link::To(_) = cursor.link() {
         if cursor.status() != Some(Status::Aborted) {
@@ -345,8 +346,7 @@ fn a_record_is_closed_or_written() {
             |guard| Modelled::of(record(&[(3, Status::Deleted)], guard)),
             move |record, guard| {
                 let latched = record.under(guard).latch();
-                let Some((bottom, 0)) = latched.bottom(Horizon::of_test(Timestamp(3))) else { return };
-                if latched.close(Some(bottom)).is_some() {
+                if latched.close(Horizon::of_test(Timestamp(3))).is_some() {
                     pass(&by_collector, "closed");
                 }
             },

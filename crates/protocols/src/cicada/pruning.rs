@@ -3,7 +3,7 @@
 //! Between the version that a reader sees and the latest one there may be thousands that nobody sees: readers who run look at their own
 //! timestamps, whoever begins from now on looks at the horizon or later. When the oldest reader has fallen behind, records are
 //! *pruned*: of the versions that are stable, the latest stays, and of those behind it the ones that are visible at a timestamp that
-//! somebody holds. The others are unlinked. Readers may stand on them, so their memory waits for the epochs.
+//! somebody holds. The others are unlinked. Readers may hold them, so their memory waits for the epochs.
 
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::OwnedKey;
@@ -11,9 +11,8 @@ use polychron_memory::Guard;
 use polychron_sync::atomic::{Ordering, fence};
 
 use super::clocks::HeldSpans;
-use super::marks::Queued;
 use super::reclaim::{Entry, Garbage, Item, Reclaimer, Site, Waiting};
-use super::record::{Latched, Link, Record, Status, Unlinked};
+use super::record::{Latched, Link, Queued, Record, Status, Unlinked};
 use super::steps::Step;
 use super::table::Store;
 use super::timestamp::Timestamp;
@@ -104,7 +103,7 @@ impl Reclaimer {
             return site.comes_later(garbage.item.place()).then_some(garbage);
         };
         let kind = garbage.entry.kind();
-        let Some(latched) = record.try_latch() else { return Some(garbage) };
+        let Some(mut latched) = record.try_latch() else { return Some(garbage) };
         if record.marks().is_sliced() {
             return Some(garbage);
         }
@@ -114,7 +113,7 @@ impl Reclaimer {
         let mut forgotten = self.forget(&latched, &garbage, store, spans, site);
         let mut pruned = Pruned::default();
         if matches!(forgotten, Forgetting::Not) {
-            pruned = self.prune_latched(&latched, garbage.item, spans, site);
+            pruned = self.prune_latched(&mut latched, garbage.item, spans, site);
             // What was aborted may have been in the way.
             if pruned.has_unlinked && pruned.unstable.is_none() && kind == Queued::Leaving {
                 forgotten = self.forget(&latched, &garbage, store, spans, site);
@@ -174,7 +173,7 @@ impl Reclaimer {
         if record.inline_status() == Status::Retired {
             return Forgetting::Later;
         }
-        let closed = unseen.map_or_else(|| latched.close(None), |unseen| latched.close_unseen(unseen));
+        let closed = unseen.map_or_else(|| latched.close(site.horizon), |unseen| latched.close_unseen(unseen));
         let Some(closed) = closed else { return Forgetting::Later };
         if let Entry::Key(key) = &garbage.entry {
             remove_key(store, key, latched, site.guard);
@@ -183,8 +182,14 @@ impl Reclaimer {
         Forgetting::Done
     }
 
-    fn prune_latched(&mut self, latched: &Latched<'_>, item: Item, spans: &HeldSpans<'_>, site: &Site<'_>) -> Pruned {
-        let mut pruned = Pruned::default();
+    fn prune_latched(
+        &mut self,
+        latched: &mut Latched<'_>,
+        item: Item,
+        spans: &HeldSpans<'_>,
+        site: &Site<'_>,
+    ) -> Pruned {
+        let (mut pruned, record) = (Pruned::default(), latched.record());
         let mut cursor = latched.cursor();
         while let Link::To(version) = cursor.link() {
             self.collected.steps += 1;
@@ -197,9 +202,9 @@ impl Reclaimer {
                 continue;
             }
             let successor = cursor.successor(spans);
-            if let Some(bottom) = cursor.bottom(site.horizon) {
+            if cursor.is_bottom(site.horizon) {
                 // What is left of many goes on by itself.
-                let _is_all = self.free_below(latched, bottom, item, site);
+                let _is_all = self.free_below(cursor, record, item, site);
                 pruned.kept_until = successor.or(pruned.kept_until);
                 pruned.keep_by(successor.map(|_| spans.earliest().unwrap_or(site.min_rts())));
                 break;

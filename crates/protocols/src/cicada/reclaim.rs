@@ -5,7 +5,7 @@
 //!
 //! * What lies behind the latest version of that timestamp is cut off and serves again **at once**. All who run began when that
 //!   version was stable, so they stop there and cannot even hold what lies behind.
-//! * Aborted versions of that timestamp and before are unlinked. Readers may stand on them, so their memory waits for the epochs.
+//! * Aborted versions of that timestamp and before are unlinked. Readers may hold them, so their memory waits for the epochs.
 //! * A record that is deleted since then, and nothing newer, is closed: nobody installs a version any more. Then its key leaves the
 //!   index, and when the epochs say that nobody holds the record, its slot is reused for another key.
 //!
@@ -26,8 +26,7 @@ use polychron_memory::Guard;
 use polychron_sync::atomic::{Ordering, fence};
 
 use super::clocks::{Clocks, Horizon};
-use super::marks::Queued;
-use super::record::{Bottom, Closed, Latched, Link, Record, RecordAddress, Status, Unlinked};
+use super::record::{Closed, Cursor, Latched, Link, Queued, Record, RecordAddress, Status, Unlinked};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
@@ -401,9 +400,9 @@ impl Reclaimer {
     ) {
         // SAFETY: both callers have found the record there.
         let item = unsafe { Item::new(store.place(), is_node, record) };
-        let latched = record.latch();
+        let mut latched = record.latch();
         // What stays now is renewed as soon as it is old, and what is queued stays queued.
-        let _ = self.clean(&latched, item, store, site, leaving);
+        let _ = self.clean(&mut latched, item, store, site, leaving);
     }
 
     fn collect_key<K: EncodedKey>(&mut self, work: Work<'_>, site: &Site<'_>, key: K) -> Outcome {
@@ -414,12 +413,12 @@ impl Reclaimer {
     }
 
     fn collect_latched<K: EncodedKey>(&mut self, work: Work<'_>, site: &Site<'_>, leaving: Leaving<K>) -> Outcome {
-        let Some(latched) = work.record.try_latch() else { return Outcome::Later };
+        let Some(mut latched) = work.record.try_latch() else { return Outcome::Later };
         let marks = work.record.marks();
         if let Some(kind) = work.waited {
             marks.clear_waiting(kind);
         }
-        let outcome = self.clean(&latched, work.item, work.store, site, leaving);
+        let outcome = self.clean(&mut latched, work.item, work.store, site, leaving);
         if let (Outcome::Later, Some(kind)) = (outcome, work.waited) {
             marks.note_waiting(kind);
         }
@@ -429,7 +428,7 @@ impl Reclaimer {
     /// Collects a latched record, which is the item's.
     fn clean<K: EncodedKey>(
         &mut self,
-        latched: &Latched<'_>,
+        latched: &mut Latched<'_>,
         item: Item,
         store: &Store,
         site: &Site<'_>,
@@ -455,7 +454,7 @@ impl Reclaimer {
                 continue;
             }
             if status != Some(Status::Aborted) {
-                break cursor.bottom(site.horizon);
+                break status.filter(|_| cursor.is_bottom(site.horizon));
             }
             match cursor.unlink_aborted(site.guard) {
                 // Something was installed above it just now.
@@ -463,21 +462,21 @@ impl Reclaimer {
                 unlinked => self.defer_version(unlinked, item),
             }
         };
-        if bottom.is_some_and(|bottom| !self.free_below(latched, bottom, item, site)) {
+        if bottom.is_some() && !self.free_below(cursor, record, item, site) {
             return Outcome::Later;
         }
         if let Some((latest, status)) = newer.latest {
             let is_all = bottom.is_none() && newer.count == 1 && status == Status::Committed;
             return if is_all { Outcome::Done } else { Outcome::For(latest) };
         }
-        let is_deleted = bottom.is_none_or(|bottom| bottom.version().status() == Status::Deleted);
+        let is_deleted = bottom.is_none_or(|status| status == Status::Deleted);
         if matches!(leaving, Leaving::No) || !is_deleted && !left_out(Step::CloseOnlyDeleted) {
             return Outcome::Done;
         }
         if record.inline_status() == Status::Retired {
             return Outcome::Later;
         }
-        let Some(closed) = latched.close(bottom) else { return Outcome::Later };
+        let Some(closed) = latched.close(site.horizon) else { return Outcome::Later };
         if let Leaving::Key(key) = leaving {
             store.remove_key(key, latched, site.guard);
         }
@@ -485,19 +484,13 @@ impl Reclaimer {
         Outcome::Done
     }
 
-    /// Frees what lies below a version, a slice of it now where that is much. `false`: there is more.
-    pub(super) fn free_below(
-        &mut self,
-        latched: &Latched<'_>,
-        bottom: Bottom<'_>,
-        item: Item,
-        site: &Site<'_>,
-    ) -> bool {
-        let (freed, is_all) = bottom.free_below(SLICE, site.guard);
+    /// Frees what lies below a bottom version of a record, a slice of it now where that is much. `false`: there is more.
+    pub(super) fn free_below(&mut self, bottom: Cursor<'_>, record: Record<'_>, item: Item, site: &Site<'_>) -> bool {
+        let (freed, is_all) = bottom.free_below(site.horizon, SLICE, site.guard);
         self.collected.versions += freed;
         self.collected.steps += freed;
         if !is_all {
-            latched.record().marks().set_sliced(true);
+            record.marks().set_sliced(true);
             self.sliced.push_back(Sliced(item));
         }
         is_all
@@ -513,12 +506,12 @@ impl Reclaimer {
             }
             return;
         };
-        let Some(latched) = record.try_latch() else { return };
+        let Some(mut latched) = record.try_latch() else { return };
         // A later version may be the bottom by now. Then what lies between goes, too.
         let (freed, is_all) = match latched.bottom(site.horizon) {
             Some((bottom, above)) => {
                 self.collected.steps += above;
-                bottom.free_below(SLICE, site.guard)
+                bottom.free_below(site.horizon, SLICE, site.guard)
             }
             None => (0, true),
         };

@@ -24,6 +24,7 @@
 mod address;
 mod latched;
 mod list;
+mod marks;
 #[cfg(test)]
 mod tests;
 mod version;
@@ -35,11 +36,12 @@ use polychron_memory::{Guard, OutOfMemory};
 use polychron_sync::MODELLED;
 use polychron_sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use super::marks::Marks;
 use super::timestamp::Timestamp;
 pub(super) use address::{Address, Guarded, Kind};
-pub(super) use latched::{Bottom, Closed, Latched, Unlinked};
+pub(super) use latched::{Closed, Cursor, Latched, Unlinked};
 pub(super) use list::{Link, Reader, Seen};
+use marks::Marks;
+pub(super) use marks::Queued;
 pub(super) use version::{Installed, InstalledAddress, NewVersion, Status, raise};
 
 /// A version's header; its row follows.

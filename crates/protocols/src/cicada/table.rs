@@ -13,6 +13,7 @@ use polychron_schema::{IndexKind, TableDefinition};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::array::RecordArray;
+use super::bins::Bins;
 use super::displaced::Displaced;
 use super::gaps::PrefixLengths;
 use super::options::Options;
@@ -203,10 +204,10 @@ impl Store {
     }
 
     /// Gives back the memory of slots that serve nobody.
-    pub(super) fn free_pages(&self, is_named: &dyn Fn() -> bool, guard: &Guard<'_>) {
-        self.records.free_pages(is_named, guard);
+    pub(super) fn free_pages(&self, bins: &Bins, guard: &Guard<'_>) {
+        self.records.free_pages(bins, guard);
         if let Some(versioned) = &self.versioned {
-            versioned.nodes.free_pages(is_named, guard);
+            versioned.nodes.free_pages(bins, guard);
         }
     }
 

@@ -345,10 +345,9 @@ pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, all: bool, spans: &mut Ve
         reclaimer.report(&shared.clocks, site.worker);
         true
     });
-    let is_named = || !shared.bins.are_empty();
-    for table in site.tables.iter().flatten().filter(|_| !is_named()) {
+    for table in site.tables.iter().flatten().filter(|_| shared.bins.are_empty()) {
         let stores = std::iter::once(&table.primary).chain(table.secondaries());
-        stores.for_each(|store| store.free_pages(&is_named, site.guard));
+        stores.for_each(|store| store.free_pages(&shared.bins, site.guard));
     }
 }
 

@@ -125,7 +125,7 @@ fn what_is_behind_the_horizon_has_happened() {
     });
 }
 
-/// Who counts the timestamps that are held misses none that it must keep: what it takes for settled is not ahead of a snapshot that it
+/// Who counts the timestamps that are held misses none that it must keep: what it takes for stable is not ahead of a snapshot that it
 /// missed, whoever leads.
 #[test]
 fn no_moment_that_is_held_is_missed() {

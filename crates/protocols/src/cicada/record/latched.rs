@@ -19,7 +19,7 @@ use crate::cicada::timestamp::Timestamp;
 #[derive(Debug)]
 pub(in crate::cicada) struct Latched<'g>(Record<'g>);
 
-/// A link in the list of a latched record.
+/// A link in the list of a latched record. There is one at a time, and it goes down: what it has led to is above what it frees.
 #[derive(Debug)]
 pub(in crate::cicada) struct Cursor<'l> {
     record: Record<'l>,
@@ -40,13 +40,6 @@ pub(in crate::cicada) enum Unlinked {
     Outside,
     /// The link has changed, and nothing was done.
     Not,
-}
-
-/// The latest version that everybody sees who runs or comes, in a latched record: no reader goes to what lies below.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::cicada) struct Bottom<'l> {
-    record: Record<'l>,
-    version: Version<'l>,
 }
 
 /// That a latched record has been deleted by this version, and is seen as it was before at no timestamp that is held, now or later.
@@ -93,21 +86,26 @@ impl<'g> Latched<'g> {
     /// The latest version.
     #[inline]
     pub(in crate::cicada) fn latest(&self) -> Link<'_> {
-        self.cursor().link()
+        self.top().link()
     }
 
     /// The list from the latest version on.
     #[inline]
-    pub(in crate::cicada) fn cursor(&self) -> Cursor<'_> {
+    pub(in crate::cicada) fn cursor(&mut self) -> Cursor<'_> {
+        self.top()
+    }
+
+    #[inline]
+    fn top(&self) -> Cursor<'_> {
         Cursor { record: self.0, link: &self.0.words_of().latest, seen: None, successor: None }
     }
 
-    /// The latest version that everybody sees, and how many lie above.
-    pub(in crate::cicada) fn bottom(&self, horizon: Horizon) -> Option<(Bottom<'_>, u64)> {
+    /// The list from the latest version on that everybody sees, and how many lie above.
+    pub(in crate::cicada) fn bottom(&mut self, horizon: Horizon) -> Option<(Cursor<'_>, u64)> {
         let (mut cursor, mut above) = (self.cursor(), 0);
         while let Link::To(_) = cursor.link() {
-            if let Some(bottom) = cursor.bottom(horizon) {
-                return Some((bottom, above));
+            if cursor.is_bottom(horizon) {
+                return Some((cursor, above));
             }
             above += 1;
             cursor.pass();
@@ -116,15 +114,21 @@ impl<'g> Latched<'g> {
     }
 
     /// Closes a record whose latest version is a deletion that everybody sees, or that has none.
-    pub(in crate::cicada) fn close<'l>(&'l self, bottom: Option<Bottom<'l>>) -> Option<Closed<'l>> {
-        let latest = bottom.map(|bottom| bottom.version);
-        let is_row = latest.is_some_and(|latest| latest.status() != Status::Deleted);
-        if is_row && !left_out(Step::CloseOnlyDeleted) { None } else { self.close_above(latest) }
+    pub(in crate::cicada) fn close(&self, horizon: Horizon) -> Option<Closed<'_>> {
+        let mut top = self.top();
+        match top.link() {
+            Link::To(latest) => {
+                let is_deleted = top.status() == Some(Status::Deleted) || left_out(Step::CloseOnlyDeleted);
+                if is_deleted && top.is_bottom(horizon) { self.close_above(Some(latest)) } else { None }
+            }
+            Link::End => self.close_above(None),
+            Link::Closed => None,
+        }
     }
 
     /// Whether the record has been deleted, and is seen as it was before at no timestamp that is held. Counts the versions that it looks at.
     pub(in crate::cicada) fn unseen(&self, spans: &HeldSpans<'_>, steps: &mut u64) -> Option<Unseen<'_>> {
-        let mut cursor = self.cursor();
+        let mut cursor = self.top();
         let Link::To(last) = cursor.link() else { return None };
         if last.status() != Status::Deleted || last.wts().is_after(spans.stable()) {
             return None;
@@ -150,7 +154,7 @@ impl<'g> Latched<'g> {
 
     /// Closes a record all of whose versions were aborted.
     pub(in crate::cicada) fn close_aborted(&self) -> Option<Closed<'_>> {
-        let mut cursor = self.cursor();
+        let mut cursor = self.top();
         let Link::To(latest) = cursor.link() else { return None };
         while let Link::To(version) = cursor.link() {
             if version.status() != Status::Aborted {
@@ -224,12 +228,26 @@ impl<'l> Cursor<'l> {
         }
     }
 
-    /// The version to which the link has led, if it is a row or a deletion that no horizon lies before: the collector's is `min_rts`.
+    /// Whether the version to which the link has led is a row or a deletion that no horizon lies before: the latest such one everybody sees, who runs or
+    /// comes, and no reader goes to what lies below.
     #[inline]
-    pub(in crate::cicada) fn bottom(&self, horizon: Horizon) -> Option<Bottom<'l>> {
-        let (version, status) = self.seen?;
-        let is_past = !version.wts().is_after(horizon.timestamp()) || left_out(Step::CollectSuperseded);
-        (is_past && status.counts()).then_some(Bottom { record: self.record, version })
+    pub(in crate::cicada) fn is_bottom(&self, horizon: Horizon) -> bool {
+        let is_past = |wts: Timestamp| !wts.is_after(horizon.timestamp()) || left_out(Step::CollectSuperseded);
+        self.seen.is_some_and(|(version, status)| status.counts() && is_past(version.wts()))
+    }
+
+    /// Frees versions below the one to which the link has led, up to `limit` of them, if that is a bottom version. Answers how many, and whether
+    /// these were all.
+    pub(in crate::cicada) fn free_below(self, horizon: Horizon, limit: u64, guard: &Guard<'_>) -> (u64, bool) {
+        let Some((version, _)) = self.seen.filter(|_| self.is_bottom(horizon)) else { return (0, true) };
+        let below = version.next();
+        // Acquire: pairs with the installations of what is cut off. A link of its own, which no other thread follows.
+        let cut_off = AtomicPtr::new(below.swap(ptr::null_mut(), Ordering::Acquire));
+        // SAFETY: the record is latched, and no other cursor is there. All transactions that run began when this version had ended, and stop here.
+        let (freed, rest) = unsafe { give_back(self.record, follow(&cut_off), limit, guard, true) };
+        // Relaxed: no thread has followed the link meanwhile, or will.
+        below.store(rest.map_or(ptr::null_mut(), raw), Ordering::Relaxed);
+        (freed, rest.is_none())
     }
 
     /// Unlinks the version to which the link has led, if it was aborted: no transaction keeps it beyond its guard.
@@ -270,26 +288,6 @@ impl<'l> Cursor<'l> {
         // those that have found it keep it; and who pins from now on does not find it.
         unsafe { guard.retire(memory, bytes) };
         Unlinked::Outside
-    }
-}
-
-impl<'l> Bottom<'l> {
-    /// The version.
-    #[inline]
-    pub(in crate::cicada) fn version(&self) -> Version<'l> {
-        self.version
-    }
-
-    /// Frees versions below, up to `limit` of them. Answers how many, and whether these were all.
-    pub(in crate::cicada) fn free_below(&self, limit: u64, guard: &Guard<'_>) -> (u64, bool) {
-        let below = self.version.next();
-        // Acquire: pairs with the installations of what is cut off. A link of its own, which no other thread follows.
-        let cut_off = AtomicPtr::new(below.swap(ptr::null_mut(), Ordering::Acquire));
-        // SAFETY: the record is latched. All transactions that run began when this version had ended, and stop here.
-        let (freed, rest) = unsafe { give_back(self.record, follow(&cut_off), limit, guard, true) };
-        // Relaxed: no thread has followed the link meanwhile, or will.
-        below.store(rest.map_or(ptr::null_mut(), raw), Ordering::Relaxed);
-        (freed, rest.is_none())
     }
 }
 

@@ -49,7 +49,7 @@ fn seen(record: Record<'_>, timestamp: u64, guard: &Guard<'_>) -> Option<Vec<u64
 }
 
 fn all(record: Record<'_>) -> Vec<u64> {
-    let latched = record.try_latch().expect("the latch is free");
+    let mut latched = record.try_latch().expect("the latch is free");
     let (mut cursor, mut all) = (latched.cursor(), Vec::new());
     while let Link::To(version) = cursor.link() {
         all.push(version.wts().0);
@@ -93,10 +93,9 @@ fn versions_come_and_go() {
         assert_eq!(seen(record, 19, guard), Some(vec![1, 2, 3]));
         assert_eq!(seen(record, 30, guard), Some(vec![5, 6, 7, 8]));
         assert_eq!(reader(20, guard).versions(under).count(), 2, "no reader goes behind the version that it sees");
-        let latched = record.try_latch().expect("the latch is free");
-        let (bottom, above) = latched.bottom(Horizon::of_test(Timestamp(25))).expect("there is one");
-        assert_eq!((bottom.version().wts(), above), (Timestamp(20), 1));
-        assert_eq!(bottom.free_below(1, guard), (1, true));
+        let (mut latched, horizon) = (record.try_latch().expect("the latch is free"), Horizon::of_test(Timestamp(25)));
+        let (bottom, above) = latched.bottom(horizon).expect("there is one");
+        assert_eq!((above, bottom.free_below(horizon, 1, guard)), (1, (1, true)));
         drop(latched);
         assert_eq!((all(record), record.inline_status()), (vec![30, 20], Status::Unused));
         install(under, 40, &[9], guard).commit();
@@ -115,7 +114,7 @@ fn aborted_versions_are_unlinked_and_deleted_records_closed() {
         install(record, 10, &[1], guard).abort();
         install(record, 20, &[2], guard).commit();
         install(record, 30, &[3], guard).abort();
-        let latched = record.try_latch().expect("the latch is free");
+        let mut latched = record.try_latch().expect("the latch is free");
         let (mut cursor, mut unlinked) = (latched.cursor(), Vec::new());
         while let Link::To(_) = cursor.link() {
             match cursor.unlink_aborted(guard) {
@@ -125,11 +124,11 @@ fn aborted_versions_are_unlinked_and_deleted_records_closed() {
         }
         assert_eq!(unlinked, [Unlinked::Outside, Unlinked::Inline(record.address())]);
         let horizon = Horizon::of_test(Timestamp(25));
-        assert!(latched.close(latched.bottom(horizon).map(|(bottom, _)| bottom)).is_none(), "it is a row");
+        assert!(latched.close(horizon).is_none(), "it is a row");
         install(record, 24, &[], guard).delete();
         let (bottom, _) = latched.bottom(horizon).expect("there is one");
-        assert_eq!(bottom.free_below(u64::MAX, guard), (1, true));
-        let closed = latched.close(Some(bottom)).expect("it was deleted");
+        assert_eq!(bottom.free_below(horizon, u64::MAX, guard), (1, true));
+        let closed = latched.close(horizon).expect("it was deleted");
         assert_eq!(closed.retire(guard), record.address());
         assert_eq!(latched.latest(), Link::Closed);
         drop(latched);

@@ -224,7 +224,7 @@ fn all_visible_images_are_older_than_every_writer() {
             // As `to_prune` does with what a snapshot needs.
             let mut latched = world.rows.record(0).latch();
             if latched.version(guard).is_some_and(|before_image| before_image.stamp() <= held.from) {
-                latched.quiesce();
+                latched.mark_all_visible();
             }
         },
         |world, guard| {
