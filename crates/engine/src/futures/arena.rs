@@ -131,7 +131,7 @@ impl ExpressionArena {
         Self { scope, thread: PhantomData }
     }
 
-    /// Lends the expression arena's nodes, for something else in their place: who uses them exchanges them again before any operator is at
+    /// Lends the expression arena's nodes, for something else in their place: the user exchanges them again before any operator is at
     /// work.
     #[inline]
     pub fn exchange(&self, nodes: &mut Box<Nodes>) {
@@ -158,7 +158,7 @@ impl Drop for ExpressionArena {
     }
 }
 
-/// An attempt at a transaction runs in this thread: who drives transactions holds one meanwhile.
+/// An attempt at a transaction runs in this thread: the driver of a transaction holds one meanwhile.
 #[derive(Debug)]
 pub struct Attempt {
     before: bool,
