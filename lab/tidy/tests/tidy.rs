@@ -66,7 +66,7 @@ const UNSAFE: &[(&str, usize)] = &[
     ("index", 211),
     ("schema", 10),
     ("engine", 52),
-    ("protocols", 418),
+    ("protocols", 390),
     ("lab/compared", 85),
 ];
 
@@ -109,6 +109,8 @@ const WORDS: &[(&str, &str)] = &[
     ("blueprint", "store definition"),
     ("burying", "deferring"),
     ("circle", "cycle"),
+    ("dresses", "variants"),
+    ("employed", "worker box"),
     ("grave", "deferred free"),
     ("graves", "deferred frees"),
     ("hull", "bounding range"),

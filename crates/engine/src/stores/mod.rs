@@ -37,7 +37,7 @@ pub use batch::Batch;
 pub use both::{Both, Point};
 pub use deferred::{DeferredDrops, Keys, OwnedKey, for_each, wait_for};
 pub use fingers::Fingers;
-pub use hints::Hints;
+pub use hints::{Hinted, Hints};
 pub use nodes::{NodeSet, NodeStep};
 pub use record::{Record, RowRecords, is_too_roomy};
 pub use rows::{check_row, entry_words, key_in_entry, words_of};

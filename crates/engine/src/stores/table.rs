@@ -6,12 +6,12 @@ use std::sync::Arc;
 use polychron_base::error::KeyPreview;
 use polychron_base::key::{HashSeed, Key16};
 use polychron_base::{Error, IndexId, TableId};
-use polychron_index::{AnyIndex, Handle};
+use polychron_index::AnyIndex;
 use polychron_schema::{
     ColumnSet, IndexDefinition, IndexKind, KeyExtractor, KeyScratch, Layout, RowRef, TableDefinition,
 };
 
-use super::{IndexRef, Records, key_in_entry};
+use super::{Hinted, IndexRef, Records, key_in_entry};
 use crate::Scan;
 use crate::catalog::{self, Catalog, Described};
 use crate::foreign_keys::Constraints;
@@ -86,7 +86,7 @@ pub trait Keyed {
 
     /// Starts fetching what a record leads to that the index gave just now; its first line was asked for a while ago.
     #[inline]
-    fn fetch_more(_table: &StoreTable<Self>, _record: Handle)
+    fn fetch_more(_table: &StoreTable<Self>, _record: Hinted<'_>)
     where
         Self: Sized,
     {
