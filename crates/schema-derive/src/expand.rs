@@ -70,8 +70,10 @@ fn clauses(table: &Table<'_>) -> TokenStream {
     let unknown = table.columns.iter().enumerate().filter(|(_, column)| !types::is_surely_column(column.column_type));
     let clauses = unknown.map(|(position, column)| {
         let (column_type, span) = (column.column_type, column.column_type.span());
-        let key = in_key(position).then(|| quote_spanned!(span=> + ::polychron_schema::OwnedKey));
-        quote_spanned!(span=> #column_type: ::polychron_schema::ColumnValue #key)
+        match in_key(position) {
+            true => quote_spanned!(span=> #column_type: ::polychron_schema::derive::KeyColumn),
+            false => quote_spanned!(span=> #column_type: ::polychron_schema::ColumnValue),
+        }
     });
     quote!(where #(#clauses,)*)
 }

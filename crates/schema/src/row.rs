@@ -8,6 +8,7 @@ use crate::key::{Key, KeyScratch, OwnedKey};
 use crate::layout::Shape;
 use crate::mutate::{Changes, RowMut};
 use crate::prefix::{ByteRange, KeyPrefix, RangeScratch};
+use crate::start::KeyStart;
 use polychron_base::{Error, IndexId, TableId};
 use std::marker::PhantomData;
 
@@ -269,6 +270,15 @@ impl<R: Row, K: OwnedKey> Index<R, K> {
     pub fn point<'s>(self, key: K::Ref<'_>, scratch: &'s mut KeyScratch) -> &'s [u8] {
         debug_assert!(self.unique, "a key of other indexes has many entries");
         if self.open { key.encode_prefix(scratch) } else { key.encode_bytes(scratch) }
+    }
+
+    /// The bounds of all entries that start so; `None` when there can be none.
+    pub fn starting_with<'s, 'k, P: KeyStart<K::Ref<'k>>>(
+        self,
+        start: P,
+        scratch: &'s mut RangeScratch,
+    ) -> Option<ByteRange<'s>> {
+        scratch.starting_with(&start, self.open)
     }
 
     /// The bounds of all entries whose first columns are given.
