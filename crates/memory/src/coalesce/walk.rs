@@ -1,5 +1,6 @@
 //! One walk over all free blocks: it gathers them, sorts them by their addresses, and gives each run of neighbours to where it goes. A walk may be
-//! made in slices; until it is finished, what it gathered is nobody's.
+//! made in slices; until it is finished, what it gathered is nobody's. What had come back to an arena before stays there until the walk comes to its page, so
+//! that workers that need new pieces meanwhile need not take memory that was never touched.
 //!
 //! A walk that was begun because memory is refused puts short runs together, too: blocks of other sizes are wanted. One in slices leaves them as the blocks
 //! they were, for those are the sizes that are in use; it only gives long runs back.
@@ -59,7 +60,6 @@ impl Walk {
         let mut spans: Vec<(Span, Kind)> = Vec::new();
         spans.extend(shared.arenas.iter().flat_map(Arena::take_remainders).map(|span| (span, Kind::REMAINDER)));
         spans.extend(shared.reserve.take_out().into_iter().map(|span| (span, Kind::REMAINDER)));
-        spans.extend(shared.arenas.iter().flat_map(Arena::take_returned).map(|span| (span, Kind::RETURNED)));
         Self {
             spans,
             gathered,
@@ -127,6 +127,12 @@ impl Walk {
     /// Adds what is free in the next page to the last run, or begins others. Answers how many pieces there were.
     fn visit_page(&mut self, shared: &Shared, sorted: &mut Vec<Run>) -> usize {
         let (at, number) = self.next;
+        let (base, arena) = (self.census[at].base, self.census[at].arena);
+        let begin = base.addr().get() + number * PAGE;
+        for span in shared.arenas[arena].take_returned(begin..begin + PAGE) {
+            // What of it lies in later pages is sorted before the walk comes there.
+            self.sort(span, Kind::RETURNED);
+        }
         let region = &self.census[at];
         let (base, is_last) = (region.base, number + 1 >= region.pages.len());
         let page = region.pages.get(number).copied().unwrap_or(Page::EMPTY);
