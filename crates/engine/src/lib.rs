@@ -20,6 +20,7 @@ pub mod checked;
 pub mod contested;
 mod distribution;
 pub mod drive;
+pub mod evolve;
 pub mod foreign_keys;
 pub mod futures;
 mod handle;

@@ -26,7 +26,16 @@ fn duplicate<T: Transaction + ?Sized, R: Row>(transaction: &T, table: &Table<R>,
 /// What procedures do, with typed tables and with rows as bytes. Every [`Transaction`] has it, and none can do it in another way: what is written is
 /// checked here.
 pub trait Operations: Transaction {
-    /// Reads a row.
+    /// Reads a row, where it lies: for as long as nothing else is read. [`Operations::get_owned`] copies it, to be kept.
+    ///
+    /// ```compile_fail,E0499
+    /// # use polychron_engine::{Operations, Row, Error, Table, Transaction};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// fn richer<T: Transaction>(transaction: &mut T, accounts: &Table<Account>) -> Result<bool, Error> {
+    ///     let (one, two) = (transaction.get(accounts, 1)?, transaction.get(accounts, 2)?);
+    ///     Ok(one.zip(two).is_some_and(|(one, two)| one.balance() > two.balance()))
+    /// }
+    /// ```
     #[inline]
     fn get<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R::Ref<'_>>, Error> {
         key.check().map_err(Error::from)?;

@@ -162,6 +162,7 @@ mod builder;
 mod claims;
 mod database;
 mod list;
+mod opening;
 mod pool;
 pub mod prelude;
 mod resolving;
@@ -195,7 +196,7 @@ pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure}
 pub use polychron_protocols as protocols;
 pub use polychron_schema as schema;
 pub use polychron_schema::row_trait::Row;
-pub use polychron_schema::{Index, Projection};
+pub use polychron_schema::{EvolutionError, Index, Projection};
 #[doc(inline)]
 pub use polychron_schema_derive::{FaceColumn as Column, FaceRow as Row};
 pub use session::Session;

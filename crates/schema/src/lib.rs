@@ -17,6 +17,7 @@ pub mod derive;
 mod dynamic;
 mod enums;
 mod error;
+mod evolution;
 mod extractor;
 mod fixed;
 mod foreign;
@@ -39,6 +40,7 @@ pub use definition::{ColumnDefinition, ForeignKeyDefinition, IndexDefinition, In
 pub use dynamic::{build_row, set_value};
 pub use enums::{EnumType, EnumVariant};
 pub use error::SchemaError;
+pub use evolution::{ColumnHistory, Evolution, EvolutionError};
 pub use extractor::KeyExtractor;
 pub use fixed::{Date, FixedBytes, FixedString, Timestamp};
 pub use key::{Key, KeyScratch, KeyWidth, OwnedKey, width};

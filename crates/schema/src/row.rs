@@ -4,6 +4,7 @@ use crate::MAX_KEY_COLUMNS;
 use crate::buffer::{RowBuffer, RowRef};
 use crate::definition::{IndexDefinition, TableDefinition};
 use crate::error::SchemaError;
+use crate::evolution::ColumnHistory;
 use crate::key::{Key, KeyScratch, OwnedKey};
 use crate::layout::Shape;
 use crate::mutate::{Changes, RowMut};
@@ -45,6 +46,10 @@ pub type KeyRef<'a, R> = <<R as Row>::Key as OwnedKey>::Ref<'a>;
 /// |---|---|
 /// | `#[key]` | part of the primary key: one to eight columns, in the fields' order, none of them an `Option` |
 /// | `#[column(max = 100)]` | the longest value in bytes, of a `String` or `Vec<u8>`; without it, as long as a row may be |
+/// | `#[column(default = 0)]` | the value in rows of an older table, which lacks the column; for text and bytes a `&str` or `&[u8]` |
+/// | `#[column(was = "…")]` | the column's name in an older table |
+///
+/// The last two say how an older table becomes one of these rows ([`crate::Evolution::between`]).
 ///
 /// # Types of fields
 ///
@@ -108,6 +113,11 @@ pub trait Row: Sized + Send + Sync + 'static {
 
     /// The table's definition.
     fn definition() -> TableDefinition;
+
+    /// What is declared of the past of the columns, in their order; nothing where nothing is declared of any.
+    fn history() -> Vec<ColumnHistory> {
+        Vec::new()
+    }
 
     /// Reads columns of a row.
     fn view(row: RowRef<'_>) -> Self::Ref<'_>;
