@@ -145,6 +145,9 @@ impl Drop for Change<'_> {
     }
 }
 
+/// The key of a new row, and the row.
+type NewRow = (Box<[u8]>, RowBuffer);
+
 /// Copies some rows of an old table, as rows of the new one; whether there may be more.
 #[derive(Debug)]
 pub struct Copy {
@@ -159,7 +162,7 @@ pub struct Copy {
 }
 
 impl Copy {
-    fn read<T: Transaction>(&self, transaction: &mut T) -> Result<Vec<(Box<[u8]>, RowBuffer)>, Error> {
+    fn read<T: Transaction>(&self, transaction: &mut T) -> Result<Vec<NewRow>, Error> {
         let (old, index, older) = &self.old;
         let mut rows = Vec::with_capacity(ROWS);
         let mut failed = None;
@@ -184,7 +187,7 @@ impl Copy {
         failed.map_or(Ok(rows), Err)
     }
 
-    fn convert(&self, older: &Layout, row: RowRef<'_>) -> Result<(Box<[u8]>, RowBuffer), Error> {
+    fn convert(&self, older: &Layout, row: RowRef<'_>) -> Result<NewRow, Error> {
         let (mut buffer, mut scratch) = (RowBuffer::new(), KeyScratch::new());
         self.evolution.convert((older, row), &self.new.1, &mut buffer)?;
         let key = self.keys.extract(buffer.as_row(), &mut scratch)?.into();

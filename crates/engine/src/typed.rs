@@ -14,7 +14,7 @@ pub(crate) use bounds::KeyBounds;
 pub use conditions::{Condition, Conditions};
 pub use range::{Mapped, Range};
 pub use rows::Rows;
-pub use totals::{Aggregates, GroupColumns, MOST_GROUPS, Summed, Total, Totals, count};
+pub use totals::{Aggregates, GroupColumns, Groups, MOST_GROUPS, Summed, Total, Totals, count};
 
 /// Lends the bytes of a row, built in a buffer that the thread keeps.
 pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> Result<O, Error>) -> Result<O, Error> {

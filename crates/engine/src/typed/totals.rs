@@ -14,6 +14,9 @@ use crate::{Aggregate, Scan, Transaction};
 /// Groups that [`Range::group_by`] makes at most.
 pub const MOST_GROUPS: usize = 1 << 16;
 
+/// The common values of each group, and the answers over it.
+pub type Groups<K, A> = Vec<(K, A)>;
+
 /// An answer over rows `R`, of the type `O`: [`count()`], or made of a column by [`Aggregates`].
 pub struct Total<R, O> {
     aggregate: Aggregate,
@@ -309,7 +312,7 @@ impl<T: Transaction + ?Sized, R: Row> Range<'_, T, R> {
         self,
         columns: C,
         totals: A,
-    ) -> Result<Vec<(C::Key, A::Answers)>, Error> {
+    ) -> Result<Groups<C::Key, A::Answers>, Error> {
         self.group_by_at_most(MOST_GROUPS, columns, totals)
     }
 
@@ -322,7 +325,7 @@ impl<T: Transaction + ?Sized, R: Row> Range<'_, T, R> {
         most: usize,
         columns: C,
         totals: A,
-    ) -> Result<Vec<(C::Key, A::Answers)>, Error> {
+    ) -> Result<Groups<C::Key, A::Answers>, Error> {
         let (table, by, wanted) = (self.table, columns.positions(), totals.wanted());
         let groups = self.answer(&Grouping { by: &by, wanted: &wanted, most })?;
         let read = |group: Group| Ok((C::Key::decode(&group.key)?, totals.read(table, &group.values)?));

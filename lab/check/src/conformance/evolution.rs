@@ -278,7 +278,10 @@ pub fn beside_threads<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                     let before::Account { branch, id, .. } = old((counted * 7 + writer * 200) % 400);
                     let outcome = run(&mut worker, |t| {
                         // A new row, too, which is in the way of a copy by ranges.
-                        t.upsert(&accounts, &before::Account { balance: 0, ..old(1000 + 1000 * writer + counted) })?;
+                        t.upsert(
+                            &accounts,
+                            &before::Account { balance: 0, ..old(1_000_000 * (1 + writer) + counted) },
+                        )?;
                         t.update(&accounts, (branch, &id), |row| row.set_balance(row.balance() + 1))
                     });
                     match outcome {

@@ -13,10 +13,10 @@ use crate::setup::{Tx, all, begin, create, done, run};
 
 /// A row with text and bytes in every place of a key.
 #[derive(Row, Clone, Debug, PartialEq, Eq)]
-#[index(name = "by_bytes", columns(bytes))]
-#[index(name = "by_text", columns(text))]
-#[index(name = "by_unique", columns(unique), unique)]
-#[index(name = "by_maybe", columns(maybe), unique)]
+#[index(name = "by_bytes", columns = [bytes])]
+#[index(name = "by_text", columns = [text])]
+#[index(name = "by_unique", columns = [unique], unique)]
+#[index(name = "by_maybe", columns = [maybe], unique)]
 #[index(name = "by_fixed", columns = [fixed, bytes])]
 #[index(name = "by_place", columns = [shelf, text, bytes])]
 #[index(name = "by_mark", columns = [shelf, unique], unique)]
