@@ -8,8 +8,8 @@
 //! Each block is looked at twice: when it is put into the list of its page, which runs through the blocks themselves, and
 //! when the pages are gone through in order. That takes no memory but a few words a page.
 //!
-//! Long runs are returned in slices, too, by workers that see an epoch begin, when more than half of what is reserved was free for long: so a database
-//! that has shrunk returns its memory. Short runs then stay the blocks that they were.
+//! Long runs are returned in slices, too, by workers that see an epoch begin, when more than half of what is reserved was free for long: so
+//! a database that has shrunk returns its memory. Short runs then stay the blocks that they were.
 
 mod walk;
 
@@ -32,7 +32,7 @@ const BLOCKS_A_REFUSAL: usize = 1024;
 /// In every so many epochs some worker looks whether much is free.
 const LOOK_EPOCHS: u64 = if MODELLED { u64::MAX } else { 16 };
 
-/// Less free memory than so many of the pieces that workers take is not much.
+/// Less free memory than so many of the fragments that workers take is not much.
 const FEW_CHUNKS: usize = 4;
 
 /// After so many looks that all found much free a walk begins.
@@ -80,7 +80,8 @@ struct Extent {
 }
 
 impl Extent {
-    /// Whether a walk that was in vain then may return more now: half of what had kept free blocks apart is gone, or as much came that it has not seen.
+    /// Whether a walk that was in vain then may return more now: half of what had kept free blocks apart is gone, or as much came that it
+    /// has not seen.
     fn has_changed(self, now: Self) -> bool {
         now.used <= self.used / 2 || now.reserved >= self.reserved.saturating_mul(2)
     }
@@ -127,8 +128,9 @@ impl Coalescer {
             || epoch.saturating_sub(self.looked_in.load(Ordering::Relaxed)) >= LOOK_EPOCHS
     }
 
-    /// Looks whether more than half of what is reserved has been free for long, and goes on with the walk that this had begun. A worker that `is_idle`
-    /// does more at once. Whether it has something to go on with at its next pin: what a walk has gathered is missed. The caller has its pool to itself.
+    /// Looks whether more than half of what is reserved has been free for long, and goes on with the walk that this had begun. A worker that
+    /// `is_idle` does more at once. Whether it has something to go on with at its next pin: what a walk has gathered is missed. The caller
+    /// has its pool to itself.
     pub(crate) fn look(&self, shared: &Shared, pool: &Pool, epoch: u64, is_idle: bool) -> bool {
         if MODELLED {
             return false;
@@ -185,8 +187,8 @@ impl Past {
         (self.blocks, self.refusals, self.looks) = (walk.blocks, 0, 0);
     }
 
-    /// Whether a walk in slices would pay: more than half of what is reserved is free, more than a few of a worker's pieces; and since the last walk
-    /// an eighth of that was freed, or more than is in use still: then half of what had kept free blocks apart is gone.
+    /// Whether a walk in slices would pay: more than half of what is reserved is free, more than a few of a worker's fragments; and since
+    /// the last walk an eighth of that was freed, or more than is in use still: then half of what had kept free blocks apart is gone.
     fn is_much_free(&mut self, shared: &Shared, left_to_all: &AtomicUsize) -> bool {
         let (reserved, limit) = (shared.budget.reserved(), shared.budget.limit());
         let few = FEW_CHUNKS * shared.options.chunk_of(limit);
@@ -215,9 +217,9 @@ mod tests {
     use crate::memory::lock;
     use crate::{Guard, Local, Memory, Options};
 
-    /// Frees blocks of a size that nobody uses.
+    /// Frees blocks of a size that no thread uses.
     fn free(guard: &Guard<'_>, blocks: impl Iterator<Item = NonNull<u8>>, bytes: usize) {
-        // SAFETY: the blocks were allocated with this size, and nobody uses them.
+        // SAFETY: the blocks were allocated with this size, and no thread uses them.
         blocks.for_each(|block| unsafe { guard.free(block, bytes) });
     }
 
@@ -228,7 +230,7 @@ mod tests {
             for _ in 0..10 {
                 let block = &mut live[random.below(live.len() as u64) as usize];
                 let (old, size) = std::mem::replace(block, (guard.allocate(bytes).unwrap(), bytes));
-                // SAFETY: the block was allocated with this size, and nobody finds it any more.
+                // SAFETY: the block was allocated with this size, and no thread finds it any more.
                 unsafe { guard.retire(old, size) };
             }
         }
@@ -341,8 +343,8 @@ mod tests {
         assert!(largest.iter().all(|bytes| bytes * 4 <= largest[0] * 5), "{largest:?} bytes were reserved");
     }
 
-    /// What comes in other sizes than what went takes the room that went back, also in shorter pieces, so that a database does not spread over ever
-    /// more pages.
+    /// What comes in other sizes than what went takes the room that went back, also in shorter fragments, so that a database does not spread
+    /// over ever more pages.
     #[test]
     #[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
     fn room_that_came_back_is_used_first() {
