@@ -11,14 +11,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
-use polychron_schema::Value;
 
+use crate::aggregate::{Group, Grouping};
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar, Scope};
 use crate::keys::with_bytes;
 use crate::{
-    Abort, Access, Aggregate, ColumnBatch, Commit, Common, Constraints, Counters, Declare, Error, Insertion,
-    Interactive, Isolation, LazyFutures, Mode, Prefetch, Procedure, Projection, Protocol, Queries, RowMut, RowRef,
-    Savepoints, Scan, Storage, TableDefinition, TableId, Transaction, Worker, options,
+    Abort, Access, ColumnBatch, Commit, Common, Constraints, Counters, Declare, Error, Insertion, Interactive,
+    Isolation, LazyFutures, Mode, Prefetch, Procedure, Projection, Protocol, Queries, RowMut, RowRef, Savepoints, Scan,
+    Storage, TableDefinition, TableId, Transaction, Worker, options,
 };
 
 mod object;
@@ -347,8 +347,8 @@ impl<B: Reach> Queries for Erased<B> {
         self.0.operate().visit_table(table, projection, visitor)
     }
 
-    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error> {
-        self.0.operate().aggregate_range(scan, wanted)
+    fn aggregate_range(&mut self, scan: &Scan<'_>, grouping: &Grouping<'_>) -> Result<Vec<Group>, Error> {
+        self.0.operate().aggregate_range(scan, grouping)
     }
 
     fn visit_columns<O>(

@@ -13,8 +13,8 @@ use polychron_base::error::{self, KeyPreview, NamedKey};
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{
-    ColumnSet, ForeignKeyDefinition, KeyExtractor, KeyScratch, Projection, RowBuffer, RowMut, RowRef, Slot,
-    TableDefinition, Value,
+    ColumnSet, EvolutionError, ForeignKeyDefinition, KeyExtractor, KeyScratch, Projection, RowBuffer, RowMut, RowRef,
+    Slot, TableDefinition, Value,
 };
 
 use crate::checked::RowRules;
@@ -47,6 +47,8 @@ pub struct Constraints {
     keys: Vec<Arc<KeyNames>>,
     parents: Vec<Arc<Reference>>,
     children: Vec<Arc<Reference>>,
+    /// Why nothing is written, while the table becomes one of other rows.
+    held: Option<Arc<EvolutionError>>,
 }
 
 impl Reference {
@@ -123,7 +125,8 @@ fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
 
 impl Constraints {
     /// None.
-    pub const NONE: &'static Self = &Self { rules: None, keys: Vec::new(), parents: Vec::new(), children: Vec::new() };
+    pub const NONE: &'static Self =
+        &Self { rules: None, keys: Vec::new(), parents: Vec::new(), children: Vec::new(), held: None };
 
     /// Those of a new table: the foreign keys that it declares, and those among them that lead to itself.
     ///
@@ -204,6 +207,33 @@ impl Constraints {
         child.map_or(Ok(()), |child| Err(Error::definition(format!("{child} refers to `{name}`"))))
     }
 
+    /// From here on nothing is written into the table, or it is again.
+    pub fn hold(&mut self, why: Option<Arc<EvolutionError>>) {
+        self.held = why;
+    }
+
+    /// The table has another name now, that of its definition.
+    ///
+    /// # Errors
+    /// When the definition is not valid.
+    pub fn rename(&mut self, definition: &TableDefinition) -> Result<(), Error> {
+        self.rules = Some(Arc::new(RowRules::new(definition)?));
+        self.keys = KeyNames::all(definition)?.into_iter().map(Arc::new).collect();
+        Ok(())
+    }
+
+    /// The table may be written.
+    ///
+    /// # Errors
+    /// [`EvolutionError::Superseded`].
+    #[inline]
+    fn check_open(&self) -> Result<&Self, Error> {
+        match &self.held {
+            None => Ok(self),
+            Some(why) => Err(EvolutionError::clone(why).into()),
+        }
+    }
+
     /// An index by which children are found is not dropped.
     ///
     /// # Errors
@@ -253,7 +283,7 @@ fn write_row<T: Transaction + ?Sized>(
     row: RowRef<'_>,
     write: impl FnOnce(&mut T) -> Result<Insertion, Error>,
 ) -> Result<Insertion, Error> {
-    let mark = before(transaction, !transaction.constraints(table)?.parents.is_empty())?;
+    let mark = before(transaction, !transaction.constraints(table)?.check_open()?.parents.is_empty())?;
     let outcome = write(transaction);
     match mark {
         None => outcome,
@@ -274,7 +304,7 @@ pub fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
     change: impl FnOnce(&mut RowMut<'_>),
 ) -> Result<bool, Error> {
     steady!(key => update_row(transaction, table, key, projection, change));
-    let mark = before(transaction, !transaction.constraints(table)?.parents.is_empty())?;
+    let mark = before(transaction, !transaction.constraints(table)?.check_open()?.parents.is_empty())?;
     let mut changed = ColumnSet::EMPTY;
     let outcome = transaction.update_unchecked(table, key, projection, |row| {
         change(row);
@@ -297,7 +327,7 @@ pub fn delete_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
 ) -> Result<bool, Error> {
     steady!(key => delete_row(transaction, table, key));
-    let mark = before(transaction, !transaction.constraints(table)?.children.is_empty())?;
+    let mark = before(transaction, !transaction.constraints(table)?.check_open()?.children.is_empty())?;
     let outcome = transaction.delete_unchecked(table, key);
     match mark {
         None => outcome,
@@ -311,7 +341,7 @@ pub(crate) fn concerns<T: Transaction + ?Sized>(
     table: TableId,
     columns: ColumnSet,
 ) -> Result<bool, Error> {
-    let parents = &transaction.constraints(table)?.parents;
+    let parents = &transaction.constraints(table)?.check_open()?.parents;
     Ok(parents.iter().any(|reference| reference.columns.intersects(columns)))
 }
 

@@ -21,6 +21,7 @@ pub mod contested;
 mod distribution;
 pub mod drive;
 pub mod events;
+pub mod evolve;
 pub mod foreign_keys;
 pub mod futures;
 mod handle;

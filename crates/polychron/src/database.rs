@@ -210,38 +210,11 @@ impl<P: Protocol> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Definition`] when the table of that name has other columns than `R`, or lacks an index that `R` declares.
+    /// [`EvolutionError`](crate::EvolutionError) when the table of that name has other columns than `R`, and [`Error::Definition`] when it lacks
+    /// an index that `R` declares.
     pub fn table<R: Row>(&self) -> Result<Option<Table<R>>, Error> {
         let Some(id) = self.protocol.find_table(R::NAME) else { return Ok(None) };
         Table::with_id(&*self.protocol, id).map(Some)
-    }
-
-    /// The table of the rows `R`: the one that there is, or a new one.
-    ///
-    /// ```
-    /// # use polychron::{Database, Row};
-    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::in_memory()?;
-    /// let accounts = database.create_or_open_table::<Account>()?;
-    /// assert_eq!(database.create_or_open_table::<Account>()?.id(), accounts.id());
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Database::table`] and [`Database::create_table`], but for [`Error::NameTaken`].
-    pub fn create_or_open_table<R: Row>(&self) -> Result<Table<R>, Error> {
-        loop {
-            // Others may create it, or drop it, between the two.
-            match self.table() {
-                Ok(Some(table)) => return Ok(table),
-                Err(Error::NoSuchTable(_)) | Ok(None) => {}
-                Err(error) => return Err(error),
-            }
-            match self.create_table() {
-                Err(Error::NameTaken(_)) => {}
-                other => return other,
-            }
-        }
     }
 
     /// The id of the table of this name.

@@ -5,15 +5,14 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polychron_schema::Value;
-
 use super::{Erased, Naming};
+use crate::aggregate::{Group, Grouping};
 use crate::drive::{Failure, discard};
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Resolved, Scalar, Scope};
 use crate::{
-    Abort, Access, Aggregate, ColumnBatch, Commit, Constraints, Counters, Declare, Error, Insertion, Interactive,
-    Isolation, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoints, Scan, Storage, TableDefinition,
-    TableId, Transaction, Worker, options,
+    Abort, Access, ColumnBatch, Commit, Constraints, Counters, Declare, Error, Insertion, Interactive, Isolation, Mode,
+    Procedure, Projection, Protocol, RowMut, RowRef, Savepoints, Scan, Storage, TableDefinition, TableId, Transaction,
+    Worker, options,
 };
 
 /// [`Protocol`].
@@ -484,7 +483,7 @@ operate! {
     fn insert_unchecked(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Error>;
     fn put_unchecked(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Error>;
     fn delete_unchecked(&mut self, table: TableId, key: &[u8]) -> Result<bool, Error>;
-    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error>;
+    fn aggregate_range(&mut self, scan: &Scan<'_>, grouping: &Grouping<'_>) -> Result<Vec<Group>, Error>;
     fn read_futures(&mut self, table: TableId, key: &[u8], columns: &[FutureColumn], futures: &mut [Operand]) -> Result<(), Error>;
     fn test_future(&mut self, condition: Operand) -> Result<bool, Error>;
     fn test_future_assuming(&mut self, condition: Operand, assumed: bool) -> Result<bool, Error>;

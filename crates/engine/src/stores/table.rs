@@ -8,7 +8,7 @@ use polychron_base::key::{HashSeed, Key16};
 use polychron_base::{Error, IndexId, TableId};
 use polychron_index::AnyIndex;
 use polychron_schema::{
-    ColumnSet, IndexDefinition, IndexKind, KeyExtractor, KeyScratch, Layout, RowRef, TableDefinition,
+    ColumnSet, EvolutionError, IndexDefinition, IndexKind, KeyExtractor, KeyScratch, Layout, RowRef, TableDefinition,
 };
 
 use super::{Hinted, IndexRef, Records, key_in_entry};
@@ -231,6 +231,30 @@ impl<S: Keyed> StoreTable<S> {
             secondaries: self.secondaries.clone(),
             constraints: self.constraints.clone(),
         }
+    }
+
+    /// From here on nothing is written into a table of the catalog by transactions that begin, or it is again.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`].
+    pub fn hold(catalog: &Catalog<Self>, table: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error> {
+        catalog.replace(table, |present| {
+            let mut same = present.same();
+            same.constraints.hold(why);
+            Ok((same, ()))
+        })
+    }
+
+    /// The same table under another name.
+    ///
+    /// # Errors
+    /// When the definition is not valid under that name.
+    pub fn renamed(&self, name: &str) -> Result<Self, Error> {
+        let definition = TableDefinition::clone(&self.definition).with_name(name);
+        let mut same = self.same();
+        same.constraints.rename(&definition)?;
+        same.definition = Arc::new(definition);
+        Ok(same)
     }
 
     /// Adds a secondary index to a table of the catalog.

@@ -12,8 +12,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
+use polychron_engine::catalog::Superseded;
 use polychron_engine::{Constraints, IndexDefinition, TableDefinition};
-use polychron_schema::{IndexKind, KeyExtractor, KeyScratch, Layout, RowRef};
+use polychron_schema::{EvolutionError, IndexKind, KeyExtractor, KeyScratch, Layout, RowRef};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 
 /// All tables by id; dropped ones leave a hole, so that ids are never used again.
@@ -24,6 +25,8 @@ pub(super) struct Tables {
     tables: BTreeMap<TableId, SerialTable>,
     /// How many tables there have been.
     made: u32,
+    /// Tables in whose place others are, and why.
+    superseded: Vec<Superseded>,
     /// Bytes of rows, entries, and what running transactions changed. Written by a thread that has the tables.
     used: Arc<AtomicUsize>,
     /// What `used` may come to.
@@ -65,7 +68,14 @@ pub(super) struct Secondary {
 impl Tables {
     /// No tables, and what they may need.
     pub(super) fn new(limit: usize, used: Arc<AtomicUsize>) -> Self {
-        Self { database: polychron_sync::new_number(), tables: BTreeMap::new(), made: 0, used, limit }
+        Self {
+            database: polychron_sync::new_number(),
+            tables: BTreeMap::new(),
+            made: 0,
+            superseded: Vec::new(),
+            used,
+            limit,
+        }
     }
 
     /// Notes that memory is needed from now on, or no more.
@@ -151,6 +161,24 @@ impl Tables {
         Ok(())
     }
 
+    /// See [`polychron_engine::Storage::hold_table`].
+    pub(super) fn hold(&mut self, id: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error> {
+        self.get_mut(id)?.constraints.hold(why);
+        Ok(())
+    }
+
+    /// See [`polychron_engine::Storage::supersede_table`].
+    pub(super) fn supersede(&mut self, (old, why): Superseded, new: TableId) -> Result<(), Error> {
+        let name = self.get(old)?.definition.name.clone();
+        let renamed = TableDefinition::clone(&self.get(new)?.definition).with_name(name);
+        self.remove(old)?;
+        let table = self.get_mut(new)?;
+        table.constraints.rename(&renamed)?;
+        table.definition = Arc::new(renamed);
+        self.superseded.push((old, why));
+        Ok(())
+    }
+
     /// The table of this id.
     pub(super) fn get(&self, id: TableId) -> Result<&SerialTable, Error> {
         self.tables.get(&id).ok_or_else(|| self.no_such_table(id))
@@ -158,13 +186,19 @@ impl Tables {
 
     /// The table of this id, to be changed.
     pub(super) fn get_mut(&mut self, id: TableId) -> Result<&mut SerialTable, Error> {
-        let missing = self.no_such_table(id);
-        self.tables.get_mut(&id).ok_or(missing)
+        if !self.tables.contains_key(&id) {
+            return Err(self.no_such_table(id));
+        }
+        Ok(self.tables.get_mut(&id).expect("it is there"))
     }
 
     /// Why there is no table of this id.
     fn no_such_table(&self, id: TableId) -> Error {
-        if id.database() == self.database { Error::NoSuchTable(id) } else { Error::OtherDatabase(id) }
+        match self.superseded.iter().find(|(superseded, _)| *superseded == id) {
+            Some((_, why)) => EvolutionError::clone(why).into(),
+            None if id.database() == self.database => Error::NoSuchTable(id),
+            None => Error::OtherDatabase(id),
+        }
     }
 
     /// The id of the table of this name.

@@ -121,7 +121,7 @@ pub fn of_another_database<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             let table = Table::<Item>::with_id(&*database, own).unwrap();
             assert_eq!(all(&mut worker, &table), [Item { id: 1, value: 5 }]);
         } else {
-            assert!(matches!(Table::<Item>::with_id(&*database, own), Err(Error::Definition(_))));
+            assert!(matches!(Table::<Item>::with_id(&*database, own), Err(Error::Other(_))));
             let table = Table::<Person>::with_id(&*database, own).unwrap();
             assert_eq!(all(&mut worker, &table), [person(1, 2, 3)]);
         }

@@ -13,6 +13,7 @@ mod crossed;
 pub mod destructors;
 pub mod differential;
 pub mod dropped;
+pub mod evolution;
 pub mod failing_changes;
 pub mod false_keys;
 pub mod foreign_keys;
@@ -43,8 +44,10 @@ pub mod savepoints;
 pub mod scans;
 pub mod secondaries;
 pub mod snapshots;
+pub mod starts;
 pub mod stress;
 pub mod submissions;
+pub mod totals;
 pub mod verdict;
 
 /// Makes a test of every behaviour for one protocol: `conformance!(name, setup)`, where `setup` is an expression that
@@ -62,6 +65,9 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, scans: bounds, inverted_bounds, limits_and_stops, empty_keys, own_writes,
                 own_insertions_do_not_abort, restrictions, long_keys, whole_tables, whole_hash_tables);
             $crate::conformance!(@group $setup, iterators: rows_from_both_ends, chosen_rows, conditions, whole_ranges);
+            $crate::conformance!(@group $setup, totals: of_ranges_and_groups, at_the_ends, phantoms);
+            $crate::conformance!(@group $setup, starts: of_keys, at_the_ends, phantoms);
+            $crate::conformance!(@group $setup, evolution: by_declaration, refused, inside_of_a_transaction, beside_writes, beside_threads);
             $crate::conformance!(@group $setup, secondaries: entries_follow_rows, entries_of_growing_rows,
                 violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,
                 hash_entries, hash_lookup, definitions);

@@ -77,6 +77,7 @@ fn total_of(wanted: Aggregate, values: Option<&[Value; 6]>) -> Value {
             sum => sum,
         },
         Aggregate::Min(column) | Aggregate::Max(column) => value(column),
+        Aggregate::Average(_) => unreachable!("samples are asked for averages"),
     }
 }
 
