@@ -1,6 +1,5 @@
 //! Answers over the rows of a range: counts, sums, smallest and largest values.
 
-use std::fmt;
 use std::ops::ControlFlow;
 
 use polychron_base::{Error, TableId};
@@ -8,6 +7,8 @@ use polychron_schema::{ColumnSpan, ColumnType, Layout, LayoutColumn, Projection,
 
 use crate::batch::{ColumnBatch, Sum};
 use crate::{Scan, Transaction};
+
+pub use polychron_base::error::AggregateError;
 
 /// What is wanted of a range. Columns are named by position; NULLs do not count, as in SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,39 +33,6 @@ impl Aggregate {
             Self::Rows => None,
             Self::Count(column) | Self::Sum(column) | Self::Min(column) | Self::Max(column) => Some(column),
         }
-    }
-}
-
-/// Why there is no answer. Ends the procedure as [`crate::Error::Other`], from which it can be downcast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AggregateError {
-    /// The table has no such column.
-    NoSuchColumn(TableId, usize),
-    /// Values of this type have no sum.
-    NoSum(ColumnType),
-    /// The sum does not fit in 64 bits, or in 128 where the column's numbers have these.
-    Overflow(TableId, usize),
-}
-
-impl fmt::Display for AggregateError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSuchColumn(table, column) => write!(out, "{table} has no column {column}"),
-            Self::NoSum(column_type) => write!(out, "values of type {column_type} have no sum"),
-            Self::Overflow(table, column) => {
-                write!(out, "the sum of column {column} of {table} does not fit in the widest type of its kind")
-            }
-        }
-    }
-}
-
-impl std::error::Error for AggregateError {}
-
-impl From<AggregateError> for Error {
-    #[cold]
-    fn from(error: AggregateError) -> Self {
-        Self::other(error)
     }
 }
 
@@ -94,7 +62,7 @@ pub fn over_rows<T: Transaction + ?Sized>(
         column_of(&layout, scan.table, column)?;
         projection = projection_of(&layout, &[column]);
     }
-    let mut state = State::new(&layout, wanted)?;
+    let mut state = State::new(&layout, scan.table, wanted)?;
     transaction.scan_unchecked(&Scan { projection, ..scan.clone() }, &mut |row| {
         state.add(wanted.column().map_or(ValueRef::Null, |column| row.value_ref(&layout, column)));
         ControlFlow::Continue(())
@@ -116,7 +84,7 @@ pub fn over_columns<T: Transaction + ?Sized>(
     if let Some(column) = wanted.column() {
         column_of(&layout, scan.table, column)?;
     }
-    let mut state = State::new(&layout, wanted)?;
+    let mut state = State::new(&layout, scan.table, wanted)?;
     let column = wanted.column();
     transaction.visit_columns(scan, column.as_slice(), &mut |batch| State::of(batch, wanted), &mut |part| {
         state.merge(part);
@@ -140,7 +108,7 @@ enum State {
 }
 
 impl State {
-    fn new(layout: &Layout, wanted: Aggregate) -> Result<Self, AggregateError> {
+    fn new(layout: &Layout, table: TableId, wanted: Aggregate) -> Result<Self, AggregateError> {
         Ok(match wanted {
             Aggregate::Rows => Self::Rows(0),
             Aggregate::Count(_) => Self::Count(0),
@@ -151,7 +119,7 @@ impl State {
                 ColumnType::Decimal { .. } => Self::Whole(None),
                 number if number.is_integer() => Self::Whole(None),
                 ColumnType::I128 | ColumnType::U128 | ColumnType::Decimal128 { .. } => Self::Wide(None),
-                other => return Err(AggregateError::NoSum(other)),
+                other => return Err(AggregateError::NoSum(table, column, other.to_string())),
             },
         })
     }

@@ -148,7 +148,7 @@ mod session;
 mod submitting;
 
 pub use builder::Builder;
-pub use database::{Database, Options, TransactionOf};
+pub use database::{Database, OpenTransaction, Options, TransactionOf};
 pub use list::{DefaultProtocol, ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols, UnknownProtocol};
 #[cfg(feature = "any")]
 pub use list::{any_protocol, any_protocol_of};
@@ -158,6 +158,7 @@ pub use polychron_base::{Ok, error};
 pub use polychron_engine::any::{AnyOptions, AnyProtocol};
 pub use polychron_engine::futures::{FutureError, Outcome, Resolved};
 pub use polychron_engine::limits::{Cancellation, Limits};
+pub use polychron_engine::open::Open;
 pub use polychron_engine::options::{Retry, Submissions};
 pub use polychron_engine::scan::Comparison;
 pub use polychron_engine::typed::{Condition, Conditions, Mapped, Range, Rows, Summed};
@@ -174,6 +175,7 @@ pub use polychron_schema::row_trait::Row;
 pub use polychron_schema::{Index, Projection};
 #[doc(inline)]
 pub use polychron_schema_derive::{FaceColumn as Column, FaceRow as Row};
+pub use pool::Loan;
 pub use session::Session;
 
 #[cfg(doctest)]

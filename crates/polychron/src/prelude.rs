@@ -3,5 +3,6 @@
 pub use polychron_engine::typed::{Conditions, Range};
 
 pub use crate::{
-    Access, Becomes, Database, Declare, Error, Future, Futures, Operations, Procedure, Row, Session, Table, Transaction,
+    Access, Becomes, Database, Declare, Error, Future, Futures, OpenTransaction, Operations, Procedure, Row, Session,
+    Table, Transaction,
 };

@@ -335,12 +335,14 @@ impl<'a> RowRef<'a> {
 pub fn build_row(layout: &Layout, values: &[Value], out: &mut RowBuffer) -> Result<(), SchemaError> {
     out.clear();
     if values.len() != layout.columns().len() {
-        return Err(SchemaError::Arity { expected: layout.columns().len(), found: values.len() });
+        let (table, expected) = (layout.table().to_owned(), layout.columns().len());
+        return Err(SchemaError::RowArity { table, expected, found: values.len() });
     }
-    out.build(layout.shape(), |out| {
+    let built = out.build(layout.shape(), |out| {
         let mut columns = layout.columns().iter().zip(values);
         columns.try_for_each(|(column, value)| column.build(out, value.as_value_ref()))
-    })
+    });
+    built.map_err(|error| error.in_table(layout.table()))
 }
 
 /// Changes one column of a row, and notes it in the row's changes.
@@ -351,6 +353,10 @@ pub fn build_row(layout: &Layout, values: &[Value], out: &mut RowBuffer) -> Resu
 /// # Errors
 /// As [`build_row`]; the row is then as it was.
 pub fn set_value(row: &mut RowMut<'_>, layout: &Layout, column: usize, value: &Value) -> Result<(), SchemaError> {
+    set(row, layout, column, value).map_err(|error| error.in_table(layout.table()))
+}
+
+fn set(row: &mut RowMut<'_>, layout: &Layout, column: usize, value: &Value) -> Result<(), SchemaError> {
     let found = layout.columns().get(column);
     let definition = found.ok_or_else(|| SchemaError::UnknownColumn { column: column.to_string() })?;
     let slot = definition.slot;

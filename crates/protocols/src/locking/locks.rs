@@ -407,8 +407,10 @@ impl Requests {
             if other.blocks(requester, exclusive) {
                 blocked = true;
                 own |= other.requester.thread == requester.thread;
-                if spin_budget == SpinBudget::Wound {
-                    requester.wound(other.requester);
+                match spin_budget {
+                    SpinBudget::Wound => requester.wound(other.requester),
+                    SpinBudget::Refuse => requester.gives_up_before(other.requester),
+                    SpinBudget::Queue => {}
                 }
             }
             spin_budget != SpinBudget::Refuse || !blocked
@@ -495,8 +497,9 @@ impl Requests {
             if answer != Answer::Own {
                 answer = if said.requester.thread == requester.thread { Answer::Own } else { Answer::Refused };
             }
-            if spin_budget == SpinBudget::Wound {
-                requester.wound(said.requester);
+            match spin_budget {
+                SpinBudget::Wound => requester.wound(said.requester),
+                _ => requester.gives_up_before(said.requester),
             }
             true
         });

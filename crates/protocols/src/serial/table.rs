@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use polychron_base::error::table_is_dropped;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::{Constraints, IndexDefinition, TableDefinition};
 use polychron_schema::{IndexKind, KeyExtractor, KeyScratch, Layout, RowRef};
@@ -146,6 +147,7 @@ impl Tables {
         let table = self.get(id)?;
         table.constraints.check_removal(&table.definition.name, id, |child| self.get(child).is_ok())?;
         let bytes = table.bytes;
+        table_is_dropped(id, &table.definition.name);
         self.tables.remove(&id);
         self.count(0, bytes);
         Ok(())
@@ -153,24 +155,24 @@ impl Tables {
 
     /// The table of this id.
     pub(super) fn get(&self, id: TableId) -> Result<&SerialTable, Error> {
-        self.tables.get(&id).ok_or_else(|| self.no_such_table(id))
+        self.tables.get(&id).ok_or_else(|| no_such_table(self.database, id))
     }
 
     /// The table of this id, to be changed.
     pub(super) fn get_mut(&mut self, id: TableId) -> Result<&mut SerialTable, Error> {
-        let missing = self.no_such_table(id);
-        self.tables.get_mut(&id).ok_or(missing)
-    }
-
-    /// Why there is no table of this id.
-    fn no_such_table(&self, id: TableId) -> Error {
-        if id.database() == self.database { Error::NoSuchTable(id) } else { Error::OtherDatabase(id) }
+        self.tables.get_mut(&id).ok_or_else(|| no_such_table(self.database, id))
     }
 
     /// The id of the table of this name.
     pub(super) fn find(&self, name: &str) -> Option<TableId> {
         self.tables.values().find(|table| table.definition.name == name).map(|table| table.id)
     }
+}
+
+/// Why a database has no table of this id.
+#[cold]
+fn no_such_table(database: u32, id: TableId) -> Error {
+    if id.database() == database { Error::no_such_table(id) } else { Error::other_database(id) }
 }
 
 impl Secondary {
@@ -214,7 +216,7 @@ impl SerialTable {
     pub(super) fn secondary(&self, index: IndexId) -> Result<&Secondary, Error> {
         let position = index.position().checked_sub(1);
         let secondary = position.and_then(|position| self.secondaries.get(position)?.as_ref());
-        secondary.ok_or(Error::NoSuchIndex(self.id, index))
+        secondary.ok_or_else(|| Error::no_such_index(self.id, index))
     }
 
     /// Adds a secondary index and fills it; the table is as before when the rows do not fit into it.
@@ -230,13 +232,13 @@ impl SerialTable {
             let key = secondary.key(row, &mut scratch)?.to_vec();
             if secondary.entries.insert(key, primary.clone()).is_some() {
                 let mut constraints = self.constraints.clone();
-                constraints.add_index(&definition)?;
+                constraints.add_index(self.id, &definition)?;
                 return Err(constraints.duplicate(self.id, id, RowRef::from_words(row)));
             }
         }
         self.bytes += secondary.bytes();
         self.secondaries.push(Some(secondary));
-        self.constraints.add_index(&definition)?;
+        self.constraints.add_index(self.id, &definition)?;
         self.definition = Arc::new(definition);
         Ok(id)
     }

@@ -99,8 +99,10 @@ impl<R: Redo> HekatonTransaction<'_, R> {
                     Target::Version(version) => Some(version.end()),
                     Target::Record(record) => record.latest().map(|latest| latest.begin()),
                 };
-                if let Some(Stamp::At(moment)) = other {
-                    self.state.nested.is_behind(moment);
+                match other {
+                    Some(Stamp::At(moment)) => self.state.nested.is_behind(moment),
+                    Some(Stamp::By(id)) if id != self.id => self.state.nested.is_beside(id.0),
+                    _ => {}
                 }
                 return Err(self.conflict(reason, place, version));
             }
@@ -294,8 +296,8 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     /// As [`Self::conflict`], where the key is known.
     #[cold]
     pub(super) fn conflict_over(&mut self, reason: Reason, place: Place, key: Option<KeyPreview>) -> Error {
-        let abort = Abort { reason, table: place.table, index: place.index, key };
-        self.state.nested.conflicts(self.database(), &abort);
+        let mut abort = Abort { reason, table: place.table, index: place.index, key, opponent: None };
+        self.state.nested.conflicts(self.database(), &mut abort);
         self.state.base.last_abort = Some(abort);
         self.doomed = !left_out(Step::StayDoomed);
         Error::Conflict
