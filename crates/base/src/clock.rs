@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manual_clock_moves_only_by_hand() {
+    fn the_manual_clock_moves_only_when_set() {
         let clock = ManualClock::new();
         assert_eq!(clock.now_ns(), 0);
         clock.advance_ns(5);

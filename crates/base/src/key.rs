@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn length_tells_padding_from_zero_bytes() {
+    fn length_distinguishes_padding_from_zero_bytes() {
         let seed = HashSeed::random();
         assert_ne!((&[0u8; 3][..]).hash(seed), (&[0u8; 4][..]).hash(seed));
         assert_eq!((&[][..]).slice(0), 0);

@@ -17,7 +17,7 @@ use polychron_workloads::tatp::TatpOptions;
 use polychron_workloads::tpcc::TpccOptions;
 use polychron_workloads::ycsb::YcsbArguments;
 
-use crate::output::tell;
+use crate::output::print_status;
 
 /// Polychron: a main-memory transactional database with a choice of concurrency-control protocols
 #[derive(Debug, Parser)]
@@ -197,7 +197,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    tell(one_line(error));
+    print_status(one_line(error));
     ExitCode::from(2)
 }
 

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 static FAILURE: OnceLock<String> = OnceLock::new();
 
 /// Writes lines to the standard output.
-pub fn say(text: impl Display) {
+pub fn print_output(text: impl Display) {
     let mut out = stdout().lock();
     if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush())
         && error.kind() != ErrorKind::BrokenPipe
@@ -23,7 +23,7 @@ pub fn say(text: impl Display) {
 }
 
 /// Writes a line to the standard error; when that fails there is nobody left to tell.
-pub fn tell(line: impl Display) {
+pub fn print_status(line: impl Display) {
     let _ = writeln!(stderr().lock(), "{line}");
 }
 
@@ -31,7 +31,7 @@ pub fn tell(line: impl Display) {
 pub fn exit_code(code: u8) -> u8 {
     match FAILURE.get() {
         Some(why) => {
-            tell(format_args!("error: the standard output could not be written: {why}"));
+            print_status(format_args!("error: the standard output could not be written: {why}"));
             code.max(1)
         }
         None => code,

@@ -16,7 +16,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering, fence};
 use polychron_sync::{Mutex, MutexGuard, new_number};
 
 use crate::foreign_keys::Constraints;
-use crate::stores::Place;
+use crate::stores::IndexRef;
 
 /// What the catalog must know of a protocol's table.
 pub trait Described {
@@ -246,19 +246,19 @@ impl<T: Described> Seen<T> {
     /// The first of these places whose table has other indexes now than this list says. A table that was dropped has none to keep
     /// up.
     #[inline]
-    pub fn outdated<P: Iterator<Item = Place>>(
+    pub fn outdated<P: Iterator<Item = IndexRef>>(
         &self,
         catalog: &Catalog<T>,
-        places: impl FnOnce() -> P,
-    ) -> Option<Place> {
-        if self.is_present(catalog) { None } else { self.outdated_among(catalog, places()) }
+        index_refs: impl FnOnce() -> P,
+    ) -> Option<IndexRef> {
+        if self.is_present(catalog) { None } else { self.outdated_among(catalog, index_refs()) }
     }
 
     #[cold]
-    fn outdated_among(&self, catalog: &Catalog<T>, mut places: impl Iterator<Item = Place>) -> Option<Place> {
+    fn outdated_among(&self, catalog: &Catalog<T>, mut index_refs: impl Iterator<Item = IndexRef>) -> Option<IndexRef> {
         let (_, present) = catalog.snapshot();
-        places.find(|place| {
-            let tables = known(&present, place.table).zip(known(self, place.table));
+        index_refs.find(|index_ref| {
+            let tables = known(&present, index_ref.table).zip(known(self, index_ref.table));
             tables.is_some_and(|(present, known)| !Arc::ptr_eq(present, known))
         })
     }

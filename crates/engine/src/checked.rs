@@ -202,7 +202,7 @@ pub(crate) fn update_row<T: Transaction + ?Sized, K: EncodedKey, O: ChangeOutcom
         change(row).into_result()?;
         rules.check_update(table, projection, before, row).map_err(O::Error::from)
     });
-    let _ = RULES.try_with(|place| place.replace(kept));
+    let _ = RULES.try_with(|slot| slot.replace(kept));
     found
 }
 

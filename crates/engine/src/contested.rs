@@ -66,15 +66,15 @@ pub struct Favour {
 #[derive(Debug, Default)]
 struct Queue {
     /// Places given away.
-    places: AtomicUsize,
+    tickets: AtomicUsize,
     /// The first place whose turn is not over.
     first: AtomicUsize,
 }
 
 impl Queue {
     /// The turn of the first place is over, if it is this one still.
-    fn pass(&self, place: usize) {
-        let _ = self.first.compare_exchange(place, place.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
+    fn pass(&self, ticket: usize) {
+        let _ = self.first.compare_exchange(ticket, ticket.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -248,7 +248,7 @@ impl Contested {
 /// A place in the queue.
 #[derive(Debug)]
 struct Asking {
-    place: usize,
+    ticket: usize,
     /// The first place and the number of favours at the latest look, and how often they were the same.
     turn: Option<(usize, usize)>,
     looks_at_one: u32,
@@ -257,8 +257,8 @@ struct Asking {
 
 impl Asking {
     fn new(favour: &Favour) -> Self {
-        let place = favour.queue.places.fetch_add(1, Ordering::Relaxed);
-        Self { place, turn: None, looks_at_one: 0, looks: 0 }
+        let ticket = favour.queue.tickets.fetch_add(1, Ordering::Relaxed);
+        Self { ticket, turn: None, looks_at_one: 0, looks: 0 }
     }
 
     /// Asks for the favour if it is time. For how long the transaction is to sleep then, unless it has waited enough.
@@ -266,9 +266,9 @@ impl Asking {
         let queue = &*favour.queue;
         let first = queue.first.load(Ordering::Relaxed);
         // Who was passed over is not behind anybody.
-        let before = usize::try_from(self.place.wrapping_sub(first).cast_signed()).unwrap_or(0);
+        let before = usize::try_from(self.ticket.wrapping_sub(first).cast_signed()).unwrap_or(0);
         if before == 0 && contested.ask(favour, worker) {
-            queue.pass(self.place);
+            queue.pass(self.ticket);
             return None;
         }
         let turn = Some((first, favour.turns.load(Ordering::Relaxed)));
@@ -282,7 +282,7 @@ impl Asking {
         }
         if is_late && before == 0 || self.looks >= MOST_LOOKS {
             favour.end(favour.whose.load(Ordering::Relaxed));
-            queue.pass(self.place);
+            queue.pass(self.ticket);
             contested.standing = Standing::Impatient;
             return None;
         }

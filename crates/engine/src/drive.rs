@@ -147,7 +147,7 @@ impl<W: Interactive, P: Procedure> Body<W> for Running<'_, P> {
 
     #[inline]
     fn committed(&mut self, output: P::Output, scope: Scope) -> Result<P::Output, Error> {
-        tell_committed(self.0, output, scope)
+        report_committed(self.0, output, scope)
     }
 }
 
@@ -156,13 +156,13 @@ impl<W: Interactive, P: Procedure> Body<W> for Running<'_, P> {
 /// # Errors
 /// [`Error::Panicked`]. It has committed nevertheless.
 #[inline]
-pub fn tell_committed<P: Procedure>(
+pub fn report_committed<P: Procedure>(
     procedure: &mut P,
     mut output: P::Output,
     scope: Scope,
 ) -> Result<P::Output, Error> {
-    let told = catch(|| procedure.committed(&mut output, &Resolved::of(scope)));
-    match told {
+    let reported = catch(|| procedure.committed(&mut output, &Resolved::of(scope)));
+    match reported {
         Ok(()) => Ok(output),
         Err(panic) => {
             discard(output);

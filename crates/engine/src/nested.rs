@@ -46,11 +46,11 @@ polychron_sync::thread_local! {
 /// The calling thread has committed a change in a database, known by its number ([`Catalog::number`](crate::catalog::Catalog::number)), or has
 /// committed a transaction that read one, at a moment, as its protocol counts them, through the worker of a slot.
 #[inline]
-pub fn note_seen(database: u32, moment: u64, slot: usize) {
+pub fn note_seen(database: u32, timestamp: u64, slot: usize) {
     COMMITS.with(|commits| {
         let (last, newest, _) = commits.saw.get();
-        if last != database || newest < moment {
-            commits.saw.set((database, moment, slot));
+        if last != database || newest < timestamp {
+            commits.saw.set((database, timestamp, slot));
         }
     });
 }
@@ -58,15 +58,16 @@ pub fn note_seen(database: u32, moment: u64, slot: usize) {
 /// The moment and the slot of the newest change that the calling thread has committed or seen, if its last one was in this database.
 #[inline]
 pub fn last_seen(database: u32) -> Option<(u64, usize)> {
-    let (last, moment, slot) = COMMITS.with(|commits| commits.saw.get());
-    (last == database).then_some((moment, slot))
+    let (last, timestamp, slot) = COMMITS.with(|commits| commits.saw.get());
+    (last == database).then_some((timestamp, slot))
 }
 
 /// Whether this holds of the moment of any of the latest commits of the calling thread in a database, those that only read among them.
 #[inline]
 pub fn any_commit(database: u32, holds: impl Fn(u64) -> bool) -> bool {
-    COMMITS
-        .with(|commits| commits.latest.iter().map(Cell::get).any(|(other, moment)| other == database && holds(moment)))
+    COMMITS.with(|commits| {
+        commits.latest.iter().map(Cell::get).any(|(other, timestamp)| other == database && holds(timestamp))
+    })
 }
 
 /// What a worker remembers to tell its thread's own doing from others'.
@@ -75,7 +76,7 @@ pub struct Nested {
     /// What the thread had committed when the transaction began.
     commits: u64,
     /// When the other side of the conflict that is being told committed.
-    moment: Option<u64>,
+    timestamp: Option<u64>,
     /// The id of the other side that is open.
     open: Option<u64>,
     own: u32,
@@ -93,10 +94,10 @@ impl Nested {
 
     /// A transaction of a database, known by a number, has committed at a moment that no other one of the database has.
     #[inline]
-    pub fn committed(&mut self, database: u32, moment: u64) {
+    pub fn committed(&mut self, database: u32, timestamp: u64) {
         COMMITS.with(|commits| {
             let count = commits.count.get();
-            commits.latest[count as usize % KEPT].set((database, moment));
+            commits.latest[count as usize % KEPT].set((database, timestamp));
             commits.count.set(count + 1);
         });
         (self.own, self.unknown) = (0, 0);
@@ -104,8 +105,8 @@ impl Nested {
 
     /// The other side of the conflict that comes next has committed at this moment.
     #[cold]
-    pub fn is_behind(&mut self, moment: u64) {
-        self.moment = Some(moment);
+    pub fn is_behind(&mut self, timestamp: u64) {
+        self.timestamp = Some(timestamp);
     }
 
     /// The other side of the conflict that comes next is open, and has this id.
@@ -117,12 +118,12 @@ impl Nested {
     /// The transaction conflicts. Who the other side is, if that was told, goes into the abort.
     #[cold]
     pub fn conflicts(&mut self, database: u32, abort: &mut Abort) {
-        let moment = self.moment.take();
-        abort.opponent = self.open.take().or(moment).map(Opponent::numbered);
+        let timestamp = self.timestamp.take();
+        abort.opponent = self.open.take().or(timestamp).map(Opponent::numbered);
         let (inside, is_own) = COMMITS.with(|commits| {
             let inside = commits.count.get() - self.commits;
-            let is_own = |moment| commits.latest.iter().any(|latest| latest.get() == (database, moment));
-            (inside, moment.map(is_own))
+            let is_own = |timestamp| commits.latest.iter().any(|latest| latest.get() == (database, timestamp));
+            (inside, timestamp.map(is_own))
         });
         match is_own {
             _ if inside == 0 => (self.own, self.unknown) = (0, 0),
@@ -209,17 +210,17 @@ mod tests {
     }
 
     #[test]
-    fn who_conflicts_with_its_own_thread_is_told_at_once() {
-        let told = attempts(1, |outer, inner, at| {
+    fn a_conflict_with_the_same_thread_is_reported_at_once() {
+        let reported = attempts(1, |outer, inner, at| {
             inner.committed(1, at);
             inner.committed(1, at + 5000);
             outer.is_behind(at);
         });
-        assert_eq!(told, Some(u64::from(OWN)));
+        assert_eq!(reported, Some(u64::from(OWN)));
     }
 
     #[test]
-    fn who_conflicts_with_others_is_never_told() {
+    fn a_conflict_with_others_is_never_reported() {
         assert_eq!(attempts(1, |outer, _, at| outer.is_behind(at)), None, "nothing was committed inside");
         let elsewhere = attempts(1, |outer, inner, at| {
             inner.committed(1, at);

@@ -107,11 +107,11 @@ impl Stamp {
     /// # Safety
     /// The guard under which the stamp was taken is still alive.
     #[inline]
-    pub unsafe fn settled(&self) -> Self {
+    pub unsafe fn resolved(&self) -> Self {
         match self.kind {
             Kind::Ordered => {
                 // SAFETY: the caller keeps the guard alive.
-                let (node, state) = unsafe { crate::ordered::settled(self.node, self.state) };
+                let (node, state) = unsafe { crate::ordered::resolved(self.node, self.state) };
                 Self { node, state, ..*self }
             }
             _ => *self,

@@ -160,7 +160,7 @@ fn representations_of_one_key_are_one_key() {
 }
 
 #[test]
-fn long_keys_with_equal_hashes_are_told_apart() {
+fn long_keys_with_equal_hashes_are_distinguished() {
     let local = local();
     let guard = local.pin();
     let mut index = HashIndex::new(0, HashSeed::FIXED, &guard).unwrap();

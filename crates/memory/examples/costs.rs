@@ -1,4 +1,4 @@
-//! What the pieces cost on this machine: `cargo run --release -p polychron-memory --example costs`.
+//! What the chunks cost on this machine: `cargo run --release -p polychron-memory --example costs`.
 
 use std::hint::black_box;
 

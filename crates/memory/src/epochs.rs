@@ -63,7 +63,7 @@ struct Horizons {
 pub(crate) struct Slot {
     active: AtomicU64,
     /// The epoch that the worker was told to leave while it stood aside, by the leader, who passes a barrier behind it.
-    told: AtomicU64,
+    notified: AtomicU64,
     /// That epoch, once it stood aside behind the barrier, with what it shows noted. Leaders write it; a worker reads it under the lock of its finds.
     gone: AtomicU64,
     /// Of a worker that has left epochs with its finds noted: the first of them, until its pin ends. Leaders write it under the lock of the finds,
@@ -96,7 +96,7 @@ impl Epochs {
         barriers::prepare();
         let slot = || Slot {
             active: AtomicU64::new(IDLE),
-            told: AtomicU64::new(0),
+            notified: AtomicU64::new(0),
             gone: AtomicU64::new(0),
             since: AtomicU64::new(IDLE),
             shows: AtomicBool::new(false),
@@ -447,7 +447,7 @@ impl Epochs {
 
     /// Passes the barrier of a pin without changing the pin, and returns the epoch behind it: the tag of what was unlinked
     /// before. The caller owns the slot.
-    pub(crate) fn settle(&self, slot: usize) -> u64 {
+    pub(crate) fn seal(&self, slot: usize) -> u64 {
         let active = &self.slots[slot].active;
         // Barrier: as in `pin`.
         publish(active, active.load(Ordering::Relaxed));
@@ -462,7 +462,7 @@ impl Epochs {
 
     /// A tag for what others unlinked in epochs that they have left: passes a barrier and returns the epoch behind it.
     pub(crate) fn tag_for_others(&self) -> u64 {
-        // Barrier: as in `settle`; what the others unlinked happened before.
+        // Barrier: as in `seal`; what the others unlinked happened before.
         fence(Ordering::SeqCst);
         self.current()
     }

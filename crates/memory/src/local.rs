@@ -339,11 +339,11 @@ impl Worker {
     /// Comes back from there, if it is there. Whether it was never away.
     #[inline]
     pub(crate) fn come_back(&self) -> bool {
-        self.slot().come_back() || self.come_back_told()
+        self.slot().come_back() || self.come_back_notified()
     }
 
     #[cold]
-    fn come_back_told(&self) -> bool {
+    fn come_back_notified(&self) -> bool {
         let stayed = self.shared().epochs.has_stayed(self.id.position());
         if !stayed {
             self.enter();
@@ -378,7 +378,7 @@ impl Worker {
     /// Leaves all that waits to whoever comes by: the worker may do nothing for long.
     #[cold]
     fn hand_over(&self) {
-        self.tag(self.shared().epochs.settle(self.id.position()));
+        self.tag(self.shared().epochs.seal(self.id.position()));
         self.leave_tagged();
     }
 
@@ -539,7 +539,7 @@ impl Worker {
     }
 
     fn collect_harder(&self) {
-        self.tag(self.shared().epochs.settle(self.id.position()));
+        self.tag(self.shared().epochs.seal(self.id.position()));
         self.shared().epochs.advance();
         self.collect();
     }

@@ -9,6 +9,7 @@ use polychron_sync::atomic::{AtomicI64, Ordering};
 use crate::arena::{Arena, Span};
 use crate::blocks::FreeList;
 use crate::classes::{CLASSES, LOCAL_CLASSES, batch_of_class, class_of, fits_in, size_of_class};
+use crate::coalesce::PAGE;
 use crate::memory::Shared;
 use crate::options::{FIRST_CHUNK, LEAST_CHUNK};
 use crate::reserve::DRAW_BYTES;
@@ -164,7 +165,7 @@ impl Pool {
             return self.cut(shared, size);
         }
         let bytes = size.next_multiple_of(64);
-        let (block, rest) = self.reserve_span(shared, bytes)?.split(size);
+        let (block, rest) = self.reserve_span(shared, bytes, bytes)?.split(size);
         // SAFETY: the rest behind the block is empty, or shorter than 64 bytes and nobody's.
         unsafe { self.carve(shared, rest) };
         Some(block.base)
@@ -212,7 +213,9 @@ impl Pool {
         let most = wanted.min(share.max(FIRST_CHUNK));
         let mut bytes = most;
         let span = loop {
-            if let Some(span) = self.reserve_span(shared, bytes) {
+            // A multiple of 64 with room for the block wherever the span begins.
+            let least = (size + 64).next_multiple_of(64).max(PAGE);
+            if let Some(span) = self.reserve_span(shared, bytes, least.min(bytes)) {
                 break span;
             }
             bytes /= 2;
@@ -227,18 +230,20 @@ impl Pool {
         Some(())
     }
 
-    fn reserve_span(&self, shared: &Shared, bytes: usize) -> Option<Span> {
-        self.reserve_span_beside(shared, bytes, shared.reserve.lacking())
+    /// A span of `bytes` bytes, or one of at least `least` that came back.
+    fn reserve_span(&self, shared: &Shared, bytes: usize, least: usize) -> Option<Span> {
+        self.reserve_span_beside(shared, bytes, least, shared.reserve.lacking())
     }
 
     /// A span, as long as the limit leaves `aside` bytes beside it.
-    fn reserve_span_beside(&self, shared: &Shared, bytes: usize, aside: usize) -> Option<Span> {
+    fn reserve_span_beside(&self, shared: &Shared, bytes: usize, least: usize, aside: usize) -> Option<Span> {
         if !shared.budget.reserve(bytes, aside) {
             return None;
         }
-        let span = self.arena(shared).take(bytes);
-        if span.is_none() {
-            shared.budget.release(bytes);
+        let span = self.arena(shared).take(bytes, least);
+        let unused = bytes - span.map_or(0, |span| span.bytes);
+        if unused > 0 {
+            shared.budget.release(unused);
         }
         span
     }
@@ -289,7 +294,7 @@ impl Pool {
     pub(crate) fn draw(&self, shared: &Shared, bytes: usize) -> Option<NonNull<u8>> {
         let class = class_of(bytes);
         let least = size_of_class(class).next_multiple_of(64);
-        let span = |bytes| self.reserve_span_beside(shared, bytes, 0);
+        let span = |bytes| self.reserve_span_beside(shared, bytes, bytes, 0);
         let block = shared.reserve.draw(class, || span(least.max(DRAW_BYTES)).or_else(|| span(least)))?;
         count(&self.counters.blocks[class], 1);
         Some(block)

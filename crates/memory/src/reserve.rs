@@ -91,7 +91,7 @@ impl Reserve {
         self.lacking().saturating_sub(left)
     }
 
-    fn settle(&self, held: &Held) {
+    fn publish(&self, held: &Held) {
         self.drawn.store(held.drawn, Ordering::Relaxed);
         self.lacking.store(held.drawn.saturating_sub(held.bytes), Ordering::Relaxed);
     }
@@ -121,7 +121,7 @@ impl Reserve {
         unsafe { held.blocks[class].push(block) };
         held.bytes += size_of_class(class);
         self.note_missing(class, false);
-        self.settle(&held);
+        self.publish(&held);
         true
     }
 
@@ -141,14 +141,14 @@ impl Reserve {
     pub(crate) fn take_back(&self, class: usize, block: NonNull<u8>) {
         let memory = self.memory.get().and_then(Option::as_ref).expect("the block lies in it");
         let mut held = self.held.lock();
-        held.set_aside.give_back(block.addr().get() - memory.base().addr().get(), size_of_class(class));
+        held.set_aside.add(block.addr().get() - memory.base().addr().get(), size_of_class(class));
         held.drawn -= size_of_class(class);
         self.note_missing(class, false);
-        self.settle(&held);
+        self.publish(&held);
     }
 
     /// Takes all out that is held, in spans: who coalesces makes up for it ([`Reserve::put`]).
-    pub(crate) fn take_out(&self) -> Vec<Span> {
+    pub(crate) fn take_all(&self) -> Vec<Span> {
         let mut held = self.held.lock();
         let mut spans: Vec<Span> = held.open.take().into_iter().filter(|span| span.bytes > 0).collect();
         for (class, list) in held.blocks.iter_mut().enumerate() {
@@ -156,7 +156,7 @@ impl Reserve {
             spans.extend(std::iter::from_fn(|| list.pop()).map(|base| Span { base, bytes }));
         }
         held.bytes = 0;
-        self.settle(&held);
+        self.publish(&held);
         spans
     }
 
@@ -165,7 +165,7 @@ impl Reserve {
         let mut held = self.held.lock();
         held.bytes += span.bytes;
         held.keep(span);
-        self.settle(&held);
+        self.publish(&held);
     }
 
     /// A block of a class. When the reserve has none that is large enough, `more` may give it a span.
@@ -194,7 +194,7 @@ impl Reserve {
         if block.is_some() {
             self.note_missing(class, true);
         }
-        self.settle(&held);
+        self.publish(&held);
         block
     }
 }

@@ -584,7 +584,7 @@ fn a_late_clock_does_not_let_garbage_grow() {
 
 /// Where a protocol moves the clock, it is told, and once for each time.
 #[test]
-fn a_protocol_is_told_that_an_epoch_is_overdue() {
+fn a_protocol_is_notified_that_an_epoch_is_overdue() {
     let memory = tiny();
     let local = memory.register().unwrap();
     let retire = |bytes: usize| {

@@ -290,7 +290,7 @@ impl<'t, T: Transaction> Lazy<'t, T> {
                         [Operand::Pending(_)] => panic!("the protocol inside is eager"),
                     }
                 }
-                Node::Expression(expression) => expression.evaluate(|place| Ok(values[place as usize]))?,
+                Node::Expression(expression) => expression.evaluate(|position| Ok(values[position as usize]))?,
             };
             values.push(value);
         }
@@ -299,13 +299,13 @@ impl<'t, T: Transaction> Lazy<'t, T> {
     }
 
     /// What commit does first: `false` when a condition that was told to be true or false is not so any more.
-    fn settle(mut self) -> Result<bool, Error> {
+    fn flush(mut self) -> Result<bool, Error> {
         let values = self.values()?;
         let value = |operand| match operand {
             Operand::Known(value) => value,
-            Operand::Pending(place) => values[place as usize],
+            Operand::Pending(position) => values[position as usize],
         };
-        if self.conditions.iter().any(|(condition, told)| (value(*condition) != 0) != *told) {
+        if self.conditions.iter().any(|(condition, observed)| (value(*condition) != 0) != *observed) {
             return Ok(false);
         }
         for (table, key, column, operand) in self.writes {
@@ -401,9 +401,9 @@ impl<T: Transaction> LazyFutures for Lazy<'_, T> {
     }
 
     fn test_future(&mut self, condition: Operand) -> Result<bool, Error> {
-        let told = self.resolve_future(condition)? != 0;
-        self.conditions.push((condition, told));
-        Ok(told)
+        let observed = self.resolve_future(condition)? != 0;
+        self.conditions.push((condition, observed));
+        Ok(observed)
     }
 
     fn write_futures<K: EncodedKey>(
@@ -419,7 +419,7 @@ impl<T: Transaction> LazyFutures for Lazy<'_, T> {
     fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error> {
         match future {
             Operand::Known(value) => Ok(value),
-            Operand::Pending(place) => Ok(self.values()?[place as usize]),
+            Operand::Pending(position) => Ok(self.values()?[position as usize]),
         }
     }
 }
@@ -437,7 +437,7 @@ fn a_lazy_path_needs_few_methods<P: Protocol<Worker: Interactive>>() {
             lazy.set_future(items, 2, Item::STOCK, stock - 15)?;
             // What another transaction might do, seen from here.
             lazy.inner.set_future(items, 2, Item::STOCK, meanwhile)?;
-            lazy.settle()
+            lazy.flush()
         });
         assert_eq!((settled.unwrap(), shop.stock(2)), (stays_true, left));
     }

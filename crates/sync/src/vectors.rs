@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_what_their_bits_say_and_in_order() {
+    fn numbers_match_their_bits_and_order() {
         let word = 0xF0E1_D2C3_B4A5_9687_u64;
         let expected = |form: Form| match (form.mask, form.bias, form.base) {
             (mask, _, _) if form.is_float() => word >> form.shift & mask,

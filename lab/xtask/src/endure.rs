@@ -86,11 +86,11 @@ fn one(of: &Run, protocol: &str, minutes: f64, given: &Endure, folder: &Path) ->
         command.args(["--idle", if protocol == PLANNED { "snapshot" } else { "both" }]);
     }
     let fine = run(&mut command, &log);
-    let told = if fine { "passed" } else { "FAILED" };
+    let outcome = if fine { "passed" } else { "FAILED" };
     let memory = last_line(&log, "by quarter");
     let stall = last_line(&log, "longest stall");
     let why = if fine { String::new() } else { format!("; see {}: {}", log.display(), last_line(&log, "error:")) };
-    let line = format!("{told}  {:<6} {protocol:<9} {minutes:>4} min  {memory}; {stall}{why}", of.name);
+    let line = format!("{outcome}  {:<6} {protocol:<9} {minutes:>4} min  {memory}; {stall}{why}", of.name);
     eprintln!("{line}");
     (fine, line)
 }

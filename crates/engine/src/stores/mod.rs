@@ -47,7 +47,7 @@ pub use worker::{GROUP, StoreWorker, WorkerBase};
 
 /// An index of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct IndexRef {
     /// The table.
     pub table: TableId,
     /// The index.
@@ -75,7 +75,7 @@ const DROPPED: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct Store<R: Records> {
     /// Which index it is.
-    pub place: Place,
+    pub index_ref: IndexRef,
     /// Makes the index's key of a row.
     pub extractor: KeyExtractor,
     /// What the hashes of its keys depend on.
@@ -107,7 +107,7 @@ impl<R: Records> Store<R> {
             }
         };
         Ok(Self {
-            place: store_definition.place,
+            index_ref: store_definition.index_ref,
             extractor: store_definition.extractor.clone(),
             hash_seed: store_definition.hash_seed,
             index: ManuallyDrop::new(index),
@@ -129,7 +129,7 @@ impl<R: Records> Store<R> {
     /// [`Error::NoSuchIndex`] while it is being filled and when it was dropped, [`Error::NoOrder`].
     #[inline]
     pub fn scanned(&self, scan: &Scan<'_>) -> Result<&AnyIndex, Error> {
-        let Place { table, index } = self.place;
+        let IndexRef { table, index } = self.index_ref;
         if !self.is_ready() {
             return Err(Error::no_such_index(table, index));
         }

@@ -7,7 +7,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use polychron_base::room::KeptList;
 use polychron_index::{Change, Changes, Stamp};
 
-use super::Place;
+use super::IndexRef;
 use crate::mutations::left_out;
 use crate::named;
 
@@ -21,7 +21,7 @@ named! {
         /// It adds the new node when the old one was divided.
         FollowSplits,
         /// It finds the stamps of nodes that were taken out meanwhile.
-        FollowSettled,
+        FollowResolved,
     }
 }
 
@@ -31,7 +31,7 @@ named! {
 /// then on each looks at one entry.
 #[derive(Debug, Default)]
 pub struct NodeSet {
-    nodes: Vec<(Stamp, Place)>,
+    nodes: Vec<(Stamp, IndexRef)>,
     /// Finds stamps in the list, if it is in use.
     table: Box<Table>,
     is_hashed: bool,
@@ -103,9 +103,9 @@ impl Hasher for Mix {
 impl NodeSet {
     /// Remembers a node. Scans and repeated misses name the same node in a row, so the last one is compared.
     #[inline]
-    pub fn add(&mut self, stamp: Stamp, place: Place) {
+    pub fn add(&mut self, stamp: Stamp, index_ref: IndexRef) {
         if self.nodes.last().is_none_or(|(last, _)| *last != stamp) && (!self.is_hashed || self.table_adds(stamp)) {
-            self.nodes.push((stamp, place));
+            self.nodes.push((stamp, index_ref));
         }
     }
 
@@ -131,8 +131,8 @@ impl NodeSet {
     }
 
     /// The places of all nodes.
-    pub fn places(&self) -> impl Iterator<Item = Place> {
-        self.nodes.iter().map(|(_, place)| *place)
+    pub fn index_refs(&self) -> impl Iterator<Item = IndexRef> {
+        self.nodes.iter().map(|(_, index_ref)| *index_ref)
     }
 
     /// How many there are.
@@ -187,16 +187,16 @@ impl NodeSet {
     /// # Safety
     /// The guard under which the stamps were taken is alive, or [`NodeSet::stand_alone`] was called when its epoch had been left.
     #[inline]
-    pub unsafe fn first_broken(&self) -> Option<Place> {
+    pub unsafe fn first_broken(&self) -> Option<IndexRef> {
         if self.is_alone {
             // SAFETY: the nodes themselves are protected.
             let broken = self.nodes.iter().find(|(stamp, _)| unsafe { !stamp.holds_alone() });
-            return broken.map(|(_, place)| *place);
+            return broken.map(|(_, index_ref)| *index_ref);
         }
         let mut known = ByStamp::default();
         // SAFETY: the caller keeps the guard.
         let mut broken = |stamp: &Stamp| unsafe { !stamp.holds() && !self.stands(*stamp, &mut known) };
-        self.nodes.iter().find(|(stamp, _)| broken(stamp)).map(|(_, place)| *place)
+        self.nodes.iter().find(|(stamp, _)| broken(stamp)).map(|(_, index_ref)| *index_ref)
     }
 
     /// Whether a stamp that does not hold is of a node that was taken out, and nothing but own insertions came into its range
@@ -209,7 +209,7 @@ impl NodeSet {
     /// As for [`NodeSet::first_broken`].
     #[cold]
     unsafe fn stands(&self, stamp: Stamp, known: &mut ByStamp<()>) -> bool {
-        if !self.is_hashed || left_out(NodeStep::FollowSettled) {
+        if !self.is_hashed || left_out(NodeStep::FollowResolved) {
             return false;
         }
         let mut left = vec![stamp];
@@ -219,8 +219,8 @@ impl NodeSet {
                 continue;
             }
             // SAFETY: as above.
-            let settled = unsafe { stamp.settled() };
-            let Some(&Own { after: Some(after), added }) = self.table.own.get(&settled) else { return false };
+            let resolved = unsafe { stamp.resolved() };
+            let Some(&Own { after: Some(after), added }) = self.table.own.get(&resolved) else { return false };
             left.push(after);
             left.extend(added);
         }
@@ -240,8 +240,8 @@ impl NodeSet {
                 }
             }
             Change::Added { of, new } if !left_out(NodeStep::FollowSplits) => {
-                if let Some(&(_, place)) = self.nodes.iter().find(|(stamp, _)| same(stamp, &of, is_alone)) {
-                    self.nodes.push((new, place));
+                if let Some(&(_, index_ref)) = self.nodes.iter().find(|(stamp, _)| same(stamp, &of, is_alone)) {
+                    self.nodes.push((new, index_ref));
                 }
             }
             Change::Added { .. } => {}
@@ -253,11 +253,11 @@ impl NodeSet {
 /// background; then the stamp stands for its range in the node that took it over.
 #[inline]
 fn same(stamp: &Stamp, reported: &Stamp, is_alone: bool) -> bool {
-    if is_alone || left_out(NodeStep::FollowSettled) {
+    if is_alone || left_out(NodeStep::FollowResolved) {
         return stamp == reported;
     }
     // SAFETY: insertions happen under the guard under which the transaction took its stamps.
-    stamp == reported || unsafe { stamp.settled() } == *reported
+    stamp == reported || unsafe { stamp.resolved() } == *reported
 }
 
 impl Table {
@@ -270,7 +270,7 @@ impl Table {
         }
     }
 
-    fn change(&mut self, nodes: &mut Vec<(Stamp, Place)>, change: Change) {
+    fn change(&mut self, nodes: &mut Vec<(Stamp, IndexRef)>, change: Change) {
         match change {
             Change::Moved { before, after } => {
                 self.own.entry(before).or_default().after = Some(after);
@@ -324,7 +324,7 @@ mod tests {
 
     use super::*;
 
-    const PLACE: Place = Place { table: TableId::new(1, 0), index: IndexId::PRIMARY };
+    const PLACE: IndexRef = IndexRef { table: TableId::new(1, 0), index: IndexId::PRIMARY };
 
     fn key(number: u64) -> Key16 {
         Key16::from_key(&number.to_be_bytes()[..]).unwrap()

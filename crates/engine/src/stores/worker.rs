@@ -8,7 +8,7 @@ use polychron_memory::{Guard, Local};
 use polychron_schema::{Projection, RowRef};
 
 use super::table::dropped_among;
-use super::{Base, Fingers, Hints, Keyed, Place, StoreTable};
+use super::{Base, Fingers, Hints, IndexRef, Keyed, StoreTable};
 use crate::catalog::{Catalog, Seen};
 use crate::options::Retry;
 use crate::single::ReadOne;
@@ -75,12 +75,12 @@ impl<S: Keyed> WorkerBase<S> {
     /// The first of these places whose index was dropped, as far as the running transaction knows. What it has read there is not what it would find
     /// had others gone on to keep the index up. `None` where it knows the present list: who leaves the index alone has begun with that.
     #[inline]
-    pub fn dropped<P: Iterator<Item = Place>>(
+    pub fn dropped<P: Iterator<Item = IndexRef>>(
         &self,
         catalog: &Catalog<StoreTable<S>>,
-        places: impl FnOnce() -> P,
-    ) -> Option<Place> {
-        if self.tables.is_present(catalog) { None } else { dropped_among(&self.tables, places()) }
+        index_refs: impl FnOnce() -> P,
+    ) -> Option<IndexRef> {
+        if self.tables.is_present(catalog) { None } else { dropped_among(&self.tables, index_refs()) }
     }
 
     /// What is in no epoch any more is not looked at.

@@ -50,7 +50,7 @@ pub(super) struct Meta(u64);
 
 impl Meta {
     #[inline]
-    pub(super) fn is_settled(self) -> bool {
+    pub(super) fn is_stable(self) -> bool {
         self.0 & (LATCHED | MOVED) == 0
     }
 
@@ -247,7 +247,7 @@ unsafe fn read_long<K: EncodedKey>(node: *mut LongKey, key: K) -> Option<Handle>
 
 /// Where in a latched chain something is.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'g> {
+pub(super) struct Position<'g> {
     pub(super) bucket: &'g Bucket,
     pub(super) slot: usize,
 }
@@ -255,9 +255,9 @@ pub(super) struct Place<'g> {
 /// What a search of a latched chain found.
 pub(super) struct Search<'g> {
     /// The key's place and handle.
-    pub(super) found: Option<(Place<'g>, Handle)>,
+    pub(super) found: Option<(Position<'g>, Handle)>,
     /// The first free place.
-    pub(super) free: Option<Place<'g>>,
+    pub(super) free: Option<Position<'g>>,
     /// The last bucket of the chain, unless the key was found.
     pub(super) last: &'g Bucket,
 }
@@ -283,11 +283,11 @@ impl<'g> Latched<'g> {
     }
 
     /// Changes one kind of a bucket of the chain.
-    pub(super) fn set_kind(&mut self, place: Place<'_>, kind: u64) {
-        if ptr::eq(place.bucket, self.head) {
-            self.meta = self.meta.with_kind(place.slot, kind);
+    pub(super) fn set_kind(&mut self, position: Position<'_>, kind: u64) {
+        if ptr::eq(position.bucket, self.head) {
+            self.meta = self.meta.with_kind(position.slot, kind);
         } else {
-            place.bucket.set_meta(place.bucket.meta().with_kind(place.slot, kind));
+            position.bucket.set_meta(position.bucket.meta().with_kind(position.slot, kind));
         }
     }
 
@@ -318,9 +318,9 @@ impl<'g> Latched<'g> {
             let kinds = self.kinds(bucket);
             let mut found = bucket.candidates(kinds, probe);
             while found != 0 {
-                let place = Place { bucket, slot: found.trailing_zeros() as usize };
+                let position = Position { bucket, slot: found.trailing_zeros() as usize };
                 // Relaxed: values change under the latch that we hold.
-                let value = bucket.slots[place.slot].value.load(Ordering::Relaxed);
+                let value = bucket.slots[position.slot].value.load(Ordering::Relaxed);
                 let handle = if probe.kind == LONG {
                     // SAFETY: the slot is occupied by a long key, and the latch keeps it from being removed.
                     unsafe { read_long(value, probe.key) }
@@ -328,11 +328,11 @@ impl<'g> Latched<'g> {
                     Handle::new(value.addr() as u64)
                 };
                 if let Some(handle) = handle {
-                    return Search { found: Some((place, handle)), free, last: bucket };
+                    return Search { found: Some((position, handle)), free, last: bucket };
                 }
                 found &= found - 1;
             }
-            free = free.or_else(|| kinds.free_slot().map(|slot| Place { bucket, slot }));
+            free = free.or_else(|| kinds.free_slot().map(|slot| Position { bucket, slot }));
             match self.next(bucket) {
                 Some(next) => bucket = next,
                 None => return Search { found: None, free, last: bucket },

@@ -24,7 +24,7 @@ use polychron_sync::atomic::{AtomicPtr, Ordering};
 
 use crate::measured::Measured;
 use crate::{Changes, Handle, Inserted, Lookup};
-use bucket::{Bucket, Latched, Meta, Place, inline_value};
+use bucket::{Bucket, Latched, Meta, Position, inline_value};
 use entry::{EMPTY, LongKey, Probe};
 use table::{Header, Table};
 
@@ -229,7 +229,7 @@ impl HashIndex {
         // SAFETY: the table is the current one.
         let head = unsafe { table.bucket(probe.hash) };
         let meta = head.meta();
-        let handle = if meta.is_settled() { head.read_inline(meta, probe) } else { None };
+        let handle = if meta.is_stable() { head.read_inline(meta, probe) } else { None };
         (table, head, meta, handle)
     }
 
@@ -237,7 +237,7 @@ impl HashIndex {
     #[inline]
     pub fn prefetch<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) {
         let table = self.table(guard);
-        prefetch_line(table.place(table.index_of(key.hash(self.seed))));
+        prefetch_line(table.bucket_at(table.index_of(key.hash(self.seed))));
     }
 
     /// Inserts a key that is absent, and tells `changes` what that did to stamps.
@@ -327,7 +327,8 @@ impl HashIndex {
     pub fn replace<K: EncodedKey>(&self, key: K, expected: Handle, new: Handle, guard: &Guard<'_>) -> bool {
         let probe = Probe::new(key, self.seed);
         let (_, latched) = self.latch(probe.hash, guard);
-        let Some((Place { bucket, slot }, _)) = latched.search(&probe).found.filter(|(_, handle)| *handle == expected)
+        let Some((Position { bucket, slot }, _)) =
+            latched.search(&probe).found.filter(|(_, handle)| *handle == expected)
         else {
             return false;
         };
@@ -451,7 +452,7 @@ fn get_anywhere<K: EncodedKey>(mut table: Table<'_>, key: K, hash: u64) -> Looku
             table = table.next().expect("a moved bucket's table has a next one");
             continue;
         }
-        if meta.is_settled()
+        if meta.is_stable()
             && let Ok(handle) = head.read(meta, probe)
         {
             return Lookup { handle, stamp: table.stamp(head.into(), meta.insertions()) };

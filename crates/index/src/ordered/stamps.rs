@@ -68,7 +68,7 @@ pub(crate) unsafe fn stamp_holds_alone(node: NonNull<()>, state: u64) -> bool {
 ///
 /// # Safety
 /// The guard under which the stamp was taken is still alive.
-pub(crate) unsafe fn settled(node: NonNull<()>, state: u64) -> (NonNull<()>, u64) {
+pub(crate) unsafe fn resolved(node: NonNull<()>, state: u64) -> (NonNull<()>, u64) {
     // SAFETY: the caller keeps the guard.
     let mut leaf = unsafe { leaf_of(node) };
     let mut state = state;

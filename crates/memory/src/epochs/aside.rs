@@ -106,7 +106,7 @@ impl Slot {
         self.active.store(epoch, Ordering::Relaxed);
         // Barrier: pairs with the one in `oldest_active`. Either the leader sees the word behind it, or this load sees the leader's.
         barriers::light();
-        self.told.load(Ordering::Relaxed) != epoch
+        self.notified.load(Ordering::Relaxed) != epoch
     }
 }
 
@@ -164,7 +164,7 @@ impl Epochs {
         // Acquire: as in `scan`; what a worker did before it stood aside happened before, too.
         let words = || slots.iter().enumerate().map(|(at, slot)| (at, slot, slot.active.load(Ordering::Acquire)));
         let may_note = current >= lock(&self.noted.notes).due;
-        let (mut tells, mut asked) = (false, Vec::new());
+        let (mut notifies, mut asked) = (false, Vec::new());
         for (at, slot, word) in words() {
             let epoch = word & !ASIDE;
             // Relaxed, as below: only leaders write it.
@@ -177,17 +177,17 @@ impl Epochs {
                 let Some(Ok(finds)) = is_long.then(|| self.noted.shown[at].try_lock()) else { continue };
                 asked.push((at, finds));
             }
-            slot.told.store(epoch, Ordering::Relaxed);
-            tells = true;
+            slot.notified.store(epoch, Ordering::Relaxed);
+            notifies = true;
         }
         // Barrier: pairs with the one in `come_back`. Who stands aside behind it sees what it was told when it comes back.
-        let is_heard = tells && barriers::heavy();
+        let is_heard = notifies && barriers::heavy();
         self.change_notes(slots, current, if is_heard { asked } else { Vec::new() });
         let mut oldest = Oldest { pinned: IDLE, unnoted: IDLE };
         for (_, slot, word) in words().filter(|(.., word)| *word != IDLE) {
             let epoch = word & !ASIDE;
-            let is_told = is_aside(word) && is_heard && slot.told.load(Ordering::Relaxed) == epoch;
-            if is_told && !slot.shows.load(Ordering::Relaxed) {
+            let is_notified = is_aside(word) && is_heard && slot.notified.load(Ordering::Relaxed) == epoch;
+            if is_notified && !slot.shows.load(Ordering::Relaxed) {
                 slot.gone.store(epoch, Ordering::Relaxed);
             }
             // Acquire: pairs with the release in `unpin`.
@@ -216,7 +216,8 @@ impl Epochs {
             // Acquire: as in `oldest_active`.
             let (slot, word) = (&slots[*at], slots[*at].active.load(Ordering::Acquire));
             let epoch = word & !ASIDE;
-            let Some(finds) = finds.as_ref().filter(|_| is_aside(word) && slot.told.load(Ordering::Relaxed) == epoch)
+            let Some(finds) =
+                finds.as_ref().filter(|_| is_aside(word) && slot.notified.load(Ordering::Relaxed) == epoch)
             else {
                 continue;
             };

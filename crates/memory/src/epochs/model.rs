@@ -60,7 +60,7 @@ fn retire(ticks: usize, leader_is_writer: bool) {
             })
         });
         cell.linked.store(false, Ordering::Release);
-        let tag = epochs.settle(writing);
+        let tag = epochs.seal(writing);
         if leader_is_writer {
             for _ in 0..ticks {
                 epochs.advance();
@@ -293,7 +293,7 @@ fn a_reader_walks_a_chain_that_is_pruned() {
         }
         epochs.end_snapshot(pruning);
         assert_eq!(pruned, [2, 1]);
-        let tag = epochs.settle(pruning);
+        let tag = epochs.seal(pruning);
         epochs.advance();
         epochs.advance();
         if epochs.version_horizon().guards >= tag {
@@ -322,7 +322,7 @@ fn renewed_pins_protect_anew() {
         };
         for cell in cells.iter() {
             cell.linked.store(false, Ordering::Release);
-            let tag = epochs.settle(writing);
+            let tag = epochs.seal(writing);
             epochs.advance();
             if epochs.readonly() >= tag {
                 cell.free();
@@ -351,7 +351,7 @@ fn slots_change_hands() {
             })
         };
         cell.linked.store(false, Ordering::Release);
-        let tag = epochs.settle(writing);
+        let tag = epochs.seal(writing);
         epochs.advance();
         epochs.advance();
         if epochs.readonly() >= tag {
@@ -392,7 +392,7 @@ fn horizons_only_grow() {
 /// A worker that stands aside between two looks holds nothing back, and finds out before the next one; what it has found is protected while it
 /// was not told to leave.
 #[test]
-fn who_stands_aside_is_told() {
+fn a_set_aside_guard_is_notified() {
     model(|| {
         let epochs = Arc::new(Epochs::new(2));
         let cell = Arc::new(Cell::new());
@@ -414,7 +414,7 @@ fn who_stands_aside_is_told() {
             })
         };
         cell.linked.store(false, Ordering::Release);
-        let tag = epochs.settle(writing);
+        let tag = epochs.seal(writing);
         epochs.advance();
         if epochs.readonly() >= tag {
             cell.free();
@@ -478,7 +478,7 @@ fn shown(rounds: usize, ticks: usize) {
             })
         };
         cell.linked.store(false, Ordering::Release);
-        let tag = epochs.settle(writing);
+        let tag = epochs.seal(writing);
         for _ in 0..ticks {
             epochs.advance();
             let is_left = epochs.horizon().guards >= tag;

@@ -47,7 +47,7 @@ impl Worker {
     #[cold]
     fn free_page(&self, page: EmptyPage) {
         // SAFETY: the page is a block that `allocate_page` gave to a worker of this memory, and the list uses it no more.
-        page.give_back(|block| unsafe { self.pool.free(self.shared(), block, PAGE_BYTES) });
+        page.release(|block| unsafe { self.pool.free(self.shared(), block, PAGE_BYTES) });
     }
 
     fn free_retired(&self, entry: Entry) {
@@ -86,7 +86,7 @@ impl Worker {
 
     pub(super) fn collect(&self) {
         let shared = self.shared();
-        self.tag(shared.epochs.settle(self.id.position()));
+        self.tag(shared.epochs.seal(self.id.position()));
         for (limbo, waits_for) in self.limbos() {
             self.free_ready(limbo, waits_for, usize::MAX);
         }

@@ -30,6 +30,7 @@ mod needed;
 mod options;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod oracle_tests;
+mod out_of_line;
 mod positions;
 mod predicates;
 mod protocol;
@@ -41,7 +42,6 @@ mod scan_tests;
 mod slot_ranges;
 mod steps;
 mod table;
-mod tail;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 mod transaction;
@@ -52,7 +52,7 @@ mod worker;
 mod writes;
 
 pub use level::Level;
-pub use options::{Backend, Images, Options};
+pub use options::{Backend, BeforeImages, Options};
 pub use protocol::Hyper;
 #[doc(hidden)]
 pub use steps::{Point, Step};

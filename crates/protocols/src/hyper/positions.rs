@@ -31,7 +31,7 @@ pub(super) const MOST: usize = 1 << 16;
 #[derive(Debug)]
 pub(super) struct Positions(AtomicU64);
 
-/// What an interval was at one moment.
+/// What an interval was at one timestamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Interval(u64);
 
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_latches_stops_who_narrows() {
+    fn a_latch_stops_narrowing() {
         let positions = Positions::new(8);
         positions.narrow(positions.load(), |_| {
             positions.cover(3);

@@ -50,27 +50,27 @@ named! {
         StayDoomed,
         /// Who writes a table knows all its indexes.
         KnowAllIndexes,
-        /// An index is not used at moments before its filling.
+        /// An index is not used at timestamps before its filling.
         AwaitIndexes,
         /// A row whose entry is made by the filling is written by it, too.
         LockFilledRows,
-        /// An image stays as long as somebody reads a moment at which it is undone.
+        /// A before-image stays as long as somebody reads a timestamp at which it is undone.
         AwaitReaders,
-        /// An image leaves the middle of a chain only if older ones put back all that it does.
+        /// A before-image leaves the middle of a chain only if older ones put back all that it does.
         KeepWords,
-        /// What is known of the words that older images put back is known for one moment.
-        RestoredMoments,
+        /// What is known of the words that older before-images put back is known for one timestamp.
+        RestoredTimestamps,
         /// It is known for those words.
         RestoredWords,
-        /// It is not known because of the image that is asked about.
+        /// It is not known because of the before-image that is asked about.
         RestoredByOthers,
-        /// An image that is needed goes on when its buffer goes.
+        /// A before-image that is needed goes on when its buffer goes.
         MoveOut,
-        /// Behind a transaction that may write, an image that stays stands for newer ones that leave.
+        /// Behind a transaction that may write, a before-image that stays stands for newer ones that leave.
         StandForNewer,
         /// What is committed behind a listing is told apart from what was listed.
-        ListedMoments,
-        /// Writers pass an image without a look at it only when all of them began after its commit.
+        ListedTimestamps,
+        /// Writers pass a before-image without a look at it only when all of them began after its commit.
         AwaitWriters,
         /// Nothing is put on a record that has left the index for older transactions.
         PassOverDisplaced,

@@ -22,7 +22,7 @@ use super::table::Relation;
 use super::transaction::{Buffers, HyperTransaction};
 use super::undo::Writing;
 
-/// Images that a worker sees to at once that has nothing else to do.
+/// Before-images that a worker sees to at once that has nothing else to do.
 const TIDIED_AT_ONCE: usize = 1 << 12;
 
 /// One thread's way into the database.

@@ -11,15 +11,15 @@ named! {
         /// A future of a column that is going to be written is what will be written.
         ReadOwnFutures,
         /// What is going to be written is written before it is read.
-        SettleBeforeReads,
+        FlushBeforeReads,
         /// Columns that are still to be read are read before their row is written.
-        SettleBeforeWrites,
+        FlushBeforeWrites,
         /// What is going to be written is written before a range is scanned.
-        SettleBeforeScans,
+        FlushBeforeScans,
         /// What is going to be written is written before a savepoint.
-        SettleBeforeSavepoints,
+        FlushBeforeSavepoints,
         /// What is going to be written is written before it is undone, so that what fails of it is told.
-        SettleBeforeRollBacks,
+        FlushBeforeRollbacks,
         /// What of it cannot be written is forgotten.
         ForgetUndone,
         /// What is overwritten before it is written must have a value, too.

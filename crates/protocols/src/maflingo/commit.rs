@@ -21,7 +21,7 @@ use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
-use polychron_engine::stores::{OwnedKey, Place, WorkerBase, is_too_roomy};
+use polychron_engine::stores::{IndexRef, OwnedKey, WorkerBase, is_too_roomy};
 use polychron_memory::Guard;
 use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
@@ -148,8 +148,8 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     fn give_way(&mut self, position: usize, reason: Reason) -> Error {
         self.unlatch(position);
         let Group { record, latest, .. } = self.state.buffers.groups[position];
-        let place = self.state.sets.writes.get(latest).place;
-        self.conflict_at(reason, place, record)
+        let index_ref = self.state.sets.writes.get(latest).index_ref;
+        self.conflict_at(reason, index_ref, record)
     }
 
     /// Latches a record that may be latched already, by [`Self::latch_row`].
@@ -173,7 +173,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     }
 
     fn latch_found<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K) -> Result<(), Error> {
-        let place = table.primary.place;
+        let index_ref = table.primary.index_ref;
         loop {
             let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
             let (reader, state) = self.reader();
@@ -186,8 +186,8 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
                 return Ok(());
             }
             let Some(latched) = record.latch(state.base.slot) else {
-                let met = state.meet(place, record);
-                return Err(self.conflict(Reason::Latched, place, Some(met)));
+                let met = state.meet(index_ref, record);
+                return Err(self.conflict(Reason::Latched, index_ref, Some(met)));
             };
             if latched.unlinked() {
                 record.unlatch();
@@ -206,9 +206,9 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         if left_out(Step::KnowAllIndexes) {
             return Ok(());
         }
-        let written = || self.state.sets.writes.iter().map(|write| write.place);
+        let written = || self.state.sets.writes.iter().map(|write| write.index_ref);
         let outdated = self.state.base.tables.outdated(&self.shared.catalog, written);
-        outdated.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
+        outdated.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None)))
     }
 
     /// Gives back the latches of the first `groups` groups.
@@ -251,17 +251,17 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             let record = read.record.under(&self.guard);
             let state = record.state();
             if state.latched_by_other(worker) && !left_out(Step::RefuseLatched) {
-                return Err(self.conflict_at(Reason::BeingWritten, read.place, read.record));
+                return Err(self.conflict_at(Reason::BeingWritten, read.index_ref, read.record));
             }
             let changed = record.tid() != read.tid && !left_out(Step::CompareIds);
             if changed || state.moved() && !left_out(Step::RefuseMoved) {
-                return Err(self.conflict_at(Reason::StaleRead, read.place, read.record));
+                return Err(self.conflict_at(Reason::StaleRead, read.index_ref, read.record));
             }
         }
         if !left_out(Step::CompareNodes) {
             // SAFETY: the stamps were taken under this transaction's guard.
-            if let Some(place) = unsafe { self.state.sets.nodes.first_broken() } {
-                return Err(self.conflict(Reason::Phantom, place, None));
+            if let Some(index_ref) = unsafe { self.state.sets.nodes.first_broken() } {
+                return Err(self.conflict(Reason::Phantom, index_ref, None));
             }
         }
         self.know_dropped()
@@ -275,9 +275,9 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             return Ok(());
         }
         let State { base, sets, .. } = &*self.state;
-        let asked = || sets.reads.iter().map(|read| read.place).chain(sets.nodes.places());
+        let asked = || sets.reads.iter().map(|read| read.index_ref).chain(sets.nodes.index_refs());
         let dropped = base.dropped(&self.shared.catalog, asked);
-        dropped.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
+        dropped.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None)))
     }
 
     /// Makes the memory that writing needs.
@@ -401,7 +401,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         }
         if !present {
             let write = *self.state.sets.writes.get(group.latest);
-            let tombstone = Tombstone::new(write.place, self.state.sets.writes.key_bytes(&write), target, tid);
+            let tombstone = Tombstone::new(write.index_ref, self.state.sets.writes.key_bytes(&write), target, tid);
             self.state.reclaimer.push(tombstone);
         }
     }
@@ -413,7 +413,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         }
         let (redo, worker) = (&self.shared.redo, self.state.base.slot);
         for write in self.state.sets.writes.iter() {
-            if write.place.index != IndexId::PRIMARY {
+            if write.index_ref.index != IndexId::PRIMARY {
                 continue;
             }
             let data = self.state.sets.writes.words(write.data);
@@ -430,7 +430,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
                 Kind::Patch => redo::Change::Patch { word: write.start as usize, words: data },
                 Kind::Delete => redo::Change::Delete,
             };
-            redo.change(worker, tid.0.into(), write.place.table, self.state.sets.writes.key_bytes(write), change);
+            redo.change(worker, tid.0.into(), write.index_ref.table, self.state.sets.writes.key_bytes(write), change);
         }
         redo.committed(worker, tid.0.into());
     }
@@ -453,9 +453,9 @@ impl State {
     #[inline]
     fn supersede(&mut self, group: Group, version: Older, guard: &Guard<'_>) {
         if self.pruner.is_active()
-            && let Some((place, key)) = self.superseded_key(group, version.under(guard))
+            && let Some((index_ref, key)) = self.superseded_key(group, version.under(guard))
         {
-            self.pruner.push(Superseded { place, key, version });
+            self.pruner.push(Superseded { index_ref, key, version });
             return;
         }
         version.retire(guard);
@@ -463,21 +463,21 @@ impl State {
 
     /// The key whose record the older version belongs to.
     #[cold]
-    fn superseded_key(&mut self, group: Group, version: Record<'_>) -> Option<(Place, OwnedKey)> {
+    fn superseded_key(&mut self, group: Group, version: Record<'_>) -> Option<(IndexRef, OwnedKey)> {
         let State { base: WorkerBase { tables, .. }, sets, buffers, .. } = self;
         let Sets { writes, order, .. } = &mut **sets;
         writes.chain(group.latest, order);
         let kept = order.iter().map(|&position| writes.get(position)).find(|write| write.kind != Kind::Patch);
         if let Some(write) = kept {
-            return Some((write.place, OwnedKey::new(writes.key_bytes(write))));
+            return Some((write.index_ref, OwnedKey::new(writes.key_bytes(write))));
         }
         // Patches keep no key, but the row has it.
-        let place = writes.get(group.latest).place;
+        let index_ref = writes.get(group.latest).index_ref;
         let length = version.length();
         polychron_sync::load_words(&version.words()[..length], buffers.old.overwrite_words(length));
         let mut scratch = KeyScratch::new();
-        let key = store_at(tables, place)?.extractor.extract(buffers.old.as_row(), &mut scratch).ok()?;
-        Some((place, OwnedKey::new(key)))
+        let key = store_at(tables, index_ref)?.extractor.extract(buffers.old.as_row(), &mut scratch).ok()?;
+        Some((index_ref, OwnedKey::new(key)))
     }
 
     /// The index leads to the larger record from now on (§5, updates that do not fit).
@@ -489,8 +489,8 @@ impl State {
         let moves = |write: &super::sets::Write| matches!(write.kind, Kind::Put | Kind::Delete);
         let write = order.iter().rev().map(|&position| *writes.get(position)).find(moves);
         let write = write.expect("patches fit where the row is");
-        let table = catalog::known(&self.base.tables, write.place.table);
-        let store = table.and_then(|table| table.store(write.place.index).ok());
+        let table = catalog::known(&self.base.tables, write.index_ref.table);
+        let store = table.and_then(|table| table.store(write.index_ref.index).ok());
         if let Some(store) = store {
             let key = self.sets.writes.key_bytes(&write);
             let replaced = store.index().replace(key, record.handle(), target.handle(), guard);
@@ -521,18 +521,18 @@ impl State {
                 return;
             }
             // A dropped table or index gives its records back as a whole.
-            let Some(store) = store_at(tables, write.place) else { return };
-            let (key, place, record) = (writes.key_bytes(write), write.place, write.record.under(guard));
+            let Some(store) = store_at(tables, write.index_ref) else { return };
+            let (key, index_ref, record) = (writes.key_bytes(write), write.index_ref, write.record.under(guard));
             if !left_out(Step::NodesOfUndone) {
-                nodes.add(store.index().get(key, guard).stamp, place);
+                nodes.add(store.index().get(key, guard).stamp, index_ref);
             }
             if !take_back(record, store, key, guard) {
                 if !left_out(Step::ReadsOfUndone) {
-                    reads.push(Read { record: write.record, tid: Tid::ZERO, place });
+                    reads.push(Read { record: write.record, tid: Tid::ZERO, index_ref });
                 }
                 // Whoever has written it by now has seen to it, and it is left alone.
                 record.give_up();
-                reclaimer.push(Tombstone::new(place, key, record, Tid::ZERO));
+                reclaimer.push(Tombstone::new(index_ref, key, record, Tid::ZERO));
             }
         });
     }

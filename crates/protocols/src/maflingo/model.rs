@@ -234,7 +234,7 @@ fn an_insertion_is_taken_back_or_claimed() {
 
 /// A reader of a record that is superseded by a larger one sees its row, and in time that it moved.
 #[test]
-fn a_record_that_moves_says_so() {
+fn a_record_that_moves_is_marked() {
     explore(3, || {
         beside(
             |guard| committed(&[1], guard),

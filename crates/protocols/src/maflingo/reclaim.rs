@@ -21,7 +21,7 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_base::key::EncodedKey;
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{OwnedKey, Place};
+use polychron_engine::stores::{IndexRef, OwnedKey};
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::{Mutex, MutexGuard};
@@ -45,7 +45,7 @@ const ORPHANS: usize = 1024;
 /// A deleted record that the index still knows.
 #[derive(Debug)]
 pub(super) struct Tombstone {
-    place: Place,
+    index_ref: IndexRef,
     key: OwnedKey,
     /// Where the record was: it may have gone by another way.
     record: Address,
@@ -59,9 +59,9 @@ pub(super) struct Tombstone {
 }
 
 impl Tombstone {
-    pub(super) fn new(place: Place, key: &[u8], record: Record<'_>, tid: Tid) -> Self {
+    pub(super) fn new(index_ref: IndexRef, key: &[u8], record: Record<'_>, tid: Tid) -> Self {
         let (key, bytes) = (OwnedKey::new(key), record.bytes() as u32);
-        Self { place, key, record: record.address(), tid, bytes, disclaimed: 0, displaced: false }
+        Self { index_ref, key, record: record.address(), tid, bytes, disclaimed: 0, displaced: false }
     }
 }
 
@@ -266,7 +266,7 @@ impl Reclaimer {
             let Queues { fresh, kept, claimed } = &mut self.queues;
             let due = fresh.pop_front_if(unseen).or_else(|| kept.pop_front_if(unseen));
             let Some(tombstone) = due.or_else(|| claimed.pop_front_if(unclaimed)) else { return };
-            if !self.take_out(tombstone, tables, Look::Old, guard) {
+            if !self.unlink(tombstone, tables, Look::Old, guard) {
                 return;
             }
         }
@@ -283,14 +283,14 @@ impl Reclaimer {
         let past = |tombstone: &mut Tombstone| tombstone.tid.epoch() <= view.past();
         for _ in 0..if all { self.queues.fresh.len() } else { SLICE } {
             let Some(tombstone) = self.queues.fresh.pop_front_if(past) else { return };
-            if !self.take_out(tombstone, tables, Look::Between(view), guard) {
+            if !self.unlink(tombstone, tables, Look::Between(view), guard) {
                 return;
             }
         }
     }
 
     /// Takes one tombstone out, or puts it back. `false`: somebody is at it just now.
-    fn take_out(
+    fn unlink(
         &mut self,
         mut tombstone: Tombstone,
         tables: &[Option<Arc<MaflingoTable>>],
@@ -355,7 +355,7 @@ fn unlink(
     guard: &Guard<'_>,
 ) -> Unlinked {
     // A dropped table or index gives its records back as a whole.
-    let Some(store) = versions::store_at(tables, tombstone.place) else { return Unlinked::Done };
+    let Some(store) = versions::store_at(tables, tombstone.index_ref) else { return Unlinked::Done };
     match &tombstone.key {
         OwnedKey::Short(key) => unlink_key(tombstone, store, *key, look, guard),
         OwnedKey::Long(key) => unlink_key(tombstone, store, &**key, look, guard),

@@ -61,7 +61,7 @@ named! {
         /// It adds the new node when the old one was divided.
         FollowSplits,
         /// It finds the stamps of nodes that were taken out meanwhile.
-        FollowSettled,
+        FollowResolved,
         /// A transaction that stands aside for long shows the records that it has read.
         NoteReads,
         /// So it does with those that it is going to write.
@@ -99,7 +99,7 @@ named! {
         /// An older version stays as long as an open snapshot sees it.
         KeepSeen,
         /// It stays until those that begin from now on are newer than its end.
-        KeepUnsettled,
+        KeepRecent,
         /// The horizon is read before the list of open snapshots is made.
         HorizonBeforeList,
         /// A tombstone stays as long as an open snapshot sees a row behind it.

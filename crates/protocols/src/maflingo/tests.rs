@@ -46,7 +46,7 @@ fn an_epochs_ids_run_out_without_reaching_into_the_next() {
 /// Reclamation may hold a latch for as long as it takes a processor to come back to it: who validates passes, and who
 /// wants to latch waits, however long that is.
 #[test]
-fn a_latch_of_the_background_makes_nobody_give_up() {
+fn a_latch_held_in_the_background_aborts_no_transaction() {
     let memory = Memory::new(Options::tiny()).unwrap();
     let local = memory.register().unwrap();
     let guard = local.pin();

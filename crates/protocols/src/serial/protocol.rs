@@ -82,7 +82,7 @@ impl Serial {
     }
 
     /// Gives the tables back.
-    pub(super) fn give_back(&self, tables: Box<Tables>) {
+    pub(super) fn put_back(&self, tables: Box<Tables>) {
         let mut gate = self.gate();
         gate.tables = Some(tables);
         gate.holder = 0;
@@ -117,7 +117,7 @@ impl DerefMut for Held<'_> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         if let Some(tables) = self.tables.take() {
-            self.database.give_back(tables);
+            self.database.put_back(tables);
         }
     }
 }

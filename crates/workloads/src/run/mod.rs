@@ -6,8 +6,8 @@ mod held;
 mod idle;
 mod keyed;
 mod machine;
+mod quiesce;
 mod report;
-mod settle;
 mod slots;
 mod stoppable;
 mod submitting;
@@ -205,7 +205,7 @@ impl<W: Workload> Stage<'_, W> {
             let nothing = (Report::NOT_LOADED.to_owned(), Vec::new());
             return Ok(self.report(&workload, options, load, Measured::nothing(database), nothing));
         }
-        settle::settle(database).map_err(RunError::Load)?;
+        quiesce::quiesce(database).map_err(RunError::Load)?;
         observer.loaded(load);
         let measured = self.measure(&workload)?;
         observer.checking();

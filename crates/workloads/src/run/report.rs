@@ -116,8 +116,8 @@ pub(super) fn latencies(kinds: &[&str], by_thread: &[Vec<Histogram<u64>>]) -> (L
         Some(chosen.fold(first, |sum, next| sum + next)).filter(|sum| !sum.is_empty())
     };
     let all = merged(&mut by_thread.iter().flatten()).as_ref().map(Latencies::of).unwrap_or_default();
-    let by_kind = kinds.iter().enumerate().filter_map(|(place, kind)| {
-        let of_kind = merged(&mut by_thread.iter().filter_map(|kinds| kinds.get(place)))?;
+    let by_kind = kinds.iter().enumerate().filter_map(|(position, kind)| {
+        let of_kind = merged(&mut by_thread.iter().filter_map(|kinds| kinds.get(position)))?;
         Some(((*kind).to_owned(), Latencies::of(&of_kind)))
     });
     (all, by_kind.collect())

@@ -40,7 +40,7 @@ cases! {
         rows: [(1, 10)],
         steps: [|_, rows| rows.put(1, 101).map(wrote), |_, rows| rows.insert(2, 102).map(flag)],
         steps: [|_, rows| rows.range(0..9).map(values), |_, rows| rows.range(0..9).map(values)],
-        roll_backs: [0],
+        rollbacks: [0],
         turns: [0, 0, 1, 0, 1, 1],
     }
 

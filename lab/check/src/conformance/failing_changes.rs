@@ -105,7 +105,7 @@ impl Step {
                 let fails = *fails_before < COLUMNS;
                 let new = changed(*id, number);
                 let outcome = caught(update(t, table, &new, *fails_before))?;
-                self.assert_told(t, outcome, expected(id, fails));
+                self.assert_reported(t, outcome, expected(id, fails));
                 model.entry(*id).and_modify(|row| {
                     if !fails {
                         *row = new
@@ -117,7 +117,7 @@ impl Step {
                     row.set_number(number as i64);
                     if *fails { Err(Failure::OnPurpose(number)) } else { Ok(()) }
                 });
-                self.assert_told(t, caught(outcome)?, expected(id, *fails));
+                self.assert_reported(t, caught(outcome)?, expected(id, *fails));
                 model.entry(*id).and_modify(|row| {
                     if !fails {
                         row.number = number as i64
@@ -130,7 +130,7 @@ impl Step {
                     Person::TEXT.set(row, "bytes")?;
                     if *fails { Err(Failure::OnPurpose(number)) } else { Ok(()) }
                 });
-                self.assert_told(t, caught(outcome)?, expected(id, *fails));
+                self.assert_reported(t, caught(outcome)?, expected(id, *fails));
                 model.entry(*id).and_modify(|row| {
                     if !fails {
                         (row.team, row.text) = (9, "bytes".into())
@@ -151,7 +151,7 @@ impl Step {
             }
             Self::Delete { id } => {
                 let found = t.delete(table, *id)?;
-                self.assert_told(t, Ok(found), Ok(model.remove(id).is_some()));
+                self.assert_reported(t, Ok(found), Ok(model.remove(id).is_some()));
             }
         }
         Ok(())
@@ -160,8 +160,8 @@ impl Step {
 
 impl Step {
     /// What a run was told that finds out what is written, is discarded.
-    fn assert_told<T: Transaction>(&self, t: &T, told: Result<bool, u64>, expected: Result<bool, u64>) {
-        assert!(t.is_reconnaissance() || told == expected, "{self:?}: {told:?} instead of {expected:?}");
+    fn assert_reported<T: Transaction>(&self, t: &T, observed: Result<bool, u64>, expected: Result<bool, u64>) {
+        assert!(t.is_reconnaissance() || observed == expected, "{self:?}: {observed:?} instead of {expected:?}");
     }
 }
 

@@ -220,12 +220,12 @@ pub fn assumptions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     // The same of a client that begins again by itself, and of a row that is not there.
     let fails = |_: &u32| {
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
-        let told = transaction
+        let observed = transaction
             .future(&table, 9, Item::VALUE)
             .and_then(|value| transaction.is_true_assuming(value.at_least(1), true));
         let stands = transaction.roll_back();
-        assert!(told.is_err() || !stands, "nothing was there to be compared");
-        told.is_err()
+        assert!(observed.is_err() || !stands, "nothing was there to be compared");
+        observed.is_err()
     };
     assert!((0..2).find(fails).is_some(), "the assumption is made again and again");
 }
@@ -283,8 +283,8 @@ pub fn failures_behind_savepoints<P: Protocol<Worker: Interactive>>(setup: &Setu
                 _ => None,
             };
             if missing.is_ok() && way == 0 {
-                let told = t.roll_back_to(void.expect("it was set just now"));
-                assert!(matches!(told, Err(Error::Other(_))));
+                let observed = t.roll_back_to(void.expect("it was set just now"));
+                assert!(matches!(observed, Err(Error::Other(_))));
             }
             // Where it was not told before.
             assert_eq!(t.roll_back_to(first).is_err(), missing.is_ok() && way >= 3, "way {way}");

@@ -39,9 +39,9 @@ pub fn others_are_answered<P: Protocol>(setup: &Setup<P>) {
         return;
     }
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         for slow in [&[0][..], &[9], &[39], &[3, 20]] {
-            place.at(format!("of 40 procedures these last: {slow:?}"));
+            progress.at(format!("of 40 procedures these last: {slow:?}"));
             // Each of those that last; the thread that took the batch, which waits for them where one that helped has begun the last of them;
             // and one that is free. The batch is closed when all are there.
             let threads = slow.len() + 2;

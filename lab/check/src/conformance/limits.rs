@@ -477,7 +477,7 @@ fn fill_up<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, small_blocks_are_
     if small_blocks_are_free {
         done(&mut worker, |t| (0..2000).try_for_each(|id| t.insert(&small, &Item { id, value: 0 })));
         done(&mut worker, |t| (0..2000).try_for_each(|id| t.delete(&small, id).map(drop)));
-        settle(&setup, &database, &mut worker);
+        quiesce(&setup, &database, &mut worker);
     }
     let image = |id| Image { id, bytes: vec![id as u8; 10_000] };
     // Without transactions the first of two rows would stay where the second one is refused.
@@ -500,7 +500,7 @@ fn fill_up<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, small_blocks_are_
     assert_eq!(done(&mut worker, |t| t.scan(&table, ..).count()), inserted);
     done(&mut worker, |t| (0..inserted / 2).try_for_each(|id| t.delete(&table, id).map(drop)));
     assert_eq!(done(&mut worker, |t| t.scan(&table, ..).count()), inserted - inserted / 2);
-    settle(&setup, &database, &mut worker);
+    quiesce(&setup, &database, &mut worker);
     let again = (0..inserted / 4).all(|id| {
         let insert = run(&mut worker, |t| t.try_insert(&table, &image(id)));
         matches!(insert, Ok(Insertion::Inserted))
@@ -508,7 +508,7 @@ fn fill_up<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, small_blocks_are_
     assert!(again, "the memory of deleted rows is not used again");
 }
 
-fn settle<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &Arc<P>, worker: &mut P::Worker) {
+fn quiesce<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &Arc<P>, worker: &mut P::Worker) {
     for _ in 0..3 {
         setup.pass(database, 2);
         worker.maintain();

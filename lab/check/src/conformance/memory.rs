@@ -40,7 +40,7 @@ impl<P: Protocol<Worker: Interactive>> Filling<P> {
     }
 
     /// Lets everything be given back that can be.
-    fn settle(&mut self) {
+    fn quiesce(&mut self) {
         for _ in 0..3 {
             self.setup.pass(&self.database, 2);
             self.worker.maintain();
@@ -54,7 +54,7 @@ impl<P: Protocol<Worker: Interactive>> Filling<P> {
             match run(&mut self.worker, |t| body(t, table)) {
                 Ok(()) => return true,
                 Err(Error::OutOfMemory(_)) if is_last => return false,
-                Err(Error::OutOfMemory(_)) => self.settle(),
+                Err(Error::OutOfMemory(_)) => self.quiesce(),
                 Err(other) => panic!("{other}"),
             }
         }
@@ -112,7 +112,7 @@ impl<P: Protocol<Worker: Interactive>> Filling<P> {
             assert!(deleted, "a deletion is refused");
             (self.setup.tick)(&self.database);
         }
-        self.settle();
+        self.quiesce();
     }
 
     /// Fills another table with rows that are all as long, and deletes them.
@@ -264,7 +264,7 @@ pub fn mixed_sizes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         }
     }
     filling.empty();
-    (0..6).for_each(|_| filling.settle());
+    (0..6).for_each(|_| filling.quiesce());
     about_as_many(fill(&mut filling), fresh, LIMIT, "after rows of all sizes");
 }
 
@@ -309,7 +309,7 @@ pub fn deletions_in_one_transaction<P: Protocol<Worker: Interactive>>(setup: &Se
     for bytes in [8, 400, 20_000] {
         let mut filling = Filling::open(setup, LIMIT);
         let rows = filling.fill(bytes);
-        filling.settle();
+        filling.quiesce();
         let many = (reserve / (bytes + 256)) as u64;
         let delete = |filling: &mut Filling<P>, ids: std::ops::Range<u64>| {
             let table = &filling.table;
@@ -328,7 +328,7 @@ pub fn deletions_in_one_transaction<P: Protocol<Worker: Interactive>>(setup: &Se
             assert_eq!(count(&mut filling), rows - first, "a refused deletion leaves something behind");
         }
         while first < rows {
-            filling.settle();
+            filling.quiesce();
             let ids = first..rows.min(first + many);
             let outcome = delete(&mut filling, ids.clone());
             assert!(outcome.is_ok(), "the deletion of {ids:?} of {rows} rows of {bytes} bytes: {outcome:?}");

@@ -47,7 +47,7 @@ fn stays<P: Protocol<Worker: Interactive>>(
     let before = used(setup, database, &mut workers);
     run(&mut workers, 40..440);
     let after = used(setup, database, &mut workers);
-    let most = before + SLACK + setup.kept_places_bytes;
+    let most = before + SLACK + setup.kept_slots_bytes;
     assert!(after <= most, "{before} bytes were in use, and now {after}");
     let statistics = database.statistics().memory.unwrap();
     assert!(statistics.retired_bytes <= 4096, "{} bytes are still retired", statistics.retired_bytes);
@@ -171,7 +171,7 @@ pub fn many_dropped_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         }
         measured.push(used(setup, &database, &mut workers));
     }
-    assert!(measured[3] <= measured[0] + setup.kept_places_bytes, "{measured:?}");
+    assert!(measured[3] <= measured[0] + setup.kept_slots_bytes, "{measured:?}");
 }
 
 /// A dropped table, and a dropped index, give everything back though workers that used them are idle ever after.
@@ -293,14 +293,14 @@ fn stays_behind_snapshots<P: Protocol<Worker: Interactive>, R: Row + PartialEq>(
     // What waits only until the snapshots look again is not to count at the end.
     look_again(&mut clients, table);
     let end = used(setup, database, &mut workers);
-    holds_no_more(before, [quarter, three_quarters], end, SLACK + setup.kept_places_bytes);
+    holds_no_more(before, [quarter, three_quarters], end, SLACK + setup.kept_slots_bytes);
     // The first ends, then the second: each gives back what only it saw.
     for (client, _) in clients {
         assert!(client.commit());
         (LONG_ROUNDS..LONG_ROUNDS + 40).for_each(|number| run(&mut workers, number));
     }
     let after = used(setup, database, &mut workers);
-    let most = before + SLACK + setup.kept_places_bytes;
+    let most = before + SLACK + setup.kept_slots_bytes;
     assert!(after <= most, "{before} bytes were in use, and now {after}");
 }
 

@@ -1,12 +1,12 @@
 //! Collection: what no transaction sees any more, now or later, goes.
 //!
 //! A committed write leaves an item, its record with the end of the transaction. When every transaction that may write reads at that
-//! moment or later, the record's list is gone through, under its collection latch, and every version is taken out that is visible at
-//! no moment that is held. So a long snapshot holds what it sees, and nothing more; what a collector leaves for its sake is looked at
+//! timestamp or later, the record's list is gone through, under its collection latch, and every version is taken out that is visible at
+//! no timestamp that is held. So a long snapshot holds what it sees, and nothing more; what a collector leaves for its sake is looked at
 //! again when it has ended.
 //!
 //! * The first settled version stays, and so does what lies directly under one that is not settled: whoever aborts puts that on top.
-//! * What is older than a version that began before all moments held is out of everybody's reach: nobody goes past that one. It is
+//! * What is older than a version that began before all timestamps held is out of everybody's reach: nobody goes past that one. It is
 //!   freed at once. Everything else that is taken out may still be stood on, and waits for the epochs.
 //! * A record whose only version is a deletion that everybody sees is closed, and its key leaves the index.
 
@@ -16,7 +16,7 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_engine::catalog;
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{OwnedKey, Place};
+use polychron_engine::stores::{IndexRef, OwnedKey};
 use polychron_index::Handle;
 use polychron_memory::Guard;
 use polychron_sync::Mutex;
@@ -27,7 +27,7 @@ use super::table::HekatonTable;
 use super::transactions::{Held, Transactions};
 use super::version::{Record, Version};
 
-/// How many transactions begin before the moments that are held are looked up again: a look at every worker's slot.
+/// How many transactions begin before the timestamps that are held are looked up again: a look at every worker's slot.
 const LOOK_EVERY: u32 = 16;
 
 /// The same while something waits for a snapshot to end: what is taken out from under it comes back when the reader leaves its epoch.
@@ -45,7 +45,7 @@ const LONG: usize = 64;
 /// The key of a record that was deleted.
 #[derive(Debug)]
 pub(super) struct Tombstone {
-    pub(super) place: Place,
+    pub(super) index_ref: IndexRef,
     pub(super) key: OwnedKey,
 }
 
@@ -102,7 +102,7 @@ pub(super) struct Orphans {
 pub(super) enum Left {
     /// Nothing to collect.
     Clean,
-    /// Something that is over at this moment and still seen.
+    /// Something that is over at this timestamp and still seen.
     Seen(u64),
     /// Nothing at all: the key is to leave the index.
     Closed,
@@ -221,7 +221,7 @@ impl Collector {
         for _ in 0..limit {
             let Some(tail) = self.tails.pop() else { return };
             self.tails.extend(tail.next());
-            // SAFETY: `prune` has cut it off, because every moment that is read from then on, or has been, sees a later one.
+            // SAFETY: `prune` has cut it off, because every timestamp that is read from then on, or has been, sees a later one.
             unsafe { tail.free(guard) };
         }
     }
@@ -331,7 +331,7 @@ impl Orphans {
         }
     }
 
-    /// Moves up to `limit` items to the front that everybody reads behind, who reads from this moment on; what must wait stays here, for
+    /// Moves up to `limit` items to the front that everybody reads behind, who reads from this timestamp on; what must wait stays here, for
     /// whoever takes it may do nothing for long.
     fn move_ready(&self, items: &mut VecDeque<Item>, limit: usize, from: u64) {
         if !self.are_there() {
@@ -348,7 +348,7 @@ impl Orphans {
 
 /// Takes the key of a closed record out of its index.
 fn unlink(record: Record, tombstone: &Tombstone, tables: &[Option<Arc<HekatonTable>>], guard: &Guard<'_>) {
-    let Place { table, index } = tombstone.place;
+    let IndexRef { table, index } = tombstone.index_ref;
     let table = catalog::known(tables, table);
     // A dropped table or index gives its records back as a whole, with the index's share of each.
     let Some(store) = table.and_then(|table| table.store(index).ok()) else { return };
@@ -385,12 +385,12 @@ fn collect_latched(
 ) -> (Left, usize) {
     let Some(latest) = record.latest() else { return (Left::Clean, 0) };
     let mut first = latest;
-    while first.begin().settled().is_none() {
+    while first.begin().finished().is_none() {
         let Some(next) = first.next() else { return (Left::Clean, 0) };
         first = next;
     }
     let (older, versions) = prune(first, held, tails, guard);
-    let over = first.begin().settled().zip(first.end().settled()).filter(|_| is_tombstone && first == latest);
+    let over = first.begin().finished().zip(first.end().finished()).filter(|_| is_tombstone && first == latest);
     let left = match (older, over) {
         (None, None) => Left::Clean,
         (None, Some((begin, end))) if held.sees(begin, end) => Left::Seen(end),
@@ -408,21 +408,21 @@ fn collect_latched(
     (left, versions)
 }
 
-/// Takes versions under the first settled one out. Answers the earliest moment at which one that stays is over, and how many
+/// Takes versions under the first settled one out. Answers the earliest timestamp at which one that stays is over, and how many
 /// were looked at.
 fn prune(first: Version, held: &Held, tails: &mut Vec<Version>, guard: &Guard<'_>) -> (Option<u64>, usize) {
     let oldest = held.oldest();
     let (mut above, mut earliest, mut versions) = (first, None, 0);
     while let Some(version) = above.next() {
         versions += 1;
-        let over_at = above.begin().settled();
+        let over_at = above.begin().finished();
         if over_at.is_some_and(|over_at| over_at <= oldest) {
             above.set_next(None);
-            // Every moment that is read from now on, or has been, sees the version above or a later one.
+            // Every timestamp that is read from now on, or has been, sees the version above or a later one.
             tails.push(version);
             break;
         }
-        let lived = version.begin().settled().zip(version.end().settled());
+        let lived = version.begin().finished().zip(version.end().finished());
         match lived {
             Some((begin, end)) if over_at.is_some() && !held.sees(begin, end) => {
                 above.set_next(version.next());

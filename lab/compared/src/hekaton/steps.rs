@@ -41,7 +41,7 @@ named! {
         /// It adds the new node when the old one was divided.
         FollowSplits,
         /// It finds the stamps of nodes that were taken out meanwhile.
-        FollowSettled,
+        FollowResolved,
         /// A hint that leads to no row is not believed.
         RefuseEmptyHints,
         /// What a failed procedure read was there before its error is believed.
@@ -52,11 +52,11 @@ named! {
         KnowAllIndexes,
         /// An index that was dropped has not been asked.
         KnowDropped,
-        /// An index is not used at moments before its filling.
+        /// An index is not used at timestamps before its filling.
         AwaitIndexes,
         /// A row whose entry is made by the filling is written by it, too, where reads are not validated.
         LockFilledRows,
-        /// A version stays as long as somebody reads a moment at which it is visible.
+        /// A version stays as long as somebody reads a timestamp at which it is visible.
         AwaitReaders,
         /// What a foreign key rests on is validated under snapshot isolation, too.
         ProtectParents,

@@ -69,9 +69,9 @@ impl Stamp {
 
     /// The timestamp, where that is settled.
     #[inline]
-    pub(super) fn settled(self) -> Option<u64> {
+    pub(super) fn finished(self) -> Option<u64> {
         match self {
-            Self::At(moment) if moment != INFINITY => Some(moment),
+            Self::At(timestamp) if timestamp != INFINITY => Some(timestamp),
             _ => None,
         }
     }
@@ -148,8 +148,8 @@ impl Version {
     /// Writes the beginning: by the transaction whose id stands there. Sequentially consistent for who takes an aborted version out
     /// ([`Record::pop`]); also a release, so that who sees the timestamp sees the row.
     #[inline]
-    pub(super) fn set_begin(self, moment: u64) {
-        self.header().begin.store(moment, Ordering::SeqCst);
+    pub(super) fn set_begin(self, timestamp: u64) {
+        self.header().begin.store(timestamp, Ordering::SeqCst);
     }
 
     /// Whether it was given up.
@@ -160,9 +160,9 @@ impl Version {
 
     /// Writes the end: by the transaction that locked the version.
     #[inline]
-    pub(super) fn set_end(self, moment: u64) {
+    pub(super) fn set_end(self, timestamp: u64) {
         // Pairs with the acquire in `end`.
-        self.header().end.store(moment, Ordering::Release);
+        self.header().end.store(timestamp, Ordering::Release);
     }
 
     /// Locks the version for a writer, if nobody has.

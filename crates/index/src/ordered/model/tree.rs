@@ -140,7 +140,7 @@ fn a_collapse_hides_nothing_and_fails_no_stamp() {
 
 /// A stamp of a leaf that is taken out while a key comes into its range fails; the inserter's own set holds.
 #[test]
-fn insertions_beside_a_collapse_tell_the_truth() {
+fn insertions_beside_a_collapse_answer_correctly() {
     beside_a_collapse(
         |index, guard| {
             let stamp = index.get(key(165), guard).stamp;

@@ -24,7 +24,7 @@ fn pair(id: u64) -> Pair {
     Pair { id, left: id, right: 0 }
 }
 
-fn settle(database: &Arc<Maflingo>, worker: &mut MaflingoWorker) {
+fn quiesce(database: &Arc<Maflingo>, worker: &mut MaflingoWorker) {
     for _ in 0..4 {
         database.tick();
         worker.maintain();
@@ -65,12 +65,12 @@ fn insertions_that_are_given_up_leave_the_index() {
             end(other, false);
             end(inserter, commits);
         }
-        settle(&database, &mut first);
-        settle(&database, &mut second);
+        quiesce(&database, &mut first);
+        quiesce(&database, &mut second);
         assert_eq!(entries(&database, &pairs), usize::from(commits), "case {case}");
         if commits {
             assert!(drive::transact(&mut first, Mode::ReadWrite, &mut |t| t.delete(&pairs, 1)).unwrap());
-            settle(&database, &mut first);
+            quiesce(&database, &mut first);
         }
         assert_eq!(entries(&database, &pairs), 0, "case {case}");
     }
@@ -87,12 +87,12 @@ fn only_what_was_given_up_is_taken_out() {
     let write = *inserter.state.sets.writes.get(0);
     let key = inserter.state.sets.writes.key_bytes(&write).to_vec();
     let (_, tables) = database.shared.catalog.snapshot();
-    let store = super::super::versions::store_at(&tables, write.place).unwrap();
+    let store = super::super::versions::store_at(&tables, write.index_ref).unwrap();
     let clean = || {
         let mut reclaimer = super::super::reclaim::Reclaimer::default();
         database.shared.deferred_drops.with_guard(|guard| {
             let record = table::find(store, &key[..], guard).unwrap();
-            reclaimer.push(super::super::reclaim::Tombstone::new(write.place, &key, record, Tid::ZERO));
+            reclaimer.push(super::super::reclaim::Tombstone::new(write.index_ref, &key, record, Tid::ZERO));
             reclaimer.step(&tables, 1, guard);
         });
     };
@@ -140,7 +140,7 @@ fn keys_are_inserted_in_all_orders() {
     // An even number of commits has inserted and deleted each.
     let commits = THREADS * (0..scaled(200, 20) as u64).filter(|round| round % 4 < 3).count() as u64;
     assert_eq!(left, commits % 2 * KEYS);
-    settle(&database, &mut worker);
+    quiesce(&database, &mut worker);
     assert_eq!(entries(&database, &pairs) as u64, left);
 }
 

@@ -47,9 +47,9 @@ pub(super) struct Findings {
 impl Findings {
     /// Notes whether condition `number` holds for some rows.
     fn judge(&mut self, number: usize, holds: bool, rows: impl FnOnce() -> String) {
-        let place = &mut self.broken[number - 1];
-        if !holds && place.is_none() {
-            *place = Some(rows());
+        let position = &mut self.broken[number - 1];
+        if !holds && position.is_none() {
+            *position = Some(rows());
         }
     }
 
@@ -100,7 +100,7 @@ impl Paid {
 struct OrderSeen {
     customer: u32,
     /// Lines that the order says it has; `None` when there is no such order.
-    said: Option<u8>,
+    stated: Option<u8>,
     carried: bool,
     undelivered: bool,
     lines: u32,
@@ -242,8 +242,9 @@ impl<'a> Checker<'a> {
         let beyond = seen.next_order as usize;
         in_chunks(customers + 1, (CHUNK / per_customer).max(1), |customers| {
             for order in worker.execute(&mut ReadOrders { tables, warehouse, district, customers })? {
-                let place = &mut seen.orders[beyond.min(order.id as usize)];
-                (place.customer, place.said, place.carried) = (order.customer, Some(order.lines), order.carried);
+                let position = &mut seen.orders[beyond.min(order.id as usize)];
+                (position.customer, position.stated, position.carried) =
+                    (order.customer, Some(order.lines), order.carried);
             }
             Ok(())
         })
@@ -277,7 +278,7 @@ impl DistrictSeen {
 
     /// Conditions 2, 3, 4 and 11.
     fn judge_numbers(&self, findings: &mut Findings) {
-        let last = self.orders.iter().rposition(|order| order.said.is_some()).unwrap_or(0) as u32;
+        let last = self.orders.iter().rposition(|order| order.stated.is_some()).unwrap_or(0) as u32;
         let first_new = self.orders.iter().position(|order| order.undelivered).map(|id| id as u32);
         let last_new = self.orders.iter().rposition(|order| order.undelivered).map(|id| id as u32);
         let count_new = self.orders.iter().filter(|order| order.undelivered).count() as u32;
@@ -291,18 +292,18 @@ impl DistrictSeen {
                 format!("{}: new orders {first} to {last} are {count_new}", self.name())
             });
         }
-        let said: u64 = self.orders.iter().filter_map(|order| order.said).map(u64::from).sum();
+        let stated: u64 = self.orders.iter().filter_map(|order| order.stated).map(u64::from).sum();
         let lines: u64 = self.orders.iter().map(|order| u64::from(order.lines)).sum();
-        findings.judge(4, said == lines, || format!("{}: orders say {said} lines, there are {lines}", self.name()));
+        findings.judge(4, stated == lines, || format!("{}: orders say {stated} lines, there are {lines}", self.name()));
     }
 
     /// Conditions 5, 6 and 7.
     fn judge_orders(&self, findings: &mut Findings) {
         for (id, order) in self.orders.iter().enumerate() {
             let name = || format!("order {id} of {}: {order:?}", self.name());
-            if let Some(said) = order.said {
+            if let Some(stated) = order.stated {
                 findings.judge(5, order.undelivered != order.carried, name);
-                findings.judge(6, u32::from(said) == order.lines, name);
+                findings.judge(6, u32::from(stated) == order.lines, name);
             } else {
                 findings.judge(5, !order.undelivered, name);
                 findings.judge(6, order.lines == 0, name);
@@ -329,7 +330,7 @@ impl DistrictSeen {
             findings.judge(12, customer.balance + customer.paid == delivered, name);
         }
         let count = |which: fn(&OrderSeen) -> bool| self.orders.iter().filter(|order| which(order)).count() as u64;
-        let (orders, new) = (count(|order| order.said.is_some()), count(|order| order.undelivered));
+        let (orders, new) = (count(|order| order.stated.is_some()), count(|order| order.undelivered));
         let loaded = u64::from(paid.scale.orders - paid.scale.undelivered);
         let since: u64 = self.customers.iter().map(|customer| u64::from(customer.deliveries)).sum();
         findings.judge(11, orders == new + loaded + since, || {

@@ -195,7 +195,7 @@ impl Procedure for NewOrder {
         let mut supplied = [Supplied::default(); MOST_LINES];
         let mut sum: i64 = 0;
         let (mut generic, mut unused_item) = (0, false);
-        for (place, (line, supplied)) in self.lines().iter().zip(&mut supplied).enumerate() {
+        for (position, (line, supplied)) in self.lines().iter().zip(&mut supplied).enumerate() {
             let line_supplied = match self.talk.futures {
                 false => self.supply(transaction, *line)?,
                 true => self.supply_later(transaction, *line)?,
@@ -203,7 +203,7 @@ impl Procedure for NewOrder {
             match line_supplied {
                 Some(now) => {
                     sum = sum.wrapping_add(now.amount.units());
-                    generic |= u16::from(now.generic) << place;
+                    generic |= u16::from(now.generic) << position;
                     *supplied = now;
                 }
                 None => unused_item = true,

@@ -64,7 +64,7 @@ fn lists_show_write_cycles_and_lost_updates() {
 
 /// Of values that nobody saw only this is known: they came behind those that somebody saw.
 #[test]
-fn values_nobody_saw_come_last() {
+fn unobserved_values_come_last() {
     let unseen = r#"{"operations": [{"do": "append", "key": 1, "value": 40}, {"do": "list", "key": 2, "values": []}]}"#;
     let other = r#"{"operations": [{"do": "append", "key": 1, "value": 50}]}"#;
     assert_clean(&[APPEND_1, unseen, other, &lists(&[10], &[])], false);

@@ -18,7 +18,7 @@ const TABLE: &str = "polychron settles";
 
 /// Returns when a snapshot shows what has been committed by now: snapshots may lie slightly in the past, and the first
 /// ones after a load would show empty tables.
-pub(super) fn settle(database: &Arc<AnyProtocol>) -> Result<(), Error> {
+pub(super) fn quiesce(database: &Arc<AnyProtocol>) -> Result<(), Error> {
     let definition = TableDefinition::new(TABLE).with_column("key", ColumnType::U64).with_key([0]);
     let table = database.create_table(definition)?;
     let mut worker = database.worker()?;
