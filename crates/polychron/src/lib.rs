@@ -141,6 +141,7 @@ mod builder;
 mod claims;
 mod database;
 mod list;
+mod opening;
 mod pool;
 pub mod prelude;
 mod resolving;
@@ -148,10 +149,11 @@ mod session;
 mod submitting;
 
 pub use builder::Builder;
-pub use database::{Database, OpenTransaction, Options, TransactionOf};
+pub use database::{Database, Options, TransactionOf};
 pub use list::{DefaultProtocol, ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols, UnknownProtocol};
 #[cfg(feature = "any")]
 pub use list::{any_protocol, any_protocol_of};
+pub use opening::OpenTransaction;
 #[doc(inline)]
 pub use polychron_base::{Ok, error};
 #[cfg(feature = "any")]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use polychron_engine::limits::{self, Limits};
 use polychron_engine::{Error, Interactive, Mode, Procedure, Protocol, Worker, drive};
 
+use crate::TransactionOf;
 use crate::claims::Claims;
 use crate::list::DefaultProtocol;
 use crate::pool::Slot;
-use crate::{OpenTransaction, TransactionOf};
 
 /// A worker of its own for one thread; see [`Database::session`](crate::Database::session).
 ///
@@ -186,44 +186,5 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
         mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
     ) -> Result<O, E> {
         drive::transact(&mut self.worker, Mode::Snapshot, &mut body)
-    }
-
-    /// As [`Database::begin`](crate::Database::begin), with the worker of the session.
-    ///
-    /// ```
-    /// # use polychron::{Database, Operations, Row};
-    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::in_memory()?;
-    /// # let accounts = database.create_table::<Account>()?;
-    /// let mut session = database.session()?;
-    /// let mut transaction = session.begin()?;
-    /// transaction.insert(&accounts, &Account { id: 1, balance: 5 })?;
-    /// transaction.commit()?;
-    /// assert_eq!(database.statistics().commits, 1);
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As there, but for [`Error::TooManyWorkers`].
-    pub fn begin(&mut self) -> Result<OpenTransaction<'_, P>, Error> {
-        OpenTransaction::<P>::lend(&mut self.worker, Mode::ReadWrite)
-    }
-
-    /// As [`Database::begin_snapshot`](crate::Database::begin_snapshot).
-    ///
-    /// ```
-    /// # use polychron::{Database, Operations, Row};
-    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::in_memory()?;
-    /// # let accounts = database.create_table::<Account>()?;
-    /// let mut session = database.session()?;
-    /// assert_eq!(session.begin_snapshot()?.len(&accounts)?, 0);
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As there.
-    pub fn begin_snapshot(&mut self) -> Result<OpenTransaction<'_, P>, Error> {
-        OpenTransaction::<P>::lend(&mut self.worker, Mode::Snapshot)
     }
 }

@@ -117,17 +117,21 @@ fn a_forgotten_one_never_commits() {
 /// What goes by a name is called by it in errors.
 #[cfg(feature = "any")]
 mod chosen_by_name {
+    use std::sync::mpsc::{Receiver, channel};
+
     use polychron::{Procedure, ProtocolList, Protocols, Transaction};
 
     use super::*;
 
-    struct Nothing;
+    /// Does nothing, once it is let.
+    struct Nothing(Receiver<()>);
 
     impl Procedure for Nothing {
         type Output = ();
         type Error = Error;
 
         fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Error> {
+            let _ = self.0.recv();
             Ok(())
         }
     }
@@ -149,7 +153,9 @@ mod chosen_by_name {
                 }
             };
             transaction.insert(&accounts, &Account { id: 1, balance: 5 }).unwrap();
-            let waits = database.submit(Nothing).wait();
+            let (lets, is_let) = channel();
+            let waits = database.submit(Nothing(is_let)).wait();
+            drop(lets);
             let Err(Error::Unsupported(waits)) = waits else { panic!("{protocol}: {waits:?}") };
             assert_eq!(waits.protocol, protocol);
             transaction.commit().unwrap();

@@ -407,11 +407,7 @@ impl Requests {
             if other.blocks(requester, exclusive) {
                 blocked = true;
                 own |= other.requester.thread == requester.thread;
-                match spin_budget {
-                    SpinBudget::Wound => requester.wound(other.requester),
-                    SpinBudget::Refuse => requester.gives_up_before(other.requester),
-                    SpinBudget::Queue => {}
-                }
+                requester.meets(other.requester, spin_budget);
             }
             spin_budget != SpinBudget::Refuse || !blocked
         });
@@ -497,10 +493,7 @@ impl Requests {
             if answer != Answer::Own {
                 answer = if said.requester.thread == requester.thread { Answer::Own } else { Answer::Refused };
             }
-            match spin_budget {
-                SpinBudget::Wound => requester.wound(said.requester),
-                _ => requester.gives_up_before(said.requester),
-            }
+            requester.meets(said.requester, spin_budget);
             true
         });
         if left_out(Step::UpgradeAlone) {

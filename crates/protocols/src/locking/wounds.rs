@@ -132,6 +132,16 @@ impl Requester {
         }
     }
 
+    /// Another one has what this one wants.
+    #[cold]
+    pub(super) fn meets(self, other: Self, spin_budget: SpinBudget) {
+        match spin_budget {
+            SpinBudget::Wound => self.wound(other),
+            SpinBudget::Refuse => self.gives_up_before(other),
+            SpinBudget::Queue => {}
+        }
+    }
+
     /// The transaction does not wait for what another one has.
     #[cold]
     pub(super) fn gives_up_before(self, other: Self) {
