@@ -227,7 +227,7 @@ fn values_of_kinds_are_checked() {
     for (column, value) in [(1, "Open".into()), (3, "ä".into()), (3, Value::Unsigned(1)), (4, Value::Integer(1))] {
         assert!(matches!(tried(column, value.clone()), Err(SchemaError::WrongType { .. })), "{column} {value}");
     }
-    assert_eq!(tried(1, Value::Null), Err(SchemaError::UnexpectedNull { column: "state".into() }));
+    assert_eq!(tried(1, Value::Null), Err(SchemaError::UnexpectedNull { column: "kinds.state".into() }));
 }
 
 /// Bytes of no value are refused where rows come in from outside, and read without harm.
