@@ -9,7 +9,7 @@ pub fn calendar_time() -> SystemTime {
     SystemTime::now()
 }
 
-/// Tells how much time has passed since some fixed moment.
+/// Measures the time since a fixed point.
 pub trait Clock: Send + Sync {
     /// Nanoseconds since the clock's own beginning; never goes back.
     fn now_ns(&self) -> u64;

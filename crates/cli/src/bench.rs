@@ -140,7 +140,7 @@ fn bench_workload<L: ProtocolList, W: Workload>(common: &Common, options: W::Opt
     W::validate(&options, settings.threads).map_err(Refusal::Input)?;
     check_memory(W::estimated_bytes(&options), &shared).map_err(Refusal::Input)?;
     let known = L::has(&common.protocol);
-    // The file is opened beforehand, so that nobody waits for a result that cannot be written; but not for a bad name.
+    // The file is opened beforehand, so that no run waits for a result that cannot be written; but not for a bad name.
     let json = match &common.json {
         Some(path) if known => Some(Pending::open("--json", path).map_err(Refusal::Input)?),
         _ => None,

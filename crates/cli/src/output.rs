@@ -1,4 +1,4 @@
-//! What the program writes, where nobody may read and no room may be left.
+//! What the program writes, where no one may read or the device is full.
 //!
 //! A reader that is gone wants no more, so the program ends quietly, with the code that it would have had. A standard output that cannot
 //! be written otherwise is a failure, told in one line. Files get their contents at once and whole: until then they are as they were.
@@ -22,7 +22,7 @@ pub fn print_output(text: impl Display) {
     }
 }
 
-/// Writes a line to the standard error; when that fails there is nobody left to tell.
+/// Writes a line to the standard error; when that fails nothing else can report it.
 pub fn print_status(line: impl Display) {
     let _ = writeln!(stderr().lock(), "{line}");
 }
@@ -38,7 +38,7 @@ pub fn exit_code(code: u8) -> u8 {
     }
 }
 
-/// A file to be written in the end. Opened beforehand, so that nobody waits for a result that cannot be written.
+/// A file to be written in the end. Opened beforehand, so that no run waits for a result that cannot be written.
 pub struct Pending {
     path: PathBuf,
     file: File,

@@ -64,7 +64,7 @@ struct Chosen {
 }
 
 impl AnyOptions {
-    /// The protocol `P` with these options, for whole procedures: none of its transactions can be begun by hand.
+    /// The protocol `P` with these options, for whole procedures: none of its transactions can be begun interactively.
     pub fn of<P: Protocol>(options: P::Options) -> Self {
         Self::opened::<P, Whole>(options)
     }

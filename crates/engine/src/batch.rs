@@ -1,8 +1,9 @@
 //! Column batches: many rows at once, a slice of words for each column, as analytical code wants them.
 //!
-//! A protocol that changes rows where they lie lends its own memory, while others may write it. So the slices are of atomic words, whose loads
-//! are never torn; and who looks at a batch is told afterwards whether the rows stood still (see [`Queries::visit_columns`](crate::Queries::visit_columns)). The sums,
-//! extremes and comparisons here go along the slices by the machine's vectors.
+//! A protocol that changes rows where they lie lends its own memory, while others may write it. So the slices are of atomic words, whose
+//! loads are never torn; and the reader of a batch learns afterwards whether the rows changed (see
+//! [`Queries::visit_columns`](crate::Queries::visit_columns)). The sums, extremes and comparisons here go along the slices by the machine's
+//! vectors.
 
 use std::ops::ControlFlow;
 
@@ -164,7 +165,7 @@ impl<'b> ColumnVector<'b> {
     /// a NULL means nothing.
     #[inline]
     pub fn bits(&self, position: usize) -> u64 {
-        // Relaxed: who lends the words says afterwards whether they stood still.
+        // Relaxed: the lender of the words reports afterwards whether they changed.
         self.column.bits(self.column.form.ordered(self.words[position].load(Ordering::Relaxed)))
     }
 

@@ -32,7 +32,7 @@ pub trait Described {
     }
 }
 
-/// The tables at one moment, in slots of which at least half are free: so many as there are tables, not as there ever were.
+/// The tables at one time, in slots of which at least half are free: so many as there are tables, not as there ever were.
 ///
 /// The slot of a table is its position modulo the number of slots, which is a power of two. A new table is given a position that no table
 /// has had, and whose slot is free. With twice the slots, tables that had different ones still do.
@@ -188,7 +188,7 @@ impl<T> Deref for Seen<T> {
 
     #[inline]
     fn deref(&self) -> &Self::Target {
-        // SAFETY: who called `renew` promised to look only while the list is kept.
+        // SAFETY: the caller of `renew` promised to look only while the list is kept.
         unsafe { &*self.slots }
     }
 }
@@ -202,15 +202,15 @@ impl<T> Seen<T> {
 }
 
 impl<T: Described> Seen<T> {
-    /// The table of this id, for as long as the list may be looked at: the caller of [`Seen::renew`] promised that, so that a transaction, which
-    /// renews nothing, need not borrow the list for it.
+    /// The table of this id, for as long as the list may be looked at: the caller of [`Seen::renew`] promised that, so that a transaction,
+    /// which renews nothing, need not borrow the list for it.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`], or [`Error::OtherDatabase`].
     #[inline]
     pub fn table<'t>(&self, id: TableId) -> Result<&'t T, Error> {
         let table = get(self, id)?;
-        // SAFETY: the list keeps its tables, and whoever called `renew` promised to look only while the list is kept.
+        // SAFETY: the list keeps its tables, and the caller of `renew` promised to look only while the list is kept.
         Ok(unsafe { &*Arc::as_ptr(table) })
     }
 
@@ -219,7 +219,7 @@ impl<T: Described> Seen<T> {
     /// # Safety
     /// The caller is pinned, and from now until the next call it looks through this, and at what [`Seen::table`] answers, only under guards of
     /// which the outermost stood, and was not renewed, since before this call; or while it holds what [`Seen::keep`] answered; or while a
-    /// snapshot (`polychron_memory::Snapshot`) is open that was opened before this call; or while whoever calls
+    /// snapshot (`polychron_memory::Snapshot`) is open that was opened before this call; or while a caller that calls
     /// [`Catalog::take_released`] knows that it looks.
     #[inline]
     pub unsafe fn renew(&mut self, catalog: &Catalog<T>) {
@@ -269,7 +269,7 @@ impl<T: Described> Seen<T> {
         self.version
     }
 
-    /// The list as one that stays, for who is about to leave the guard.
+    /// The list as one that stays, for a thread that is about to leave the guard.
     pub fn keep(&self) -> Tables<T> {
         if self.version == NEVER {
             return Arc::default();
@@ -457,7 +457,7 @@ impl<T: Described> Catalog<T> {
         get(&tables, id).map(|table| Arc::clone(table.definition()))
     }
 
-    /// Gives up the lists of the past at which nobody looks any more, and with them the tables that only they had. Guards
+    /// Gives up the lists of the past at which no thread looks any more, and with them the tables that only they had. Guards
     /// and snapshots decide, so a list goes when its time has come and this is called again.
     pub fn release(&self, epochs: &Epochs) {
         // A table that goes with its list takes time, and asks the deferred drops.
@@ -506,7 +506,7 @@ pub fn get<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Result<&Arc<
     }
 }
 
-/// As [`get`], for who can do without the table.
+/// As [`get`], for callers that can do without the table.
 #[inline]
 pub fn known<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Option<&Arc<T>> {
     // Ids of other databases have the same positions, and those of other tables the same slot.

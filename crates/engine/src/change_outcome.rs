@@ -119,7 +119,7 @@ pub(crate) fn change_or_restore<T: Transaction + ?Sized, K: EncodedKey, E: From<
         }
     });
     let _ = BEFORE.try_with(|slot| slot.replace(before));
-    // A conflict comes first: what was looked at may never have stood together.
+    // A conflict comes first: what was looked at may never have were mutually consistent.
     let found = found?;
     outcome.map(|()| found)
 }

@@ -56,7 +56,7 @@ impl RowRules {
         self.layout.check_row(row).map_err(|error| Error::wrong_row(table, error.to_string()))
     }
 
-    /// A projection that somebody has put together covers its columns: what it leaves out need not be in the copy that is changed.
+    /// A projection that a caller has put together covers its columns: what it leaves out need not be in the copy that is changed.
     fn check_projection(&self, table: TableId, projection: &Projection) -> Result<(), Error> {
         if *projection == Projection::ALL {
             return Ok(());
@@ -165,8 +165,8 @@ const REMEMBERED: usize = 8;
 type Known = (TableId, Arc<RowRules>);
 
 thread_local! {
-    /// What a thread keeps for updates, so that the counts of the rules' owners, which all threads share, are not written each time. A table's
-    /// layout never changes, and no other table ever has its id.
+    /// What a thread keeps for updates, so that the counts of the rules' owners, which all threads share, are not written each time. A
+    /// table's layout never changes, and no other table ever has its id.
     static RULES: RefCell<[Option<Known>; REMEMBERED]> = RefCell::default();
 }
 

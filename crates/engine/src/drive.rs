@@ -42,8 +42,8 @@ pub fn transact<W: Interactive, O, E: From<Error>>(
     until_committed(worker, mode, body)
 }
 
-/// Runs `body` in a transaction that is dropped: nothing of what it has seen is protected or validated, and it leaves no trace by which others
-/// would conflict. For hints.
+/// Runs `body` in a transaction that is dropped: nothing of what it has seen is protected or validated, and it leaves no trace by which
+/// others would conflict. For hints.
 ///
 /// # Errors
 /// As [`transact`].
@@ -85,7 +85,7 @@ pub fn transact_resolved<W: Interactive, O: Outcome, E: From<Error>>(
     output.resolve(&Resolved::of(scope)).map_err(|error| E::from(error.into()))
 }
 
-/// Why a procedure has failed, before errors of the engine are made into its own: that is somebody's code, which is to run where it does no
+/// Why a procedure has failed, before errors of the engine are made into its own: that is user code, which is to run where it does no
 /// harm.
 #[derive(Debug)]
 pub enum Failure<E> {
@@ -269,7 +269,7 @@ fn endure<W: Interactive>(
     if endurance.is_none() && !worker.is_nested() {
         return None;
     }
-    // Between two steps it tries in quick succession: others may let go for moments only.
+    // Between two steps it tries in quick succession: others may let go for times only.
     if !attempts.is_multiple_of(ATTEMPTS_PER_LOOK) {
         return None;
     }
@@ -331,8 +331,8 @@ fn attempt<W: Interactive, B: Body<W>>(
         Ok(Err(own)) => Failure::Own(own),
         Err(panic) => Failure::Engine(panic.into_error()),
     };
-    // Whatever the procedure has returned: one that failed on reads which never stood together deserves another try, and so does one that the
-    // protocol has stopped.
+    // Whatever the procedure has returned: one that failed on reads which were never mutually consistent deserves another try, and so does
+    // one that the protocol has stopped.
     if transaction.roll_back() {
         return Attempt::Failed(failure);
     }
@@ -370,7 +370,7 @@ impl RandomWait {
     }
 }
 
-/// Ends the transaction whatever its procedure makes of errors: for who has left something half done in it. What drives it undoes it as
+/// Ends the transaction whatever its procedure makes of errors: for an operation that was left half done. What drives it undoes it as
 /// after a panic, and answers with the error.
 pub(crate) fn end(error: Error) -> ! {
     resume_unwind(Box::new(error))
@@ -385,7 +385,7 @@ pub fn catch<O>(work: impl FnOnce() -> O) -> Result<O, Caught> {
     catch_unwind(AssertUnwindSafe(work)).map_err(Caught)
 }
 
-/// Drops an answer that nobody gets. Its destructor is somebody's code, which may panic.
+/// Drops an answer that is not taken. Its destructor is user code, which may panic.
 #[inline]
 pub fn discard<O>(answer: O) {
     if std::mem::needs_drop::<O>() {
@@ -393,7 +393,7 @@ pub fn discard<O>(answer: O) {
     }
 }
 
-/// A panic that was caught. What it carries is somebody's, and may panic once more where it is dropped: that stays here.
+/// A panic that was caught. What it carries is a user's, and may panic once more where it is dropped: that stays here.
 #[derive(Debug)]
 pub struct Caught(Box<dyn Any + Send>);
 

@@ -14,7 +14,7 @@ pub struct Source {
     pub row: u32,
     /// The column.
     pub column: FutureColumn,
-    /// The row's column before it, as who adds them counts.
+    /// The row's column before it, counted in the order in which they are added.
     pub before: u32,
 }
 
@@ -398,7 +398,7 @@ pub trait LazyHost: Protocol<Worker: Interactive> {
     /// Sets what the layer needs of the options.
     fn prepare(_options: &mut Self::Options) {}
 
-    /// Tells whether a condition is true now. `scratch` is room for values. Who does not hold conditions looks without protection.
+    /// Tells whether a condition is true now. `scratch` is room for values. A protocol without condition locks reads without protection.
     ///
     /// # Errors
     /// A conflict, or a [`FutureError`] where it has no value; what was read then stays.

@@ -13,9 +13,13 @@ use polychron_sync::{Mutex, MutexGuard};
 
 use crate::classes::{FINE_MAX, MAX_LOCAL, align_of_size, class_within, size_of_class};
 use crate::coalesce;
+use crate::huge_pages::HugePages;
 use crate::system::{HUGE_PAGE, Mapping, PAGE};
 
-/// A chunk of a region. Whoever has it owns its memory.
+/// Of so much memory huge pages are advised one by one: the system keeps a list of the addresses at which advice changes, and bounds its length.
+const MOST_ADVISED: usize = 32 << 30;
+
+/// A chunk of a region. The thread that has it owns its memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) base: NonNull<u8>,
@@ -161,6 +165,8 @@ pub(crate) struct Arena {
 #[derive(Debug, Default)]
 struct Inner {
     regions: Vec<Region>,
+    /// The regions' numbers by their addresses.
+    numbers: BTreeMap<usize, usize>,
     /// What came back and is off the budget.
     free: Spans,
     /// What workers that left had not used up.
@@ -171,6 +177,16 @@ struct Inner {
 struct Region {
     mapping: Mapping,
     used: usize,
+    huge_pages: HugePages,
+}
+
+impl Inner {
+    /// The region of a span, and the span's offset in it.
+    fn region_of(&mut self, span: &Span) -> (&mut Region, usize) {
+        let address = span.base.addr().get();
+        let (begin, &number) = self.numbers.range(..=address).next_back().expect("a span lies in a region");
+        (&mut self.regions[number], address - begin)
+    }
 }
 
 impl Region {
@@ -203,6 +219,8 @@ impl Arena {
             if rest.bytes > 0 {
                 inner.free.give(rest);
             }
+            let (Region { mapping, huge_pages, .. }, start) = inner.region_of(&span);
+            huge_pages.handed_out(start, span.bytes, |page| mapping.advise(page, true));
             return Some(span);
         }
         let index = match inner.regions.iter().rposition(|region| region.mapping.bytes() - region.used >= bytes) {
@@ -218,8 +236,12 @@ impl Arena {
     fn map_region(&self, inner: &mut Inner, bytes: usize) -> Option<usize> {
         let bytes = bytes.max(self.region_bytes).next_multiple_of(coalesce::PAGE);
         let mapping = Mapping::new(bytes, self.huge_pages)?;
-        inner.regions.push(Region { mapping, used: 0 });
-        Some(inner.regions.len() - 1)
+        let number = inner.regions.len();
+        inner.numbers.insert(mapping.base().addr().get(), number);
+        let before: usize = inner.regions.iter().map(|region| region.mapping.bytes()).sum();
+        let huge_pages = HugePages::new(before + bytes <= MOST_ADVISED);
+        inner.regions.push(Region { mapping, used: 0, huge_pages });
+        Some(number)
     }
 
     /// Keeps what a leaving worker had not used up.
@@ -245,12 +267,21 @@ impl Arena {
 
     /// Takes a chunk of a region back, aligned to 64 and a multiple of 64 long. It is off the budget, or the caller takes it off next.
     pub(crate) fn return_span(&self, span: Span) {
-        self.inner().free.give(span);
+        let mut inner = self.inner();
+        inner.free.give(span);
+        let (Region { mapping, huge_pages, .. }, start) = inner.region_of(&span);
+        huge_pages.returned(start, span.bytes, |page| mapping.advise(page, false));
     }
 
     /// What came back, was not handed out again and begins at these addresses: it is off the budget.
     pub(crate) fn take_returned(&self, addresses: Range<usize>) -> Vec<Span> {
-        self.inner().free.take_within(addresses)
+        let mut inner = self.inner();
+        let taken = inner.free.take_within(addresses);
+        for span in &taken {
+            let (region, start) = inner.region_of(span);
+            region.huge_pages.taken(start, span.bytes);
+        }
+        taken
     }
 
     /// Mapped bytes, and those of them for which the system took the advice to use huge pages.
@@ -285,7 +316,7 @@ impl Arena {
     }
 }
 
-/// Writes a byte to every page of a span nobody else knows of.
+/// Writes a byte to every page of a span no other thread knows of.
 fn touch(span: Span, threads: usize) {
     let share = span.bytes.div_ceil(threads.max(1)).next_multiple_of(HUGE_PAGE);
     std::thread::scope(|scope| {

@@ -217,9 +217,9 @@ mod tests {
     use crate::memory::lock;
     use crate::{Guard, Local, Memory, Options};
 
-    /// Frees blocks of a size that nobody uses.
+    /// Frees blocks of a size that no thread uses.
     fn free(guard: &Guard<'_>, blocks: impl Iterator<Item = NonNull<u8>>, bytes: usize) {
-        // SAFETY: the blocks were allocated with this size, and nobody uses them.
+        // SAFETY: the blocks were allocated with this size, and no thread uses them.
         blocks.for_each(|block| unsafe { guard.free(block, bytes) });
     }
 
@@ -230,7 +230,7 @@ mod tests {
             for _ in 0..10 {
                 let block = &mut live[random.below(live.len() as u64) as usize];
                 let (old, size) = std::mem::replace(block, (guard.allocate(bytes).unwrap(), bytes));
-                // SAFETY: the block was allocated with this size, and nobody finds it any more.
+                // SAFETY: the block was allocated with this size, and no thread finds it any more.
                 unsafe { guard.retire(old, size) };
             }
         }
@@ -343,8 +343,8 @@ mod tests {
         assert!(largest.iter().all(|bytes| bytes * 4 <= largest[0] * 5), "{largest:?} bytes were reserved");
     }
 
-    /// What comes in other sizes than what went takes the room that went back, also in shorter pieces, so that a database does not spread over ever
-    /// more pages.
+    /// What comes in other sizes than what went takes the room that went back, also in shorter fragments, so that a database does not spread
+    /// over ever more pages.
     #[test]
     #[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
     fn room_that_came_back_is_used_first() {

@@ -40,7 +40,7 @@ pub(crate) struct Entry {
     pub(crate) was_found: bool,
 }
 
-/// All entries before position `end` were unlinked before some moment in epoch `tag`.
+/// All entries before position `end` were unlinked before some time in epoch `tag`.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     tag: u64,
@@ -71,7 +71,7 @@ pub(crate) struct EmptyPage(NonNull<Page>);
 impl EmptyPage {
     /// Gives its memory back: a block of [`PAGE_BYTES`] to `free`.
     pub(crate) fn release(self, free: impl FnOnce(NonNull<u8>)) {
-        // SAFETY: nobody else has the page, and its header was written when it came to be.
+        // SAFETY: no other thread has the page, and its header was written when it came to be.
         if unsafe { self.0.as_ref() }.header.is_on_heap {
             // SAFETY: it was a box, see `Limbo::add_page`.
             drop(unsafe { Box::from_raw(self.0.as_ptr()) });
@@ -97,7 +97,7 @@ pub(crate) struct Limbo {
     tagged: u64,
 }
 
-// SAFETY: the blocks that wait, and the pages, are owned by the limbo; nobody else frees them or writes to them.
+// SAFETY: the blocks that wait, and the pages, are owned by the limbo; no other thread frees them or writes to them.
 unsafe impl Send for Limbo {}
 
 impl Limbo {

@@ -24,7 +24,7 @@ pub struct Options {
     /// How many workers may be registered at once, beside [`crate::OWN_SLOTS`]. A slot costs two cache lines, and the leader of
     /// a tick reads all up to the last one that was ever claimed.
     pub max_workers: usize,
-    /// How often a background thread moves the epochs on; `None` leaves that to whoever calls
+    /// How often a background thread moves the epochs on; `None` leaves that to any thread that calls
     /// [`crate::Epochs::advance`]. The thesis takes 1 s. The default of 10 ms keeps snapshots fresher and the memory of
     /// retired blocks small, and one scan of the slots a tick still costs nothing that can be measured.
     pub epoch_interval: Option<Duration>,

@@ -95,7 +95,7 @@ impl Pool {
     /// Takes a block back.
     ///
     /// # Safety
-    /// The block came from a pool of the same memory for the same `bytes`, and nobody uses it any more.
+    /// The block came from a pool of the same memory for the same `bytes`, and no thread uses it any more.
     #[inline]
     pub(crate) unsafe fn free(&self, shared: &Shared, block: NonNull<u8>, bytes: usize) {
         let class = class_of(bytes);
@@ -109,7 +109,7 @@ impl Pool {
         unsafe { self.keep(shared, class, block) };
     }
 
-    /// Takes a block back once somebody drew on the reserve: what came from there goes back there, and what makes up for it comes next.
+    /// Takes a block back once some thread drew on the reserve: what came from there goes back there, and what makes up for it comes next.
     ///
     /// # Safety
     /// As for [`Pool::keep`].
@@ -130,7 +130,7 @@ impl Pool {
     /// Puts a block of a class into the free lists.
     ///
     /// # Safety
-    /// The block has the size and alignment of the class, and nobody uses it.
+    /// The block has the size and alignment of the class, and no thread uses it.
     #[inline]
     unsafe fn keep(&self, shared: &Shared, class: usize, block: NonNull<u8>) {
         let Some(lists) = self.lists.get(class) else {
@@ -166,7 +166,7 @@ impl Pool {
         }
         let bytes = size.next_multiple_of(64);
         let (block, rest) = self.reserve_span(shared, bytes, bytes)?.split(size);
-        // SAFETY: the rest behind the block is empty, or shorter than 64 bytes and nobody's.
+        // SAFETY: the rest behind the block is empty, or shorter than 64 bytes and no thread's.
         unsafe { self.carve(shared, rest) };
         Some(block.base)
     }
@@ -251,7 +251,7 @@ impl Pool {
     /// Makes a span the chunk; what is left of the old one becomes free blocks.
     ///
     /// # Safety
-    /// The span is aligned to 16, a multiple of 16 long, and nobody else uses it.
+    /// The span is aligned to 16, a multiple of 16 long, and no other thread uses it.
     unsafe fn adopt(&self, shared: &Shared, span: Span) {
         if let Some(rest) = self.chunk.replace(Some(span)) {
             // SAFETY: the old chunk is the worker's own, and is not the chunk any more.

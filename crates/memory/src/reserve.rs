@@ -5,7 +5,7 @@
 //!
 //! What was drawn may stay in use for long, for not all work that could make room does. Blocks of the same size make up for that: when they
 //! are freed they go to the reserve before anybody else gets them, as long as the limit does not leave what it lacks. Smaller blocks
-//! would fill it with what nobody can use. Such blocks are drawn first.
+//! would fill it with what no thread can use. Such blocks are drawn first.
 
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -29,7 +29,7 @@ pub(crate) const LEAST_BLOCK: usize = 32;
 pub(crate) struct Reserve {
     /// What is set aside.
     bytes: usize,
-    /// Where that lies, once somebody drew on it; none if the system had nothing.
+    /// Where that lies, once some thread drew on it; none if the system had nothing.
     memory: OnceLock<Option<Mapping>>,
     /// How many bytes of it are in use. Written under the latch, like the next.
     drawn: AtomicUsize,
@@ -111,7 +111,7 @@ impl Reserve {
     /// Takes a freed block of a class in, if it makes up for one that was drawn and the limit, which leaves `left` bytes, does not.
     ///
     /// # Safety
-    /// The block has the size and alignment of the class, and nobody uses it. If it is taken, the reserve owns it.
+    /// The block has the size and alignment of the class, and no thread uses it. If it is taken, the reserve owns it.
     pub(crate) unsafe fn take_in(&self, class: usize, block: NonNull<u8>, left: usize) -> bool {
         if self.unbacked(left) == 0 || self.missing[class].load(Ordering::Relaxed) == 0 {
             return false;
@@ -125,7 +125,7 @@ impl Reserve {
         true
     }
 
-    /// Whether somebody ever drew on what is set aside.
+    /// Whether some thread ever drew on what is set aside.
     #[inline]
     pub(crate) fn was_drawn_on(&self) -> bool {
         self.memory.get().is_some()
@@ -137,7 +137,7 @@ impl Reserve {
         matches!(self.memory.get(), Some(Some(memory)) if offset(memory.base()) < self.bytes)
     }
 
-    /// Takes a block of a class back that it owns and nobody uses any more.
+    /// Takes a block of a class back that it owns and no thread uses any more.
     pub(crate) fn take_back(&self, class: usize, block: NonNull<u8>) {
         let memory = self.memory.get().and_then(Option::as_ref).expect("the block lies in it");
         let mut held = self.held.lock();
@@ -147,7 +147,7 @@ impl Reserve {
         self.publish(&held);
     }
 
-    /// Takes all out that is held, in spans: who coalesces makes up for it ([`Reserve::put`]).
+    /// Takes all out that is held, in spans: a thread that coalesces makes up for it ([`Reserve::put`]).
     pub(crate) fn take_all(&self) -> Vec<Span> {
         let mut held = self.held.lock();
         let mut spans: Vec<Span> = held.open.take().into_iter().filter(|span| span.bytes > 0).collect();

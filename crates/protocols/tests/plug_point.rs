@@ -430,7 +430,7 @@ impl<T: Transaction> Prefetch for Lazy<'_, T> {}
 fn a_lazy_path_needs_few_methods<P: Protocol<Worker: Interactive>>() {
     for (meanwhile, stays_true, left) in [(30, true, 15), (12, false, 12)] {
         let mut shop = Shop::<P>::open(2);
-        let settled = shop.transact(|transaction, items| {
+        let resolved = shop.transact(|transaction, items| {
             let mut lazy = Lazy::new(transaction);
             let stock = lazy.future(items, 2, Item::STOCK)?;
             assert!(lazy.is_true(stock.at_least(15))?);
@@ -439,7 +439,7 @@ fn a_lazy_path_needs_few_methods<P: Protocol<Worker: Interactive>>() {
             lazy.inner.set_future(items, 2, Item::STOCK, meanwhile)?;
             lazy.flush()
         });
-        assert_eq!((settled.unwrap(), shop.stock(2)), (stays_true, left));
+        assert_eq!((resolved.unwrap(), shop.stock(2)), (stays_true, left));
     }
 }
 

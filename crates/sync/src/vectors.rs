@@ -1,9 +1,10 @@
 //! Columns of numbers in atomic words: sums, extremes and comparisons, by the machine's vectors where it has them.
 //!
-//! Other threads may write the words meanwhile. Each load is a relaxed one of a whole word, so nothing is torn within a word and there is
-//! no data race; whoever asks finds out by other means whether the words stood still (a look at a word that writers change first, before
-//! and after). The vector path loads four words by one instruction, in inline assembly: to the language such a block is what it could have
-//! done with relaxed loads of the four words one after the other. Models, Miri and the sanitizer run the portable path, which makes those.
+//! Other threads may write the words meanwhile. Each load is a relaxed one of a whole word, so nothing is torn within a word and there is no
+//! data race; any thread that asks finds out by other means whether the words stood still (a look at a word that writers change first,
+//! before and after). The vector path loads four words by one instruction, in inline assembly: to the language such a block is what it could
+//! have done with relaxed loads of the four words one after the other. Models, Miri and the sanitizer run the portable path, which makes
+//! those.
 
 #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri, polychron_slow))))]
 mod avx2;

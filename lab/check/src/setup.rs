@@ -211,7 +211,7 @@ where
     (database, table)
 }
 
-/// Begins a read-write transaction that is driven by hand.
+/// Begins a read-write transaction that is driven interactively.
 pub(crate) fn begin<W: Interactive>(worker: &mut W) -> Client<W::Transaction<'_>> {
     Client::begin(worker, Mode::ReadWrite)
 }

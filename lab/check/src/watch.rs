@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use polychron_base::sizes::slowed;
 
-/// How many seconds work may take that takes moments: enough for a machine that does much else.
+/// How many seconds work may take that takes times: enough for a machine that does much else.
 const LONGEST_SECONDS: u64 = 60;
 
-/// The same, or as many as `POLYCHRON_WATCH_SECONDS` says, for who looks for what does not end.
+/// The same, or as many as `POLYCHRON_WATCH_SECONDS` says, for a caller that looks for what does not end.
 fn longest() -> Duration {
     let given = std::env::var("POLYCHRON_WATCH_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     slowed(Duration::from_secs(given.unwrap_or(LONGEST_SECONDS)))
 }
 
-/// Where work stands, for who has to say at what it hangs.
+/// Where work stands, for a caller that has to say at what it hangs.
 #[derive(Clone, Default)]
 pub(crate) struct Progress(Arc<Mutex<String>>);
 
@@ -34,7 +34,7 @@ pub(crate) fn watched<O: Send + 'static>(work: impl FnOnce(&Progress) -> O + Sen
     let of_thread = progress.clone();
     let thread = std::thread::spawn(move || {
         let output = work(&of_thread);
-        // Nobody receives after the time is over.
+        // No client receives after the time is over.
         let _ = sender.send(output);
     });
     let longest = longest();

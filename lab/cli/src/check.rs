@@ -82,7 +82,7 @@ pub(crate) fn run(given: &Check) -> u8 {
     }
 }
 
-/// Checks a history that somebody else wrote.
+/// Checks a history that another client wrote.
 fn check_file(given: &Check) -> Result<Finding, String> {
     let Some(path) = &given.history else { return Ok(Finding::Serializable) };
     let text = std::fs::read_to_string(path).map_err(|error| format!("--history {}: {error}", path.display()))?;

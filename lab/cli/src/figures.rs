@@ -111,7 +111,7 @@ fn draw(given: &Figures) -> Result<Option<String>, String> {
             output.display()
         ));
     }
-    // Opened beforehand, so that nobody waits for a page that cannot be written.
+    // Opened beforehand, so that no client waits for a page that cannot be written.
     let (html_file, json_file) = (Pending::open("--output", &output)?, Pending::open("--json", &json)?);
     interrupt::listen();
     let drawn: Drawn = paper.draw(&given.figure, &settings, &Listed, &interrupt::STOP, &|line| print_status(line));

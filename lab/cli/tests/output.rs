@@ -1,4 +1,4 @@
-//! What the program writes where nobody reads, no room is left, or the system asks it to end.
+//! What the program writes where no client reads, no room is left, or the system asks it to end.
 
 use std::fs::File;
 use std::io::Read;

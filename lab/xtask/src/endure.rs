@@ -1,4 +1,4 @@
-//! `cargo xtask endure`: runs of minutes, after which memory is as it was and during which nobody is held up.
+//! `cargo xtask endure`: runs of minutes, after which memory is as it was and during which no client is held up.
 //!
 //! Each run is `polychron bench … --steady`, which fails where the process has more memory in its last quarter than in its second, or a
 //! client completes nothing for a second. TPC-C adds rows for ever: there the memory that each transaction adds is compared.

@@ -132,7 +132,7 @@ impl ExpressionArena {
         Self { scope, thread: PhantomData }
     }
 
-    /// Lends the expression arena's nodes, for something else in their place: who uses them exchanges them again before any operator is at
+    /// Lends the expression arena's nodes, for something else in their place: the user exchanges them again before any operator is at
     /// work.
     #[inline]
     pub fn exchange(&self, nodes: &mut Box<Nodes>) {
@@ -159,7 +159,7 @@ impl Drop for ExpressionArena {
     }
 }
 
-/// A transaction runs in this thread: who drives transactions holds one meanwhile, and so does a transaction that its client keeps open.
+/// A transaction runs in this thread: the driver of transactions holds one meanwhile, and so does a transaction that its client keeps open.
 #[derive(Debug)]
 pub struct Attempt {
     thread: PhantomData<*const ()>,

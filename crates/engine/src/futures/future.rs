@@ -96,7 +96,7 @@ pub struct Future<T> {
 /// What a future is, whatever its type.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
-    /// A value that is nobody's.
+    /// A value that is in no arena.
     Plain(Scalar),
     /// A value that a transaction has learnt.
     Known { scope: Scope, value: Scalar },

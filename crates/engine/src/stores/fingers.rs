@@ -10,7 +10,7 @@ use super::{IndexRef, Records, Store};
 
 /// A finger for each of the indexes that were used last.
 ///
-/// Fingers are good under the guard under which they were set: whoever renews it, or begins with another one, clears them
+/// Fingers are good under the guard under which they were set: a thread that renews it, or begins with another one, clears them
 /// first. They are kept by index; no index gets the place of another while a transaction that knew that one runs.
 #[derive(Debug, Default)]
 pub struct Fingers {

@@ -20,7 +20,7 @@ named! {
         FollowOnlyOwn,
         /// It adds the new node when the old one was divided.
         FollowSplits,
-        /// It finds the stamps of nodes that were taken out meanwhile.
+        /// It finds the stamps of nodes that were unlinked meanwhile.
         FollowResolved,
     }
 }
@@ -44,7 +44,7 @@ pub struct NodeSet {
 /// Stamps compared before the table is made.
 const SPIN_BUDGET: usize = 1024;
 
-/// Tables larger than this are given back at the end of the transaction.
+/// Tables larger than this are freed at the end of the transaction.
 const KEPT: usize = 1 << 12;
 
 /// What is found by stamp when there are many. Stamps differ in addresses and counts, which the hash mixes.
@@ -54,7 +54,7 @@ type ByStamp<V> = HashMap<Stamp, V, BuildHasherDefault<Mix>>;
 struct Table {
     /// The position of each stamp of the list, which has each once.
     positions: ByStamp<u32>,
-    /// What the transaction's own insertions reported since the list became long. A node that was taken out settles to a
+    /// What the transaction's own insertions reported since the list became long. A node that was unlinked resolves to a
     /// stamp of its heir, and what became of that one since is here.
     own: ByStamp<Own>,
 }
@@ -172,7 +172,7 @@ impl NodeSet {
     }
 
     /// The epoch of the guard under which the stamps were taken was left, and their nodes alone, those at [`NodeSet::addresses`], are
-    /// protected still. From now on a node that was taken out is broken.
+    /// protected still. From now on a node that was unlinked is broken.
     pub fn stand_alone(&mut self) {
         self.is_alone = !self.nodes.is_empty();
     }
@@ -199,10 +199,10 @@ impl NodeSet {
         self.nodes.iter().find(|(stamp, _)| broken(stamp)).map(|(_, index_ref)| *index_ref)
     }
 
-    /// Whether a stamp that does not hold is of a node that was taken out, and nothing but own insertions came into its range
+    /// Whether a stamp that does not hold is of a node that was unlinked, and nothing but own insertions came into its range
     /// since. As long as there is no table, insertions bring such stamps up to date themselves.
     ///
-    /// Nodes that own insertions have divided off may have been taken out, too, and stand for ranges of one heir then: `known` has
+    /// Nodes that own insertions have divided off may have been unlinked, too, and stand for ranges of one heir then: `known` has
     /// the stamps that were followed, each of which is followed once.
     ///
     /// # Safety
@@ -249,7 +249,7 @@ impl NodeSet {
     }
 }
 
-/// Whether a stamp in the set is the one that an insertion reports. The node may have been taken out since, in the
+/// Whether a stamp in the set is the one that an insertion reports. The node may have been unlinked since, in the
 /// background; then the stamp stands for its range in the node that took it over.
 #[inline]
 fn same(stamp: &Stamp, reported: &Stamp, is_alone: bool) -> bool {
@@ -292,8 +292,8 @@ impl Table {
 }
 
 impl Changes for NodeSet {
-    /// The transaction's own insertions must not abort it. A stamp of a node that was taken out meanwhile, by itself
-    /// or by others, is known by what it has settled to.
+    /// The transaction's own insertions must not abort it. A stamp of a node that was unlinked meanwhile, by itself
+    /// or by others, is known by the stamp to which it resolves.
     #[inline]
     fn change(&mut self, change: Change) {
         if self.nodes.is_empty() || left_out(NodeStep::FollowOwnInsertions) {
@@ -346,7 +346,7 @@ mod tests {
         test(&local.pin());
     }
 
-    /// A node is divided by an insertion and taken out with it, again and again, so that ever more stamps stand for ranges of one heir.
+    /// A node is divided by an insertion and unlinked with it, again and again, so that ever more stamps stand for ranges of one heir.
     #[test]
     fn nodes_that_come_and_go_are_followed_once() {
         let (sender, receiver) = std::sync::mpsc::channel();
@@ -403,7 +403,7 @@ mod tests {
         });
     }
 
-    /// Long sets, too, tell others' insertions from own ones, in nodes that are there and in those that were taken out.
+    /// Long sets, too, tell others' insertions from own ones, in nodes that are there and in those that were unlinked.
     #[test]
     fn long_sets_follow_own_insertions_alone() {
         const KEYS: u64 = 4000;
@@ -420,7 +420,7 @@ mod tests {
                     index.insert(key(2 * (60 * number) + 1), handle(number), &mut nodes, guard).unwrap();
                 }
                 assert!(nodes.is_hashed);
-                // Leaves in the middle become empty and are taken out; the range is inserted into again.
+                // Leaves in the middle become empty and are unlinked; the range is inserted into again.
                 let from = random.below(KEYS / 2);
                 let gone = from..from + 200;
                 gone.clone().for_each(|number| assert!(index.remove(key(2 * number), handle(number), guard)));

@@ -113,7 +113,7 @@ impl Bucket {
         }
     }
 
-    /// The meta word. Acquire pairs with the release of every store to it: who sees a kind sees the words behind it, who
+    /// The meta word. Acquire pairs with the release of every store to it: a thread that sees a kind sees the words behind it, who
     /// sees the mark of a move sees the successors.
     #[inline]
     pub(super) fn meta(&self) -> Meta {
@@ -135,7 +135,7 @@ impl Bucket {
 
     /// Writes a slot's words. The caller holds the latch of the chain.
     pub(super) fn fill(&self, slot: usize, word: u64, value: *mut LongKey) {
-        // Release pairs with the acquire loads of optimistic readers: who sees a new word sees the latch in the head.
+        // Release pairs with the acquire loads of optimistic readers: a thread that sees a new word sees the latch in the head.
         self.slots[slot].word.store(word, Ordering::Release);
         self.slots[slot].value.store(value, Ordering::Release);
     }
@@ -183,7 +183,7 @@ impl Bucket {
             // Acquire pairs with `fill`.
             found |= u32::from(slot.word.load(Ordering::Acquire) == probe.word) << index;
         }
-        // No branch tells the slots apart: which one it is nobody can predict, and a wrong guess would wait for the memory.
+        // No branch tells the slots apart: which one it is no thread can predict, and a wrong guess would wait for the memory.
         if found == 0 {
             return None;
         }
@@ -196,7 +196,7 @@ impl Bucket {
         Handle::new(value.addr() as u64)
     }
 
-    /// Looks the probe up in the chain of this head without writing anything; `meta` is the head's settled meta word.
+    /// Looks the probe up in the chain of this head without writing anything; `meta` is the head's stable meta word.
     ///
     /// The caller's guard must have been alive since before the head was found.
     pub(super) fn read<K: EncodedKey>(&self, meta: Meta, probe: &Probe<K>) -> Result<Option<Handle>, Disturbed> {
@@ -355,7 +355,7 @@ impl<'g> Latched<'g> {
         let new = unsafe { bucket.as_ref() };
         new.fill(0, probe.word, value);
         new.set_meta(new.meta().with_kind(0, probe.kind));
-        // Release pairs with the acquire of readers: who follows the pointer sees the bucket initialised.
+        // Release pairs with the acquire of readers: a thread that follows the pointer sees the bucket initialised.
         last.next.store(bucket.as_ptr(), Ordering::Release);
     }
 

@@ -54,7 +54,7 @@ fn filled_and_growing(keys: u64, guard: &Guard<'_>) -> HashIndex {
     index
 }
 
-/// A slot that another key moves into shows nobody that key's handle.
+/// A slot that another key moves into shows no thread that key's handle.
 #[test]
 fn a_reused_slot_is_recognized() {
     explore(2, || {

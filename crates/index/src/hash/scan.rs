@@ -12,7 +12,7 @@ use super::entry::{EMPTY, Entry, LONG, LongKey};
 use super::table::Table;
 use crate::Stamp;
 
-/// The shape of a hash index at some moment. Counts are exact when nobody writes.
+/// The shape of a hash index at some time. Counts are exact when no thread writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HashStatistics {
     /// Keys in the index.
@@ -30,7 +30,7 @@ pub struct HashStatistics {
 /// The words of an occupied slot.
 type Words = (u64, u64, *mut LongKey);
 
-/// A bucket's chain as it was at one moment between two insertions.
+/// A bucket's chain as it was at one time between two insertions.
 struct Snapshot {
     stamp: Stamp,
     slots: Vec<Words>,
@@ -46,7 +46,7 @@ impl Snapshot {
         loop {
             for (index, slot) in bucket.slots.iter().enumerate().take(SLOTS) {
                 if kinds.kind(index) != EMPTY {
-                    // Acquire pairs with `Bucket::fill`: who sees new words sees the latch in the head.
+                    // Acquire pairs with `Bucket::fill`: a thread that sees new words sees the latch in the head.
                     let words = (slot.word.load(Ordering::Acquire), slot.value.load(Ordering::Acquire));
                     self.slots.push((kinds.kind(index), words.0, words.1));
                 }
@@ -104,7 +104,7 @@ impl HashIndex {
 
     /// Shows every bucket's stamp and entries to `visitor`, in no order of keys.
     ///
-    /// The entries of one call are what its bucket held at one moment, as far as insertions go, and the stamp tells
+    /// The entries of one call are what its bucket held at one time, as far as insertions go, and the stamp tells
     /// whether an insertion has come since. Every bucket is shown exactly once, empty ones too.
     pub fn for_each<'g>(&self, mut visitor: impl FnMut(Stamp, &[Entry<'g>]), guard: &'g Guard<'_>) {
         let mut entries = Vec::new();
@@ -154,7 +154,7 @@ impl HashIndex {
             }
         }
         while let Some(raw) = current {
-            // SAFETY: tables are linked from old to new, and nobody uses them.
+            // SAFETY: tables are linked from old to new, and no thread uses them.
             unsafe {
                 let table = Table::from_raw(raw);
                 current = table.next().map(Table::raw);

@@ -1,7 +1,7 @@
 //! A table: a header and an array of buckets in one allocation; and how a bucket moves to the table of twice the size.
 //!
 //! Buckets are chosen by the high bits of `hash * buckets`, so a table can have any size, and bucket `i` divides into
-//! buckets `2 i` and `2 i + 1` of the table after it. Those two are initialised by the move itself; nobody looks at them
+//! buckets `2 i` and `2 i + 1` of the table after it. Those two are initialised by the move itself; no thread looks at them
 //! before. So a table of any size can be added without clearing it first.
 
 use std::marker::PhantomData;
@@ -57,7 +57,7 @@ pub(super) struct Growth {
     pub(super) cursor: AtomicUsize,
     /// How many buckets were moved.
     pub(super) moved: AtomicUsize,
-    /// Overflow buckets in the chains of this table; for a moment below zero, when a removal overtakes a move's count.
+    /// Overflow buckets in the chains of this table; briefly below zero, when a removal overtakes a move's count.
     pub(super) overflow: AtomicIsize,
     /// The table grows when it has more overflow buckets than this.
     pub(super) overflow_mark: AtomicIsize,
@@ -127,7 +127,7 @@ impl<'g> Table<'g> {
             claimed: AtomicBool::new(false),
         };
         let number = NUMBERS.next();
-        // SAFETY: the allocation is a multiple of 64 bytes, thus aligned to 64, and large enough; nobody else has it yet.
+        // SAFETY: the allocation is a multiple of 64 bytes, thus aligned to 64, and large enough; no other thread has it yet.
         unsafe {
             let next = AtomicPtr::new(ptr::null_mut());
             raw.write(Header { buckets, number, next, growth, ancestors });
@@ -228,7 +228,7 @@ impl<'g> Table<'g> {
         let low = next.bucket_at(2 * index);
         let latched = head.latch().expect("only the caller moves this bucket");
         let insertions = latched.meta.insertions();
-        // SAFETY: both successors lie in the next table, and nobody looks at them before the bucket is marked as moved.
+        // SAFETY: both successors lie in the next table, and no thread looks at them before the bucket is marked as moved.
         let (low_bucket, high_bucket) = unsafe {
             low.write(Bucket::new(insertions));
             low.add(1).write(Bucket::new(insertions));
@@ -237,7 +237,7 @@ impl<'g> Table<'g> {
         let mut split =
             Split { low: Chain::new(low_bucket), high: Chain::new(high_bucket), spare: ptr::null_mut(), used: 0 };
         split.divide(&latched, next, 2 * index, seed);
-        // Release pairs with the acquire of readers of the old chain: who follows this pointer sees the latch, too.
+        // Release pairs with the acquire of readers of the old chain: a thread that follows this pointer sees the latch, too.
         head.next.store(low.as_ptr(), Ordering::Release);
         latched.release_as_moved();
         let used = split.used;

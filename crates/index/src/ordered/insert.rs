@@ -84,7 +84,7 @@ pub(super) fn entry_for<K: EncodedKey>(
 /// The entry came from [`entry_for`] and was not published.
 pub(super) unsafe fn discard(entry: &Entry, guard: &Guard<'_>) {
     if entry.kind == KIND_SUFFIX {
-        // SAFETY: the caller promises that nobody saw the suffix.
+        // SAFETY: the caller promises that no thread saw the suffix.
         unsafe { Suffix::free(entry.value, guard) }
     }
 }
@@ -124,7 +124,7 @@ fn push_down<K: EncodedKey>(
     let top = build_chain(position.depth + 1, key, handle, resident, guard)?;
     top.node().set_parent(Some(position.leaf.node()));
     for leaf in chain(top) {
-        // Nobody sees the chain yet, so its leaves are as they were born.
+        // No thread sees the chain yet, so its leaves are as they were created.
         changes.change(Change::Added { of: position.stamp(), new: stamp_of(leaf, leaf.state()) });
     }
     latched.change_content();

@@ -83,7 +83,7 @@ fn is_less<K: EncodedKey>(left: K, right: K) -> bool {
 /// Finished nodes of one level, with the lowest slice of each.
 type Level<'g> = Vec<(u64, Node<'g>)>;
 
-/// A layer being built. What it holds is given back when it is dropped unfinished.
+/// A layer being built. What it holds is freed when it is dropped unfinished.
 struct Layer<'g, 'l> {
     guard: &'g Guard<'l>,
     fill: usize,

@@ -25,7 +25,7 @@ pub(super) struct Hit {
     pub(super) value: Value,
 }
 
-/// The leaf that covers a key, as it was at one moment.
+/// The leaf that covers a key, as it was at one time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Position<'g> {
     pub(super) leaf: &'g Leaf,

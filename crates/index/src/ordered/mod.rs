@@ -75,7 +75,7 @@ impl OrderedIndex {
 
     #[inline]
     fn is_root(&self, node: Node<'_>) -> bool {
-        // Acquire: a root that was split or collapsed is released after `set_root`, so whoever saw it stable sees the new one.
+        // Acquire: a root that was split or collapsed is released after `set_root`, so any thread that saw it stable sees the new one.
         self.root.load(Ordering::Acquire) == node.as_raw()
     }
 
@@ -109,7 +109,7 @@ enum Part<'g> {
 
 impl Part<'_> {
     /// # Safety
-    /// Nobody can reach the part.
+    /// No thread can reach the part.
     unsafe fn free(self, guard: &Guard<'_>) {
         // SAFETY: as promised by the caller.
         unsafe {
@@ -121,7 +121,7 @@ impl Part<'_> {
     }
 
     /// # Safety
-    /// Nobody who pins from now on can reach the part.
+    /// No thread who pins from now on can reach the part.
     unsafe fn retire(self, guard: &Guard<'_>) {
         // SAFETY: as promised by the caller.
         unsafe {

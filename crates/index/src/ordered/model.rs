@@ -100,7 +100,7 @@ fn a_copy_and_its_state_belong_together() {
     });
 }
 
-/// Taking a leaf out fails no stamp at any moment; an insertion into the heir does.
+/// Taking a leaf out fails no stamp at any time; an insertion into the heir does.
 #[test]
 fn forwards_keep_stamps_until_an_insertion() {
     for inserts in [false, true] {

@@ -1,6 +1,6 @@
 //! Removal of keys, and of the leaves, interior nodes and layers that become empty by it.
 //!
-//! None of this changes a stamp. A leaf that is taken out hands its range to a neighbour, or to the leaf that held its
+//! None of this changes a stamp. A leaf that is unlinked hands its range to a neighbour, or to the leaf that held its
 //! layer, and forwards its stamps there.
 
 use super::OrderedIndex;
@@ -59,7 +59,7 @@ impl<'g> Doomed<'g> {
         }
     }
 
-    /// Marks everything taken out; called before the links around it change.
+    /// Marks everything unlinked; called before the links around it change.
     fn delete(&mut self) {
         self.latched.delete();
         self.delete_path();
@@ -111,7 +111,7 @@ impl<'g> Neighbours<'g> {
             let (heir_latched, heir) = left?;
             return Some(Self { heir, heir_latched, left: None });
         }
-        // The right neighbour cannot be taken out while this leaf is latched.
+        // The right neighbour cannot be unlinked while this leaf is latched.
         let heir = leaf.next()?;
         Some(Self { heir, heir_latched: Latched::attempt(heir.node())?, left })
     }

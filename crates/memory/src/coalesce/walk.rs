@@ -1,6 +1,6 @@
 //! One walk over all free blocks: it gathers them, sorts them by their addresses, and gives each run of neighbours to where it goes. A walk
-//! may be made in slices; until it is finished, what it gathered is nobody's. What had come back to an arena before stays there until the
-//! walk comes to its page, so that workers that need new chunks meanwhile need not take memory that was never touched.
+//! may be made in slices; until it is finished, what it gathered belongs to the walk. What had come back to an arena before stays there until
+//! the walk comes to its page, so that workers that need new chunks meanwhile need not take memory that was never touched.
 //!
 //! A walk that was begun because memory is refused puts short runs together, too: blocks of other sizes are wanted. One in slices leaves
 //! them as the blocks they were, for those are the sizes that are in use; it only gives long runs back.

@@ -132,7 +132,7 @@ fn snapshots_see_whole_commits() {
             thread::spawn(move || _ = epochs.advance())
         };
         let snapshot = epochs.begin_snapshot(reading);
-        // The commit's epoch is 1 or 2, and nobody but the leader ends one: a snapshot at 1 or later sees what was committed in 1.
+        // The commit's epoch is 1 or 2, and no thread but the leader ends one: a snapshot at 1 or later sees what was committed in 1.
         let (mut seen, epoch) = (None, writer.join().unwrap());
         if snapshot >= epoch {
             // SAFETY: loom checks it.
@@ -204,7 +204,7 @@ fn open_snapshots_are_all_listed() {
     });
 }
 
-/// While a worker holds the horizon, it stays, whatever snapshot ends and whoever leads; so what is kept for that snapshot
+/// While a worker holds the horizon, it stays, whatever snapshot ends and any thread that leads; so what is kept for that snapshot
 /// is not freed under the holder.
 #[test]
 fn a_hold_keeps_versions() {
@@ -389,8 +389,8 @@ fn horizons_only_grow() {
     });
 }
 
-/// A worker that stands aside between two looks holds nothing back, and finds out before the next one; what it has found is protected while it
-/// was not told to leave.
+/// A worker that stands aside between two looks holds nothing back, and finds out before the next one; what it has found is protected while
+/// it was not told to leave.
 #[test]
 fn a_set_aside_guard_is_notified() {
     model(|| {
@@ -445,9 +445,9 @@ unsafe impl Finds for FoundBlock {
     }
 }
 
-/// A worker that shows what it has found stands aside, comes back, and uses that, whether or not it was told to leave; what it finds afterwards is
-/// protected by its new pin, or shown the next time. A block is freed when nobody is left who could have found it and has not shown it, and it is
-/// not noted.
+/// A worker that shows what it has found stands aside, comes back, and uses that, whether or not it was told to leave; what it finds
+/// afterwards is protected by its new pin, or shown the next time. A block is freed when no thread is left who could have found it and has
+/// not shown it, and it is not noted.
 fn shown(rounds: usize, ticks: usize) {
     model(move || {
         let epochs = Arc::new(Epochs::new(2));

@@ -52,8 +52,8 @@ impl Worker {
 
     fn free_retired(&self, entry: Entry) {
         if entry.was_found || self.is_noted(&entry) {
-            // A block that is noted comes up again when all that waits now has, a few blocks for each that is retired: the more there are, the
-            // seldomer each is looked at.
+            // A block that is noted comes up again when all that waits now has, a few blocks for each that is retired: the more there are,
+            // the seldomer each is looked at.
             let entry = Entry { superseded_at: 0, was_found: false, ..entry };
             self.retired.borrow_mut().push(entry, || self.allocate_page());
             self.waiting_bytes.set(self.waiting_bytes.get() + entry.bytes);
@@ -62,7 +62,7 @@ impl Worker {
         }
         let Entry { pointer, bytes, .. } = entry;
         count(&self.pool.counters.retired_bytes, -(bytes as i64));
-        // SAFETY: who retired the block promised pointer and size, and the horizons say that nobody reaches it any more.
+        // SAFETY: who retired the block promised pointer and size, and the horizons say that no thread reaches it any more.
         unsafe { self.free(pointer, bytes) };
     }
 

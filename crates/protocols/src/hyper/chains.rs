@@ -1,5 +1,5 @@
-//! Rows whose chains are long above what is collected, because somebody reads an old timestamp. Each before-image that is collected would go
-//! past the same newer ones; a worker that has done so once remembers how far the chain is done.
+//! Rows whose chains are long above what is collected, because some thread reads an old timestamp. Each before-image that is collected would
+//! go past the same newer ones; a worker that has done so once remembers how far the chain is done.
 
 use super::undo::Undo;
 

@@ -1,7 +1,7 @@
 //! The counter of all times, which timestamps are still read, and the list of what has committed.
 //!
 //! Start times and commit times are values of one counter, ids of transactions lie above all of them. A commit time is drawn, and becomes
-//! the latest, under the lock of the list; so who reads the counter finds every commit up to there whole.
+//! the latest, under the lock of the list; so a thread that reads the counter finds every commit up to there whole.
 
 #[cfg(all(test, loom))]
 mod model;
@@ -60,7 +60,7 @@ pub(super) struct Behind {
     linked: usize,
 }
 
-/// A buffer that nobody undoes any more, some of whose before-images may have to be cut out of their chains yet.
+/// A buffer that no thread undoes any more, some of whose before-images may have to be cut out of their chains yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Old {
     pub(super) buffer: Buffer,
@@ -81,7 +81,7 @@ pub(super) struct Again {
     pub(super) position: (u64, usize),
     /// How often it was looked at.
     pub(super) times: u32,
-    /// When nobody who began lately reads an earlier timestamp.
+    /// When no thread that began lately reads an earlier timestamp.
     pub(super) after: u64,
 }
 
@@ -99,7 +99,7 @@ impl Again {
     }
 }
 
-/// What has committed and may still be undone by somebody.
+/// What has committed and may still be undone by some thread.
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// In the order of their commits.
@@ -122,7 +122,7 @@ pub(super) struct History {
     /// While the list of those is gone through, which is done in slices: the older part, which has been looked at.
     pub(super) swept: VecDeque<Committed>,
     pub(super) is_sweeping: bool,
-    /// Commits behind a transaction that may write whose deletions somebody saw who may have ended since.
+    /// Commits behind a transaction that may write whose deletions some thread saw who may have ended since.
     pub(super) again: VecDeque<Again>,
     /// Large buffers whose before-images did not all fit into one slice of collection.
     pub(super) unfinished: Vec<Old>,
@@ -206,7 +206,7 @@ impl History {
         Some(committed)
     }
 
-    /// Takes out what a worker has in hand.
+    /// Removes what a worker was pruning.
     pub(super) fn end_pruning(&mut self, slot: usize) {
         let Some(being_pruned) = self.being_pruned.get_mut(slot) else { return };
         self.bytes -= being_pruned.drain(..).map(|committed| committed.bytes).sum::<usize>();
@@ -224,13 +224,13 @@ impl History {
     /// are, it is looked at again soon.
     pub(super) fn have_left(&mut self, position: (u64, usize), before_images: usize) -> Option<Buffer> {
         let Some(Behind { committed, linked }) = self.behind.get_mut(&position) else {
-            // Somebody has it in hand, or it is not there yet, or not any more.
+            // Some thread is processing it, or it is not there yet, or not any more.
             self.behind_gone += before_images;
             return None;
         };
         let was_worth_it = 2 * *linked > committed.before_images;
         *linked = linked.saturating_sub(before_images);
-        // Whoever had it in hand may have counted the same.
+        // Any thread that was processing it may have counted the same.
         if *linked == 0 && committed.buffer.linked().next().is_none() {
             return self.remove(position);
         }
@@ -263,13 +263,13 @@ impl History {
         self.add_bytes(kept.bytes);
     }
 
-    /// What was taken out of a list: it does not count any more.
+    /// What was unlinked of a list: it does not count any more.
     pub(super) fn forget(&mut self, taken: Committed) -> Committed {
         self.bytes -= taken.bytes;
         taken
     }
 
-    /// As [`History::forget`], of what nobody undoes any more.
+    /// As [`History::forget`], of what no thread undoes any more.
     pub(super) fn forget_old(&mut self, taken: Committed) -> Old {
         Old::new(self.forget(taken).buffer)
     }
@@ -312,9 +312,10 @@ pub(super) struct Held {
     pub(super) single: Vec<u64>,
     /// From here on all timestamps may be read.
     pub(super) later: u64,
-    /// Before that, of transactions that may write, these are; and these timestamps are told apart from later ones by who compares.
+    /// Before that, of transactions that may write, these are; and these timestamps are distinguished from later ones by a thread that
+    /// compares.
     pub(super) starts: Vec<u64>,
-    /// Up to there all timestamps that are read are among these, and nobody who began lately reads one, but for those from `from` on.
+    /// Up to there all timestamps that are read are among these, and no thread that began lately reads one, but for those from `from` on.
     pub(super) upto: u64,
 }
 
@@ -361,8 +362,8 @@ impl Slot {
     }
 
     fn is_open_here(&self) -> bool {
-        // Acquire: pairs with the release in `begin`: whoever has begun has stored the thread before. In this order, because a thread may
-        // have the number of one that had the slot before it ended.
+        // Acquire: pairs with the release in `begin`: any thread that has begun has stored the thread before. In this order, because a
+        // thread may have the number of one that had the slot before it ended.
         self.reading.load(Ordering::Acquire) != IDLE && self.thread.load(Ordering::Relaxed) == this_thread()
     }
 }
@@ -388,7 +389,7 @@ impl Clock {
 
     /// A worker takes a slot.
     pub(super) fn enter(&self, slot: usize) {
-        // SeqCst: whoever looks for readers after this worker has begun to read sees its slot, too; see `held`.
+        // SeqCst: any thread that looks for readers after this worker has begun to read sees its slot, too; see `held`.
         self.used.fetch_max(slot + 1, Ordering::SeqCst);
     }
 
@@ -433,13 +434,13 @@ impl Clock {
     #[inline]
     pub(super) fn begin(&self, slot: usize, known: u64, snapshot: bool) -> u64 {
         if !left_out(Step::AnnounceStart) {
-            // Barrier: pairs with the one in `held`. Who does not see this word has read a latest commit that this one sees, too.
+            // Barrier: pairs with the one in `held`. A thread that does not see this word has read a latest commit that this one sees, too.
             publish(&self.workers[slot].reading, known << TIMESTAMP_SHIFT);
         }
         self.choose(slot, snapshot)
     }
 
-    /// The first half of [`Clock::begin`], for who makes an exchange of its own before it comes to the other half,
+    /// The first half of [`Clock::begin`], for a thread that makes an exchange of its own before it comes to the other half,
     /// [`Clock::begin_behind_exchange`].
     #[inline]
     pub(super) fn announce(&self, slot: usize, known: u64) {
@@ -487,7 +488,7 @@ impl Clock {
     }
 
     /// A transaction has listed what was committed by a timestamp, under the lock of the list. What comes later stands in the list for
-    /// itself, until the transaction forgets this: relaxed, because whoever takes from the list does so under that lock.
+    /// itself, until the transaction forgets this: relaxed, because any thread that takes from the list does so under that lock.
     pub(super) fn note_listed(&self, slot: usize, by: u64) {
         if !left_out(Step::ListedTimestamps) {
             self.workers[slot].listed.store(by, Ordering::Relaxed);
@@ -499,8 +500,8 @@ impl Clock {
         self.workers[slot].listed.store(IDLE, Ordering::Relaxed);
     }
 
-    /// Adds what transactions that compare have listed to the timestamps that are held. Under the lock of the list: who lists later lists
-    /// all that was committed up to `Held::upto`.
+    /// Adds what transactions that compare have listed to the timestamps that are held. Under the lock of the list: a thread that lists
+    /// later lists all that was committed up to `Held::upto`.
     pub(super) fn add_listed(&self, held: &mut Held) {
         for slot in &self.workers[..self.used.load(Ordering::Relaxed)] {
             let listed = slot.listed.load(Ordering::Relaxed);
@@ -559,7 +560,7 @@ impl Clock {
             before_images: writing.len(),
             has_deleted: writing.has_deleted(),
         });
-        // Release: pairs with the acquire in `latest`, so that who reads the time sees the stamp. SeqCst: see `held`.
+        // Release: pairs with the acquire in `latest`, so that a thread that reads the time sees the stamp. SeqCst: see `held`.
         self.latest.store(at, Ordering::SeqCst);
         at
     }

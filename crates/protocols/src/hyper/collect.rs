@@ -240,7 +240,7 @@ impl Collector {
             while let Some(kept) = next
                 && room > 0
             {
-                // SAFETY: the buffer is in this worker's hands, who gives it back below.
+                // SAFETY: the buffer belongs to this worker, which retires it below.
                 let before_image = unsafe { kept.under(site.guard) };
                 site.visit(before_image, |store, record| self.cut(store, record, before_image, by, site));
                 next = before_image.sibling().map(Undo::kept);
@@ -251,7 +251,7 @@ impl Collector {
                 site.clock.history().unfinished.push(Old { buffer, next });
                 continue;
             }
-            // SAFETY: its before-images have left their chains, or nobody has their tables any more.
+            // SAFETY: its before-images have left their chains, or no thread has their tables any more.
             unsafe { buffer.retire(site.guard) };
         }
         old.shrink_to(ROOM);

@@ -154,7 +154,7 @@ impl Question {
 }
 
 impl Sheet {
-    /// Has somebody look at rows whose wanted words these are. `None`: none of them belongs to the answer.
+    /// Has some thread look at rows whose wanted words these are. `None`: none of them belongs to the answer.
     #[inline]
     fn show<'b, O>(
         &mut self,
@@ -206,7 +206,7 @@ fn recycle<'b>(mut columns: Vec<ColumnVector<'_>>) -> Vec<ColumnVector<'b>> {
     columns.into_iter().map(|_| unreachable!("it is empty")).collect()
 }
 
-/// Who looks at batches, and gets what was made of them.
+/// A thread that looks at batches, and gets what was made of them.
 struct Visitor<'v, F, K> {
     look: &'v mut F,
     keep: &'v mut K,

@@ -3,7 +3,7 @@
 //! 1. Compare what has committed since the start with the predicates: outside of any latch, beside others that do the same.
 //! 2. Under the lock of the list: compare what has committed since step 1, which is little; draw the commit time; hand the changes to the
 //!    log; commit, which is one store; make the time the latest.
-//! 3. Collect what nobody undoes any more.
+//! 3. Collect what no thread undoes any more.
 
 use hashbrown::HashTable;
 use polychron_base::clock::Clock as _;
@@ -169,7 +169,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
         }
         self.shared.clock.announce_move(self.state.base.slot, self.start);
         let latest = {
-            // Who commits stamps, and then makes the time known, under this lock: so a stamp that was seen before is not later.
+            // A thread that commits stamps, and then makes the time known, under this lock: so a stamp that was seen before is not later.
             let shared = self.shared;
             let history = shared.clock.history();
             if has_asked { self.list_since(compared, &history) } else { shared.clock.latest() }
@@ -200,7 +200,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
         }
     }
 
-    /// Notes who has committed after a timestamp; answers up to which one that is known now. What comes later is told apart from that.
+    /// Notes who has committed after a timestamp; answers up to which one that is known now. What comes later is distinguished from that.
     fn list_since(&mut self, timestamp: u64, history: &History) -> u64 {
         let latest = self.shared.clock.latest();
         self.state.validation.others.clear();
@@ -235,7 +235,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
         self.state.validation.behind_by = history.behind_by;
     }
 
-    /// Compares what those others have changed, who are all that committed after a timestamp up to a later one, with what this transaction
+    /// Compares the changes of the others, all that committed after a timestamp up to a later one, with what this transaction
     /// has asked.
     fn compare_others(&mut self, since: u64, by: u64) -> Result<(), Error> {
         let mut validation = std::mem::take(&mut self.state.validation);
@@ -311,7 +311,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
         add(&self.shared.counts[self.state.base.slot].compared, 1);
         let tree = &validation.trees[position];
         if at > validation.behind_by {
-            // Who fills an index writes rows without changing them.
+            // A thread that fills an index writes rows without changing them.
             if before_image.columns().is_empty() {
                 return None;
             }

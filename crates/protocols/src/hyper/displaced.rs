@@ -16,7 +16,7 @@
 //! An older transaction that may write so reads the row, and conflicts when it writes the row: the deletion was committed since its start.
 //! It also looks beside when the index has taken a key that it inserts, because a key that it sees must be refused.
 //!
-//! When nobody sees the row any more, the record is closed as others are, and its key leaves the index beside.
+//! When no thread sees the row any more, the record is closed as others are, and its key leaves the index beside.
 
 use std::ops::ControlFlow;
 
@@ -43,7 +43,7 @@ use super::view::{Shown, view};
 pub(super) struct Displaced {
     /// None where there was no memory for it: then deleted records stay where they are.
     store: Option<Store<RowNumbers>>,
-    /// Who began then or later sees nothing of what lies beside.
+    /// A thread that began then or later sees nothing of what lies beside.
     until: AtomicU64,
 }
 

@@ -1,8 +1,8 @@
 //! Where a collector finds a relation that its own list of tables does not have: one that was made since, or one that was dropped.
 //!
-//! A before-image is in the chain of a slot, and whoever has the relation reads the chain: so the before-image leaves the chain before its
-//! memory is given back, as long as anybody has the relation. A dropped one belongs to the transactions that are older, and goes with the
-//! last of them.
+//! A before-image is in the chain of a slot, and any thread that has the relation reads the chain: so the before-image leaves the chain
+//! before its memory is freed, as long as anybody has the relation. A dropped one belongs to the transactions that are older, and goes with
+//! the last of them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};

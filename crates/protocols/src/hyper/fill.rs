@@ -13,7 +13,7 @@ pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
         for table in tables.iter().flatten() {
             table.primary.rows.for_each(|record| {
                 if !record.is_versioned() {
-                    // Without a latch, which a slot that nobody has used yet does not have for others.
+                    // Without a latch, which a slot that no thread has used yet does not have for others.
                     if record.is_present() {
                         versions.count(0);
                     }

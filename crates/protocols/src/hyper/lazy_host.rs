@@ -53,7 +53,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
     fn lock_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Error> {
         let table = self.table(table)?;
         let store = &table.primary;
-        // Where there is no row, whoever reads it next finds out.
+        // Where there is no row, any thread that reads it next finds out.
         let Some(record) = self.lookup(store, key) else { return Ok(()) };
         let draft = Draft {
             kind: Kind::Update,

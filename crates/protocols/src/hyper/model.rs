@@ -50,9 +50,9 @@ fn correct(rows: &Rows) {
     unit.correct(&looked);
 }
 
-/// Something that stands for a before-image; nobody looks behind it.
+/// Something that stands for a before-image; no thread looks behind it.
 fn before_image<'g>(guard: &'g Guard<'_>) -> Option<Undo<'g>> {
-    // SAFETY: nobody looks behind it.
+    // SAFETY: no thread looks behind it.
     unsafe { Undo::at(64, guard) }
 }
 
@@ -120,7 +120,7 @@ fn what_is_written_does_not_count() {
     play(false, write, |rows, _| assert!(matches!(scan(rows), None | Some(1))));
 }
 
-/// An interval that is narrowed while a slot in it is written goes on covering it, and who scans by it reads no change.
+/// An interval that is narrowed while a slot in it is written goes on covering it, and a thread that scans by it reads no change.
 #[test]
 fn narrowing_and_writing_synchronize() {
     play(true, write, |rows, _| {
@@ -129,7 +129,7 @@ fn narrowing_and_writing_synchronize() {
     });
 }
 
-/// Who finds a slot without versions again sees all that was written before.
+/// A thread that finds a slot without versions again sees all that was written before.
 #[test]
 fn what_was_written_is_seen_behind_the_interval() {
     play(
@@ -145,7 +145,7 @@ fn what_was_written_is_seen_behind_the_interval() {
     );
 }
 
-/// Who finds a slot outside of its interval sees what stands there.
+/// A thread that finds a slot outside of its interval sees what stands there.
 #[test]
 fn who_finds_an_interval_narrowed_sees_what_was_written() {
     play(
@@ -192,7 +192,7 @@ fn rows_are_read_whole() {
     );
 }
 
-/// A row that comes into a slot which nobody has used, whose latch is taken without an exchange, is read whole or not at all.
+/// A row that comes into a slot which no thread has used, whose latch is taken without an exchange, is read whole or not at all.
 #[test]
 fn rows_that_come_are_read_whole() {
     explore(3, || {
@@ -222,7 +222,7 @@ fn rows_that_come_are_read_whole() {
     });
 }
 
-/// Who takes a latch sees what its last holder did.
+/// A thread that takes a latch sees what its last holder did.
 #[test]
 fn latches_hand_rows_on() {
     play_then(true, write, write, |rows| {
@@ -230,7 +230,7 @@ fn latches_hand_rows_on() {
     });
 }
 
-/// Closes the only slot and gives it back, and gives its page to memory if nobody finds the slot any more. Whether it went.
+/// Closes the only slot and gives it back, and gives its page to memory if no thread finds the slot any more. Whether it went.
 fn leave(rows: &Rows, local: &Local) -> bool {
     let guard = local.pin();
     let epochs = guard.epochs();
@@ -245,7 +245,7 @@ fn leave(rows: &Rows, local: &Local) -> bool {
     rows.release_pages(epochs, &local.pin())
 }
 
-/// Who has found a slot in an index goes on finding its page.
+/// A thread that has found a slot in an index goes on finding its page.
 #[test]
 fn slots_that_were_found_keep_their_page() {
     explore(2, || {

@@ -12,10 +12,10 @@ pub(super) fn is_needed(before_image: Undo<'_>, held: &Held) -> bool {
     if stamp >= FIRST_ID || stamp > held.upto {
         return true;
     }
-    // One that is old is cut by who has its buffer, who then sees whether the slot is to be closed.
+    // One that is old is cut by the thread that has its buffer, which then sees whether the slot is to be closed.
     let Some(timestamp) = held.latest_before(stamp) else { return true };
     let older = before_image.older().filter(|older| older.stamp() > timestamp);
-    // Who may write and began before a lock was committed must not write what was locked.
+    // A thread that may write and began before a lock was committed must not write what was locked.
     older.map_or_else(
         || !is_blank(before_image) || stamp > held.from,
         |older| !is_covered(before_image, older, timestamp),

@@ -1,5 +1,5 @@
-//! Tails: what of a row lies behind its fixed part. An out-of-line part is written once and never changed, so who finds it may read it for
-//! as long as a guard or the transaction's timestamp keeps it.
+//! Tails: what of a row lies behind its fixed part. An out-of-line part is written once and never changed, so a thread that finds it may
+//! read it for as long as a guard or the transaction's timestamp keeps it.
 //!
 //! ```text
 //!  out-of-line part   length in words │ word 0 │ word 1 │ …
@@ -30,7 +30,7 @@ impl<'g> OutOfLine<'g> {
     }
 }
 
-/// Where an out-of-line part is. Whether it is still there is for its owner to know: a slot, a before-image, or who has made it.
+/// Where an out-of-line part is. Whether it is still there is for its owner to know: a slot, a before-image, or a thread that has made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OutOfLineAddress(NonNull<u64>);
 
@@ -77,7 +77,7 @@ impl OutOfLineAddress {
     /// Gives the memory back once all guards that exist now are gone.
     ///
     /// # Safety
-    /// Who pins from now on does not find the out-of-line part; it is given back once.
+    /// A thread that pins from now on does not find the out-of-line part; it is freed once.
     pub(super) unsafe fn retire(self, guard: &Guard<'_>) {
         // SAFETY: the caller promises the same.
         unsafe { guard.retire(self.0.cast(), 8 + size_of_val(self.under().words())) };

@@ -17,7 +17,7 @@ const BITS: u32 = 16;
 const LAST: usize = BITS as usize - 1;
 const MANY: u16 = 1 << LAST;
 
-/// Whoever undoes the slot down to the timestamp `at`, while that is read, puts all of these words back.
+/// Any thread that undoes the slot down to the timestamp `at`, while that is read, puts all of these words back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Restored {
     at: u64,
@@ -62,7 +62,7 @@ fn wanted(before_image: Undo<'_>) -> u16 {
     fragments(before_image).fold(0, |words, fragment| words | bits(fragment))
 }
 
-/// The words that it puts back for certain: who undoes an insertion needs none.
+/// The words that it puts back for certain: a thread that undoes an insertion needs none.
 #[inline]
 fn given(before_image: Undo<'_>, row_words: usize) -> u16 {
     if before_image.kind() == Kind::Insert {

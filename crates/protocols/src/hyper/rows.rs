@@ -10,8 +10,8 @@
 //! is behind it, if anything, is the *out-of-line part*, an allocation of its own that never changes. Where nothing is ever behind it, the
 //! slot has room for a [`Restored`] instead.
 //!
-//! Words are read and written as atomics. Who writes a slot holds its latch, for a few instructions; who reads looks at the state before
-//! and after, and reads again when it has changed (`docs/protocols/hyper.md`, H1).
+//! Words are read and written as atomics. A thread that writes a slot holds its latch, for a few instructions; a thread that reads looks at
+//! the state before and after, and reads again when it has changed (`docs/protocols/hyper.md`, H1).
 
 mod allocator;
 mod latched;
@@ -270,12 +270,12 @@ impl Rows {
     /// Retires all pages, and the out-of-line parts of the rows in them.
     ///
     /// # Safety
-    /// Who pins from now on finds none of the records; called once, and nothing else afterwards.
+    /// A thread that pins from now on finds none of the records; called once, and nothing else afterwards.
     pub(super) unsafe fn retire(&self, guard: &Guard<'_>) {
         if self.has_out_of_line {
             self.for_each(|record| {
                 if let Some(out_of_line) = record.out_of_line(Ordering::Relaxed) {
-                    // SAFETY: the out-of-line part is the slot's own, and nobody finds the slot from now on.
+                    // SAFETY: the out-of-line part is the slot's own, and no thread finds the slot from now on.
                     unsafe { out_of_line.retire(guard) };
                 }
             });
@@ -286,9 +286,10 @@ impl Rows {
 
     /// Takes a page out of its place in the directory, and retires it. Whether there was one.
     fn retire_page(&self, link: &AtomicPtr<Word>, guard: &Guard<'_>) -> bool {
-        // Relaxed: who pins behind the barrier that follows the retirement sees this.
+        // Relaxed: a thread that pins behind the barrier that follows the retirement sees this.
         let page = NonNull::new(link.swap(std::ptr::null_mut(), Ordering::Relaxed));
-        // SAFETY: who pins from now on does not find the page, and nobody else has taken it out. It was allocated with this size.
+        // SAFETY: a thread that pins from now on does not find the page, and no other thread has taken it out. It was allocated with this
+        // size.
         page.into_iter().for_each(|page| unsafe { guard.retire(page.cast(), self.page_bytes()) });
         page.is_some()
     }
@@ -474,7 +475,7 @@ impl<'t> Record<'t> {
         }
     }
 
-    /// A word of the row, by a relaxed load: who asks finds out whether the row stood still.
+    /// A word of the row, by a relaxed load: a thread that asks finds out whether the row stood still.
     #[inline]
     pub(super) fn row_word(self, word: usize) -> u64 {
         self.of_row(word).load(Ordering::Relaxed)
@@ -489,7 +490,7 @@ impl<'t> Record<'t> {
         }
     }
 
-    /// Whether the slot shows one row to everybody, and nobody is about to write it.
+    /// Whether the slot shows one row to all, and no thread is about to write it.
     #[inline]
     pub(super) fn is_plain(self) -> bool {
         Self::is_plain_state(self.state())

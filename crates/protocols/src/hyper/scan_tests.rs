@@ -347,7 +347,7 @@ fn move_money(lab: &Lab, rows: u64, seed: u64) {
             t.update(&lab.readings, from, |row| row.set_wide(row.wide() - 1))?;
             t.update(&lab.readings, to, |row| row.set_wide(row.wide() + 1)).map(drop)
         })();
-        // Who conflicts, and every seventh one, gives up.
+        // A thread that conflicts, and every seventh one, gives up.
         if outcome.is_ok() && round % 7 != 3 {
             let _ = t.commit();
         }

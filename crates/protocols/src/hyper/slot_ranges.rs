@@ -202,7 +202,7 @@ impl<'t> Unit<'t> {
         if left_out(Step::LookAgain) {
             return true;
         }
-        // Acquire: who has read a word that was written since sees that the interval was widened before.
+        // Acquire: a thread that has read a word that was written since sees that the interval was widened before.
         fence(Ordering::Acquire);
         let Some(group) = self.rows.group() else { return false };
         let [base, first, last] = [0, range.start, range.end - 1].map(|position| (self.start() + position) >> group);
@@ -226,7 +226,7 @@ impl<'t> Unit<'t> {
     /// Whether the slots of a run have stood still since.
     #[inline]
     pub(super) fn run_stood_still(&self, from: usize, len: usize, states: &Run) -> bool {
-        // Acquire: who has read a word that was written since sees the latch behind it.
+        // Acquire: a thread that has read a word that was written since sees the latch behind it.
         fence(Ordering::Acquire);
         states.0[..len].iter().enumerate().all(|(position, state)| self.record(from + position).state_is(*state))
     }

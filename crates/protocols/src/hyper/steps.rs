@@ -40,7 +40,7 @@ named! {
         CompareAfter,
         /// What is committed between the first comparison and the commit section is compared, too.
         CompareInSection,
-        /// Who moves its start compares what it has asked before with what was committed up to there.
+        /// A thread that moves its start compares what it has asked before with what was committed up to there.
         CompareBeforeMoving,
         /// A row that was deleted is not locked for what is going to be written.
         PassOverDeleted,
@@ -48,13 +48,13 @@ named! {
         ReadsOfUndone,
         /// After a conflict every call conflicts.
         StayDoomed,
-        /// Who writes a table knows all its indexes.
+        /// A thread that writes a table knows all its indexes.
         KnowAllIndexes,
         /// An index is not used at timestamps before its filling.
         AwaitIndexes,
         /// A row whose entry is made by the filling is written by it, too.
         LockFilledRows,
-        /// A before-image stays as long as somebody reads a timestamp at which it is undone.
+        /// A before-image stays as long as some thread reads a timestamp at which it is undone.
         AwaitReaders,
         /// A before-image leaves the middle of a chain only if older ones put back all that it does.
         KeepWords,
@@ -68,7 +68,7 @@ named! {
         MoveOut,
         /// Behind a transaction that may write, a before-image that stays stands for newer ones that leave.
         StandForNewer,
-        /// What is committed behind a listing is told apart from what was listed.
+        /// What is committed behind a listing is distinguished from what was listed.
         ListedTimestamps,
         /// Writers pass a before-image without a look at it only when all of them began after its commit.
         AwaitWriters,
@@ -84,7 +84,7 @@ named! {
         AnnounceStart,
         /// What a foreign key rests on is validated under snapshot isolation, too.
         ProtectParents,
-        /// Who latches a plain slot widens the interval over it.
+        /// A thread that latches a plain slot widens the interval over it.
         CoverVersions,
         /// It stops who is narrowing the interval.
         StopNarrowing,

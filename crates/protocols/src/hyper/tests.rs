@@ -1,4 +1,4 @@
-//! What only this protocol promises: which conflicts predicates tell apart, and how much undo memory is kept.
+//! What only this protocol promises: which conflicts predicates distinguish, and how much undo memory is kept.
 
 mod behind;
 mod contested;
@@ -146,7 +146,7 @@ fn extremes_are_protected_and_no_more() {
     assert!(!bank.stands(bank.ask(Aggregate::Max(2)), bank.insert(20, 500)));
     let bank = open();
     assert!(bank.stands(bank.ask(Aggregate::Max(2)), bank.insert(20, 5)));
-    // There is no greatest credit: whoever comes with one changes the answer.
+    // There is no greatest credit: any thread that comes with one changes the answer.
     let bank = open();
     assert!(bank.stands(bank.ask(Aggregate::Max(3)), bank.insert(20, 5)));
     let bank = open();

@@ -124,7 +124,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         Ok(())
     }
 
-    /// Who may write is in an epoch from now on.
+    /// A thread that may write is in an epoch from now on.
     #[inline]
     pub(super) fn come_back(&mut self) {
         if !self.guard.come_back() {

@@ -10,7 +10,7 @@
 //! * The stamp is the id of the transaction, from 2^63 on, until it commits; then its commit time. One store so commits all its
 //!   before-images.
 //! * A before-image does not change once it is in a chain, but for `older`, which changes under the latch of its slot.
-//! * Before-images and their buffer are given back together, when no guard is left under which anybody has found one of them. A before-image
+//! * Before-images and their buffer are freed together, when no guard is left under which anybody has found one of them. A before-image
 //!   that must stay when the others go is copied into a buffer ([`Copies`]) that is no larger than what is copied: two cache lines for an
 //!   update of one number.
 
@@ -152,7 +152,7 @@ impl Kept {
     }
 }
 
-/// A before-image in a buffer, which a guard, or who has the buffer, keeps alive.
+/// A before-image in a buffer, which a guard, or a thread that has the buffer, keeps alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Undo<'g>(NonNull<Header>, PhantomData<&'g ()>);
 
@@ -255,7 +255,7 @@ impl<'g> Undo<'g> {
     #[inline]
     pub(super) fn out_of_line(self) -> Option<Option<OutOfLine<'g>>> {
         let has_out_of_line = self.header().marks.load(Ordering::Relaxed) & HAS_OUT_OF_LINE != 0;
-        // SAFETY: who finds the before-image finds the out-of-line part, which goes no sooner.
+        // SAFETY: a thread that finds the before-image finds the out-of-line part, which goes no sooner.
         has_out_of_line
             .then(|| OutOfLineAddress::at(self.header().out_of_line).map(|out_of_line| unsafe { out_of_line.under() }))
     }
@@ -283,7 +283,7 @@ impl<'g> Undo<'g> {
     /// The words of the fragments, to be written before the before-image is in a chain.
     ///
     /// # Safety
-    /// Nobody else has the before-image yet.
+    /// No other thread has the before-image yet.
     #[inline]
     pub(super) unsafe fn fragments_mut(self) -> &'g mut [u64] {
         // SAFETY: so many words lie behind the header, and the caller is alone with them.
@@ -333,7 +333,7 @@ unsafe impl Send for Buffer {}
 impl Buffer {
     #[inline]
     fn body(&self) -> &Body {
-        // SAFETY: whoever has a buffer keeps it alive.
+        // SAFETY: any thread that has a buffer keeps it alive.
         unsafe { self.0.as_ref() }
     }
 
@@ -366,7 +366,7 @@ impl Buffer {
     /// Its before-images, newest first.
     #[inline]
     pub(super) fn before_images(&self) -> impl Iterator<Item = Undo<'_>> {
-        // Who asks has the buffer from its own transaction, or through the lock of the list.
+        // A thread that asks has the buffer from its own transaction, or through the lock of the list.
         let newest = Undo::behind(self.body().newest.load(Ordering::Relaxed), PhantomData);
         std::iter::successors(newest, |undo| undo.sibling())
     }
@@ -380,13 +380,13 @@ impl Buffer {
     /// Gives back the buffer, its before-images, and the out-of-line parts that they own, once all guards that exist now are gone.
     ///
     /// # Safety
-    /// None of the before-images is in a chain, so that who pins from now on does not find one; it is retired once.
+    /// None of the before-images is in a chain, so that a thread that pins from now on does not find one; it is retired once.
     pub(super) unsafe fn retire(self, guard: &Guard<'_>) {
         for before_image in self.before_images() {
             if before_image.own_out_of_line(false)
                 && let Some(Some(out_of_line)) = before_image.out_of_line()
             {
-                // SAFETY: the before-image owned it, and nobody finds it from now on.
+                // SAFETY: the before-image owned it, and no thread finds it from now on.
                 unsafe { out_of_line.address().retire(guard) };
             }
         }
@@ -477,14 +477,14 @@ impl Writing {
         if bytes > self.left {
             self.grow(id, bytes, guard)?;
         }
-        // The memory was last used some epochs ago, and who latches a slot waits until its before-image is written.
+        // The memory was last used some epochs ago, and a thread that latches a slot waits until its before-image is written.
         let ahead = std::ptr::without_provenance::<u8>(self.free + FETCHED_AHEAD);
         (0..bytes.div_ceil(64)).for_each(|line| polychron_sync::prefetch_read(ahead.wrapping_add(64 * line)));
         let buffer = self.buffer.expect("growing makes the buffer");
         let header =
             NonNull::new(std::ptr::with_exposed_provenance_mut::<Header>(self.free)).expect("a place in a chunk");
         let sibling = self.before_images.last().map_or(std::ptr::null_mut(), |last| last.0.as_ptr());
-        // SAFETY: there is room for it in the chunk, aligned to 8, and nobody else knows of it.
+        // SAFETY: there is room for it in the chunk, aligned to 8, and no other thread knows of it.
         unsafe {
             header.write(Header {
                 buffer: buffer.0,
@@ -513,7 +513,7 @@ impl Writing {
     /// Says what was behind the fixed part.
     ///
     /// # Safety
-    /// Nobody else has the before-image yet.
+    /// No other thread has the before-image yet.
     #[inline]
     pub(super) unsafe fn set_out_of_line(undo: Undo<'_>, out_of_line: Option<OutOfLineAddress>) {
         // SAFETY: as the caller promises.
@@ -542,7 +542,7 @@ impl Writing {
         if self.before_images.len() > len { self.before_images.pop() } else { None }
     }
 
-    /// Everything is done but the commit: the before-images are told to who gets the buffer.
+    /// Everything is done but the commit: the before-images are told to a thread that gets the buffer.
     #[inline]
     pub(super) fn seal(&mut self) {
         if let (Some(buffer), Some(newest)) = (self.buffer, self.before_images.last()) {

@@ -81,7 +81,7 @@ fn is_visible(stamp: u64, timestamp: u64, own: u64) -> bool {
         || stamp < FIRST_ID && left_out(Step::UndoLater)
 }
 
-/// Undoes one change. Who wants to know only whether there is a row brings no room for its words.
+/// Undoes one change. A thread that wants to know only whether there is a row brings no room for its words.
 #[inline]
 pub(super) fn apply<'g>(before_image: Undo<'g>, out: &mut [u64], seen: &mut Seen<'g>) {
     seen.present = before_image.kind() != Kind::Insert;

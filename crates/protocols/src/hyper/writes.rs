@@ -94,7 +94,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     fn refused<K: EncodedKey>(&mut self, refusal: Refusal, store: &Relation, (record, key): (Record<'_>, K)) -> Error {
         self.state.contested.note(record);
         match refusal {
-            // It was deleted by somebody who committed since.
+            // It was deleted by some thread that committed since.
             Refusal::Closed(stamp) => self.refuse(Conflict { reason: Reason::WrittenLater, stamp }, store, key),
             Refusal::Conflict(conflict) => self.refuse(conflict, store, key),
         }
@@ -147,7 +147,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
                 return Err(self.refused(refusal, store, (record, key)));
             }
         };
-        // SAFETY: nobody else has the before-image yet.
+        // SAFETY: no other thread has the before-image yet.
         let mut room = unsafe { before_image.fragments_mut() };
         if keeps_record {
             keep_fragment(room, &latched, 0..store.rows.words());
@@ -193,7 +193,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             Ok(latched) => latched,
             Err(refusal) => return Err(self.refused(refusal, store, (record, key))),
         };
-        // SAFETY: nobody else has the before-image yet.
+        // SAFETY: no other thread has the before-image yet.
         unsafe {
             keep_fragment(before_image.fragments_mut(), &latched, 0..words);
             if draft.has_out_of_line {
@@ -254,7 +254,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
                 return Ok(Some(fresh));
             }
             clear(&mut fresh.latch());
-            // Who goes along the slots of the table may have come by.
+            // A thread that goes along the slots of the table may have come by.
             self.state.writing.waste(before_image);
             store.rows.give_back_unseen(fresh);
             let Inserted::Existing(existing) = inserted.map_err(Error::from)? else { continue };
@@ -262,7 +262,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             let record = store.record(handle);
             let seen = view(record, 0..0, &mut [], (self.start, self.id), &self.guard);
             if seen.closed {
-                // Who closed it is about to take it out; either may come first.
+                // A thread that closed it is about to take it out; either may come first.
                 store.index().remove(key, handle, &self.guard);
             } else if seen.present {
                 return Ok(None);
@@ -313,7 +313,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// Gives back an out-of-line part that came into no slot.
     fn discard(&self, out_of_line: Option<OutOfLineAddress>) {
         if let Some(out_of_line) = out_of_line {
-            // SAFETY: nobody has found it.
+            // SAFETY: no thread has found it.
             unsafe { out_of_line.retire(&self.guard) };
         }
     }
@@ -375,7 +375,7 @@ impl State {
         if latched.is_all_visible() {
             before_image.set_over_all_visible(true);
             if latched.restored().is_unknown() {
-                // Nobody looks at it before collection does, after the commit.
+                // No thread looks at it before collection does, after the commit.
                 older.into_iter().for_each(Undo::prefetch);
             }
         }

@@ -1,6 +1,6 @@
-//! What a transaction keeps of its futures: the arena, the values that are known already, the future write set and the condition
-//! set. All of it is memory that is used again, and no node is allocated by itself. The nodes lie on the transaction's expression arena, where
-//! operators find them, and are here while they are looked at.
+//! What a transaction keeps of its futures: the arena, the values that are known already, the future write set and the condition set. All of
+//! it is memory that is used again, and no node is allocated by itself. The nodes lie on the transaction's expression arena, where operators
+//! find them, and are here while they are looked at.
 //!
 //! Nodes and writes of one row hang together, so that a row is looked up once however many of its columns are wanted.
 
@@ -72,7 +72,7 @@ pub(super) struct Arena {
     pub(super) rows: Vec<OpenRow>,
     /// Finds rows by their prints, once there are more than a few.
     by_print: HashTable<u32>,
-    /// The rows of which something may be open. Whoever closes what is open goes along it and shortens it, so that each row is
+    /// The rows of which something may be open. Any thread that closes what is open goes along it and shortens it, so that each row is
     /// passed once for each time that it was opened.
     pub(super) open: Vec<u32>,
     /// The first node whose turn has not come.
@@ -83,7 +83,7 @@ pub(super) struct Arena {
     pub(super) overwritten: Vec<Operand>,
     /// Whether an answer of the transaction, or of the one before, did not hold: the next one assumes nothing.
     pub(super) was_mistaken: bool,
-    /// Whether the transaction was told that something could not be settled which is open still.
+    /// Whether the transaction was told that something could not be flushed which is open still.
     pub(super) failure_is_reported: bool,
     /// The tables of `writes`, and of `deferred`, each once.
     written_tables: Vec<TableId>,

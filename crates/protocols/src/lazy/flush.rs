@@ -1,4 +1,4 @@
-//! Settling what is open: rows are claimed, columns read, expressions evaluated, conditions compared, columns written; in this
+//! Flushing what is open: rows are claimed, columns read, expressions evaluated, conditions compared, columns written; in this
 //! order, which is that of Algorithms 1 and 2. Insertions and writes under keys that were futures come last.
 use polychron_base::{Error, Reason, TableId};
 use polychron_engine::futures::{FutureError, Operand, bounding_range};
@@ -181,7 +181,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         values.iter().try_for_each(|&value| self.arena.resolved(value).map(drop)).map_err(Error::from)
     }
 
-    /// Closes all that is open before it is undone: it is settled first, so that what fails of it is found. Futures keep the values that
+    /// Closes all that is open before it is undone: it is flushed first, so that what fails of it is found. Futures keep the values that
     /// they have then. Answers a failure of which the transaction was not told.
     ///
     /// # Errors
@@ -248,7 +248,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
             arena.open_from = arena.nodes.values.len();
         }
         while let Some(&observed) = self.arena.observed.last() {
-            // One that has no value stays: whoever catches the failure must not commit.
+            // One that has no value stays: any thread that catches the failure must not commit.
             let truth = self.arena.resolved(observed.condition)? != 0;
             if truth != observed.truth && !left_out(Step::CheckConditions) {
                 self.arena.was_mistaken = true;

@@ -1,7 +1,7 @@
 //! A running transaction: one of the protocol beneath, and the futures that it has left open.
 //!
 //! Ordinary operations go through to the protocol beneath. Before one meets a row of which something is left open, all that is
-//! open is settled (`flush.rs`), so that it finds what the transaction wrote, and a future keeps the value that it stands for.
+//! open is flushed (`flush.rs`), so that it finds what the transaction wrote, and a future keeps the value that it stands for.
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, TableId};
@@ -110,7 +110,7 @@ impl<B: LazyHost> Commit for LazyTransaction<'_, B> {
             if error.is_conflict() {
                 return Err(error);
             }
-            // It may come from reads that never stood together, or from answers that do not stand any more.
+            // It may come from reads that were never mutually consistent, or from answers that do not stand any more.
             let stands = self.with_nodes(Self::stands);
             let sound = self.base.roll_back() && stands || left_out(Step::ValidateFailures);
             return Err(if sound { error } else { Error::Conflict });
@@ -119,7 +119,7 @@ impl<B: LazyHost> Commit for LazyTransaction<'_, B> {
     }
 
     fn roll_back(mut self) -> bool {
-        // The procedure may give up because of what it was told, which nobody has held for it.
+        // The procedure may give up because of what it was told, which no thread has held for it.
         let stands = self.with_nodes(Self::stands);
         self.base.roll_back() && stands
     }
@@ -193,7 +193,7 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         self.base.scan_unchecked(scan, visitor)
     }
 
-    /// What was left open is settled, so that what is going to be written behind a mark was asked for behind it.
+    /// What was left open is flushed, so that what is going to be written behind a mark was asked for behind it.
     fn mark(&mut self) -> Result<usize, Error> {
         if !self.arena.writes_nothing() && !left_out(Step::FlushBeforeSavepoints) {
             self.with_nodes(Self::flush)?;
@@ -210,7 +210,8 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         Ok(())
     }
 
-    /// The operation has read what it writes, and closed what was open of these rows. Whatever else is open does not depend on it, and stays.
+    /// The operation has read what it writes, and closed what was open of these rows. Whatever else is open does not depend on it, and
+    /// stays.
     fn undo_operation(&mut self, position: usize) -> Result<(), Error> {
         self.base.undo_unchecked(position)
     }

@@ -1,10 +1,10 @@
 //! Commit (Figure 4-1) and rollback.
 //!
-//! 1. Latch the written records in the order of their addresses; last those that it inserted and nobody else has claimed, in any
-//!    order. An insertion must be as it was put into the index. Then read the epoch: this is the serialization point. Reading it here, and not at the transaction's
-//!    start as the thesis does, means that no transaction aborts because an epoch began, and that whoever comes later in
-//!    the serial order never has the earlier epoch: a transaction that overwrites what we read latches it after we
-//!    validated, hence reads its epoch after we read ours.
+//! 1. Latch the written records in the order of their addresses; last those that it inserted and no other thread has claimed, in any order.
+//!    An insertion must be as it was put into the index. Then read the epoch: this is the serialization point. Reading it here, and not at
+//!    the transaction's start as the thesis does, means that no transaction aborts because an epoch began, and that any thread that comes
+//!    later in the serial order never has the earlier epoch: a transaction that overwrites what we read latches it after we validated, hence
+//!    reads its epoch after we read ours.
 //! 2. Check that every record read has the id it had and is not latched by another, and that every node's stamp holds.
 //!    An *unlinked* record passes unless it *moved*: it was absent, and its node's stamp is in the node set too, so if the
 //!    key had come back on another record, the stamp would have told. A record that moved tells by itself, because giving
@@ -109,7 +109,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         for (write, latest) in self.state.sets.writes.firsts() {
             let (record, own_record) = (write.record, write.own_record);
             groups.push(Group { record, latest, own_record, replacement: None, version: None });
-            // Who claims it from now on meets it in another order; then one of the two gives up.
+            // A thread that claims it from now on meets it in another order; then one of the two gives up.
             if !own_record || record.under(guard).state().claimed() {
                 let last = groups.len() - 1;
                 groups.swap(contended, last);
@@ -135,7 +135,8 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             let is_overtaken = group.own_record && record.is_overtaken();
             if state.unlinked() && !left_out(Step::RefuseUnlinkedWrites) || is_overtaken {
                 // The row moved, or was deleted in an earlier epoch after it was found here, and left the index. A tombstone that was found
-                // would have stayed: it was claimed when it was written on. Or another one has inserted the key on this transaction's record.
+                // would have stayed: it was claimed when it was written on. Or another one has inserted the key on this transaction's
+                // record.
                 record.unlatch();
                 return Err(self.give_way(position, Reason::StaleRead));
             }
@@ -180,7 +181,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             let found = state.find(reader, &table.primary, key, 0..0);
             state.sets.reads.truncate(reads);
             state.sets.nodes.truncate(nodes);
-            // Where there is no row, whoever reads it next finds out, under protection.
+            // Where there is no row, any thread that reads it next finds out, under protection.
             let Found::Row(record) = found else { return Ok(()) };
             if record.state().latched_by(state.base.slot) {
                 return Ok(());
@@ -267,8 +268,8 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         self.know_dropped()
     }
 
-    /// No index that was asked was dropped. Who leaves it alone has begun behind the drop, so where the entries that it does not make would have
-    /// been seen just above, its catalog's version is seen here.
+    /// No index that was asked was dropped. A thread that leaves it alone has begun behind the drop, so where the entries that it does not
+    /// make would have been seen just above, its catalog's version is seen here.
     #[inline]
     fn know_dropped(&mut self) -> Result<(), Error> {
         if left_out(Step::KnowDropped) {
@@ -392,7 +393,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         }
         target.publish(tid, present);
         if let Some(version) = version {
-            // SAFETY: the link to the copy was just made known with this id, and nobody else knows of it.
+            // SAFETY: the link to the copy was just made known with this id, and no other thread knows of it.
             let version = unsafe { Older::new(version, tid.epoch()) };
             self.state.supersede(group, version, guard);
         }
@@ -530,7 +531,7 @@ impl State {
                 if !left_out(Step::ReadsOfUndone) {
                     reads.push(Read { record: write.record, tid: Tid::ZERO, index_ref });
                 }
-                // Whoever has written it by now has seen to it, and it is left alone.
+                // Any thread that has written it by now has seen to it, and it is left alone.
                 record.give_up();
                 reclaimer.push(Tombstone::new(index_ref, key, record, Tid::ZERO));
             }
@@ -556,7 +557,7 @@ fn take_back(record: Record<'_>, store: &Store, key: &[u8], guard: &Guard<'_>) -
         record.unlatch();
         return false;
     }
-    // An own record stays linked until it is taken out here.
+    // An own record stays linked until it is unlinked here.
     table::remove(store, key, record, guard, Record::unlink);
     true
 }

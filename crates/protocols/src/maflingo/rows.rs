@@ -184,7 +184,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
     ) -> Result<Option<FoundRow>, Error> {
         let found = follow_key(self, table, entry, projection)?;
         if found.is_none() {
-            // The entry and the row did not stand together; validation would find that out too.
+            // The entry and the row did not are mutually consistent; validation would find that out too.
             debug_assert!(self.snapshot.is_none(), "a snapshot is consistent");
             let key = KeyPreview::new(self.state.base.rows.followed_key());
             return Err(self.conflict_over(Reason::Inconsistent, table.primary.index_ref, None, Some(key)));

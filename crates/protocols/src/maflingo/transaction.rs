@@ -89,7 +89,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         open: Option<Snapshot<'w>>,
         mode: Mode,
     ) -> Self {
-        // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
+        // Pinned first: a thread that waits for the transactions that know an old catalog waits for their epochs.
         // SAFETY: the sets are empty. The transaction puts into them what it finds under the guard, and has cleared them when it ends.
         let guard = unsafe { OwnGuard::new(local.pin()) };
         // SAFETY: the transaction holds the guard until its end, or has the snapshot, which was opened before.
@@ -138,7 +138,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         if self.until_check == 0 { self.check() } else { Ok(()) }
     }
 
-    /// §5, inconsistent reads: a procedure that loops on what never stood together is stopped here. A snapshot takes
+    /// §5, inconsistent reads: a procedure that loops on what were never mutually consistent is stopped here. A snapshot takes
     /// the occasion to leave its epoch for the present one, so that it holds back nothing but the versions it can see.
     #[cold]
     fn check(&mut self) -> Result<(), Error> {
@@ -159,7 +159,8 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         })
     }
 
-    /// Whether the records that are going to be written are where they were found: own writes are looked for there. Own insertions are read there.
+    /// Whether the records that are going to be written are where they were found: own writes are looked for there. Own insertions are read
+    /// there.
     fn check_written(&mut self) -> Result<(), Error> {
         let (writes, guard) = (&self.state.sets.writes, &self.guard);
         let gone = |write: &&Write| {
@@ -204,7 +205,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         let guard = &*self.guard;
         let record = Record::absent(row, guard).map_err(Error::from)?;
         let State { base: WorkerBase { fingers, .. }, sets, .. } = &mut *self.state;
-        // SAFETY: as in `look_up`. The record is given back below only where the index has not taken it.
+        // SAFETY: as in `look_up`. The record is freed below only where the index has not taken it.
         let inserted = unsafe { fingers.insert(store, key, record.handle(), &mut sets.nodes, guard) };
         if matches!(inserted, Ok(Inserted::New)) {
             let record = record.into();
@@ -270,7 +271,8 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
 impl State {
     /// Undoes a transaction that was leaked.
     pub(super) fn undo_leaked(&mut self, local: &Local) {
-        // SAFETY: where there is something to undo, the leaked guard still holds the epoch of its records and tables. The sets are cleared below.
+        // SAFETY: where there is something to undo, the leaked guard still holds the epoch of its records and tables. The sets are cleared
+        // below.
         let guard = unsafe { OwnGuard::new(local.pin()) };
         self.undo_writes(0, &guard);
         self.unlatch_rows(&guard);
@@ -281,7 +283,7 @@ impl State {
     pub(super) fn maintain<R: Redo>(&mut self, local: &Local, shared: &Shared<R>) -> bool {
         let guard = local.pin();
         let Self { base: WorkerBase { tables, .. }, pruner, reclaimer, .. } = self;
-        // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
+        // SAFETY: pinned just before; no thread looks at the list between transactions but who renews it like this.
         unsafe { tables.renew(&shared.catalog) };
         if !pruner.is_empty() {
             pruner.pass(tables, true, &guard, |_| {});
@@ -341,9 +343,9 @@ impl State {
 
     /// As [`Self::find`], by a hint of the batch; `None` when there is none or it does not lead to a row.
     ///
-    /// Nothing is concluded from a hint but the record's address, in an epoch that the batch holds: if the record has a row and is not unlinked
-    /// when the transaction reads it, and validation finds it so again with the same TID, then it was the key's record at that instant,
-    /// however the hint came about. Otherwise the key is looked up again.
+    /// Nothing is concluded from a hint but the record's address, in an epoch that the batch holds: if the record has a row and is not
+    /// unlinked when the transaction reads it, and validation finds it so again with the same TID, then it was the key's record at that
+    /// instant, however the hint came about. Otherwise the key is looked up again.
     #[inline]
     fn find_hinted<'g, K: EncodedKey>(
         &mut self,
@@ -431,7 +433,8 @@ impl State {
                 row.overwrite_words(words.len()).copy_from_slice(words);
                 Seen { tid: record.tid(), present: true, moved: false, words: words.len() }
             }
-            // An own insertion is copied without asking: if another one has put its row there, this transaction is told that before it is believed.
+            // An own insertion is copied without asking: if another one has put its row there, this transaction is told that before it is
+            // believed.
             Some(_) => {
                 let length = record.length();
                 polychron_sync::load_words(&record.words()[..length], row.overwrite_words(length));
@@ -484,7 +487,7 @@ impl State {
     }
 
     /// Makes sure that a record that is to be written stays in the index until the transaction ends, so that it finds
-    /// its own write there. `None`: it has left already. An error: somebody kept its latch.
+    /// its own write there. `None`: it has left already. An error: some thread kept its latch.
     ///
     /// A record with a row needs nothing: if it is deleted and leaves the index, the transaction conflicts, at its commit or before what
     /// it did is believed ([`MaflingoTransaction::check_written`]).

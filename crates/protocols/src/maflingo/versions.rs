@@ -6,7 +6,7 @@
 //! sees. `docs/protocols/maflingo.md` proves that readers do not notice. Three rules make it cheap:
 //!
 //! * Without a long snapshot nothing is queued, and a worker looks for one once an epoch.
-//! * Who walks a chain takes out all that can go, whoever made it, and marks it; its maker finds the mark.
+//! * A thread that walks a chain unlinks all that can go, whichever thread made it, and marks it; its maker finds the mark.
 //! * A version that stays is looked at again only when a snapshot ends that it was kept for.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -30,10 +30,10 @@ const LONG_EPOCHS: u64 = 8;
 /// Versions queued before the next pass over the queue.
 const AT_ONCE: usize = 64;
 
-/// Versions looked at in a pass: more than come in between, so that a backlog shrinks, and few enough that nobody waits for it.
+/// Versions looked at in a pass: more than come in between, so that a backlog shrinks, and few enough that no thread waits for it.
 const SLICE: usize = 256;
 
-/// What can be seen: the horizons and the open snapshots of one moment, and while it lives no version is freed that ends
+/// What can be seen: the horizons and the open snapshots of one time, and while it lives no version is freed that ends
 /// after its `collectable`.
 pub(super) struct View<'g, 'v> {
     hold: Hold<'g>,
@@ -43,7 +43,7 @@ pub(super) struct View<'g, 'v> {
 }
 
 impl<'g, 'v> View<'g, 'v> {
-    /// The view of this moment; `None` when it cannot be told just now. `open` is its memory.
+    /// The view of this time; `None` when it cannot be told just now. `open` is its memory.
     pub(super) fn new(guard: &Guard<'g>, open: &'v mut Vec<u64>) -> Option<Self> {
         let hold = guard.hold_versions()?;
         // Read before the list is made: a snapshot that the list misses reads here or later.
@@ -158,7 +158,7 @@ enum Processed {
     Retired,
     /// The snapshot sees it.
     Kept(Superseded, u64),
-    /// Somebody is at its chain.
+    /// Some thread is at its chain.
     Later(Superseded),
 }
 
@@ -221,7 +221,7 @@ impl Pruner {
         self.due = self.active || !self.is_empty();
     }
 
-    /// A pass: settles what has become the past, a slice of it or all.
+    /// A pass: processes what has become the past, a slice of it or all.
     /// `then` does what else a view is needed for.
     #[cold]
     pub(super) fn pass(

@@ -1,4 +1,4 @@
-//! The same procedures in the same order give the same database, whoever executes them.
+//! The same procedures in the same order give the same database, the client that executes them.
 
 use polychron_base::sizes::scaled;
 use polychron_sync::atomic::{AtomicBool, Ordering};

@@ -275,7 +275,7 @@ impl Procedure for Unnamed {
     }
 }
 
-/// Where memory is at its limit, rows can be deleted whoever knows which, again and again.
+/// Where memory is at its limit, rows can be deleted the client that knows which, again and again.
 #[test]
 #[cfg_attr(miri, ignore = "memory that fills up takes an interpreter too long")]
 fn undeclared_deletions_make_room() {

@@ -1,4 +1,4 @@
-//! Versions, chains, keys and fronts are given back when nobody wants them any more.
+//! Versions, chains, keys and fronts are freed when no thread wants them any more.
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use polychron_base::sizes::scaled;
@@ -145,7 +145,7 @@ fn fill(stage: &mut Stage, branch: u32, len: usize) -> u64 {
         .unwrap()
 }
 
-/// At a small limit rows that were deleted, one by one or many in a batch, are given back whole, and their memory serves again.
+/// At a small limit rows that were deleted, one by one or many in a batch, are freed whole, and their memory is reused.
 #[test]
 fn what_was_deleted_at_the_limit_serves_again() {
     for (len, at_once) in [(3000, false), (3000, true), (100, false), (100, true)] {

@@ -429,8 +429,8 @@ struct Conductor<'r> {
     clock: SystemClock,
 }
 
-/// Counts at one moment.
-struct Moment {
+/// Counts at one time.
+struct Sample {
     ns: u64,
     counts: Counts,
     statistics: Statistics,
@@ -460,8 +460,8 @@ impl Conductor<'_> {
         }
     }
 
-    fn now(&self) -> Moment {
-        Moment { counts: Counts::of(self.tallies), statistics: self.database.statistics(), ns: self.clock.now_ns() }
+    fn now(&self) -> Sample {
+        Sample { counts: Counts::of(self.tallies), statistics: self.database.statistics(), ns: self.clock.now_ns() }
     }
 
     /// Waits for so many seconds, and tells each of them; `false` when the run was over before.

@@ -14,7 +14,7 @@ use super::TICK;
 const LOOKS: u32 = 500;
 
 /// The table of the row that is waited for.
-const TABLE: &str = "polychron settles";
+const TABLE: &str = "polychron quiesces";
 
 /// Returns when a snapshot shows what has been committed by now: snapshots may lie slightly in the past, and the first
 /// ones after a load would show empty tables.

@@ -195,7 +195,7 @@ pub struct Staleness {
 }
 
 impl Staleness {
-    /// Of the snapshots between two moments.
+    /// Of the snapshots between two times.
     pub(super) fn between(before: &Statistics, after: &Statistics) -> Option<Self> {
         let snapshots = after.snapshots - before.snapshots;
         let sum = after.staleness_sum_us - before.staleness_sum_us;
@@ -208,7 +208,7 @@ impl Staleness {
     }
 }
 
-/// The protocol's own metrics: what came between two moments, and what it tells of its tables.
+/// The protocol's own metrics: what came between two times, and what it tells of its tables.
 pub(super) fn protocol_metrics(
     before: &Statistics,
     after: &Statistics,

@@ -25,7 +25,7 @@ enum Job {
 
 /// What it says.
 enum Reply {
-    /// The first row is changed, so that nobody waits for anybody.
+    /// The first row is changed, so that no thread waits.
     Begun,
     /// All is done.
     Done(Result<Option<Box<ScanProcedure>>, Error>),

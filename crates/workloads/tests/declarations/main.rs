@@ -117,7 +117,7 @@ fn tpcc_is_honest() {
     }
 }
 
-/// A whole run has more procedures than its transactions: what settles the database before, and batches.
+/// A whole run has more procedures than its transactions: those that quiesce the database before, and batches.
 #[test]
 fn runs_are_honest() {
     let options = IncrementOptions { records: 100, ..IncrementOptions::default() };

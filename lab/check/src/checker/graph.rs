@@ -44,7 +44,7 @@ pub(super) struct Edge {
 
 /// Edges that are certain, found from both ends.
 pub(super) struct Graph {
-    /// Transactions, and behind them one node for each moment of an acknowledgement.
+    /// Transactions, and behind them one node for each time of an acknowledgement.
     pub(super) nodes: usize,
     pub(super) edges: Vec<Edge>,
     out: Adjacency,
@@ -261,7 +261,7 @@ fn sessions(facts: &Facts<'_>, edges: &mut Vec<Edge>) {
     }
 }
 
-/// Edges from each transaction to those that began after its acknowledgement, through a chain of moments.
+/// Edges from each transaction to those that began after its acknowledgement, through a chain of times.
 fn real_time(facts: &Facts<'_>, edges: &mut Vec<Edge>) -> usize {
     let count = facts.parts.len() as u32;
     let mut present: Vec<u32> = (0..count).filter(|&it| !facts.attempt(it).snapshot).collect();

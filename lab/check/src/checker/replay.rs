@@ -147,13 +147,13 @@ impl<'f> Replay<'f> {
         let unseen = entries.filter(|((_, _, (_, key)), state)| missed(key, **state));
         let unseen: Vec<u32> = unseen.map(|(_, &state)| state).collect();
         for state in unseen {
-            let (first, last) = self.stretch(state, range);
+            let (first, last) = self.positions(state, range);
             self.unseen(transaction, first, last, operation, Kind::AntiRange);
         }
     }
 
     /// The neighbouring states of a life that lie in the range, too.
-    fn stretch(&self, state: u32, range: &RangeRead) -> (u32, u32) {
+    fn positions(&self, state: u32, range: &RangeRead) -> (u32, u32) {
         let facts = self.facts;
         let covered = |state: u32| {
             let state = facts.state(state);

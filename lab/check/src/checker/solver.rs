@@ -137,7 +137,7 @@ impl<'f> Solver<'f> {
     /// Makes the order agree with one side of a choice. `Err(None)`: guesses were undone. `Err(Some)`: an edge that follows
     /// from the history closes a cycle.
     fn choose(&mut self, choice: &Choice) -> Result<(), Option<Edge>> {
-        // An edge that was added for another choice may have settled this one.
+        // An edge that was added for another choice may have decided this one.
         if self.agrees(&choice.first) || choice.second.as_ref().is_some_and(|edge| self.agrees(edge)) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Nothing that happens in the background aborts a transaction: tombstones leave, time passes, memory is given back.
+//! Nothing that happens in the background aborts a transaction: tombstones leave, time passes, memory is freed.
 
 use polychron_engine::{Insertion, Interactive, Mode, Operations, Protocol, Worker};
 

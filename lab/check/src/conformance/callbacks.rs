@@ -1,5 +1,5 @@
-//! Code of the user's that the engine calls between transactions: no transaction is open there, yet the thread may be in the middle of a batch.
-//! Tables and indexes can be made and dropped there, or their maker learns that it would wait for its own thread.
+//! Code of the user's that the engine calls between transactions: no transaction is open there, yet the thread may be in the middle of a
+//! batch. Tables and indexes can be made and dropped there, or their maker learns that it would wait for its own thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -30,7 +30,7 @@ enum Called {
     Declare,
     /// After the commit.
     Committed,
-    /// To drop an answer that nobody wants.
+    /// To drop an answer that no client wants.
     AnswerDropped,
     /// To drop a procedure that was executed.
     ProcedureDropped,
@@ -257,7 +257,7 @@ fn execute<P: Protocol>(way: Way, mut hooked: Hooked, worker: &mut P::Worker, se
 }
 
 /// Tables and indexes come and go wherever the engine calls code of the user's, or the answer is that the thread would wait for itself; and
-/// afterwards everybody goes on.
+/// afterwards all goes on.
 pub fn changes_between_transactions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
     watched(move |progress: &Progress| {

@@ -1,5 +1,5 @@
 //! Panics of code that the engine calls in the middle of an operation, which the procedure catches to go on: nothing half done commits, and
-//! nobody hangs.
+//! no client hangs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -171,7 +171,7 @@ pub fn panics_in_operations<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) 
         for before in [Before::Nothing, Before::Update, Before::Insertion] {
             for after in [After::GoesOn, After::RollsBack, After::TriesAgain] {
                 for interactive in [false, true] {
-                    let case = format!("{before:?}, {after:?}, by hand: {interactive}");
+                    let case = format!("{before:?}, {after:?}, interactive: {interactive}");
                     progress.at(case.clone());
                     let database = setup.open();
                     let tables =

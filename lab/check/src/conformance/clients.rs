@@ -243,7 +243,8 @@ pub fn doomed_by_their_own_thread<P: Protocol<Worker: Interactive>>(setup: &Setu
     });
 }
 
-/// Conflicts with another thread are no wait for its own, however many there are in a row, and although something commits inside of each attempt.
+/// Conflicts with another thread are no wait for its own, however many there are in a row, and although something commits inside of each
+/// attempt.
 pub fn doomed_by_other_threads<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = bounded(setup);
     watched(move |progress| {
@@ -300,7 +301,7 @@ pub fn new_index_inside_of_a_transaction<P: Protocol<Worker: Interactive>>(setup
     });
 }
 
-/// A transaction that is forgotten is never committed, whatever its worker does next, and stands in nobody's way any more.
+/// A transaction that is forgotten is never committed, whatever its worker does next, and stands in no client's way any more.
 pub fn leaked_transactions(setup: &Setup<AnyProtocol>) {
     leak(setup, |mut worker, database, table| {
         // An empty transaction has nothing to commit.
@@ -385,7 +386,7 @@ enum Ending {
     Forgets,
 }
 
-/// Threads that end at each point of a transaction leave nothing behind, and their slots serve again.
+/// Threads that end at each point of a transaction leave nothing behind, and their slots are reused.
 pub fn threads_that_end(setup: &Setup<AnyProtocol>) {
     let mut setup = bounded(setup);
     setup.common.memory.max_workers = 3;
@@ -440,8 +441,8 @@ thread_local! {
     static AT_END: RefCell<AtEnd> = const { RefCell::new(AtEnd(None)) };
 }
 
-/// Has `prepare` called in the thread that calls this, and what it gives when that thread ends: behind most of what the thread keeps of its own, for
-/// what is used first goes last.
+/// Has `prepare` called in the thread that calls this, and what it gives when that thread ends: behind most of what the thread keeps of its
+/// own, for what is used first goes last.
 pub(super) fn at_end<W: FnOnce() + 'static>(prepare: impl FnOnce() -> W) {
     AT_END.with(|_| ());
     let work = Box::new(prepare());

@@ -1,6 +1,6 @@
-//! Two threads whose transactions are in each other's way, where one thread or both have a transaction open inside of which they run another one.
-//! The inner one waits for the other thread, which waits for the outer one: no protocol sees that cycle in its transactions alone. The inner one
-//! commits, or learns that it would wait for its own thread; everybody else goes on.
+//! Two threads whose transactions are in each other's way, where one thread or both have a transaction open inside of which they run another
+//! one. The inner one waits for the other thread, which waits for the outer one: no protocol sees that cycle in its transactions alone. The
+//! inner one commits, or learns that it would wait for its own thread; all else goes on.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
@@ -138,8 +138,8 @@ pub fn nested_on_two_threads<P: Protocol<Worker: Interactive>>(setup: &Setup<P>)
     });
 }
 
-/// A thread runs a transaction inside of another one, which meets an ordinary client on another thread: that has what the inner one wants, and
-/// wants what the outer one has.
+/// A thread runs a transaction inside of another one, which meets an ordinary client on another thread: that has what the inner one wants,
+/// and wants what the outer one has.
 pub fn nested_beside_a_plain_client<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = crowded(setup);
     watched(move |progress| {

@@ -1,6 +1,6 @@
-//! Destructors that panic: of answers, of errors that procedures answer with, and of procedures. Whoever drops such a thing in place of its client
-//! goes on, and others are answered. A destructor panics also while its thread unwinds from another panic, which ends the process where it is not
-//! caught.
+//! Destructors that panic: of answers, of errors that procedures answer with, and of procedures. A thread that drops such a thing in place
+//! of its client goes on, and others are answered. A destructor panics also while its thread unwinds from another panic, which ends the
+//! process where it is not caught.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -207,7 +207,7 @@ fn batch_end(position: usize, end: End) -> End {
     if position == 3 { end } else { End::Answers }
 }
 
-/// Who is told of answers panics, while there are others that nobody takes any more.
+/// A client that is told of answers panics, while there are others that no client takes any more.
 pub fn of_answers_that_are_not_taken<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
     watched(move |progress| {
@@ -234,8 +234,8 @@ pub fn of_answers_that_are_not_taken<P: Protocol<Worker: Interactive>>(setup: &S
     });
 }
 
-/// Of procedures that were submitted, and of their answers: waited for, given up before and after, with and without helpers, and left when the
-/// service ends.
+/// Of procedures that were submitted, and of their answers: waited for, given up before and after, with and without helpers, and left when
+/// the service ends.
 pub fn of_submissions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
     watched(move |progress| {

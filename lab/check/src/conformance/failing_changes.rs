@@ -1,5 +1,5 @@
-//! Changes of rows whose code fails on its way, and whose error the client catches to go on: nothing of them is left, in the row, its entries
-//! and its columns that are open, beside a model that skips them.
+//! Changes of rows whose code fails on its way, and whose error the client catches to go on: nothing of them is left, in the row, its
+//! entries and its columns that are open, beside a model that skips them.
 
 use std::collections::BTreeMap;
 
@@ -234,7 +234,7 @@ pub fn are_skipped<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     }
 }
 
-/// Where nobody catches it, the transaction ends with the very error, and is undone whole.
+/// Where no client catches it, the transaction ends with the very error, and is undone whole.
 pub fn end_the_transaction<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = items(setup, &[(1, 10), (2, 20)]);
     let mut worker = database.worker().unwrap();

@@ -124,7 +124,7 @@ pub fn answers_behind_a_row_that_went<P: Protocol<Worker: Interactive>>(setup: &
     assert!(!requester.roll_back() || !sees_it, "row 2 had 5, and row 3 has 1");
 }
 
-/// Who is told of a failure by a return to a savepoint is there, and may go on.
+/// A client that is told of a failure by a return to a savepoint is there, and may go on.
 pub fn undone_and_caught<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = items(setup, &[(1, 4), (2, 5)]);
     let mut worker = database.worker().unwrap();

@@ -194,7 +194,7 @@ pub fn foreign<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         t.resolve(own + kept)
     });
     assert_eq!(cause(mixed), FutureError::Foreign);
-    // Plain values are everybody's.
+    // Plain values are all's.
     done(&mut worker, |t| t.set_future(&table, 2, Item::VALUE, Future::from(3) * 4));
     if setup.interleaves {
         let mut other = database.worker().unwrap();

@@ -1,4 +1,4 @@
-//! A future is its transaction's: wherever it is given back to another one, it is refused, whatever it may be worth there. What its own takes it
+//! A future is its transaction's: wherever it is freed to another one, it is refused, whatever it may be worth there. What its own takes it
 //! takes at any time, also in a thread that ends.
 
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn refuses<T: Transaction>(
             assert!(is_foreign(t.insert_future(tickets, &ticket, [column])));
         }
     }
-    // What was refused has left nothing, and plain values are everybody's.
+    // What was refused has left nothing, and plain values are all's.
     assert!(t.get(tickets, (1, 77))?.is_none());
     t.set_future(table, 2, Item::VALUE, own + Future::from(3) * 4)
 }
@@ -85,7 +85,7 @@ pub fn of_earlier_transactions<P: Protocol<Worker: Interactive>>(setup: &Setup<P
     let kept = |worker: &mut P::Worker, mode| {
         drive::transact(worker, mode, &mut |t| t.future(&table, 1, Item::VALUE)).expect("it commits")
     };
-    // Who comes to life in the memory of one that has gone is not the same.
+    // A client that comes to life in the memory of one that has gone is not the same.
     let of_thread = || {
         let database = Arc::clone(&database);
         let thread = std::thread::spawn(move || {

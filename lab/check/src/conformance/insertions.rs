@@ -1,4 +1,4 @@
-//! An insertion that is left open by a client that does nothing stands in nobody's way: who reads its place, or inserts beside it,
+//! An insertion that is left open by a client that does nothing stands in no client's way: who reads its place, or inserts beside it,
 //! commits, and who wants its key does so, too, or is told of the key.
 
 use std::sync::Arc;
@@ -88,7 +88,7 @@ fn beside<P: Protocol<Worker: Interactive>>(
     });
 }
 
-/// A database in which nobody tries for long.
+/// A database in which no client tries for long.
 fn open<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) -> (Arc<P>, Table<Person>) {
     let mut setup = setup.clone();
     setup.common.retry.attempts = 64;
@@ -241,8 +241,8 @@ impl Deed {
     }
 }
 
-/// Others want the key, or the unique code, of an insertion that its client has left open: they commit, or are told of the key. Of those that commit
-/// one has it, and who is left finds things as they are then.
+/// Others want the key, or the unique code, of an insertion that its client has left open: they commit, or are told of the key. Of those
+/// that commit one has it, and who is left finds things as they are then.
 pub fn wanted_beside_an_insertion<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
     watched(move |progress| {

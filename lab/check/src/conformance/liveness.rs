@@ -30,7 +30,7 @@ struct Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Idle {
     Snapshot,
-    /// A transaction that has written a row which nobody else wants.
+    /// A transaction that has written a row which no other client wants.
     Writer,
     /// Nothing: it has written, and keeps its worker.
     Session,
@@ -151,7 +151,7 @@ impl<P: Protocol<Worker: Interactive>> Others<'_, P> {
         assert_eq!(seen, self.work.state(self.done), "a snapshot is behind after {} transactions", self.done);
     }
 
-    /// Bytes in use when everything that can be given back has been, by those who work.
+    /// Bytes in use when everything that can be freed has been, by those who work.
     fn used(&mut self) -> usize {
         for _ in 0..6 {
             self.setup.pass(&self.database, 2);
@@ -232,7 +232,7 @@ fn progress<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, idle: Idle, work
                 let first = others.used();
                 others.go_on(2 * work.count());
                 let later = others.used();
-                // What can still be seen are the rows as they were; what came after that and went again nobody can see.
+                // What can still be seen are the rows as they were; what came after that and went again no client can see.
                 let most = first + first.saturating_sub(before) + SLACK + kept;
                 let retired = others.database.statistics().memory.map_or(0, |memory| memory.retired_bytes);
                 assert!(

@@ -39,7 +39,7 @@ impl<P: Protocol<Worker: Interactive>> Filling<P> {
         Self { setup, database, table, worker, rows: 0, maintains: false }
     }
 
-    /// Lets everything be given back that can be.
+    /// Lets everything be freed that can be.
     fn quiesce(&mut self) {
         for _ in 0..3 {
             self.setup.pass(&self.database, 2);
@@ -100,7 +100,7 @@ impl<P: Protocol<Worker: Interactive>> Filling<P> {
         self.rows = 0;
     }
 
-    /// Deletes rows by their numbers, and lets all be given back.
+    /// Deletes rows by their numbers, and lets all be freed.
     fn delete_below(
         &mut self,
         rows: u64,
@@ -177,8 +177,8 @@ pub fn many_sizes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     one_after_the_other(setup, 16 << 20, &[&[3000, 3997, 16_000, 2000, 3000]]);
 }
 
-/// A new database is refused memory when more than two thirds of the limit are in use, also where each transaction leaves something behind for a while. An
-/// index that doubles its directory may need a third at once.
+/// A new database is refused memory when more than two thirds of the limit are in use, also where each transaction leaves something behind
+/// for a while. An index that doubles its directory may need a third at once.
 pub fn new_databases<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     const LIMIT: usize = 4 << 20;
     if !setup.measures_memory {
@@ -228,8 +228,8 @@ pub fn rows_that_were_long<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     }
 }
 
-/// Rows of all sizes come and go at the limit. When all are deleted, and the workers have had nothing to do for a while, as many find room as in a new
-/// database.
+/// Rows of all sizes come and go at the limit. When all are deleted, and the workers have had nothing to do for a while, as many find room
+/// as in a new database.
 pub fn mixed_sizes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     const LIMIT: usize = 4 << 20;
     if !setup.measures_memory {
@@ -296,8 +296,8 @@ pub fn emptied_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     }
 }
 
-/// At the limit one transaction deletes as many rows as the reserve has room for, with 256 bytes each besides their columns, once what was deleted
-/// before has been collected. One that deletes more may be refused. Then nothing of it stays, and smaller ones go on.
+/// At the limit one transaction deletes as many rows as the reserve has room for, with 256 bytes each besides their columns, once what was
+/// deleted before has been collected. One that deletes more may be refused. Then nothing of it stays, and smaller ones go on.
 pub fn deletions_in_one_transaction<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     const LIMIT: usize = 8 << 20;
     if !setup.measures_memory {

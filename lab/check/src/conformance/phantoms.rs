@@ -190,7 +190,7 @@ scenarios! {
             |t, table, side| t.delete(table, side + 5).map(drop))
     };
 
-    /// An absent key that was deleted a moment ago.
+    /// An absent key that was deleted a time ago.
     tombstone, commits_tombstone: |setup| {
         let (database, table) = items(setup, &[(11, 1), (31, 1)]);
         let mut worker = database.worker().unwrap();

@@ -114,7 +114,7 @@ fn explained(start: &Model, transactions: &[Told], end: Option<&Model>) -> bool 
     })
 }
 
-/// What operations are told where nobody is beside them.
+/// What operations are told where no client is beside them.
 fn alone(start: &Model, operations: &[Operation]) -> Told {
     let mut model = start.clone();
     operations.iter().map(|operation| (operation.clone(), model.apply(operation))).collect()

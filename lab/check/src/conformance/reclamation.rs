@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::rows::{Item, Person, person};
 use crate::setup::{Tx, create, done, items, persons};
 
-/// Bytes in use when everything that can be given back has been.
+/// Bytes in use when everything that can be freed has been.
 fn used<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &Arc<P>, workers: &mut [P::Worker]) -> usize {
     for _ in 0..6 {
         setup.pass(database, 2);
@@ -205,7 +205,7 @@ pub fn dropped_tables_of_idle_workers<P: Protocol<Worker: Interactive>>(setup: &
     done(&mut idle[0], |t| t.insert(&kept, &Item { id: 1, value: 1 }));
 }
 
-/// What a worker that leaves had not given back is given back by others.
+/// What a worker that leaves had not given back is freed by others.
 pub fn workers_that_leave<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     if !setup.measures_memory {
         return;

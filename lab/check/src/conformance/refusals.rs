@@ -1,4 +1,4 @@
-//! The memory limit under rows of all sizes: whoever inserts, deletes or does nothing, deletions go on at the limit, and what fitted once
+//! The memory limit under rows of all sizes: whatever inserts, deletes or does nothing, deletions go on at the limit, and what fitted once
 //! fits again when all was deleted.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::setup::{Tx, create, items, run};
 /// How often what was refused is tried again, each time after background work.
 const ATTEMPTS: usize = 3;
 
-/// Who inserts, who deletes while others insert, and who deletes and then does nothing.
+/// Clients that insert, that delete while others insert, and that delete and then do nothing.
 const SESSIONS: usize = 3;
 
 /// How long rows are.
@@ -234,8 +234,8 @@ impl<P: Protocol<Worker: Interactive>> Crowd<P> {
     }
 }
 
-/// Whatever the lengths of rows, deletions at the limit are not refused for ever, whichever session deletes; and when all was deleted, as much
-/// finds room as in the empty database, nearly, beside a session that has freed a lot and does nothing.
+/// Whatever the lengths of rows, deletions at the limit are not refused for ever, whichever session deletes; and when all was deleted, as
+/// much finds room as in the empty database, nearly, beside a session that has freed a lot and does nothing.
 pub fn are_not_for_ever<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     if !setup.measures_memory {
         return;

@@ -156,7 +156,7 @@ pub fn keep_many_versions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     }
 }
 
-/// Readers on snapshots and a writer that touches everything get along; nobody conflicts.
+/// Readers on snapshots and a writer that touches everything get along; no client conflicts.
 pub fn many_at_once<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let rows: Vec<_> = (0..40).map(|id| (id, 1)).collect();
     let (database, table) = items(setup, &rows);

@@ -133,7 +133,7 @@ impl Procedure for Gate {
     type Error = Error;
 
     fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Error> {
-        // Nobody may listen any more.
+        // No client may listen any more.
         let _ = self.arrived.send(());
         let (open, opened) = &*self.open;
         let mut is_open = open.lock().unwrap();
@@ -207,7 +207,7 @@ impl Woken {
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
-        // Nobody may listen any more.
+        // No client may listen any more.
         let _ = self.0.lock().unwrap().send(());
     }
 }
@@ -389,7 +389,7 @@ struct Watch {
 impl Clock for Watch {
     fn now_ns(&self) -> u64 {
         let now_ns = self.clock.now_ns();
-        // Nobody may listen any more.
+        // No client may listen any more.
         let _ = self.asked.lock().unwrap().send(());
         now_ns
     }
@@ -513,7 +513,7 @@ pub fn from_their_own_threads<P: Protocol>(setup: &Setup<P>) {
     }
 }
 
-/// Answers that panic when they are dropped hurt nobody else.
+/// Answers that panic when they are dropped hurt no other client.
 pub fn with_wild_answers<P: Protocol>(setup: &Setup<P>) {
     struct Wild;
 
@@ -557,7 +557,7 @@ pub fn beyond_memory<P: Protocol>(setup: &Setup<P>) {
         return;
     }
     let mut setup = setup.clone();
-    // Who validates all that was read at every operation takes a time that is quadratic in what is there.
+    // A client that validates all that was read at every operation takes a time that is quadratic in what is there.
     setup.common.memory.limit_bytes = Some(scaled(4 << 20, 1 << 20));
     setup.common.memory.region_bytes = scaled(1 << 20, 256 << 10);
     setup.common.memory.chunk_bytes = 64 << 10;

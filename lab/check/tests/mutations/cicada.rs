@@ -303,7 +303,7 @@ fn second_before_the_first() -> bool {
     drive::transact(&mut worker, Mode::ReadWrite, &mut |t| present(t, &stage.items, 1)).unwrap() != Some(11)
 }
 
-/// Who begins after a commit was acknowledged does not see it.
+/// A client that begins after a commit was acknowledged does not see it.
 fn acknowledged_too_early(consistency: Consistency) -> bool {
     let stage = Stage::open(&[(1, 10)], |options| {
         (options.consistency, options.clock_boost) = (consistency, Duration::from_millis(10));
@@ -753,7 +753,7 @@ fn count_of_a_range() -> bool {
     stage.half_of_an_earlier(|t| count(&stage, t), |t| insert(&stage, t))
 }
 
-/// A database in which nobody is overtaken.
+/// A database in which no client is overtaken.
 fn patient(rows: &[(u64, i64)]) -> Stage {
     Stage::open(rows, |options| options.overtaking_after = Duration::from_secs(3600))
 }
@@ -1003,7 +1003,7 @@ fn version_before_one_of_the_future() -> bool {
     stage.value(1) != Some(11)
 }
 
-/// A snapshot begins, and its version is overwritten, while the moments are collected at which somebody reads.
+/// A snapshot begins, and its version is overwritten, while the times are collected at which some client reads.
 fn snapshot_that_begins_while_moments_are_counted() -> bool {
     let stage = stage(&[(1, 10)]);
     let (mut cleaner, mut reader) = (stage.worker(), stage.worker());
@@ -1099,7 +1099,7 @@ fn loose(options: &mut Options) {
 }
 
 /// A worker whose clock is ahead overwrites a row blindly; then an index is made, and who knows it inserts the row at an earlier
-/// moment.
+/// time.
 fn entry_of_an_earlier_row() -> bool {
     let stage = Stage::open(&[], loose);
     let table = plain_members(&stage, 3);
@@ -1226,7 +1226,7 @@ fn index_that_is_half_a_turn_old() -> bool {
     !snapshot.scan_range_by::<_, _, u32>(&table, BY_CODE, ..).count().is_ok_and(|found| found == 3)
 }
 
-/// A snapshot stays open until somebody is held back because of it.
+/// A snapshot stays open until some client is held back because of it.
 fn snapshot_for_half_a_turn() -> bool {
     let stage = narrow(&[(1, 10)]);
     let open = Rc::new(RefCell::new(Some(stage.lasting(Mode::Snapshot))));
@@ -1255,7 +1255,7 @@ fn pause_at(point: Point, work: impl FnOnce() + Send + 'static) -> (Sender<()>, 
     (resume, thread)
 }
 
-/// The leader is paused while a transaction runs, and goes on when somebody is held back because of it.
+/// The leader is paused while a transaction runs, and goes on when some client is held back because of it.
 fn leader_that_is_paused() -> bool {
     let stage = narrow(&[(1, 10)]);
     let open = Rc::new(RefCell::new(Some(stage.lasting(Mode::ReadWrite))));
@@ -1273,7 +1273,7 @@ fn leader_that_is_paused() -> bool {
     });
     pass_half_a_turn(&stage);
     stage.set(1, 11);
-    // Where nobody was held back, it goes on now.
+    // Where no client was held back, it goes on now.
     let _ = resume.send(());
     let read = open.take().map(|mut open| present(&mut open, &stage.items, 1).unwrap());
     leader.join().unwrap();
@@ -1310,7 +1310,7 @@ fn collector_that_is_paused() -> bool {
     let mut snapshot = stage.lasting(Mode::Snapshot);
     pass_numbers(&stage, 600);
     stage.set(1, 11);
-    // Where nobody was held back, it goes on now.
+    // Where no client was held back, it goes on now.
     let _ = resume.send(());
     collector.join().unwrap();
     present(&mut snapshot, &stage.items, 1).unwrap() != Some(10)

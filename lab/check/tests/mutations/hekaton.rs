@@ -188,7 +188,7 @@ fn snapshot_while_the_end_is_drawn() -> bool {
             let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
             begun.send(()).unwrap();
             let first = get(&mut snapshot, &reader.items, 1).unwrap();
-            // Nobody listens where the reader has to wait.
+            // No client listens where the reader has to wait.
             let _ = read.send(());
             has_ended.recv().unwrap();
             let second = get(&mut snapshot, &reader.items, 2).unwrap();
@@ -358,7 +358,7 @@ fn phantom_in_a_divided_node() -> bool {
     )
 }
 
-/// An own insertion into a range of which nodes were taken out in the background.
+/// An own insertion into a range of which nodes were unlinked in the background.
 fn own_insertion_after_nodes_have_gone() -> bool {
     let rows: Vec<_> = (0..200).map(|id| (id, 1)).collect();
     let stage = stage(&rows);

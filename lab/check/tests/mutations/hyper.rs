@@ -479,16 +479,16 @@ struct Pair {
 }
 
 /// A number of a row changes, and later another one, which the before-image of the first change does not put back.
-fn snapshot_of_a_row_that_changes_in_two_places() -> bool {
-    changes_in_two_places(false)
+fn snapshot_of_a_row_that_changes_in_two_columns() -> bool {
+    changes_in_two_columns(false)
 }
 
 /// The same, once it is known of the row which number the snapshot's before-image puts back.
 fn snapshot_of_a_row_that_then_changes_elsewhere() -> bool {
-    changes_in_two_places(true)
+    changes_in_two_columns(true)
 }
 
-fn changes_in_two_places(quiesces_between: bool) -> bool {
+fn changes_in_two_columns(quiesces_between: bool) -> bool {
     let stage = stage(&[]);
     let pairs: Table<Pair> = Table::from_id(stage.database.create_table(Pair::definition()).unwrap());
     assert!(stage.once(|t| t.insert(&pairs, &Pair { id: 1, left: 10, right: 10 })));
@@ -559,7 +559,7 @@ fn lost_update_behind_a_snapshot() -> bool {
     let mut other = false;
     let mine = stage.once(|t| {
         let before = get(t, &stage.items, 1)?.unwrap();
-        // Whoever commits this thins what was committed before.
+        // Any client that commits this prunes what was committed before.
         other = stage.set(1, 12);
         t.upsert(&stage.items, &Item { id: 1, value: before + 10 })
     });
@@ -637,7 +637,7 @@ impl Procedure for Turn {
 fn row_that_comes_back_in_a_batch() -> bool {
     let stage = stage(&[(1, 10)]);
     let _snapshot = stage.lasting(Mode::Snapshot);
-    // Whoever commits thins what was committed before.
+    // Any client that commits prunes what was committed before.
     let mut batch =
         [Part::Delete, Part::Elsewhere, Part::Insert, Part::Read].map(|part| Turn { items: stage.items, part });
     let mut last = None;
@@ -689,7 +689,7 @@ fn range_that_was_changed() -> bool {
     sum(&mut snapshot, &stage) != 400
 }
 
-/// A row of a stretch is changed when a scan has seen that there are no versions.
+/// A row of a slot range is changed when a scan has seen that there are no versions.
 fn range_that_changes() -> bool {
     let stage = plain_stage(true);
     let mut snapshot = stage.lasting(Mode::Snapshot);
@@ -808,7 +808,7 @@ crate::killers! { Step:
     AwaitIndexes: index_that_was_filled_later;
     LockFilledRows: row_that_changes_under_the_filling;
     AwaitReaders: snapshot_of_a_row_that_is_overwritten;
-    KeepWords: snapshot_of_a_row_that_changes_in_two_places;
+    KeepWords: snapshot_of_a_row_that_changes_in_two_columns;
     RestoredTimestamps: snapshot_between_two_changes;
     RestoredWords: snapshot_of_a_row_that_then_changes_elsewhere;
     RestoredByOthers: snapshot_between_two_changes_that_are_looked_at_again;

@@ -526,7 +526,7 @@ fn phantom_in_a_divided_node() -> bool {
     )
 }
 
-/// An own insertion into a range of which nodes were taken out in the background.
+/// An own insertion into a range of which nodes were unlinked in the background.
 fn own_insertion_after_nodes_have_gone() -> bool {
     let rows: Vec<_> = (0..200).map(|id| (id, 1)).collect();
     let stage = stage(&rows);
@@ -548,7 +548,7 @@ fn idle_for_long(stage: &Stage, cleaner: &mut MaflingoWorker<NoRedo>) {
     (0..6).for_each(|_| stage.quiesce(cleaner));
 }
 
-/// Whether nothing that is retired waits for a transaction, which stands aside for long, after `remove` has taken out what it uses.
+/// Whether nothing that is retired waits for a transaction, which stands aside for long, after `remove` has unlinked what it uses.
 fn nothing_waits_for(
     act: impl FnOnce(&Stage, &mut Tx<'_>),
     remove: impl FnMut(&Stage, &mut Tx<'_>) -> Result<(), Error>,
@@ -592,8 +592,8 @@ fn node_that_an_idle_reader_uses() -> bool {
     nothing_waits_for(|stage, t| assert_eq!(present(t, &stage.items, 125).unwrap(), None), delete_a_leaf)
 }
 
-/// The node in which a transaction has found nothing was taken out while it stood aside, and what that leads to may have been freed.
-fn node_that_was_taken_out_beside_an_idle_reader() -> bool {
+/// The node in which a transaction has found nothing was unlinked while it stood aside, and what that leads to may have been freed.
+fn node_that_was_unlinked_beside_an_idle_reader() -> bool {
     let rows: Vec<_> = (0..200).filter(|id| *id != 125).map(|id| (id, 1)).collect();
     let stage = stage(&rows);
     let mut cleaner = stage.worker();
@@ -1037,7 +1037,7 @@ crate::killers! { Step:
     NoteReads: record_that_an_idle_reader_uses;
     NoteWrites: record_that_an_idle_writer_uses;
     NoteNodes: node_that_an_idle_reader_uses;
-    AskNodesAlone: node_that_was_taken_out_beside_an_idle_reader;
+    AskNodesAlone: node_that_was_unlinked_beside_an_idle_reader;
     RefuseEmptyHints: hint_to_a_deleted_row;
     MarkDirty: row_that_is_being_written;
     ReadTwice: lost_update_while_reading;

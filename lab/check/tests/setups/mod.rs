@@ -42,7 +42,7 @@ pub(crate) fn lazy_2pl() -> Setup<Lazy<Locking>> {
     setup
 }
 
-/// BOHM. Driven by hand it runs one transaction at a time.
+/// BOHM. Driven interactively it runs one transaction at a time.
 pub(crate) fn bohm() -> Setup<Bohm> {
     let mut setup: Setup<Bohm> = Setup::new(Default::default(), |database| database.tick());
     setup.common.memory.epoch_interval = None;

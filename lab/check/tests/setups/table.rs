@@ -1,12 +1,12 @@
-//! Tables of cases and protocols in the documents: rows with equal cells stand together, and so do columns.
+//! Tables of cases and protocols in the documents: equal rows and equal columns are shown once.
 
 use std::fmt::Write;
 
 /// A table with a row for each case and a column for each protocol. `cell` gives the text for a column and a row.
 pub(crate) fn table(title: &str, cases: &[&str], protocols: &[&str], cell: impl Fn(usize, usize) -> String) -> String {
-    let columns = grouped(protocols, |column| (0..cases.len()).map(|row| cell(column, row)).collect::<Vec<_>>());
+    let columns = grouped(protocols, "; ", |column| (0..cases.len()).map(|row| cell(column, row)).collect::<Vec<_>>());
     let named: Vec<String> = cases.iter().map(|case| format!("`{case}`")).collect();
-    let rows = grouped(&named, |row| columns.iter().map(|(_, cells)| cells[row].clone()).collect::<Vec<_>>());
+    let rows = grouped(&named, ", ", |row| columns.iter().map(|(_, cells)| cells[row].clone()).collect::<Vec<_>>());
     let mut out = format!("| {title} |");
     columns.iter().for_each(|(names, _)| write!(out, " {names} |").unwrap());
     out += "\n|---|";
@@ -18,12 +18,16 @@ pub(crate) fn table(title: &str, cases: &[&str], protocols: &[&str], cell: impl 
 }
 
 /// The names of equal cells together, in the order of the first of them.
-fn grouped<N: AsRef<str>, C: PartialEq>(names: &[N], cells_of: impl Fn(usize) -> C) -> Vec<(String, C)> {
+fn grouped<N: AsRef<str>, C: PartialEq>(
+    names: &[N],
+    separator: &str,
+    cells_of: impl Fn(usize) -> C,
+) -> Vec<(String, C)> {
     let mut groups: Vec<(String, C)> = Vec::new();
     for (at, name) in names.iter().enumerate() {
         let (name, cells) = (name.as_ref(), cells_of(at));
         match groups.iter_mut().find(|(_, other)| *other == cells) {
-            Some((names, _)) => write!(names, ", {name}").unwrap(),
+            Some((names, _)) => write!(names, "{separator}{name}").unwrap(),
             None => groups.push((name.to_owned(), cells)),
         }
     }

@@ -116,8 +116,8 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         self.know_dropped()
     }
 
-    /// No index that was asked was dropped. Who leaves it alone has begun behind the drop, so where the entries that it does not make would have
-    /// been seen just above, its catalog's version is seen here.
+    /// No index that was asked was dropped. A thread that leaves it alone has begun behind the drop, so where the entries that it does not
+    /// make would have been seen just above, its catalog's version is seen here.
     #[inline]
     fn know_dropped(&mut self) -> Result<(), Error> {
         if left_out(Step::KnowDropped) {
@@ -129,7 +129,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         dropped.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None)))
     }
 
-    /// A version that was visible at the beginning still is, unless somebody ended it. What a preparing transaction ends before counts
+    /// A version that was visible at the beginning still is, unless some thread ended it. What a preparing transaction ends before counts
     /// as ended.
     #[inline]
     fn is_still_visible(&self, version: Version, end: u64) -> bool {
@@ -251,7 +251,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         if let Some(replaced) = write.replaced {
             let restored = record.replace_top(made, Some(replaced));
             debug_assert!(restored, "nobody else puts anything on an own version");
-            // SAFETY: it has left the list; who stands on it has a guard.
+            // SAFETY: it has left the list; a thread that stands on it has a guard.
             unsafe { made.retire(guard) };
             return;
         }
@@ -307,7 +307,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         Error::Conflict
     }
 
-    /// Whether nobody changes the version's row any more.
+    /// Whether no thread changes the version's row any more.
     fn is_readable(&self, version: Version) -> bool {
         match version.begin() {
             Stamp::At(_) => true,

@@ -82,7 +82,7 @@ impl Write {
         Self { id, old, new }
     }
 
-    /// Ends it, and settles the stamps.
+    /// Ends it, and makes the stamps final.
     fn end(self, world: &World, commits: bool) -> u64 {
         let end = world.transactions.prepare(self.id, || ());
         self.decide(world, end, commits);
@@ -108,7 +108,7 @@ impl Write {
 fn see(world: &World, record: Record, id: TransactionId, timestamp: u64) -> Option<u64> {
     loop {
         let Look::Row(version, basis) = world.transactions.look(record, timestamp, id) else {
-            panic!("the key has a row at every moment");
+            panic!("the key has a row at every timestamp");
         };
         if let Basis::On(on) = basis {
             if !world.transactions.depend(id, on) {
@@ -124,8 +124,8 @@ fn see(world: &World, record: Record, id: TransactionId, timestamp: u64) -> Opti
     }
 }
 
-/// Who sees a version of a transaction that is about to commit commits only if that does; who reads later than its end sees it, and
-/// who reads earlier does not.
+/// A thread that sees a version of a transaction that is about to commit commits only if that does; a thread that reads later than its end
+/// sees it, and who reads earlier does not.
 #[test]
 fn who_depends_learns_of_the_outcome() {
     for commits in [true, false] {
@@ -177,7 +177,7 @@ fn what_a_timestamp_shows_stays() {
     });
 }
 
-/// Collects the record if all see the new version, and says so where the old one is given back at once.
+/// Collects the record if all see the new version, and says so where the old one is freed at once.
 fn collect_old(world: &World, record: Record, over_at: u64, guard: &Guard<'_>) {
     let mut held = Held::default();
     world.transactions.held(&mut held);
@@ -185,7 +185,7 @@ fn collect_old(world: &World, record: Record, over_at: u64, guard: &Guard<'_>) {
     let _ = collect(record, false, &held, &mut tails, guard);
     for tail in tails {
         assert!(tail.next().is_none(), "there is one old version");
-        // SAFETY: nobody sees it.
+        // SAFETY: no thread sees it.
         unsafe { tail.free(guard) };
     }
     if over_at <= held.oldest() {
@@ -193,7 +193,7 @@ fn collect_old(world: &World, record: Record, over_at: u64, guard: &Guard<'_>) {
     }
 }
 
-/// A version is given back when nobody reads at a timestamp that sees it, and nobody will.
+/// A version is freed when no thread reads at a timestamp that sees it, and no thread will.
 #[test]
 fn who_reads_keeps_what_it_sees() {
     for is_snapshot in [false, true] {
@@ -214,7 +214,7 @@ fn who_reads_keeps_what_it_sees() {
                     let transactions = &by_reader.transactions;
                     if is_snapshot {
                         let timestamp = transactions.begin_snapshot(READER, 1);
-                        // Who waits for nobody has no id.
+                        // A thread that waits for no thread has no id.
                         see_as_snapshot(&by_reader, record, timestamp);
                     } else {
                         let (id, timestamp) = transactions.begin(READER, 1);
@@ -228,7 +228,7 @@ fn who_reads_keeps_what_it_sees() {
     }
 }
 
-/// As [`see`], of a snapshot, which waits for who is about to commit.
+/// As [`see`], of a snapshot, which waits for a thread that is about to commit.
 fn see_as_snapshot(world: &World, record: Record, timestamp: u64) {
     loop {
         match world.transactions.look(record, timestamp, TransactionId::NONE) {
@@ -237,7 +237,7 @@ fn see_as_snapshot(world: &World, record: Record, timestamp: u64) {
                 world.read(version);
                 return;
             }
-            Look::Nothing(..) => panic!("the key has a row at every moment"),
+            Look::Nothing(..) => panic!("the key has a row at every timestamp"),
         }
     }
 }

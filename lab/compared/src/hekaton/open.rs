@@ -1,4 +1,4 @@
-//! Transactions that are open where nobody can end them: by another worker of the same thread, or leaked.
+//! Transactions that are open where no thread can end them: by another worker of the same thread, or leaked.
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
@@ -41,7 +41,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         self.shared.catalog.number()
     }
 
-    /// Undoes the transaction that a worker has open and nobody can end, because it was leaked.
+    /// Undoes the transaction that a worker has open and no thread can end, because it was leaked.
     #[cold]
     pub(super) fn undo_leaked(shared: &'w Shared<R>, state: &'w mut State, guard: Guard<'w>) {
         // The tables are those that it has seen: its guard has kept them, or it has.

@@ -64,7 +64,7 @@ pub(super) enum Found {
     Row(Record, Version),
 }
 
-/// Whether a row that is found is remembered. A row that is going to be locked need not be: nobody else can end it.
+/// Whether a row that is found is remembered. A row that is going to be locked need not be: no other thread can end it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remember {
     Rows,
@@ -261,7 +261,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         version.begin() == Stamp::By(self.id)
     }
 
-    /// A version may be written if nobody else has written it.
+    /// A version may be written if no other thread has written it.
     #[inline]
     pub(super) fn check_unwritten(&mut self, version: Version, index_ref: IndexRef) -> Result<(), Error> {
         match version.end() {
@@ -297,7 +297,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         let version = Self::latest_instead(record, version);
         let made = self.make(row, Some(version))?;
         if !version.lock(self.id) {
-            // SAFETY: it was made just now, and nobody has seen it.
+            // SAFETY: it was made just now, and no thread has seen it.
             unsafe { made.free(&self.guard) };
             return Err(self.write_conflict(version, version.end(), index_ref));
         }
@@ -363,7 +363,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
                 Ok(true)
             }
             other => {
-                // SAFETY: nobody has seen it.
+                // SAFETY: no thread has seen it.
                 unsafe { made.free(&self.guard) };
                 other.map(|_| false)
             }
@@ -404,7 +404,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
                     }
                     made.set_next(None);
                 }
-                // Who closed it is about to take it out; either may come first.
+                // A thread that closed it is about to take it out; either may come first.
                 Look::Nothing(_, Blank::Closed) => _ = store.index().remove(key, handle, &self.guard),
                 Look::Nothing(_, Blank::Unseen) => {
                     let latest = record.latest();

@@ -1,10 +1,10 @@
-//! The table of transactions: what becomes of each, who waits for that, and which timestamps are still read.
+//! The table of transactions: their outcomes, the threads that wait for these, and which timestamps are still read.
 //!
 //! A worker has a slot, and runs one transaction at a time in it. A stamp that is an id leads there; where the slot has gone on to
-//! another transaction, the stamp has been settled and is read again.
+//! another transaction, the stamp has been finished and is read again.
 //!
-//! *Drawing.* A transaction says that it is drawing its end before it draws it. Who reads at a timestamp after that end has drawn from
-//! the counter later, so it sees at least that, and waits for the number. So no reader takes a transaction for a running one that ends
+//! *Drawing.* A transaction says that it is drawing its end before it draws it. A thread that reads at a timestamp after that end has drawn
+//! from the counter later, so it sees at least that, and waits for the number. So no reader takes a transaction for a running one that ends
 //! before the reader's timestamp.
 
 use std::sync::PoisonError;
@@ -23,7 +23,7 @@ const PREPARING: u64 = 2;
 const COMMITTED: u64 = 3;
 const ABORTED: u64 = 4;
 const STATE: u64 = 7;
-/// Somebody depends on the outcome.
+/// Some thread depends on the outcome.
 const AWAITED: u64 = 8;
 const GENERATION_SHIFT: u32 = 4;
 
@@ -63,7 +63,7 @@ enum Outcome {
     Committed(u64),
     /// It was undone.
     Aborted,
-    /// Its stamps have been settled: they are to be read again.
+    /// Its stamps have been finished: they are to be read again.
     Gone,
 }
 
@@ -144,13 +144,13 @@ impl Transactions {
         }
     }
 
-    /// A worker takes a slot that nobody else has.
+    /// A worker takes a slot that no other thread has.
     pub(super) fn enter(&self, slot: usize) {
         // Pairs with the fence in `held`: see there.
         self.used.fetch_max(slot + 1, Ordering::SeqCst);
     }
 
-    /// The next timestamp. Acquire and release: who draws later sees what everybody did who drew before.
+    /// The next timestamp. Acquire and release: a thread that draws later sees what every thread did that drew before.
     #[inline]
     fn draw(&self) -> u64 {
         self.counter.fetch_add(1, Ordering::AcqRel)
@@ -168,13 +168,13 @@ impl Transactions {
     pub(super) fn begin(&self, slot: usize, known: u64) -> (TransactionId, u64) {
         let own = &self.slots[slot];
         let generation = (own.status.load(Ordering::Relaxed) >> GENERATION_SHIFT) + 1;
-        // A bound at first: who looks for what is read from then on, and misses this, has read the counter before the draw, for
+        // A bound at first: a thread that looks for what is read from then on, and misses this, has read the counter before the draw, for
         // it would have acquired this store otherwise.
         own.reading.store(known << 1, Ordering::Relaxed);
         own.dependencies.store(dependencies_of(generation) << DEPENDENCIES_SHIFT, Ordering::Relaxed);
         // Relaxed: threads look for their own number only.
         own.thread.store(polychron_sync::this_thread(), Ordering::Relaxed);
-        // Release: who finds this generation sees the stamps of the one before settled.
+        // Release: a thread that finds this generation sees the stamps of the one before finished.
         own.status.store(generation << GENERATION_SHIFT | ACTIVE, Ordering::Release);
         let timestamp = self.draw();
         own.reading.store(timestamp << 1, Ordering::Relaxed);
@@ -184,7 +184,7 @@ impl Transactions {
     /// Begins a snapshot: answers the timestamp that it reads.
     pub(super) fn begin_snapshot(&self, slot: usize, known: u64) -> u64 {
         let own = &self.slots[slot];
-        // Barrier: pairs with the fence in `held`. Who misses this has read the counter before it is read here.
+        // Barrier: pairs with the fence in `held`. A thread that misses this has read the counter before it is read here.
         publish(&own.reading, known << 1);
         let timestamp = self.latest();
         own.reading.store(timestamp << 1 | 1, Ordering::Relaxed);
@@ -194,7 +194,7 @@ impl Transactions {
     /// The worker reads nothing any more.
     #[inline]
     pub(super) fn end(&self, slot: usize) {
-        // Release: pairs with the acquire in `held`; what was read was read before its memory is given back.
+        // Release: pairs with the acquire in `held`; what was read was read before its memory is freed.
         self.slots[slot].reading.store(IDLE, Ordering::Release);
     }
 
@@ -226,22 +226,23 @@ impl Transactions {
 
     #[inline]
     fn set(&self, id: TransactionId, state: u64) -> u64 {
-        // Acquire and release: the row of a preparing transaction is seen by who sees the state; the list of dependents by its owner.
+        // Acquire and release: the row of a preparing transaction is seen by a thread that sees the state; the list of dependents by its
+        // owner.
         self.own(id).status.swap(id.generation() << GENERATION_SHIFT | state, Ordering::AcqRel)
     }
 
-    /// The transaction ends: draws its end, which everybody can see from now on.
+    /// The transaction ends: draws its end, which all can see from now on.
     #[inline]
     pub(super) fn prepare(&self, id: TransactionId, drawn: impl FnOnce()) -> u64 {
         let own = self.own(id);
         let generation = id.generation() << GENERATION_SHIFT;
         if !left_out(Step::AnnounceEnd) {
-            // Nobody can depend on it yet. The draw releases it to all who draw later.
+            // No thread can depend on it yet. The draw releases it to all who draw later.
             own.status.store(generation | DRAWING, Ordering::Release);
         }
         let end = self.draw();
         drawn();
-        // Release: who sees this number sees the generation that it belongs to.
+        // Release: a thread that sees this number sees the generation that it belongs to.
         own.end.store(end, Ordering::Release);
         own.status.store(generation | PREPARING, Ordering::Release);
         end
@@ -262,7 +263,7 @@ impl Transactions {
         for dependent in dependents.drain(..) {
             let word = &self.own(dependent).dependencies;
             let mut seen = word.load(Ordering::Relaxed);
-            // Who has ended since does not wait any more.
+            // A thread that has ended since does not wait any more.
             while seen >> DEPENDENCIES_SHIFT == dependencies_of(dependent.generation()) {
                 let updated = (seen - 1) | if committed { 0 } else { FAILED };
                 // Release: pairs with the acquire in `pending`.
@@ -280,7 +281,7 @@ impl Transactions {
         let mut dependents = other.dependents.lock().unwrap_or_else(PoisonError::into_inner);
         let preparing = on.generation() << GENERATION_SHIFT | PREPARING;
         let awaited = preparing | AWAITED;
-        // Who decides swaps the status: it finds this, and then the list behind the lock.
+        // A thread that decides swaps the status: it finds this, and then the list behind the lock.
         let noted = other.status.compare_exchange(preparing, awaited, Ordering::AcqRel, Ordering::Acquire);
         if noted.is_err_and(|status| status != awaited) {
             return false;
@@ -322,8 +323,8 @@ impl Transactions {
     /// Whether a transaction runs in the calling thread: it does not end before the caller goes on.
     pub(super) fn is_open_here(&self, id: TransactionId) -> bool {
         let slot = self.own(id);
-        // Acquire: pairs with the release in `begin`: whoever has begun has stored the thread before. In this order, because a thread may have
-        // the number of one that had the slot before it ended.
+        // Acquire: pairs with the release in `begin`: any thread that has begun has stored the thread before. In this order, because a
+        // thread may have the number of one that had the slot before it ended.
         slot.status.load(Ordering::Acquire) == id.generation() << GENERATION_SHIFT | ACTIVE
             && slot.thread.load(Ordering::Relaxed) == polychron_sync::this_thread()
     }
@@ -333,7 +334,7 @@ impl Transactions {
         let slot = self.own(id);
         let mut backoff = Backoff::new();
         loop {
-            // Acquire: pairs with the releases of whoever sets it.
+            // Acquire: pairs with the releases of any thread that sets it.
             let status = slot.status.load(Ordering::Acquire);
             if status >> GENERATION_SHIFT != id.generation() {
                 return Outcome::Gone;

@@ -73,7 +73,7 @@ impl PartitionedTransaction<'_> {
     #[inline]
     pub(super) fn readable<K: EncodedKey>(&self, table: &Table, key: K) -> Result<usize, Error> {
         match partition_of(table, key) {
-            // Whoever writes a table that is not divided holds all locks, and this transaction holds at least one.
+            // Any thread that writes a table that is not divided holds all locks, and this transaction holds at least one.
             None => Ok(0),
             Some(partition) if self.state.partitions.contains(partition) || left_out(Step::RefuseUndeclared) => {
                 Ok(partition)

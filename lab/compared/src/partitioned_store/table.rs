@@ -146,7 +146,7 @@ impl Undoable for Undone<'_> {
     }
 
     unsafe fn give_back(&self, record: Record, guard: &Guard<'_>) {
-        // SAFETY: nobody finds records but under the partition's locks, which the caller holds.
+        // SAFETY: no thread finds records but under the partition's locks, which the caller holds.
         unsafe { record.free(guard) };
     }
 }

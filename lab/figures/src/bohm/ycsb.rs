@@ -34,7 +34,7 @@ const LONG_READERS_A_BATCH: f64 = 10.0;
 /// Reads of a long reader.
 const LONG_READS: usize = 10_000;
 
-const FEW_CORES: &str = "On few cores hardly two transactions meet at a row at the same moment, so that there are few aborts to save, and what counts is \
+const FEW_CORES: &str = "On few cores hardly two transactions meet at a row at the same time, so that there are few aborts to save, and what counts is \
      the price of a transaction alone; and the clients take their share of the cores.";
 const VERSIONS: &str = "Rows of a table this small, and of the versions that were just left, lie in the caches, so that writing to another place costs \
      little.";

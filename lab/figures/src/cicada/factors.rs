@@ -26,7 +26,7 @@ const ONE_COUNTER: &str = "A counter's line travels between two cores only, whic
 const IN_CACHE: &str = "The table, or what is hot of it, lies in the caches of this machine, so that an indirection costs a hit and no miss.";
 const LITTLE_GARBAGE: &str = "Two threads make a fourteenth of the garbage of 28, which the large caches of this machine hold for longer; and workers \
      share what is too much with the background thread.";
-const FEW_CONFLICTS: &str = "With two threads a conflict needs two transactions on the same key at the same moment; so few are saved or found early \
+const FEW_CONFLICTS: &str = "With two threads a conflict needs two transactions on the same key at the same time; so few are saved or found early \
      that the difference lies within the noise.";
 const FLAT: &str = "With few conflicts the throughput hardly depends on the wait, so that the hill is flat, and the climb walks about on it.";
 

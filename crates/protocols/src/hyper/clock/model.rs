@@ -70,7 +70,7 @@ impl World {
         };
         let before_image = writing.draft(id, draft, &[][..], guard).expect("memory is there");
         let mut latched = self.rows.record(row).latch();
-        // SAFETY: nobody else has the before-image yet.
+        // SAFETY: no other thread has the before-image yet.
         unsafe { before_image.fragments_mut() }.copy_from_slice(&[fragment_head(0, 1), latched.load(0)]);
         latched.store(0, &[2]);
         before_image.set_older(latched.version(guard));
@@ -212,7 +212,7 @@ fn what_moves_out_is_found() {
     );
 }
 
-/// Who may write does not look at an all-visible before-image, and yet sees what its timestamp shows.
+/// A thread that may write does not look at an all-visible before-image, and yet sees what its timestamp shows.
 #[test]
 fn all_visible_images_are_older_than_every_writer() {
     play(
@@ -224,7 +224,7 @@ fn all_visible_images_are_older_than_every_writer() {
             // As `to_prune` does with what a snapshot needs.
             let mut latched = world.rows.record(0).latch();
             if latched.version(guard).is_some_and(|before_image| before_image.stamp() <= held.from) {
-                latched.quiesce();
+                latched.mark_all_visible();
             }
         },
         |world, guard| {
@@ -237,7 +237,7 @@ fn all_visible_images_are_older_than_every_writer() {
     );
 }
 
-/// Of two transactions that each read what the other one writes, one fails: whoever comes to the lock second finds the other one.
+/// Of two transactions that each read what the other one writes, one fails: any thread that comes to the lock second finds the other one.
 #[test]
 fn of_two_that_read_what_the_other_writes_one_fails() {
     /// Reads one row, and writes the other one if that is still as it was.

@@ -13,7 +13,7 @@ impl Question {
     }
 }
 
-/// One history: who disturbs, and how many commits of no account lie in between.
+/// One history: a thread that disturbs, and how many commits of no account lie in between.
 struct Story<'l> {
     lab: &'l Lab,
     random: Random,

@@ -1,7 +1,7 @@
 //! Which slots are free, and which pages are there.
 //!
-//! A page whose slots are all free goes back to memory, where it serves anything ([`Rows::release_pages`]); its numbers stay with the rows and
-//! serve again in another page. `docs/protocols/hyper.md`, P1 to P4, says why nobody misses it.
+//! A page whose slots are all free goes back to memory, where it serves anything ([`Rows::release_pages`]); its numbers stay with the rows
+//! and are reused in another page. `docs/protocols/hyper.md`, P1 to P4, says why no thread misses it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -13,8 +13,8 @@ use polychron_sync::atomic::{Ordering, fence};
 
 use super::{Fresh, Record, Rows};
 
-/// Empty pages that stay while nobody asks for memory, and the part of all pages that others must be: a table that is filled and emptied again and
-/// again keeps what it needs.
+/// Empty pages that stay while no thread asks for memory, and the part of all pages that others must be: a table that is filled and emptied
+/// again and again keeps what it needs.
 const KEPT_EMPTY: usize = 16;
 
 /// Which slots are free.
@@ -49,7 +49,7 @@ struct PageUse {
 }
 
 impl PageUse {
-    /// Whether nobody can find one of its slots any more but by its number.
+    /// Whether no thread can find one of its slots any more but by its number.
     fn is_free(&self, readonly: u64) -> bool {
         !self.is_gone && self.used == 0 && self.freed_at <= readonly
     }
@@ -79,7 +79,7 @@ impl SlotAllocator {
         self.empty > KEPT_EMPTY && 2 * self.empty > self.pages.len() - self.gone.len()
     }
 
-    /// Takes out the pages that nobody can find: their numbers are added to a list.
+    /// Takes out the pages that no thread can find: their numbers are added to a list.
     fn take_free(&mut self, readonly: u64, page_of: impl Fn(u64) -> usize, free: &mut Vec<usize>) {
         let pages = &mut self.pages;
         free.extend((0..pages.len()).filter(|page| pages[*page].is_free(readonly)));
@@ -100,7 +100,7 @@ impl SlotAllocator {
 }
 
 impl Rows {
-    /// A slot that nobody else has: absent, without versions.
+    /// A slot that no other thread has: absent, without versions.
     #[inline]
     pub(in crate::hyper) fn allocate(&self, epochs: &Epochs, guard: &Guard<'_>) -> Result<Fresh<'_>, OutOfMemory> {
         let mut allocator = self.allocator.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,10 +144,10 @@ impl Rows {
         Ok(())
     }
 
-    /// Gives a slot back that is closed and has left its index: it serves again when no guard of the present is left. Whether so many pages are
+    /// Gives a slot back that is closed and has left its index: it is reused when no guard of the present is left. Whether so many pages are
     /// empty that the caller should have some [released](Rows::release_pages).
     pub(in crate::hyper) fn free(&self, record: Record<'_>, epochs: &Epochs) -> bool {
-        // Barrier: pairs with the one in a worker's pin. Who pins behind it does not find the record in the index.
+        // Barrier: pairs with the one in a worker's pin. A thread that pins behind it does not find the record in the index.
         fence(Ordering::SeqCst);
         let mut allocator = self.allocator.lock().unwrap_or_else(PoisonError::into_inner);
         let epoch = epochs.current();
@@ -156,7 +156,7 @@ impl Rows {
         allocator.has_many_empty() && allocator.released_at < epochs.readonly()
     }
 
-    /// Gives a slot back that nobody else has seen.
+    /// Gives a slot back that no other thread has seen.
     pub(in crate::hyper) fn give_back_unseen(&self, record: Record<'_>) {
         let mut allocator = self.allocator.lock().unwrap_or_else(PoisonError::into_inner);
         allocator.waiting.push_front((0, record.id));

@@ -1,4 +1,4 @@
-//! Slots whose latch is held, and slots that nobody has seen yet.
+//! Slots whose latch is held, and slots that no thread has seen yet.
 
 use polychron_memory::Guard;
 use polychron_sync::atomic::Ordering;
@@ -21,14 +21,14 @@ pub(in crate::hyper) struct Fresh<'t> {
 
 impl<'t> Fresh<'t> {
     /// Takes the latch of the slot, which is absent then. One that was in use before may have others at its latch, who go along
-    /// before-images that have left it; at the latch of one that never was there is nobody, so no exchange is needed.
+    /// before-images that have left it; at the latch of one that never was there is no thread, so no exchange is needed.
     #[inline]
     pub(in crate::hyper) fn latch(self) -> Latched<'t> {
         if self.is_reused {
             return self.record.reopen();
         }
         let word = self.record.word::<STATE>();
-        // Relaxed: whoever goes along the slots is kept off as in `Record::latch`.
+        // Relaxed: any thread that goes along the slots is kept off as in `Record::latch`.
         let state = word.load(Ordering::Relaxed);
         debug_assert!(state & (LATCHED | SPECIAL) == ABSENT, "nobody has had the slot");
         word.store(state | LATCHED, Ordering::Relaxed);
@@ -90,7 +90,7 @@ impl Latched<'_> {
         }
     }
 
-    /// What whoever undoes the slot puts back, as far as it is known.
+    /// What any thread that undoes the slot puts back, as far as it is known.
     #[inline]
     pub(in crate::hyper) fn restored(&self) -> Restored {
         let has_out_of_line = self.record.rows.has_out_of_line;

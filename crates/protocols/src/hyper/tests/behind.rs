@@ -75,7 +75,7 @@ fn the_room_of_a_backlog_is_freed() {
     assert!(worker.collector().buffers_room() <= ROOM, "{} buffers", worker.collector().buffers_room());
 }
 
-/// A change of a column meets whoever has read it, though the before-image that is left of it is that of a change of another column.
+/// A change of a column meets any thread that has read it, though the before-image that is left of it is that of a change of another column.
 #[test]
 fn what_an_image_stands_for_is_compared() {
     for (changes_balance, stands) in [(true, false), (false, true)] {
@@ -104,7 +104,7 @@ fn what_an_image_stands_for_is_compared() {
     }
 }
 
-/// A row that was deleted, and is there again, meets whoever has counted on nothing but that it is there; and so does one that went.
+/// A row that was deleted, and is there again, meets any thread that has counted on nothing but that it is there; and so does one that went.
 #[test]
 fn rows_that_went_behind_an_idle_writer_are_compared() {
     for comes_back in [false, true] {
@@ -171,7 +171,7 @@ fn an_idle_writer_is_in_no_epoch() {
     }));
 }
 
-/// Who began before an index was added, and does nothing meanwhile, does not hold it up, and does not commit past it.
+/// A thread that began before an index was added, and does nothing meanwhile, does not hold it up, and does not commit past it.
 #[test]
 fn an_idle_writer_does_not_hold_up_a_new_index() {
     let bank = Bank::new(Backend::Rows);

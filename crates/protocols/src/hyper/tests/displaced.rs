@@ -23,8 +23,8 @@ fn entries(bank: &Bank, worker: &HyperWorker) -> Vec<(usize, usize)> {
     stores.map(|store| (count(store.index()), count(store.displaced.index().unwrap()))).collect()
 }
 
-/// What a snapshot sees, by single reads, by scans of the primary index in both directions and in parts, by those of the secondary one, and along the
-/// slots.
+/// What a snapshot sees, by single reads, by scans of the primary index in both directions and in parts, by those of the secondary one, and
+/// along the slots.
 pub(super) fn check(t: &mut Tx<'_>, table: &Table<Account>, rows: &BTreeMap<u64, i64>, keys: u64) {
     for id in 0..keys {
         assert_eq!(t.get(table, id).unwrap().map(|row| row.balance()), rows.get(&id).copied(), "row {id}");
@@ -96,7 +96,7 @@ fn a_queue_beside_an_idle_transaction_has_no_deleted_head() {
                 assert!(t.delete(&accounts, head)?);
                 t.insert(&accounts, &account(tail))
             });
-            // Whoever looks for the head goes past no more than these.
+            // Any thread that looks for the head goes past no more than these.
             let most = rows + 3 + if tail < rows + young + young / 4 { young } else { 0 };
             if tail % 16 == 0 {
                 let there = entries(&bank, &worker).into_iter().map(|counts| counts.0 as u64).max();
@@ -191,7 +191,8 @@ fn older_writers_find_what_was_displaced() {
     }
 }
 
-/// Rows of a few keys come, go, move in the secondary index and come back while snapshots of several timestamps are open: each sees its timestamp.
+/// Rows of a few keys come, go, move in the secondary index and come back while snapshots of several timestamps are open: each sees its
+/// timestamp.
 #[test]
 fn snapshots_find_what_was_displaced() {
     const KEYS: u64 = 40;

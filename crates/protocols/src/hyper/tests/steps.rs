@@ -144,7 +144,7 @@ fn many_questions_are_compared_in_few_steps() {
     }));
 }
 
-/// Two threads on one row, beside whoever comes and goes: chains stay short.
+/// Two threads on one row, beside any thread that comes and goes: chains stay short.
 #[test]
 fn a_hot_row_keeps_its_chain_short() {
     const UPDATES: usize = scaled(20_000, 50);
@@ -203,7 +203,7 @@ fn a_list_is_processed_in_slices() {
             assert!(all.len() - before <= MOST + 10 + 1, "{} at once", all.len() - before);
             listed = by;
         }
-        // What workers have in hand comes in no order.
+        // What workers are pruning comes in no order.
         all.sort_unstable();
         assert!(all.into_iter().eq((after + 1..=COMMITS).filter(is_there)));
     }

@@ -1,4 +1,4 @@
-//! Rows that come and go behind a transaction that does nothing: whoever looks for rows must not meet them.
+//! Rows that come and go behind a transaction that does nothing: any thread that looks for rows must not meet them.
 
 use super::*;
 

@@ -38,7 +38,7 @@ impl Copies {
         let bytes = before_image.bytes();
         self.left = self.left.checked_sub(bytes)?;
         let (from, newest) = (before_image.header(), &self.buffer.body().newest);
-        // SAFETY: there is room for it, aligned to 8, and nobody else knows of it; the before-image has as many bytes as are copied, of
+        // SAFETY: there is room for it, aligned to 8, and no other thread knows of it; the before-image has as many bytes as are copied, of
         // which those behind its header do not change.
         let copy = unsafe {
             let header = self.free.cast::<Header>();

@@ -9,7 +9,7 @@ impl Undo<'_> {
     /// The columns that changed, in newer changes too for which it stands.
     #[inline]
     pub(in crate::hyper) fn columns(self) -> ColumnSet {
-        // Relaxed: whoever does not find the before-image that was taken over has come by a link that was changed behind this word.
+        // Relaxed: any thread that does not find the before-image that was taken over has come by a link that was changed behind this word.
         ColumnSet::from_bits(self.header().columns.load(Ordering::Relaxed))
     }
 
@@ -19,8 +19,8 @@ impl Undo<'_> {
         self.kind() != Kind::Update || self.header().marks.load(Ordering::Relaxed) & CAME_OR_WENT != 0
     }
 
-    /// From now on it stands for the next newer before-image, too, which is about to leave the chain: whoever asks what has changed in the
-    /// row since a timestamp before both finds it here. Under the latch of the slot.
+    /// From now on it stands for the next newer before-image, too, which is about to leave the chain: any thread that asks what has changed
+    /// in the row since a timestamp before both finds it here. Under the latch of the slot.
     pub(in crate::hyper) fn take_over(self, newer: Undo<'_>) {
         let Header { columns, marks, .. } = self.header();
         columns.store(columns.load(Ordering::Relaxed) | newer.columns().bits(), Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl Undo<'_> {
         );
     }
 
-    /// See [`Undo::set_over_all_visible`]: what is older is looked at by nobody who may write.
+    /// See [`Undo::set_over_all_visible`]: what is older is looked at by no thread that may write.
     #[inline]
     pub(in crate::hyper) fn is_over_all_visible(self) -> bool {
         self.header().marks.load(Ordering::Relaxed) & OVER_ALL_VISIBLE != 0

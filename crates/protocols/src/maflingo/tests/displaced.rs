@@ -121,7 +121,7 @@ fn check(t: &mut Tx<'_>, table: &Table<Member>, rows: &BTreeMap<u64, i64>, keys:
     assert_eq!(by_group.sum::<i64>(), rows.values().sum::<i64>());
 }
 
-/// A queue beside an idle snapshot: who looks for its head passes by what was deleted in the latest epochs, and by nothing else.
+/// A queue beside an idle snapshot: a thread that looks for its head passes by what was deleted in the latest epochs, and by nothing else.
 #[test]
 fn a_queue_beside_an_idle_snapshot_has_no_deleted_head() {
     let rows = scaled(2000, 60) as u64;
@@ -154,7 +154,7 @@ fn a_queue_beside_an_idle_snapshot_has_no_deleted_head() {
     assert!(entries(&database, &table).iter().all(|&counts| counts == (rows as usize, 0)));
 }
 
-/// Rows of a few keys come, go, move in the secondary index and come back while snapshots of several moments are open: each sees its moment.
+/// Rows of a few keys come, go, move in the secondary index and come back while snapshots of several times are open: each sees its time.
 #[test]
 fn snapshots_find_what_was_displaced() {
     const KEYS: u64 = 40;

@@ -36,7 +36,8 @@ fn first_record(transaction: &Tx<'_>) -> Kept {
     transaction.state.sets.writes.get(0).record
 }
 
-/// Whichever of those that have inserted a key on one record gives up first, and whether or not one commits: the index is as small as before.
+/// Whichever of those that have inserted a key on one record gives up first, and whether or not one commits: the index is as small as
+/// before.
 #[test]
 fn insertions_that_are_given_up_leave_the_index() {
     let (database, pairs) = open();
@@ -79,7 +80,7 @@ fn insertions_that_are_given_up_leave_the_index() {
 /// A record that was given up may go by another way, and its memory serve the same key again, while a queue still has it: the insertion that
 /// lies there then is not taken for the one that was given up.
 #[test]
-fn only_what_was_given_up_is_taken_out() {
+fn only_abandoned_insertions_are_unlinked() {
     let (database, pairs) = open();
     let mut worker = database.worker().unwrap();
     let mut inserter = worker.begin(Mode::ReadWrite).unwrap();
@@ -144,8 +145,8 @@ fn keys_are_inserted_in_all_orders() {
     assert_eq!(entries(&database, &pairs) as u64, left);
 }
 
-/// Who conflicts over a key that had no row is told which one it was: the inserter that comes late, and who has read the insertion or a
-/// tombstone as absent.
+/// A thread that conflicts over a key that had no row is told which one it was: the inserter that comes late, and a thread that has read the
+/// insertion or a tombstone as absent.
 #[test]
 fn conflicts_name_keys_without_a_row() {
     let (database, pairs) = open();
@@ -183,8 +184,8 @@ fn conflicts_name_keys_without_a_row() {
     }
 }
 
-/// A key that is deleted and inserted again and again beside a client that does nothing leaves a tombstone each time that was claimed when the
-/// reclaimer came: those do not pile up.
+/// A key that is deleted and inserted again and again beside a client that does nothing leaves a tombstone each time that was claimed when
+/// the reclaimer came: those do not pile up.
 #[test]
 #[cfg_attr(miri, ignore = "does more than an interpreter can")]
 fn claimed_tombstones_do_not_pile_up_beside_an_idle_transaction() {

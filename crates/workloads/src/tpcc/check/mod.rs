@@ -84,13 +84,13 @@ impl Paid {
         Self { scale, districts: vec![0; districts], customers: vec![0; districts * scale.customers as usize] }
     }
 
-    fn district_place(&self, warehouse: u16, district: u8) -> usize {
+    fn district_position(&self, warehouse: u16, district: u8) -> usize {
         let (warehouse, district) = (usize::from(warehouse).wrapping_sub(1), usize::from(district).wrapping_sub(1));
         warehouse.wrapping_mul(usize::from(self.scale.districts)).wrapping_add(district)
     }
 
-    fn customer_place(&self, (warehouse, district, customer): (u16, u8, u32)) -> usize {
-        let district = self.district_place(warehouse, district);
+    fn customer_position(&self, (warehouse, district, customer): (u16, u8, u32)) -> usize {
+        let district = self.district_position(warehouse, district);
         district.wrapping_mul(self.scale.customers as usize).wrapping_add((customer as usize).wrapping_sub(1))
     }
 }
@@ -147,7 +147,7 @@ impl<'a> Checker<'a> {
             for district in 1..=self.options.scale.districts {
                 let seen = self.read_district(&mut worker, warehouse, district)?;
                 of_districts += seen.year_to_date;
-                of_payments += paid.districts[paid.district_place(warehouse, district)];
+                of_payments += paid.districts[paid.district_position(warehouse, district)];
                 seen.judge(&paid, &mut findings);
             }
             findings.judge(1, year_to_date == of_districts, || {
@@ -189,7 +189,7 @@ impl<'a> Checker<'a> {
             for row in worker.execute(&mut ReadHistory { tables: *self.tables, warehouse, client, numbers })? {
                 // A row that names no district or customer is missed where it should have been counted.
                 let (district, customer) =
-                    (paid.district_place(warehouse, row.district), paid.customer_place(row.customer));
+                    (paid.district_position(warehouse, row.district), paid.customer_position(row.customer));
                 if let Some(sum) = paid.districts.get_mut(district) {
                     *sum += row.amount;
                 }
@@ -270,7 +270,7 @@ impl DistrictSeen {
         self.judge_numbers(findings);
         self.judge_orders(findings);
         self.judge_customers(paid, findings);
-        let payments = paid.districts[paid.district_place(self.warehouse, self.district)];
+        let payments = paid.districts[paid.district_position(self.warehouse, self.district)];
         findings.judge(9, self.year_to_date == payments, || {
             format!("{} has {}, the payments are {payments} hundredths", self.name(), self.year_to_date)
         });
@@ -323,7 +323,7 @@ impl DistrictSeen {
         }
         for customer in &self.customers {
             let key = (self.warehouse, self.district, customer.id);
-            let payments = paid.customers.get(paid.customer_place(key)).copied().unwrap_or(0);
+            let payments = paid.customers.get(paid.customer_position(key)).copied().unwrap_or(0);
             let delivered = delivered.get(customer.id as usize).copied().unwrap_or(0);
             let name = || format!("{customer:?} of {}: delivered {delivered}, paid {payments} hundredths", self.name());
             findings.judge(10, customer.balance == delivered - payments, name);

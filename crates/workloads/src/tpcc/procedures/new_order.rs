@@ -178,10 +178,11 @@ impl Procedure for NewOrder {
     type Output = ();
     type Error = Error;
 
-    /// Supplies the lines first and draws the number afterwards, so that the district, which every order of it meets
-    /// at, is touched as late as may be; the warehouse, which every payment changes, last of all. An item that does not exist rolls everything back (clause 2.4.2.3).
+    /// Supplies the lines first and draws the number afterwards, so that the district, which every order of it meets at, is touched as late
+    /// as may be; the warehouse, which every payment changes, last of all. An item that does not exist rolls everything back (clause
+    /// 2.4.2.3).
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
-        // The commit's messages stand before it: who waits for its answer holds nothing.
+        // The commit's messages stand before it: a client that waits for its answer holds no lock.
         self.talk.round_trip();
         if !transaction.has_prefetched() {
             self.prefetch(transaction);

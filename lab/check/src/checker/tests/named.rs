@@ -118,7 +118,7 @@ fn write_skew() {
     assert_named(&[&[absent(1), insert(2, v(1, 1))], &[absent(2), insert(1, v(2, 1))]], Anomaly::G2Item, &[1, 2]);
 }
 
-/// Who was told that a row is there stands before its deletion; one that had been deleted before the call was not meant.
+/// A client that was told that a row is there stands before its deletion; one that had been deleted before the call was not meant.
 #[test]
 fn write_skew_over_a_row_that_was_not_shown() {
     let observed = [Operation::Present(Box::new(present(0, 1))), write(2, v(4, 1), v(1, 2))];
@@ -194,7 +194,7 @@ fn blind_writes_are_ordered_by_who_read_them() {
     let (one, two, three) = ([insert(1, v(1, 1))], [blind(1, v(2, 1))], [blind(1, v(3, 1))]);
     let first = [read(1, v(2, 1)), insert(7, v(4, 1))];
     let second = [read(1, v(3, 1)), absent(7)];
-    // Whoever read the third did so before the one who read the second, and so the third was written first.
+    // Any client that read the third did so before the one who read the second, and so the third was written first.
     let order = assert_clean(&concurrent(&[&one, &two, &three, &first, &second]), false);
     assert_eq!(order, [1, 3, 5, 2, 4]);
     // A transaction that sees them both ways sees no order.
