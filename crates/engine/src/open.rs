@@ -128,7 +128,7 @@ impl<'w, W: Interactive, H: Home<W>> Open<'w, W, H> {
     }
 
     /// Undoes the transaction, and answers whether what it had read was consistent. If not, it conflicts: the reason for the rollback may come from
-    /// reads that never stood together.
+    /// reads that were not mutually consistent.
     pub fn rollback(mut self) -> bool {
         self.undo()
     }

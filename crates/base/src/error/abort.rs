@@ -116,7 +116,7 @@ impl fmt::Display for KeyPreview {
     }
 }
 
-/// The other transaction of a conflict, as far as the protocol knows it at that moment for nothing: it is not looked for.
+/// The other transaction of a conflict, as far as the protocol has it at hand when it finds the conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Opponent {

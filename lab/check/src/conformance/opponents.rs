@@ -1,4 +1,4 @@
-//! Who the other transaction of a conflict is: what protocols know of it at that moment, they tell ([`Abort::opponent`]).
+//! Who the other transaction of a conflict is: protocols report what they have at hand ([`Abort::opponent`]).
 
 use std::sync::Barrier;
 
