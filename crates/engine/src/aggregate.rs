@@ -3,12 +3,12 @@
 mod groups;
 mod state;
 
-use std::fmt;
-
-use polychron_base::{Error, TableId};
-use polychron_schema::{ColumnSpan, ColumnType, Layout, LayoutColumn, Projection, Value};
+use polychron_base::TableId;
+use polychron_schema::{ColumnSpan, Layout, LayoutColumn, Projection, Value};
 
 pub use groups::{over_columns, over_rows};
+
+pub use polychron_base::error::AggregateError;
 
 /// What is wanted of a range. Columns are named by position; NULLs do not count, as in SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,45 +76,6 @@ pub struct Group {
     pub key: Box<[u8]>,
     /// The answers, in the order in which they were asked for.
     pub values: Vec<Value>,
-}
-
-/// Why there is no answer. Ends the procedure as [`crate::Error::Other`], from which it can be downcast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AggregateError {
-    /// The table has no such column.
-    NoSuchColumn(TableId, usize),
-    /// Values of this type have no sum.
-    NoSum(ColumnType),
-    /// The sum does not fit in 64 bits, or in 128 where the column's numbers have these.
-    Overflow(TableId, usize),
-    /// The rows are of more groups than were allowed.
-    TooManyGroups {
-        /// How many were allowed.
-        most: usize,
-    },
-}
-
-impl fmt::Display for AggregateError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSuchColumn(table, column) => write!(out, "{table} has no column {column}"),
-            Self::NoSum(column_type) => write!(out, "values of type {column_type} have no sum"),
-            Self::Overflow(table, column) => {
-                write!(out, "the sum of column {column} of {table} does not fit in the widest type of its kind")
-            }
-            Self::TooManyGroups { most } => write!(out, "the rows are of more than {most} groups"),
-        }
-    }
-}
-
-impl std::error::Error for AggregateError {}
-
-impl From<AggregateError> for Error {
-    #[cold]
-    fn from(error: AggregateError) -> Self {
-        Self::other(error)
-    }
 }
 
 /// The column at a position.

@@ -8,6 +8,7 @@
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError};
 
+use polychron_base::error::table_is_dropped;
 use polychron_base::{Error, TableId};
 use polychron_memory::Epochs;
 use polychron_schema::{EvolutionError, TableDefinition};
@@ -74,8 +75,8 @@ impl<T> TableList<T> {
     /// An error that is told better of a table in whose place there is another one.
     #[cold]
     fn explain(&self, error: Error) -> Error {
-        let Error::NoSuchTable(table) = error else { return error };
-        let found = self.superseded.iter().find(|(superseded, _)| *superseded == table);
+        let Error::NoSuchTable(missing) = &error else { return error };
+        let found = self.superseded.iter().find(|(superseded, _)| *superseded == missing.table);
         found.map_or(error, |(_, why)| EvolutionError::clone(why).into())
     }
 }
@@ -437,6 +438,7 @@ impl<T: Described> Catalog<T> {
         let mut changed = lists.present.copy();
         *changed.slot(id) = None;
         changed.shrink();
+        table_is_dropped(id, &removed.definition().name);
         self.publish(&mut lists, changed);
         Ok(removed)
     }
@@ -556,8 +558,8 @@ pub fn known<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Option<&Ar
 #[cold]
 fn no_such_table<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Error {
     match tables.iter().flatten().next() {
-        Some(table) if table.id().database() != id.database() => Error::OtherDatabase(id),
-        _ => Error::NoSuchTable(id),
+        Some(table) if table.id().database() != id.database() => Error::other_database(id),
+        _ => Error::no_such_table(id),
     }
 }
 

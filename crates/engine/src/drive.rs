@@ -4,7 +4,6 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use polychron_base::clock::{Clock, SystemClock};
-use polychron_base::error::NamedKey;
 use polychron_base::random::Random;
 use polychron_base::{Abort, Error};
 use polychron_sync::{MODELLED, spin_hint, thread};
@@ -13,7 +12,7 @@ use crate::futures::{self, Outcome, Resolved, Scope};
 use crate::limits;
 use crate::nested::{Endurance, is_in_the_way};
 use crate::options::Retry;
-use crate::{Commit, HotKey, Interactive, LazyFutures, Mode, Procedure, Transaction};
+use crate::{Commit, Interactive, LazyFutures, Mode, Procedure};
 
 /// Runs `procedure` in transactions until one commits: the body of [`crate::Worker::execute`] and
 /// [`crate::Worker::snapshot`] for interactive protocols.
@@ -228,7 +227,7 @@ impl ConflictsSoFar {
         if !self.is_last(worker.retry()) {
             return None;
         }
-        Some(abort.map_or(Error::Conflict, |abort| Error::conflicts(self.attempts, abort, name_of(worker, &abort))))
+        Some(abort.map_or(Error::Conflict, |abort| Error::conflicts(self.attempts, abort)))
     }
 
     fn is_last(&mut self, retry: &Retry) -> bool {
@@ -241,29 +240,6 @@ impl ConflictsSoFar {
         };
         u128::from(self.clock.get_or_insert_default().now_ns()) >= time.as_nanos()
     }
-}
-
-/// The key of a conflict in words. A transaction knows the tables, so one more is begun, and undone.
-#[cold]
-fn name_of<W: Interactive>(worker: &mut W, abort: &Abort) -> Option<NamedKey> {
-    let transaction = worker.begin(Mode::ReadWrite).ok()?;
-    let key = transaction.constraints(abort.table).ok().and_then(|table| table.name_of(abort.index, abort.key));
-    transaction.roll_back();
-    key
-}
-
-/// The keys of conflicts in words, each unless its table is gone.
-///
-/// # Errors
-/// As [`Interactive::begin`].
-pub fn names_of<W: Interactive>(worker: &mut W, keys: &[HotKey]) -> Result<Vec<Option<NamedKey>>, Error> {
-    let transaction = worker.begin(Mode::ReadWrite)?;
-    let name = |&HotKey { table, index, key, .. }: &HotKey| {
-        transaction.constraints(table).ok().and_then(|table| table.name_of(index, key))
-    };
-    let names = keys.iter().map(name).collect();
-    transaction.roll_back();
-    Ok(names)
 }
 
 /// Attempts after which a transaction that conflicts asks whether it is nested, and from time to time again, for the answer takes a look at
@@ -291,7 +267,7 @@ fn endure<W: Interactive>(
     abort: Option<&Abort>,
     endurance: &mut Option<Endurance>,
 ) -> Option<Error> {
-    let Some(&Abort { table, key, .. }) = abort.filter(|abort| is_in_the_way(abort.reason)) else {
+    let Some(&Abort { table, index, key, .. }) = abort.filter(|abort| is_in_the_way(abort.reason)) else {
         *endurance = None;
         return None;
     };
@@ -303,7 +279,7 @@ fn endure<W: Interactive>(
         return None;
     }
     let waits = endurance.get_or_insert_with(Endurance::begin).wait();
-    (!waits).then_some(Error::waits_for_itself(table, key))
+    (!waits).then(|| Error::waits_in_index(table, index, key))
 }
 
 enum Attempt<O, E> {

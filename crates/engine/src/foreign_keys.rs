@@ -9,7 +9,7 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use polychron_base::error::{self, KeyPreview, NamedKey};
+use polychron_base::error::{self, KeyPreview, Naming};
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{
@@ -18,8 +18,8 @@ use polychron_schema::{
 };
 
 use crate::checked::RowRules;
-use crate::key_names::KeyNames;
-use crate::{Insertion, Scan, Transaction, drive, steady};
+use crate::key_names::{KeyNames, Words};
+use crate::{Insertion, Scan, Transaction, steady};
 
 /// A foreign key between two tables of a database.
 #[derive(Debug)]
@@ -45,6 +45,8 @@ pub struct Constraints {
     rules: Option<Arc<RowRules>>,
     /// By the ids of the indexes, also of those that were dropped.
     keys: Vec<Arc<KeyNames>>,
+    /// Says the names to errors.
+    naming: Option<Arc<Naming>>,
     parents: Vec<Arc<Reference>>,
     children: Vec<Arc<Reference>>,
     /// Why nothing is written, while the table becomes one of other rows.
@@ -126,7 +128,7 @@ fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
 impl Constraints {
     /// None.
     pub const NONE: &'static Self =
-        &Self { rules: None, keys: Vec::new(), parents: Vec::new(), children: Vec::new(), held: None };
+        &Self { rules: None, keys: Vec::new(), naming: None, parents: Vec::new(), children: Vec::new(), held: None };
 
     /// Those of a new table: the foreign keys that it declares, and those among them that lead to itself.
     ///
@@ -141,6 +143,7 @@ impl Constraints {
         let rules = Some(Arc::new(RowRules::new(definition)?));
         let keys = KeyNames::all(definition)?.into_iter().map(Arc::new).collect();
         let mut constraints = Self { rules, keys, ..Self::default() };
+        constraints.say_names(table, definition);
         for foreign_key in &definition.foreign_keys {
             let parent = if foreign_key.parent == definition.name { Some(table) } else { find(&foreign_key.parent) };
             let parent = parent.ok_or_else(|| {
@@ -163,16 +166,14 @@ impl Constraints {
     ///
     /// # Errors
     /// When the definition is not valid.
-    pub fn add_index(&mut self, definition: &TableDefinition) -> Result<(), Error> {
+    pub fn add_index(&mut self, table: TableId, definition: &TableDefinition) -> Result<(), Error> {
         self.keys.push(Arc::new(KeyNames::secondary(definition, definition.indexes.len() - 1)?));
+        self.say_names(table, definition);
         Ok(())
     }
 
-    /// The key at which a transaction conflicted, in words; without its values where it is not known whole.
-    pub(crate) fn name_of(&self, index: IndexId, key: Option<KeyPreview>) -> Option<NamedKey> {
-        let names = self.keys.get(index.position())?;
-        let whole = key.as_ref().and_then(KeyPreview::whole);
-        Some(whole.and_then(|key| names.of_bytes(key)).unwrap_or_else(|| names.without_key()))
+    fn say_names(&mut self, table: TableId, definition: &TableDefinition) {
+        self.naming = Some(Arc::new(Naming::begin(table, Arc::new(Words::new(definition, &self.keys)))));
     }
 
     /// [`Error::Duplicate`] of a row whose key is taken in an index.
@@ -204,7 +205,7 @@ impl Constraints {
     pub fn check_removal(&self, name: &str, table: TableId, exists: impl Fn(TableId) -> bool) -> Result<(), Error> {
         let child =
             self.children.iter().map(|reference| reference.child).find(|&child| child != table && exists(child));
-        child.map_or(Ok(()), |child| Err(Error::definition(format!("{child} refers to `{name}`"))))
+        child.map_or(Ok(()), |child| Err(Error::definition(format!("{} refers to `{name}`", error::table_name(child)))))
     }
 
     /// From here on nothing is written into the table, or it is again.
@@ -216,9 +217,10 @@ impl Constraints {
     ///
     /// # Errors
     /// When the definition is not valid.
-    pub fn rename(&mut self, definition: &TableDefinition) -> Result<(), Error> {
+    pub fn rename(&mut self, table: TableId, definition: &TableDefinition) -> Result<(), Error> {
         self.rules = Some(Arc::new(RowRules::new(definition)?));
         self.keys = KeyNames::all(definition)?.into_iter().map(Arc::new).collect();
+        self.say_names(table, definition);
         Ok(())
     }
 
@@ -428,7 +430,7 @@ fn undo_refused<T: Transaction + ?Sized>(
         match transaction.undo_operation(mark) {
             Ok(()) | Err(Error::Unsupported { .. }) => {}
             Err(Error::Conflict) => return Err(Error::Conflict),
-            Err(failed) => drive::end(failed),
+            Err(failed) => return Err(transaction.give_up(failed)),
         }
     }
     checked

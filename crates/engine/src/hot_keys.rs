@@ -98,7 +98,13 @@ mod tests {
 
     fn conflict(key: u64) -> Abort {
         let key = KeyPreview::new(key.to_be_bytes().as_slice());
-        Abort { reason: Reason::StaleRead, table: TableId::default(), index: IndexId::PRIMARY, key: Some(key) }
+        Abort {
+            reason: Reason::StaleRead,
+            table: TableId::default(),
+            index: IndexId::PRIMARY,
+            key: Some(key),
+            opponent: None,
+        }
     }
 
     /// The share of a key that is met often is found among many keys that are met once, and is counted to a 33rd of all conflicts.

@@ -35,6 +35,7 @@ pub mod limits;
 #[doc(hidden)]
 pub mod mutations;
 pub mod nested;
+pub mod open;
 mod operations;
 pub mod options;
 mod procedure;

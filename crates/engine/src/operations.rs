@@ -460,7 +460,7 @@ pub trait Operations: Transaction {
     /// elsewhere must be overwritten when it is asked again, and what is to last belongs into `keep`, which is called once for each batch.
     ///
     /// # Errors
-    /// [`NotNumeric`](crate::batch::NotNumeric) where a column cannot come as a slice, beside what a scan may end with.
+    /// [`Error::NotNumeric`] where a column cannot come as a slice, beside what a scan may end with.
     fn scan_columns<O>(
         &mut self,
         scan: &Scan<'_>,

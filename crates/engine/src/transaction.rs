@@ -8,7 +8,7 @@ use polychron_schema::{Projection, RowMut, RowRef, TableDefinition};
 
 use crate::aggregate::{Group, Grouping};
 use crate::futures::{self, Assigned, FutureColumn, FutureError, OpenKey, Operand, Scalar, Scope};
-use crate::{ColumnBatch, Constraints, IndexId, Savepoints, Scan, aggregate, batch};
+use crate::{ColumnBatch, Constraints, IndexId, Savepoints, Scan, aggregate, batch, drive};
 
 /// What an insertion did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +113,13 @@ pub trait Transaction: Queries + LazyFutures + Prefetch {
     /// From here on, or up to here, reads stay as they were until the commit, or the transaction conflicts, whatever its level of
     /// isolation: for what a foreign key rests on. Nothing to do where all reads do.
     fn protect_reads(&mut self, _protect: bool) {}
+
+    /// The transaction cannot go on, whatever its procedure makes of errors: something half done is left in it. What drives it undoes it, and answers
+    /// with the error. A transaction that its client drives answers what its operation fails with.
+    #[doc(hidden)]
+    fn give_up(&mut self, error: Error) -> Error {
+        drive::end(error)
+    }
 }
 
 /// Questions about many rows at once, of which all restrictions name columns of the table. The defaults visit the rows; a protocol overrides what it

@@ -162,6 +162,7 @@ mod builder;
 mod claims;
 mod database;
 mod list;
+mod open_transaction;
 mod opening;
 mod pool;
 pub mod prelude;
@@ -178,6 +179,7 @@ pub use database::{Database, Options, TransactionOf};
 pub use list::{DefaultProtocol, ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols, UnknownProtocol};
 #[cfg(feature = "any")]
 pub use list::{any_protocol, any_protocol_of};
+pub use open_transaction::OpenTransaction;
 #[doc(inline)]
 pub use polychron_base::{Ok, error};
 pub use polychron_engine::aggregate::{AggregateError, Group, Grouping};
@@ -185,6 +187,7 @@ pub use polychron_engine::aggregate::{AggregateError, Group, Grouping};
 pub use polychron_engine::any::{AnyOptions, AnyProtocol};
 pub use polychron_engine::futures::{FutureError, Outcome, Resolved};
 pub use polychron_engine::limits::{Cancellation, Limits};
+pub use polychron_engine::open::Open;
 pub use polychron_engine::options::{Retry, Submissions};
 pub use polychron_engine::scan::Comparison;
 pub use polychron_engine::typed::{
@@ -203,6 +206,7 @@ pub use polychron_schema::row_trait::Row;
 pub use polychron_schema::{EvolutionError, Index, Projection};
 #[doc(inline)]
 pub use polychron_schema_derive::{FaceColumn as Column, FaceRow as Row};
+pub use pool::Loan;
 pub use requests::{Request, RequestStatistics};
 pub use session::Session;
 

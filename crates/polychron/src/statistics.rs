@@ -1,7 +1,7 @@
 //! What a database has counted.
 
 use polychron_base::error;
-use polychron_engine::{Error, Interactive, Metric, Protocol, Statistics, Versions, drive};
+use polychron_engine::{Metric, Protocol, Statistics, Versions};
 
 use crate::Database;
 
@@ -19,25 +19,18 @@ impl<P: Protocol> Database<P> {
     }
 
     /// The keys at which transactions conflicted most often, most often first, with how often that was at least: at most 32, each too small by at most a
-    /// 33rd of all conflicts. Keys of tables that are gone are left out.
+    /// 33rd of all conflicts.
     ///
     /// ```
     /// # let database = polychron::Database::in_memory()?;
-    /// for (key, conflicts) in database.hot_keys()? {
+    /// for (key, conflicts) in database.hot_keys() {
     ///     println!("{conflicts} conflicts at {key}");
     /// }
     /// # Ok::<(), polychron::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// [`Error::TooManyWorkers`].
-    pub fn hot_keys(&self) -> Result<Vec<(error::NamedKey, u64)>, Error>
-    where
-        P: Protocol<Worker: Interactive>,
-    {
+    pub fn hot_keys(&self) -> Vec<(error::NamedKey, u64)> {
         let hot = self.statistics().hot_keys;
-        let names = drive::names_of(self.pool.borrow(&self.protocol)?.worker(), &hot)?;
-        Ok(names.into_iter().zip(hot).filter_map(|(name, hot)| Some((name?, hot.conflicts))).collect())
+        hot.iter().map(|hot| (error::key_name(hot.table, hot.index, hot.key.as_ref()), hot.conflicts)).collect()
     }
 
     /// How many versions records have; `None` where they have one only. Walks every table.

@@ -335,12 +335,14 @@ impl<'a> RowRef<'a> {
 pub fn build_row(layout: &Layout, values: &[Value], out: &mut RowBuffer) -> Result<(), SchemaError> {
     out.clear();
     if values.len() != layout.columns().len() {
-        return Err(SchemaError::Arity { expected: layout.columns().len(), found: values.len() });
+        let (table, expected) = (layout.table().to_owned(), layout.columns().len());
+        return Err(SchemaError::RowArity { table, expected, found: values.len() });
     }
-    out.build(layout.shape(), |out| {
+    let built = out.build(layout.shape(), |out| {
         let mut columns = layout.columns().iter().zip(values);
         columns.try_for_each(|(column, value)| column.build(out, value.as_value_ref()))
-    })
+    });
+    built.map_err(|error| error.in_table(layout.table()))
 }
 
 /// Changes one column of a row, and notes it in the row's changes.
@@ -351,6 +353,10 @@ pub fn build_row(layout: &Layout, values: &[Value], out: &mut RowBuffer) -> Resu
 /// # Errors
 /// As [`build_row`]; the row is then as it was.
 pub fn set_value(row: &mut RowMut<'_>, layout: &Layout, column: usize, value: &Value) -> Result<(), SchemaError> {
+    set(row, layout, column, value).map_err(|error| error.in_table(layout.table()))
+}
+
+fn set(row: &mut RowMut<'_>, layout: &Layout, column: usize, value: &Value) -> Result<(), SchemaError> {
     let found = layout.columns().get(column);
     let definition = found.ok_or_else(|| SchemaError::UnknownColumn { column: column.to_string() })?;
     let slot = definition.slot;
@@ -396,7 +402,7 @@ impl Value {
     /// As [`build_row`], of a column that is named as the type is.
     pub fn to_column<T: ColumnValue>(&self) -> Result<T, SchemaError> {
         let shape = ColumnShape { column_type: T::TYPE, nullable: T::NULLABLE };
-        let layout = Layout::new(std::iter::once((std::any::type_name::<T>().to_owned(), shape)));
+        let layout = Layout::new("a value", std::iter::once((std::any::type_name::<T>().to_owned(), shape)));
         let mut row = RowBuffer::new();
         build_row(&layout, std::slice::from_ref(self), &mut row)?;
         Ok(T::own(T::read(row.as_row(), layout.columns()[0].slot)))

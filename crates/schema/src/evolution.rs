@@ -260,7 +260,7 @@ fn source_of(
     let Some(position) = own.or(older) else {
         let default = history.and_then(|history| history.default.as_ref());
         let default = default.ok_or_else(|| EvolutionError::Missing { table: table(), column: column() })?;
-        let layout = Layout::new(std::iter::once((wanted.name.clone(), wanted.shape())));
+        let layout = Layout::new(&present.name, std::iter::once((wanted.name.clone(), wanted.shape())));
         let fits = build_row(&layout, std::slice::from_ref(default), &mut RowBuffer::new());
         fits.map_err(|error| EvolutionError::Default { table: table(), column: column(), error: Box::new(error) })?;
         return Ok(Source::Default(default.clone()));

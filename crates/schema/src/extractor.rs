@@ -228,6 +228,28 @@ impl KeyExtractor {
     }
 }
 
+impl KeyExtractor {
+    /// The values of the index's columns in words, of a key of which only these first bytes are known. Where they end stands `…`, behind as much of a
+    /// text as there is.
+    pub fn describe_front(&self, bytes: &[u8]) -> Vec<String> {
+        let mut reader = Some(KeyReader::new(bytes));
+        let described = self.columns.iter().map(|column| {
+            let Some(values) = &mut reader else { return "…".to_owned() };
+            let rest = values.rest();
+            if let Ok(value) = column.take_value(values, true) {
+                return value.to_string();
+            }
+            reader = None;
+            let text = rest.get(usize::from(column.slot.is_nullable())..).unwrap_or_default();
+            match column.column_type {
+                ColumnType::String { .. } => format!("{}…", String::from_utf8_lossy(text).trim_end_matches('\u{FFFD}')),
+                _ => "…".to_owned(),
+            }
+        });
+        described.collect()
+    }
+}
+
 impl LayoutColumn {
     fn as_number(&self) -> Option<Number> {
         let flip = match self.column_type.stored() {

@@ -173,7 +173,7 @@ pub trait RowViewMut {
 
 #[cold]
 fn other_table(index: IndexId, own: TableId, table: TableId) -> Error {
-    if own.database() == table.database() { Error::OtherTable { index, own, table } } else { Error::OtherDatabase(own) }
+    if own.database() == table.database() { Error::other_table(index, own, table) } else { Error::other_database(own) }
 }
 
 /// A secondary index of the typed row `R` over columns of the types `K`: a constant that `derive(Row)` makes, for every table of `R`s, or

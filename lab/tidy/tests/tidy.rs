@@ -65,7 +65,7 @@ const UNSAFE: &[(&str, usize)] = &[
     ("memory", 106),
     ("index", 211),
     ("schema", 10),
-    ("engine", 52),
+    ("engine", 55),
     ("protocols", 390),
     ("lab/compared", 85),
 ];

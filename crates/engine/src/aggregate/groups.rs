@@ -45,7 +45,7 @@ impl<'a> Plan<'a> {
 
     /// The aggregates of no rows.
     fn states(&self) -> Result<States, AggregateError> {
-        self.grouping.wanted.iter().map(|&wanted| State::new(&self.layout, wanted)).collect()
+        self.grouping.wanted.iter().map(|&wanted| State::new(&self.layout, self.table, wanted)).collect()
     }
 
     fn groups(&self) -> Result<Groups, AggregateError> {

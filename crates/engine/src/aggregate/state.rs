@@ -1,5 +1,6 @@
 //! One aggregate under way.
 
+use polychron_base::TableId;
 use polychron_schema::{ColumnType, Layout, Value, ValueRef};
 
 use super::{Aggregate, AggregateError};
@@ -29,7 +30,7 @@ pub(super) enum State {
 
 impl State {
     /// That of no rows.
-    pub(super) fn new(layout: &Layout, wanted: Aggregate) -> Result<Self, AggregateError> {
+    pub(super) fn new(layout: &Layout, table: TableId, wanted: Aggregate) -> Result<Self, AggregateError> {
         Ok(match wanted {
             Aggregate::Rows => Self::Rows(0),
             Aggregate::Count(_) => Self::Count(0),
@@ -42,7 +43,7 @@ impl State {
                 ColumnType::I128 | ColumnType::U128 | ColumnType::Decimal128 { .. } => {
                     Self::Wide { count: 0, sum: WideSum::default() }
                 }
-                other => return Err(AggregateError::NoSum(other)),
+                other => return Err(AggregateError::NoSum(table, column, other.to_string())),
             },
         })
     }

@@ -131,10 +131,10 @@ impl<R: Records> Store<R> {
     pub fn scanned(&self, scan: &Scan<'_>) -> Result<&AnyIndex, Error> {
         let IndexRef { table, index } = self.index_ref;
         if !self.is_ready() {
-            return Err(Error::NoSuchIndex(table, index));
+            return Err(Error::no_such_index(table, index));
         }
         match &*self.index {
-            AnyIndex::Hash(_) if scan.point().is_none() => Err(Error::NoOrder(table, index)),
+            AnyIndex::Hash(_) if scan.point().is_none() => Err(Error::no_order(table, index)),
             index => Ok(index),
         }
     }

@@ -252,7 +252,7 @@ impl<S: Keyed> StoreTable<S> {
     pub fn renamed(&self, name: &str) -> Result<Self, Error> {
         let definition = TableDefinition::clone(&self.definition).with_name(name);
         let mut same = self.same();
-        same.constraints.rename(&definition)?;
+        same.constraints.rename(self.id, &definition)?;
         same.definition = Arc::new(definition);
         Ok(same)
     }
@@ -279,7 +279,7 @@ impl<S: Keyed> StoreTable<S> {
             let mut secondaries = present.secondaries.clone();
             secondaries.push(Some(Arc::clone(&store)));
             let mut constraints = present.constraints.clone();
-            constraints.add_index(&changed)?;
+            constraints.add_index(table, &changed)?;
             let changed = Self::new(table, changed, Arc::clone(&present.primary), secondaries, constraints)?;
             Ok((changed, (index, store)))
         })
@@ -300,7 +300,7 @@ impl<S: Keyed> StoreTable<S> {
             let mut secondaries = present.secondaries.clone();
             let position = index.position().wrapping_sub(1);
             let store = secondaries.get_mut(position).and_then(Option::take);
-            let store = store.ok_or(Error::NoSuchIndex(table, index))?;
+            let store = store.ok_or_else(|| Error::no_such_index(table, index))?;
             present.constraints.check_index_removal(index)?;
             let mut definition = TableDefinition::clone(&present.definition);
             // The definition lists the indexes that exist, so the dropped one's place is counted among those.
@@ -323,7 +323,7 @@ impl<S: Keyed> StoreTable<S> {
             return Ok(&self.primary);
         }
         let store = self.secondaries.get(index.position() - 1).and_then(Option::as_ref);
-        store.ok_or(Error::NoSuchIndex(self.id, index))
+        store.ok_or_else(|| Error::no_such_index(self.id, index))
     }
 
     /// Whether an index of the table was made later than this entry of the catalog.

@@ -48,8 +48,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     #[cold]
     pub(super) fn conflict(&mut self, reason: Reason, place: IndexRef, version: Option<KeptVersion>) -> Error {
         let key = version.and_then(|version| self.key_of(place, version));
-        let abort = Abort { reason, table: place.table, index: place.index, key };
-        self.state.nested.conflicts(self.database(), &abort);
+        let mut abort = Abort { reason, table: place.table, index: place.index, key, opponent: None };
+        self.state.nested.conflicts(self.database(), &mut abort);
         self.state.base.last_abort = Some(abort);
         self.state.commits_in_row = 0;
         self.shared.clocks.boost(&mut self.state.clock, self.state.base.slot);

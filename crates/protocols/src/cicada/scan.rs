@@ -49,7 +49,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(), Error> {
         if self.snapshot && !store.is_ready_at(self.timestamp()) && !left_out(Step::AwaitIndexes) {
-            return Err(Error::NoSuchIndex(scan.table, scan.index));
+            return Err(Error::no_such_index(scan.table, scan.index));
         }
         if let Some(nodes) = &store.versioned {
             store.check_scan(scan)?;

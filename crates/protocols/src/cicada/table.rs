@@ -70,9 +70,9 @@ impl Keyed for Store {
         let Some(nodes) = &self.versioned else { return self.entries.scanned(scan).map(drop) };
         let IndexRef { table, index } = self.entries.index_ref;
         if !self.entries.is_ready() {
-            return Err(Error::NoSuchIndex(table, index));
+            return Err(Error::no_such_index(table, index));
         }
-        if nodes.ordered || scan.point().is_some() { Ok(()) } else { Err(Error::NoOrder(table, index)) }
+        if nodes.ordered || scan.point().is_some() { Ok(()) } else { Err(Error::no_order(table, index)) }
     }
 
     #[inline]

@@ -31,7 +31,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         let (scan, table, store) = (visit.scan, visit.table, visit.store()?);
         // Every transaction reads the past.
         if !store.is_ready_at(self.start) && !left_out(Step::AwaitIndexes) {
-            return Err(Error::NoSuchIndex(table.id, scan.index));
+            return Err(Error::no_such_index(table.id, scan.index));
         }
         store.scanned(scan)?;
         let mut batch = std::mem::take(&mut self.state.buffers.batch);

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use polychron_base::error::table_is_dropped;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Superseded;
 use polychron_engine::{Constraints, IndexDefinition, TableDefinition};
@@ -156,6 +157,7 @@ impl Tables {
         let table = self.get(id)?;
         table.constraints.check_removal(&table.definition.name, id, |child| self.get(child).is_ok())?;
         let bytes = table.bytes;
+        table_is_dropped(id, &table.definition.name);
         self.tables.remove(&id);
         self.count(0, bytes);
         Ok(())
@@ -173,7 +175,7 @@ impl Tables {
         let renamed = TableDefinition::clone(&self.get(new)?.definition).with_name(name);
         self.remove(old)?;
         let table = self.get_mut(new)?;
-        table.constraints.rename(&renamed)?;
+        table.constraints.rename(new, &renamed)?;
         table.definition = Arc::new(renamed);
         self.superseded.push((old, why));
         Ok(())
@@ -196,8 +198,8 @@ impl Tables {
     fn no_such_table(&self, id: TableId) -> Error {
         match self.superseded.iter().find(|(superseded, _)| *superseded == id) {
             Some((_, why)) => EvolutionError::clone(why).into(),
-            None if id.database() == self.database => Error::NoSuchTable(id),
-            None => Error::OtherDatabase(id),
+            None if id.database() == self.database => Error::no_such_table(id),
+            None => Error::other_database(id),
         }
     }
 
@@ -248,7 +250,7 @@ impl SerialTable {
     pub(super) fn secondary(&self, index: IndexId) -> Result<&Secondary, Error> {
         let position = index.position().checked_sub(1);
         let secondary = position.and_then(|position| self.secondaries.get(position)?.as_ref());
-        secondary.ok_or(Error::NoSuchIndex(self.id, index))
+        secondary.ok_or_else(|| Error::no_such_index(self.id, index))
     }
 
     /// Adds a secondary index and fills it; the table is as before when the rows do not fit into it.
@@ -264,13 +266,13 @@ impl SerialTable {
             let key = secondary.key(row, &mut scratch)?.to_vec();
             if secondary.entries.insert(key, primary.clone()).is_some() {
                 let mut constraints = self.constraints.clone();
-                constraints.add_index(&definition)?;
+                constraints.add_index(self.id, &definition)?;
                 return Err(constraints.duplicate(self.id, id, RowRef::from_words(row)));
             }
         }
         self.bytes += secondary.bytes();
         self.secondaries.push(Some(secondary));
-        self.constraints.add_index(&definition)?;
+        self.constraints.add_index(self.id, &definition)?;
         self.definition = Arc::new(definition);
         Ok(id)
     }

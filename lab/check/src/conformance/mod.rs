@@ -25,11 +25,14 @@ pub mod handles;
 pub mod histories;
 mod insertions;
 pub mod iterators;
+pub mod kept;
 pub mod known;
 pub mod lasting;
 pub mod limits;
 pub mod liveness;
 pub mod memory;
+pub mod messages;
+pub mod opponents;
 pub mod options;
 pub mod own_errors;
 pub mod phantoms;
@@ -80,6 +83,10 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, caught: panics_in_operations);
             $crate::conformance!(@group $setup, failing_changes: are_skipped, end_the_transaction);
             $crate::conformance!(@group $setup, own_errors: conflicts_stay_inside, come_back_as_they_were);
+            $crate::conformance!(@group $setup, kept: end, go_on_behind_refusals, conflict, given_up, forgotten, beside_panics, beside_closures,
+                end_in_any_order, snapshots, with_their_own_workers, leave_futures_open, beside_submissions);
+            $crate::conformance!(@group $setup, opponents: of_conflicts);
+            $crate::conformance!(@group $setup, messages: of_bytes, of_scans, of_futures, of_tables, of_conflicts, have_one_line);
             $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
             $crate::conformance!(@group $setup, false_keys: too_long, fickle, declared);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, wide_updates, broad_updates, values, workers,

@@ -4,7 +4,6 @@ use std::ops::{Bound, ControlFlow};
 
 use polychron_base::IndexId;
 use polychron_engine::aggregate::{AggregateError, Group, Grouping};
-use polychron_engine::batch::NotNumeric;
 use polychron_engine::{Aggregate, ColumnBatch, Direction, Error, Insertion, Operations, Scan, Table, Transaction};
 use polychron_schema::{ColumnSpan, Key, KeyExtractor, KeyScratch, Layout, Projection, RangeScratch, RowRef, Value};
 
@@ -39,9 +38,9 @@ fn refusal(error: &Error) -> Option<Refusal> {
         Error::NoParent { .. } => Refusal::NoParent,
         Error::HasChildren { .. } => Refusal::HasChildren,
         Error::TooLong(_) => Refusal::ValueTooLong,
-        Error::Other(error) if error.downcast_ref::<NotNumeric>().is_some() => Refusal::WrongType,
-        Error::Other(error) => match error.downcast_ref::<AggregateError>()? {
-            AggregateError::NoSum(_) => Refusal::WrongType,
+        Error::NotNumeric(_) => Refusal::WrongType,
+        Error::NoAnswer(failed) => match failed.why {
+            AggregateError::NoSum(..) => Refusal::WrongType,
             AggregateError::Overflow(..) => Refusal::Overflow,
             _ => return None,
         },
