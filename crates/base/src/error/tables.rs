@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn tables_are_called_by_their_latest_names() {
-        let (id, other) = (TableId::new(0xFFFF_FE, 3), TableId::new(0xFFFF_FE, 4));
+        let (id, other) = (TableId::new(0x00FF_FFFE, 3), TableId::new(0x00FF_FFFE, 4));
         assert_eq!(table(id), "table 3");
         let first = Naming::begin(id, Arc::new(Called("first")));
         let second = Naming::begin(id, Arc::new(Called("second")));
