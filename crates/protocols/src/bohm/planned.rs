@@ -4,6 +4,8 @@
 //! placeholders, and the threads of execution run the procedures. Everything that these threads write of a transaction lies in
 //! its client batch, in words that one of them writes at a time.
 
+mod pool;
+
 use std::cell::UnsafeCell;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
@@ -15,11 +17,13 @@ use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{Mutex, fence_behind_exchange};
 
-use super::entry::{Entry, Known};
+use super::entry::{Entry, Known, Want};
 use super::sleeping::Sleeper;
 use super::timestamp::Timestamp;
-use super::transaction::BohmTransaction;
-use super::version::{Fresh, Version};
+use super::transaction::{BohmTransaction, Position};
+use super::version::{Filling, Fresh, Version};
+
+pub(super) use self::pool::ClientBatches;
 
 /// Transactions in one piece of a client batch's memory; few where each of their words is followed.
 const PIECE: usize = if polychron_sync::MODELLED { 2 } else { 64 };
@@ -42,14 +46,14 @@ pub(super) struct Planned {
     state: AtomicU64,
     /// How many bytes could not be had for a placeholder.
     pub(super) refused: AtomicUsize,
+    /// The address of its client batch, in whose memory it lies.
+    client_batch: NonZeroUsize,
     body: UnsafeCell<Body>,
 }
 
-/// What belongs to the client, then to the sequencer, and then to who executes the transaction.
+/// The data that belong to the client, then to the sequencer, and then to the thread that executes the transaction.
 #[derive(Debug)]
 pub(super) struct Body {
-    /// Its address.
-    client_batch: NonZeroUsize,
     /// The place in the client batch.
     pub(super) place: u32,
     /// Its entries in the client batch.
@@ -70,33 +74,40 @@ pub(super) struct Body {
 }
 
 /// A transaction at a timestamp: one that another one waits for, or that is executed by another thread.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Blocker {
-    /// Its address.
+    /// The address of the transaction, in the memory of the client batch.
     planned: NonZeroUsize,
+    client_batch: Arc<ClientBatch>,
     timestamp: Timestamp,
 }
 
 impl Blocker {
-    pub(super) fn timestamp(self) -> Timestamp {
+    pub(super) fn timestamp(&self) -> Timestamp {
         self.timestamp
     }
 
-    /// The transaction.
-    ///
-    /// # Safety
-    /// The database is open for `'a`, so its client batches are kept.
-    pub(super) unsafe fn planned<'a>(self) -> &'a Planned {
-        // SAFETY: the address is of a transaction, and the caller says the rest.
+    /// The transaction. Its client may have taken the client batch back and may add others to it, so the content is not looked at.
+    pub(super) fn planned(&self) -> &Planned {
+        // SAFETY: the transaction lies in a piece of the client batch, which this keeps; pieces are neither moved nor freed before.
         unsafe { NonNull::with_exposed_provenance(self.planned).as_ref() }
+    }
+
+    /// Whether some thread executes the transaction.
+    pub(super) fn is_executing(&self) -> bool {
+        self.planned().progress(self.timestamp) == Progress::Executing
+    }
+
+    /// Whether it is a transaction of this client batch.
+    pub(super) fn is_of(&self, client_batch: &Arc<ClientBatch>) -> bool {
+        Arc::ptr_eq(&self.client_batch, client_batch)
     }
 }
 
-/// A transaction that its holder executes: nobody else does, or looks at its body, until it is handed back or complete.
+/// A transaction that its holder executes. No other thread does, or looks at its body, until it is handed back or complete.
 #[derive(Debug)]
 pub(super) struct Executing<'p> {
     planned: &'p Planned,
-    client_batch: &'p ClientBatch,
     timestamp: Timestamp,
 }
 
@@ -106,7 +117,12 @@ impl<'p> Executing<'p> {
         self.planned
     }
 
-    /// What is known of it.
+    #[inline]
+    pub(super) fn timestamp(&self) -> Timestamp {
+        self.timestamp
+    }
+
+    /// The data of the transaction.
     #[inline]
     pub(super) fn body(&self) -> &Body {
         // SAFETY: the holder alone looks at it.
@@ -122,7 +138,7 @@ impl<'p> Executing<'p> {
     /// Its client batch, which its client does not take back before this is complete.
     #[inline]
     pub(super) fn client_batch(&self) -> &ClientBatch {
-        self.client_batch
+        self.planned.client_batch()
     }
 
     /// An entry that it has added.
@@ -132,8 +148,46 @@ impl<'p> Executing<'p> {
         unsafe { Known::new(&self.body().late[position]) }
     }
 
-    /// Leaves it to be executed later, by whoever comes.
+    /// An entry of it: a planned one, or one that it has added.
+    #[inline]
+    pub(super) fn entry(&self, position: Position) -> Known<'_> {
+        match position.late() {
+            None => self.client_batch().entry(position.0 as usize),
+            Some(late) => self.late(late),
+        }
+    }
+
+    /// The version of an entry that it writes.
+    #[inline]
+    pub(super) fn version(&self, position: Position) -> Option<Version<'p>> {
+        let entry = self.entry(position);
+        let version = entry.version().filter(|_| entry.want != Want::Read);
+        // SAFETY: a version that a transaction writes stays until its batch is finished, or its entry does not name it any more.
+        version.map(|version| unsafe { version.get() })
+    }
+
+    /// The version below that of an entry that it writes.
+    #[inline]
+    pub(super) fn below(&self, position: Position) -> Option<Version<'p>> {
+        // SAFETY: it was superseded in this batch or a later one, so it stays, too.
+        self.version(position)?.below().map(|below| unsafe { below.get() })
+    }
+
+    /// The version of an entry, to be filled, and the entry. `None`: there is none, or it was finished.
+    #[inline]
+    pub(super) fn filling(&mut self, position: Position) -> Option<(Filling<'_>, Known<'_>)> {
+        let this: &Self = self;
+        // SAFETY: the answer borrows the transaction, as everything does that looks at the rows it has put.
+        let filling = unsafe { this.version(position)?.fill(this) };
+        Some((filling?, this.entry(position)))
+    }
+
+    /// Leaves it to be executed later, by any thread.
     pub(super) fn hand_back(self) {
+        assert!(
+            !self.client_batch().content().interactive,
+            "executors do not execute a transaction that its client drives"
+        );
         // Release: pairs with the acquire in `claim`.
         self.planned.state.store(Planned::word(self.timestamp, Progress::Unprocessed), Ordering::Release);
     }
@@ -149,7 +203,6 @@ impl<'p> Executing<'p> {
 impl Planned {
     fn new(client_batch: NonNull<ClientBatch>, place: u32) -> Self {
         let body = Body {
-            client_batch: client_batch.expose_provenance(),
             place,
             first: 0,
             end: 0,
@@ -160,14 +213,23 @@ impl Planned {
             again: false,
             blocker: None,
         };
-        Self { state: AtomicU64::new(0), refused: AtomicUsize::new(0), body: UnsafeCell::new(body) }
+        let (state, client_batch) = (AtomicU64::new(0), client_batch.expose_provenance());
+        Self { state, refused: AtomicUsize::new(0), client_batch, body: UnsafeCell::new(body) }
+    }
+
+    /// The client batch in whose memory it lies.
+    #[inline]
+    fn client_batch(&self) -> &ClientBatch {
+        // SAFETY: transactions lie in client batches, which stay for longer.
+        unsafe { NonNull::with_exposed_provenance(self.client_batch).as_ref() }
     }
 
     /// One for models, alone in its client batch.
     #[cfg(all(test, loom))]
     pub(super) fn alone(timestamp: Timestamp) -> Self {
-        let planned = Self::new(NonNull::from(Box::leak(Box::new(ClientBatch::new()))), 0);
-        // SAFETY: nobody knows it.
+        let client_batch = Arc::into_raw(Arc::new(ClientBatch::new())).cast_mut();
+        let planned = Self::new(NonNull::new(client_batch).expect("an address"), 0);
+        // SAFETY: nothing knows it.
         unsafe { planned.set_timestamp(timestamp, false) };
         planned
     }
@@ -203,7 +265,13 @@ impl Planned {
     /// The transaction, to be waited for.
     pub(super) fn blocker(&self, timestamp: Timestamp) -> Blocker {
         let planned = NonZeroUsize::new(std::ptr::from_ref(self).expose_provenance()).expect("nothing lies at zero");
-        Blocker { planned, timestamp }
+        let client_batch: *const ClientBatch = std::ptr::with_exposed_provenance(self.client_batch.get());
+        // SAFETY: client batches lie in `Arc`s, from one of which the address came, and this one stays as long as the transaction.
+        let client_batch = unsafe {
+            Arc::increment_strong_count(client_batch);
+            Arc::from_raw(client_batch)
+        };
+        Blocker { planned, client_batch, timestamp }
     }
 
     /// A version that it will fill, with room for a row of so many words.
@@ -213,8 +281,7 @@ impl Planned {
         words: usize,
         guard: &'g Guard<'_>,
     ) -> Result<Fresh<'g>, Error> {
-        // SAFETY: transactions lie in client batches, which are kept while the database is open.
-        unsafe { Version::allocate(timestamp, self, words, guard) }
+        Fresh::allocate(timestamp, self, words, guard)
     }
 
     /// Makes the calling thread the one that executes it. `None`: another one does or did.
@@ -223,22 +290,10 @@ impl Planned {
         let (from, to) = (Self::word(timestamp, Progress::Unprocessed), Self::word(timestamp, Progress::Executing));
         // Acquire: pairs with the release in `hand_back`, so that what an earlier attempt left is there.
         let exchanged = self.state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed);
-        // SAFETY: it was claimed.
-        exchanged.is_ok().then(|| unsafe { self.executing(timestamp) })
+        exchanged.is_ok().then_some(Executing { planned: self, timestamp })
     }
 
-    /// The transaction, for who executes it.
-    ///
-    /// # Safety
-    /// Nobody else does.
-    #[inline]
-    unsafe fn executing(&self, timestamp: Timestamp) -> Executing<'_> {
-        // SAFETY: the caller says so; transactions lie in client batches, which are kept as long.
-        let client_batch = unsafe { NonNull::with_exposed_provenance((*self.body.get()).client_batch).as_ref() };
-        Executing { planned: self, client_batch, timestamp }
-    }
-
-    /// What is known of it when it was executed at this timestamp.
+    /// The data of the transaction, if it was executed at this timestamp.
     ///
     /// # Safety
     /// Its client does not take it back while this is borrowed.
@@ -246,7 +301,7 @@ impl Planned {
     pub(super) unsafe fn executed(&self, timestamp: Timestamp) -> Option<&Body> {
         // Acquire: pairs with the release in `complete`.
         let is_complete = self.state.load(Ordering::Acquire) == Self::word(timestamp, Progress::Complete);
-        // SAFETY: nobody executes it any more, and the caller says that its client does not fill it anew.
+        // SAFETY: nothing executes it any more, and the caller says that its client does not fill it anew.
         is_complete.then(|| unsafe { &*self.body.get() })
     }
 }
@@ -470,7 +525,7 @@ impl OwnBatch {
 
     /// Adds a transaction, whose entries begin here.
     pub(super) fn add(&mut self, procedure: usize) -> u32 {
-        let client_batch = NonNull::from(&*self.0);
+        let client_batch = NonNull::new(Arc::as_ptr(&self.0).cast_mut()).expect("nothing lies at zero");
         let content = self.content_mut();
         let (place, first) = (content.count, content.entries.len() as u32);
         content.count += 1;
@@ -546,46 +601,7 @@ impl HandedIn {
     pub(super) fn drive(&mut self) -> Option<(Executing<'_>, &AtomicUsize)> {
         let (planned, timestamp) = (self.0.planned(0), self.timestamp(0));
         let is_driven = self.content().interactive && planned.progress(timestamp) == Progress::Executing;
-        // SAFETY: no executor claims it, and what this answered before is over.
-        is_driven.then(|| (unsafe { planned.executing(timestamp) }, &self.0.remaining))
-    }
-}
-
-/// Client batches that nobody uses, and all of them: none is given back while the database is open, because a version may still name a
-/// transaction of long ago.
-#[derive(Debug, Default)]
-pub(super) struct ClientBatches {
-    idle: Mutex<Vec<OwnBatch>>,
-    /// Those whose clients have their answers already, while some thread has not told so of the last transactions.
-    lingering: Mutex<Vec<HandedIn>>,
-    all: Mutex<Vec<Arc<ClientBatch>>>,
-}
-
-impl ClientBatches {
-    pub(super) fn take(&self) -> OwnBatch {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.is_empty() {
-            let mut lingering = self.lingering.lock().unwrap_or_else(PoisonError::into_inner);
-            for client_batch in std::mem::take(&mut *lingering) {
-                match client_batch.take_back() {
-                    Ok(own) => idle.push(own),
-                    Err(other) => lingering.push(other),
-                }
-            }
-        }
-        idle.pop().unwrap_or_else(|| {
-            let made = Arc::new(ClientBatch::new());
-            self.all.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&made));
-            OwnBatch(made)
-        })
-    }
-
-    pub(super) fn put_back(&self, client_batch: OwnBatch) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(client_batch);
-    }
-
-    /// Puts back one that threads may still count in, though all its transactions were executed.
-    pub(super) fn put_back_later(&self, client_batch: HandedIn) {
-        self.lingering.lock().unwrap_or_else(PoisonError::into_inner).push(client_batch);
+        // No executor claims it, and what this answered before is dropped.
+        is_driven.then(|| (Executing { planned, timestamp }, &self.0.remaining))
     }
 }

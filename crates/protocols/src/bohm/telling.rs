@@ -18,7 +18,7 @@ use polychron_sync::{Backoff, Mutex, MutexGuard};
 
 use super::answers::Job;
 use super::attempt::tell_ended;
-use super::execution::{Executor, settle};
+use super::execution::{Executor, ensure_complete};
 use super::pipeline::Pipeline;
 use super::planned::{Blocker, ClientBatch, HandedIn, Planned, Progress};
 use super::protocol::{Acknowledged, Shared};
@@ -158,7 +158,8 @@ impl Notices {
             }
             // What is executed goes by this guard, as it goes by a client's.
             let _guard = local.pin();
-            planned.progress(timestamp) == Progress::Unprocessed && settle(shared, state, local, planned, timestamp)
+            planned.progress(timestamp) == Progress::Unprocessed
+                && ensure_complete(shared, state, local, planned, timestamp)
         })
     }
 
@@ -216,7 +217,6 @@ type Execute<'e> = &'e mut dyn FnMut(&Planned, Timestamp) -> bool;
 
 /// A transaction of a client batch that is under way.
 struct Left {
-    client_batch: Arc<ClientBatch>,
     place: usize,
     planned: Blocker,
 }
@@ -233,12 +233,9 @@ impl Notice {
     fn help(&self, log: &Pipeline, acknowledged: &Acknowledged, execute: Execute<'_>) -> bool {
         let mut left = Vec::new();
         let mut helped = self.tell_all(log, acknowledged, &mut left);
-        for Left { client_batch, place, planned } in left {
-            let timestamp = planned.timestamp();
-            // The client may have taken the client batch back by now, and may add transactions to it: it is not looked at.
-            // SAFETY: client batches are kept while the database is open, and their transactions stay where they are.
-            if execute(unsafe { planned.planned() }, timestamp) {
-                self.tell_one(acknowledged, &client_batch, place, timestamp);
+        for left in left {
+            if execute(left.planned.planned(), left.planned.timestamp()) {
+                self.tell_one(acknowledged, &left);
                 helped = true;
             }
         }
@@ -261,10 +258,7 @@ impl Notice {
                     let timestamp = Timestamp::new(batch, first + place);
                     let planned = client_batch.planned(place);
                     match planned.progress(timestamp) {
-                        Progress::Unprocessed => {
-                            let (client_batch, planned) = (Arc::clone(client_batch), planned.blocker(timestamp));
-                            left.push(Left { client_batch, place, planned })
-                        }
+                        Progress::Unprocessed => left.push(Left { place, planned: planned.blocker(timestamp) }),
                         Progress::Executing => {}
                         Progress::Complete => {
                             claimed.extend(self.claim(&client_batches, client_batch, place, timestamp))
@@ -282,18 +276,14 @@ impl Notice {
     }
 
     /// Gives the answer of a transaction that was executed, if it is still to be given.
-    fn tell_one(
-        &self,
-        acknowledged: &Acknowledged,
-        client_batch: &Arc<ClientBatch>,
-        place: usize,
-        timestamp: Timestamp,
-    ) {
+    fn tell_one(&self, acknowledged: &Acknowledged, Left { place, planned }: &Left) {
+        let timestamp = planned.timestamp();
         let claimed = {
             let client_batches = lock(&self.client_batches);
-            let is_under_way = client_batches.iter().any(|other| Arc::ptr_eq(other, client_batch))
-                && client_batch.content().batch.load(Ordering::Relaxed) == timestamp.batch();
-            if is_under_way { self.claim(&client_batches, client_batch, place, timestamp) } else { None }
+            // The client may have taken the client batch back by now, and may add transactions to it.
+            let listed = client_batches.iter().find(|&listed| planned.is_of(listed));
+            let under_way = listed.filter(|listed| listed.content().batch.load(Ordering::Relaxed) == timestamp.batch());
+            under_way.and_then(|client_batch| self.claim(&client_batches, client_batch, *place, timestamp))
         };
         if let Some(claimed) = claimed {
             acknowledged.raise(timestamp.batch());

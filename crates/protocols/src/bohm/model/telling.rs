@@ -126,7 +126,7 @@ impl Room {
     }
 
     /// As the thread that executes: leaves the answer. Answers whether the transaction is complete, by whomever.
-    fn settle(planned: &Planned, timestamp: Timestamp) -> bool {
+    fn complete(planned: &Planned, timestamp: Timestamp) -> bool {
         if let Some(executing) = planned.claim(timestamp) {
             let (content, place) = (executing.client_batch().content(), executing.body().place);
             // SAFETY: it was claimed, and its client waits.
@@ -145,7 +145,7 @@ impl Room {
     fn execute(&self) {
         let Some(chunk) = self.log.claim(LAST) else { return };
         self.log.for_each(&chunk, |client_batch, place, timestamp| {
-            while !Self::settle(client_batch.planned(place), timestamp) {
+            while !Self::complete(client_batch.planned(place), timestamp) {
                 thread::yield_now();
             }
         });
@@ -155,7 +155,7 @@ impl Room {
     /// As an idle thread: goes on with what clients have under way.
     fn help(&self) {
         self.notices.help_by(&self.log, &self.acknowledged, &mut |planned, timestamp| {
-            planned.progress(timestamp) == Progress::Unprocessed && Self::settle(planned, timestamp)
+            planned.progress(timestamp) == Progress::Unprocessed && Self::complete(planned, timestamp)
         });
     }
 
