@@ -66,7 +66,7 @@ const UNSAFE: &[(&str, usize)] = &[
     ("index", 211),
     ("schema", 10),
     ("engine", 52),
-    ("protocols", 418),
+    ("protocols", 376),
     ("lab/compared", 85),
 ];
 

@@ -333,7 +333,7 @@ pub(super) fn execute_claimed(
     let outcome = transaction.end(ran);
     let mut executing = transaction.planned.take().expect("it was planned");
     match outcome {
-        Outcome::Complete => executing.complete(),
+        Outcome::Complete => executing.complete(transaction.again),
         Outcome::HandedBack => {
             // It has waited for that one last, unless it lies too deep.
             let state = &transaction.state;

@@ -68,7 +68,7 @@ impl Run {
             };
             self.done.write();
             if attempts == 0 {
-                executing.complete();
+                executing.complete(false);
             } else {
                 attempts -= 1;
                 executing.hand_back();
@@ -100,12 +100,12 @@ fn memory_that_serves_again_is_not_mistaken() {
             |run| {
                 run.complete(0);
                 // SAFETY: it was executed.
-                unsafe { run.planned.set_timestamp(timestamp(2), false) };
+                unsafe { run.planned.set_timestamp(timestamp(2)) };
             },
             |run| {
                 if let Some(executing) = run.planned.claim(timestamp(1)) {
                     run.done.write();
-                    executing.complete();
+                    executing.complete(false);
                 }
             },
             |run| assert_eq!((run.done.read(), run.planned.progress(timestamp(2))), (1, Progress::Unprocessed)),
@@ -141,7 +141,7 @@ impl Placeholder {
             let mut filling = unsafe { version.fill(&executing) }.expect("it is pending");
             filling.put(&[7, 8], guard).expect("the row has room");
             filling.finish(true);
-            executing.complete();
+            executing.complete(false);
         }
         let State::Row(row) = version.state() else { unreachable!("it was filled") };
         assert_eq!((row.words(), self.run.done.read()), (&[7, 8][..], 1));
@@ -205,7 +205,7 @@ impl Log {
             let planned = client_batch.planned(place);
             let executing = planned.claim(timestamp).expect("a transaction is in one chunk");
             self.executed[timestamp.batch() as usize - 1][place].write();
-            executing.complete();
+            executing.complete(false);
         });
         self.pipeline.end_execution(chunk);
         true
@@ -434,7 +434,7 @@ impl Listed {
             // SAFETY: the versions of the list stay for the whole model, and this is the only one that is filled.
             let filling = unsafe { self.head.at(timestamp(batch)).expect("it was put there").fill(&executing) };
             filling.expect("it is pending").finish(false);
-            executing.complete();
+            executing.complete(false);
         }
         while run.planned.progress(timestamp(batch)) != Progress::Complete {
             thread::yield_now();

@@ -4,7 +4,9 @@
 //! placeholders, and the threads of execution run the procedures. Everything that these threads write of a transaction lies in
 //! its client batch, in words that one of them writes at a time.
 
+mod fetching;
 mod pool;
+mod shared;
 
 use std::cell::UnsafeCell;
 use std::num::NonZeroUsize;
@@ -24,12 +26,10 @@ use super::transaction::{BohmTransaction, Position};
 use super::version::{Filling, Fresh, Version};
 
 pub(super) use self::pool::ClientBatches;
+pub(super) use self::shared::Shared;
 
 /// Transactions in one piece of a client batch's memory; few where each of their words is followed.
 const PIECE: usize = if polychron_sync::MODELLED { 2 } else { 64 };
-
-/// Entries between the one that is used and the one whose row is fetched, and again as many to the one whose version is.
-pub(super) const AHEAD: usize = 4;
 
 /// How far a transaction is (§3.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub(super) struct Planned {
     state: AtomicU64,
     /// How many bytes could not be had for a placeholder.
     pub(super) refused: AtomicUsize,
+    /// Its procedure is to be planned again: it wanted to write what it had not planned.
+    again: AtomicBool,
     /// The address of its client batch, in whose memory it lies.
     client_batch: NonZeroUsize,
     body: UnsafeCell<Body>,
@@ -67,8 +69,6 @@ pub(super) struct Body {
     pub(super) is_too_long: bool,
     /// What it writes without having planned it.
     pub(super) late: Vec<Entry>,
-    /// Its procedure is to be planned again: it wanted to write what it had not planned.
-    pub(super) again: bool,
     /// Of one that was handed back: what it waits for.
     pub(super) blocker: Option<Blocker>,
 }
@@ -99,8 +99,8 @@ impl Blocker {
     }
 
     /// Whether it is a transaction of this client batch.
-    pub(super) fn is_of(&self, client_batch: &Arc<ClientBatch>) -> bool {
-        Arc::ptr_eq(&self.client_batch, client_batch)
+    pub(super) fn is_of(&self, client_batch: &ClientBatch) -> bool {
+        std::ptr::eq(&raw const *self.client_batch, client_batch)
     }
 }
 
@@ -192,9 +192,11 @@ impl<'p> Executing<'p> {
         self.planned.state.store(Planned::word(self.timestamp, Progress::Unprocessed), Ordering::Release);
     }
 
-    /// It was executed.
+    /// It was executed. `again`: its procedure is to be planned again.
     #[inline]
-    pub(super) fn complete(self) {
+    pub(super) fn complete(self, again: bool) {
+        // Relaxed: handed on with the state.
+        self.planned.again.store(again, Ordering::Relaxed);
         // Release: pairs with the acquire in `progress`.
         self.planned.state.store(Planned::word(self.timestamp, Progress::Complete), Ordering::Release);
     }
@@ -210,11 +212,11 @@ impl Planned {
             is_everything: false,
             is_too_long: false,
             late: Vec::new(),
-            again: false,
             blocker: None,
         };
         let (state, client_batch) = (AtomicU64::new(0), client_batch.expose_provenance());
-        Self { state, refused: AtomicUsize::new(0), client_batch, body: UnsafeCell::new(body) }
+        let (refused, again) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { state, refused, again, client_batch, body: UnsafeCell::new(body) }
     }
 
     /// The client batch in whose memory it lies.
@@ -229,8 +231,7 @@ impl Planned {
     pub(super) fn alone(timestamp: Timestamp) -> Self {
         let client_batch = Arc::into_raw(Arc::new(ClientBatch::new())).cast_mut();
         let planned = Self::new(NonNull::new(client_batch).expect("an address"), 0);
-        // SAFETY: nothing knows it.
-        unsafe { planned.set_timestamp(timestamp, false) };
+        planned.enter_log(timestamp, false);
         planned
     }
 
@@ -239,11 +240,17 @@ impl Planned {
         timestamp.bits() << 2 | progress as u64
     }
 
-    /// Gives the transaction its place in the log.
+    /// Lets the transaction enter the log again, for models.
     ///
     /// # Safety
-    /// Nobody executes it, or looks at what is known of it.
-    pub(super) unsafe fn set_timestamp(&self, timestamp: Timestamp, interactive: bool) {
+    /// No thread executes it, or looks at its body.
+    #[cfg(all(test, loom))]
+    pub(super) unsafe fn set_timestamp(&self, timestamp: Timestamp) {
+        self.enter_log(timestamp, false);
+    }
+
+    /// Gives the transaction its log position. No thread executes it, or looks at its body.
+    fn enter_log(&self, timestamp: Timestamp, interactive: bool) {
         let progress = if interactive { Progress::Executing } else { Progress::Unprocessed };
         self.state.store(Self::word(timestamp, progress), Ordering::Release);
     }
@@ -260,6 +267,13 @@ impl Planned {
         } else {
             Progress::Complete
         }
+    }
+
+    /// Whether its procedure is to be planned again, of one that is complete.
+    #[inline]
+    pub(super) fn is_again(&self) -> bool {
+        // Relaxed: whoever found it complete has it.
+        self.again.load(Ordering::Relaxed)
     }
 
     /// The transaction, to be waited for.
@@ -292,21 +306,9 @@ impl Planned {
         let exchanged = self.state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed);
         exchanged.is_ok().then_some(Executing { planned: self, timestamp })
     }
-
-    /// The data of the transaction, if it was executed at this timestamp.
-    ///
-    /// # Safety
-    /// Its client does not take it back while this is borrowed.
-    #[inline]
-    pub(super) unsafe fn executed(&self, timestamp: Timestamp) -> Option<&Body> {
-        // Acquire: pairs with the release in `complete`.
-        let is_complete = self.state.load(Ordering::Acquire) == Self::word(timestamp, Progress::Complete);
-        // SAFETY: nothing executes it any more, and the caller says that its client does not fill it anew.
-        is_complete.then(|| unsafe { &*self.body.get() })
-    }
 }
 
-// SAFETY: the body is one thread's at a time, as [`Executing`], `executed` and [`OwnBatch`] say; the rest is atomic.
+// SAFETY: the body is one thread's at a time, as [`Executing`], [`HandedIn`] and [`OwnBatch`] say; the rest is atomic.
 unsafe impl Sync for Planned {}
 
 /// How a run of a procedure ended.
@@ -329,6 +331,8 @@ pub(super) struct ClientBatch {
     content: UnsafeCell<Content>,
     /// Transactions that were not executed yet.
     pub(super) remaining: AtomicUsize,
+    /// How many [`Shared`] there are.
+    shares: AtomicUsize,
     /// Its client sleeps until the client batch is back, or is about to.
     is_awaited: AtomicBool,
     client: Mutex<Option<Arc<Sleeper>>>,
@@ -386,6 +390,7 @@ impl ClientBatch {
         Self {
             content: UnsafeCell::new(content),
             remaining: AtomicUsize::new(0),
+            shares: AtomicUsize::new(0),
             is_awaited: AtomicBool::new(false),
             client: Mutex::default(),
         }
@@ -404,6 +409,17 @@ impl ClientBatch {
             if self.is_awaited.load(Ordering::Relaxed) {
                 self.call_client();
             }
+        }
+    }
+
+    /// Gives the transactions their log positions, once: before, no other thread finds them.
+    pub(super) fn enter_log(&self, batch: u64, first: usize) {
+        let content = self.content();
+        let before = content.batch.swap(batch, Ordering::Relaxed);
+        assert!(before == 0, "a client batch is in one batch");
+        content.first_place.store(first, Ordering::Relaxed);
+        for place in 0..content.count {
+            self.planned(place).enter_log(Timestamp::new(batch, first + place), content.interactive);
         }
     }
 
@@ -449,33 +465,6 @@ impl ClientBatch {
     pub(super) fn entry(&self, position: usize) -> Known<'_> {
         // SAFETY: who looks at entries has a transaction of the client batch under way.
         unsafe { Known::new(&self.content().entries[position]) }
-    }
-
-    /// Starts fetching what entries lead to that will be used soon, whoever executes their transactions.
-    #[inline]
-    pub(super) fn fetch_behind(&self, position: usize) {
-        self.fetch_version(position + 2 * AHEAD);
-        self.fetch_row(position + AHEAD);
-    }
-
-    /// Starts fetching what the first of some entries lead to.
-    pub(super) fn fetch_first(&self, position: usize) {
-        (position..position + 2 * AHEAD).for_each(|position| self.fetch_version(position));
-        (position..position + AHEAD).for_each(|position| self.fetch_row(position));
-    }
-
-    #[inline]
-    fn fetch_version(&self, position: usize) {
-        if position < self.entry_count() {
-            self.entry(position).fetch_version();
-        }
-    }
-
-    #[inline]
-    fn fetch_row(&self, position: usize) {
-        if position < self.entry_count() {
-            self.entry(position).fetch_row();
-        }
     }
 
     /// How many entries there are.
@@ -538,7 +527,6 @@ impl OwnBatch {
         body.late.clear();
         (body.first, body.end) = (first, first);
         (body.has_more, body.is_everything, body.is_too_long) = (false, false, false);
-        body.again = false;
         self.0.planned(place).refused.store(0, Ordering::Relaxed);
         place as u32
     }
@@ -567,26 +555,20 @@ impl Deref for HandedIn {
 }
 
 impl HandedIn {
-    /// The client batch.
-    ///
-    /// # Safety
-    /// It is looked at only before the client takes it back.
-    pub(super) unsafe fn share(&self) -> Arc<ClientBatch> {
-        Arc::clone(&self.0)
-    }
-
     /// The client batch for the client alone, if all of its transactions were executed, and told of.
     pub(super) fn take_back(self) -> Result<OwnBatch, Self> {
-        // Acquire: pairs with the release of who was the last to tell.
-        if self.remaining.load(Ordering::Acquire) == 0 { Ok(OwnBatch(self.0)) } else { Err(self) }
+        // Acquire: pairs with the release of the thread that counted last, and of those that dropped what they shared.
+        let is_back = self.remaining.load(Ordering::Acquire) == 0 && self.0.shares.load(Ordering::Acquire) == 0;
+        if is_back { Ok(OwnBatch(self.0)) } else { Err(self) }
     }
 
     /// What is known of the transaction at a place, which was executed.
     #[inline]
     pub(super) fn executed(&self, place: usize) -> &Body {
-        // SAFETY: taking it back needs this.
-        let body = unsafe { self.planned(place).executed(self.timestamp(place)) };
-        body.expect("it was executed")
+        let planned = self.planned(place);
+        assert!(planned.progress(self.timestamp(place)) == Progress::Complete, "it was executed");
+        // SAFETY: nothing executes it any more, and its client fills it anew only after it took this back.
+        unsafe { &*planned.body.get() }
     }
 
     /// The entries of a transaction that was executed.

@@ -16,7 +16,7 @@ use super::execution::{Executor, ExecutorState, ensure_complete};
 use super::guesses::{Guess, guess};
 use super::naming::{ByKey, Naming, refuse_inside};
 use super::options::Unknown;
-use super::planned::{HandedIn, OwnBatch};
+use super::planned::{HandedIn, OwnBatch, Progress};
 use super::protocol::Shared;
 use super::sleeping::{Nap, Sleepers};
 use super::telling::{Opened, Telling, Told};
@@ -49,7 +49,7 @@ struct UnderWay<'w> {
     client_batches: std::collections::VecDeque<(HandedIn, Vec<u32>)>,
     worker: &'w mut BohmWorker,
     /// Where others may give the answers.
-    opened: Option<Opened<'w>>,
+    opened: Option<&'w Opened<'w>>,
     /// Others were under way already, and this client comes right behind them.
     is_nested: bool,
 }
@@ -57,8 +57,7 @@ struct UnderWay<'w> {
 impl UnderWay<'_> {
     fn hand_in(&mut self, (client_batch, attempts): (OwnBatch, Vec<u32>)) {
         let client_batch = self.worker.hand_in(client_batch);
-        // SAFETY: it is taken off the list in `await_oldest`.
-        self.opened.iter().for_each(|opened| unsafe { opened.add(&client_batch) });
+        self.opened.iter().for_each(|opened| opened.add(&client_batch));
         self.client_batches.push_back((client_batch, attempts));
     }
 
@@ -334,16 +333,32 @@ impl BohmWorker {
         shared_done: Option<&D>,
         others: impl FnOnce(&mut Self),
     ) {
-        let mut others = Some(others);
         let count = procedures.len();
         let mut answers: Kept<Option<Answer<P>>> = Kept((0..count).map(|_| None).collect());
         let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.0.as_mut_ptr() };
         let shared = Arc::clone(&self.shared);
         // The tables and stores that the procedures name are found in this epoch, and stay while they are under way.
         self.executor.local.hold();
-        let telling = shared_done.map(|done| Telling::new(&job, count, done));
-        // SAFETY: `under_way` has the answer, and is dropped below.
-        let opened = telling.as_ref().map(|telling| unsafe { shared.notices.open(telling) });
+        let Some(done_by_any) = shared_done else { return self.execute_job(&job, count, None, done, others) };
+        let telling = Telling::new(&job, count, done_by_any);
+        shared.notices.open(&telling, |opened| {
+            let told = |position| telling.told(position);
+            self.execute_job(&job, count, Some((opened, &told)), done, others);
+        });
+    }
+
+    /// Has the procedures of a job executed, and takes the answers that no other thread has given.
+    fn execute_job<P: Procedure>(
+        &mut self,
+        job: &Job<P>,
+        count: usize,
+        answering: Option<(&Opened<'_>, &dyn Fn(usize) -> Told)>,
+        done: &mut impl FnMut(usize, &mut P, Answer<P>),
+        others: impl FnOnce(&mut Self),
+    ) {
+        let mut others = Some(others);
+        let shared = Arc::clone(&self.shared);
+        let opened = answering.map(|(opened, _)| opened);
         let is_nested = std::mem::replace(&mut self.is_under_way, true);
         let mut under_way =
             UnderWay { client_batches: std::collections::VecDeque::new(), worker: self, opened, is_nested };
@@ -353,7 +368,7 @@ impl BohmWorker {
             while under_way.client_batches.len() < UNDER_WAY && (next < count || !guesses.is_empty()) {
                 let first = next;
                 next = count.min(next + shared.options.batch_size.saturating_sub(guesses.len()));
-                let filled = under_way.worker.fill_client_batch(&job, first..next, guesses.drain(..));
+                let filled = under_way.worker.fill_client_batch(job, first..next, guesses.drain(..));
                 under_way.hand_in(filled);
             }
             if let Some(others) = others.take() {
@@ -361,9 +376,9 @@ impl BohmWorker {
             }
             let Some((client_batch, attempts)) = under_way.await_oldest() else { break };
             shared.acknowledged.raise(client_batch.content().batch.load(Ordering::Relaxed));
-            let told = |position| telling.as_ref().map_or(Told::No, |telling| telling.told(position));
+            let told = |position| answering.map_or(Told::No, |(_, told)| told(position));
             for (place, attempts) in attempts.into_iter().enumerate() {
-                let again = under_way.worker.take_answer(&job, &client_batch, place, attempts, told, done);
+                let again = under_way.worker.take_answer(job, &client_batch, place, attempts, told, done);
                 guesses.extend(again);
             }
             under_way.worker.keep_client_batch(client_batch);
@@ -395,7 +410,9 @@ impl BohmWorker {
                 return None;
             }
         }
-        let is_again = client_batch.executed(place).again;
+        let timestamp = client_batch.timestamp(place);
+        assert!(client_batch.planned(place).progress(timestamp) == Progress::Complete, "it was executed");
+        let is_again = client_batch.planned(place).is_again();
         debug_assert!(client_batch.content().job == std::ptr::from_ref(job).addr(), "the client batch is of this job");
         // SAFETY: the transaction was executed, and nobody else has claimed the answer.
         let (procedure, answer) = unsafe { job.at(position) };

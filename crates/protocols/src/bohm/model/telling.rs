@@ -136,7 +136,7 @@ impl Room {
                 client.executed[position as usize].write();
                 *client.answers[position as usize].get() = Some(Ok(((), Scope::default())));
             }
-            executing.complete();
+            executing.complete(false);
         }
         planned.progress(timestamp) == Progress::Complete
     }
