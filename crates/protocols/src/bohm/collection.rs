@@ -138,8 +138,8 @@ impl Garbage {
         }
     }
 
-    /// Frees what the horizon allows. What closed snapshots held is examined bit by bit, or all of it. Transactions of batches up to `planned` may know
-    /// what is there.
+    /// Frees what the horizon allows. What closed snapshots held is examined bit by bit, or all of it. Transactions of batches up to `planned` may
+    /// know what is there.
     pub(super) fn collect(&mut self, all: bool, planned: u64, guard: &Guard<'_>) {
         if !self.held.is_empty() {
             self.let_go(if all { usize::MAX } else { EXAMINED_AT_ONCE }, planned, guard);

@@ -63,8 +63,8 @@ impl BohmTransaction<'_> {
         }
     }
 
-    /// Leaves the transaction as if it had not run. Versions that were not planned stay pending in their chains: whatever could read them waits for the
-    /// whole transaction.
+    /// Leaves the transaction as if it had not run. Versions that were not planned stay pending in their chains: whatever could read them waits for
+    /// the whole transaction.
     pub(super) fn leave(&mut self) -> Outcome {
         for position in self.positions() {
             let entry = self.entry(position);

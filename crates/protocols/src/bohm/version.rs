@@ -309,8 +309,8 @@ impl<'g> Version<'g> {
         }
     }
 
-    /// Notes of an intent that its transaction, and those of all intents below, are complete. The state of a version that can have a row says something
-    /// else.
+    /// Notes of an intent that its transaction, and those of all intents below, are complete. The state of a version that can have a row says
+    /// something else.
     pub(super) fn set_all_complete(self) {
         if self.header().capacity == 0 {
             // Release: hands on what the caller has seen of them.

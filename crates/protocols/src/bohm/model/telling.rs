@@ -172,25 +172,23 @@ impl Room {
             client.give(position);
         };
         let telling = Telling::new(&job, client.given.len(), &done);
-        // SAFETY: it is dropped below.
-        let opened = unsafe { self.notices.open(&telling) };
-        let mut own = (!is_planned).then(|| client.kept.take());
-        for round in 0..rounds {
-            let mut handed_in = client.handed_in.lock().expect("nobody panics").take();
-            if let Some(own) = own.take() {
-                handed_in = Some(client.hand_in(own, round * count..(round + 1) * count, &self.log));
+        self.notices.open(&telling, |opened| {
+            let mut own = (!is_planned).then(|| client.kept.take());
+            for round in 0..rounds {
+                let mut handed_in = client.handed_in.lock().expect("nobody panics").take();
+                if let Some(own) = own.take() {
+                    handed_in = Some(client.hand_in(own, round * count..(round + 1) * count, &self.log));
+                }
+                let handed_in = handed_in.expect("it was handed in");
+                opened.add(&handed_in);
+                if !is_planned {
+                    self.plan();
+                }
+                wait(self, client, &handed_in);
+                self.take_answers(client, &handed_in, &telling, opened, end, done);
+                own = Some(handed_in.take_back().expect("it is back"));
             }
-            let handed_in = handed_in.expect("it was handed in");
-            // SAFETY: it is taken off the list in `take_answers`.
-            unsafe { opened.add(&handed_in) };
-            if !is_planned {
-                self.plan();
-            }
-            wait(self, client, &handed_in);
-            self.take_answers(client, &handed_in, &telling, &opened, end, done);
-            own = Some(handed_in.take_back().expect("it is back"));
-        }
-        drop(opened);
+        });
         client.memory.write();
     }
 
