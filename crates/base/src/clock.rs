@@ -9,7 +9,7 @@ pub fn calendar_time() -> SystemTime {
     SystemTime::now()
 }
 
-/// Tells how much time has passed since some fixed moment.
+/// Measures the time since a fixed point.
 pub trait Clock: Send + Sync {
     /// Nanoseconds since the clock's own beginning; never goes back.
     fn now_ns(&self) -> u64;
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manual_clock_moves_only_by_hand() {
+    fn the_manual_clock_moves_only_when_set() {
         let clock = ManualClock::new();
         assert_eq!(clock.now_ns(), 0);
         clock.advance_ns(5);

@@ -621,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn lack_of_memory_tells_how_much_there_is() {
+    fn lack_of_memory_reports_how_much_there_is() {
         let full = |limit| Error::out_of_memory(48, 900, limit).to_string();
         assert_eq!(full(1000), "out of memory: 48 bytes were asked for, and 900 of 1000 bytes are taken");
         assert!(full(usize::MAX).ends_with("beside the 900 bytes that are taken"), "{}", full(usize::MAX));

@@ -11,8 +11,8 @@ pub const MAX_KEY_BYTES: usize = 1024;
 
 /// A key as the indexes see it: a byte string read in big-endian slices of 8 bytes.
 ///
-/// Anyone may implement it, so nothing relies on what a key answers a second time, unless its type is [`Steady`]: whoever is given another
-/// one from outside copies its bytes first.
+/// Anyone may implement it, so nothing relies on what a key answers a second time, unless its type is [`Steady`]: a caller that is given
+/// another one from outside copies its bytes first.
 pub trait EncodedKey: Copy + Send {
     /// Whether the keys of this type are steady.
     #[doc(hidden)]
@@ -61,7 +61,7 @@ pub struct Steady(());
 const HASH_LENGTH: u64 = 0xA076_1D64_78BD_642F;
 const HASH_MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// What the hashes of keys depend on. Whoever chooses keys does not know it, and so cannot choose keys that all lie in one place.
+/// What the hashes of keys depend on. A client that chooses keys does not know it, and so cannot choose keys that collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashSeed(u64);
 
@@ -69,7 +69,7 @@ impl HashSeed {
     /// The same in every program: for runs that are to be repeated exactly, and where many equal hashes cost nothing.
     pub const FIXED: Self = Self(0);
 
-    /// One that nobody can foresee.
+    /// An unpredictable one.
     pub fn random() -> Self {
         // Models explore executions that differ in nothing but their schedule.
         if cfg!(any(loom, shuttle)) { Self::FIXED } else { Self(RandomState::new().build_hasher().finish()) }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn length_tells_padding_from_zero_bytes() {
+    fn length_distinguishes_padding_from_zero_bytes() {
         let seed = HashSeed::random();
         assert_ne!((&[0u8; 3][..]).hash(seed), (&[0u8; 4][..]).hash(seed));
         assert_eq!((&[][..]).slice(0), 0);
@@ -240,15 +240,15 @@ mod tests {
 
     /// Keys that lie in one part of a thousand under one seed lie all over under another one.
     #[test]
-    fn who_does_not_know_the_seed_cannot_choose_places() {
-        let place = |key: &u64, seed: u64| Key8::new(*key, 8).hash(HashSeed(seed)) >> 54;
+    fn colliding_keys_cannot_be_chosen_without_the_seed() {
+        let bucket = |key: &u64, seed: u64| Key8::new(*key, 8).hash(HashSeed(seed)) >> 54;
         for seed in 1..20 {
-            let chosen: Vec<u64> = (0..200_000).filter(|key| place(key, 0) == 7).collect();
-            let mut places: Vec<u64> = chosen.iter().map(|key| place(key, seed)).collect();
-            places.sort_unstable();
-            places.dedup();
+            let chosen: Vec<u64> = (0..200_000).filter(|key| bucket(key, 0) == 7).collect();
+            let mut buckets: Vec<u64> = chosen.iter().map(|key| bucket(key, seed)).collect();
+            buckets.sort_unstable();
+            buckets.dedup();
             // About 195 keys, of which some share one of 1,024 places.
-            assert!(places.len() * 4 > chosen.len() * 3, "{} keys in {} places", chosen.len(), places.len());
+            assert!(buckets.len() * 4 > chosen.len() * 3, "{} keys in {} places", chosen.len(), buckets.len());
         }
     }
 }

@@ -93,7 +93,7 @@ fn scramble(mut value: u64) -> u64 {
 ///
 /// The first two items are exact; the others follow the inverse of the continuous distribution, as in YCSB. Gray's
 /// formula has a gap at `theta == 1`, where its limit (an exponential) is used, and holds as it stands above 1.
-/// `theta == 0` draws uniformly. Item 0 is the most popular: who wants the popular items spread out permutes them.
+/// `theta == 0` draws uniformly. Item 0 is the most popular: permute them to spread the popular ones.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     items: u64,

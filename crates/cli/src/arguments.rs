@@ -17,7 +17,7 @@ use polychron_workloads::tatp::TatpOptions;
 use polychron_workloads::tpcc::TpccOptions;
 use polychron_workloads::ycsb::YcsbArguments;
 
-use crate::output::tell;
+use crate::output::print_status;
 
 /// Polychron: a main-memory transactional database with a choice of concurrency-control protocols
 #[derive(Debug, Parser)]
@@ -132,7 +132,7 @@ pub struct Common {
     #[arg(long)]
     pub open_snapshot: bool,
 
-    /// Let a client of its own come and go beside the others, which leaves this open and does nothing, for moments and for seconds
+    /// Let a client of its own come and go beside the others, which leaves this open and does nothing, for times and for seconds
     #[arg(long, value_enum)]
     pub idle: Option<Idle>,
 
@@ -193,11 +193,11 @@ pub fn parse<A: Parser>() -> Result<A, ExitCode> {
 
 fn refuse(error: &clap::Error) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // Printing fails when nobody reads; there is nobody to tell.
+        // Printing fails when no one reads the output.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    tell(one_line(error));
+    print_status(one_line(error));
     ExitCode::from(2)
 }
 

@@ -17,7 +17,7 @@ use polychron_workloads::ycsb::Ycsb;
 
 use crate::arguments::{Bench, Common, WorkloadCommand, protocol_options};
 use crate::interrupt;
-use crate::output::{Pending, say, tell};
+use crate::output::{Pending, print_output, print_status};
 use crate::progress::Progress;
 use crate::report::{render, two_columns};
 
@@ -57,7 +57,7 @@ pub fn run(bench: Bench) -> u8 {
 pub fn run_with<L: ProtocolList>(bench: Bench) -> u8 {
     let outcome = match bench.workload {
         WorkloadCommand::List => {
-            say(format_args!("{}\n{}", list_workloads(), list_protocols(&L::all())));
+            print_output(format_args!("{}\n{}", list_workloads(), list_protocols(&L::all())));
             return 0;
         }
         WorkloadCommand::Tpcc(given) => bench_workload::<L, Tpcc>(&given.common, given.options),
@@ -73,7 +73,7 @@ pub fn run_with<L: ProtocolList>(bench: Bench) -> u8 {
     };
     let (code, line) = verdict(&outcome);
     if let Some(line) = line {
-        tell(format_args!("error: {line}"));
+        print_status(format_args!("error: {line}"));
     }
     code
 }
@@ -140,7 +140,7 @@ fn bench_workload<L: ProtocolList, W: Workload>(common: &Common, options: W::Opt
     W::validate(&options, settings.threads).map_err(Refusal::Input)?;
     check_memory(W::estimated_bytes(&options), &shared).map_err(Refusal::Input)?;
     let known = L::has(&common.protocol);
-    // The file is opened beforehand, so that nobody waits for a result that cannot be written; but not for a bad name.
+    // The file is opened beforehand, so that no run waits for a result that cannot be written; but not for a bad name.
     let json = match &common.json {
         Some(path) if known => Some(Pending::open("--json", path).map_err(Refusal::Input)?),
         _ => None,
@@ -155,7 +155,7 @@ fn bench_workload<L: ProtocolList, W: Workload>(common: &Common, options: W::Opt
         observer: &Progress::new(),
     };
     let report = L::visit(&common.protocol, run).map_err(|unknown| Refusal::Input(unknown.to_string()))??;
-    say(render(&report));
+    print_output(render(&report));
     if let Some(file) = json {
         let failed = |error: String| Refusal::Failure(format!("the JSON could not be written: {error}"));
         let mut text = serde_json::to_vec_pretty(&report).map_err(|error| failed(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! What the program writes, where nobody may read and no room may be left.
+//! What the program writes, where no one may read or the device is full.
 //!
 //! A reader that is gone wants no more, so the program ends quietly, with the code that it would have had. A standard output that cannot
 //! be written otherwise is a failure, told in one line. Files get their contents at once and whole: until then they are as they were.
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 static FAILURE: OnceLock<String> = OnceLock::new();
 
 /// Writes lines to the standard output.
-pub fn say(text: impl Display) {
+pub fn print_output(text: impl Display) {
     let mut out = stdout().lock();
     if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush())
         && error.kind() != ErrorKind::BrokenPipe
@@ -22,8 +22,8 @@ pub fn say(text: impl Display) {
     }
 }
 
-/// Writes a line to the standard error; when that fails there is nobody left to tell.
-pub fn tell(line: impl Display) {
+/// Writes a line to the standard error; when that fails nothing else can report it.
+pub fn print_status(line: impl Display) {
     let _ = writeln!(stderr().lock(), "{line}");
 }
 
@@ -31,14 +31,14 @@ pub fn tell(line: impl Display) {
 pub fn exit_code(code: u8) -> u8 {
     match FAILURE.get() {
         Some(why) => {
-            tell(format_args!("error: the standard output could not be written: {why}"));
+            print_status(format_args!("error: the standard output could not be written: {why}"));
             code.max(1)
         }
         None => code,
     }
 }
 
-/// A file to be written in the end. Opened beforehand, so that nobody waits for a result that cannot be written.
+/// A file to be written in the end. Opened beforehand, so that no run waits for a result that cannot be written.
 pub struct Pending {
     path: PathBuf,
     file: File,

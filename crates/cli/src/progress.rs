@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressStyle};
 use polychron_workloads::run::{Live, Load, Observer};
 
-use crate::output::tell;
+use crate::output::print_status;
 use crate::report::{mebibytes, thousands};
 
 /// Shows what goes on, on standard error. What it shows on a terminal's last line is gone when it is dropped.
@@ -56,13 +56,13 @@ impl Observer for Progress {
         let tenth = rows * 10 / of.max(1);
         if tenth > self.tenth.get() && tenth < 10 {
             self.tenth.set(tenth);
-            tell(format_args!("loading: {} %", tenth * 10));
+            print_status(format_args!("loading: {} %", tenth * 10));
         }
     }
 
     fn loaded(&self, load: Load) {
         self.clear_last_line();
-        tell(format_args!("loaded {} rows in {:.1} s", thousands(load.rows), load.seconds));
+        print_status(format_args!("loaded {} rows in {:.1} s", thousands(load.rows), load.seconds));
     }
 
     fn live(&self, live: &Live) {
@@ -83,12 +83,12 @@ impl Observer for Progress {
             // Cut at the terminal's width: a line that wraps could not be taken back.
             self.on_last_line(ProgressBar::new_spinner, "{wide_msg}", |line| line.set_message(text));
         } else {
-            tell(text);
+            print_status(text);
         }
     }
 
     fn checking(&self) {
         self.clear_last_line();
-        tell("checking consistency");
+        print_status("checking consistency");
     }
 }

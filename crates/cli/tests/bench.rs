@@ -73,7 +73,7 @@ fn tiny_run(workload: &[&str], protocol: &str, seconds: &str, json: &Path) -> Ou
 
 /// Rows are changed while a transaction is open: scans see what it sees, or what came after.
 #[test]
-fn scans_see_the_moment_that_they_ask_for() {
+fn scans_see_the_snapshot_that_they_ask_for() {
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("report.json");
     let run = |protocol: &str, more: &[&str]| {
@@ -82,8 +82,8 @@ fn scans_see_the_moment_that_they_ask_for() {
         polychron(&[&workload[..], more, &["--protocol", protocol], &common].concat())
     };
     for backend in ["backend=columns", "backend=rows"] {
-        for (moment, is_past) in [("oldest", true), ("newest", false)] {
-            let output = run("hyper", &["--moment", moment, "--protocol-option", backend]);
+        for (snapshot_time, is_past) in [("oldest", true), ("newest", false)] {
+            let output = run("hyper", &["--snapshot-time", snapshot_time, "--protocol-option", backend]);
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
             let metrics = &report["metrics"];

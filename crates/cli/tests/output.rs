@@ -22,19 +22,19 @@ fn code_and_error(output: &Output) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_full_output_is_told_in_one_line() {
+fn a_full_output_is_reported_in_one_line() {
     for arguments in [SHORT, &["bench", "list"][..]] {
         let Some(full) = full() else { return };
-        let (code, told) = code_and_error(&polychron(arguments).stdout(full).output().unwrap());
-        assert_eq!(code, Some(1), "{arguments:?}: {told}");
-        let last = told.lines().last().unwrap();
-        assert!(last.starts_with("error: the standard output could not be written: "), "{told}");
-        assert!(!told.contains("panicked"), "{told}");
+        let (code, errors) = code_and_error(&polychron(arguments).stdout(full).output().unwrap());
+        assert_eq!(code, Some(1), "{arguments:?}: {errors}");
+        let last = errors.lines().last().unwrap();
+        assert!(last.starts_with("error: the standard output could not be written: "), "{errors}");
+        assert!(!errors.contains("panicked"), "{errors}");
     }
 }
 
 #[test]
-fn nobody_hears_of_a_full_error_output() {
+fn a_full_error_output_is_ignored() {
     let Some(full) = full() else { return };
     let output = polychron(SHORT).stderr(full).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
@@ -47,9 +47,9 @@ fn a_reader_that_goes_ends_nothing() {
     for arguments in [SHORT, &["bench", "list"][..]] {
         let mut child = polychron(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
-        let (code, told) = code_and_error(&child.wait_with_output().unwrap());
-        assert_eq!(code, Some(0), "{arguments:?}: {told}");
-        assert!(!told.contains("panicked") && !told.contains("error"), "{told}");
+        let (code, errors) = code_and_error(&child.wait_with_output().unwrap());
+        assert_eq!(code, Some(0), "{arguments:?}: {errors}");
+        assert!(!errors.contains("panicked") && !errors.contains("error"), "{errors}");
     }
 }
 
@@ -59,9 +59,9 @@ fn too_many_procedures_at_a_time_are_refused() {
     for option in ["--batch", "--pregenerate", "--submit"] {
         for count in [&huge[..], "10000001"] {
             let run = polychron(&[SHORT, &[option, count]].concat()).output().unwrap();
-            let (code, told) = code_and_error(&run);
-            assert_eq!(code, Some(2), "{told}");
-            assert_eq!(told, format!("error: {option} is {count}; on 1 threads it is 10000000 at most\n"));
+            let (code, errors) = code_and_error(&run);
+            assert_eq!(code, Some(2), "{errors}");
+            assert_eq!(errors, format!("error: {option} is {count}; on 1 threads it is 10000000 at most\n"));
         }
     }
 }

@@ -56,7 +56,7 @@ pub struct AnyOptions {
 }
 
 impl AnyOptions {
-    /// The protocol `P` with these options, for whole procedures: none of its transactions can be begun by hand.
+    /// The protocol `P` with these options, for whole procedures: none of its transactions can be begun interactively.
     pub fn of<P: Protocol>(options: P::Options) -> Self {
         Self::opened::<P, Whole>(options)
     }

@@ -16,8 +16,8 @@ pub struct Background {
 }
 
 impl Background {
-    /// Has `work` done after each `interval`, as long as anybody else has the database. The first pause comes first: a thread that starts late
-    /// would else work at any time, beside a test that does so by hand.
+    /// Has `work` done after each `interval`, as long as anybody else has the database. The first pause comes first: a thread that starts
+    /// late would else work at any time, beside a test that does so interactively.
     ///
     /// # Errors
     /// [`Error::Options`]: the system gives no thread.

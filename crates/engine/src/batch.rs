@@ -1,8 +1,9 @@
 //! Column batches: many rows at once, a slice of words for each column, as analytical code wants them.
 //!
-//! A protocol that changes rows where they lie lends its own memory, while others may write it. So the slices are of atomic words, whose loads
-//! are never torn; and who looks at a batch is told afterwards whether the rows stood still (see [`Queries::visit_columns`](crate::Queries::visit_columns)). The sums,
-//! extremes and comparisons here go along the slices by the machine's vectors.
+//! A protocol that changes rows where they lie lends its own memory, while others may write it. So the slices are of atomic words, whose
+//! loads are never torn; and the reader of a batch learns afterwards whether the rows changed (see
+//! [`Queries::visit_columns`](crate::Queries::visit_columns)). The sums, extremes and comparisons here go along the slices by the machine's
+//! vectors.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -76,7 +77,7 @@ impl<'b> ColumnBatch<'b> {
         if count == 0 {
             return None;
         }
-        let form = vector.place.form;
+        let form = vector.column.form;
         if form.is_float() {
             let values = self.positions().filter(|&position| !vector.is_null(position));
             return Some(Sum::Float(values.map(|position| f64::from_bits(vector.bits(position))).sum()));
@@ -89,8 +90,8 @@ impl<'b> ColumnBatch<'b> {
     pub fn extreme(&self, column: usize, is_largest: bool) -> ValueRef<'static> {
         let (vector, mut scratch) = (&self.columns[column], [0; ROWS / 64]);
         let mask = self.mask(column, &mut scratch).map(|bits| &bits[..]);
-        let found = vectors::extreme(vector.words, vector.place.form, mask, is_largest);
-        found.map_or(ValueRef::Null, |number| vector.place.value(number))
+        let found = vectors::extreme(vector.words, vector.column.form, mask, is_largest);
+        found.map_or(ValueRef::Null, |number| vector.column.value(number))
     }
 
     /// The rows that belong to the answer and have a value in the column; `None` when all do.
@@ -101,8 +102,8 @@ impl<'b> ColumnBatch<'b> {
         let nulls = self.columns[column].nulls;
         let Some(nulls) = nulls else { return self.selected };
         let all = &[u64::MAX; ROWS / 64];
-        for (place, (nulls, selected)) in scratch.iter_mut().zip(nulls.iter().zip(self.selected.unwrap_or(all))) {
-            *place = selected & !nulls;
+        for (word, (nulls, selected)) in scratch.iter_mut().zip(nulls.iter().zip(self.selected.unwrap_or(all))) {
+            *word = selected & !nulls;
         }
         clear_behind(scratch, self.rows);
         Some(scratch)
@@ -125,15 +126,15 @@ pub fn clear_behind(bits: &mut Bits, rows: usize) {
 #[derive(Clone, Copy, Debug)]
 pub struct ColumnVector<'b> {
     words: &'b [AtomicU64],
-    place: NumericColumn,
+    column: NumericColumn,
     nulls: Option<&'b Bits>,
 }
 
 impl<'b> ColumnVector<'b> {
     /// A column whose numbers lie in these words as they do in the words of rows. In `nulls` a set bit means NULL; the bits behind the
     /// last row are not looked at.
-    pub fn new(words: &'b [AtomicU64], place: NumericColumn, nulls: Option<&'b Bits>) -> Self {
-        Self { words, place, nulls }
+    pub fn new(words: &'b [AtomicU64], column: NumericColumn, nulls: Option<&'b Bits>) -> Self {
+        Self { words, column, nulls }
     }
 
     /// The words in which the numbers lie.
@@ -145,13 +146,13 @@ impl<'b> ColumnVector<'b> {
     /// Where in each word the number lies.
     #[inline]
     pub fn form(&self) -> Form {
-        self.place.form
+        self.column.form
     }
 
     /// The column's type; of an enum that of its integer.
     #[inline]
     pub fn column_type(&self) -> ColumnType {
-        self.place.column_type
+        self.column.column_type
     }
 
     /// Whether the value at a position is NULL.
@@ -164,8 +165,8 @@ impl<'b> ColumnVector<'b> {
     /// a NULL means nothing.
     #[inline]
     pub fn bits(&self, position: usize) -> u64 {
-        // Relaxed: who lends the words says afterwards whether they stood still.
-        self.place.bits(self.place.form.ordered(self.words[position].load(Ordering::Relaxed)))
+        // Relaxed: the lender of the words reports afterwards whether they changed.
+        self.column.bits(self.column.form.ordered(self.words[position].load(Ordering::Relaxed)))
     }
 
     /// The value at a position.
@@ -177,7 +178,7 @@ impl<'b> ColumnVector<'b> {
         if self.is_null(position) {
             return ValueRef::Null;
         }
-        self.place.value(self.place.form.ordered(self.words[position].load(Ordering::Relaxed)))
+        self.column.value(self.column.form.ordered(self.words[position].load(Ordering::Relaxed)))
     }
 }
 
@@ -291,7 +292,7 @@ impl NumericColumn {
 
 /// One column of a batch that is being gathered.
 struct Gathering {
-    place: NumericColumn,
+    column: NumericColumn,
     words: Vec<AtomicU64>,
     nulls: Bits,
     any_null: bool,
@@ -299,14 +300,14 @@ struct Gathering {
 
 impl Gathering {
     fn new(column: &LayoutColumn) -> Result<Self, NotNumeric> {
-        let place = NumericColumn::new(column)?;
-        Ok(Self { place, words: Vec::with_capacity(ROWS), nulls: [0; ROWS / 64], any_null: false })
+        let column = NumericColumn::new(column)?;
+        Ok(Self { column, words: Vec::with_capacity(ROWS), nulls: [0; ROWS / 64], any_null: false })
     }
 
     fn push(&mut self, row: RowRef<'_>, position: usize) {
         let word = |number: usize| u64::from_ne_bytes(row.load(8 * number as u32));
-        self.words.push(AtomicU64::new(word(self.place.word)));
-        if let Some((number, bit)) = self.place.null
+        self.words.push(AtomicU64::new(word(self.column.word)));
+        if let Some((number, bit)) = self.column.null
             && word(number) >> bit & 1 != 0
         {
             self.nulls[position / 64] |= 1 << (position % 64);
@@ -321,7 +322,7 @@ impl Gathering {
     }
 
     fn lend(&self) -> ColumnVector<'_> {
-        ColumnVector::new(&self.words, self.place, self.any_null.then_some(&self.nulls))
+        ColumnVector::new(&self.words, self.column, self.any_null.then_some(&self.nulls))
     }
 }
 

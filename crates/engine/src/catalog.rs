@@ -15,7 +15,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering, fence};
 use polychron_sync::{Mutex, MutexGuard, new_number};
 
 use crate::foreign_keys::Constraints;
-use crate::stores::Place;
+use crate::stores::IndexRef;
 
 /// What the catalog must know of a protocol's table.
 pub trait Described {
@@ -31,7 +31,7 @@ pub trait Described {
     }
 }
 
-/// The tables at one moment, in slots of which at least half are free: so many as there are tables, not as there ever were.
+/// The tables at one time, in slots of which at least half are free: so many as there are tables, not as there ever were.
 ///
 /// The slot of a table is its position modulo the number of slots, which is a power of two. A new table is given a position that no table
 /// has had, and whose slot is free. With twice the slots, tables that had different ones still do.
@@ -187,7 +187,7 @@ impl<T> Deref for Seen<T> {
 
     #[inline]
     fn deref(&self) -> &Self::Target {
-        // SAFETY: who called `renew` promised to look only while the list is kept.
+        // SAFETY: the caller of `renew` promised to look only while the list is kept.
         unsafe { &*self.slots }
     }
 }
@@ -201,15 +201,15 @@ impl<T> Seen<T> {
 }
 
 impl<T: Described> Seen<T> {
-    /// The table of this id, for as long as the list may be looked at: the caller of [`Seen::renew`] promised that, so that a transaction, which
-    /// renews nothing, need not borrow the list for it.
+    /// The table of this id, for as long as the list may be looked at: the caller of [`Seen::renew`] promised that, so that a transaction,
+    /// which renews nothing, need not borrow the list for it.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`], or [`Error::OtherDatabase`].
     #[inline]
     pub fn table<'t>(&self, id: TableId) -> Result<&'t T, Error> {
         let table = get(self, id)?;
-        // SAFETY: the list keeps its tables, and whoever called `renew` promised to look only while the list is kept.
+        // SAFETY: the list keeps its tables, and the caller of `renew` promised to look only while the list is kept.
         Ok(unsafe { &*Arc::as_ptr(table) })
     }
 
@@ -218,7 +218,7 @@ impl<T: Described> Seen<T> {
     /// # Safety
     /// The caller is pinned, and from now until the next call it looks through this, and at what [`Seen::table`] answers, only under guards of
     /// which the outermost stood, and was not renewed, since before this call; or while it holds what [`Seen::keep`] answered; or while a
-    /// snapshot (`polychron_memory::Snapshot`) is open that was opened before this call; or while whoever calls
+    /// snapshot (`polychron_memory::Snapshot`) is open that was opened before this call; or while a caller that calls
     /// [`Catalog::take_released`] knows that it looks.
     #[inline]
     pub unsafe fn renew(&mut self, catalog: &Catalog<T>) {
@@ -245,19 +245,19 @@ impl<T: Described> Seen<T> {
     /// The first of these places whose table has other indexes now than this list says. A table that was dropped has none to keep
     /// up.
     #[inline]
-    pub fn outdated<P: Iterator<Item = Place>>(
+    pub fn outdated<P: Iterator<Item = IndexRef>>(
         &self,
         catalog: &Catalog<T>,
-        places: impl FnOnce() -> P,
-    ) -> Option<Place> {
-        if self.is_present(catalog) { None } else { self.outdated_among(catalog, places()) }
+        index_refs: impl FnOnce() -> P,
+    ) -> Option<IndexRef> {
+        if self.is_present(catalog) { None } else { self.outdated_among(catalog, index_refs()) }
     }
 
     #[cold]
-    fn outdated_among(&self, catalog: &Catalog<T>, mut places: impl Iterator<Item = Place>) -> Option<Place> {
+    fn outdated_among(&self, catalog: &Catalog<T>, mut index_refs: impl Iterator<Item = IndexRef>) -> Option<IndexRef> {
         let (_, present) = catalog.snapshot();
-        places.find(|place| {
-            let tables = known(&present, place.table).zip(known(self, place.table));
+        index_refs.find(|index_ref| {
+            let tables = known(&present, index_ref.table).zip(known(self, index_ref.table));
             tables.is_some_and(|(present, known)| !Arc::ptr_eq(present, known))
         })
     }
@@ -268,7 +268,7 @@ impl<T: Described> Seen<T> {
         self.version
     }
 
-    /// The list as one that stays, for who is about to leave the guard.
+    /// The list as one that stays, for a thread that is about to leave the guard.
     pub fn keep(&self) -> Tables<T> {
         if self.version == NEVER {
             return Arc::default();
@@ -455,7 +455,7 @@ impl<T: Described> Catalog<T> {
         get(&tables, id).map(|table| Arc::clone(table.definition()))
     }
 
-    /// Gives up the lists of the past at which nobody looks any more, and with them the tables that only they had. Guards
+    /// Gives up the lists of the past at which no thread looks any more, and with them the tables that only they had. Guards
     /// and snapshots decide, so a list goes when its time has come and this is called again.
     pub fn release(&self, epochs: &Epochs) {
         // A table that goes with its list takes time, and asks the deferred drops.
@@ -504,7 +504,7 @@ pub fn get<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Result<&Arc<
     }
 }
 
-/// As [`get`], for who can do without the table.
+/// As [`get`], for callers that can do without the table.
 #[inline]
 pub fn known<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Option<&Arc<T>> {
     // Ids of other databases have the same positions, and those of other tables the same slot.

@@ -118,8 +118,8 @@ pub(crate) fn change_or_restore<T: Transaction + ?Sized, K: EncodedKey, E: From<
             row.restore(before.as_row(), earlier);
         }
     });
-    let _ = BEFORE.try_with(|place| place.replace(before));
-    // A conflict comes first: what was looked at may never have stood together.
+    let _ = BEFORE.try_with(|slot| slot.replace(before));
+    // A conflict comes first: what was looked at may never have were mutually consistent.
     let found = found?;
     outcome.map(|()| found)
 }

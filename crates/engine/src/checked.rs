@@ -57,7 +57,7 @@ impl RowRules {
         self.layout.check_row(row).map_err(|error| Error::wrong_row(table, error.to_string()))
     }
 
-    /// A projection that somebody has put together covers its columns: what it leaves out need not be in the copy that is changed.
+    /// A projection that a caller has put together covers its columns: what it leaves out need not be in the copy that is changed.
     fn check_projection(&self, table: TableId, projection: &Projection) -> Result<(), Error> {
         if *projection == Projection::ALL {
             return Ok(());
@@ -166,8 +166,8 @@ const REMEMBERED: usize = 8;
 type Known = (TableId, Arc<RowRules>);
 
 thread_local! {
-    /// What a thread keeps for updates, so that the counts of the rules' owners, which all threads share, are not written each time. A table's
-    /// layout never changes, and no other table ever has its id.
+    /// What a thread keeps for updates, so that the counts of the rules' owners, which all threads share, are not written each time. A
+    /// table's layout never changes, and no other table ever has its id.
     static RULES: RefCell<[Option<Known>; REMEMBERED]> = RefCell::default();
 }
 
@@ -203,7 +203,7 @@ pub(crate) fn update_row<T: Transaction + ?Sized, K: EncodedKey, O: ChangeOutcom
         change(row).into_result()?;
         rules.check_update(table, projection, before, row).map_err(O::Error::from)
     });
-    let _ = RULES.try_with(|place| place.replace(kept));
+    let _ = RULES.try_with(|slot| slot.replace(kept));
     found
 }
 

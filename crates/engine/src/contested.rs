@@ -1,33 +1,33 @@
 //! Lets a transaction through that conflicts at the same rows again and again, for optimistic protocols.
 //!
 //! A client that has a row in its processor's cache reads and overwrites it in less time than the row's line takes to come to another
-//! processor. So of two clients at one row, one may commit for as long as the system lets it run, and the other does not commit at all. With more
-//! threads than processors, a thread may lose its processor in the middle of a transaction; it gets it back after all others that
-//! can run, and conflicts then.
+//! processor. So of two clients at one row, one may commit for as long as the system lets it run, and the other does not commit at all. With
+//! more threads than processors, a thread may lose its processor in the middle of a transaction; it gets it back after all others that can
+//! run, and conflicts then.
 //!
-//! So a transaction that has conflicted several times in a row ([`CONFLICTS_UNFAVOURED`]) waits until it is *favoured*, one of a database at a
-//! time, in the order in which they have asked. Until its attempt ends, other transactions do not commit what would make it conflict at these
-//! rows: they conflict instead, and ask for the favour in their turn. Who waits sleeps: so of many clients at one row few can run, and
-//! one of those that loses its processor has it back soon.
+//! So a transaction that has conflicted several times in a row ([`CONFLICTS_UNFAVOURED`]) waits until it is *favoured*, one of a database at
+//! a time, in the order in which they have asked. Until its attempt ends, other transactions do not commit what would make it conflict at
+//! these rows: they conflict instead, and ask for the favour in their turn. A thread that waits sleeps: so of many clients at one row few
+//! can run, and one of those that loses its processor has it back soon.
 //!
-//! Between two favours everybody commits as before, for a time that is short beside what one thread runs for, and long beside a
-//! transaction: to hand the row over at each commit would cost a switch of threads each time. Nobody wakes anybody. Who waits
+//! Between two favours every thread commits as before, for a time that is short beside what one thread runs for, and long beside a
+//! transaction: to hand the row over at each commit would cost a switch of threads each time. No thread wakes another. A thread that waits
 //! sleeps for as long as those before it are likely to need.
 //!
-//! Nothing but progress depends on the favour, so nothing is ordered by it: a transaction that does not see it in time costs the favoured one
-//! another conflict. A favour ends with the transaction, and where that conflicts again and again after a few attempts. It is no lock: a
-//! transaction that is next and has looked several times during one and the same favour ends that, because the favoured attempt takes
-//! long, or its client does nothing, or it waits for this very thread. It then makes an attempt that no favour holds up. Nor does the order hold
-//! anybody up: whose turn it is and who does not look is passed over.
+//! Nothing but progress depends on the favour, so nothing is ordered by it: a transaction that does not see it in time costs the favoured
+//! one another conflict. A favour ends with the transaction, and where that conflicts again and again after a few attempts. It is no lock: a
+//! transaction that is next and has looked several times during one and the same favour ends that, because the favoured attempt takes long,
+//! or its client does nothing, or it waits for this very thread. It then makes an attempt that no favour holds up. Nor does the order delay
+//! another: a thread that does not look in its turn is passed over.
 
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{CachePadded, MODELLED, nap, spin_hint};
 
 use crate::drive::RandomWait;
 
-/// Conflicts in a row before a transaction asks for the favour. After half of them it yields its processor ([`RandomWait::SPINS`]), which most
-/// often goes to the transaction in its way. To ask earlier costs throughput where few transactions conflict so often: a wait for the favour takes a
-/// millisecond, and leaves a processor idle (YCSB, θ = 0.9, two threads a processor: a quarter fewer commits under HyPer).
+/// Conflicts in a row before a transaction asks for the favour. After half of them it yields its processor ([`RandomWait::SPINS`]), which
+/// most often goes to the transaction in its way. To ask earlier costs throughput where few transactions conflict so often: a wait for the
+/// favour takes a millisecond, and leaves a processor idle (YCSB, θ = 0.9, two threads a processor: a quarter fewer commits under HyPer).
 pub const CONFLICTS_UNFAVOURED: u64 = 2 * RandomWait::SPINS;
 
 /// Rows that are remembered.
@@ -40,7 +40,8 @@ const MOST_TURNS_AHEAD: usize = 256;
 /// How often a transaction looks during one and the same turn, and in all, before it waits no longer.
 const MOST_LOOKS_AT_ONE: u32 = if MODELLED { 1 } else { 8 };
 const MOST_LOOKS: u32 = if MODELLED { 2 } else { 512 };
-/// Conflicts of a favoured transaction after which it asks anew. It spins before the first few of the next attempts, and sleeps before the others.
+/// Conflicts of a favoured transaction after which it asks anew. It spins before the first few of the next attempts, and sleeps before the
+/// others.
 const MOST_KEPT: u32 = if MODELLED { 1 } else { 16 };
 const KEPT_AWAKE: u32 = 4;
 
@@ -62,19 +63,19 @@ pub struct Favour {
     queue: CachePadded<Queue>,
 }
 
-/// Who asks for the favour, in the order of the requests.
+/// The requests for the favour, in order.
 #[derive(Debug, Default)]
 struct Queue {
     /// Places given away.
-    places: AtomicUsize,
+    tickets: AtomicUsize,
     /// The first place whose turn is not over.
     first: AtomicUsize,
 }
 
 impl Queue {
     /// The turn of the first place is over, if it is this one still.
-    fn pass(&self, place: usize) {
-        let _ = self.first.compare_exchange(place, place.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
+    fn pass(&self, ticket: usize) {
+        let _ = self.first.compare_exchange(ticket, ticket.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -158,8 +159,9 @@ impl Contested {
         favour.bars(row, worker).is_some_and(|other| self.standing != Standing::Impatient && !is_here(other))
     }
 
-    /// An attempt has ended. Who conflicts although it is favoured most likely does so with what others had begun before, and is favoured in the next
-    /// attempts as well. If there are none, the favour ends with the worker's next transaction, or when somebody waits for it.
+    /// An attempt has ended. A thread that conflicts although it is favoured most likely does so with what others had begun before, and is
+    /// favoured in the next attempts as well. If there are none, the favour ends with the worker's next transaction, or when some thread
+    /// waits for it.
     #[inline]
     pub fn end_attempt(&mut self, favour: &Favour, conflicted: bool) {
         if self.standing != Standing::Ordinary {
@@ -193,8 +195,8 @@ impl Contested {
         }
     }
 
-    /// Called before the next attempt of a transaction that has conflicted so many times in a row. When it is time, waits until the transaction
-    /// is favoured, but not without end. `false`: it is not time yet.
+    /// Called before the next attempt of a transaction that has conflicted so many times in a row. When it is time, waits until the
+    /// transaction is favoured, but not without end. `false`: it is not time yet.
     pub fn wait(&mut self, favour: &Favour, worker: usize, attempts: u64) -> bool {
         if attempts == 1 {
             // The others are of transactions before.
@@ -207,7 +209,7 @@ impl Contested {
             return true;
         }
         if attempts > self.unfavoured {
-            // The other side of the conflict most likely waits for a processor. Nobody else has to wait for that sleep.
+            // The other side of the conflict most likely waits for a processor. No other thread has to wait for that sleep.
             nap(1);
         }
         let mut asking = Asking::new(favour);
@@ -248,7 +250,7 @@ impl Contested {
 /// A place in the queue.
 #[derive(Debug)]
 struct Asking {
-    place: usize,
+    ticket: usize,
     /// The first place and the number of favours at the latest look, and how often they were the same.
     turn: Option<(usize, usize)>,
     looks_at_one: u32,
@@ -257,18 +259,18 @@ struct Asking {
 
 impl Asking {
     fn new(favour: &Favour) -> Self {
-        let place = favour.queue.places.fetch_add(1, Ordering::Relaxed);
-        Self { place, turn: None, looks_at_one: 0, looks: 0 }
+        let ticket = favour.queue.tickets.fetch_add(1, Ordering::Relaxed);
+        Self { ticket, turn: None, looks_at_one: 0, looks: 0 }
     }
 
     /// Asks for the favour if it is time. For how long the transaction is to sleep then, unless it has waited enough.
     fn look(&mut self, contested: &mut Contested, favour: &Favour, worker: usize) -> Option<u32> {
         let queue = &*favour.queue;
         let first = queue.first.load(Ordering::Relaxed);
-        // Who was passed over is not behind anybody.
-        let before = usize::try_from(self.place.wrapping_sub(first).cast_signed()).unwrap_or(0);
+        // A thread that was passed over waits for no other.
+        let before = usize::try_from(self.ticket.wrapping_sub(first).cast_signed()).unwrap_or(0);
         if before == 0 && contested.ask(favour, worker) {
-            queue.pass(self.place);
+            queue.pass(self.ticket);
             return None;
         }
         let turn = Some((first, favour.turns.load(Ordering::Relaxed)));
@@ -282,7 +284,7 @@ impl Asking {
         }
         if is_late && before == 0 || self.looks >= MOST_LOOKS {
             favour.end(favour.whose.load(Ordering::Relaxed));
-            queue.pass(self.place);
+            queue.pass(self.ticket);
             contested.standing = Standing::Impatient;
             return None;
         }
@@ -332,7 +334,7 @@ mod tests {
         assert_eq!((favour.bars(OTHER, 1), favour.bars(ROW, 1)), (Some(0), None));
     }
 
-    /// Who asks first is favoured first; each sleeps for as many turns as there are before it.
+    /// Requests are favoured in order; each sleeps for as many turns as there are before it.
     #[test]
     fn the_favour_goes_by_the_order_of_the_requests() {
         const CLIENTS: usize = 64;
@@ -352,7 +354,7 @@ mod tests {
         assert_eq!(favour.queue.first.load(Ordering::Relaxed), CLIENTS);
     }
 
-    /// A client whose turn it is and that has no processor holds nobody up for more than so many looks, and is favoured when it comes.
+    /// A client whose turn it is and that has no processor holds no thread up for more than so many looks, and is favoured when it comes.
     #[test]
     fn who_does_not_come_is_passed_over() {
         let favour = Favour::default();

@@ -43,8 +43,8 @@ pub fn transact<W: Interactive, O, E: From<Error>>(
     until_committed(worker, mode, body)
 }
 
-/// Runs `body` in a transaction that is dropped: nothing of what it has seen is protected or validated, and it leaves no trace by which others
-/// would conflict. For hints.
+/// Runs `body` in a transaction that is dropped: nothing of what it has seen is protected or validated, and it leaves no trace by which
+/// others would conflict. For hints.
 ///
 /// # Errors
 /// As [`transact`].
@@ -86,7 +86,7 @@ pub fn transact_resolved<W: Interactive, O: Outcome, E: From<Error>>(
     output.resolve(&Resolved::of(scope)).map_err(|error| E::from(error.into()))
 }
 
-/// Why a procedure has failed, before errors of the engine are made into its own: that is somebody's code, which is to run where it does no
+/// Why a procedure has failed, before errors of the engine are made into its own: that is user code, which is to run where it does no
 /// harm.
 #[derive(Debug)]
 pub enum Failure<E> {
@@ -148,7 +148,7 @@ impl<W: Interactive, P: Procedure> Body<W> for Running<'_, P> {
 
     #[inline]
     fn committed(&mut self, output: P::Output, scope: Scope) -> Result<P::Output, Error> {
-        tell_committed(self.0, output, scope)
+        report_committed(self.0, output, scope)
     }
 }
 
@@ -157,13 +157,13 @@ impl<W: Interactive, P: Procedure> Body<W> for Running<'_, P> {
 /// # Errors
 /// [`Error::Panicked`]. It has committed nevertheless.
 #[inline]
-pub fn tell_committed<P: Procedure>(
+pub fn report_committed<P: Procedure>(
     procedure: &mut P,
     mut output: P::Output,
     scope: Scope,
 ) -> Result<P::Output, Error> {
-    let told = catch(|| procedure.committed(&mut output, &Resolved::of(scope)));
-    match told {
+    let reported = catch(|| procedure.committed(&mut output, &Resolved::of(scope)));
+    match reported {
         Ok(()) => Ok(output),
         Err(panic) => {
             discard(output);
@@ -279,7 +279,7 @@ fn endure<W: Interactive>(
     if endurance.is_none() && !worker.is_nested() {
         return None;
     }
-    // Between two steps it tries in quick succession: others may let go for moments only.
+    // Between two steps it tries in quick succession: others may let go for times only.
     if !attempts.is_multiple_of(ATTEMPTS_PER_LOOK) {
         return None;
     }
@@ -341,8 +341,8 @@ fn attempt<W: Interactive, B: Body<W>>(
         Ok(Err(own)) => Failure::Own(own),
         Err(panic) => Failure::Engine(panic.into_error()),
     };
-    // Whatever the procedure has returned: one that failed on reads which never stood together deserves another try, and so does one that the
-    // protocol has stopped.
+    // Whatever the procedure has returned: one that failed on reads which were never mutually consistent deserves another try, and so does
+    // one that the protocol has stopped.
     if transaction.roll_back() {
         return Attempt::Failed(failure);
     }
@@ -380,7 +380,7 @@ impl RandomWait {
     }
 }
 
-/// Ends the transaction whatever its procedure makes of errors: for who has left something half done in it. What drives it undoes it as
+/// Ends the transaction whatever its procedure makes of errors: for an operation that was left half done. What drives it undoes it as
 /// after a panic, and answers with the error.
 pub(crate) fn end(error: Error) -> ! {
     resume_unwind(Box::new(error))
@@ -395,7 +395,7 @@ pub fn catch<O>(work: impl FnOnce() -> O) -> Result<O, Caught> {
     catch_unwind(AssertUnwindSafe(work)).map_err(Caught)
 }
 
-/// Drops an answer that nobody gets. Its destructor is somebody's code, which may panic.
+/// Drops an answer that is not taken. Its destructor is user code, which may panic.
 #[inline]
 pub fn discard<O>(answer: O) {
     if std::mem::needs_drop::<O>() {
@@ -403,7 +403,7 @@ pub fn discard<O>(answer: O) {
     }
 }
 
-/// A panic that was caught. What it carries is somebody's, and may panic once more where it is dropped: that stays here.
+/// A panic that was caught. What it carries is a user's, and may panic once more where it is dropped: that stays here.
 #[derive(Debug)]
 pub struct Caught(Box<dyn Any + Send>);
 

@@ -1,4 +1,4 @@
-//! Foreign keys, for every protocol at once: who writes a row looks through its own transaction for the parent, who deletes one for the
+//! Foreign keys, for every protocol at once: a write looks through its own transaction for the parent row, a deletion for the
 //! children. These are reads like any other, so under a serializable protocol a foreign key holds because the transactions have an order.
 //! Levels of isolation that do not protect reads protect these ([`Transaction::protect_reads`]).
 //!
@@ -384,7 +384,7 @@ fn check_deleted_row<T: Transaction + ?Sized, K: EncodedKey>(
     Ok(true)
 }
 
-/// Undoes a write that was refused, so that nothing of it is left for who catches the error. Where it cannot be undone alone, the
+/// Undoes a write that was refused, so that nothing of it is left for a caller that catches the error. Where it cannot be undone alone, the
 /// transaction must not go on, and catching an error must not let it: it is ended as by a panic. What has no transactions undoes nothing,
 /// and the write stays.
 fn undo_refused<T: Transaction + ?Sized>(

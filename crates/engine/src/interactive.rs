@@ -29,8 +29,8 @@ pub trait Interactive: Worker {
         None
     }
 
-    /// Whether the calling thread has another transaction of the same database open, in a protocol whose transactions conflict. This worker's then
-    /// do not wait without end for those of other threads, which may wait for the one that is open.
+    /// Whether the calling thread has another transaction of the same database open, in a protocol whose transactions conflict. This
+    /// worker's then do not wait without end for those of other threads, which may wait for the one that is open.
     fn is_nested(&self) -> bool {
         false
     }
@@ -42,7 +42,7 @@ pub trait Interactive: Worker {
     fn retry(&self) -> &options::Retry;
 }
 
-/// How a transaction is ended by who drives it.
+/// How the driver of a transaction ends it.
 pub trait Commit: Transaction {
     /// Commits. After an error nothing of the transaction remains.
     ///
@@ -50,9 +50,9 @@ pub trait Commit: Transaction {
     /// A conflict, or a refusal such as [`Error::OutOfMemory`].
     fn commit(self) -> Result<(), Error>;
 
-    /// Undoes the transaction, and tells whether what it had read was consistent. When it was not, the reason for the
-    /// rollback may come from reads that never stood together, and the transaction is to be run again. So is one that was told of a
-    /// conflict: it answers `false`.
+    /// Undoes the transaction, and tells whether what it had read was consistent. When it was not, the reason for the rollback may come from
+    /// reads that were never mutually consistent, and the transaction is to be run again. So is one that was told of a conflict: it answers
+    /// `false`.
     fn roll_back(self) -> bool;
 }
 

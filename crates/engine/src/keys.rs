@@ -1,4 +1,4 @@
-//! Keys from outside: whoever is given one checks its length here before any other look at it.
+//! Keys from outside: their length is checked here before any other use.
 //!
 //! Anyone may implement [`EncodedKey`], and answer differently at each call. So whatever a client can give a key to begins with
 //! [`steady!`](crate::steady), behind which a key is short enough, and stays what it was. Nothing is done for the types whose keys are known

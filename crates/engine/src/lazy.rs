@@ -14,7 +14,7 @@ pub struct Source {
     pub row: u32,
     /// The column.
     pub column: FutureColumn,
-    /// The row's column before it, as who adds them counts.
+    /// The row's column before it, counted in the order in which they are added.
     pub before: u32,
 }
 
@@ -105,43 +105,43 @@ impl Program {
     /// The value of an expression; `None` where it has none, or what it is made of has none.
     #[inline]
     pub fn compute(expression: Expression, values: &[Option<Scalar>]) -> Option<Scalar> {
-        expression.evaluate(|place| values[place as usize].ok_or(FutureError::Foreign)).ok()
+        expression.evaluate(|position| values[position as usize].ok_or(FutureError::Foreign)).ok()
     }
 
     /// Gathers a node and what it depends on, as far as it has no value, from the `first` one on and earlier ones first. Takes as
     /// many steps as there are such nodes and operands of theirs.
     pub fn gather(&self, needed: &mut Needed, values: &[Option<Scalar>], first: usize, top: u32) {
-        let Needed { places, marks } = needed;
-        places.clear();
+        let Needed { positions, marks } = needed;
+        positions.clear();
         if marks.len() < self.nodes.len() {
             marks.resize(self.nodes.len(), false);
         }
-        let mut add = |places: &mut Vec<u32>, place: u32| {
-            let at = place as usize;
+        let mut add = |positions: &mut Vec<u32>, position: u32| {
+            let at = position as usize;
             if at >= first && values[at].is_none() && !std::mem::replace(&mut marks[at], true) {
-                places.push(place);
+                positions.push(position);
             }
         };
-        add(places, top);
+        add(positions, top);
         let mut looked_at = 0;
-        while let Some(&place) = places.get(looked_at) {
+        while let Some(&position) = positions.get(looked_at) {
             looked_at += 1;
-            if let Node::Expression(mut expression) = self.nodes[place as usize] {
+            if let Node::Expression(mut expression) = self.nodes[position as usize] {
                 each_operand(&mut expression, |operand| {
-                    if let Operand::Pending(place) = operand {
-                        add(places, *place);
+                    if let Operand::Pending(position) = operand {
+                        add(positions, *position);
                     }
                 });
             }
         }
-        places.sort_unstable();
-        places.iter().for_each(|&place| marks[place as usize] = false);
+        positions.sort_unstable();
+        positions.iter().for_each(|&position| marks[position as usize] = false);
     }
 
     /// Why an expression has no value: the first computation on the way to it that fails.
     #[cold]
-    pub fn failure(&self, values: &[Option<Scalar>], place: u32) -> FutureError {
-        let mut at = place;
+    pub fn failure(&self, values: &[Option<Scalar>], position: u32) -> FutureError {
+        let mut at = position;
         loop {
             let expression = match self.nodes[at as usize] {
                 Node::Expression(expression) => expression,
@@ -149,14 +149,14 @@ impl Program {
                 Node::Column(source) => return FutureError::NoRow(self.rows[source.row as usize].table),
             };
             let mut missing = None;
-            let outcome = expression.evaluate(|place| {
-                values[place as usize].ok_or_else(|| {
-                    missing = Some(place);
+            let outcome = expression.evaluate(|position| {
+                values[position as usize].ok_or_else(|| {
+                    missing = Some(position);
                     FutureError::Foreign
                 })
             });
             match (outcome, missing) {
-                (_, Some(place)) => at = place,
+                (_, Some(position)) => at = position,
                 (Err(error), None) => return error,
                 (Ok(_), None) => return FutureError::Foreign,
             }
@@ -168,7 +168,7 @@ impl Program {
 #[derive(Debug, Default)]
 pub struct Needed {
     /// The nodes, earlier ones first.
-    pub places: Vec<u32>,
+    pub positions: Vec<u32>,
     /// Whether a node is among them; none between two calls.
     marks: Vec<bool>,
 }
@@ -198,7 +198,7 @@ impl Nodes {
     pub fn value(&self, operand: Operand) -> Result<Option<Scalar>, FutureError> {
         match operand {
             Operand::Known(value) => Ok(Some(value)),
-            Operand::Pending(place) => self.values.get(place as usize).copied().ok_or(FutureError::Foreign),
+            Operand::Pending(position) => self.values.get(position as usize).copied().ok_or(FutureError::Foreign),
         }
     }
 
@@ -234,8 +234,8 @@ impl Nodes {
 
     /// Why a node has no value.
     #[cold]
-    pub fn failure(&self, place: u32) -> FutureError {
-        self.program.failure(&self.values, place)
+    pub fn failure(&self, position: u32) -> FutureError {
+        self.program.failure(&self.values, position)
     }
 }
 
@@ -248,7 +248,7 @@ pub struct Condition {
     /// What it was told to be.
     pub truth: bool,
     /// Where each of the arena's nodes has come that it depends on.
-    places: Vec<u32>,
+    positions: Vec<u32>,
     /// Where its rows were in the arena.
     origins: Vec<u32>,
 }
@@ -262,11 +262,11 @@ impl Condition {
         if matches!(root, Operand::Known(_)) {
             return;
         }
-        if self.places.len() < values.len() {
-            self.places.resize(values.len(), 0);
+        if self.positions.len() < values.len() {
+            self.positions.resize(values.len(), 0);
         }
-        for place in needed.places.iter().map(|&place| place as usize) {
-            let moved = match arena.nodes[place] {
+        for position in needed.positions.iter().map(|&position| position as usize) {
+            let moved = match arena.nodes[position] {
                 Node::Column(source) => {
                     let row = self.moved_row(arena, source.row);
                     self.program.push(Node::Column(Source { row, ..source }))
@@ -277,7 +277,7 @@ impl Condition {
                 }
             };
             if let Operand::Pending(new) = moved {
-                self.places[place] = new;
+                self.positions[position] = new;
             }
         }
         self.root = Some(self.moved(root, values));
@@ -295,9 +295,9 @@ impl Condition {
     fn moved(&self, operand: Operand, values: &[Option<Scalar>]) -> Operand {
         match operand {
             Operand::Known(_) => operand,
-            Operand::Pending(place) => match values[place as usize] {
+            Operand::Pending(position) => match values[position as usize] {
                 Some(value) => Operand::Known(value),
-                None => Operand::Pending(self.places[place as usize]),
+                None => Operand::Pending(self.positions[position as usize]),
             },
         }
     }
@@ -337,9 +337,9 @@ impl Condition {
         }
         match self.root {
             Some(Operand::Known(value)) => Ok(value != 0),
-            Some(Operand::Pending(place)) => match values[place as usize] {
+            Some(Operand::Pending(position)) => match values[position as usize] {
                 Some(value) => Ok(value != 0),
-                None => Err(self.program.failure(values, place).into()),
+                None => Err(self.program.failure(values, position).into()),
             },
             None => Err(FutureError::Foreign.into()),
         }
@@ -347,7 +347,7 @@ impl Condition {
 }
 
 /// A running transaction of a protocol.
-pub type Inner<'w, B> = <<B as Protocol>::Worker as Interactive>::Transaction<'w>;
+pub type BaseTransaction<'w, B> = <<B as Protocol>::Worker as Interactive>::Transaction<'w>;
 
 /// A protocol's name on the command line, and its line in lists.
 #[derive(Clone, Copy, Debug)]
@@ -398,11 +398,15 @@ pub trait LazyHost: Protocol<Worker: Interactive> {
     /// Sets what the layer needs of the options.
     fn prepare(_options: &mut Self::Options) {}
 
-    /// Tells whether a condition is true now. `scratch` is room for values. Who does not hold conditions looks without protection.
+    /// Tells whether a condition is true now. `scratch` is room for values. A protocol without condition locks reads without protection.
     ///
     /// # Errors
     /// A conflict, or a [`FutureError`] where it has no value; what was read then stays.
-    fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, scratch: &mut Values) -> Result<bool, Error> {
+    fn observe(
+        transaction: &mut BaseTransaction<'_, Self>,
+        condition: &Condition,
+        scratch: &mut Values,
+    ) -> Result<bool, Error> {
         look_unprotected(transaction, condition, scratch)
     }
 
@@ -411,7 +415,12 @@ pub trait LazyHost: Protocol<Worker: Interactive> {
     /// # Errors
     /// A conflict.
     #[inline]
-    fn claim(_transaction: &mut Inner<'_, Self>, _table: TableId, _key: &[u8], _written: bool) -> Result<(), Error> {
+    fn claim(
+        _transaction: &mut BaseTransaction<'_, Self>,
+        _table: TableId,
+        _key: &[u8],
+        _written: bool,
+    ) -> Result<(), Error> {
         Ok(())
     }
 
@@ -420,10 +429,10 @@ pub trait LazyHost: Protocol<Worker: Interactive> {
     /// # Errors
     /// A conflict.
     #[inline]
-    fn settling(_transaction: &mut Inner<'_, Self>) -> Result<(), Error> {
+    fn resolving(_transaction: &mut BaseTransaction<'_, Self>) -> Result<(), Error> {
         Ok(())
     }
 
     /// The transaction conflicts, for a reason of the layer's.
-    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Error;
+    fn conflict(transaction: &mut BaseTransaction<'_, Self>, reason: Reason, table: TableId) -> Error;
 }

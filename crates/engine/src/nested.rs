@@ -1,10 +1,10 @@
 //! Transactions inside of transactions, on one thread: the inner one commits what dooms the outer one, at each attempt.
 //!
-//! An outer transaction that is run until it commits would be run without end; it is told [`Error::WaitsForItself`]. Where a protocol knows at
-//! which moment the other side of a conflict committed, that tells whether this very thread committed it ([`Nested::is_behind`]), and the second
-//! time in a row is enough: at the first attempt alone it may be chance that there was an inner transaction. Conflicts that come from other
-//! threads count for nothing. Where nothing tells whose commit it was, as of an insertion that broke a range, only many in a row count, during
-//! each of which the thread has committed something.
+//! An outer transaction that is run until it commits would be run without end; it is told [`Error::WaitsForItself`]. Where a protocol knows
+//! at which timestamp the other side of a conflict committed, that tells whether this very thread committed it ([`Nested::is_behind`]), and the
+//! second time in a row is enough: at the first attempt alone it may be chance that there was an inner transaction. Conflicts that come from
+//! other threads count for nothing. Where nothing tells whose commit it was, as of an insertion that broke a range, only many in a row
+//! count, during each of which the thread has committed something.
 //!
 //! An inner transaction may also wait for another thread, which waits for the outer one: a cycle over threads that no protocol sees in its
 //! transactions. So a transaction whose thread has another one open never waits, nor conflicts with what others have open, without end
@@ -31,9 +31,9 @@ const KEPT: usize = 4;
 /// What a thread has committed.
 struct Commits {
     count: Cell<u64>,
-    /// The latest ones: the database and the moment.
+    /// The latest ones: the database and the timestamp.
     latest: [Cell<(u32, u64)>; KEPT],
-    /// The newest one that wrote, or whose writes were read, where the protocol tells: the database, the moment and the worker's slot.
+    /// The newest one that wrote, or whose writes were read, where the protocol tells: the database, the timestamp and the worker's slot.
     saw: Cell<(u32, u64, usize)>,
 }
 
@@ -43,30 +43,31 @@ polychron_sync::thread_local! {
     };
 }
 
-/// The calling thread has committed a change in a database, known by its number ([`Catalog::number`](crate::catalog::Catalog::number)), or has
-/// committed a transaction that read one, at a moment, as its protocol counts them, through the worker of a slot.
+/// The calling thread has committed a change in a database, known by its number ([`Catalog::number`](crate::catalog::Catalog::number)), or
+/// has committed a transaction that read one, at a timestamp, as its protocol counts them, through the worker of a slot.
 #[inline]
-pub fn note_seen(database: u32, moment: u64, slot: usize) {
+pub fn note_seen(database: u32, timestamp: u64, slot: usize) {
     COMMITS.with(|commits| {
         let (last, newest, _) = commits.saw.get();
-        if last != database || newest < moment {
-            commits.saw.set((database, moment, slot));
+        if last != database || newest < timestamp {
+            commits.saw.set((database, timestamp, slot));
         }
     });
 }
 
-/// The moment and the slot of the newest change that the calling thread has committed or seen, if its last one was in this database.
+/// The timestamp and the slot of the newest change that the calling thread has committed or seen, if its last one was in this database.
 #[inline]
 pub fn last_seen(database: u32) -> Option<(u64, usize)> {
-    let (last, moment, slot) = COMMITS.with(|commits| commits.saw.get());
-    (last == database).then_some((moment, slot))
+    let (last, timestamp, slot) = COMMITS.with(|commits| commits.saw.get());
+    (last == database).then_some((timestamp, slot))
 }
 
-/// Whether this holds of the moment of any of the latest commits of the calling thread in a database, those that only read among them.
+/// Whether this holds of the timestamp of any of the latest commits of the calling thread in a database, those that only read among them.
 #[inline]
 pub fn any_commit(database: u32, holds: impl Fn(u64) -> bool) -> bool {
-    COMMITS
-        .with(|commits| commits.latest.iter().map(Cell::get).any(|(other, moment)| other == database && holds(moment)))
+    COMMITS.with(|commits| {
+        commits.latest.iter().map(Cell::get).any(|(other, timestamp)| other == database && holds(timestamp))
+    })
 }
 
 /// What a worker remembers to tell its thread's own doing from others'.
@@ -75,7 +76,7 @@ pub struct Nested {
     /// What the thread had committed when the transaction began.
     commits: u64,
     /// When the other side of the conflict that is being told committed.
-    moment: Option<u64>,
+    timestamp: Option<u64>,
     own: u32,
     unknown: u32,
     /// Where the transaction conflicted, if beginning again cannot help.
@@ -89,31 +90,31 @@ impl Nested {
         self.commits = COMMITS.with(|commits| commits.count.get());
     }
 
-    /// A transaction of a database, known by a number, has committed at a moment that no other one of the database has.
+    /// A transaction of a database, known by a number, has committed at a timestamp that no other one of the database has.
     #[inline]
-    pub fn committed(&mut self, database: u32, moment: u64) {
+    pub fn committed(&mut self, database: u32, timestamp: u64) {
         COMMITS.with(|commits| {
             let count = commits.count.get();
-            commits.latest[count as usize % KEPT].set((database, moment));
+            commits.latest[count as usize % KEPT].set((database, timestamp));
             commits.count.set(count + 1);
         });
         (self.own, self.unknown) = (0, 0);
     }
 
-    /// The other side of the conflict that comes next has committed at this moment.
+    /// The other side of the conflict that comes next has committed at this timestamp.
     #[cold]
-    pub fn is_behind(&mut self, moment: u64) {
-        self.moment = Some(moment);
+    pub fn is_behind(&mut self, timestamp: u64) {
+        self.timestamp = Some(timestamp);
     }
 
     /// The transaction conflicts.
     #[cold]
     pub fn conflicts(&mut self, database: u32, abort: &Abort) {
-        let moment = self.moment.take();
+        let timestamp = self.timestamp.take();
         let (inside, is_own) = COMMITS.with(|commits| {
             let inside = commits.count.get() - self.commits;
-            let is_own = |moment| commits.latest.iter().any(|latest| latest.get() == (database, moment));
-            (inside, moment.map(is_own))
+            let is_own = |timestamp| commits.latest.iter().any(|latest| latest.get() == (database, timestamp));
+            (inside, timestamp.map(is_own))
         });
         match is_own {
             _ if inside == 0 => (self.own, self.unknown) = (0, 0),
@@ -171,7 +172,8 @@ impl Endurance {
     }
 }
 
-/// Whether a transaction that conflicts for this reason may have met one that is still open. All other reasons tell that somebody has committed.
+/// Whether a transaction that conflicts for this reason may have met one that is still open. All other reasons tell that some thread has
+/// committed.
 pub(crate) fn is_in_the_way(reason: Reason) -> bool {
     matches!(reason, Reason::Latched | Reason::BeingWritten | Reason::InsertedFirst | Reason::Locked | Reason::Wounded)
 }
@@ -197,17 +199,17 @@ mod tests {
     }
 
     #[test]
-    fn who_conflicts_with_its_own_thread_is_told_at_once() {
-        let told = attempts(1, |outer, inner, at| {
+    fn a_conflict_with_the_same_thread_is_reported_at_once() {
+        let reported = attempts(1, |outer, inner, at| {
             inner.committed(1, at);
             inner.committed(1, at + 5000);
             outer.is_behind(at);
         });
-        assert_eq!(told, Some(u64::from(OWN)));
+        assert_eq!(reported, Some(u64::from(OWN)));
     }
 
     #[test]
-    fn who_conflicts_with_others_is_never_told() {
+    fn a_conflict_with_others_is_never_reported() {
         assert_eq!(attempts(1, |outer, _, at| outer.is_behind(at)), None, "nothing was committed inside");
         let elsewhere = attempts(1, |outer, inner, at| {
             inner.committed(1, at);

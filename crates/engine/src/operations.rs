@@ -400,7 +400,7 @@ pub trait Operations: Transaction {
     /// position, must be numbers, dates or truth values; `scan.projection` and `scan.direction` are not looked at.
     ///
     /// `look` makes something of a batch, and `keep` gets it when the rows stood still meanwhile. Otherwise `look` is asked again of the
-    /// same rows, and what it made of them before is dropped: it may have seen rows of different moments. So what `look` writes
+    /// same rows, and what it made of them before is dropped: it may have seen rows of different times. So what `look` writes
     /// elsewhere must be overwritten when it is asked again, and what is to last belongs into `keep`, which is called once for each batch.
     ///
     /// # Errors

@@ -14,12 +14,12 @@ pub struct Common {
     pub retry: Retry,
     /// How procedures are executed that are submitted and not waited for.
     pub submissions: Submissions,
-    /// What the hashes of keys depend on: chosen anew whenever such options are made, so that nobody can foresee which keys meet in one place.
+    /// What the hashes of keys depend on: chosen anew whenever such options are made, so that no client can foresee which keys collide.
     pub hash_seed: HashSeed,
 }
 
 impl Common {
-    /// Refuses more worker slots than a protocol can tell apart.
+    /// Refuses more worker slots than a protocol can distinguish.
     ///
     /// # Errors
     /// [`Error::Options`].
@@ -38,8 +38,8 @@ pub struct Retry {
     /// How often a transaction may conflict before its caller is told with [`crate::Error::Conflicts`]. By default a million times, which no
     /// transaction comes near that has a chance: those that conflict repeatedly are favoured.
     pub attempts: u64,
-    /// For how long a transaction may conflict before its caller is told likewise, counted from one of its first conflicts on; `None`: without
-    /// end. By default 30 seconds: then a client has what it needs open, and does nothing with it.
+    /// For how long a transaction may conflict before its caller is told likewise, counted from one of its first conflicts on; `None`:
+    /// without end. By default 30 seconds: then a client has what it needs open, and does nothing with it.
     pub time: Option<Duration>,
     /// Longest single wait, in microseconds. Short, because on a main-memory engine a transaction takes microseconds.
     pub backoff_max_us: u64,
@@ -71,8 +71,8 @@ pub struct Submissions {
     /// For how long after its first procedure a batch that is not full is kept open while a thread is free, in microseconds. The default is
     /// not to wait for company: what comes while the threads are busy makes the next batch, so that batches grow with the load.
     pub batch_time_us: u64,
-    /// Procedures at most that were submitted and that no thread took yet. Who submits more waits; a batch that is not full is then kept
-    /// open no longer.
+    /// Procedures at most that were submitted and that no thread took yet. A client that submits more waits; a batch that is not full is
+    /// then kept open no longer.
     pub most_waiting: usize,
 }
 

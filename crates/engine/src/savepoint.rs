@@ -80,12 +80,12 @@ impl Savepoints {
     }
 
     /// Something that was undone had failed, and the transaction was not told: its return to a savepoint tells it.
-    pub fn tell(&mut self, error: Error) {
+    pub fn report_on_return(&mut self, error: Error) {
         self.refused = Some(error);
     }
 
     /// The transaction is told of a failure for which it may have a savepoint that could not be set.
-    pub fn told(&mut self) {
+    pub fn failure_reported(&mut self) {
         self.refused = None;
     }
 
@@ -99,8 +99,8 @@ impl Savepoints {
         if savepoint.holder != self.holder {
             return None;
         }
-        let place = self.valid.binary_search_by_key(&savepoint.serial, |valid| valid.serial).ok()?;
-        Some((place, self.valid[place].position))
+        let position = self.valid.binary_search_by_key(&savepoint.serial, |valid| valid.serial).ok()?;
+        Some((position, self.valid[position].position))
     }
 
     /// The position of a valid savepoint.
@@ -110,8 +110,8 @@ impl Savepoints {
 
     /// The transaction was undone to this savepoint: those that were set later are void.
     pub(crate) fn undone_to(&mut self, savepoint: Savepoint) {
-        if let Some((place, _)) = self.find(savepoint) {
-            self.valid.truncate(place + 1);
+        if let Some((position, _)) = self.find(savepoint) {
+            self.valid.truncate(position + 1);
         }
     }
 }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_savepoint_that_could_not_be_set_tells_why_in_its_transaction() {
+    fn a_savepoint_that_could_not_be_set_reports_why_in_its_transaction() {
         let mut savepoints = Savepoints::default();
         let unset = savepoints.set(Err(Error::ReadOnly));
         assert_eq!(savepoints.position_of(unset), None);

@@ -25,6 +25,6 @@ pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> 
         Ok(()) => then(buffer.as_row()),
         Err(error) => Err(Error::from(error)),
     };
-    let _ = BUFFER.try_with(|place| place.set(buffer));
+    let _ = BUFFER.try_with(|slot| slot.set(buffer));
     outcome
 }

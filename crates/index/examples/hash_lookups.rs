@@ -144,7 +144,7 @@ fn main() {
     let mut grown = load(keys, 0, &guard);
     println!("{millions} M keys loaded from nothing in {:.2} s, with growth", start.elapsed().as_secs_f64());
     println!("grown   {:?}", grown.statistics(&guard));
-    // SAFETY: nobody else has the index.
+    // SAFETY: no other thread has the index.
     unsafe { grown.destroy(&guard) };
     let start = Instant::now();
     let mut index = load(keys, keys, &guard);
@@ -164,6 +164,6 @@ fn main() {
         let (index, bare) = (median(&ours, column), median(&theirs, column));
         println!("{name}   index {index:6.1}   bare {bare:6.1}   ratio {:.2}", index / bare);
     }
-    // SAFETY: nobody else has the index.
+    // SAFETY: no other thread has the index.
     unsafe { index.destroy(&guard) };
 }

@@ -24,8 +24,8 @@ pub(crate) fn beside<I: Send + Sync + 'static, O: 'static>(
     after: impl FnOnce(&I, &Guard<'_>, O),
 ) {
     let memory = Memory::new(Options { max_workers: 3, ..Options::tiny() }).expect("sound options");
-    let place = || memory.register().expect("a slot is free");
-    let (here, there, elsewhere) = (place(), place(), place());
+    let register = || memory.register().expect("a slot is free");
+    let (here, there, elsewhere) = (register(), register(), register());
     let guard = here.pin();
     let index = Arc::new(make(&guard));
     let other = spawn(&index, there, other);
@@ -39,13 +39,13 @@ pub(crate) fn beside<I: Send + Sync + 'static, O: 'static>(
 
 fn spawn<I: Send + Sync + 'static, O: 'static>(
     index: &Arc<I>,
-    place: Local,
+    local: Local,
     work: impl FnOnce(&I, &Guard<'_>) -> O + 'static,
 ) -> JoinHandle<(Local, O)> {
     let index = Arc::clone(index);
     thread::spawn(move || {
-        let output = work(&index, &place.pin());
-        (place, output)
+        let output = work(&index, &local.pin());
+        (local, output)
     })
 }
 
@@ -64,7 +64,7 @@ impl NodeSet {
 impl Changes for NodeSet {
     fn change(&mut self, change: Change) {
         // SAFETY: models keep the guard of their stamps.
-        let same = |stamp: &Stamp, other: Stamp| *stamp == other || unsafe { stamp.settled() } == other;
+        let same = |stamp: &Stamp, other: Stamp| *stamp == other || unsafe { stamp.resolved() } == other;
         match change {
             Change::Added { of, new } if self.0.iter().any(|stamp| same(stamp, of)) => self.0.push(new),
             Change::Added { .. } => {}

@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 ///
 /// The stamp of a node changes when a key is inserted into the range (or hash bucket) the node covers, and when part of
 /// that range moves to another node because of insertions. It does **not** change when a key is removed, when a handle is
-/// replaced, or when an empty node is taken out: those happen in the background too, and background work aborts nobody.
-/// A node that was taken out, or a bucket that was moved by growth, forwards the question to the node that took its range over.
+/// replaced, or when an empty node is unlinked: those happen in the background too, and background work aborts no transaction.
+/// A node that was unlinked, or a bucket that was moved by growth, forwards the question to the node that took its range over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp {
     /// The node, tagged by the index that made the stamp. Valid while the guard under which it was taken lives.
@@ -40,7 +40,7 @@ pub enum Change {
         /// The node's stamp just after it.
         after: Stamp,
     },
-    /// The range of the node stamped `of` is now partly covered by a new node stamped `new`: who holds `of` must hold both.
+    /// The range of the node stamped `of` is now partly covered by a new node stamped `new`: a thread that holds `of` must hold both.
     Added {
         /// The stamp, before the insertion, of the node whose range was divided.
         of: Stamp,
@@ -79,8 +79,8 @@ impl Stamp {
         }
     }
 
-    /// As [`Stamp::holds`], for who can ask the node alone: one that was taken out, or a bucket that was moved, is answered with `false`, for
-    /// what took its range over may have been freed.
+    /// As [`Stamp::holds`], for a caller that can ask the node alone: one that was unlinked, or a bucket that was moved, is answered with
+    /// `false`, for what took its range over may have been freed.
     ///
     /// # Safety
     /// The memory at [`Stamp::address`] was not freed since the stamp was taken.
@@ -101,17 +101,17 @@ impl Stamp {
     }
 
     /// The stamp that says the same as this one and names a node that is still there, as long as that is so: a node that
-    /// was taken out forwards to the one that took its range over. An insertion into the range reports that one as its
-    /// `before`; so a caller whose node set has no stamp equal to `before` compares the settled ones as well.
+    /// was unlinked forwards to the one that took its range over. An insertion into the range reports that one as its
+    /// `before`; so a caller whose node set has no stamp equal to `before` compares the resolved ones as well.
     ///
     /// # Safety
     /// The guard under which the stamp was taken is still alive.
     #[inline]
-    pub unsafe fn settled(&self) -> Self {
+    pub unsafe fn resolved(&self) -> Self {
         match self.kind {
             Kind::Ordered => {
                 // SAFETY: the caller keeps the guard alive.
-                let (node, state) = unsafe { crate::ordered::settled(self.node, self.state) };
+                let (node, state) = unsafe { crate::ordered::resolved(self.node, self.state) };
                 Self { node, state, ..*self }
             }
             _ => *self,

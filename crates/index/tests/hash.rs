@@ -160,7 +160,7 @@ fn representations_of_one_key_are_one_key() {
 }
 
 #[test]
-fn long_keys_with_equal_hashes_are_told_apart() {
+fn long_keys_with_equal_hashes_are_distinguished() {
     let local = local();
     let guard = local.pin();
     let mut index = HashIndex::new(0, HashSeed::FIXED, &guard).unwrap();
@@ -258,7 +258,7 @@ fn stamps_hold_across_growth() {
     for n in 0..3000 {
         let growing = index.advance_growth(&guard);
         if growing {
-            // No insertion happens here, so whatever moves, stamps of this moment hold.
+            // No insertion happens here, so whatever moves, stamps of this time hold.
             let stamps: Vec<_> = (0..100).map(|n| index.get(key(1_000_000 + n), &guard).stamp).collect();
             while index.advance_growth(&guard) {}
             // SAFETY: the guard is alive.

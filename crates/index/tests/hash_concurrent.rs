@@ -1,4 +1,4 @@
-//! The hash index under threads: growth stops nobody, no key is lost or doubled, no phantom passes.
+//! The hash index under threads: growth stops no thread, no key is lost or doubled, no phantom passes.
 
 use std::sync::{Arc, Barrier};
 use std::thread;

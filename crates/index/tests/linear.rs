@@ -190,7 +190,7 @@ fn the_hash_index_is_linear() {
 
 /// The search refuses what no order explains, and takes what one does.
 #[test]
-fn the_search_can_tell() {
+fn the_search_distinguishes() {
     let event = |thread, call, answer, called, answered| Event { thread, call, answer, called, answered };
     let insert = event(0, Call::Insert(1), Answer::Found(None), 0, 3);
     // Called while the insertion runs, it may miss the key; called afterwards it may not.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 
-/// Epochs fly, so that what is retired too early is reused under somebody's feet.
+/// Epochs fly, so that what is retired too early is reused under some thread's feet.
 fn options() -> Options {
     Options {
         limit_bytes: Some(1 << 30),

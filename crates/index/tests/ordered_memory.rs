@@ -22,7 +22,7 @@ fn tiny(limit_bytes: usize) -> (Arc<Memory>, Local) {
 }
 
 /// Lets the epochs pass that retired memory waits for.
-fn settle(memory: &Memory, local: &Local) {
+fn quiesce(memory: &Memory, local: &Local) {
     for _ in 0..4 {
         memory.epochs().advance();
         drop(local.pin());
@@ -76,18 +76,18 @@ fn an_insertion_that_finds_no_memory_changes_nothing() {
             let (key, value) = model.pop_first().expect("there are keys");
             assert!(index.remove(&key[..], handle(value), &local.pin()));
         }
-        settle(&memory, &local);
+        quiesce(&memory, &local);
     }
     assert_eq!(refusals, seeds);
     for (key, value) in &model {
         assert!(index.remove(&key[..], handle(*value), &local.pin()));
     }
-    settle(&memory, &local);
+    quiesce(&memory, &local);
     let rest = index.statistics(&local.pin());
     assert_eq!((rest.keys, rest.leaves, rest.interiors), (0, 1, 0));
     assert_eq!(memory.statistics().used_bytes, rest.bytes);
     index.retire(&local.pin());
-    settle(&memory, &local);
+    quiesce(&memory, &local);
     assert_eq!(memory.statistics().used_bytes, 0);
 }
 
@@ -131,6 +131,6 @@ fn destroying_gives_everything_back_at_once() {
     unsafe { index.destroy(&guard) };
     // What the insertions replaced was retired and waits for the guard.
     drop(guard);
-    settle(&memory, &local);
+    quiesce(&memory, &local);
     assert_eq!(memory.statistics().used_bytes, 0);
 }

@@ -321,7 +321,7 @@ fn stamps_hold_across_removal_and_fail_after_insertion() {
 
 /// Scans a range, works on the index, and compares what the node set says with what the model knows.
 #[test]
-fn node_sets_tell_own_insertions_from_foreign_ones() {
+fn node_sets_distinguish_own_insertions() {
     for seed in 1..=scaled(400, 2) as u64 {
         let (_memory, local) = memory();
         let guard = local.pin();

@@ -1,4 +1,4 @@
-//! What the pieces cost on this machine: `cargo run --release -p polychron-memory --example costs`.
+//! What the chunks cost on this machine: `cargo run --release -p polychron-memory --example costs`.
 
 use std::hint::black_box;
 
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let guard = local.pin();
     measure(&clock, "allocate + free, 128 bytes", |_| {
         let block = black_box(guard.allocate(128)).expect("there is room");
-        // SAFETY: the block came from `allocate` with this size, and nobody else knows of it.
+        // SAFETY: the block came from `allocate` with this size, and no other thread knows of it.
         unsafe { guard.free(block, 128) };
     });
     let mut held = std::collections::VecDeque::with_capacity(1024);

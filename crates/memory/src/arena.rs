@@ -3,7 +3,8 @@
 //!
 //! Only what is handed out counts as reserved: an untouched page of a region costs nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::PoisonError;
 
@@ -12,9 +13,13 @@ use polychron_sync::{Mutex, MutexGuard};
 
 use crate::classes::{FINE_MAX, MAX_LOCAL, align_of_size, class_within, size_of_class};
 use crate::coalesce;
+use crate::huge_pages::HugePages;
 use crate::system::{HUGE_PAGE, Mapping, PAGE};
 
-/// A piece of a region. Whoever has it owns its memory.
+/// Of so much memory huge pages are advised one by one: the system keeps a list of the addresses at which advice changes, and bounds its length.
+const MOST_ADVISED: usize = 32 << 30;
+
+/// A chunk of a region. The thread that has it owns its memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) base: NonNull<u8>,
@@ -105,25 +110,47 @@ impl Budget {
     }
 }
 
-/// Spans by size, so that the smallest that is large enough is found without looking at the others.
+/// Spans by size, so that the smallest that is large enough is found without looking at the others, and by address.
 #[derive(Debug, Default)]
 struct Spans {
-    by_size: BTreeMap<(usize, usize), Span>,
+    by_size: BTreeSet<(usize, usize)>,
+    by_address: BTreeMap<usize, Span>,
 }
 
 impl Spans {
     fn give(&mut self, span: Span) {
-        self.by_size.insert((span.bytes, span.base.addr().get()), span);
+        let address = span.base.addr().get();
+        self.by_size.insert((span.bytes, address));
+        self.by_address.insert(address, span);
     }
 
     /// The smallest span of at least `bytes` bytes.
     fn take(&mut self, bytes: usize) -> Option<Span> {
-        let (&key, _) = self.by_size.range((bytes, 0)..).next()?;
-        self.by_size.remove(&key)
+        let &(_, address) = self.by_size.range((bytes, 0)..).next()?;
+        self.take_at(address)
+    }
+
+    /// The largest span, if it has at least `bytes` bytes.
+    fn take_largest(&mut self, bytes: usize) -> Option<Span> {
+        let &(most, address) = self.by_size.last()?;
+        if most < bytes { None } else { self.take_at(address) }
+    }
+
+    /// The spans that begin at these addresses.
+    fn take_within(&mut self, addresses: Range<usize>) -> Vec<Span> {
+        let within: Vec<usize> = self.by_address.range(addresses).map(|(&address, _)| address).collect();
+        within.into_iter().filter_map(|address| self.take_at(address)).collect()
+    }
+
+    fn take_at(&mut self, address: usize) -> Option<Span> {
+        let span = self.by_address.remove(&address)?;
+        self.by_size.remove(&(span.bytes, address));
+        Some(span)
     }
 
     fn take_all(&mut self) -> Vec<Span> {
-        std::mem::take(&mut self.by_size).into_values().collect()
+        self.by_size.clear();
+        std::mem::take(&mut self.by_address).into_values().collect()
     }
 }
 
@@ -138,6 +165,8 @@ pub(crate) struct Arena {
 #[derive(Debug, Default)]
 struct Inner {
     regions: Vec<Region>,
+    /// The regions' numbers by their addresses.
+    numbers: BTreeMap<usize, usize>,
     /// What came back and is off the budget.
     free: Spans,
     /// What workers that left had not used up.
@@ -148,6 +177,16 @@ struct Inner {
 struct Region {
     mapping: Mapping,
     used: usize,
+    huge_pages: HugePages,
+}
+
+impl Inner {
+    /// The region of a span, and the span's offset in it.
+    fn region_of(&mut self, span: &Span) -> (&mut Region, usize) {
+        let address = span.base.addr().get();
+        let (begin, &number) = self.numbers.range(..=address).next_back().expect("a span lies in a region");
+        (&mut self.regions[number], address - begin)
+    }
 }
 
 impl Region {
@@ -167,15 +206,21 @@ impl Arena {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A span of `bytes` bytes, a multiple of 64, aligned to 64. The caller has taken it off the budget.
-    pub(crate) fn take(&self, bytes: usize) -> Option<Span> {
-        debug_assert!(bytes > 0 && bytes.is_multiple_of(64));
+    /// A span of `bytes` bytes, or of fewer but at least `least` where only such spans came back. Both numbers are multiples of 64, and the span is
+    /// aligned to 64. The caller has taken `bytes` off the budget.
+    ///
+    /// Memory that came back is preferred to memory that was never touched, even in shorter spans: otherwise a database whose blocks come and go
+    /// spreads over ever more pages, and the system fills huge pages up again that are in use in part.
+    pub(crate) fn take(&self, bytes: usize, least: usize) -> Option<Span> {
+        debug_assert!(0 < least && least <= bytes && bytes.is_multiple_of(64) && least.is_multiple_of(64));
         let mut inner = self.inner();
-        if let Some(whole) = inner.free.take(bytes) {
-            let (span, rest) = whole.split(bytes);
+        if let Some(shorter) = inner.free.take(bytes).or_else(|| inner.free.take_largest(least)) {
+            let (span, rest) = shorter.split(bytes.min(shorter.bytes));
             if rest.bytes > 0 {
                 inner.free.give(rest);
             }
+            let (Region { mapping, huge_pages, .. }, start) = inner.region_of(&span);
+            huge_pages.handed_out(start, span.bytes, |page| mapping.advise(page, true));
             return Some(span);
         }
         let index = match inner.regions.iter().rposition(|region| region.mapping.bytes() - region.used >= bytes) {
@@ -191,8 +236,12 @@ impl Arena {
     fn map_region(&self, inner: &mut Inner, bytes: usize) -> Option<usize> {
         let bytes = bytes.max(self.region_bytes).next_multiple_of(coalesce::PAGE);
         let mapping = Mapping::new(bytes, self.huge_pages)?;
-        inner.regions.push(Region { mapping, used: 0 });
-        Some(inner.regions.len() - 1)
+        let number = inner.regions.len();
+        inner.numbers.insert(mapping.base().addr().get(), number);
+        let before: usize = inner.regions.iter().map(|region| region.mapping.bytes()).sum();
+        let huge_pages = HugePages::new(before + bytes <= MOST_ADVISED);
+        inner.regions.push(Region { mapping, used: 0, huge_pages });
+        Some(number)
     }
 
     /// Keeps what a leaving worker had not used up.
@@ -216,14 +265,23 @@ impl Arena {
         self.inner().regions.iter().map(span).collect()
     }
 
-    /// Takes a piece of a region back, aligned to 64 and a multiple of 64 long. It is off the budget, or the caller takes it off next.
-    pub(crate) fn give_back(&self, span: Span) {
-        self.inner().free.give(span);
+    /// Takes a chunk of a region back, aligned to 64 and a multiple of 64 long. It is off the budget, or the caller takes it off next.
+    pub(crate) fn return_span(&self, span: Span) {
+        let mut inner = self.inner();
+        inner.free.give(span);
+        let (Region { mapping, huge_pages, .. }, start) = inner.region_of(&span);
+        huge_pages.returned(start, span.bytes, |page| mapping.advise(page, false));
     }
 
-    /// All that came back and was not handed out again: it is off the budget.
-    pub(crate) fn take_returned(&self) -> Vec<Span> {
-        self.inner().free.take_all()
+    /// What came back, was not handed out again and begins at these addresses: it is off the budget.
+    pub(crate) fn take_returned(&self, addresses: Range<usize>) -> Vec<Span> {
+        let mut inner = self.inner();
+        let taken = inner.free.take_within(addresses);
+        for span in &taken {
+            let (region, start) = inner.region_of(span);
+            region.huge_pages.taken(start, span.bytes);
+        }
+        taken
     }
 
     /// Mapped bytes, and those of them for which the system took the advice to use huge pages.
@@ -258,7 +316,7 @@ impl Arena {
     }
 }
 
-/// Writes a byte to every page of a span nobody else knows of.
+/// Writes a byte to every page of a span no other thread knows of.
 fn touch(span: Span, threads: usize) {
     let share = span.bytes.div_ceil(threads.max(1)).next_multiple_of(HUGE_PAGE);
     std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! A barrier between two sides of which one passes it all the time and the other seldom: the first pays next to nothing, and the second makes
-//! every thread of the process pass one. Where the system does not offer that, or a model runs the threads, both pass a fence.
+//! A barrier between two sides of which one passes it all the time and the other seldom: the first pays next to nothing, and the second
+//! makes every thread of the process pass one. Where the system does not offer that, or a model runs the threads, both pass a fence.
 
 /// Finds out what the system offers, before anybody passes a barrier.
 pub(crate) fn prepare() {
@@ -33,7 +33,7 @@ mod imp {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
             let is_offered = membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
-            // Relaxed: `call_once` orders it, and who passes a barrier has its slot from who has been here.
+            // Relaxed: `call_once` orders it, and a thread that passes a barrier has its slot from a thread that has been here.
             OFFERED.store(is_offered, Ordering::Relaxed);
         });
     }

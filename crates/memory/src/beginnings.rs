@@ -7,7 +7,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 /// Epochs whose beginnings are remembered: far more than lie between a snapshot and the present.
 const REMEMBERED: usize = if MODELLED { 1 } else { 1024 };
 
-/// The beginnings of the latest epochs, written by who moves the clock.
+/// The beginnings of the latest epochs, written by a thread that moves the clock.
 #[derive(Debug)]
 pub(crate) struct Beginnings {
     clock: SystemClock,

@@ -85,7 +85,8 @@ impl Shelf {
     }
 }
 
-/// All blocks that lay on a shelf, taken out. Whoever has it owns them. Each block is only read before it is handed out, so it may be given away.
+/// All blocks that lay on a shelf, taken out. Any thread that has it owns them. Each block is only read before it is handed out, so it may
+/// be given away.
 pub(crate) struct Gathered {
     batches: *mut Block,
     list: FreeList,

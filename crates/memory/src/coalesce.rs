@@ -8,8 +8,8 @@
 //! Each block is looked at twice: when it is put into the list of its page, which runs through the blocks themselves, and
 //! when the pages are gone through in order. That takes no memory but a few words a page.
 //!
-//! Long runs are returned in slices, too, by workers that see an epoch begin, when more than half of what is reserved was free for long: so a database
-//! that has shrunk returns its memory. Short runs then stay the blocks that they were.
+//! Long runs are returned in slices, too, by workers that see an epoch begin, when more than half of what is reserved was free for long: so
+//! a database that has shrunk returns its memory. Short runs then stay the blocks that they were.
 
 mod walk;
 
@@ -32,7 +32,7 @@ const BLOCKS_A_REFUSAL: usize = 1024;
 /// In every so many epochs some worker looks whether much is free.
 const LOOK_EPOCHS: u64 = if MODELLED { u64::MAX } else { 16 };
 
-/// Less free memory than so many of the pieces that workers take is not much.
+/// Less free memory than so many of the fragments that workers take is not much.
 const FEW_CHUNKS: usize = 4;
 
 /// After so many looks that all found much free a walk begins.
@@ -80,7 +80,8 @@ struct Extent {
 }
 
 impl Extent {
-    /// Whether a walk that was in vain then may return more now: half of what had kept free blocks apart is gone, or as much came that it has not seen.
+    /// Whether a walk that was in vain then may return more now: half of what had kept free blocks apart is gone, or as much came that it
+    /// has not seen.
     fn has_changed(self, now: Self) -> bool {
         now.used <= self.used / 2 || now.reserved >= self.reserved.saturating_mul(2)
     }
@@ -127,8 +128,9 @@ impl Coalescer {
             || epoch.saturating_sub(self.looked_in.load(Ordering::Relaxed)) >= LOOK_EPOCHS
     }
 
-    /// Looks whether more than half of what is reserved has been free for long, and goes on with the walk that this had begun. A worker that `is_idle`
-    /// does more at once. Whether it has something to go on with at its next pin: what a walk has gathered is missed. The caller has its pool to itself.
+    /// Looks whether more than half of what is reserved has been free for long, and goes on with the walk that this had begun. A worker that
+    /// `is_idle` does more at once. Whether it has something to go on with at its next pin: what a walk has gathered is missed. The caller
+    /// has its pool to itself.
     pub(crate) fn look(&self, shared: &Shared, pool: &Pool, epoch: u64, is_idle: bool) -> bool {
         if MODELLED {
             return false;
@@ -185,8 +187,8 @@ impl Past {
         (self.blocks, self.refusals, self.looks) = (walk.blocks, 0, 0);
     }
 
-    /// Whether a walk in slices would pay: more than half of what is reserved is free, more than a few of a worker's pieces; and since the last walk
-    /// an eighth of that was freed, or more than is in use still: then half of what had kept free blocks apart is gone.
+    /// Whether a walk in slices would pay: more than half of what is reserved is free, more than a few of a worker's fragments; and since
+    /// the last walk an eighth of that was freed, or more than is in use still: then half of what had kept free blocks apart is gone.
     fn is_much_free(&mut self, shared: &Shared, left_to_all: &AtomicUsize) -> bool {
         let (reserved, limit) = (shared.budget.reserved(), shared.budget.limit());
         let few = FEW_CHUNKS * shared.options.chunk_of(limit);
@@ -213,12 +215,25 @@ mod tests {
     use polychron_base::random::Random;
 
     use crate::memory::lock;
-    use crate::{Guard, Memory, Options};
+    use crate::{Guard, Local, Memory, Options};
 
-    /// Frees blocks of a size that nobody uses.
+    /// Frees blocks of a size that no thread uses.
     fn free(guard: &Guard<'_>, blocks: impl Iterator<Item = NonNull<u8>>, bytes: usize) {
-        // SAFETY: the blocks were allocated with this size, and nobody uses them.
+        // SAFETY: the blocks were allocated with this size, and no thread uses them.
         blocks.for_each(|block| unsafe { guard.free(block, bytes) });
+    }
+
+    /// Replaces drawn blocks by blocks of `bytes` bytes, ten at each pin.
+    fn replace(local: &Local, live: &mut [(NonNull<u8>, usize)], random: &mut Random, changes: usize, bytes: usize) {
+        for _ in 0..changes / 10 {
+            let guard = local.pin();
+            for _ in 0..10 {
+                let block = &mut live[random.below(live.len() as u64) as usize];
+                let (old, size) = std::mem::replace(block, (guard.allocate(bytes).unwrap(), bytes));
+                // SAFETY: the block was allocated with this size, and no thread finds it any more.
+                unsafe { guard.retire(old, size) };
+            }
+        }
     }
 
     /// However often memory is refused, walks look at no more blocks than refusals have paid for.
@@ -314,26 +329,49 @@ mod tests {
         let local = memory.register().unwrap();
         let mut random = Random::from_seed(1);
         let guard = local.pin();
-        let mut live: Vec<_> = (0..LIVE).map(|_| guard.allocate(BYTES).unwrap()).collect();
+        let mut live: Vec<_> = (0..LIVE).map(|_| (guard.allocate(BYTES).unwrap(), BYTES)).collect();
         drop(guard);
         let mut largest = Vec::new();
         for _ in 0..32 {
             for epoch in 0..64 {
-                let changes = if epoch == 0 { 100_000 } else { 2000 };
-                for _ in 0..changes / 10 {
-                    let guard = local.pin();
-                    for _ in 0..10 {
-                        let block = &mut live[random.below(LIVE as u64) as usize];
-                        let new = guard.allocate(BYTES).unwrap();
-                        // SAFETY: the block was allocated with this size, and nobody finds it any more.
-                        unsafe { guard.retire(std::mem::replace(block, new), BYTES) };
-                    }
-                }
+                replace(&local, &mut live, &mut random, if epoch == 0 { 100_000 } else { 2000 }, BYTES);
                 assert!(memory.epochs().advance());
             }
             largest.push(memory.statistics().reserved_bytes);
         }
         assert!(lock(&memory.shared.coalescer.past).looked_at > 0, "much was free for long");
         assert!(largest.iter().all(|bytes| bytes * 4 <= largest[0] * 5), "{largest:?} bytes were reserved");
+    }
+
+    /// What comes in other sizes than what went takes the room that went back, also in shorter fragments, so that a database does not spread
+    /// over ever more pages.
+    #[test]
+    #[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
+    fn room_that_came_back_is_used_first() {
+        const LIVE: usize = 20_000;
+        let memory = Memory::new(Options {
+            limit_bytes: Some(1 << 30),
+            region_bytes: 256 << 20,
+            chunk_bytes: 2 << 20,
+            ..Options::tiny()
+        })
+        .unwrap();
+        let local = memory.register().unwrap();
+        let mut random = Random::from_seed(1);
+        let mut live: Vec<(_, usize)> = (0..LIVE).map(|_| (local.pin().allocate(100).unwrap(), 100)).collect();
+        let (mut reserved, mut touched) = (Vec::new(), Vec::new());
+        for round in 0..64 {
+            let bytes = 40 + 60 * (round * 5 % 11);
+            for epoch in 0..64 {
+                replace(&local, &mut live, &mut random, if epoch == 0 { 40_000 } else { 500 }, bytes);
+                assert!(memory.epochs().advance());
+            }
+            reserved.push(memory.statistics().reserved_bytes);
+            let regions = memory.shared.arenas.iter().flat_map(|arena| arena.regions());
+            touched.push(regions.map(|span| span.bytes).sum::<usize>());
+        }
+        assert!(lock(&memory.shared.coalescer.past).looked_at > 0, "much was free for long");
+        let most = reserved.iter().max().unwrap();
+        assert!(touched[63] * 8 <= most * 9, "{touched:?} bytes were touched, {reserved:?} reserved");
     }
 }

@@ -1,13 +1,13 @@
 //! The epoch clock: one clock for reclamation and for the protocols' snapshots (§4.6 to §4.8 of the Maflingo thesis).
 //!
-//! Every worker has a slot. `active` is the epoch in which it is pinned; `walking` the same, where it follows links between
-//! versions; `committing` the epoch in which it announced that it is about to commit; `snapshot` the epoch its read-only
-//! transaction reads at. Whoever holds the ticket [`Epochs::advance`] asks for (the *leader* of that moment) moves
-//! `current` on, looks at these words and publishes what follows: `readonly`, the newest epoch in which nobody is pinned any
-//! more; `left`, the same but for those whose finds are noted (`aside.rs`); `walked`, the newest in which no such walker is; `past`, the newest in which nobody can still commit; and
-//! `collectable`, the oldest epoch any snapshot may read at. So a transaction that is open and does nothing holds back the
-//! memory that it may have found, and neither snapshots nor the versions that were made for them. All horizons only grow. `docs/memory.md` proves what is promised here; this module depends on nothing but atomics,
-//! so that loom can run it.
+//! Every worker has a slot. `active` is the epoch in which it is pinned; `walking` the same, where it follows links between versions;
+//! `committing` the epoch in which it announced that it is about to commit; `snapshot` the epoch its read-only transaction reads at. Any
+//! thread that holds the ticket [`Epochs::advance`] asks for (the *leader* of that time) moves `current` on, looks at these words and
+//! publishes what follows: `readonly`, the newest epoch in which no thread is pinned any more; `left`, the same but for those whose finds
+//! are noted (`aside.rs`); `walked`, the newest in which no such walker is; `past`, the newest in which no thread can still commit; and
+//! `collectable`, the oldest epoch any snapshot may read at. So a transaction that is open and does nothing holds back the memory that it
+//! may have found, and neither snapshots nor the versions that were made for them. All horizons only grow. `docs/memory.md` proves what is
+//! promised here; this module depends on nothing but atomics, so that loom can run it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ const LONGEST_LAG: u64 = 16;
 pub struct Epochs {
     /// Written once a tick and read at every pin: one line for all workers, shared as long as the clock stands.
     horizons: CachePadded<Horizons>,
-    /// Held by who moves the clock.
+    /// Held by a thread that moves the clock.
     advancing: CachePadded<AtomicBool>,
     /// No slot from here on was ever claimed.
     used_slots: CachePadded<AtomicUsize>,
@@ -62,12 +62,13 @@ struct Horizons {
 #[derive(Debug)]
 pub(crate) struct Slot {
     active: AtomicU64,
-    /// The epoch that the worker was told to leave while it stood aside, by the leader, who passes a barrier behind it.
-    told: AtomicU64,
-    /// That epoch, once it stood aside behind the barrier, with what it shows noted. Leaders write it; a worker reads it under the lock of its finds.
+    /// The epoch that the worker was told to leave while it stood aside, by the leader, which passes a barrier behind it.
+    notified: AtomicU64,
+    /// That epoch, once it stood aside behind the barrier, with what it shows noted. Leaders write it; a worker reads it under the lock of
+    /// its finds.
     gone: AtomicU64,
-    /// Of a worker that has left epochs with its finds noted: the first of them, until its pin ends. Leaders write it under the lock of the finds,
-    /// and the worker when its pin ends.
+    /// Of a worker that has left epochs with its finds noted: the first of them, until its pin ends. Leaders write it under the lock of the
+    /// finds, and the worker when its pin ends.
     since: AtomicU64,
     /// Whether the worker shows what it has found. Written while it is in no epoch.
     shows: AtomicBool,
@@ -96,7 +97,7 @@ impl Epochs {
         barriers::prepare();
         let slot = || Slot {
             active: AtomicU64::new(IDLE),
-            told: AtomicU64::new(0),
+            notified: AtomicU64::new(0),
             gone: AtomicU64::new(0),
             since: AtomicU64::new(IDLE),
             shows: AtomicBool::new(false),
@@ -142,7 +143,7 @@ impl Epochs {
         self.horizons.readonly.load(Ordering::Acquire)
     }
 
-    /// The thesis's T_readonly: the newest epoch in which nobody can still commit ([`crate::Guard::begin_commit`]). A snapshot at
+    /// The thesis's T_readonly: the newest epoch in which no thread can still commit ([`crate::Guard::begin_commit`]). A snapshot at
     /// this epoch or an older one never changes.
     #[inline]
     pub fn past(&self) -> u64 {
@@ -167,7 +168,8 @@ impl Epochs {
     /// The newest epoch in which, and in older ones, no worker is any more whose finds are not noted.
     #[inline]
     fn left(&self) -> u64 {
-        // Acquire: pairs with the leader's release store in `scan`, which comes after it saw the workers leave, or noted what they had found.
+        // Acquire: pairs with the leader's release store in `scan`, which comes after it saw the workers leave, or noted what they had
+        // found.
         self.horizons.left.load(Ordering::Acquire)
     }
 
@@ -178,7 +180,7 @@ impl Epochs {
         Horizon { guards: self.horizons.walked.load(Ordering::Acquire), collectable: self.collectable() }
     }
 
-    /// One tick: the current epoch moves on, whoever still runs in older ones, and both horizons follow as far as they can.
+    /// One tick: the current epoch moves on, whatever still runs in older ones, and both horizons follow as far as they can.
     ///
     /// Returns whether this call did it; a call that meets another one in progress leaves the work to that one.
     pub fn advance(&self) -> bool {
@@ -213,7 +215,7 @@ impl Epochs {
     pub fn refresh(&self) -> bool {
         self.lead(|| {
             let current = self.horizons.current.load(Ordering::Relaxed);
-            // Barrier: as in `advance`. Storing the same epoch again harms nobody: only the leader writes it.
+            // Barrier: as in `advance`. Storing the same epoch again harms no thread: only the leader writes it.
             publish(&self.horizons.current, current);
             self.scan(current);
         })
@@ -245,7 +247,7 @@ impl Epochs {
             slots.iter().map(|slot| word(slot).load(Ordering::Acquire)).min().unwrap_or(IDLE)
         });
         // A word that was announced with an outdated epoch and is about to be announced anew may lie behind the horizon for a
-        // moment; nobody runs in it.
+        // time; no thread runs in it.
         let horizon = |oldest: u64, of: &AtomicU64| (oldest.min(current) - 1).max(of.load(Ordering::Relaxed));
         let oldest_active = self.oldest_active(slots, current);
         // Release: pairs with the acquire in `readonly`.
@@ -377,7 +379,7 @@ impl Epochs {
     /// The commit is over. The caller owns the slot.
     #[inline]
     pub(crate) fn end_commit(&self, slot: usize) {
-        // Release: pairs with the acquire load of the leader's scan: who reads the past sees all that was written in it.
+        // Release: pairs with the acquire load of the leader's scan: a thread that reads the past sees all that was written in it.
         self.slots[slot].committing.store(IDLE, Ordering::Release);
     }
 
@@ -392,8 +394,8 @@ impl Epochs {
         self.slots.get(slot).is_some_and(|slot| slot.thread.load(Ordering::Relaxed) == this_thread())
     }
 
-    /// Whether the worker of a slot is pinned, aside or not. If not, the barrier of the worker's next pin comes after a sequentially consistent
-    /// fence that the caller has passed before.
+    /// Whether the worker of a slot is pinned, aside or not. If not, the barrier of the worker's next pin comes after a sequentially
+    /// consistent fence that the caller has passed before.
     pub fn is_pinned(&self, slot: usize) -> bool {
         // Acquire: pairs with the release in `unpin`.
         self.slots.get(slot).is_some_and(|slot| slot.active.load(Ordering::Acquire) != IDLE)
@@ -409,8 +411,8 @@ impl Epochs {
     pub fn is_pinned_here(&self) -> bool {
         let here = this_thread();
         let pinned = |slot: &CachePadded<Slot>| {
-            // Acquire: pairs with the pin, which stores the thread before. In this order, because a thread may have the number of one that had
-            // the slot before it ended. IDLE has the bit, too.
+            // Acquire: pairs with the pin, which stores the thread before. In this order, because a thread may have the number of one that
+            // had the slot before it ended. IDLE has the bit, too.
             let active = slot.active.load(Ordering::Acquire);
             let is_pinned = active & ASIDE == 0 || active != IDLE && slot.shows.load(Ordering::Relaxed);
             is_pinned && slot.thread.load(Ordering::Relaxed) == here
@@ -419,7 +421,8 @@ impl Epochs {
     }
 
     /// Whether the calling thread has the worker of another slot than this one pinned, one that stands aside too: as a rule one with a
-    /// transaction open, which does not end before the thread goes on. It looks at words that other threads write, so it is for who has waited already.
+    /// transaction open, which does not end before the thread goes on. It looks at words that other threads write, so it is for a thread
+    /// that has waited already.
     pub fn is_another_pinned_here(&self, slot: usize) -> bool {
         let here = this_thread();
         let slots = self.slots[..self.used_slots.load(Ordering::Relaxed)].iter().enumerate();
@@ -447,7 +450,7 @@ impl Epochs {
 
     /// Passes the barrier of a pin without changing the pin, and returns the epoch behind it: the tag of what was unlinked
     /// before. The caller owns the slot.
-    pub(crate) fn settle(&self, slot: usize) -> u64 {
+    pub(crate) fn seal(&self, slot: usize) -> u64 {
         let active = &self.slots[slot].active;
         // Barrier: as in `pin`.
         publish(active, active.load(Ordering::Relaxed));
@@ -462,7 +465,7 @@ impl Epochs {
 
     /// A tag for what others unlinked in epochs that they have left: passes a barrier and returns the epoch behind it.
     pub(crate) fn tag_for_others(&self) -> u64 {
-        // Barrier: as in `settle`; what the others unlinked happened before.
+        // Barrier: as in `seal`; what the others unlinked happened before.
         fence(Ordering::SeqCst);
         self.current()
     }
@@ -478,7 +481,7 @@ impl Epochs {
         // below sees its epoch.
         publish(snapshot, OPENING);
         let epoch = self.past();
-        // Release: pairs with the acquire loads of scans and pruners. Who sees the word before is held up, not misled.
+        // Release: pairs with the acquire loads of scans and pruners. A thread that sees the word before is held up, not misled.
         snapshot.store(epoch, Ordering::Release);
         epoch
     }

@@ -8,7 +8,7 @@ pub enum Refusal {
     /// None.
     #[default]
     Nothing,
-    /// This one, as when somebody gives memory back a moment later.
+    /// This one, as when some thread gives memory back a time later.
     Only(u64),
     /// This one and all that follow, as at the memory limit.
     From(u64),

@@ -49,7 +49,7 @@ impl<'l> Guard<'l> {
         self.worker.epoch.get()
     }
 
-    /// Leaves the epoch and enters the current one, for who works long under one guard. Pointers found before must not be
+    /// Leaves the epoch and enters the current one, for a thread that works long under one guard. Pointers found before must not be
     /// used after it. Ends a rest. Under nested guards nothing else happens: the outer one still relies on its epoch. Returns the epoch.
     #[inline]
     pub fn refresh(&mut self) -> u64 {
@@ -104,7 +104,7 @@ impl<'l> Guard<'l> {
         self.worker.shared().refusal(requested)
     }
 
-    /// Runs work that makes room in the end, and needs a little memory for it: what is used up for everybody else comes
+    /// Runs work that makes room in the end, and needs a little memory for it: what is used up for all else comes
     /// from the reserve. Allocations of more than 4 MiB do not.
     #[inline]
     pub fn with_reserve<O>(&self, work: impl FnOnce(&Self) -> O) -> O {
@@ -167,11 +167,11 @@ impl<'l> Guard<'l> {
         self.worker.retire(&self.worker.versions, WaitsFor::Walkers, entry);
     }
 
-    /// Gives the memory of a version back that was taken out of its chain, once every snapshot that exists now has renewed its guard
+    /// Gives the memory of a version back that was unlinked, once every snapshot that exists now has renewed its guard
     /// or ended.
     ///
     /// # Safety
-    /// As for [`Guard::retire_versions`], of a version that nobody finds from now on.
+    /// As for [`Guard::retire_versions`], of a version that no thread finds from now on.
     #[inline]
     pub unsafe fn retire_pruned(&self, pointer: NonNull<u8>, bytes: usize) {
         let entry = Entry { pointer, bytes, superseded_at: 0, was_found: false };
@@ -219,8 +219,8 @@ impl<'l> Guard<'l> {
         }
     }
 
-    /// Comes back from aside. Whether pointers that were found before are protected still. If not, those are that the worker has shown, if it
-    /// shows any ([`Local::show_finds`](crate::Local::show_finds)).
+    /// Comes back from aside. Whether pointers that were found before are protected still. If not, those are that the worker has shown, if
+    /// it shows any ([`Local::show_finds`](crate::Local::show_finds)).
     #[inline]
     pub fn come_back(&mut self) -> bool {
         self.resting || self.worker.come_back()
@@ -229,7 +229,7 @@ impl<'l> Guard<'l> {
     /// Keeps every version that is not collectable now from being freed until the answer is dropped, so that chains of
     /// versions can be walked and pruned: `None` when the clock is just being moved or the worker has a snapshot open.
     ///
-    /// A moment's thing: while it lasts no version is freed that it might keep.
+    /// A time's thing: while it lasts no version is freed that it might keep.
     pub fn hold_versions(&self) -> Option<Hold<'l>> {
         if self.worker.snapshots.get() > 0 {
             return None;

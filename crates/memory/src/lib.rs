@@ -11,7 +11,7 @@
 //! let local = memory.register()?;
 //! let guard = local.pin();
 //! let block = guard.allocate(100)?;
-//! // SAFETY: the block is 100 bytes of ours, came from `allocate`, and nobody else knows of it.
+//! // SAFETY: the block is 100 bytes of ours, came from `allocate`, and no other thread knows of it.
 //! unsafe {
 //!     block.write_bytes(7, 100);
 //!     guard.retire(block, 100);
@@ -31,6 +31,7 @@ mod epochs;
 #[doc(hidden)]
 pub mod faults;
 mod guard;
+mod huge_pages;
 mod limbo;
 mod local;
 mod memory;

@@ -40,7 +40,7 @@ pub(crate) struct Entry {
     pub(crate) was_found: bool,
 }
 
-/// All entries before position `end` were unlinked before some moment in epoch `tag`.
+/// All entries before position `end` were unlinked before some time in epoch `tag`.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     tag: u64,
@@ -70,8 +70,8 @@ pub(crate) struct EmptyPage(NonNull<Page>);
 
 impl EmptyPage {
     /// Gives its memory back: a block of [`PAGE_BYTES`] to `free`.
-    pub(crate) fn give_back(self, free: impl FnOnce(NonNull<u8>)) {
-        // SAFETY: nobody else has the page, and its header was written when it came to be.
+    pub(crate) fn release(self, free: impl FnOnce(NonNull<u8>)) {
+        // SAFETY: no other thread has the page, and its header was written when it came to be.
         if unsafe { self.0.as_ref() }.header.is_on_heap {
             // SAFETY: it was a box, see `Limbo::add_page`.
             drop(unsafe { Box::from_raw(self.0.as_ptr()) });
@@ -97,7 +97,7 @@ pub(crate) struct Limbo {
     tagged: u64,
 }
 
-// SAFETY: the blocks that wait, and the pages, are owned by the limbo; nobody else frees them or writes to them.
+// SAFETY: the blocks that wait, and the pages, are owned by the limbo; no other thread frees them or writes to them.
 unsafe impl Send for Limbo {}
 
 impl Limbo {
@@ -206,7 +206,7 @@ impl Drop for Limbo {
         while let Some(page) = next {
             // SAFETY: the pages are the limbo's own, each is looked at once, and the memory is still there.
             next = unsafe { page.as_ref() }.header.next;
-            EmptyPage(page).give_back(|_| ());
+            EmptyPage(page).release(|_| ());
         }
     }
 }
@@ -272,13 +272,13 @@ mod tests {
                 popped += 1;
                 page.into_iter().for_each(|page| {
                     pages += 1;
-                    page.give_back(|_| unreachable!("all pages are on the heap"));
+                    page.release(|_| unreachable!("all pages are on the heap"));
                 });
             }
             assert_eq!(limbo.len(), pushed - popped);
         }
         assert!(limbo.is_empty() && pages >= 4);
-        limbo.take_page().unwrap().give_back(|_| unreachable!("it is on the heap"));
+        limbo.take_page().unwrap().release(|_| unreachable!("it is on the heap"));
         assert!(limbo.pages.is_none());
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct Worker {
     held: Cell<bool>,
     /// Its slot.
     slot: NonNull<Slot>,
-    /// Whether it shows what it has found to who tells it.
+    /// Whether it shows what it has found to a thread that tells it.
     shows: Cell<bool>,
     /// The addresses that are noted, with their number.
     noted: RefCell<(u64, Arc<Vec<usize>>)>,
@@ -80,11 +80,11 @@ pub(crate) struct Worker {
     pub(crate) retired: RefCell<Limbo>,
     /// What waits for walkers and snapshots. Apart, so that a long reader does not hold up the other lists.
     pub(crate) versions: RefCell<Limbo>,
-    /// What waits for walkers alone: versions that were taken out of their chains.
+    /// What waits for walkers alone: versions that were unlinked.
     pub(crate) pruned: RefCell<Limbo>,
 }
 
-// SAFETY: everything inside is owned: the free blocks, the chunk and what waits are reached by nobody else. Guards and
+// SAFETY: everything inside is owned: the free blocks, the chunk and what waits are reached by no other thread. Guards and
 // snapshots borrow the `Local`, which cannot be shared between threads, so a move never separates them.
 unsafe impl Send for Local {}
 
@@ -162,8 +162,8 @@ impl Local {
         Guard { worker: self.worker(), resting: false }
     }
 
-    /// Pins the worker until [`Local::release`], so that what is found from one guard to the next stays: for a group of transactions that borrow it
-    /// one after the other.
+    /// Pins the worker until [`Local::release`], so that what is found from one guard to the next stays: for a group of transactions that
+    /// borrow it one after the other.
     pub fn hold(&mut self) {
         let worker = self.worker();
         if !worker.held.replace(true) {
@@ -185,8 +185,8 @@ impl Local {
         self.worker().held.get()
     }
 
-    /// From now on the worker's guards that stand aside show what they have found. Whoever tells the worker to leave its epoch then keeps that
-    /// from being freed until the last guard is dropped, whatever epochs the worker has been in since.
+    /// From now on the worker's guards that stand aside show what they have found. Any thread that tells the worker to leave its epoch then
+    /// keeps that from being freed until the last guard is dropped, whatever epochs the worker has been in since.
     ///
     /// # Panics
     /// When the worker is in an epoch.
@@ -229,7 +229,7 @@ impl Local {
         }
     }
 
-    /// Whether an allocation of the worker was refused since this was asked last: whoever keeps a list of what it will retire looks
+    /// Whether an allocation of the worker was refused since this was asked last: any thread that keeps a list of what it will retire looks
     /// through it before the next try.
     #[inline]
     pub fn was_refused(&self) -> bool {
@@ -242,7 +242,7 @@ impl Local {
         let worker = self.worker();
         let (epochs, slot) = (&worker.shared().epochs, worker.id.position());
         if worker.shows.get() && worker.pins.get() > 0 {
-            // Nobody looks at its finds from here on.
+            // No thread looks at its finds from here on.
             worker.come_back();
         }
         worker.held.set(false);
@@ -300,7 +300,7 @@ impl Drop for Local {
             shared.epochs.show_finds(slot, None);
         }
         shared.epochs.release(slot);
-        // SAFETY: it was a box, see `new`, and nobody finds it any more.
+        // SAFETY: it was a box, see `new`, and no thread finds it any more.
         drop(unsafe { Box::from_raw(self.worker.as_ptr()) });
     }
 }
@@ -339,11 +339,11 @@ impl Worker {
     /// Comes back from there, if it is there. Whether it was never away.
     #[inline]
     pub(crate) fn come_back(&self) -> bool {
-        self.slot().come_back() || self.come_back_told()
+        self.slot().come_back() || self.come_back_notified()
     }
 
     #[cold]
-    fn come_back_told(&self) -> bool {
+    fn come_back_notified(&self) -> bool {
         let stayed = self.shared().epochs.has_stayed(self.id.position());
         if !stayed {
             self.enter();
@@ -362,7 +362,7 @@ impl Worker {
     pub(crate) fn leave(&self) {
         let pins = self.pins.get() - 1;
         if pins == 0 && self.shows.get() {
-            // Nobody looks at its finds from here on.
+            // No thread looks at its finds from here on.
             self.come_back();
         }
         self.pins.set(pins);
@@ -375,14 +375,14 @@ impl Worker {
         }
     }
 
-    /// Leaves all that waits to whoever comes by: the worker may do nothing for long.
+    /// Leaves all that waits to any thread that comes by: the worker may do nothing for long.
     #[cold]
     fn hand_over(&self) {
-        self.tag(self.shared().epochs.settle(self.id.position()));
+        self.tag(self.shared().epochs.seal(self.id.position()));
         self.leave_tagged();
     }
 
-    /// Leaves all that the worker has to whoever comes by. Called by another one, which has taken it.
+    /// Leaves all that the worker has to any thread that comes by. Called by another one, which has taken it.
     pub(crate) fn leave_to_all(&self) {
         if self.waiting.get() {
             self.tag(self.shared().epochs.tag_for_others());
@@ -415,7 +415,7 @@ impl Worker {
             epochs.set_thread(self.id.position(), here);
         }
         let slot = self.id.position();
-        // Who has a snapshot open follows links between versions.
+        // A thread that has a snapshot open follows links between versions.
         let epoch = if self.snapshots.get() > 0 { epochs.pin_walking(slot) } else { epochs.pin(slot) };
         if !epochs.kept_own(slot) {
             epochs.come_for_kept(slot);
@@ -464,7 +464,7 @@ impl Worker {
         }
     }
 
-    /// Somebody was refused memory: the worker leaves its free blocks to all.
+    /// Some thread was refused memory: the worker leaves its free blocks to all.
     #[cold]
     fn see_to_shortage(&self) {
         self.shortage_seen.set(self.shared().shortage());
@@ -539,7 +539,7 @@ impl Worker {
     }
 
     fn collect_harder(&self) {
-        self.tag(self.shared().epochs.settle(self.id.position()));
+        self.tag(self.shared().epochs.seal(self.id.position()));
         self.shared().epochs.advance();
         self.collect();
     }
@@ -547,7 +547,7 @@ impl Worker {
     #[inline]
     pub(crate) unsafe fn free(&self, pointer: NonNull<u8>, bytes: usize) {
         if bytes <= MAX_POOLED {
-            // SAFETY: the caller promises that pointer and size match an allocation and that nobody uses it.
+            // SAFETY: the caller promises that pointer and size match an allocation and that no thread uses it.
             unsafe { self.pool.free(self.shared(), pointer, bytes) };
         } else {
             self.free_large(pointer, bytes);

@@ -22,13 +22,13 @@ use crate::system::{self, HUGE_PAGE, Mapping, PAGE};
 use crate::ticker::Ticker;
 use crate::{Epochs, Error, Options, OutOfMemory};
 
-/// Slots for a database's own work: one for who keeps its tables, one for who fills a new index. They come before the users'
-/// slots, so that the leader of a tick, who reads all slots up to the last one ever claimed, still reads few.
+/// Slots for a database's own work: one for a thread that keeps its tables, one for a thread that fills a new index. They come before the
+/// users' slots, so that the leader of a tick, which reads all slots up to the last one ever claimed, still reads few.
 pub const OWN_SLOTS: usize = 2;
 
 /// The memory of one database, shared by all its workers.
 ///
-/// Everything allocated from it is given back to the system when the last `Arc` of it and the last [`Local`] are gone.
+/// Everything allocated from it is freed to the system when the last `Arc` of it and the last [`Local`] are gone.
 #[derive(Debug)]
 pub struct Memory {
     pub(crate) shared: Shared,
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub(crate) coalescer: Coalescer,
     nodes: Vec<Vec<usize>>,
     counters: Box<[OnceLock<Arc<Counters>>]>,
-    /// The workers, by their slots; null where there is none. Who looks at one has taken what it keeps ([`Epochs::take_kept`]).
+    /// The workers, by their slots; null where there is none. A thread that looks at one has taken what it keeps ([`Epochs::take_kept`]).
     pub(crate) workers: Box<[AtomicPtr<Worker>]>,
     /// Mappings of their own, by address.
     large: Mutex<BTreeMap<usize, Mapping>>,
@@ -65,7 +65,7 @@ pub(crate) struct Shared {
 pub enum Pressure {
     /// Below the soft mark.
     Normal,
-    /// At the soft mark or above: time to delete, to shed work, or to warn somebody.
+    /// At the soft mark or above: time to delete, to shed work, or to warn some thread.
     Soft,
     /// Within 2 % of the hard mark: allocations are refused or soon will be.
     Hard,
@@ -76,7 +76,8 @@ pub enum Pressure {
 pub struct MemoryStatistics {
     /// The hard mark.
     pub limit_bytes: usize,
-    /// Bytes taken off the limit: spans handed out to workers, in use or free for reuse, what is drawn on the reserve, and large allocations.
+    /// Bytes taken off the limit: spans handed out to workers, in use or free for reuse, what is drawn on the reserve, and large
+    /// allocations.
     pub reserved_bytes: usize,
     /// Address space mapped, touched or not.
     pub mapped_bytes: usize,
@@ -196,7 +197,7 @@ impl Memory {
         self.shared.arenas[system::current_node(&self.shared.nodes)].prefault(bytes.min(left), threads)
     }
 
-    /// How many bytes of garbage a worker may keep to itself when it ends a transaction; it leaves more to whoever comes by.
+    /// How many bytes of garbage a worker may keep to itself when it ends a transaction; it leaves more to any thread that comes by.
     #[inline]
     pub fn most_waiting(&self) -> usize {
         self.shared.most_waiting
@@ -390,7 +391,7 @@ impl Shared {
     }
 }
 
-/// Locks a mutex whose contents are whole after every statement, whoever panicked while holding it.
+/// Locks a mutex whose contents are whole after every statement, even if a thread panicked while holding it.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

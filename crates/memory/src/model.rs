@@ -20,20 +20,20 @@ pub fn beside<R: Copy + 'static>(
     after: impl FnOnce(R, &Guard<'_>),
 ) {
     let memory = Memory::new(Options { max_workers: 3, ..Options::tiny() }).expect("sound options");
-    let place = || memory.register().expect("a slot is free");
-    let (here, there, elsewhere) = (place(), place(), place());
+    let register = || memory.register().expect("a slot is free");
+    let (here, there, elsewhere) = (register(), register(), register());
     let guard = here.pin();
     let record = make(&guard);
     let (other, own) = (spawn(record, there, other), spawn(record, elsewhere, own));
     // Their places are dropped when all is over.
-    let places = (other.join().expect("no thread panics"), own.join().expect("no thread panics"));
+    let locals = (other.join().expect("no thread panics"), own.join().expect("no thread panics"));
     after(record, &guard);
-    drop(places);
+    drop(locals);
 }
 
-fn spawn<R: 'static>(record: R, place: Local, work: impl FnOnce(R, &Guard<'_>) + 'static) -> JoinHandle<Local> {
+fn spawn<R: 'static>(record: R, local: Local, work: impl FnOnce(R, &Guard<'_>) + 'static) -> JoinHandle<Local> {
     thread::spawn(move || {
-        work(record, &place.pin());
-        place
+        work(record, &local.pin());
+        local
     })
 }

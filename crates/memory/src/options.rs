@@ -14,9 +14,9 @@ pub struct Options {
     /// The soft mark, in percent of the limit: from there on [`crate::Memory::pressure`] reports
     /// [`crate::Pressure::Soft`]. 80 leaves time to react before work fails.
     pub soft_percent: u8,
-    /// How much of the limit is put aside for work that makes room, such as deletions ([`crate::Guard::with_reserve`]).
-    /// `None`, the default, takes 1/64 of the limit, at least 4 KiB and at most 64 MiB. A transaction that deletes at the limit has room for its rows
-    /// in it with 256 bytes each besides their columns, or is refused; `docs/memory.md` says which protocols need less.
+    /// How much of the limit is put aside for work that makes room, such as deletions ([`crate::Guard::with_reserve`]). `None`, the default,
+    /// takes 1/64 of the limit, at least 4 KiB and at most 64 MiB. A transaction that deletes at the limit has room for its rows in it with
+    /// 256 bytes each besides their columns, or is refused; `docs/memory.md` says which protocols need less.
     pub reserve_bytes: Option<usize>,
     /// Whether to ask the system for huge pages. On by default: rows are met at random, and with small pages most
     /// accesses miss the translation cache as well. Where the system declines, small pages serve in silence.
@@ -24,13 +24,13 @@ pub struct Options {
     /// How many workers may be registered at once, beside [`crate::OWN_SLOTS`]. A slot costs two cache lines, and the leader of
     /// a tick reads all up to the last one that was ever claimed.
     pub max_workers: usize,
-    /// How often a background thread moves the epochs on; `None` leaves that to whoever calls
+    /// How often a background thread moves the epochs on; `None` leaves that to any thread that calls
     /// [`crate::Epochs::advance`]. The thesis takes 1 s. The default of 10 ms keeps snapshots fresher and the memory of
     /// retired blocks small, and one scan of the slots a tick still costs nothing that can be measured.
     pub epoch_interval: Option<Duration>,
     /// How much address space is mapped at once. Only what is handed out counts against the limit, so large is cheap.
     pub region_bytes: usize,
-    /// The largest piece a worker takes from a region for its small blocks. A worker starts with 64 KiB and doubles: a
+    /// The largest chunk a worker takes from a region for its small blocks. A worker starts with 64 KiB and doubles: a
     /// short-lived one wastes little, a busy one comes rarely and gets whole huge pages.
     pub chunk_bytes: usize,
 }
@@ -41,16 +41,16 @@ const LEAST_RESERVE: usize = 4096;
 /// The largest reserve that is taken unasked.
 const MOST_RESERVE: usize = 64 << 20;
 
-/// How many of a worker's largest pieces the limit holds at least.
+/// How many of a worker's largest chunks the limit holds at least.
 const CHUNKS: usize = 64;
 
 /// The largest region: more address space than memory in any machine that we know.
 const MOST_REGION: usize = 1 << 40;
 
-/// The smallest piece.
+/// The smallest chunk.
 pub(crate) const LEAST_CHUNK: usize = 1024;
 
-/// The first piece a worker takes, before doubling.
+/// The first chunk a worker takes, before doubling.
 pub(crate) const FIRST_CHUNK: usize = 64 << 10;
 
 /// Of a region and a chunk. An interpreter keeps books on every byte of an allocation, and long ones take it long.
@@ -103,7 +103,7 @@ impl Options {
         (limit / (8 * self.max_workers)).clamp(16 << 10, 4 << 20)
     }
 
-    /// The largest piece that a worker takes for small blocks under a limit: many workers' pieces are a small part of it.
+    /// The largest chunk that a worker takes for small blocks under a limit: many workers' chunks are a small part of it.
     pub(crate) fn chunk_of(&self, limit: usize) -> usize {
         let share = (limit / CHUNKS).max(LEAST_CHUNK);
         self.chunk_bytes.min(1 << share.ilog2())
@@ -111,7 +111,7 @@ impl Options {
 
     /// How much a worker retires in one epoch before it begins the next itself. At the default intervals and a large limit it has to retire
     /// 1 GB/s for that, or the clock's thread to wait for a processor; a tick costs a scan of the slots. Under a small limit less,
-    /// for what waits lies between blocks that stay, so that large pieces are rare when it is freed.
+    /// for what waits lies between blocks that stay, so that large chunks are rare when it is freed.
     pub(crate) fn overdue_bytes(limit: usize) -> usize {
         (limit / 256).clamp(4 << 10, 2 << 20)
     }

@@ -9,6 +9,7 @@ use polychron_sync::atomic::{AtomicI64, Ordering};
 use crate::arena::{Arena, Span};
 use crate::blocks::FreeList;
 use crate::classes::{CLASSES, LOCAL_CLASSES, batch_of_class, class_of, fits_in, size_of_class};
+use crate::coalesce::PAGE;
 use crate::memory::Shared;
 use crate::options::{FIRST_CHUNK, LEAST_CHUNK};
 use crate::reserve::DRAW_BYTES;
@@ -94,7 +95,7 @@ impl Pool {
     /// Takes a block back.
     ///
     /// # Safety
-    /// The block came from a pool of the same memory for the same `bytes`, and nobody uses it any more.
+    /// The block came from a pool of the same memory for the same `bytes`, and no thread uses it any more.
     #[inline]
     pub(crate) unsafe fn free(&self, shared: &Shared, block: NonNull<u8>, bytes: usize) {
         let class = class_of(bytes);
@@ -108,7 +109,7 @@ impl Pool {
         unsafe { self.keep(shared, class, block) };
     }
 
-    /// Takes a block back once somebody drew on the reserve: what came from there goes back there, and what makes up for it comes next.
+    /// Takes a block back once some thread drew on the reserve: what came from there goes back there, and what makes up for it comes next.
     ///
     /// # Safety
     /// As for [`Pool::keep`].
@@ -129,7 +130,7 @@ impl Pool {
     /// Puts a block of a class into the free lists.
     ///
     /// # Safety
-    /// The block has the size and alignment of the class, and nobody uses it.
+    /// The block has the size and alignment of the class, and no thread uses it.
     #[inline]
     unsafe fn keep(&self, shared: &Shared, class: usize, block: NonNull<u8>) {
         let Some(lists) = self.lists.get(class) else {
@@ -164,8 +165,8 @@ impl Pool {
             return self.cut(shared, size);
         }
         let bytes = size.next_multiple_of(64);
-        let (block, rest) = self.reserve_span(shared, bytes)?.split(size);
-        // SAFETY: the rest behind the block is empty, or shorter than 64 bytes and nobody's.
+        let (block, rest) = self.reserve_span(shared, bytes, bytes)?.split(size);
+        // SAFETY: the rest behind the block is empty, or shorter than 64 bytes and no thread's.
         unsafe { self.carve(shared, rest) };
         Some(block.base)
     }
@@ -212,7 +213,9 @@ impl Pool {
         let most = wanted.min(share.max(FIRST_CHUNK));
         let mut bytes = most;
         let span = loop {
-            if let Some(span) = self.reserve_span(shared, bytes) {
+            // A multiple of 64 with room for the block wherever the span begins.
+            let least = (size + 64).next_multiple_of(64).max(PAGE);
+            if let Some(span) = self.reserve_span(shared, bytes, least.min(bytes)) {
                 break span;
             }
             bytes /= 2;
@@ -227,18 +230,20 @@ impl Pool {
         Some(())
     }
 
-    fn reserve_span(&self, shared: &Shared, bytes: usize) -> Option<Span> {
-        self.reserve_span_beside(shared, bytes, shared.reserve.lacking())
+    /// A span of `bytes` bytes, or one of at least `least` that came back.
+    fn reserve_span(&self, shared: &Shared, bytes: usize, least: usize) -> Option<Span> {
+        self.reserve_span_beside(shared, bytes, least, shared.reserve.lacking())
     }
 
     /// A span, as long as the limit leaves `aside` bytes beside it.
-    fn reserve_span_beside(&self, shared: &Shared, bytes: usize, aside: usize) -> Option<Span> {
+    fn reserve_span_beside(&self, shared: &Shared, bytes: usize, least: usize, aside: usize) -> Option<Span> {
         if !shared.budget.reserve(bytes, aside) {
             return None;
         }
-        let span = self.arena(shared).take(bytes);
-        if span.is_none() {
-            shared.budget.release(bytes);
+        let span = self.arena(shared).take(bytes, least);
+        let unused = bytes - span.map_or(0, |span| span.bytes);
+        if unused > 0 {
+            shared.budget.release(unused);
         }
         span
     }
@@ -246,7 +251,7 @@ impl Pool {
     /// Makes a span the chunk; what is left of the old one becomes free blocks.
     ///
     /// # Safety
-    /// The span is aligned to 16, a multiple of 16 long, and nobody else uses it.
+    /// The span is aligned to 16, a multiple of 16 long, and no other thread uses it.
     unsafe fn adopt(&self, shared: &Shared, span: Span) {
         if let Some(rest) = self.chunk.replace(Some(span)) {
             // SAFETY: the old chunk is the worker's own, and is not the chunk any more.
@@ -289,7 +294,7 @@ impl Pool {
     pub(crate) fn draw(&self, shared: &Shared, bytes: usize) -> Option<NonNull<u8>> {
         let class = class_of(bytes);
         let least = size_of_class(class).next_multiple_of(64);
-        let span = |bytes| self.reserve_span_beside(shared, bytes, 0);
+        let span = |bytes| self.reserve_span_beside(shared, bytes, bytes, 0);
         let block = shared.reserve.draw(class, || span(least.max(DRAW_BYTES)).or_else(|| span(least)))?;
         count(&self.counters.blocks[class], 1);
         Some(block)

@@ -5,7 +5,7 @@
 //!
 //! What was drawn may stay in use for long, for not all work that could make room does. Blocks of the same size make up for that: when they
 //! are freed they go to the reserve before anybody else gets them, as long as the limit does not leave what it lacks. Smaller blocks
-//! would fill it with what nobody can use. Such blocks are drawn first.
+//! would fill it with what no thread can use. Such blocks are drawn first.
 
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -29,7 +29,7 @@ pub(crate) const LEAST_BLOCK: usize = 32;
 pub(crate) struct Reserve {
     /// What is set aside.
     bytes: usize,
-    /// Where that lies, once somebody drew on it; none if the system had nothing.
+    /// Where that lies, once some thread drew on it; none if the system had nothing.
     memory: OnceLock<Option<Mapping>>,
     /// How many bytes of it are in use. Written under the latch, like the next.
     drawn: AtomicUsize,
@@ -91,7 +91,7 @@ impl Reserve {
         self.lacking().saturating_sub(left)
     }
 
-    fn settle(&self, held: &Held) {
+    fn publish(&self, held: &Held) {
         self.drawn.store(held.drawn, Ordering::Relaxed);
         self.lacking.store(held.drawn.saturating_sub(held.bytes), Ordering::Relaxed);
     }
@@ -111,7 +111,7 @@ impl Reserve {
     /// Takes a freed block of a class in, if it makes up for one that was drawn and the limit, which leaves `left` bytes, does not.
     ///
     /// # Safety
-    /// The block has the size and alignment of the class, and nobody uses it. If it is taken, the reserve owns it.
+    /// The block has the size and alignment of the class, and no thread uses it. If it is taken, the reserve owns it.
     pub(crate) unsafe fn take_in(&self, class: usize, block: NonNull<u8>, left: usize) -> bool {
         if self.unbacked(left) == 0 || self.missing[class].load(Ordering::Relaxed) == 0 {
             return false;
@@ -121,11 +121,11 @@ impl Reserve {
         unsafe { held.blocks[class].push(block) };
         held.bytes += size_of_class(class);
         self.note_missing(class, false);
-        self.settle(&held);
+        self.publish(&held);
         true
     }
 
-    /// Whether somebody ever drew on what is set aside.
+    /// Whether some thread ever drew on what is set aside.
     #[inline]
     pub(crate) fn was_drawn_on(&self) -> bool {
         self.memory.get().is_some()
@@ -137,18 +137,18 @@ impl Reserve {
         matches!(self.memory.get(), Some(Some(memory)) if offset(memory.base()) < self.bytes)
     }
 
-    /// Takes a block of a class back that it owns and nobody uses any more.
+    /// Takes a block of a class back that it owns and no thread uses any more.
     pub(crate) fn take_back(&self, class: usize, block: NonNull<u8>) {
         let memory = self.memory.get().and_then(Option::as_ref).expect("the block lies in it");
         let mut held = self.held.lock();
-        held.set_aside.give_back(block.addr().get() - memory.base().addr().get(), size_of_class(class));
+        held.set_aside.add(block.addr().get() - memory.base().addr().get(), size_of_class(class));
         held.drawn -= size_of_class(class);
         self.note_missing(class, false);
-        self.settle(&held);
+        self.publish(&held);
     }
 
-    /// Takes all out that is held, in spans: who coalesces makes up for it ([`Reserve::put`]).
-    pub(crate) fn take_out(&self) -> Vec<Span> {
+    /// Takes all out that is held, in spans: a thread that coalesces makes up for it ([`Reserve::put`]).
+    pub(crate) fn take_all(&self) -> Vec<Span> {
         let mut held = self.held.lock();
         let mut spans: Vec<Span> = held.open.take().into_iter().filter(|span| span.bytes > 0).collect();
         for (class, list) in held.blocks.iter_mut().enumerate() {
@@ -156,7 +156,7 @@ impl Reserve {
             spans.extend(std::iter::from_fn(|| list.pop()).map(|base| Span { base, bytes }));
         }
         held.bytes = 0;
-        self.settle(&held);
+        self.publish(&held);
         spans
     }
 
@@ -165,7 +165,7 @@ impl Reserve {
         let mut held = self.held.lock();
         held.bytes += span.bytes;
         held.keep(span);
-        self.settle(&held);
+        self.publish(&held);
     }
 
     /// A block of a class. When the reserve has none that is large enough, `more` may give it a span.
@@ -194,7 +194,7 @@ impl Reserve {
         if block.is_some() {
             self.note_missing(class, true);
         }
-        self.settle(&held);
+        self.publish(&held);
         block
     }
 }

@@ -48,7 +48,7 @@ impl SetAside {
     }
 
     /// Takes a block back.
-    pub(crate) fn give_back(&mut self, mut start: usize, mut bytes: usize) {
+    pub(crate) fn add(&mut self, mut start: usize, mut bytes: usize) {
         if let Some((&before, &len)) = self.parts.range(..start).next_back()
             && before + len == start
         {
@@ -87,10 +87,10 @@ mod tests {
                 blocks.push((start, size));
             } else if !blocks.is_empty() {
                 let (start, bytes) = blocks.swap_remove(random.below(blocks.len() as u64) as usize);
-                free.give_back(start, bytes);
+                free.add(start, bytes);
             }
         }
-        blocks.into_iter().for_each(|(start, bytes)| free.give_back(start, bytes));
+        blocks.into_iter().for_each(|(start, bytes)| free.add(start, bytes));
         assert_eq!(free.parts.into_iter().collect::<Vec<_>>(), [(0, BYTES)]);
         assert_eq!(free.by_bytes.into_iter().collect::<Vec<_>>(), [(BYTES, 0)]);
     }

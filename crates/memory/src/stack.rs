@@ -1,4 +1,4 @@
-//! How much stack the calling thread has left: for who runs somebody else's code inside of somebody else's code.
+//! How much stack the calling thread has left, for code that calls user code inside of other user code.
 
 use std::cell::Cell;
 

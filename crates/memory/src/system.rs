@@ -27,8 +27,16 @@ impl Mapping {
         let huge = huge && bytes >= HUGE_PAGE;
         let base = imp::map(bytes, if huge { HUGE_PAGE } else { PAGE })?;
         let mut mapping = Self { base, bytes, huge: false };
-        mapping.huge = huge && imp::advise_huge(&mapping);
+        mapping.huge = huge && imp::advise(&mapping, 0, bytes, true);
         Some(mapping)
+    }
+
+    /// Advises the system to use a huge page at an offset, or small ones, where it took that advice before.
+    pub(crate) fn advise(&self, offset: usize, huge: bool) {
+        if self.huge && offset < self.bytes {
+            // What is refused stays as it was.
+            let _ = imp::advise(self, offset, HUGE_PAGE.min(self.bytes - offset), huge);
+        }
     }
 
     pub(crate) fn base(&self) -> NonNull<u8> {
@@ -71,14 +79,16 @@ mod imp {
     /// Gives back the part of a new mapping that only served to align the rest. A failure leaves address space unused.
     fn trim(start: *mut u8, bytes: usize) {
         if bytes > 0 {
-            // SAFETY: the range is page-aligned, belongs to the mapping just made, and nobody knows of it.
+            // SAFETY: the range is page-aligned, belongs to the mapping just made, and no thread knows of it.
             let _ = unsafe { munmap(start.cast(), bytes) };
         }
     }
 
-    pub(super) fn advise_huge(mapping: &Mapping) -> bool {
-        // SAFETY: the advice changes no contents, and the range is a mapping of ours.
-        unsafe { madvise(mapping.base.as_ptr().cast(), mapping.bytes, Advice::LinuxHugepage) }.is_ok()
+    pub(super) fn advise(mapping: &Mapping, offset: usize, bytes: usize, huge: bool) -> bool {
+        let start = mapping.base.as_ptr().wrapping_add(offset);
+        let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+        // SAFETY: the advice changes no contents.
+        unsafe { madvise(start.cast(), bytes, advice) }.is_ok()
     }
 
     pub(super) unsafe fn discard(base: NonNull<u8>, bytes: usize) {
@@ -108,7 +118,7 @@ mod imp {
         NonNull::new(unsafe { alloc(layout) })
     }
 
-    pub(super) fn advise_huge(_mapping: &Mapping) -> bool {
+    pub(super) fn advise(_mapping: &Mapping, _offset: usize, _bytes: usize, _huge: bool) -> bool {
         false
     }
 

@@ -54,7 +54,7 @@ fn allocate(guard: &Guard<'_>, bytes: usize) -> Option<Block> {
 }
 
 fn retire(guard: &Guard<'_>, (block, bytes): Block) {
-    // SAFETY: the block came from `allocate` with this size, and nobody uses it.
+    // SAFETY: the block came from `allocate` with this size, and no thread uses it.
     unsafe { guard.retire(block, bytes) };
 }
 
@@ -196,7 +196,7 @@ fn what_idle_workers_keep_is_there_for_others() {
             if waits && at % 8 == 0 {
                 retire(&guard, (block, bytes));
             } else {
-                // SAFETY: the block came from `allocate` with this size, and nobody uses it.
+                // SAFETY: the block came from `allocate` with this size, and no thread uses it.
                 unsafe { guard.free(block, bytes) };
             }
         }
@@ -261,7 +261,7 @@ fn what_has_come_and_gone_leaves_no_trace() {
             blocks.extend((0..).map_while(|_| allocate(&guard, size(&mut random))));
             blocks.iter().map(|(_, bytes)| bytes).sum::<usize>()
         };
-        // SAFETY: the block came from `allocate` with this size, and nobody uses it.
+        // SAFETY: the block came from `allocate` with this size, and no thread uses it.
         let free = |(block, bytes): Block| unsafe { local.pin().free(block, bytes) };
         let mut blocks = Vec::new();
         let new = fill(&mut blocks);
@@ -304,7 +304,7 @@ fn walks_and_workers_get_along() {
                 blocks.push(block);
             }
             for (number, (block, bytes)) in blocks.into_iter().enumerate() {
-                // SAFETY: as above; it was allocated with this size, and nobody uses it.
+                // SAFETY: as above; it was allocated with this size, and no thread uses it.
                 unsafe {
                     assert_eq!(block.cast::<[u8; 8]>().read(), (worker << 32 | number as u64).to_ne_bytes());
                     local.pin().free(block, bytes);

@@ -30,7 +30,7 @@ impl Owned {
         assert!(pointer.addr().get().is_multiple_of(align));
         let mut owned = Self { pointer, bytes, pattern };
         for (index, word) in owned.words().enumerate() {
-            // SAFETY: `words` stays inside the block, which nobody else has.
+            // SAFETY: `words` stays inside the block, which no other thread has.
             unsafe { word.write(pattern ^ index as u64) };
         }
         Some(owned)
@@ -433,7 +433,7 @@ fn versions_wait_for_snapshots() {
     let retire = |superseded_at| {
         let guard = writer.pin();
         let block = Owned::allocate(&guard, 200, 10).unwrap();
-        // SAFETY: nobody else ever knew of the block.
+        // SAFETY: no other thread ever knew of the block.
         unsafe { guard.retire_versions(block.pointer, 200, superseded_at) };
     };
     for _ in 0..4 {
@@ -473,7 +473,7 @@ fn versions_wait_for_the_guards_of_snapshots_too() {
     let mut reading = reader.pin();
     assert!(reading.epoch() > epoch && snapshot.epoch() == epoch);
     let block = Owned::allocate(&guard, 200, 12).unwrap();
-    // SAFETY: nobody else knows of the block.
+    // SAFETY: no other thread knows of the block.
     unsafe { guard.retire_versions(block.pointer, 200, epoch) };
     drop(guard);
     memory.epochs().advance();
@@ -498,7 +498,7 @@ fn versions_that_were_found_wait_for_all_guards() {
     let block = Owned::allocate(&writer.pin(), 200, 12).unwrap();
     {
         let guard = writer.pin();
-        // SAFETY: nobody else knows of the block.
+        // SAFETY: no other thread knows of the block.
         unsafe { guard.retire_found_versions(block.pointer, 200, guard.epoch()) };
     }
     for _ in 0..3 {
@@ -516,14 +516,14 @@ fn versions_that_were_found_wait_for_all_guards() {
 }
 
 #[test]
-fn a_hold_keeps_versions_for_a_moment() {
+fn a_hold_keeps_versions_for_a_time() {
     let memory = tiny();
     let (reader, writer, pruner) = (memory.register().unwrap(), memory.register().unwrap(), memory.register().unwrap());
     memory.epochs().advance();
     let snapshot = reader.begin_snapshot();
     let guard = writer.pin();
     let block = Owned::allocate(&guard, 300, 2).unwrap();
-    // SAFETY: nobody else knows of the block.
+    // SAFETY: no other thread knows of the block.
     unsafe { guard.retire_versions(block.pointer, 300, guard.epoch()) };
     drop(guard);
     let guard = pruner.pin();
@@ -565,7 +565,7 @@ fn steady_retirement_keeps_memory_flat() {
     assert!(most <= 128 * 400, "{most} bytes waited");
 }
 
-/// A clock that never gets a processor does not let garbage grow: who makes it begins the epochs.
+/// A clock that never gets a processor does not let garbage grow: a thread that makes it begins the epochs.
 #[test]
 #[cfg_attr(miri, ignore = "fills more memory than an interpreter can")]
 fn a_late_clock_does_not_let_garbage_grow() {
@@ -584,7 +584,7 @@ fn a_late_clock_does_not_let_garbage_grow() {
 
 /// Where a protocol moves the clock, it is told, and once for each time.
 #[test]
-fn a_protocol_is_told_that_an_epoch_is_overdue() {
+fn a_protocol_is_notified_that_an_epoch_is_overdue() {
     let memory = tiny();
     let local = memory.register().unwrap();
     let retire = |bytes: usize| {

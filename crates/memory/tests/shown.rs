@@ -40,7 +40,7 @@ const BYTES: usize = 256;
 /// Retires a new block; its address.
 fn retire(guard: &Guard<'_>) -> usize {
     let block = guard.allocate(BYTES).unwrap();
-    // SAFETY: nobody has found the block.
+    // SAFETY: no thread has found the block.
     unsafe { guard.retire(block, BYTES) };
     block.addr().get()
 }

@@ -304,22 +304,34 @@ impl<P: Protocol> Pool<P> {
         Slot(Arc::downgrade(&self.0))
     }
 
-    /// Changes how many workers this thread has borrowed, and answers how many. A thread with calls of more databases open than are counted may have
-    /// borrowed all of the others': it does not wait for one more.
+    /// Changes how many workers this thread has borrowed, and answers how many.
+    #[inline]
     fn change_own(&self, by: isize) -> usize {
         let pool = Arc::as_ptr(&self.0).addr();
-        OWN.with(|own| {
-            let find = |wanted: &dyn Fn((usize, usize)) -> bool| own.iter().find(|count| wanted(count.get()));
-            let Some(place) =
-                find(&|(other, count)| count > 0 && other == pool).or_else(|| find(&|(_, count)| count == 0))
-            else {
-                return usize::MAX / 2;
-            };
-            let count = if place.get().0 == pool { place.get().1 } else { 0 }.saturating_add_signed(by);
-            place.set((pool, count));
-            count
+        OWN.with(|own| match own[0].get() {
+            // A pool that has the first count has no other one: it gets another one only while this one is another pool's.
+            (other, count) if other == pool => changed(&own[0], pool, count, by),
+            _ => change_in_list(own, pool, by),
         })
     }
+}
+
+/// Changes a count, and answers what it is then.
+#[inline]
+fn changed(own: &Cell<(usize, usize)>, pool: usize, count: usize, by: isize) -> usize {
+    let count = count.saturating_add_signed(by);
+    own.set((pool, count));
+    count
+}
+
+/// Changes the count of a pool that does not have the first one. A thread with calls of more databases open than are counted may have borrowed all
+/// of the others' workers: it does not wait for one more.
+#[cold]
+fn change_in_list(list: &[Cell<(usize, usize)>], pool: usize, by: isize) -> usize {
+    let counted = list.iter().find(|own| own.get().1 > 0 && own.get().0 == pool);
+    let Some(own) = counted.or_else(|| list.iter().find(|own| own.get().1 == 0)) else { return usize::MAX / 2 };
+    let count = if own.get().0 == pool { own.get().1 } else { 0 };
+    changed(own, pool, count, by)
 }
 
 impl<P: Protocol> Borrowed<'_, P> {

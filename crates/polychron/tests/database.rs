@@ -172,7 +172,7 @@ fn a_thread_does_not_wait_for_its_own_workers() {
 
 /// Sessions that hold all slots may hold them for ever, so nobody waits for them.
 #[test]
-fn nobody_waits_for_sessions() {
+fn no_transaction_waits_for_sessions() {
     within_a_minute(|| {
         let database = open(4);
         let mut sessions: Vec<_> = std::iter::from_fn(|| database.session().ok()).collect();

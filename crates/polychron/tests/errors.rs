@@ -51,7 +51,7 @@ fn refused<O: std::fmt::Debug>(
 }
 
 #[test]
-fn text_that_is_too_long_is_told_alike_everywhere() {
+fn text_that_is_too_long_is_reported_alike_everywhere() {
     let expected = "customer.note holds at most 12 bytes, and 13 were given";
     let long = "thirteen more";
     let row = || Customer { note: Some(long.into()), ..customer("Ada\n") };
@@ -62,12 +62,12 @@ fn text_that_is_too_long_is_told_alike_everywhere() {
         refused(|database, table, _| database.transact(|t| t.update(table, key(), |row| row.set_note(Some(long))))),
     ] {
         assert_eq!(text, expected);
-        assert!(matches!(error, Error::TooLong(told) if (told.bytes, told.limit) == (13, 12)));
+        assert!(matches!(error, Error::TooLong(details) if (details.bytes, details.limit) == (13, 12)));
     }
 }
 
 #[test]
-fn duplicates_are_told_by_name() {
+fn duplicates_are_reported_by_name() {
     let (_, text) = refused(|database, customers, _| database.transact(|t| t.insert(customers, &customer("Ada\n"))));
     assert_eq!(text, r"duplicate key (name, branch)=(Ada\n, 7) in customer");
 
@@ -93,13 +93,13 @@ fn duplicates_are_told_by_name() {
         }),
     ] {
         assert_eq!(text, expected);
-        assert!(matches!(error, Error::Duplicate(told) if told.key.index.as_deref() == Some("by_slip")));
+        assert!(matches!(error, Error::Duplicate(details) if details.key.index.as_deref() == Some("by_slip")));
     }
 }
 
 /// The ids of indexes stay when others are dropped, and names follow the ids.
 #[test]
-fn duplicates_in_later_indexes_are_told_by_name() {
+fn duplicates_in_later_indexes_are_reported_by_name() {
     let (database, customers, _) = shop();
     let index = |name: &str, column| {
         let mut definition = polychron::schema::IndexDefinition::new(name, [column]);
@@ -117,11 +117,11 @@ fn duplicates_in_later_indexes_are_told_by_name() {
 }
 
 #[test]
-fn foreign_keys_are_told_by_name() {
+fn foreign_keys_are_reported_by_name() {
     let order = |customer: &str| Order { id: 1, customer: customer.into(), branch: 7, slip: None };
     let (error, text) = refused(|database, _, orders| database.transact(|t| t.insert(orders, &order("B\tb"))));
     assert_eq!(text, r"order (customer, branch) refers to customer (name, branch)=(B\tb, 7), which does not exist");
-    assert!(matches!(error, Error::NoParent(told) if told.reference.values == ["B\tb", "7"]));
+    assert!(matches!(error, Error::NoParent(details) if details.reference.values == ["B\tb", "7"]));
 
     let (error, text) = refused(|database, customers, orders| {
         database.transact(|t| {
@@ -130,7 +130,7 @@ fn foreign_keys_are_told_by_name() {
         })
     });
     assert_eq!(text, r"order (customer, branch) refers to customer (name, branch)=(Ada\n, 7), which cannot go");
-    assert!(matches!(error, Error::HasChildren(told) if told.reference.child == "order"));
+    assert!(matches!(error, Error::HasChildren(details) if details.reference.child == "order"));
 }
 
 /// An error of the caller's own.

@@ -85,7 +85,7 @@ fn waits_for_a_lock_end<P: Protocol<Worker: Interactive>>() {
 }
 
 #[test]
-fn waits_for_locks_end_when_the_caller_says() {
+fn waits_for_locks_end_when_the_caller_asks() {
     waits_for_a_lock_end::<Locking>();
     waits_for_a_lock_end::<LazyLocking>();
 }
@@ -132,7 +132,7 @@ fn transactions_end_in_time_under_every_protocol() {
 }
 
 #[test]
-fn waits_for_workers_end_when_the_caller_says() {
+fn waits_for_workers_end_when_the_caller_asks() {
     let (database, accounts) = open::<Locking>(|builder| builder.workers(2));
     let (held, is_held) = channel();
     let (go, may_go) = channel::<()>();

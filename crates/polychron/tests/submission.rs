@@ -50,8 +50,8 @@ impl Procedure for Add {
 
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<i64, Error> {
         let balance = transaction.get(&self.accounts, self.id)?.map_or(0, |row| row.balance());
-        if let Some((says, hears)) = &self.hears {
-            says.send(()).expect("the test waits for it");
+        if let Some((started, hears)) = &self.hears {
+            started.send(()).expect("the test waits for it");
             hears.recv().expect("the test answers");
         }
         transaction.update(&self.accounts, self.id, |row| row.set_balance(balance + 1))?;
@@ -128,9 +128,9 @@ fn every_protocol_takes_submissions() {
 fn conflicts_are_answered<P: Protocol<Worker: Interactive>>() {
     let (database, accounts) = open::<P>(|options| options.common.retry.attempts = 1);
     database.execute(&mut Open(accounts, 1)).unwrap();
-    let ((says, said), (answers, hears)) = (channel(), channel());
-    let slow = database.submit(Add { accounts, id: 1, hears: Some((says, hears)) });
-    said.recv().unwrap();
+    let ((started, has_started), (answers, hears)) = (channel(), channel());
+    let slow = database.submit(Add { accounts, id: 1, hears: Some((started, hears)) });
+    has_started.recv().unwrap();
     let add = |row: &mut AccountMut<'_>| row.set_balance(row.balance() + 10);
     while database.transact(|transaction| transaction.update(&accounts, 1, add)).is_err() {}
     answers.send(()).unwrap();
@@ -174,9 +174,9 @@ fn a_dropped_database_answers_what_is_under_way() {
     fn drops<P: Protocol>(change: impl FnOnce(&mut Options<P::Options>)) {
         let (database, accounts) = open::<P>(change);
         database.execute(&mut Open(accounts, 1)).unwrap();
-        let ((says, said), (answers, hears)) = (channel(), channel());
-        let first = database.submit(Add { accounts, id: 1, hears: Some((says, hears)) });
-        said.recv().unwrap();
+        let ((started, has_started), (answers, hears)) = (channel(), channel());
+        let first = database.submit(Add { accounts, id: 1, hears: Some((started, hears)) });
+        has_started.recv().unwrap();
         let added: Vec<_> = (0..50).map(|_| database.submit(Add { accounts, id: 1, hears: None })).collect();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| block_on(first));
@@ -267,9 +267,9 @@ fn tasks_wait_for_room() {
         (submissions.threads, submissions.batch_size, submissions.most_waiting) = (1, 1, 1);
     });
     database.execute(&mut Open(accounts, 1)).unwrap();
-    let ((says, said), (answers, hears)) = (channel(), channel());
-    let first = database.submit(Add { accounts, id: 1, hears: Some((says, hears)) });
-    said.recv().unwrap();
+    let ((started, has_started), (answers, hears)) = (channel(), channel());
+    let first = database.submit(Add { accounts, id: 1, hears: Some((started, hears)) });
+    has_started.recv().unwrap();
     let second = database.submit(Add { accounts, id: 1, hears: None });
     assert!(database.try_submit(Add { accounts, id: 1, hears: None }).is_err(), "there is no room");
     let mut tasks: Vec<Task<'_>> = Vec::new();

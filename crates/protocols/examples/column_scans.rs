@@ -1,5 +1,6 @@
-//! What a sum over a column costs in HyPer's MVCC, beside a plain slice's: clean, with 0.01 % dirty records of four versions each (the oldest state and the
-//! newest), and the same without synopses. The five are measured in turns; medians and quartiles of nanoseconds a record and of their ratios.
+//! What a sum over a column costs in HyPer's MVCC, beside a plain slice's: clean, with 0.01 % dirty records of four versions each (the
+//! oldest state and the newest), and the same without synopses. The five are measured in turns; medians and quartiles of nanoseconds a
+//! record and of their ratios.
 //!
 //! `cargo run --release -p polychron-protocols --example column_scans 10000000`
 
@@ -10,7 +11,7 @@ use std::time::Instant;
 use polychron_engine::{
     Aggregate, Commit, Common, Error, Interactive, Mode, Operations, Protocol, Scan, Table, Worker,
 };
-use polychron_protocols::hyper::{Backend, Hyper, HyperTransaction, Images, Options};
+use polychron_protocols::hyper::{Backend, BeforeImages, Hyper, HyperTransaction, Options};
 use polychron_schema::Row;
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
@@ -91,7 +92,7 @@ fn main() {
     let records = std::env::args().nth(1).and_then(|given| given.parse().ok()).unwrap_or(10_000_000).max(ONE_IN);
     let options = Options { backend: Backend::Columns, ..Options::default() };
     let (clean, dirty) = (Store::open(records, options.clone()), Store::open(records, options.clone()));
-    let bare = Store::open(records, Options { synopsis: None, images: Images::Records, ..options });
+    let bare = Store::open(records, Options { synopsis: None, before_images: BeforeImages::Records, ..options });
     let plain = vec![1000_i64; records as usize];
     let mut workers = [&clean, &dirty, &bare, &dirty].map(|store| store.database.worker().expect("a slot is free"));
     let [of_clean, of_oldest, of_bare, of_newest] = &mut workers;

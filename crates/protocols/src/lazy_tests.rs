@@ -44,7 +44,7 @@ fn steps(rows: u64, mut of_row: impl FnMut(&mut Tx<'_>, &Table<Stock>, u64) -> R
     for id in 0..rows {
         of_row(&mut transaction, &stock, id).unwrap();
     }
-    // It settles all that is open.
+    // It flushes all that is open.
     let _ = transaction.savepoint();
     transaction.steps()
 }
@@ -157,7 +157,7 @@ fn condition_that_loses_its_value() {
     let change = &mut |t: &mut Tx<'_>| t.set_future(&stock, 1, Stock::AMOUNT, 0);
     drive::transact(&mut writer, Mode::ReadWrite, change).unwrap();
     asks.set_future(&stock, 2, Stock::AMOUNT, 6).unwrap();
-    assert!(asks.get(&stock, 2).is_err(), "it settles what is open");
+    assert!(asks.get(&stock, 2).is_err(), "it flushes what is open");
     assert!(asks.commit().is_err());
 }
 

@@ -287,7 +287,7 @@ impl<'t, T: Transaction> Lazy<'t, T> {
                         [Operand::Pending(_)] => panic!("the protocol inside is eager"),
                     }
                 }
-                Node::Expression(expression) => expression.evaluate(|place| Ok(values[place as usize]))?,
+                Node::Expression(expression) => expression.evaluate(|position| Ok(values[position as usize]))?,
             };
             values.push(value);
         }
@@ -296,13 +296,13 @@ impl<'t, T: Transaction> Lazy<'t, T> {
     }
 
     /// What commit does first: `false` when a condition that was told to be true or false is not so any more.
-    fn settle(mut self) -> Result<bool, Error> {
+    fn flush(mut self) -> Result<bool, Error> {
         let values = self.values()?;
         let value = |operand| match operand {
             Operand::Known(value) => value,
-            Operand::Pending(place) => values[place as usize],
+            Operand::Pending(position) => values[position as usize],
         };
-        if self.conditions.iter().any(|(condition, told)| (value(*condition) != 0) != *told) {
+        if self.conditions.iter().any(|(condition, observed)| (value(*condition) != 0) != *observed) {
             return Ok(false);
         }
         for (table, key, column, operand) in self.writes {
@@ -398,9 +398,9 @@ impl<T: Transaction> LazyFutures for Lazy<'_, T> {
     }
 
     fn test_future(&mut self, condition: Operand) -> Result<bool, Error> {
-        let told = self.resolve_future(condition)? != 0;
-        self.conditions.push((condition, told));
-        Ok(told)
+        let observed = self.resolve_future(condition)? != 0;
+        self.conditions.push((condition, observed));
+        Ok(observed)
     }
 
     fn write_futures<K: EncodedKey>(
@@ -416,7 +416,7 @@ impl<T: Transaction> LazyFutures for Lazy<'_, T> {
     fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error> {
         match future {
             Operand::Known(value) => Ok(value),
-            Operand::Pending(place) => Ok(self.values()?[place as usize]),
+            Operand::Pending(position) => Ok(self.values()?[position as usize]),
         }
     }
 }
@@ -427,16 +427,16 @@ impl<T: Transaction> Prefetch for Lazy<'_, T> {}
 fn a_lazy_path_needs_few_methods<P: Protocol<Worker: Interactive>>() {
     for (meanwhile, stays_true, left) in [(30, true, 15), (12, false, 12)] {
         let mut shop = Shop::<P>::open(2);
-        let settled = shop.transact(|transaction, items| {
+        let resolved = shop.transact(|transaction, items| {
             let mut lazy = Lazy::new(transaction);
             let stock = lazy.future(items, 2, Item::STOCK)?;
             assert!(lazy.is_true(stock.at_least(15))?);
             lazy.set_future(items, 2, Item::STOCK, stock - 15)?;
             // What another transaction might do, seen from here.
             lazy.inner.set_future(items, 2, Item::STOCK, meanwhile)?;
-            lazy.settle()
+            lazy.flush()
         });
-        assert_eq!((settled.unwrap(), shop.stock(2)), (stays_true, left));
+        assert_eq!((resolved.unwrap(), shop.stock(2)), (stays_true, left));
     }
 }
 

@@ -15,7 +15,7 @@ const NARROW_BYTES: u32 = 64;
 /// A change of a variable column may move everything behind the fixed part, so it counts as a change of all bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changes {
-    hull: Projection,
+    bounding_range: Projection,
 }
 
 impl Default for Changes {
@@ -26,39 +26,39 @@ impl Default for Changes {
 
 impl Changes {
     /// No change.
-    pub const NONE: Self = Self { hull: Projection::NONE };
+    pub const NONE: Self = Self { bounding_range: Projection::NONE };
 
     /// Everything changed, as by writing a whole row.
-    pub const ALL: Self = Self { hull: Projection::ALL };
+    pub const ALL: Self = Self { bounding_range: Projection::ALL };
 
     /// Whether nothing changed.
     #[inline]
     pub const fn is_empty(self) -> bool {
-        self.hull.columns.is_empty()
+        self.bounding_range.columns.is_empty()
     }
 
     /// The changed columns.
     #[inline]
     pub const fn columns(self) -> ColumnSet {
-        self.hull.columns
+        self.bounding_range.columns
     }
 
     /// The changed columns with the words from the first to the last of them.
     #[inline]
-    pub const fn hull(self) -> Projection {
-        self.hull
+    pub const fn bounding_range(self) -> Projection {
+        self.bounding_range
     }
 
     /// Whether the length may differ and everything must be written.
     #[inline]
     pub const fn whole_row(self) -> bool {
-        self.hull.end == u32::MAX
+        self.bounding_range.end == u32::MAX
     }
 
     /// Adds a column.
     #[inline(always)]
     pub const fn mark(&mut self, column: ColumnSpan) {
-        self.hull = self.hull.with(column);
+        self.bounding_range = self.bounding_range.with(column);
     }
 
     /// Adds the changes of `later`.
@@ -70,10 +70,10 @@ impl Changes {
             }
             return;
         }
-        self.hull = Projection {
-            columns: self.hull.columns.union(later.hull.columns),
-            start: self.hull.start.min(later.hull.start),
-            end: self.hull.end.max(later.hull.end),
+        self.bounding_range = Projection {
+            columns: self.bounding_range.columns.union(later.bounding_range.columns),
+            start: self.bounding_range.start.min(later.bounding_range.start),
+            end: self.bounding_range.end.max(later.bounding_range.end),
         };
     }
 
@@ -82,7 +82,7 @@ impl Changes {
     /// other: what is between them costs less than to leave it out.
     #[inline]
     pub fn pieces(self, layout: &Layout, row_len: usize) -> Pieces<'_> {
-        let Projection { columns: changed, start, end } = self.hull;
+        let Projection { columns: changed, start, end } = self.bounding_range;
         let is_narrow = end.saturating_sub(start) <= NARROW_BYTES;
         let (left, pending) = if is_narrow || self.whole_row() {
             let end = (end as usize).min(row_len);
@@ -96,7 +96,7 @@ impl Changes {
     /// The words of the NULL bits when a nullable column changed.
     #[inline]
     fn null_words(self, layout: &Layout, row_len: usize) -> Option<Range<usize>> {
-        let any = self.hull.start == 0 && self.hull.columns.intersects(layout.nullable());
+        let any = self.bounding_range.start == 0 && self.bounding_range.columns.intersects(layout.nullable());
         any.then(|| 0..(layout.shape().null_bytes as usize).next_multiple_of(8).min(row_len))
     }
 }

@@ -343,11 +343,11 @@ proptest! {
         prop_assert_eq!(changed.as_bytes(), fresh.as_bytes());
         if !changes.whole_row() {
             prop_assert_eq!(changed.len(), in_place.len());
-            let hull = changes.hull().range(changed.len());
+            let bounding_range = changes.bounding_range().range(changed.len());
             let mut previous = 0;
             let mut bytes = in_place.as_bytes().to_vec();
             for piece in changes.pieces(&layout, changed.len()) {
-                prop_assert!(piece.start >= hull.start && piece.end <= hull.end && piece.start >= previous);
+                prop_assert!(piece.start >= bounding_range.start && piece.end <= bounding_range.end && piece.start >= previous);
                 prop_assert!(piece.start.is_multiple_of(8) && piece.end.is_multiple_of(8));
                 bytes[piece.clone()].copy_from_slice(&changed.as_bytes()[piece.clone()]);
                 previous = piece.end + 1;
@@ -399,7 +399,7 @@ proptest! {
     }
 
     #[test]
-    fn typed_look_ups_find_extracted_keys(row in every(), other in every()) {
+    fn typed_lookups_find_extracted_keys(row in every(), other in every()) {
         let definition = Every::definition();
         let mut buffer = RowBuffer::new();
         row.encode(&mut buffer).unwrap();

@@ -13,8 +13,8 @@ pub struct Backoff {
 impl Backoff {
     /// From this step on the thread yields: 2^6 hints are about the cost of a switch.
     const YIELD_STEP: u32 = 7;
-    /// From this step on it sleeps. Who is waited for does not run then, and a scheduler that counts each yield as a used time slice would
-    /// let the thread itself starve: Linux's since version 6.6.
+    /// From this step on it sleeps. A thread that is waited for does not run then, and a scheduler that counts each yield as a used time
+    /// slice would let the thread itself starve: Linux's since version 6.6.
     const SLEEP_STEP: u32 = Self::YIELD_STEP + 4;
     /// From here on no sleep is longer.
     const LAST_STEP: u32 = Self::SLEEP_STEP + 3;
@@ -49,7 +49,7 @@ impl Backoff {
         self.step = Self::LAST_STEP.min(self.step + 1);
     }
 
-    /// Whether the spinning is over and each further wait yields or sleeps: the time to give up for who waits boundedly.
+    /// Whether the spinning is over and each further wait yields or sleeps: the time to give up for a thread that waits boundedly.
     #[inline]
     pub const fn is_yielding(&self) -> bool {
         self.step >= Self::YIELD_STEP

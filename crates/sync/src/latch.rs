@@ -164,7 +164,7 @@ mod model {
         });
     }
 
-    /// Who gives up at once has nothing, and who gets the latch sees what its last holder did.
+    /// A thread that gives up at once has nothing, and a thread that gets the latch sees what its last holder did.
     #[test]
     fn attempts_take_all_or_nothing() {
         explore(3, || {

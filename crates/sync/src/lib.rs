@@ -1,9 +1,9 @@
 //! The one door to atomics: std in the product, loom or shuttle in model tests. No other crate names
 //! `std::sync::atomic`.
 //!
-//! `--cfg loom` explores every interleaving of small parts, weak memory included; `--cfg shuttle` runs random schedules
-//! of whole transactions under sequential consistency. What is built here on top of the atomics is what several crates
-//! need: a latch, back-off, a place to sleep, the store-to-load barrier of epochs, prefetches, copies through atomic words, and sums over them.
+//! `--cfg loom` explores every interleaving of small parts, weak memory included; `--cfg shuttle` runs random schedules of whole
+//! transactions under sequential consistency. What is built here on top of the atomics is what several crates need: a latch, back-off, a
+//! place to sleep, the store-to-load barrier of epochs, prefetches, copies through atomic words, and sums over them.
 
 mod backoff;
 mod latch;
@@ -100,8 +100,8 @@ pub fn spin_hint() {
     thread::yield_now();
 }
 
-/// Lets no later load of this thread happen before the exchange (or other read-modify-write operation) that it has just made is visible to every
-/// other thread: a sequentially consistent fence, which on x86-64 the exchange was already.
+/// Lets no later load of this thread happen before the exchange (or other read-modify-write operation) that it has just made is visible to
+/// every other thread: a sequentially consistent fence, which on x86-64 the exchange was already.
 #[inline]
 pub fn fence_behind_exchange() {
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
@@ -111,7 +111,8 @@ pub fn fence_behind_exchange() {
     atomic::fence(Ordering::SeqCst);
 }
 
-/// Keeps the compiler, and nobody else, from moving reads and writes across: for who has another thread make this processor pass a barrier.
+/// Keeps the compiler, and no other thread, from moving reads and writes across: for a thread that has another thread make this processor
+/// pass a barrier.
 #[inline]
 pub fn fence_for_the_compiler() {
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
@@ -142,7 +143,7 @@ pub fn publish(word: &AtomicU64, value: u64) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri)))))]
     {
-        // Release: pairs with the acquire loads of whoever scans the word.
+        // Release: pairs with the acquire loads of any thread that scans the word.
         word.store(value, Ordering::Release);
         // SeqCst: the full barrier that pairs with every other call of this function.
         atomic::fence(Ordering::SeqCst);

@@ -23,13 +23,13 @@ impl Parker {
         self.mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Spin hints that take somewhat longer than to wake a thread on a machine with a free processor. Who spins for less goes to
+    /// Spin hints that take somewhat longer than to wake a thread on a machine with a free processor. A thread that spins for less goes to
     /// sleep while the thread that it waits for wakes up, which then waits for it in turn: once two threads have slept they never
     /// find each other awake again.
     pub const SPINS: u32 = 1000;
 
     /// Waits until `done` says so: with so many spin hints, and then asleep. One thread at a time waits here. `done` looks at
-    /// atomics and takes no lock: whoever calls [`Parker::wake`] may hold one.
+    /// atomics and takes no lock: any thread that calls [`Parker::wake`] may hold one.
     pub fn wait(&self, spins: u32, done: impl Fn() -> bool) {
         if !Self::spin(spins, &done) && !done() {
             self.sleep(done);
@@ -109,7 +109,7 @@ mod model {
     use crate::model::explore;
     use crate::{Arc, thread};
 
-    /// Whoever stores and then wakes finds the owner awake, or asleep and wakes it: under every interleaving the wait ends.
+    /// Any thread that stores and then wakes finds the owner awake, or asleep and wakes it: under every interleaving the wait ends.
     #[test]
     fn a_wait_ends_when_it_is_over() {
         explore(3, || {

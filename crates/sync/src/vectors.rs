@@ -1,9 +1,10 @@
 //! Columns of numbers in atomic words: sums, extremes and comparisons, by the machine's vectors where it has them.
 //!
-//! Other threads may write the words meanwhile. Each load is a relaxed one of a whole word, so nothing is torn within a word and there is
-//! no data race; whoever asks finds out by other means whether the words stood still (a look at a word that writers change first, before
-//! and after). The vector path loads four words by one instruction, in inline assembly: to the language such a block is what it could have
-//! done with relaxed loads of the four words one after the other. Models, Miri and the sanitizer run the portable path, which makes those.
+//! Other threads may write the words meanwhile. Each load is a relaxed one of a whole word, so nothing is torn within a word and there is no
+//! data race; any thread that asks finds out by other means whether the words stood still (a look at a word that writers change first,
+//! before and after). The vector path loads four words by one instruction, in inline assembly: to the language such a block is what it could
+//! have done with relaxed loads of the four words one after the other. Models, Miri and the sanitizer run the portable path, which makes
+//! those.
 
 #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri, polychron_slow))))]
 mod avx2;
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_what_their_bits_say_and_in_order() {
+    fn numbers_match_their_bits_and_order() {
         let word = 0xF0E1_D2C3_B4A5_9687_u64;
         let expected = |form: Form| match (form.mask, form.bias, form.base) {
             (mask, _, _) if form.is_float() => word >> form.shift & mask,

@@ -60,7 +60,7 @@ pub trait Workload: Sized + Send + Sync + 'static {
     /// What the database refuses.
     fn load_part<W: polychron_engine::Worker>(&self, worker: &mut W, share: &Share<'_>) -> Result<(), Error>;
 
-    /// One of its tables: for who looks at the database beside the run.
+    /// One of its tables: for a caller that looks at the database beside the run.
     fn a_table(&self) -> TableId;
 
     /// The source of transactions of one of `threads` threads.

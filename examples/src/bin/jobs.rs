@@ -80,7 +80,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The same without claims: whoever takes the first job conflicts with all others that do.
+    /// The same without claims: the client that takes the first job conflicts with all others that do.
     fn work_on_the_first(&self) -> Result<(), Error> {
         let mut session = self.database.session()?;
         let mut goes_on = true;

@@ -1,4 +1,4 @@
-//! A transaction driven by hand, which may conflict at any step.
+//! A transaction driven interactively, which may conflict at any step.
 
 use std::cell::Cell;
 

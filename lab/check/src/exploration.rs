@@ -1,10 +1,10 @@
 //! Whole transactions of two and three threads, compared with every serial order.
 //!
-//! From a seed come a few rows, and for each thread a few small transactions (reads, updates, insertions, deletions, scans,
-//! secondary indexes, savepoints) that collide, one after the other, handed over as a batch, or step by step; some are rolled back at their end. They
+//! From a seed come a few rows, and for each thread a few small transactions (reads, updates, insertions, deletions, scans, secondary
+//! indexes, savepoints) that collide, one after the other, handed over as a batch, or step by step; some are rolled back at their end. They
 //! say beforehand what they will write: all of it, nothing, or a part. Beside them snapshots are taken and time passes. Whatever the
-//! schedule did, some serial order must give every answer, every snapshot and the end, on a model that is right by construction: an
-//! order of what committed, and of what was undone because a future's row was not there.
+//! schedule did, some serial order must give every answer, every snapshot and the end, on a model that is right by construction: an order of
+//! what committed, and of what was undone because a future's row was not there.
 //!
 //! Under `--cfg shuttle` the schedules are drawn, random and prioritized ones (`explore`); otherwise the machine makes
 //! them ([`run_freely`]).
@@ -70,7 +70,7 @@ enum Way {
 #[derive(Clone, Debug, Default)]
 struct Planned {
     operations: Vec<Operation>,
-    says: Says,
+    declares: Declares,
     rolls_back: bool,
     /// It reads a snapshot, which must have what its client has committed before.
     on_snapshot: bool,
@@ -78,7 +78,7 @@ struct Planned {
 
 /// What a transaction says beforehand of the rows that it writes.
 #[derive(Clone, Copy, Debug, Default)]
-enum Says {
+enum Declares {
     /// Their keys.
     Keys,
     /// That there are some.
@@ -87,12 +87,13 @@ enum Says {
     /// Every other key, and that there are more.
     Some,
     /// So many first bytes of each key.
-    Fronts(usize),
+    Prefixes(usize),
 }
 
 impl Plan {
-    /// Every eighth plan asks in all ways, by two sessions of each client, who look at a snapshot in the end; every fourth one has futures, of which every other one has rows that come and go, and every fourth one asks about columns. In every
-    /// eighth one clients go step by step, and in every third one sessions come and go.
+    /// Every eighth plan asks in all ways, by two sessions of each client, who look at a snapshot in the end; every fourth one has futures,
+    /// of which every other one has rows that come and go, and every fourth one asks about columns. In every eighth one clients go step by
+    /// step, and in every third one sessions come and go.
     fn draw(seed: u64) -> Self {
         let mut random = Random::stream(21, seed);
         let (futures, come_and_go) = (seed % 4 == 3, seed % 8 == 7);
@@ -155,14 +156,14 @@ impl Client {
 impl Planned {
     fn draw(random: &mut Random, draw: Draw) -> Self {
         let operations = (0..random.range_inclusive(1, 4)).map(|_| draw(random, KEYS)).collect();
-        let says = match random.below(6) {
-            0 | 1 => Says::Keys,
-            2 => Says::Nothing,
-            3 => Says::Some,
+        let declares = match random.below(6) {
+            0 | 1 => Declares::Keys,
+            2 => Declares::Nothing,
+            3 => Declares::Some,
             // All rows have these seven in common, and no two of them all eight.
-            way => Says::Fronts(3 + way as usize),
+            way => Declares::Prefixes(3 + way as usize),
         };
-        Self { operations, says, rolls_back: random.below(8) == 0, on_snapshot: false }
+        Self { operations, declares, rolls_back: random.below(8) == 0, on_snapshot: false }
     }
 }
 
@@ -228,7 +229,7 @@ impl Procedure for Script {
 
     /// The rows are divided by their ids; what touches no index and no range names its partitions.
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        let Planned { operations, says, .. } = &self.plan;
+        let Planned { operations, declares, .. } = &self.plan;
         let own = |operation: &Operation| match operation {
             Operation::Get(id) | Operation::SetNumber(id, _) | Operation::SetText(id, _) => Some(*id),
             Operation::Ask { id, .. } | Operation::AddLater(id, _) | Operation::Resolve(id) => Some(*id),
@@ -241,18 +242,18 @@ impl Procedure for Script {
             let Some((id, access)) = touched(operation) else { continue };
             let mut scratch = KeyScratch::new();
             let key = id.encode(&mut scratch);
-            match says {
-                Says::Keys => declaration.key(self.table.id(), key, access),
-                Says::Some if number % 2 == 0 => declaration.key(self.table.id(), key, access),
-                Says::Fronts(len) => {
+            match declares {
+                Declares::Keys => declaration.key(self.table.id(), key, access),
+                Declares::Some if number % 2 == 0 => declaration.key(self.table.id(), key, access),
+                Declares::Prefixes(len) => {
                     let mut bytes = vec![0; key.len()];
                     key.write_to(&mut bytes);
                     declaration.prefix(self.table.id(), &bytes[..*len], access);
                 }
-                Says::Some | Says::Nothing => {}
+                Declares::Some | Declares::Nothing => {}
             }
         }
-        if matches!(says, Says::Nothing | Says::Some) {
+        if matches!(declares, Declares::Nothing | Declares::Some) {
             declaration.unknown();
         }
     }
@@ -330,7 +331,8 @@ fn has_written(trace: &Trace) -> bool {
 }
 
 impl Client {
-    /// Executes the transactions, one by one by the two sessions in turn, and a snapshot by the one that came before; answers lists of those whose end is to be explained, each list in an order that is theirs.
+    /// Executes the transactions, one by one by the two sessions in turn, and a snapshot by the one that came before; answers lists of those
+    /// whose end is to be explained, each list in an order that is theirs.
     fn run<P: Protocol<Worker: Interactive + 'static>>(
         &self,
         sessions: &mut [P::Worker; 2],

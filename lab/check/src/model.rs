@@ -444,7 +444,7 @@ fn replay(model: &Model, trace: &Trace) -> Option<Model> {
     let mut next = model.clone();
     for (operation, answer) in trace {
         match next.apply(operation) {
-            // Who leaves futures open may have gone on until the commit.
+            // A client that leaves futures open may have gone on until the commit.
             Answer::NoRow => return failed.then(|| model.clone()),
             expected if expected != *answer => return None,
             _ => {}

@@ -38,7 +38,7 @@ pub struct Setup<P: Protocol> {
     /// Bytes by which what is in use may differ between two measurements: places of records stay with their index to serve
     /// again, more of them when a long snapshot held more back at a time, and large versions lie in heads or outside. That does
     /// not add up.
-    pub kept_places_bytes: usize,
+    pub kept_slots_bytes: usize,
     /// Whether snapshots lock what they read: they hold writers back, and may be made to begin again. What tests ask of snapshots
     /// beside writers is then not asked.
     pub snapshots_lock: bool,
@@ -86,7 +86,7 @@ impl<P: Protocol> Setup<P> {
             snapshots_interleave: true,
             measures_memory: true,
             maintains_by_clock: false,
-            kept_places_bytes: 0,
+            kept_slots_bytes: 0,
             snapshots_lock: false,
             strict: true,
         }
@@ -127,7 +127,7 @@ impl<P: Protocol> Setup<P> {
             snapshots_interleave: self.snapshots_interleave,
             measures_memory: self.measures_memory,
             maintains_by_clock: self.maintains_by_clock,
-            kept_places_bytes: self.kept_places_bytes,
+            kept_slots_bytes: self.kept_slots_bytes,
             snapshots_lock: self.snapshots_lock,
             strict: self.strict,
         }
@@ -211,7 +211,7 @@ where
     (database, table)
 }
 
-/// Begins a read-write transaction that is driven by hand.
+/// Begins a read-write transaction that is driven interactively.
 pub(crate) fn begin<W: Interactive>(worker: &mut W) -> Client<W::Transaction<'_>> {
     Client::begin(worker, Mode::ReadWrite)
 }

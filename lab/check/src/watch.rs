@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use polychron_base::sizes::slowed;
 
-/// How many seconds work may take that takes moments: enough for a machine that does much else.
+/// How many seconds work may take that takes times: enough for a machine that does much else.
 const LONGEST_SECONDS: u64 = 60;
 
-/// The same, or as many as `POLYCHRON_WATCH_SECONDS` says, for who looks for what does not end.
+/// The same, or as many as `POLYCHRON_WATCH_SECONDS` says, for a caller that looks for what does not end.
 fn longest() -> Duration {
     let given = std::env::var("POLYCHRON_WATCH_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     slowed(Duration::from_secs(given.unwrap_or(LONGEST_SECONDS)))
 }
 
-/// Where work stands, for who has to say at what it hangs.
+/// Where work stands, for a caller that has to say at what it hangs.
 #[derive(Clone, Default)]
-pub(crate) struct Place(Arc<Mutex<String>>);
+pub(crate) struct Progress(Arc<Mutex<String>>);
 
-impl Place {
+impl Progress {
     /// Says what comes now.
     pub(crate) fn at(&self, what: impl Into<String>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = what.into();
@@ -28,13 +28,13 @@ impl Place {
 }
 
 /// Does work on a thread of its own, and fails where it comes to no end. The thread then goes on until the process ends.
-pub(crate) fn watched<O: Send + 'static>(work: impl FnOnce(&Place) -> O + Send + 'static) -> O {
-    let place = Place::default();
+pub(crate) fn watched<O: Send + 'static>(work: impl FnOnce(&Progress) -> O + Send + 'static) -> O {
+    let progress = Progress::default();
     let (sender, receiver) = channel();
-    let of_thread = place.clone();
+    let of_thread = progress.clone();
     let thread = std::thread::spawn(move || {
         let output = work(&of_thread);
-        // Nobody receives after the time is over.
+        // No client receives after the time is over.
         let _ = sender.send(output);
     });
     let longest = longest();
@@ -45,8 +45,8 @@ pub(crate) fn watched<O: Send + 'static>(work: impl FnOnce(&Place) -> O + Send +
             Err(panic) => resume_unwind(panic),
         },
         Err(RecvTimeoutError::Timeout) => {
-            let place = place.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            panic!("no end after {} s: {place}", longest.as_secs())
+            let progress = progress.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            panic!("no end after {} s: {progress}", longest.as_secs())
         }
     }
 }

@@ -132,11 +132,11 @@ fn is_needed_of_versions(step: Step, seeds: u64) -> bool {
         // These would find most of what the step is for before it comes to it.
         (options.ablation.check_early, options.ablation.write_latest_only) = (false, false);
     });
-    // One thread reads what is left, and meets nobody.
+    // One thread reads what is left, and meets no client.
     careless.common.retry.attempts = 100;
     let careless = careless.erased();
     let _without = leave_out(step);
-    // What is left behind may also be such that nobody can read it any more.
+    // What is left behind may also be such that no client can read it any more.
     let shows = |seed| {
         let search = std::panic::AssertUnwindSafe(|| differential::find_anomaly(&careless, seed, 400).is_some());
         std::panic::catch_unwind(search).unwrap_or(true)
@@ -167,7 +167,7 @@ fn versioned_absent_key_in_a_hash_table() {
     );
 }
 
-/// Clients who pause between their operations while epochs go by, who are overtaken soon, and whose garbage is given back at once.
+/// Clients who pause between their operations while epochs go by, who are overtaken soon, and whose garbage is freed at once.
 fn pausing() -> Setup<AnyProtocol> {
     let options = Options {
         collection_interval: Duration::ZERO,

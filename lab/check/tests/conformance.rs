@@ -17,7 +17,7 @@ conformance!(cicada, still_cicada());
 conformance!(maflingo, maflingo());
 conformance!(global_tid, maflingo().named("global-tid"));
 
-/// Maflingo that looks after every operation whether its reads still stand together.
+/// Maflingo that looks after every operation whether its reads still are mutually consistent.
 fn watchful() -> Setup<Maflingo> {
     let mut setup = maflingo();
     setup.options.check_every = 1;

@@ -50,7 +50,7 @@ false_keys! {
 #[test]
 fn destructors_of_answers() {
     destructors::of_answers(&setups::bohm());
-    destructors::of_answers_that_nobody_takes(&setups::bohm());
+    destructors::of_answers_that_are_not_taken(&setups::bohm());
     destructors::of_submissions(&setups::bohm());
     destructors::of_clients_that_panic(&setups::bohm());
 }

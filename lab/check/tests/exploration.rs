@@ -161,7 +161,7 @@ find! {
     without_waiting_for_placeholders_there_is_none: bohm(|_| ()), bohm::Step::AwaitPlaceholder;
     without_waiting_for_fronts_there_is_none: bohm(|_| ()), bohm::Step::AwaitPrefixes;
     without_waiting_for_intents_there_is_none: bohm(|_| ()), bohm::Step::AwaitIntents;
-    without_waiting_for_who_writes_anything_there_is_none: bohm_in_place(), bohm::Step::AwaitEverything;
+    without_waiting_for_unknown_writers_there_is_none: bohm_in_place(), bohm::Step::AwaitEverything;
     without_passing_rows_on_there_is_none: bohm(|_| ()), bohm::Step::PassOn;
     without_discarding_there_is_none: bohm(|_| ()), bohm::Step::DiscardFailed;
     without_locking_reads_there_is_none: locked(), polychron_protocols::locking::Step::LockReads;

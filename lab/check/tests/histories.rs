@@ -62,7 +62,7 @@ fn phantoms_are_found() {
     assert!((0..100).any(|seed| find_anomaly(&setup, seed, 240).is_some_and(|it| it.anomaly == Anomaly::G2)));
 }
 
-/// Condition locks that nobody looks at, conditions that are not held, and conditions that are not looked at again.
+/// Condition locks that no client looks at, conditions that are not held, and conditions that are not looked at again.
 #[test]
 fn conditions_that_change_are_found() {
     use polychron_protocols::{lazy, locking};

@@ -17,9 +17,9 @@ fn unique_text() {
 }
 
 #[test]
-fn shared_hash_look_up_in_serial() {
+fn shared_hash_lookup_in_serial() {
     let setup = Setup::<Serial>::new(Default::default(), |_| ()).alone();
-    secondaries::shared_hash_look_up(&setup.erased());
+    secondaries::shared_hash_lookup(&setup.erased());
 }
 
 #[test]

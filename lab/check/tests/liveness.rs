@@ -15,6 +15,7 @@ use polychron_protocols::hyper::Hyper;
 use polychron_protocols::lazy::Lazy;
 use polychron_protocols::serial::Serial;
 
+use setups::table::table;
 use setups::{bohm, by_epochs, lazy_2pl, lazy_cicada, lazy_occ, locking, maflingo, still_cicada, still_multi_version};
 
 const BEGIN: &str = "<!-- The table is compared by a test. -->\n";
@@ -51,25 +52,21 @@ fn columns() -> Vec<Setup<AnyProtocol>> {
 #[test]
 fn the_page_shows_what_is_asked_and_what_is_missing() {
     let columns = columns();
-    let mut table = String::from("| behaviour |");
-    columns.iter().for_each(|setup| write!(table, " {} |", setup.name).unwrap());
-    table += "\n|---|";
-    columns.iter().for_each(|_| table += "---|");
-    for behaviour in BEHAVIOURS {
-        write!(table, "\n| `{behaviour}` |").unwrap();
-        for setup in &columns {
-            let cell = match missing(setup.name, behaviour) {
-                _ if !makes_sense(setup, behaviour) => "–",
-                Some(_) => "✗",
-                None => "✓",
-            };
-            write!(table, " {cell} |").unwrap();
-        }
-    }
+    let names: Vec<&str> = columns.iter().map(|setup| setup.name).collect();
+    let mut table = table("behaviour", BEHAVIOURS, &names, |column, row| {
+        let (setup, behaviour) = (&columns[column], BEHAVIOURS[row]);
+        let cell = match missing(setup.name, behaviour) {
+            _ if !makes_sense(setup, behaviour) => "–",
+            Some(_) => "✗",
+            None => "✓",
+        };
+        cell.to_owned()
+    });
     table += "\n";
-    for it in MISSING {
-        write!(table, "\n* `{}`, {}: {}.", it.behaviour, it.protocols.join(", "), it.what).unwrap();
-    }
+    let mut reasons: Vec<String> =
+        MISSING.iter().map(|it| format!("{}: {}", it.protocols.join(", "), it.what)).collect();
+    reasons.dedup();
+    reasons.iter().for_each(|reason| write!(table, "\n* {reason}.").unwrap());
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/liveness.md");
     let page = std::fs::read_to_string(path).unwrap();
     let (before, rest) = page.split_once(BEGIN).expect("the page marks where the table begins");

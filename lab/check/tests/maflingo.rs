@@ -34,7 +34,7 @@ needs_the_node_set! {
     maximum_needs_the_node_set: commits_maximum;
     backward_scan_needs_the_node_set: commits_backward_scan;
     stopped_scan_needs_the_node_set: commits_stopped_scan;
-    secondary_look_up_needs_the_node_set: commits_secondary_look_up;
+    secondary_lookup_needs_the_node_set: commits_secondary_lookup;
     secondary_range_needs_the_node_set: commits_secondary_range;
     unique_secondary_needs_the_node_set: commits_unique_secondary;
     update_into_a_range_needs_the_node_set: commits_updated_into_a_range;
@@ -131,8 +131,8 @@ fn the_log_holds_every_change() {
 
 /// A hash index that several rows share a value of is looked up by equality, too.
 #[test]
-fn shared_hash_look_up() {
-    polychron_check::conformance::secondaries::shared_hash_look_up(&maflingo().erased());
+fn shared_hash_lookup() {
+    polychron_check::conformance::secondaries::shared_hash_lookup(&maflingo().erased());
 }
 
 /// A read-write transaction that stays open, has found nothing and does nothing holds back no version of what others update.

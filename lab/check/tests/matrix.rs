@@ -2,8 +2,6 @@
 
 mod setups;
 
-use std::fmt::Write;
-
 // Where the protocols behind virtual calls are compiled.
 use polychron as _;
 use polychron_check::conformance::anomalies::SKEWS;
@@ -15,6 +13,7 @@ use polychron_protocols::hyper::Hyper;
 use polychron_protocols::locking::Locking;
 use polychron_protocols::serial::Serial;
 
+use setups::table::table;
 use setups::{bohm, by_epochs, cicada, lazy_2pl, lazy_occ, maflingo, multi_version};
 
 const BEGIN: &str = "<!-- The table is compared by a test. -->\n";
@@ -50,24 +49,19 @@ fn the_page_shows_what_becomes_of_each_case() {
         // A savepoint behind which something was written cannot be rolled back to.
         ("key-value", matrix(&by_epochs::<KeyValue>().erased(), |case| case != "phantoms::insertion_given_up")),
     ];
-    let mut table = String::from("| case |");
-    columns.iter().for_each(|(name, _)| write!(table, " {name} |").unwrap());
-    table += "\n|---|";
-    columns.iter().for_each(|_| table += "---|");
-    for (row, (case, _)) in columns[0].1.iter().enumerate() {
-        write!(table, "\n| `{case}` |").unwrap();
-        for (name, verdicts) in &columns {
-            let verdict = verdicts[row].1;
-            let allowed = match *name {
-                "key-value" => true,
-                "snapshot-isolation" | "hyper-snapshot" => is_skew(case),
-                _ => false,
-            };
-            assert!(allowed || verdict != Some(Verdict::Shown), "{name} commits {case}");
-            let cell = verdict.map_or_else(|| "–".into(), |verdict| verdict.to_string());
-            write!(table, " {cell} |").unwrap();
-        }
-    }
+    let cell = |column: usize, row: usize| {
+        let (name, verdicts) = &columns[column];
+        let (case, verdict) = &verdicts[row];
+        let allowed = match *name {
+            "key-value" => true,
+            "snapshot-isolation" | "hyper-snapshot" => is_skew(case),
+            _ => false,
+        };
+        assert!(allowed || *verdict != Some(Verdict::Shown), "{name} commits {case}");
+        verdict.map_or_else(|| "–".into(), |verdict| verdict.to_string())
+    };
+    let cases: Vec<&str> = columns[0].1.iter().map(|(case, _)| &**case).collect();
+    let table = table("case", &cases, &columns.each_ref().map(|(name, _)| *name), cell);
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/anomalies.md");
     let page = std::fs::read_to_string(path).unwrap();
     let (before, rest) = page.split_once(BEGIN).expect("the page marks where the table begins");

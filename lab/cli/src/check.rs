@@ -12,7 +12,7 @@ use polychron_sync::atomic::Ordering;
 use crate::arguments::Check;
 use polychron_cli::arguments::knobs;
 use polychron_cli::interrupt;
-use polychron_cli::output::{say, tell};
+use polychron_cli::output::{print_output, print_status};
 use polychron_cli::report::{columns, thousands};
 
 /// Transactions of all threads in one round: enough to collide, few enough for the memory of a laptop.
@@ -76,24 +76,24 @@ pub(crate) fn run(given: &Check) -> u8 {
     match outcome {
         Ok(finding) => finding.exit_code(),
         Err(line) => {
-            tell(format_args!("error: {line}"));
+            print_status(format_args!("error: {line}"));
             2
         }
     }
 }
 
-/// Checks a history that somebody else wrote.
+/// Checks a history that another client wrote.
 fn check_file(given: &Check) -> Result<Finding, String> {
     let Some(path) = &given.history else { return Ok(Finding::Serializable) };
     let text = std::fs::read_to_string(path).map_err(|error| format!("--history {}: {error}", path.display()))?;
     let history = lines::parse(&text).map_err(|error| format!("--history {}: {error}", path.display()))?;
-    let (finding, line) = told(&check(&history, given.strict), history.commits());
-    say(line);
+    let (finding, line) = describe(&check(&history, given.strict), history.commits());
+    print_output(line);
     Ok(finding)
 }
 
 /// What is said of a history with so many transactions.
-fn told(verdict: &Verdict, commits: usize) -> (Finding, String) {
+fn describe(verdict: &Verdict, commits: usize) -> (Finding, String) {
     match verdict {
         Verdict::Serializable(_) => {
             (Finding::Serializable, format!("{} transactions have a serial order", thousands(commits as u64)))
@@ -133,7 +133,7 @@ fn check_protocols(given: &Check) -> Result<Finding, String> {
         worst = worst.max(outcomes.finding());
         if let Some(seed) = outcomes.undecided_seed {
             let (undecided, rounds) = (thousands(outcomes.undecided), thousands(outcomes.rounds));
-            say(format_args!(
+            print_output(format_args!(
                 "{name}: {undecided} of {rounds} rounds undecided, the first with --seed {seed}: they leave too much open\n"
             ));
         }
@@ -142,13 +142,13 @@ fn check_protocols(given: &Check) -> Result<Finding, String> {
             let options: String = given.protocol_option.iter().map(|it| format!(" --protocol-option {it}")).collect();
             let again =
                 format!("polychron-lab check --protocol {name}{options} --seed {seed} --threads {threads}{strict}");
-            say(format_args!("{name}: {explanation}\nThe same transactions run again with: {again}\n"));
+            print_output(format_args!("{name}: {explanation}\nThe same transactions run again with: {again}\n"));
         }
         if interrupt::STOP.load(Ordering::Relaxed) {
             break;
         }
     }
-    say(columns(HEADER, &rows));
+    print_output(columns(HEADER, &rows));
     Ok(worst)
 }
 
@@ -218,7 +218,7 @@ impl Run<'_> {
         let clock = SystemClock::new();
         let end = clock.now_ns() + (self.seconds * 1e9) as u64;
         let mut outcomes = Outcomes::default();
-        let mut told = clock.now_ns();
+        let mut last_report = clock.now_ns();
         // The first round comes in any case, so that a seed is always tried.
         while outcomes.rounds == 0 || clock.now_ns() < end {
             let seed = self.seed.wrapping_add(outcomes.rounds);
@@ -261,10 +261,10 @@ impl Run<'_> {
             if interrupt::STOP.load(Ordering::Relaxed) {
                 break;
             }
-            if clock.now_ns() - told > 1_000_000_000 {
-                told = clock.now_ns();
+            if clock.now_ns() - last_report > 1_000_000_000 {
+                last_report = clock.now_ns();
                 let committed = thousands(outcomes.committed);
-                tell(format_args!("{name}: {} rounds, {committed} transactions", outcomes.rounds));
+                print_status(format_args!("{name}: {} rounds, {committed} transactions", outcomes.rounds));
             }
         }
         Ok(outcomes)
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn what_is_undecided_is_no_success_and_no_anomaly() {
-        let (finding, line) = told(&Verdict::Undecided, 7);
+        let (finding, line) = describe(&Verdict::Undecided, 7);
         assert_eq!((finding, finding.exit_code()), (Finding::Undecided, 3));
         assert!(line.starts_with("undecided"), "{line}");
         let outcomes = Outcomes { rounds: 5, undecided: 2, undecided_seed: Some(9), ..Outcomes::default() };
@@ -285,6 +285,6 @@ mod tests {
         assert_eq!(row("some", &outcomes)[7], "2 rounds undecided");
         // An anomaly of one protocol counts more than another one that is undecided.
         assert_eq!(Finding::Undecided.max(Finding::Anomalous).exit_code(), 1);
-        assert_eq!(told(&Verdict::Serializable(vec![1]), 1).0.exit_code(), 0);
+        assert_eq!(describe(&Verdict::Serializable(vec![1]), 1).0.exit_code(), 0);
     }
 }

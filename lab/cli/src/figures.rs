@@ -22,7 +22,7 @@ use crate::arguments::Figures;
 use polychron_cli::arguments::protocol_options;
 use polychron_cli::bench::{Refusal, Run};
 use polychron_cli::interrupt;
-use polychron_cli::output::{Pending, say, tell};
+use polychron_cli::output::{Pending, print_output, print_status};
 
 /// Runs protocols by their names in the list, as `bench` does.
 struct Listed;
@@ -82,12 +82,12 @@ fn run_on<W: Workload>(
 pub(crate) fn run(given: &Figures) -> u8 {
     match draw(given) {
         Ok(Some(failure)) => {
-            tell(format_args!("error: {failure}"));
+            print_status(format_args!("error: {failure}"));
             1
         }
         Ok(None) => 0,
         Err(line) => {
-            tell(format_args!("error: {line}"));
+            print_status(format_args!("error: {line}"));
             2
         }
     }
@@ -111,21 +111,26 @@ fn draw(given: &Figures) -> Result<Option<String>, String> {
             output.display()
         ));
     }
-    // Opened beforehand, so that nobody waits for a page that cannot be written.
+    // Opened beforehand, so that no client waits for a page that cannot be written.
     let (html_file, json_file) = (Pending::open("--output", &output)?, Pending::open("--json", &json)?);
     interrupt::listen();
-    let drawn: Drawn = paper.draw(&given.figure, &settings, &Listed, &interrupt::STOP, &|line| tell(line));
+    let drawn: Drawn = paper.draw(&given.figure, &settings, &Listed, &interrupt::STOP, &|line| print_status(line));
     let (html, data) = page(paper, &settings, &drawn);
     for (file, text) in [(html_file, &html), (json_file, &data)] {
         if let Err(line) = file.write(text.as_bytes()) {
             return Ok(Some(line));
         }
     }
-    say(format_args!("{} figures in {}, their data in {}", drawn.figures.len(), output.display(), json.display()));
+    print_output(format_args!(
+        "{} figures in {}, their data in {}",
+        drawn.figures.len(),
+        output.display(),
+        json.display()
+    ));
     match drawn.ended {
         Some(Ended::Failed(line)) => Ok(Some(line)),
         Some(Ended::Stopped) => {
-            say("ended early");
+            print_output("ended early");
             Ok(None)
         }
         None => Ok(None),

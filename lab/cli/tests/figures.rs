@@ -34,7 +34,7 @@ fn every_figure_of_cicada_is_drawn_with_all_its_points() {
 #[test]
 fn every_figure_of_bohm_is_drawn_with_all_its_points() {
     let expected = "4 5_top 5_bottom 6_top 6_bottom 7 8 9_top 9_bottom batches";
-    let (data, told) = every_figure_is_drawn("bohm", expected);
+    let (data, errors) = every_figure_is_drawn("bohm", expected);
     let figure = data["figures"].as_array().unwrap().iter().find(|figure| figure["id"] == "5 top").unwrap();
     let series: Vec<_> = figure["panels"][0]["series"]
         .as_array()
@@ -51,7 +51,7 @@ fn every_figure_of_bohm_is_drawn_with_all_its_points() {
             let lists = text.split("this build's list of protocols has ").skip(1);
             lists.filter_map(|list| list.split(['.', '\n']).next()).any(|list| list.contains(&format!("no {name}")))
         };
-        assert_eq!((missing(note), missing(&told)), (!is_known, !is_known), "{name}: {note}\n{told}");
+        assert_eq!((missing(note), missing(&errors)), (!is_known, !is_known), "{name}: {note}\n{errors}");
         found += usize::from(is_known);
     }
     assert_eq!(series.len(), found);
@@ -73,8 +73,8 @@ fn every_figure_is_drawn(paper: &str, expected: &str) -> (Value, String) {
     let page = directory.path().join("page.html");
     let more = ["--seconds", "0.01", "--threads", "2", "--repeat", "1", "--output", page.to_str().unwrap()];
     let output = polychron(&tiny(paper, &more));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{told}");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
     let data = data(&directory.path().join("page.json"));
     assert_eq!((&data["paper"], &data["interrupted"]), (&paper.into(), &false.into()));
     assert!(data["settings"]["threads"] == 2 && data["machine"]["cores"].is_u64());
@@ -112,7 +112,7 @@ fn every_figure_is_drawn(paper: &str, expected: &str) -> (Value, String) {
     assert_eq!(html.matches("<section").count(), figures.len());
     let embedded = html.split_once("id=\"data\">").unwrap().1.split_once("</script>").unwrap().0;
     assert_eq!(serde_json::from_str::<Value>(embedded).unwrap(), data);
-    (data, told)
+    (data, errors)
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the program writes where nobody reads, no room is left, or the system asks it to end.
+//! What the program writes where no client reads, no room is left, or the system asks it to end.
 
 use std::fs::File;
 use std::io::Read;
@@ -24,13 +24,13 @@ fn code_and_error(output: &Output) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_full_output_is_told_in_one_line() {
+fn a_full_output_is_reported_in_one_line() {
     let Some(full) = full() else { return };
-    let (code, told) = code_and_error(&polychron(CHECK).stdout(full).output().unwrap());
-    assert_eq!(code, Some(1), "{told}");
-    let last = told.lines().last().unwrap();
-    assert!(last.starts_with("error: the standard output could not be written: "), "{told}");
-    assert!(!told.contains("panicked"), "{told}");
+    let (code, errors) = code_and_error(&polychron(CHECK).stdout(full).output().unwrap());
+    assert_eq!(code, Some(1), "{errors}");
+    let last = errors.lines().last().unwrap();
+    assert!(last.starts_with("error: the standard output could not be written: "), "{errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
 }
 
 /// Asks a program to end as the system does.
@@ -58,8 +58,8 @@ fn figures_that_are_ended_leave_whole_files() {
     assert_eq!(std::fs::read_to_string(&page).unwrap(), "an earlier page");
     assert!(!data.exists());
     terminate(&child);
-    let (code, told) = code_and_error(&child.wait_with_output().unwrap());
-    assert_eq!(code, Some(0), "it ends as by Ctrl-C: {told}");
+    let (code, errors) = code_and_error(&child.wait_with_output().unwrap());
+    assert_eq!(code, Some(0), "it ends as by Ctrl-C: {errors}");
     assert!(std::fs::read_to_string(&page).unwrap().contains("<html"));
     assert!(serde_json::from_slice::<serde_json::Value>(&std::fs::read(&data).unwrap()).is_ok());
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);

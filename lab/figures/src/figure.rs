@@ -154,14 +154,14 @@ impl Figure {
     }
 
     /// The point of a series of the first plot at a place.
-    pub fn point(&self, series: usize, place: usize) -> Option<Point> {
-        *self.panels.first()?.series.get(series)?.points.get(place)?
+    pub fn point(&self, series: usize, x: usize) -> Option<Point> {
+        *self.panels.first()?.series.get(series)?.points.get(x)?
     }
 
     /// The point of the series of this name of the first plot at a place.
-    pub fn point_of(&self, series: &str, place: usize) -> Option<Point> {
+    pub fn point_of(&self, series: &str, x: usize) -> Option<Point> {
         let position = self.panels.first()?.series.iter().position(|other| other.name == series)?;
-        self.point(position, place)
+        self.point(position, x)
     }
 
     /// The last place.
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_hold_or_not_or_cannot_be_told() {
+    fn claims_hold_or_not_or_cannot_be_decided() {
         let mut figure = Figure::new("1", "", "", Kind::Lines, "");
         let point = |runs: &[f64]| Some(Point::of(runs.to_vec()));
         let pairs: [[&[f64]; 2]; 5] =
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn things_are_alike_or_not_or_cannot_be_told() {
+    fn things_are_alike_or_not_or_cannot_be_decided() {
         let mut figure = Figure::new("1", "", "", Kind::Lines, "");
         let point = |runs: &[f64]| Some(Point::of(runs.to_vec()));
         let pairs: [[&[f64]; 2]; 4] =

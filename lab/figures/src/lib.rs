@@ -79,21 +79,21 @@ impl Paper {
     }
 
     /// Measures the figures named in `only`, or all where there is none. Setting `stop` ends it; what was measured until
-    /// then is kept. `tell` hears what is measured next.
+    /// then is kept. `status` hears what is measured next.
     pub fn draw(
         &self,
         only: &[String],
         settings: &Settings,
         runner: &dyn Runner,
         stop: &AtomicBool,
-        tell: &dyn Fn(&str),
+        status: &dyn Fn(&str),
     ) -> Drawn {
-        let bench = Bench { settings, runner, stop, tell };
+        let bench = Bench { settings, runner, stop, status };
         let wanted = |plan: &&Plan| only.is_empty() || only.iter().any(|id| id == plan.id);
         let mut drawn = Drawn { figures: Vec::new(), ended: None, load_before: load() };
         for plan in self.plans.iter().filter(wanted) {
             let mut figure = Figure::new(plan.id, plan.title, plan.claim, plan.kind, plan.x_name);
-            (bench.tell)(&format!("figure {}: {}", plan.id, plan.title));
+            (bench.status)(&format!("figure {}: {}", plan.id, plan.title));
             drawn.ended = (plan.draw)(&bench, &mut figure).err();
             drawn.figures.push(figure);
             if drawn.ended.is_some() {

@@ -90,7 +90,7 @@ pub(crate) struct Bench<'s> {
     pub(crate) settings: &'s Settings,
     pub(crate) runner: &'s dyn Runner,
     pub(crate) stop: &'s AtomicBool,
-    pub(crate) tell: &'s dyn Fn(&str),
+    pub(crate) status: &'s dyn Fn(&str),
 }
 
 impl Bench<'_> {
@@ -189,25 +189,25 @@ impl Bench<'_> {
         &self,
         figure: &mut Figure,
         panels: [&str; N],
-        places: &[(String, X)],
+        xs: &[(String, X)],
         series: &[(&str, S)],
         measure: impl Fn(&S, &X) -> Result<[f64; N], Ended>,
     ) -> Result<(), Ended> {
-        let x_values: Vec<_> = places.iter().map(|(value, _)| value.clone()).collect();
+        let x_values: Vec<_> = xs.iter().map(|(value, _)| value.clone()).collect();
         let names: Vec<_> = series.iter().map(|&(name, _)| name).collect();
         figure.frame(&x_values, &panels, &names);
-        for (place, (value, x)) in places.iter().enumerate() {
+        for (position, (value, x)) in xs.iter().enumerate() {
             let mut runs = vec![[const { Vec::new() }; N]; series.len()];
             for _ in 0..self.settings.repeat.max(1) {
                 for ((name, system), runs) in series.iter().zip(&mut runs) {
-                    (self.tell)(&format!("  {} {value}, {name}", figure.x_name));
+                    (self.status)(&format!("  {} {value}, {name}", figure.x_name));
                     let measured = measure(system, x)?;
                     runs.iter_mut().zip(measured).for_each(|(runs, it)| runs.push(it));
                 }
             }
             for (series, runs) in runs.into_iter().enumerate() {
                 for (panel, runs) in runs.into_iter().enumerate() {
-                    figure.panels[panel].series[series].points[place] = Some(Point::of(runs));
+                    figure.panels[panel].series[series].points[position] = Some(Point::of(runs));
                 }
             }
         }

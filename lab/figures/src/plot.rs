@@ -19,9 +19,9 @@ const COLOURS: [RGBColor; 6] = [
 ];
 
 /// The places on the horizontal axis, evenly spread whatever their values.
-struct Places<'f>(&'f [String]);
+struct XAxis<'f>(&'f [String]);
 
-impl Ranged for Places<'_> {
+impl Ranged for XAxis<'_> {
     type FormatOption = NoDefaultFormatting;
     type ValueType = f64;
 
@@ -32,7 +32,7 @@ impl Ranged for Places<'_> {
     }
 
     fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
-        (0..self.0.len()).map(|place| place as f64).collect()
+        (0..self.0.len()).map(|x| x as f64).collect()
     }
 
     fn range(&self) -> Range<f64> {
@@ -40,7 +40,7 @@ impl Ranged for Places<'_> {
     }
 }
 
-impl ValueFormatter<f64> for Places<'_> {
+impl ValueFormatter<f64> for XAxis<'_> {
     fn format_ext(&self, value: &f64) -> String {
         self.0.get(value.round() as usize).cloned().unwrap_or_default()
     }
@@ -68,7 +68,7 @@ fn draw(figure: &Figure, panel: &Panel, text: &mut String) -> Result<(), Box<dyn
         .margin(12)
         .x_label_area_size(44)
         .y_label_area_size(70)
-        .build_cartesian_2d(Places(&figure.x_values), bottom..top + room)?;
+        .build_cartesian_2d(XAxis(&figure.x_values), bottom..top + room)?;
     chart
         .configure_mesh()
         .disable_x_mesh()

@@ -26,7 +26,7 @@ pub enum Work {
     Assert(AssertOptions),
 }
 
-/// Turns a protocol's name into runs of it. Who has the list has this, and each workload is compiled for each protocol once.
+/// Turns a protocol's name into runs of it. A client that has the list has this, and each workload is compiled for each protocol once.
 pub trait Runner {
     /// Whether there is a protocol of this name, and it has these options (`NAME=VALUE`).
     ///

@@ -1,4 +1,4 @@
-//! `cargo xtask endure`: runs of minutes, after which memory is as it was and during which nobody is held up.
+//! `cargo xtask endure`: runs of minutes, after which memory is as it was and during which no client is held up.
 //!
 //! Each run is `polychron bench … --steady`, which fails where the process has more memory in its last quarter than in its second, or a
 //! client completes nothing for a second. TPC-C adds rows for ever: there the memory that each transaction adds is compared.
@@ -86,11 +86,11 @@ fn one(of: &Run, protocol: &str, minutes: f64, given: &Endure, folder: &Path) ->
         command.args(["--idle", if protocol == PLANNED { "snapshot" } else { "both" }]);
     }
     let fine = run(&mut command, &log);
-    let told = if fine { "passed" } else { "FAILED" };
+    let outcome = if fine { "passed" } else { "FAILED" };
     let memory = last_line(&log, "by quarter");
     let stall = last_line(&log, "longest stall");
     let why = if fine { String::new() } else { format!("; see {}: {}", log.display(), last_line(&log, "error:")) };
-    let line = format!("{told}  {:<6} {protocol:<9} {minutes:>4} min  {memory}; {stall}{why}", of.name);
+    let line = format!("{outcome}  {:<6} {protocol:<9} {minutes:>4} min  {memory}; {stall}{why}", of.name);
     eprintln!("{line}");
     (fine, line)
 }

@@ -89,12 +89,12 @@ fn soak_part(part: &Part, share: &Share) -> (bool, String) {
         None => (part.run)(share),
     };
     let seconds = (share.clock.now_ns() - began) / 1_000_000_000;
-    let (fine, told) = match outcome {
+    let (fine, outcome) = match outcome {
         Outcome::Passed(found) => (true, format!("passed   {seconds:>5} s  {found}")),
         Outcome::Failed(log) => (false, format!("FAILED   {seconds:>5} s  see {}", log.display())),
         Outcome::Skipped(missing) => (true, format!("skipped          {missing}")),
     };
-    let line = format!("{:<15}{told}", part.name);
+    let line = format!("{:<15}{outcome}", part.name);
     eprintln!("{line}");
     (fine, line)
 }

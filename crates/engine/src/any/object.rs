@@ -217,7 +217,7 @@ pub(super) trait Run: Send {
     fn declare(&self, declaration: &mut dyn Name);
 }
 
-/// What the procedure's last run answered. What nobody gets is dropped where it may panic.
+/// What the procedure's last run answered. What no thread gets is dropped where it may panic.
 pub(super) struct Answer<O, E>(Mutex<Option<Result<O, E>>>);
 
 impl<O, E> Default for Answer<O, E> {

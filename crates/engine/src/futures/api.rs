@@ -8,7 +8,7 @@ use polychron_schema::{Column, ColumnSet, Key, KeyRef, KeyScratch, Row, RowRef};
 use super::expression::{FutureColumn, Operand};
 use super::future::{Future, FutureValue, State, hand_over};
 use super::keys::{FutureKey, OpenKey};
-use super::{close_key, insert_now, settle_in_turn, write_now};
+use super::{close_key, insert_now, resolve_in_turn, write_now};
 use crate::typed::with_encoded;
 use crate::{Table, Transaction, foreign_keys};
 
@@ -147,7 +147,7 @@ pub trait Futures: Transaction {
         key.check().map_err(Error::from)?;
         let mut columns = assigned(self, columns)?;
         let mut scratch = KeyScratch::new();
-        if settle_in_turn(self, table.id(), &mut columns)? {
+        if resolve_in_turn(self, table.id(), &mut columns)? {
             return write_now(self, table.id(), key.encode(&mut scratch), &columns);
         }
         self.write_futures(table.id(), key.encode(&mut scratch), &columns)
@@ -163,7 +163,7 @@ pub trait Futures: Transaction {
         let mut open = OpenKey::new();
         key.encode_open(self, &mut open)?;
         let mut columns = assigned(self, columns)?;
-        if settle_in_turn(self, table.id(), &mut columns)? {
+        if resolve_in_turn(self, table.id(), &mut columns)? {
             let mut bytes = Vec::new();
             let key = close_key(self, &open, &mut bytes)?;
             return write_now(self, table.id(), key, &columns);

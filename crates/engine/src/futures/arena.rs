@@ -21,14 +21,14 @@ pub struct Scope {
 }
 
 #[derive(Debug)]
-struct Bench {
+struct Expressions {
     scope: Scope,
     is_open: bool,
     nodes: Box<Nodes>,
 }
 
 polychron_sync::thread_local! {
-    static BENCHES: RefCell<Vec<Bench>> = const { RefCell::new(Vec::new()) };
+    static BENCHES: RefCell<Vec<Expressions>> = const { RefCell::new(Vec::new()) };
 }
 // These two have no destructors, so they are there until the thread has ended.
 polychron_sync::thread_local! {
@@ -39,7 +39,7 @@ polychron_sync::thread_local! {
 }
 
 /// Benches of threads that end.
-static OF_ENDING_THREADS: Mutex<Vec<Bench>> = Mutex::new(Vec::new());
+static OF_ENDING_THREADS: Mutex<Vec<Expressions>> = Mutex::new(Vec::new());
 /// Closed ones among them that are kept to be looked at: as many as threads may end at the same time and still find theirs.
 const KEPT: usize = 64;
 
@@ -68,43 +68,42 @@ impl Scope {
     }
 
     #[inline]
-    fn on_bench<O>(self, work: impl FnOnce(&mut Bench) -> O) -> Option<O> {
-        let find = |benches: &mut Vec<Bench>| benches.iter_mut().find(|bench| bench.scope == self).map(work);
-        with_benches(|benches, _| find(benches))
+    fn with_arena<O>(self, work: impl FnOnce(&mut Expressions) -> O) -> Option<O> {
+        let find = |arenas: &mut Vec<Expressions>| arenas.iter_mut().find(|arena| arena.scope == self).map(work);
+        with_benches(|arenas, _| find(arenas))
     }
 
     /// Makes something of the operands of this scope. `None`: its transaction has ended, or one of them is not its own.
     #[inline]
     pub(super) fn make(self, expression: Expression) -> Option<Operand> {
-        self.on_bench(|expressions| expressions.nodes.combine(expression).ok())?
+        self.with_arena(|expressions| expressions.nodes.combine(expression).ok())?
     }
 
     /// What a place has come to.
-    pub(super) fn value(self, place: u32) -> Option<Option<Scalar>> {
-        self.on_bench(|expressions| expressions.nodes.values.get(place as usize).copied())?
+    pub(super) fn value(self, position: u32) -> Option<Option<Scalar>> {
+        self.with_arena(|expressions| expressions.nodes.values.get(position as usize).copied())?
     }
 
     /// Why a place has come to nothing.
     #[cold]
-    pub(super) fn failure(self, place: u32) -> Option<super::FutureError> {
-        self.on_bench(|expressions| expressions.nodes.failure(place))
+    pub(super) fn failure(self, position: u32) -> Option<super::FutureError> {
+        self.with_arena(|expressions| expressions.nodes.failure(position))
     }
 }
 
 /// Lends the thread's benches, or those of all threads that end where its own are gone, with how many closed ones are kept of them at least.
 #[inline]
-fn with_benches<O>(work: impl FnOnce(&mut Vec<Bench>, usize) -> O) -> O {
+fn with_benches<O>(work: impl FnOnce(&mut Vec<Expressions>, usize) -> O) -> O {
     let mut work = Some(work);
-    let mut once = |benches: &mut Vec<Bench>, kept| (work.take().expect("it is called once"))(benches, kept);
-    match BENCHES.try_with(|benches| once(&mut benches.borrow_mut(), 0)) {
+    let mut once = |arenas: &mut Vec<Expressions>, kept| (work.take().expect("it is called once"))(arenas, kept);
+    match BENCHES.try_with(|arenas| once(&mut arenas.borrow_mut(), 0)) {
         Ok(output) => output,
         Err(_) => once(&mut OF_ENDING_THREADS.lock().unwrap_or_else(PoisonError::into_inner), KEPT),
     }
 }
 
-/// A transaction's expression arena: what a protocol keeps as long as it leaves futures open, in the thread that runs the transaction. When it is
-/// dropped what lies on it stays to be looked
-/// at until the thread's next one is set up.
+/// A transaction's expression arena: what a protocol keeps as long as it leaves futures open, in the thread that runs the transaction. When
+/// it is dropped what lies on it stays to be looked at until the thread's next one is set up.
 #[derive(Debug)]
 pub struct ExpressionArena {
     scope: Scope,
@@ -117,25 +116,26 @@ impl ExpressionArena {
     #[inline]
     pub fn new() -> Self {
         let scope = Scope::fresh();
-        with_benches(|benches, kept| {
-            let mut closed = benches.iter().enumerate().filter(|(_, bench)| !bench.is_open);
+        with_benches(|arenas, kept| {
+            let mut closed = arenas.iter().enumerate().filter(|(_, arena)| !arena.is_open);
             // The oldest one, for others may still look at theirs.
             let reusable = closed.next().map(|(position, _)| position);
             match reusable.filter(|_| kept == 0 || closed.count() >= kept) {
-                Some(position) => benches[position..].rotate_left(1),
-                None => benches.push(Bench { scope, is_open: true, nodes: Box::default() }),
+                Some(position) => arenas[position..].rotate_left(1),
+                None => arenas.push(Expressions { scope, is_open: true, nodes: Box::default() }),
             }
-            let bench = benches.last_mut().expect("there is one now");
-            (bench.scope, bench.is_open) = (scope, true);
-            bench.nodes.clear();
+            let arena = arenas.last_mut().expect("there is one now");
+            (arena.scope, arena.is_open) = (scope, true);
+            arena.nodes.clear();
         });
         Self { scope, thread: PhantomData }
     }
 
-    /// Lends the expression arena's nodes, for something else in their place: who uses them exchanges them again before any operator is at work.
+    /// Lends the expression arena's nodes, for something else in their place: the user exchanges them again before any operator is at
+    /// work.
     #[inline]
     pub fn exchange(&self, nodes: &mut Box<Nodes>) {
-        self.scope.on_bench(|expressions| std::mem::swap(&mut expressions.nodes, nodes));
+        self.scope.with_arena(|expressions| std::mem::swap(&mut expressions.nodes, nodes));
     }
 
     /// The scope of the transaction's futures.
@@ -154,11 +154,11 @@ impl Default for ExpressionArena {
 impl Drop for ExpressionArena {
     #[inline]
     fn drop(&mut self) {
-        self.scope.on_bench(|expressions| expressions.is_open = false);
+        self.scope.with_arena(|expressions| expressions.is_open = false);
     }
 }
 
-/// An attempt at a transaction runs in this thread: who drives transactions holds one meanwhile.
+/// An attempt at a transaction runs in this thread: the driver of a transaction holds one meanwhile.
 #[derive(Debug)]
 pub struct Attempt {
     before: bool,
@@ -215,6 +215,6 @@ mod tests {
         drop(first);
         assert_eq!(old.value(0), None);
         let second = ExpressionArena::new();
-        assert!(old.on_bench(|_| ()).is_none() && second.scope().on_bench(|_| ()).is_some());
+        assert!(old.with_arena(|_| ()).is_none() && second.scope().with_arena(|_| ()).is_some());
     }
 }

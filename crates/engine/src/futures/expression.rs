@@ -136,7 +136,7 @@ impl Expression {
     pub fn evaluate(self, mut pending: impl FnMut(u32) -> Result<Scalar, FutureError>) -> Result<Scalar, FutureError> {
         let mut value = |operand| match operand {
             Operand::Known(scalar) => Ok(scalar),
-            Operand::Pending(place) => pending(place),
+            Operand::Pending(position) => pending(position),
         };
         match self {
             Self::Arithmetic { operation, column_type, left, right } => {
@@ -231,7 +231,7 @@ mod tests {
     fn compute(operation: Arithmetic, column_type: ColumnType, values: [i128; 2]) -> Result<i128, FutureError> {
         let (left, right) = (Operand::Pending(0), Operand::Pending(1));
         let expression = Expression::Arithmetic { operation, column_type, left, right };
-        let result = expression.evaluate(|place| Ok(values[place as usize] as Scalar))?;
+        let result = expression.evaluate(|position| Ok(values[position as usize] as Scalar))?;
         Ok(widen(result, column_type))
     }
 
@@ -274,7 +274,7 @@ mod tests {
         for (counter, expected) in [(12, 2), (9, 100)] {
             let mut values = vec![counter];
             for expression in arena {
-                values.push(expression.evaluate(|place| Ok(values[place as usize])).unwrap());
+                values.push(expression.evaluate(|position| Ok(values[position as usize])).unwrap());
             }
             assert_eq!(values.last(), Some(&expected));
         }

@@ -96,12 +96,12 @@ pub struct Future<T> {
 /// What a future is, whatever its type.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
-    /// A value that is nobody's.
+    /// A value that is in no arena.
     Plain(Scalar),
     /// A value that a transaction has learnt.
     Known { scope: Scope, value: Scalar },
     /// A place on an expression arena.
-    Open { scope: Scope, place: u32 },
+    Open { scope: Scope, position: u32 },
     /// It has no value.
     Failed(Failure),
 }
@@ -136,7 +136,7 @@ impl State {
     pub(super) fn given(scope: Scope, operand: Operand) -> Self {
         match operand {
             Operand::Known(value) => Self::Known { scope, value },
-            Operand::Pending(place) => Self::Open { scope, place },
+            Operand::Pending(position) => Self::Open { scope, position },
         }
     }
 
@@ -155,10 +155,10 @@ impl State {
     }
 
     /// The operand on the expression arena of its scope. A failure becomes the computation that fails.
-    fn on_bench(self, scope: Scope) -> Option<Operand> {
+    fn in_arena(self, scope: Scope) -> Option<Operand> {
         match self {
             Self::Plain(value) | Self::Known { value, .. } => Some(Operand::Known(value)),
-            Self::Open { place, .. } => Some(Operand::Pending(place)),
+            Self::Open { position, .. } => Some(Operand::Pending(position)),
             Self::Failed(Failure::Foreign) => None,
             Self::Failed(Failure::Computed { operation, column_type, left, right }) => {
                 let (left, right) = (Operand::Known(left), Operand::Known(right));
@@ -196,7 +196,7 @@ impl State {
             return Some(right);
         }
         let Some(scope) = left.scope().joined(right.scope()) else { return Some(Self::FOREIGN) };
-        let expression = of(left.on_bench(scope)?, right.on_bench(scope)?);
+        let expression = of(left.in_arena(scope)?, right.in_arena(scope)?);
         if left.known().is_some() && right.known().is_some() {
             let value = expression.evaluate(|_| Err(FutureError::Foreign)).ok()?;
             return Some(match scope == Scope::default() {
@@ -222,8 +222,8 @@ impl State {
             };
         }
         let make = || {
-            let condition = condition.on_bench(scope)?;
-            let (then, otherwise) = (then.on_bench(scope)?, otherwise.on_bench(scope)?);
+            let condition = condition.in_arena(scope)?;
+            let (then, otherwise) = (then.in_arena(scope)?, otherwise.in_arena(scope)?);
             scope.make(Expression::Choose { condition, then, otherwise }).map(|operand| Self::given(scope, operand))
         };
         make().unwrap_or(Self::FOREIGN)
@@ -236,9 +236,9 @@ impl State {
             Self::Failed(failure) => Err(failure.error()),
             Self::Known { scope, .. } | Self::Open { scope, .. } if scope != of => Err(FutureError::Foreign),
             Self::Known { value, .. } => Ok(value),
-            Self::Open { scope, place } => match scope.value(place) {
+            Self::Open { scope, position } => match scope.value(position) {
                 Some(Some(value)) => Ok(value),
-                Some(None) => Err(scope.failure(place).unwrap_or(FutureError::Foreign)),
+                Some(None) => Err(scope.failure(position).unwrap_or(FutureError::Foreign)),
                 None => Err(FutureError::Foreign),
             },
         }
@@ -252,7 +252,7 @@ pub(super) fn hand_over<T: Transaction + ?Sized>(transaction: &mut T, state: Sta
         State::Plain(value) => return Ok(Operand::Known(value)),
         State::Failed(failure) => return Err(failure.error().into()),
         State::Known { scope, value } => (scope, Operand::Known(value)),
-        State::Open { scope, place } => (scope, Operand::Pending(place)),
+        State::Open { scope, position } => (scope, Operand::Pending(position)),
     };
     if scope == transaction.future_scope() { Ok(operand) } else { Err(FutureError::Foreign.into()) }
 }

@@ -35,9 +35,11 @@ pub use resolved::{Outcome, Resolved};
 /// Columns with what they will be.
 pub type Assigned = [(FutureColumn, Operand)];
 
-/// The hull of some columns.
-pub fn hull(columns: impl IntoIterator<Item = FutureColumn>) -> polychron_schema::Projection {
-    columns.into_iter().fold(polychron_schema::Projection::NONE, |hull, column| hull.with(column.span))
+/// The bounding range of some columns.
+pub fn bounding_range(columns: impl IntoIterator<Item = FutureColumn>) -> polychron_schema::Projection {
+    columns
+        .into_iter()
+        .fold(polychron_schema::Projection::NONE, |bounding_range, column| bounding_range.with(column.span))
 }
 
 /// No column of the primary key becomes a future's value: the row stays under its key.
@@ -65,7 +67,7 @@ fn is_unique<T: Transaction + ?Sized>(transaction: &T, table: TableId, columns: 
 /// Resolves what is written in its turn among the operations: what a foreign key rests on, for whether there is a parent can be told only
 /// of a value that is known, and what a unique index has, for which keys are taken depends on the order of the writes. Whether any of
 /// these columns is such a one.
-pub(crate) fn settle_in_turn<T: Transaction + ?Sized>(
+pub(crate) fn resolve_in_turn<T: Transaction + ?Sized>(
     transaction: &mut T,
     table: TableId,
     columns: &mut Assigned,
@@ -89,7 +91,8 @@ pub(crate) fn read_now<T: Transaction + ?Sized, K: EncodedKey>(
     columns: &[FutureColumn],
     futures: &mut [Operand],
 ) -> Result<(), Error> {
-    let row = transaction.read_row(table, key, &hull(columns.iter().copied()))?.ok_or(FutureError::NoRow(table))?;
+    let row =
+        transaction.read_row(table, key, &bounding_range(columns.iter().copied()))?.ok_or(FutureError::NoRow(table))?;
     for (column, future) in columns.iter().zip(futures) {
         *future = Operand::Known(column.load(row).ok_or(FutureError::Null(table))?);
     }
@@ -110,7 +113,7 @@ pub(crate) fn write_now<T: Transaction + ?Sized, K: EncodedKey>(
             return Err(FutureError::Foreign.into());
         }
     }
-    let projection = hull(columns.iter().map(|(column, _)| *column));
+    let projection = bounding_range(columns.iter().map(|(column, _)| *column));
     let found = foreign_keys::update_row(transaction, table, key, &projection, |row| {
         for (column, value) in columns {
             if let Operand::Known(value) = value {

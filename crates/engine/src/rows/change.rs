@@ -138,7 +138,7 @@ fn move_entries<'t, P: Primitives<'t>>(
         }
         transaction.delete_entry(At::entry(table, store, before))?;
         if !add_entry(transaction, At::entry(table, store, after), link, primary)? {
-            return Ok(Insertion::Duplicate(store.place().index));
+            return Ok(Insertion::Duplicate(store.index_ref().index));
         }
     }
     Ok(Insertion::Inserted)
@@ -206,7 +206,7 @@ fn add_entries<'t, P: Primitives<'t>>(
         let mut scratch = KeyScratch::new();
         let key = key_of(store.extractor(), row, &mut scratch)?;
         if !add_entry(transaction, At::entry(table, store, key), link, primary)? {
-            return Ok(Insertion::Duplicate(store.place().index));
+            return Ok(Insertion::Duplicate(store.index_ref().index));
         }
     }
     Ok(Insertion::Inserted)
@@ -274,7 +274,7 @@ pub fn make_entry<'t, P: Primitives<'t>>(
         let there = transaction.find(At::entry(table, store, key), &Projection::ALL)?;
         if there.is_none_or(|entry| transaction.row(entry).as_words() != words) {
             let row = transaction.find(At::row(table, primary), &Projection::ALL)?.map(|found| transaction.row(found));
-            let index = store.place().index;
+            let index = store.index_ref().index;
             return Err(match row {
                 Some(row) => table.constraints.duplicate(table.id, index, row),
                 None => Error::duplicate(table.id, index),

@@ -171,7 +171,7 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
     }
 
     /// Before the client is told that the key of a row is taken: an error ends most procedures, and must not rest on reads that never
-    /// stood together.
+    /// were mutually consistent.
     #[inline]
     fn check_present<K: EncodedKey>(&mut self, _at: At<'t, Self::Store, K>) -> Result<(), Error> {
         Ok(())

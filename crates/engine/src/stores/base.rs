@@ -23,7 +23,7 @@ pub struct Base<S> {
     pub catalog: Catalog<StoreTable<S>>,
     /// The workers' counts.
     pub counters: Registry,
-    /// Who gives back the memory of dropped stores.
+    /// Frees the memory of dropped stores.
     pub deferred_drops: Arc<DeferredDrops>,
     /// Held while an index is made and filled: the database has one slot for that.
     filling: Mutex<()>,
@@ -53,8 +53,8 @@ impl<S> Base<S> {
 }
 
 impl<S> Drop for Base<S> {
-    /// The stores go with the memory: the catalog is dropped after this. The database, its workers and its background thread share the base, so
-    /// that the last of them comes here. Stores that were dropped before gave their memory back themselves.
+    /// The stores go with the memory: the catalog is dropped after this. The database, its workers and its background thread share the base,
+    /// so that the last of them comes here. Stores that were dropped before gave their memory back themselves.
     fn drop(&mut self) {
         self.deferred_drops.close();
     }
@@ -161,7 +161,7 @@ impl<D: HasStores> Storage for D {
             |changed: &TableDefinition, store_definition: &StoreDefinition| self.make(changed, store_definition, false);
         let (index, store) = StoreTable::add_index(catalog, table, &definition, common.hash_seed, make)?;
         if let Err(error) = self.fill(table, index, &store) {
-            // The index goes with its last user, and its memory is given back then.
+            // The index goes with its last user, and its memory is freed then.
             drop(store);
             remove_index(self, table, index)?;
             return Err(error);

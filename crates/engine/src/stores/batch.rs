@@ -35,7 +35,7 @@ enum State {
 impl Batch {
     /// Handles collected at first: few, for scans that stop early.
     const FIRST: usize = 64;
-    /// How many times as many are collected each time after: who wants one row may have to go past a few that are deleted.
+    /// How many times as many are collected each time after: a thread that wants one row may have to go past a few that are deleted.
     const GROWTH: usize = 8;
     /// Handles collected at a time at most.
     const LARGEST: usize = 1024;

@@ -149,13 +149,13 @@ mod tests {
                 let (key, of) = (random.below(1000), random.below(8));
                 // Some keys have an entry in each, and some the same one.
                 let handle = |index: u64| Handle::new(1 + 2 * number + index).unwrap();
-                let places = match of {
+                let index_refs = match of {
                     0 => vec![(&first, handle(0)), (&second, handle(1))],
                     1 => vec![(&first, handle(0)), (&second, handle(0))],
                     2..5 => vec![(&first, handle(0))],
                     _ => vec![(&second, handle(0))],
                 };
-                for (index, handle) in places {
+                for (index, handle) in index_refs {
                     if matches!(
                         index.insert(&key.to_be_bytes()[..], handle, &mut (), &guard),
                         Ok(polychron_index::Inserted::New)

@@ -1,4 +1,4 @@
-//! Who gives back the memory of dropped stores, and walks over whole indexes.
+//! Frees the memory of dropped stores, and walks over whole indexes.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, PoisonError};
@@ -66,8 +66,8 @@ impl DeferredDrops {
     }
 }
 
-/// Ends epochs until no transaction of `epoch`, or of one before, runs any more. The calling thread has nothing pinned: it would wait for itself
-/// ([`Epochs::is_pinned_here`]).
+/// Ends epochs until no transaction of `epoch`, or of one before, runs any more. The calling thread has nothing pinned: it would wait for
+/// itself ([`Epochs::is_pinned_here`]).
 pub fn wait_for(epochs: &Epochs, epoch: u64) {
     debug_assert!(!epochs.is_pinned_here(), "this thread is pinned in an epoch whose end it waits for");
     let mut backoff = Backoff::new();

@@ -6,27 +6,27 @@ use polychron_index::ordered::Finger;
 use polychron_index::{AnyIndex, Changes, Handle, Inserted, Lookup};
 use polychron_memory::{Guard, OutOfMemory};
 
-use super::{Place, Records, Store};
+use super::{IndexRef, Records, Store};
 
 /// A finger for each of the indexes that were used last.
 ///
-/// Fingers are good under the guard under which they were set: whoever renews it, or begins with another one, clears them
+/// Fingers are good under the guard under which they were set: a thread that renews it, or begins with another one, clears them
 /// first. They are kept by index; no index gets the place of another while a transaction that knew that one runs.
 #[derive(Debug, Default)]
 pub struct Fingers {
-    rooms: [(Option<Place>, Finger); 4],
+    rooms: [(Option<IndexRef>, Finger); 4],
     used: bool,
 }
 
 impl Fingers {
     /// The finger of an index; an empty one when another index had its room.
     #[inline]
-    fn of(&mut self, place: Place) -> &mut Finger {
+    fn of(&mut self, index_ref: IndexRef) -> &mut Finger {
         self.used = true;
-        let room = (place.table.position() ^ (place.index.position() << 1)) % self.rooms.len();
+        let room = (index_ref.table.position() ^ (index_ref.index.position() << 1)) % self.rooms.len();
         let (of, finger) = &mut self.rooms[room];
-        if *of != Some(place) {
-            (*of, *finger) = (Some(place), Finger::default());
+        if *of != Some(index_ref) {
+            (*of, *finger) = (Some(index_ref), Finger::default());
         }
         finger
     }
@@ -39,7 +39,7 @@ impl Fingers {
     pub unsafe fn get<K: EncodedKey, R: Records>(&mut self, store: &Store<R>, key: K, guard: &Guard<'_>) -> Lookup {
         match store.index() {
             // SAFETY: the finger is this index's, set under the guard.
-            AnyIndex::Ordered(index) => unsafe { index.get_near(key, self.of(store.place), guard) },
+            AnyIndex::Ordered(index) => unsafe { index.get_near(key, self.of(store.index_ref), guard) },
             AnyIndex::Hash(index) => index.get(key, guard),
         }
     }
@@ -57,7 +57,7 @@ impl Fingers {
     ) -> Option<Handle> {
         match store.index() {
             // SAFETY: as in `get`.
-            AnyIndex::Ordered(index) => unsafe { index.get_near(key, self.of(store.place), guard) }.handle,
+            AnyIndex::Ordered(index) => unsafe { index.get_near(key, self.of(store.index_ref), guard) }.handle,
             AnyIndex::Hash(index) => index.find(key, guard),
         }
     }
@@ -80,7 +80,9 @@ impl Fingers {
     ) -> Result<Inserted, OutOfMemory> {
         match store.index() {
             // SAFETY: as in `get`.
-            AnyIndex::Ordered(index) => unsafe { index.insert_near(key, handle, self.of(store.place), changes, guard) },
+            AnyIndex::Ordered(index) => unsafe {
+                index.insert_near(key, handle, self.of(store.index_ref), changes, guard)
+            },
             AnyIndex::Hash(index) => index.insert(key, handle, changes, guard),
         }
     }

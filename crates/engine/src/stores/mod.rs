@@ -1,7 +1,7 @@
 //! Stores: what protocols share whose rows are records behind an index. Offered, never required.
 //!
 //! A [`Store`] is an index and the records it leads to; a [`StoreTable`] has one for its primary key and one for each
-//! secondary index, whose records hold primary keys as words ([`entry_words`]). What a record is, and who may see it, is
+//! secondary index, whose records hold primary keys as words ([`entry_words`]). What a record is, and which transactions may see it, is
 //! the protocol's own.
 
 mod base;
@@ -47,14 +47,14 @@ pub use worker::{GROUP, StoreWorker, WorkerBase};
 
 /// An index of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct IndexRef {
     /// The table.
     pub table: TableId,
     /// The index.
     pub index: IndexId,
 }
 
-/// What a store must know of a protocol's records: where their rows begin, and how their memory is given back.
+/// What a store must know of a protocol's records: where their rows begin, and how their memory is freed.
 pub trait Records: 'static {
     /// Bytes before the row.
     const HEADER_BYTES: usize;
@@ -75,15 +75,15 @@ const DROPPED: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct Store<R: Records> {
     /// Which index it is.
-    pub place: Place,
+    pub index_ref: IndexRef,
     /// Makes the index's key of a row.
     pub extractor: KeyExtractor,
     /// What the hashes of its keys depend on.
     pub hash_seed: HashSeed,
-    /// Given back by hand, because that takes a guard.
+    /// Given back interactively, because that takes a guard.
     index: ManuallyDrop<AnyIndex>,
     /// The epoch from which on the index leads to every row. A new secondary index has none until it is filled, and a dropped one, which
-    /// not everybody keeps up any more, has none again.
+    /// some writers no longer maintain, has none again.
     ready: AtomicU64,
     deferred_drops: Arc<DeferredDrops>,
     records: PhantomData<fn() -> R>,
@@ -107,7 +107,7 @@ impl<R: Records> Store<R> {
             }
         };
         Ok(Self {
-            place: store_definition.place,
+            index_ref: store_definition.index_ref,
             extractor: store_definition.extractor.clone(),
             hash_seed: store_definition.hash_seed,
             index: ManuallyDrop::new(index),
@@ -129,7 +129,7 @@ impl<R: Records> Store<R> {
     /// [`Error::NoSuchIndex`] while it is being filled and when it was dropped, [`Error::NoOrder`].
     #[inline]
     pub fn scanned(&self, scan: &Scan<'_>) -> Result<&AnyIndex, Error> {
-        let Place { table, index } = self.place;
+        let IndexRef { table, index } = self.index_ref;
         if !self.is_ready() {
             return Err(Error::NoSuchIndex(table, index));
         }
@@ -153,7 +153,8 @@ impl<R: Records> Store<R> {
 
     /// The index is going to be dropped. Called before the catalog has the list of tables without it.
     pub fn set_dropped(&self) {
-        // Pairs with the acquire in `ready`. Nobody has to see it before the list: whoever leaves the index alone has begun with that.
+        // Pairs with the acquire in `ready`. No thread has to see it before the list: a thread that leaves the index alone has begun with
+        // that.
         self.ready.store(DROPPED, Ordering::Release);
     }
 
@@ -166,8 +167,8 @@ impl<R: Records> Store<R> {
 
     #[inline]
     fn ready(&self) -> u64 {
-        // Pairs with the release in `set_ready_from`: who sees it set sees every entry that filling made. And with that in `set_dropped`;
-        // but what makes that known is the catalog's version and whatever leads from there to the reader.
+        // Pairs with the release in `set_ready_from`: a thread that sees it set sees every entry that filling made. And with that in
+        // `set_dropped`; but what makes that known is the catalog's version and whatever leads from there to the reader.
         self.ready.load(Ordering::Acquire)
     }
 
@@ -176,7 +177,7 @@ impl<R: Records> Store<R> {
         self.set_ready_from(0);
     }
 
-    /// The index leads to every row from now on; who reads the past finds them all from the end of `epoch` on.
+    /// The index leads to every row from now on; a thread that reads the past finds them all from the end of `epoch` on.
     pub fn set_ready_from(&self, epoch: u64) {
         // Release: pairs with the acquire in `ready`. An index that was dropped while it was filled remains so.
         let _ = self.ready.compare_exchange(UNREADY, epoch, Ordering::Release, Ordering::Relaxed);
@@ -193,10 +194,10 @@ impl<R: Records> Drop for Store<R> {
         self.deferred_drops.with_guard(|guard| {
             for_each(&self.index, guard, &mut |_, handle| {
                 // A running transaction may still hold the record: it is retired, not freed.
-                // SAFETY: the index goes with its last user, so nobody finds the record from now on.
+                // SAFETY: the index goes with its last user, so no thread finds the record from now on.
                 unsafe { R::retire(handle, guard) };
             });
-            // SAFETY: the store is being dropped, so no thread uses the index, and nobody looks at the field again.
+            // SAFETY: the store is being dropped, so no thread uses the index, and no thread looks at the field again.
             unsafe { ManuallyDrop::take(&mut self.index).destroy(guard) };
         });
     }

@@ -7,7 +7,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use polychron_base::room::KeptList;
 use polychron_index::{Change, Changes, Stamp};
 
-use super::Place;
+use super::IndexRef;
 use crate::mutations::left_out;
 use crate::named;
 
@@ -20,8 +20,8 @@ named! {
         FollowOnlyOwn,
         /// It adds the new node when the old one was divided.
         FollowSplits,
-        /// It finds the stamps of nodes that were taken out meanwhile.
-        FollowSettled,
+        /// It finds the stamps of nodes that were unlinked meanwhile.
+        FollowResolved,
     }
 }
 
@@ -31,7 +31,7 @@ named! {
 /// then on each looks at one entry.
 #[derive(Debug, Default)]
 pub struct NodeSet {
-    nodes: Vec<(Stamp, Place)>,
+    nodes: Vec<(Stamp, IndexRef)>,
     /// Finds stamps in the list, if it is in use.
     table: Box<Table>,
     is_hashed: bool,
@@ -44,7 +44,7 @@ pub struct NodeSet {
 /// Stamps compared before the table is made.
 const SPIN_BUDGET: usize = 1024;
 
-/// Tables larger than this are given back at the end of the transaction.
+/// Tables larger than this are freed at the end of the transaction.
 const KEPT: usize = 1 << 12;
 
 /// What is found by stamp when there are many. Stamps differ in addresses and counts, which the hash mixes.
@@ -54,7 +54,7 @@ type ByStamp<V> = HashMap<Stamp, V, BuildHasherDefault<Mix>>;
 struct Table {
     /// The position of each stamp of the list, which has each once.
     positions: ByStamp<u32>,
-    /// What the transaction's own insertions reported since the list became long. A node that was taken out settles to a
+    /// What the transaction's own insertions reported since the list became long. A node that was unlinked resolves to a
     /// stamp of its heir, and what became of that one since is here.
     own: ByStamp<Own>,
 }
@@ -103,9 +103,9 @@ impl Hasher for Mix {
 impl NodeSet {
     /// Remembers a node. Scans and repeated misses name the same node in a row, so the last one is compared.
     #[inline]
-    pub fn add(&mut self, stamp: Stamp, place: Place) {
+    pub fn add(&mut self, stamp: Stamp, index_ref: IndexRef) {
         if self.nodes.last().is_none_or(|(last, _)| *last != stamp) && (!self.is_hashed || self.table_adds(stamp)) {
-            self.nodes.push((stamp, place));
+            self.nodes.push((stamp, index_ref));
         }
     }
 
@@ -131,8 +131,8 @@ impl NodeSet {
     }
 
     /// The places of all nodes.
-    pub fn places(&self) -> impl Iterator<Item = Place> {
-        self.nodes.iter().map(|(_, place)| *place)
+    pub fn index_refs(&self) -> impl Iterator<Item = IndexRef> {
+        self.nodes.iter().map(|(_, index_ref)| *index_ref)
     }
 
     /// How many there are.
@@ -172,7 +172,7 @@ impl NodeSet {
     }
 
     /// The epoch of the guard under which the stamps were taken was left, and their nodes alone, those at [`NodeSet::addresses`], are
-    /// protected still. From now on a node that was taken out is broken.
+    /// protected still. From now on a node that was unlinked is broken.
     pub fn stand_alone(&mut self) {
         self.is_alone = !self.nodes.is_empty();
     }
@@ -187,29 +187,29 @@ impl NodeSet {
     /// # Safety
     /// The guard under which the stamps were taken is alive, or [`NodeSet::stand_alone`] was called when its epoch had been left.
     #[inline]
-    pub unsafe fn first_broken(&self) -> Option<Place> {
+    pub unsafe fn first_broken(&self) -> Option<IndexRef> {
         if self.is_alone {
             // SAFETY: the nodes themselves are protected.
             let broken = self.nodes.iter().find(|(stamp, _)| unsafe { !stamp.holds_alone() });
-            return broken.map(|(_, place)| *place);
+            return broken.map(|(_, index_ref)| *index_ref);
         }
         let mut known = ByStamp::default();
         // SAFETY: the caller keeps the guard.
         let mut broken = |stamp: &Stamp| unsafe { !stamp.holds() && !self.stands(*stamp, &mut known) };
-        self.nodes.iter().find(|(stamp, _)| broken(stamp)).map(|(_, place)| *place)
+        self.nodes.iter().find(|(stamp, _)| broken(stamp)).map(|(_, index_ref)| *index_ref)
     }
 
-    /// Whether a stamp that does not hold is of a node that was taken out, and nothing but own insertions came into its range
+    /// Whether a stamp that does not hold is of a node that was unlinked, and nothing but own insertions came into its range
     /// since. As long as there is no table, insertions bring such stamps up to date themselves.
     ///
-    /// Nodes that own insertions have divided off may have been taken out, too, and stand for ranges of one heir then: `known` has
+    /// Nodes that own insertions have divided off may have been unlinked, too, and stand for ranges of one heir then: `known` has
     /// the stamps that were followed, each of which is followed once.
     ///
     /// # Safety
     /// As for [`NodeSet::first_broken`].
     #[cold]
     unsafe fn stands(&self, stamp: Stamp, known: &mut ByStamp<()>) -> bool {
-        if !self.is_hashed || left_out(NodeStep::FollowSettled) {
+        if !self.is_hashed || left_out(NodeStep::FollowResolved) {
             return false;
         }
         let mut left = vec![stamp];
@@ -219,8 +219,8 @@ impl NodeSet {
                 continue;
             }
             // SAFETY: as above.
-            let settled = unsafe { stamp.settled() };
-            let Some(&Own { after: Some(after), added }) = self.table.own.get(&settled) else { return false };
+            let resolved = unsafe { stamp.resolved() };
+            let Some(&Own { after: Some(after), added }) = self.table.own.get(&resolved) else { return false };
             left.push(after);
             left.extend(added);
         }
@@ -240,8 +240,8 @@ impl NodeSet {
                 }
             }
             Change::Added { of, new } if !left_out(NodeStep::FollowSplits) => {
-                if let Some(&(_, place)) = self.nodes.iter().find(|(stamp, _)| same(stamp, &of, is_alone)) {
-                    self.nodes.push((new, place));
+                if let Some(&(_, index_ref)) = self.nodes.iter().find(|(stamp, _)| same(stamp, &of, is_alone)) {
+                    self.nodes.push((new, index_ref));
                 }
             }
             Change::Added { .. } => {}
@@ -249,15 +249,15 @@ impl NodeSet {
     }
 }
 
-/// Whether a stamp in the set is the one that an insertion reports. The node may have been taken out since, in the
+/// Whether a stamp in the set is the one that an insertion reports. The node may have been unlinked since, in the
 /// background; then the stamp stands for its range in the node that took it over.
 #[inline]
 fn same(stamp: &Stamp, reported: &Stamp, is_alone: bool) -> bool {
-    if is_alone || left_out(NodeStep::FollowSettled) {
+    if is_alone || left_out(NodeStep::FollowResolved) {
         return stamp == reported;
     }
     // SAFETY: insertions happen under the guard under which the transaction took its stamps.
-    stamp == reported || unsafe { stamp.settled() } == *reported
+    stamp == reported || unsafe { stamp.resolved() } == *reported
 }
 
 impl Table {
@@ -270,7 +270,7 @@ impl Table {
         }
     }
 
-    fn change(&mut self, nodes: &mut Vec<(Stamp, Place)>, change: Change) {
+    fn change(&mut self, nodes: &mut Vec<(Stamp, IndexRef)>, change: Change) {
         match change {
             Change::Moved { before, after } => {
                 self.own.entry(before).or_default().after = Some(after);
@@ -292,8 +292,8 @@ impl Table {
 }
 
 impl Changes for NodeSet {
-    /// The transaction's own insertions must not abort it. A stamp of a node that was taken out meanwhile, by itself
-    /// or by others, is known by what it has settled to.
+    /// The transaction's own insertions must not abort it. A stamp of a node that was unlinked meanwhile, by itself
+    /// or by others, is known by the stamp to which it resolves.
     #[inline]
     fn change(&mut self, change: Change) {
         if self.nodes.is_empty() || left_out(NodeStep::FollowOwnInsertions) {
@@ -324,7 +324,7 @@ mod tests {
 
     use super::*;
 
-    const PLACE: Place = Place { table: TableId::new(1, 0), index: IndexId::PRIMARY };
+    const PLACE: IndexRef = IndexRef { table: TableId::new(1, 0), index: IndexId::PRIMARY };
 
     fn key(number: u64) -> Key16 {
         Key16::from_key(&number.to_be_bytes()[..]).unwrap()
@@ -346,7 +346,7 @@ mod tests {
         test(&local.pin());
     }
 
-    /// A node is divided by an insertion and taken out with it, again and again, so that ever more stamps stand for ranges of one heir.
+    /// A node is divided by an insertion and unlinked with it, again and again, so that ever more stamps stand for ranges of one heir.
     #[test]
     fn nodes_that_come_and_go_are_followed_once() {
         let (sender, receiver) = std::sync::mpsc::channel();
@@ -403,7 +403,7 @@ mod tests {
         });
     }
 
-    /// Long sets, too, tell others' insertions from own ones, in nodes that are there and in those that were taken out.
+    /// Long sets, too, tell others' insertions from own ones, in nodes that are there and in those that were unlinked.
     #[test]
     fn long_sets_follow_own_insertions_alone() {
         const KEYS: u64 = 4000;
@@ -420,7 +420,7 @@ mod tests {
                     index.insert(key(2 * (60 * number) + 1), handle(number), &mut nodes, guard).unwrap();
                 }
                 assert!(nodes.is_hashed);
-                // Leaves in the middle become empty and are taken out; the range is inserted into again.
+                // Leaves in the middle become empty and are unlinked; the range is inserted into again.
                 let from = random.below(KEYS / 2);
                 let gone = from..from + 200;
                 gone.clone().for_each(|number| assert!(index.remove(key(2 * number), handle(number), guard)));

@@ -1,4 +1,4 @@
-//! Records that are written in place: two lengths and the row. There is no concurrency control in them; whoever touches one
+//! Records that are written in place: two lengths and the row. There is no concurrency control in them; a thread that touches one
 //! holds the locks that its protocol asks for.
 //!
 //! ```text
@@ -29,8 +29,8 @@ const DELETED: u32 = 1 << 31;
 /// Words of a record that no row is worth moving for.
 const ROOMY: usize = 64;
 
-/// Whether a row of so many words moves to a smaller record: what a row once needed does not stay with it for ever. It is written in place where it takes a
-/// quarter of its record or more.
+/// Whether a row of so many words moves to a smaller record: what a row once needed does not stay with it for ever. It is written in place
+/// where it takes a quarter of its record or more.
 #[inline]
 pub fn is_too_roomy(capacity: usize, words: usize) -> bool {
     capacity >= ROOMY && words < capacity / 4
@@ -70,7 +70,7 @@ impl Record {
     /// Gives the record back at once.
     ///
     /// # Safety
-    /// No index leads to it, and the caller holds the locks for writing it, so that nobody else has found it.
+    /// No index leads to it, and the caller holds the locks for writing it, so that no other thread has found it.
     #[inline]
     pub unsafe fn free(self, guard: &Guard<'_>) {
         // SAFETY: as the caller promises.
@@ -117,7 +117,7 @@ impl Record {
 
     #[inline]
     fn set_raw_length(self, length: u32) {
-        // SAFETY: the record is linked or ours, and the caller's locks keep everybody else away.
+        // SAFETY: the record is linked or ours, and the caller's locks keep all others away.
         unsafe { (*self.0.as_ptr()).length = length };
     }
 
@@ -147,7 +147,7 @@ impl Record {
     /// The caller keeps the record's locks, and writes it not, for `'a`.
     #[inline]
     pub unsafe fn words<'a>(self) -> &'a [u64] {
-        // SAFETY: the first `length` of `capacity` words hold the row; nobody writes them, as the caller promises.
+        // SAFETY: the first `length` of `capacity` words hold the row; no thread writes them, as the caller promises.
         unsafe { std::slice::from_raw_parts(self.first_word(), (self.raw_length() & !DELETED) as usize) }
     }
 
@@ -158,7 +158,7 @@ impl Record {
     #[inline]
     pub fn write(self, start: usize, words: &[u64], length: usize) {
         assert!(start + words.len() <= self.capacity() && length <= self.capacity(), "the row fits its record");
-        // SAFETY: there is room, the caller's locks keep everybody else away, and `words` is the caller's own buffer.
+        // SAFETY: there is room, the caller's locks keep all others away, and `words` is the caller's own buffer.
         unsafe { self.first_word().add(start).copy_from_nonoverlapping(words.as_ptr(), words.len()) };
         self.set_raw_length(length as u32 | self.raw_length() & DELETED);
     }
@@ -186,9 +186,9 @@ impl Records for RowRecords {
     const HEADER_BYTES: usize = HEADER_BYTES;
 
     unsafe fn retire(handle: Handle, guard: &Guard<'_>) {
-        // SAFETY: the caller promises that the handle is one of ours, and nobody uses the store any more.
+        // SAFETY: the caller promises that the handle is one of ours, and no thread uses the store any more.
         let record = unsafe { Record::from_handle(handle) };
-        // SAFETY: the caller promises that nobody who pins from now on can reach it.
+        // SAFETY: the caller promises that no thread that pins from now on can reach it.
         unsafe { record.retire(guard) };
     }
 }

@@ -11,7 +11,7 @@ use super::table::StoreTable;
 #[inline]
 pub fn words_of(projection: &Projection) -> Range<usize> {
     let end = if projection.end == u32::MAX { usize::MAX } else { projection.end as usize / 8 };
-    // A projection that somebody made up may end before it begins.
+    // A projection that a caller made up may end before it begins.
     (projection.start as usize / 8).min(end)..end
 }
 

@@ -11,7 +11,7 @@ use polychron_schema::{
     ColumnSet, IndexDefinition, IndexKind, KeyExtractor, KeyScratch, Layout, RowRef, TableDefinition,
 };
 
-use super::{Place, Records, key_in_entry};
+use super::{IndexRef, Records, key_in_entry};
 use crate::Scan;
 use crate::catalog::{self, Catalog, Described};
 use crate::foreign_keys::Constraints;
@@ -20,7 +20,7 @@ use crate::foreign_keys::Constraints;
 #[derive(Clone, Debug)]
 pub struct StoreDefinition {
     /// Which index it is.
-    pub place: Place,
+    pub index_ref: IndexRef,
     /// Ordered or hash.
     pub kind: IndexKind,
     /// Whether a key occurs once at most.
@@ -46,8 +46,8 @@ pub trait Keyed {
 
     /// Which index it is.
     #[inline]
-    fn place(&self) -> Place {
-        self.entries().place
+    fn index_ref(&self) -> IndexRef {
+        self.entries().index_ref
     }
 
     /// Whether the index may be read, and can answer the scan.
@@ -102,8 +102,8 @@ impl<R: Records> Keyed for super::Store<R> {
     }
 
     #[inline]
-    fn place(&self) -> Place {
-        self.place
+    fn index_ref(&self) -> IndexRef {
+        self.index_ref
     }
 
     fn set_dropped(&self) {
@@ -149,9 +149,13 @@ impl<S> Described for StoreTable<S> {
     }
 }
 
-fn store_definition(definition: &TableDefinition, place: Place, hash_seed: HashSeed) -> Result<StoreDefinition, Error> {
+fn store_definition(
+    definition: &TableDefinition,
+    index_ref: IndexRef,
+    hash_seed: HashSeed,
+) -> Result<StoreDefinition, Error> {
     let (kind, unique, extractor) = match definition.indexes.last() {
-        Some(index) if place.index != IndexId::PRIMARY => {
+        Some(index) if index_ref.index != IndexId::PRIMARY => {
             let extractor = KeyExtractor::secondary(definition, definition.indexes.len() - 1)?;
             // Equal keys of such an index differ in the primary key behind them, so finding them is a range: it is ordered,
             // whatever kind was asked for.
@@ -160,7 +164,7 @@ fn store_definition(definition: &TableDefinition, place: Place, hash_seed: HashS
         }
         _ => (definition.primary_kind, true, KeyExtractor::primary(definition)?),
     };
-    Ok(StoreDefinition { place, kind, unique, extractor, expected_rows: definition.expected_rows, hash_seed })
+    Ok(StoreDefinition { index_ref, kind, unique, extractor, expected_rows: definition.expected_rows, hash_seed })
 }
 
 impl<S: Keyed> StoreTable<S> {
@@ -195,13 +199,13 @@ impl<S: Keyed> StoreTable<S> {
         definition.validate()?;
         catalog.create_beside(&definition.name, |table, present| {
             let mut growing = TableDefinition { indexes: Vec::new(), foreign_keys: Vec::new(), ..definition.clone() };
-            let primary = store_definition(&growing, Place { table, index: IndexId::PRIMARY }, hash_seed)?;
+            let primary = store_definition(&growing, IndexRef { table, index: IndexId::PRIMARY }, hash_seed)?;
             let primary = Arc::new(make(&growing, &primary)?);
             let mut secondaries = Vec::new();
             for index in &definition.indexes {
                 growing.indexes.push(index.clone());
-                let place = Place { table, index: IndexId::secondary(secondaries.len())? };
-                secondaries.push(Some(Arc::new(make(&growing, &store_definition(&growing, place, hash_seed)?)?)));
+                let index_ref = IndexRef { table, index: IndexId::secondary(secondaries.len())? };
+                secondaries.push(Some(Arc::new(make(&growing, &store_definition(&growing, index_ref, hash_seed)?)?)));
             }
             let definition_of = |id: TableId| Ok(&*catalog::get(present, id)?.definition);
             let constraints = Constraints::of(table, definition, |name| catalog::find(present, name), definition_of)?;
@@ -247,7 +251,7 @@ impl<S: Keyed> StoreTable<S> {
             let changed = TableDefinition::clone(&present.definition).with_index(definition.clone());
             changed.validate()?;
             let index = IndexId::secondary(present.secondaries.len())?;
-            let store = Arc::new(make(&changed, &store_definition(&changed, Place { table, index }, hash_seed)?)?);
+            let store = Arc::new(make(&changed, &store_definition(&changed, IndexRef { table, index }, hash_seed)?)?);
             let mut secondaries = present.secondaries.clone();
             secondaries.push(Some(Arc::clone(&store)));
             let mut constraints = present.constraints.clone();
@@ -341,11 +345,11 @@ impl<S: Keyed> StoreTable<S> {
 #[cold]
 pub(super) fn dropped_among<S: Keyed>(
     tables: &[Option<Arc<StoreTable<S>>>],
-    mut places: impl Iterator<Item = Place>,
-) -> Option<Place> {
-    places.find(|place| {
-        let table = catalog::known(tables, place.table);
-        table.and_then(|table| table.store(place.index).ok()).is_some_and(|store| store.is_dropped())
+    mut index_refs: impl Iterator<Item = IndexRef>,
+) -> Option<IndexRef> {
+    index_refs.find(|index_ref| {
+        let table = catalog::known(tables, index_ref.table);
+        table.and_then(|table| table.store(index_ref.index).ok()).is_some_and(|store| store.is_dropped())
     })
 }
 

@@ -70,7 +70,7 @@ impl<A: Copy> UndoLog<A> {
     }
 
     /// Where the changes were made.
-    pub fn places(&self) -> impl Iterator<Item = A> {
+    pub fn index_refs(&self) -> impl Iterator<Item = A> {
         self.entries.iter().map(|entry| match *entry {
             Undo::Inserted { at, .. }
             | Undo::Overwritten { at, .. }
@@ -110,7 +110,8 @@ impl<A: Copy> UndoLog<A> {
         self.entries.push(Undo::Replaced { at, key, old, new });
     }
 
-    /// Makes `row` the row of a record, by the columns that change, or whole, on another record where it does not fit, or takes little of it.
+    /// Makes `row` the row of a record, by the columns that change, or whole, on another record where it does not fit, or takes little of
+    /// it.
     ///
     /// # Errors
     /// [`OutOfMemory`]; nothing has changed then.
@@ -131,7 +132,7 @@ impl<A: Copy> UndoLog<A> {
         let length = old.len();
         if !changes.whole_row() {
             // Without variable columns changed, only words of the fixed part are written, which every row has.
-            let words = words_of(&changes.hull());
+            let words = words_of(&changes.bounding_range());
             self.overwritten(at, record, words.start, &old[words.clone()], length);
             record.write(words.start, &row[words], length);
             return Ok(());

@@ -8,7 +8,7 @@ use polychron_memory::{Guard, Local};
 use polychron_schema::{Projection, RowRef};
 
 use super::table::dropped_among;
-use super::{Base, Fingers, Hints, Keyed, Place, StoreTable};
+use super::{Base, Fingers, Hints, IndexRef, Keyed, StoreTable};
 use crate::catalog::{Catalog, Seen};
 use crate::options::Retry;
 use crate::single::ReadOne;
@@ -72,15 +72,16 @@ impl<S: Keyed> WorkerBase<S> {
         self.hints.waits().then(|| self.hints.answer(&self.tables, guard))
     }
 
-    /// The first of these places whose index was dropped, as far as the running transaction knows. What it has read there is not what it would find
-    /// had others gone on to keep the index up. `None` where it knows the present list: who leaves the index alone has begun with that.
+    /// The first of these places whose index was dropped, as far as the running transaction knows. What it has read there is not what it
+    /// would find had others gone on to keep the index up. `None` where it knows the present list: a thread that leaves the index alone has
+    /// begun with that.
     #[inline]
-    pub fn dropped<P: Iterator<Item = Place>>(
+    pub fn dropped<P: Iterator<Item = IndexRef>>(
         &self,
         catalog: &Catalog<StoreTable<S>>,
-        places: impl FnOnce() -> P,
-    ) -> Option<Place> {
-        if self.tables.is_present(catalog) { None } else { dropped_among(&self.tables, places()) }
+        index_refs: impl FnOnce() -> P,
+    ) -> Option<IndexRef> {
+        if self.tables.is_present(catalog) { None } else { dropped_among(&self.tables, index_refs()) }
     }
 
     /// What is in no epoch any more is not looked at.
@@ -113,7 +114,8 @@ pub trait StoreWorker: Send {
     /// The same, to change it.
     fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Self::Store>, &Base<Self::Store>);
 
-    /// Begins a transaction where none is open; see [`Interactive::begin`]. It renews its list of tables ([`Seen::renew`]) before it looks at that.
+    /// Begins a transaction where none is open; see [`Interactive::begin`]. It renews its list of tables ([`Seen::renew`]) before it looks
+    /// at that.
     ///
     /// # Errors
     /// As [`Interactive::begin`].
@@ -151,8 +153,8 @@ pub trait StoreWorker: Send {
     #[inline]
     fn ask<P: Procedure>(&mut self, _procedure: &P) {}
 
-    /// The keys that a group of procedures declares were looked up in these tables, as far as that happens in indexes. They hold as long as the
-    /// group; asked where [`StoreWorker::HOLDS_GROUPS`].
+    /// The keys that a group of procedures declares were looked up in these tables, as far as that happens in indexes. They hold as long as
+    /// the group; asked where [`StoreWorker::HOLDS_GROUPS`].
     #[inline]
     fn has_gathered(&mut self, _tables: &[Option<Arc<StoreTable<Self::Store>>>]) {}
 

@@ -17,7 +17,7 @@ pub(super) struct Tasks {
 }
 
 impl Tasks {
-    /// Puts a task behind all others, or where it is already; answers its number, and a waker that nobody needs.
+    /// Puts a task behind all others, or where it is already; answers its number, and a waker that no thread needs.
     pub(super) fn put(&mut self, number: u64, waker: Waker) -> (u64, Option<Waker>) {
         match self.waiting.binary_search_by_key(&number, |&(number, _)| number) {
             Ok(position) => (number, Some(std::mem::replace(&mut self.waiting[position].1, waker))),
@@ -64,7 +64,7 @@ impl<W: Worker + 'static, P: Procedure + 'static> Future for Admission<'_, W, P>
     type Output = Submission<P::Output, P::Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Submission<P::Output, P::Error>> {
-        // Wakers are somebody's code, which may come back here: none is cloned or dropped under the lock.
+        // Wakers are user code, which may come back here: none is cloned or dropped under the lock.
         let waker = context.waker().clone();
         let procedure = self.procedure.take().expect("a future that is ready is not polled again");
         match self.queue.submit_or_wait(procedure, self.number, waker) {

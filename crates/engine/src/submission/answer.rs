@@ -17,7 +17,7 @@ use crate::futures::Attempt;
 /// A procedure that was submitted: it is executed sometime, and this is the claim to its answer.
 ///
 /// It can be waited for by a thread ([`Submission::wait`]) or awaited under any executor. The answer is what
-/// [`crate::Worker::execute`] would have given. Who drops it gives up the answer alone: the procedure is executed like any other.
+/// [`crate::Worker::execute`] would have given. A thread that drops it gives up the answer alone: the procedure is executed like any other.
 #[must_use = "the procedure is executed in any case, but its answer, and what went wrong, is only here"]
 pub struct Submission<O, E = Error> {
     slot: Arc<Slot<O, E>>,
@@ -37,7 +37,7 @@ struct Slot<O, E> {
     service: Service,
 }
 
-/// An answer that nobody has taken goes here, whichever end is dropped last. Its destructor is somebody's code.
+/// An answer that no thread has taken goes here, whichever end is dropped last. Its destructor is user code.
 impl<O, E> Drop for Slot<O, E> {
     fn drop(&mut self) {
         let state = std::mem::replace(&mut *lock(&self.state), State::Taken);
@@ -60,7 +60,7 @@ impl<O, E> Slot<O, E> {
 }
 
 enum State<O, E> {
-    /// Who is to be told, and whether a thread waits.
+    /// The tasks to be woken, and whether a thread waits.
     Pending(Option<Waker>, bool),
     Answered(Result<O, Failure<E>>),
     Taken,
@@ -92,7 +92,7 @@ impl<O, E: From<Error>> Submission<O, E> {
         loop {
             match state.take() {
                 Ok(answer) => {
-                    // What makes the error may be somebody's code.
+                    // What makes the error may be user code.
                     drop(state);
                     return answer.map_err(Failure::into_own);
                 }
@@ -137,7 +137,7 @@ impl<O, E: From<Error>> Future for Submission<O, E> {
     type Output = Result<O, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // Wakers are somebody's code, which may come back here: none is cloned or dropped under the lock.
+        // Wakers are user code, which may come back here: none is cloned or dropped under the lock.
         let waker = context.waker().clone();
         let mut state = lock(&self.slot.state);
         match state.take() {
@@ -162,7 +162,7 @@ impl<O, E: From<Error>> Future for Submission<O, E> {
     }
 }
 
-/// The end of who executes. An answer is given once; when none was, the claim is told so.
+/// The executing thread's end. An answer is given once; the claim learns when none was.
 pub(super) struct Reply<O, E>(Option<Arc<Slot<O, E>>>);
 
 /// Both ends of an answer that the threads of this service will give.
@@ -180,7 +180,7 @@ impl<O, E> Reply<O, E> {
         if waits {
             slot.answered.notify_all();
         }
-        // Wakers, and the destructors of answers that nobody wants, are somebody's code. It may panic, which is not the service's end.
+        // Wakers, and the destructors of answers that no thread wants, are user code. It may panic, which is not the service's end.
         let _ = catch(move || {
             waker.into_iter().for_each(Waker::wake);
             drop(slot);

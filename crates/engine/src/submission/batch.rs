@@ -1,7 +1,7 @@
 //! Procedures of any types that are executed together.
 //!
 //! Each is begun once, by the thread that took the batch, or, where an earlier one lasts, by a thread that has nothing else to do:
-//! whoever takes it out of the batch executes it and answers it.
+//! the thread that takes it out of the batch executes and answers it.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -35,10 +35,10 @@ impl<W> Default for Batch<W> {
 
 /// Procedures of one type, which the batch does not know.
 trait Lane<W>: Any + Send + Sync {
-    /// Executes all of them that nobody has begun, and those of the other lanes with them, and answers each.
+    /// Executes all of them that no thread has begun, and those of the other lanes with them, and answers each.
     fn execute(&self, worker: &mut W, others: &[Box<dyn Lane<W>>]);
 
-    /// Takes one out that nobody has begun, executes and answers it. `false`: there is none.
+    /// Takes one out that no thread has begun, executes and answers it. `false`: there is none.
     fn execute_one(&self, worker: &mut W) -> bool;
 
     /// Whether the worker has them.
@@ -74,7 +74,7 @@ struct Lined<P: Procedure> {
 
 /// A procedure among others that it does not know: when it panics where it names its keys, it alone is stopped.
 struct Submitted<'l, P> {
-    /// Where it waits until it is begun, here or by somebody else.
+    /// Where it waits until it is begun, here or by another thread.
     waiting: &'l Mutex<Option<P>>,
     begun: Option<P>,
     count: &'l AtomicUsize,
@@ -86,12 +86,12 @@ impl<'l, P> Submitted<'l, P> {
         Self { waiting, begun: None, count, panic: Cell::new(None) }
     }
 
-    /// The procedure, unless somebody else has begun it.
+    /// The procedure, unless another thread has begun it.
     #[inline]
     fn begin(&mut self) -> Option<&mut P> {
         if self.begun.is_none() {
             self.begun = lock(self.waiting).take();
-            // Relaxed, here and below: it tells that somebody goes on, and nothing else.
+            // Relaxed, here and below: it tells that some thread goes on, and nothing else.
             self.count.fetch_add(usize::from(self.begun.is_some()), Ordering::Relaxed);
         }
         self.begun.as_mut()
@@ -100,18 +100,18 @@ impl<'l, P> Submitted<'l, P> {
 
 impl<P: Procedure> Procedure for Submitted<'_, P> {
     type Output = P::Output;
-    /// Errors of the engine are made into the procedure's own by who takes the answer.
+    /// Errors of the engine are made into the procedure's own by the thread that takes the answer.
     type Error = Failure<P::Error>;
 
     #[inline]
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<P::Output, Self::Error> {
         if let Some(text) = self.panic.take() {
             self.panic.set(Some(text.clone()));
-            // Whoever helps is not to begin it.
+            // A thread that helps is not to begin it.
             let error = if self.begin().is_some() { Error::panicked(text) } else { Error::RolledBack };
             return Err(error.into());
         }
-        // What somebody else has begun is answered there. Here it counts as rolled back.
+        // What another thread has begun is answered there. Here it counts as rolled back.
         let Some(procedure) = self.begin() else { return Err(Error::RolledBack.into()) };
         procedure.run(transaction).map_err(Failure::Own)
     }
@@ -128,7 +128,7 @@ impl<P: Procedure> Procedure for Submitted<'_, P> {
         let declared = match &self.begun {
             Some(procedure) => catch(|| procedure.declare(declaration)),
             None => {
-                // Who helps does not wait for the lock.
+                // A thread that helps does not wait for the lock.
                 let waiting = lock(self.waiting);
                 catch(|| waiting.iter().for_each(|procedure| procedure.declare(declaration)))
             }
@@ -159,7 +159,7 @@ impl<W: Worker + 'static> Batch<W> {
         execute(&self.lanes, worker);
     }
 
-    /// Executes procedures that nobody has begun, until there is `something_else` to do. Answers whether there was one.
+    /// Executes procedures that no thread has begun, until there is `something_else` to do. Answers whether there was one.
     pub(super) fn help(&self, worker: &mut W, something_else: impl Fn() -> bool) -> bool {
         let by_itself = worker.help_others();
         let mut helped = by_itself == Some(true);
@@ -174,7 +174,7 @@ impl<W: Worker + 'static> Batch<W> {
         helped
     }
 
-    /// How far it is: as long as this is the same, nobody has begun a procedure or answered one.
+    /// How far it is: as long as this is the same, no thread has begun a procedure or answered one.
     pub(super) fn progress(&self) -> (usize, usize) {
         let both = self.lanes.iter().map(|lane| lane.progress());
         both.fold((0, 0), |(begun, answered), lane| (begun + lane.0, answered + lane.1))
@@ -195,21 +195,21 @@ impl<P: Procedure> Lined<P> {
         Self { waiting, replies, is_handed_over, first: zero(), begun: zero(), answered: zero() }
     }
 
-    /// Answers the procedure at a position, if it was not answered yet. Who waits for it is told outside of the lock.
+    /// Answers the procedure at a position, if it was not answered yet. Its waiting thread is woken outside of the lock.
     fn answer(&self, position: usize, outcome: Result<P::Output, Failure<P::Error>>) {
         let mut reply = std::mem::take(&mut *lock(&self.replies[position]));
         reply.answer(outcome);
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes the first procedure out that nobody has begun, with its claim to an answer.
+    /// Takes the first procedure out that no thread has begun, with its claim to an answer.
     fn take(&self) -> Option<Taken<P>> {
         loop {
             let first = self.first.load(Ordering::Relaxed);
-            // One that is locked is being begun, or is asked for its keys; then somebody goes on.
+            // One that is locked is being begun, or is asked for its keys; then some thread goes on.
             let mut waiting = self.waiting.get(first)?.try_lock().ok()?;
             let procedure = waiting.take();
-            // Under the lock: who finds no procedure answers nobody, for the claim to the answer has gone with it.
+            // Under the lock: a thread that finds no procedure gives no answer, because the claim to the answer has gone with it.
             let taken = procedure.map(|procedure| (procedure, std::mem::take(&mut *lock(&self.replies[first]))));
             drop(waiting);
             self.first.fetch_max(first + 1, Ordering::Relaxed);
@@ -315,15 +315,15 @@ mod tests {
         }
     }
 
-    /// While a procedure is being taken out by who helps, nobody finds it gone before its claim to an answer has gone with it: the thread of the
-    /// batch would answer in its place.
+    /// While a procedure is being taken out by a helping thread, no thread finds it gone before its claim to an answer has gone with it: the
+    /// thread of the batch would answer in its place.
     #[test]
     fn the_claim_to_an_answer_goes_with_its_procedure() {
         let mut lane = Lined::<Nothing>::new();
         let (submission, reply) = pair(Service::NONE);
         lane.waiting.push(Mutex::new(Some(Nothing)));
         lane.replies.push(Mutex::new(reply));
-        // Who takes the procedure has to wait for its claim.
+        // A thread that takes the procedure has to wait for its claim.
         let held = lock(&lane.replies[0]);
         thread::scope(|scope| {
             scope.spawn(|| {

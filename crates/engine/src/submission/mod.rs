@@ -7,16 +7,16 @@
 //!      └───────────────────────── wait, or await ◄──────── answer ──────────────────┘
 //! ```
 //!
-//! Procedures of any types may come. Those that meet in a batch are executed together, or one type after the other, as the protocol
-//! does it ([`crate::Worker::execute_batch_with`]). Nothing is promised of the order in which submitted procedures take effect, but that each does so between its submission
-//! and its answer.
+//! Procedures of any types may come. Those that meet in a batch are executed together, or one type after the other, as the protocol does it
+//! ([`crate::Worker::execute_batch_with`]). Nothing is promised of the order in which submitted procedures take effect, but that each does
+//! so between its submission and its answer.
 //!
-//! A procedure that lasts holds up nobody while a thread is free. Idle threads look at the others from time to time: where one has begun nothing
-//! and answered nothing since, they take procedures out of its batch that were not begun, and execute them. A protocol that plans batches helps itself
-//! ([`crate::Worker::help_others`]).
+//! A procedure that lasts holds up no thread while a thread is free. Idle threads look at the others from time to time: where one has begun
+//! nothing and answered nothing since, they take procedures out of its batch that were not begun, and execute them. A protocol that plans
+//! batches helps itself ([`crate::Worker::help_others`]).
 //!
 //! Lines that several threads write: the queue's lock and what it protects, once for each procedure by its client and once for each
-//! batch by who executes it; an answer, once by who gives it.
+//! batch by the thread that executes it; an answer, once by the thread that gives it.
 
 mod admission;
 mod answer;

@@ -24,7 +24,7 @@ const SPARE: usize = 64;
 /// and how often that is doubled while it finds nothing to do.
 const PAUSE_US: u64 = 1000;
 const DOUBLINGS: u32 = 6;
-/// For how long it goes on watching when nobody executes anything, so that not each batch has to call somebody to watch.
+/// For how long it goes on watching when no thread executes anything, so that not each batch has to call some thread to watch.
 const GRACE_US: u64 = 64_000;
 
 /// What clients and the service's threads share.
@@ -111,7 +111,7 @@ struct State<W> {
 }
 
 impl<W: Worker + 'static> State<W> {
-    /// Takes an executed batch back, whose memory serves again, unless somebody helps with it still or there are enough.
+    /// Takes an executed batch back, whose memory is reused, unless some thread helps with it still or there are enough.
     fn put_back(&mut self, mut batch: Arc<Batch<W>>) -> Option<Arc<Batch<W>>> {
         self.running.retain(|other| !Arc::ptr_eq(other, &batch));
         match Arc::get_mut(&mut batch).filter(|_| self.spare.len() < SPARE) {
@@ -160,8 +160,8 @@ impl<W: Worker + 'static> Queue<W> {
         !self.is_full(state) || state.is_ending
     }
 
-    /// As many wait as may: nothing more comes into the batch that is forming before others are begun, and where it is all there is it waits for
-    /// nothing.
+    /// As many wait as may: nothing more comes into the batch that is forming before others are begun, and where it is all there is it waits
+    /// for nothing.
     fn is_full(&self, state: &State<W>) -> bool {
         state.waiting >= self.most_waiting
     }
@@ -193,8 +193,8 @@ impl<W: Worker + 'static> Queue<W> {
         Ok(self.take_in(state, procedure))
     }
 
-    /// Takes a procedure in for a task. `Err` gives it back: there is no room, and the task of the number that is answered, which had the one
-    /// that is given, is woken when there is.
+    /// Takes a procedure in for a task. `Err` gives it back: there is no room, and the task of the number that is answered, which had the
+    /// one that is given, is woken when there is.
     pub(super) fn submit_or_wait<P: Procedure + 'static>(
         &self,
         procedure: P,
@@ -248,7 +248,8 @@ impl<W: Worker + 'static> Queue<W> {
         submission
     }
 
-    /// What to do next, when there is something. `None`: there will be nothing any more. The caller has executed a batch, or did something else.
+    /// What to do next, when there is something. `None`: there will be nothing any more. The caller has executed a batch, or did something
+    /// else.
     pub(super) fn next(&self, watch: &mut Watch, executed: Option<Arc<Batch<W>>>) -> Option<Work<W>> {
         // Declared first, so that it is dropped outside of the lock.
         let _dropped;
@@ -288,8 +289,8 @@ impl<W: Worker + 'static> Queue<W> {
         Arc::get_mut(&mut batch).expect("nobody has it yet").number = state.batches;
         state.running.push(Arc::clone(&batch));
         let call = state.held_up > 0;
-        // More may have come than may wait, from this service's own threads; whoever waits for a batch to fill has not heard of it. Or nobody
-        // would notice if this batch took long.
+        // More may have come than may wait, from this service's own threads; a thread that waits for a batch to fill has not heard of it. Or
+        // none would notice if this batch took long.
         let is_due = self.is_full(&state) || state.watching == 0;
         let free = if is_due { self.who_is_free(&state) } else { None };
         let tasks = state.tasks.take(batch.count);
@@ -304,8 +305,8 @@ impl<W: Worker + 'static> Queue<W> {
         Some(Work::Batch(batch))
     }
 
-    /// Waits until there may be something to do: a batch that is filled is due in the time that is `left`, and after the `pause` others may be
-    /// found that have not gone on.
+    /// Waits until there may be something to do: a batch that is filled is due in the time that is `left`, and after the `pause` others may
+    /// be found that have not gone on.
     fn wait<'s>(
         &'s self,
         mut state: MutexGuard<'s, State<W>>,
@@ -368,7 +369,7 @@ impl<W: Worker + 'static> Queue<W> {
     }
 }
 
-/// Wakes tasks. Wakers are somebody's code; one that panics is not the service's end.
+/// Wakes tasks. Wakers are user code; one that panics is not the service's end.
 fn wake(tasks: Vec<Waker>) {
     for waker in tasks {
         let _ = catch(|| waker.wake());

@@ -50,7 +50,7 @@ pub(super) struct Meta(u64);
 
 impl Meta {
     #[inline]
-    pub(super) fn is_settled(self) -> bool {
+    pub(super) fn is_stable(self) -> bool {
         self.0 & (LATCHED | MOVED) == 0
     }
 
@@ -113,7 +113,7 @@ impl Bucket {
         }
     }
 
-    /// The meta word. Acquire pairs with the release of every store to it: who sees a kind sees the words behind it, who
+    /// The meta word. Acquire pairs with the release of every store to it: a thread that sees a kind sees the words behind it, who
     /// sees the mark of a move sees the successors.
     #[inline]
     pub(super) fn meta(&self) -> Meta {
@@ -135,7 +135,7 @@ impl Bucket {
 
     /// Writes a slot's words. The caller holds the latch of the chain.
     pub(super) fn fill(&self, slot: usize, word: u64, value: *mut LongKey) {
-        // Release pairs with the acquire loads of optimistic readers: who sees a new word sees the latch in the head.
+        // Release pairs with the acquire loads of optimistic readers: a thread that sees a new word sees the latch in the head.
         self.slots[slot].word.store(word, Ordering::Release);
         self.slots[slot].value.store(value, Ordering::Release);
     }
@@ -183,7 +183,7 @@ impl Bucket {
             // Acquire pairs with `fill`.
             found |= u32::from(slot.word.load(Ordering::Acquire) == probe.word) << index;
         }
-        // No branch tells the slots apart: which one it is nobody can predict, and a wrong guess would wait for the memory.
+        // No branch tells the slots apart: which one it is no thread can predict, and a wrong guess would wait for the memory.
         if found == 0 {
             return None;
         }
@@ -196,7 +196,7 @@ impl Bucket {
         Handle::new(value.addr() as u64)
     }
 
-    /// Looks the probe up in the chain of this head without writing anything; `meta` is the head's settled meta word.
+    /// Looks the probe up in the chain of this head without writing anything; `meta` is the head's stable meta word.
     ///
     /// The caller's guard must have been alive since before the head was found.
     pub(super) fn read<K: EncodedKey>(&self, meta: Meta, probe: &Probe<K>) -> Result<Option<Handle>, Disturbed> {
@@ -247,7 +247,7 @@ unsafe fn read_long<K: EncodedKey>(node: *mut LongKey, key: K) -> Option<Handle>
 
 /// Where in a latched chain something is.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'g> {
+pub(super) struct Position<'g> {
     pub(super) bucket: &'g Bucket,
     pub(super) slot: usize,
 }
@@ -255,9 +255,9 @@ pub(super) struct Place<'g> {
 /// What a search of a latched chain found.
 pub(super) struct Search<'g> {
     /// The key's place and handle.
-    pub(super) found: Option<(Place<'g>, Handle)>,
+    pub(super) found: Option<(Position<'g>, Handle)>,
     /// The first free place.
-    pub(super) free: Option<Place<'g>>,
+    pub(super) free: Option<Position<'g>>,
     /// The last bucket of the chain, unless the key was found.
     pub(super) last: &'g Bucket,
 }
@@ -283,11 +283,11 @@ impl<'g> Latched<'g> {
     }
 
     /// Changes one kind of a bucket of the chain.
-    pub(super) fn set_kind(&mut self, place: Place<'_>, kind: u64) {
-        if ptr::eq(place.bucket, self.head) {
-            self.meta = self.meta.with_kind(place.slot, kind);
+    pub(super) fn set_kind(&mut self, position: Position<'_>, kind: u64) {
+        if ptr::eq(position.bucket, self.head) {
+            self.meta = self.meta.with_kind(position.slot, kind);
         } else {
-            place.bucket.set_meta(place.bucket.meta().with_kind(place.slot, kind));
+            position.bucket.set_meta(position.bucket.meta().with_kind(position.slot, kind));
         }
     }
 
@@ -318,9 +318,9 @@ impl<'g> Latched<'g> {
             let kinds = self.kinds(bucket);
             let mut found = bucket.candidates(kinds, probe);
             while found != 0 {
-                let place = Place { bucket, slot: found.trailing_zeros() as usize };
+                let position = Position { bucket, slot: found.trailing_zeros() as usize };
                 // Relaxed: values change under the latch that we hold.
-                let value = bucket.slots[place.slot].value.load(Ordering::Relaxed);
+                let value = bucket.slots[position.slot].value.load(Ordering::Relaxed);
                 let handle = if probe.kind == LONG {
                     // SAFETY: the slot is occupied by a long key, and the latch keeps it from being removed.
                     unsafe { read_long(value, probe.key) }
@@ -328,11 +328,11 @@ impl<'g> Latched<'g> {
                     Handle::new(value.addr() as u64)
                 };
                 if let Some(handle) = handle {
-                    return Search { found: Some((place, handle)), free, last: bucket };
+                    return Search { found: Some((position, handle)), free, last: bucket };
                 }
                 found &= found - 1;
             }
-            free = free.or_else(|| kinds.free_slot().map(|slot| Place { bucket, slot }));
+            free = free.or_else(|| kinds.free_slot().map(|slot| Position { bucket, slot }));
             match self.next(bucket) {
                 Some(next) => bucket = next,
                 None => return Search { found: None, free, last: bucket },
@@ -355,7 +355,7 @@ impl<'g> Latched<'g> {
         let new = unsafe { bucket.as_ref() };
         new.fill(0, probe.word, value);
         new.set_meta(new.meta().with_kind(0, probe.kind));
-        // Release pairs with the acquire of readers: who follows the pointer sees the bucket initialised.
+        // Release pairs with the acquire of readers: a thread that follows the pointer sees the bucket initialised.
         last.next.store(bucket.as_ptr(), Ordering::Release);
     }
 

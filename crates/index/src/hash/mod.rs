@@ -2,7 +2,7 @@
 //!
 //! Lookups are optimistic and write nothing; writers latch one bucket. Keys of at most 8 bytes lie in the bucket, longer
 //! ones behind a pointer next to their hash. The index grows on line: a table of twice the size is added, and inserting
-//! threads move a few buckets each; whoever meets a moved bucket goes on in the next table. A bucket counts the
+//! threads move a few buckets each; any thread that meets a moved bucket goes on in the next table. A bucket counts the
 //! insertions into it, and that count is what a [`Stamp`](crate::Stamp) carries; the buckets that a moved bucket is divided into take
 //! the count over, so that growth breaks no stamp. `docs/hash-index.md` has the protocol and the proofs.
 
@@ -24,7 +24,7 @@ use polychron_sync::atomic::{AtomicPtr, Ordering};
 
 use crate::measured::Measured;
 use crate::{Changes, Handle, Inserted, Lookup};
-use bucket::{Bucket, Latched, Meta, Place, inline_value};
+use bucket::{Bucket, Latched, Meta, Position, inline_value};
 use entry::{EMPTY, LongKey, Probe};
 use table::{Header, Table};
 
@@ -99,7 +99,7 @@ pub(crate) unsafe fn stamp_holds_alone(node: NonNull<()>, state: u64) -> bool {
     meta.insertions() == state && !meta.is_moved()
 }
 
-/// Waits for whoever has the latch of a bucket.
+/// Waits for any thread that has the latch of a bucket.
 #[inline]
 fn meta_unlatched(bucket: &Bucket) -> Meta {
     let mut backoff = Backoff::new();
@@ -158,7 +158,7 @@ impl HashIndex {
         let mut index = Self::new(expected_keys, seed, guard).map_err(BulkLoadError::OutOfMemory)?;
         let result = index.load(pairs.into_iter(), guard);
         if result.is_err() {
-            // SAFETY: nobody else has seen the index.
+            // SAFETY: no other thread has seen the index.
             unsafe { index.destroy(guard) };
         }
         result.map(|()| index)
@@ -171,9 +171,9 @@ impl HashIndex {
     ) -> Result<(), BulkLoadError> {
         let mut group = [None; LOAD_AHEAD];
         for position in (0..).step_by(LOAD_AHEAD) {
-            for place in &mut group {
-                *place = pairs.next();
-                if let Some((key, _)) = *place {
+            for slot in &mut group {
+                *slot = pairs.next();
+                if let Some((key, _)) = *slot {
                     self.prefetch(key, guard);
                 }
             }
@@ -217,7 +217,7 @@ impl HashIndex {
         handle.or_else(|| get_anywhere(table, key, probe.hash).handle)
     }
 
-    /// The short way of a lookup: the bucket, its meta word, and the handle if the key lies in the bucket itself and nobody
+    /// The short way of a lookup: the bucket, its meta word, and the handle if the key lies in the bucket itself and no thread
     /// changes it.
     #[inline]
     fn look_once<'g, K: EncodedKey>(
@@ -229,7 +229,7 @@ impl HashIndex {
         // SAFETY: the table is the current one.
         let head = unsafe { table.bucket(probe.hash) };
         let meta = head.meta();
-        let handle = if meta.is_settled() { head.read_inline(meta, probe) } else { None };
+        let handle = if meta.is_stable() { head.read_inline(meta, probe) } else { None };
         (table, head, meta, handle)
     }
 
@@ -237,7 +237,7 @@ impl HashIndex {
     #[inline]
     pub fn prefetch<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) {
         let table = self.table(guard);
-        prefetch_line(table.place(table.index_of(key.hash(self.seed))));
+        prefetch_line(table.bucket_at(table.index_of(key.hash(self.seed))));
     }
 
     /// Inserts a key that is absent, and tells `changes` what that did to stamps.
@@ -273,11 +273,11 @@ impl HashIndex {
             }
             let value = spare.long.map_or(inline_value(handle), NonNull::as_ptr);
             let mut overflow = None;
-            if let Some(place) = search.free {
-                place.bucket.fill(place.slot, probe.word, value);
-                latched.set_kind(place, probe.kind);
+            if let Some(position) = search.free {
+                position.bucket.fill(position.slot, probe.word, value);
+                latched.set_kind(position, probe.kind);
             } else if let Some(bucket) = spare.overflow.take() {
-                // SAFETY: the spare bucket is initialised, and nobody else knows it.
+                // SAFETY: the spare bucket is initialised, and no other thread knows it.
                 unsafe { latched.append(search.last, bucket, &probe, value) };
                 overflow = Some(table);
             } else {
@@ -300,13 +300,13 @@ impl HashIndex {
     pub fn remove<K: EncodedKey>(&self, key: K, expected: Handle, guard: &Guard<'_>) -> bool {
         let probe = Probe::new(key, self.seed);
         let (table, mut latched) = self.latch(probe.hash, guard);
-        let Some((place, _)) = latched.search(&probe).found.filter(|(_, handle)| *handle == expected) else {
+        let Some((position, _)) = latched.search(&probe).found.filter(|(_, handle)| *handle == expected) else {
             return false;
         };
         // Relaxed: values change under the latch that we hold.
-        let value = place.bucket.slots[place.slot].value.load(Ordering::Relaxed);
-        latched.set_kind(place, EMPTY);
-        let emptied = latched.unlink_if_empty(place.bucket);
+        let value = position.bucket.slots[position.slot].value.load(Ordering::Relaxed);
+        latched.set_kind(position, EMPTY);
+        let emptied = latched.unlink_if_empty(position.bucket);
         drop(latched);
         if let Some(bucket) = emptied {
             // Relaxed: a count that decides when to grow, nothing else.
@@ -327,7 +327,8 @@ impl HashIndex {
     pub fn replace<K: EncodedKey>(&self, key: K, expected: Handle, new: Handle, guard: &Guard<'_>) -> bool {
         let probe = Probe::new(key, self.seed);
         let (_, latched) = self.latch(probe.hash, guard);
-        let Some((Place { bucket, slot }, _)) = latched.search(&probe).found.filter(|(_, handle)| *handle == expected)
+        let Some((Position { bucket, slot }, _)) =
+            latched.search(&probe).found.filter(|(_, handle)| *handle == expected)
         else {
             return false;
         };
@@ -380,7 +381,7 @@ impl HashIndex {
     }
 
     /// Moves a few buckets if the index is growing, and says whether it is. Every insertion does so; a background thread
-    /// may, too, to bring a growth to its end when nobody inserts.
+    /// may, too, to bring a growth to its end when no thread inserts.
     #[inline]
     pub fn advance_growth(&self, guard: &Guard<'_>) -> bool {
         let table = self.table(guard);
@@ -421,21 +422,21 @@ impl HashIndex {
 }
 
 #[inline]
-fn prefetch_line(place: NonNull<Bucket>) {
+fn prefetch_line(bucket: NonNull<Bucket>) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch reads nothing, whatever the address.
     unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(place.as_ptr().cast());
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(bucket.as_ptr().cast());
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = place;
+    let _ = bucket;
 }
 
 fn allocate_overflow(guard: &Guard<'_>) -> Result<NonNull<Bucket>, OutOfMemory> {
-    let place = guard.allocate(size_of::<Bucket>())?.cast::<Bucket>();
+    let bucket = guard.allocate(size_of::<Bucket>())?.cast::<Bucket>();
     // SAFETY: the allocation is 64 bytes, aligned to 64, and not shared yet.
-    unsafe { place.write(Bucket::new(0)) };
-    Ok(place)
+    unsafe { bucket.write(Bucket::new(0)) };
+    Ok(bucket)
 }
 
 /// A lookup of a key that does not lie in its bucket itself, or that met a writer or a moved bucket.
@@ -451,7 +452,7 @@ fn get_anywhere<K: EncodedKey>(mut table: Table<'_>, key: K, hash: u64) -> Looku
             table = table.next().expect("a moved bucket's table has a next one");
             continue;
         }
-        if meta.is_settled()
+        if meta.is_stable()
             && let Ok(handle) = head.read(meta, probe)
         {
             return Lookup { handle, stamp: table.stamp(head.into(), meta.insertions()) };

@@ -54,9 +54,9 @@ fn filled_and_growing(keys: u64, guard: &Guard<'_>) -> HashIndex {
     index
 }
 
-/// A slot that another key moves into shows nobody that key's handle.
+/// A slot that another key moves into shows no thread that key's handle.
 #[test]
-fn a_reused_slot_deceives_nobody() {
+fn a_reused_slot_is_recognized() {
     explore(2, || {
         beside(
             |guard| filled(1, guard),
@@ -72,7 +72,7 @@ fn a_reused_slot_deceives_nobody() {
 
 /// The same for keys behind pointers, in the head and in an overflow bucket.
 #[test]
-fn a_reused_slot_of_a_long_key_deceives_nobody() {
+fn a_reused_slot_of_a_long_key_is_recognized() {
     for before in [0, 3] {
         explore(1, move || {
             beside(
@@ -181,7 +181,7 @@ fn growth_is_not_noticed() {
 
 /// An insertion beside growth fails the stamps of others and keeps the inserter's own.
 #[test]
-fn insertions_beside_growth_tell_the_truth() {
+fn insertions_beside_growth_answer_correctly() {
     explore(1, || {
         beside(
             |guard| filled_and_growing(2, guard),

@@ -12,7 +12,7 @@ use super::entry::{EMPTY, Entry, LONG, LongKey};
 use super::table::Table;
 use crate::Stamp;
 
-/// The shape of a hash index at some moment. Counts are exact when nobody writes.
+/// The shape of a hash index at some time. Counts are exact when no thread writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HashStatistics {
     /// Keys in the index.
@@ -30,7 +30,7 @@ pub struct HashStatistics {
 /// The words of an occupied slot.
 type Words = (u64, u64, *mut LongKey);
 
-/// A bucket's chain as it was at one moment between two insertions.
+/// A bucket's chain as it was at one time between two insertions.
 struct Snapshot {
     stamp: Stamp,
     slots: Vec<Words>,
@@ -46,7 +46,7 @@ impl Snapshot {
         loop {
             for (index, slot) in bucket.slots.iter().enumerate().take(SLOTS) {
                 if kinds.kind(index) != EMPTY {
-                    // Acquire pairs with `Bucket::fill`: who sees new words sees the latch in the head.
+                    // Acquire pairs with `Bucket::fill`: a thread that sees new words sees the latch in the head.
                     let words = (slot.word.load(Ordering::Acquire), slot.value.load(Ordering::Acquire));
                     self.slots.push((kinds.kind(index), words.0, words.1));
                 }
@@ -72,7 +72,7 @@ impl Snapshot {
 /// The bucket is initialised, and the guard that keeps the table was alive when it was found so.
 unsafe fn visit_bucket(table: Table<'_>, index: usize, snapshot: &mut Snapshot, visit: &mut impl FnMut(&Snapshot)) {
     // SAFETY: the caller says that the bucket is initialised.
-    let bucket = unsafe { table.place(index).as_ref() };
+    let bucket = unsafe { table.bucket_at(index).as_ref() };
     let mut backoff = Backoff::new();
     loop {
         let meta = bucket.meta();
@@ -84,7 +84,7 @@ unsafe fn visit_bucket(table: Table<'_>, index: usize, snapshot: &mut Snapshot, 
                 visit_bucket(next, 2 * index + 1, snapshot, visit);
             };
         }
-        if meta.is_settled() && snapshot.read(bucket, meta) {
+        if meta.is_stable() && snapshot.read(bucket, meta) {
             snapshot.stamp = table.stamp(bucket.into(), meta.insertions());
             return visit(snapshot);
         }
@@ -95,7 +95,7 @@ unsafe fn visit_bucket(table: Table<'_>, index: usize, snapshot: &mut Snapshot, 
 impl HashIndex {
     fn visit_all(&self, guard: &Guard<'_>, visit: &mut impl FnMut(&Snapshot)) {
         let table = self.table(guard);
-        let mut snapshot = Snapshot { stamp: table.stamp(table.place(0), 0), slots: Vec::new(), overflow: 0 };
+        let mut snapshot = Snapshot { stamp: table.stamp(table.bucket_at(0), 0), slots: Vec::new(), overflow: 0 };
         for index in 0..table.header().buckets {
             // SAFETY: all buckets of the current table are initialised, and the guard keeps it.
             unsafe { visit_bucket(table, index, &mut snapshot, visit) };
@@ -104,7 +104,7 @@ impl HashIndex {
 
     /// Shows every bucket's stamp and entries to `visitor`, in no order of keys.
     ///
-    /// The entries of one call are what its bucket held at one moment, as far as insertions go, and the stamp tells
+    /// The entries of one call are what its bucket held at one time, as far as insertions go, and the stamp tells
     /// whether an insertion has come since. Every bucket is shown exactly once, empty ones too.
     pub fn for_each<'g>(&self, mut visitor: impl FnMut(Stamp, &[Entry<'g>]), guard: &'g Guard<'_>) {
         let mut entries = Vec::new();
@@ -144,8 +144,8 @@ impl HashIndex {
     /// method but this one is called afterwards.
     pub unsafe fn destroy(&mut self, guard: &Guard<'_>) {
         // Relaxed: the caller has exclusive access.
-        let mut place = NonNull::new(self.current.swap(ptr::null_mut(), Ordering::Relaxed));
-        if let Some(raw) = place {
+        let mut current = NonNull::new(self.current.swap(ptr::null_mut(), Ordering::Relaxed));
+        if let Some(raw) = current {
             // SAFETY: the pointer was the current table's.
             let table = unsafe { Table::from_raw(raw) };
             for index in 0..table.header().buckets {
@@ -153,11 +153,11 @@ impl HashIndex {
                 unsafe { destroy_bucket(table, index, guard) };
             }
         }
-        while let Some(raw) = place {
-            // SAFETY: tables are linked from old to new, and nobody uses them.
+        while let Some(raw) = current {
+            // SAFETY: tables are linked from old to new, and no thread uses them.
             unsafe {
                 let table = Table::from_raw(raw);
-                place = table.next().map(Table::raw);
+                current = table.next().map(Table::raw);
                 guard.free(raw.cast(), table.bytes());
             }
         }
@@ -169,7 +169,7 @@ impl HashIndex {
 /// # Safety
 /// The bucket is initialised, and the caller has exclusive access to the index.
 unsafe fn destroy_bucket(table: Table<'_>, index: usize, guard: &Guard<'_>) {
-    let head = table.place(index);
+    let head = table.bucket_at(index);
     // SAFETY: the caller says that the bucket is initialised.
     if unsafe { head.as_ref() }.meta().is_moved() {
         let next = table.next().expect("a moved bucket's table has a next one");
@@ -179,8 +179,8 @@ unsafe fn destroy_bucket(table: Table<'_>, index: usize, guard: &Guard<'_>) {
             destroy_bucket(next, 2 * index + 1, guard);
         };
     }
-    let mut place = Some(head);
-    while let Some(current) = place {
+    let mut next = Some(head);
+    while let Some(current) = next {
         // SAFETY: chains consist of initialised buckets, each freed once and after it was read.
         unsafe {
             let bucket = current.as_ref();
@@ -190,7 +190,7 @@ unsafe fn destroy_bucket(table: Table<'_>, index: usize, guard: &Guard<'_>) {
                     guard.free(node.cast(), LongKey::bytes(node));
                 }
             }
-            place = NonNull::new(bucket.next.load(Ordering::Relaxed));
+            next = NonNull::new(bucket.next.load(Ordering::Relaxed));
             if current != head {
                 guard.free(current.cast(), size_of::<Bucket>());
             }

@@ -1,7 +1,7 @@
 //! A table: a header and an array of buckets in one allocation; and how a bucket moves to the table of twice the size.
 //!
 //! Buckets are chosen by the high bits of `hash * buckets`, so a table can have any size, and bucket `i` divides into
-//! buckets `2 i` and `2 i + 1` of the table after it. Those two are initialised by the move itself; nobody looks at them
+//! buckets `2 i` and `2 i + 1` of the table after it. Those two are initialised by the move itself; no thread looks at them
 //! before. So a table of any size can be added without clearing it first.
 
 use std::marker::PhantomData;
@@ -39,7 +39,7 @@ pub(super) struct Ancestor {
 
 impl Ancestor {
     /// Where a bucket lies, or lay.
-    pub(super) fn place(self, index: usize) -> NonNull<Bucket> {
+    pub(super) fn bucket_at(self, index: usize) -> NonNull<Bucket> {
         let first = self.raw.as_ptr().wrapping_add(1).cast::<Bucket>();
         NonNull::new(first.wrapping_add(index)).expect("the bucket lies, or lay, in an allocation")
     }
@@ -57,7 +57,7 @@ pub(super) struct Growth {
     pub(super) cursor: AtomicUsize,
     /// How many buckets were moved.
     pub(super) moved: AtomicUsize,
-    /// Overflow buckets in the chains of this table; for a moment below zero, when a removal overtakes a move's count.
+    /// Overflow buckets in the chains of this table; briefly below zero, when a removal overtakes a move's count.
     pub(super) overflow: AtomicIsize,
     /// The table grows when it has more overflow buckets than this.
     pub(super) overflow_mark: AtomicIsize,
@@ -127,7 +127,7 @@ impl<'g> Table<'g> {
             claimed: AtomicBool::new(false),
         };
         let number = NUMBERS.next();
-        // SAFETY: the allocation is a multiple of 64 bytes, thus aligned to 64, and large enough; nobody else has it yet.
+        // SAFETY: the allocation is a multiple of 64 bytes, thus aligned to 64, and large enough; no other thread has it yet.
         unsafe {
             let next = AtomicPtr::new(ptr::null_mut());
             raw.write(Header { buckets, number, next, growth, ancestors });
@@ -140,7 +140,7 @@ impl<'g> Table<'g> {
         let table = Self::allocate(buckets, [None; ANCESTORS], guard)?;
         for index in 0..buckets {
             // SAFETY: the place is inside the allocation, which is not shared yet.
-            unsafe { table.place(index).write(Bucket::new(0)) };
+            unsafe { table.bucket_at(index).write(Bucket::new(0)) };
         }
         Ok(table)
     }
@@ -166,21 +166,21 @@ impl<'g> Table<'g> {
         let Header { ancestors, number, .. } = self.header();
         for (distance, ancestor) in ancestors.iter().enumerate().rev() {
             let Some(ancestor) = ancestor else { continue };
-            let place = |index: usize| match distance.checked_sub(1).and_then(|younger| ancestors[younger]) {
-                Some(younger) => hash_stamp(younger.place(index), before, younger.number),
-                None => hash_stamp(self.place(index), before, *number),
+            let stamp_of = |index: usize| match distance.checked_sub(1).and_then(|younger| ancestors[younger]) {
+                Some(younger) => hash_stamp(younger.bucket_at(index), before, younger.number),
+                None => hash_stamp(self.bucket_at(index), before, *number),
             };
-            let of = hash_stamp(ancestor.place(index >> (distance + 1)), before, ancestor.number);
-            changes.change(Change::Added { of, new: place((index >> distance) ^ 1) });
-            changes.change(Change::Moved { before: of, after: place(index >> distance) });
+            let of = hash_stamp(ancestor.bucket_at(index >> (distance + 1)), before, ancestor.number);
+            changes.change(Change::Added { of, new: stamp_of((index >> distance) ^ 1) });
+            changes.change(Change::Moved { before: of, after: stamp_of(index >> distance) });
         }
-        let head = self.place(index);
+        let head = self.bucket_at(index);
         changes.change(Change::Moved { before: self.stamp(head, before), after: self.stamp(head, before + 1) });
     }
 
     /// Where a bucket lies; it need not be initialised.
     #[inline]
-    pub(super) fn place(self, index: usize) -> NonNull<Bucket> {
+    pub(super) fn bucket_at(self, index: usize) -> NonNull<Bucket> {
         debug_assert!(index < self.header().buckets);
         // SAFETY: the allocation has a header and `buckets` buckets.
         unsafe { self.raw.add(1).cast::<Bucket>().add(index) }
@@ -200,7 +200,7 @@ impl<'g> Table<'g> {
     #[inline]
     pub(super) unsafe fn bucket(self, hash: u64) -> &'g Bucket {
         // SAFETY: the caller says that the bucket is initialised; the table lives for `'g`.
-        unsafe { self.place(self.index_of(hash)).as_ref() }
+        unsafe { self.bucket_at(self.index_of(hash)).as_ref() }
     }
 
     /// The table of twice the size, if growth has begun.
@@ -224,11 +224,11 @@ impl<'g> Table<'g> {
     /// This thread alone has undertaken to move the bucket.
     pub(super) unsafe fn move_bucket(self, index: usize, next: Self, seed: HashSeed, guard: &Guard<'_>) -> isize {
         // SAFETY: buckets of a table that grows are initialised.
-        let head = unsafe { self.place(index).as_ref() };
-        let low = next.place(2 * index);
+        let head = unsafe { self.bucket_at(index).as_ref() };
+        let low = next.bucket_at(2 * index);
         let latched = head.latch().expect("only the caller moves this bucket");
         let insertions = latched.meta.insertions();
-        // SAFETY: both successors lie in the next table, and nobody looks at them before the bucket is marked as moved.
+        // SAFETY: both successors lie in the next table, and no thread looks at them before the bucket is marked as moved.
         let (low_bucket, high_bucket) = unsafe {
             low.write(Bucket::new(insertions));
             low.add(1).write(Bucket::new(insertions));
@@ -237,7 +237,7 @@ impl<'g> Table<'g> {
         let mut split =
             Split { low: Chain::new(low_bucket), high: Chain::new(high_bucket), spare: ptr::null_mut(), used: 0 };
         split.divide(&latched, next, 2 * index, seed);
-        // Release pairs with the acquire of readers of the old chain: who follows this pointer sees the latch, too.
+        // Release pairs with the acquire of readers of the old chain: a thread that follows this pointer sees the latch, too.
         head.next.store(low.as_ptr(), Ordering::Release);
         latched.release_as_moved();
         let used = split.used;
@@ -283,9 +283,9 @@ struct Split<'g> {
 
 impl<'g> Split<'g> {
     fn divide(&mut self, latched: &Latched<'g>, next: Table<'g>, low_index: usize, seed: HashSeed) {
-        let mut place = ptr::from_ref(latched.head).cast_mut();
+        let mut current = ptr::from_ref(latched.head).cast_mut();
         // SAFETY: the pointer is the head or was found in the chain that we hold latched.
-        while let Some(bucket) = unsafe { place.as_ref::<'g>() } {
+        while let Some(bucket) = unsafe { current.as_ref::<'g>() } {
             let kinds = latched.kinds(bucket);
             let entries: [_; SLOTS] = std::array::from_fn(|slot| {
                 // Relaxed: the latch that we hold acquired all earlier changes.
@@ -296,7 +296,7 @@ impl<'g> Split<'g> {
             if !ptr::eq(bucket, latched.head) {
                 // Release pairs with readers' acquire: they may follow this pointer before they look at the head again.
                 bucket.next.store(self.spare, Ordering::Release);
-                self.spare = place;
+                self.spare = current;
             }
             for (kind, word, value) in entries {
                 if kind != EMPTY {
@@ -304,21 +304,21 @@ impl<'g> Split<'g> {
                     self.push(high, kind, word, value);
                 }
             }
-            place = following;
+            current = following;
         }
     }
 
     fn push(&mut self, high: bool, kind: u64, word: u64, value: *mut LongKey) {
         let chain = if high { &mut self.high } else { &mut self.low };
         if chain.filled == SLOTS {
-            let place = self.spare;
+            let current = self.spare;
             // SAFETY: spare buckets came from the latched chain; there is one, see the type's comment.
-            let bucket = unsafe { place.as_ref::<'g>() }.expect("a divided chain needs no more buckets than before");
+            let bucket = unsafe { current.as_ref::<'g>() }.expect("a divided chain needs no more buckets than before");
             self.spare = bucket.next.load(Ordering::Relaxed);
             bucket.next.store(ptr::null_mut(), Ordering::Release);
             bucket.set_meta(Bucket::new(0).meta());
             // Release pairs with the acquire of readers who follow the pointer.
-            chain.tail.next.store(place, Ordering::Release);
+            chain.tail.next.store(current, Ordering::Release);
             *chain = Chain::new(bucket);
             self.used += 1;
         }
@@ -326,11 +326,11 @@ impl<'g> Split<'g> {
     }
 
     fn retire_spare(mut self, guard: &Guard<'_>) {
-        while let Some(place) = NonNull::new(self.spare) {
+        while let Some(current) = NonNull::new(self.spare) {
             // SAFETY: spare buckets are ours alone but for readers, and those hold guards.
             unsafe {
-                self.spare = place.as_ref().next.load(Ordering::Relaxed);
-                guard.retire(place.cast(), size_of::<Bucket>());
+                self.spare = current.as_ref().next.load(Ordering::Relaxed);
+                guard.retire(current.cast(), size_of::<Bucket>());
             }
         }
     }

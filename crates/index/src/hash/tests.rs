@@ -121,7 +121,7 @@ fn an_unfinished_growth_is_readable_and_can_be_destroyed() {
 }
 
 /// For every key, a stamp is taken on its bucket, the bucket is moved, and then the key is inserted by the stamp's
-/// holder: the holder's node set holds, until somebody else inserts into either half.
+/// holder: the holder's node set holds, until another thread inserts into either half.
 #[test]
 fn an_own_insertion_divides_a_stamp_of_a_moved_bucket() {
     let local = local();

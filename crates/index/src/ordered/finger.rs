@@ -5,7 +5,7 @@
 //! neighbour's. So the walk from the root can be left out, and what is found is validated like the end of a walk.
 
 use super::OrderedIndex;
-use super::lookup::{Hit, Place};
+use super::lookup::{Hit, Position};
 use super::node::{KIND_LAYER, Leaf};
 use super::version::{DELETED, DIRTY, LATCHED};
 use polychron_base::key::EncodedKey;
@@ -31,14 +31,14 @@ const SHORTEST_REACH: u64 = 255;
 impl Finger {
     /// Remembers the leaf of a place in the first layer.
     #[inline]
-    fn set(&mut self, place: &Place<'_>) {
-        if place.depth > 0 {
+    fn set(&mut self, position: &Position<'_>) {
+        if position.depth > 0 {
             return;
         }
-        let low = place.leaf.low();
-        let width = place.leaf.last_slice().wrapping_sub(low);
+        let low = position.leaf.low();
+        let width = position.leaf.last_slice().wrapping_sub(low);
         *self = Self {
-            leaf: Some(NonNull::from(place.leaf)),
+            leaf: Some(NonNull::from(position.leaf)),
             low,
             // As far again as its entries go, for keys that come behind the last.
             reach: width.saturating_mul(2).saturating_add(SHORTEST_REACH),
@@ -50,7 +50,7 @@ impl Finger {
     /// # Safety
     /// As for [`OrderedIndex::get_near`].
     #[inline]
-    unsafe fn place<'g, K: EncodedKey>(&self, key: K, _guard: &'g Guard<'_>) -> Option<Place<'g>> {
+    unsafe fn position<'g, K: EncodedKey>(&self, key: K, _guard: &'g Guard<'_>) -> Option<Position<'g>> {
         let slice = key.slice(0);
         if slice.wrapping_sub(self.low) > self.reach {
             return None;
@@ -74,7 +74,7 @@ impl Finger {
             }
         }
         let version = version & !LATCHED;
-        leaf.version().is(version).then_some(Place { leaf, version, state, depth: 0, hit })
+        leaf.version().is(version).then_some(Position { leaf, version, state, depth: 0, hit })
     }
 }
 
@@ -89,13 +89,13 @@ impl OrderedIndex {
         key: K,
         finger: &mut Finger,
         guard: &'g Guard<'_>,
-    ) -> Place<'g> {
+    ) -> Position<'g> {
         // SAFETY: passed on from the caller.
-        if let Some(place) = unsafe { finger.place(key, guard) } {
-            return place;
+        if let Some(position) = unsafe { finger.position(key, guard) } {
+            return position;
         }
-        let place = self.locate(key, guard);
-        finger.set(&place);
-        place
+        let position = self.locate(key, guard);
+        finger.set(&position);
+        position
     }
 }

@@ -1,7 +1,7 @@
 //! Insertion: into a free slot, by dividing a leaf (`split.rs`), or by making layers for keys that share a slice.
 
 use super::finger::Finger;
-use super::lookup::{Hit, Place, stamp_of, value_of};
+use super::lookup::{Hit, Position, stamp_of, value_of};
 use super::node::{Entry, KIND_LAYER, KIND_SUFFIX, LEAF_WIDTH, Leaf, Node, class};
 use super::suffix::Suffix;
 use super::version::Latched;
@@ -46,20 +46,20 @@ impl OrderedIndex {
         let mut backoff = Backoff::new();
         loop {
             // SAFETY: passed on from the caller.
-            let place = unsafe { self.locate_near(key, finger, guard) };
-            if let Some(present) = place.handle(key) {
-                return Ok(Inserted::Existing(Lookup { handle: Some(present), stamp: place.stamp() }));
+            let position = unsafe { self.locate_near(key, finger, guard) };
+            if let Some(present) = position.handle(key) {
+                return Ok(Inserted::Existing(Lookup { handle: Some(present), stamp: position.stamp() }));
             }
-            let Some(latched) = Latched::at(place.leaf.node(), place.version) else {
+            let Some(latched) = Latched::at(position.leaf.node(), position.version) else {
                 backoff.wait();
                 continue;
             };
-            match place.hit {
-                Some(hit) => push_down(place, latched, hit, key, handle, changes, guard)?,
-                None if place.leaf.permutation().count() < LEAF_WIDTH => {
-                    add(place, latched, key, handle, changes, guard)?;
+            match position.hit {
+                Some(hit) => push_down(position, latched, hit, key, handle, changes, guard)?,
+                None if position.leaf.permutation().count() < LEAF_WIDTH => {
+                    add(position, latched, key, handle, changes, guard)?;
                 }
-                None => self.split(place, latched, key, handle, changes, guard)?,
+                None => self.split(position, latched, key, handle, changes, guard)?,
             }
             return Ok(Inserted::New);
         }
@@ -84,33 +84,33 @@ pub(super) fn entry_for<K: EncodedKey>(
 /// The entry came from [`entry_for`] and was not published.
 pub(super) unsafe fn discard(entry: &Entry, guard: &Guard<'_>) {
     if entry.kind == KIND_SUFFIX {
-        // SAFETY: the caller promises that nobody saw the suffix.
+        // SAFETY: the caller promises that no thread saw the suffix.
         unsafe { Suffix::free(entry.value, guard) }
     }
 }
 
 /// Adds the key to a leaf that has a free slot.
 fn add<K: EncodedKey>(
-    place: Place<'_>,
+    position: Position<'_>,
     mut latched: Latched<'_>,
     key: K,
     handle: Handle,
     changes: &mut impl Changes,
     guard: &Guard<'_>,
 ) -> Result<(), OutOfMemory> {
-    let entry = entry_for(key, place.depth, handle, guard)?;
-    let rank = place.leaf.rank(entry.slice, key.len() - 8 * place.depth);
+    let entry = entry_for(key, position.depth, handle, guard)?;
+    let rank = position.leaf.rank(entry.slice, key.len() - 8 * position.depth);
     latched.change_content();
-    place.leaf.insert_entry(rank, entry);
-    let state = place.leaf.count_insertion();
+    position.leaf.insert_entry(rank, entry);
+    let state = position.leaf.count_insertion();
     drop(latched);
-    changes.change(Change::Moved { before: place.stamp(), after: stamp_of(place.leaf, state) });
+    changes.change(Change::Moved { before: position.stamp(), after: stamp_of(position.leaf, state) });
     Ok(())
 }
 
 /// Makes a layer for the key and the one whose suffix is in its way, or several layers when they agree for longer.
 fn push_down<K: EncodedKey>(
-    place: Place<'_>,
+    position: Position<'_>,
     mut latched: Latched<'_>,
     hit: Hit,
     key: K,
@@ -121,19 +121,19 @@ fn push_down<K: EncodedKey>(
     debug_assert_eq!(hit.kind, KIND_SUFFIX);
     // SAFETY: the leaf is latched at the validated version, so the suffix is in place; the guard keeps it afterwards.
     let resident = unsafe { Suffix::from_value(hit.value) };
-    let top = build_chain(place.depth + 1, key, handle, resident, guard)?;
-    top.node().set_parent(Some(place.leaf.node()));
+    let top = build_chain(position.depth + 1, key, handle, resident, guard)?;
+    top.node().set_parent(Some(position.leaf.node()));
     for leaf in chain(top) {
-        // Nobody sees the chain yet, so its leaves are as they were born.
-        changes.change(Change::Added { of: place.stamp(), new: stamp_of(leaf, leaf.state()) });
+        // No thread sees the chain yet, so its leaves are as they were created.
+        changes.change(Change::Added { of: position.stamp(), new: stamp_of(leaf, leaf.state()) });
     }
     latched.change_content();
-    place.leaf.replace_entry(hit.slot, KIND_LAYER, top.node().as_raw());
-    let state = place.leaf.count_insertion();
+    position.leaf.replace_entry(hit.slot, KIND_LAYER, top.node().as_raw());
+    let state = position.leaf.count_insertion();
     drop(latched);
     // SAFETY: the suffix was replaced by its copy in the chain, so no new guard finds it.
     unsafe { Suffix::retire(hit.value, guard) };
-    changes.change(Change::Moved { before: place.stamp(), after: stamp_of(place.leaf, state) });
+    changes.change(Change::Moved { before: position.stamp(), after: stamp_of(position.leaf, state) });
     Ok(())
 }
 

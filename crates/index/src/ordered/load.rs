@@ -83,7 +83,7 @@ fn is_less<K: EncodedKey>(left: K, right: K) -> bool {
 /// Finished nodes of one level, with the lowest slice of each.
 type Level<'g> = Vec<(u64, Node<'g>)>;
 
-/// A layer being built. What it holds is given back when it is dropped unfinished.
+/// A layer being built. What it holds is freed when it is dropped unfinished.
 struct Layer<'g, 'l> {
     guard: &'g Guard<'l>,
     fill: usize,
@@ -177,7 +177,7 @@ impl Drop for Layer<'_, '_> {
     fn drop(&mut self) {
         for entry in self.pending.iter() {
             // SAFETY: nothing of a layer that is being built was published.
-            unsafe { give_back(entry, self.guard) };
+            unsafe { free_entry(entry, self.guard) };
         }
         for (_, node) in self.level.drain(..) {
             // SAFETY: as above.
@@ -188,7 +188,7 @@ impl Drop for Layer<'_, '_> {
 
 /// # Safety
 /// The entry was not published.
-unsafe fn give_back(entry: &Entry, guard: &Guard<'_>) {
+unsafe fn free_entry(entry: &Entry, guard: &Guard<'_>) {
     if entry.kind == KIND_LAYER {
         // SAFETY: as promised by the caller.
         if let Some(root) = unsafe { Node::from_raw(entry.value) } {
@@ -221,7 +221,7 @@ fn build_layer<'g, K: EncodedKey, I: Iterator<Item = (K, Handle)>>(
             entry_for(key, depth, handle, guard)?
         };
         // SAFETY: the entry was not published.
-        layer.push(entry).inspect_err(|_| unsafe { give_back(&entry, guard) })?;
+        layer.push(entry).inspect_err(|_| unsafe { free_entry(&entry, guard) })?;
         if !stays {
             break;
         }

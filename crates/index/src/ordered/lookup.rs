@@ -25,9 +25,9 @@ pub(super) struct Hit {
     pub(super) value: Value,
 }
 
-/// The leaf that covers a key, as it was at one moment.
+/// The leaf that covers a key, as it was at one time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'g> {
+pub(super) struct Position<'g> {
     pub(super) leaf: &'g Leaf,
     pub(super) version: u64,
     pub(super) state: u64,
@@ -36,7 +36,7 @@ pub(super) struct Place<'g> {
     pub(super) hit: Option<Hit>,
 }
 
-impl Place<'_> {
+impl Position<'_> {
     #[inline]
     pub(super) fn stamp(&self) -> Stamp {
         stamp_of(self.leaf, self.state)
@@ -94,7 +94,7 @@ enum Progress<'g> {
     Moved,
     /// The walk must start over.
     Lost,
-    Arrived(Place<'g>),
+    Arrived(Position<'g>),
 }
 
 impl<'g> Walk<'g> {
@@ -128,13 +128,13 @@ impl<'g> Walk<'g> {
                     leaf.find(self.slice, remaining).map(|(slot, kind)| Hit { slot, kind, value: leaf.value(slot) });
                 match hit {
                     Some(Hit { kind: KIND_LAYER, value, .. }) => Ok((value, self.depth + 1)),
-                    hit => Err(Place { leaf, version, state, depth: self.depth, hit }),
+                    hit => Err(Position { leaf, version, state, depth: self.depth, hit }),
                 }
             };
             if node.version().is(version) {
                 return match found {
                     Ok((child, depth)) => self.descend(key, node, version, child, depth),
-                    Err(place) => Progress::Arrived(place),
+                    Err(position) => Progress::Arrived(position),
                 };
             }
             let now = node.version().stable();
@@ -173,7 +173,7 @@ pub struct Cursor<'g, K> {
     key: K,
     walk: Walk<'g>,
     /// Set when all that is left is to compare the suffix, which is being fetched.
-    arrived: Option<Place<'g>>,
+    arrived: Option<Position<'g>>,
 }
 
 /// What advancing a lookup came to.
@@ -188,14 +188,14 @@ pub enum Step {
 impl OrderedIndex {
     /// The leaf that covers the key.
     #[inline]
-    pub(super) fn locate<'g, K: EncodedKey>(&self, key: K, guard: &'g Guard<'_>) -> Place<'g> {
+    pub(super) fn locate<'g, K: EncodedKey>(&self, key: K, guard: &'g Guard<'_>) -> Position<'g> {
         let mut walk = Walk::new(key);
         loop {
             let node = walk.node.unwrap_or_else(|| self.root(guard));
             match walk.step(key, node, self) {
                 Progress::Moved => {}
                 Progress::Lost => walk = Walk::new(key),
-                Progress::Arrived(place) => return place,
+                Progress::Arrived(position) => return position,
             }
         }
     }
@@ -229,9 +229,9 @@ impl OrderedIndex {
     #[inline]
     pub fn advance<'g, K: EncodedKey>(&'g self, cursor: &mut Cursor<'g, K>, guard: &'g Guard<'_>) -> Step {
         let key = cursor.key;
-        if let Some(place) = cursor.arrived.take() {
+        if let Some(position) = cursor.arrived.take() {
             cursor.walk = Walk::new(key);
-            return Step::Done(place.lookup(key));
+            return Step::Done(position.lookup(key));
         }
         let node = cursor.walk.node.unwrap_or_else(|| self.root(guard));
         match cursor.walk.step(key, node, self) {
@@ -240,15 +240,15 @@ impl OrderedIndex {
                 cursor.walk = Walk::new(key);
                 Step::Pending
             }
-            Progress::Arrived(place) => match place.hit {
+            Progress::Arrived(position) => match position.hit {
                 Some(Hit { kind: KIND_SUFFIX, value, .. }) => {
                     prefetch_read(value.cast::<u8>());
-                    cursor.arrived = Some(place);
+                    cursor.arrived = Some(position);
                     Step::Pending
                 }
                 _ => {
                     cursor.walk = Walk::new(key);
-                    Step::Done(place.lookup(key))
+                    Step::Done(position.lookup(key))
                 }
             },
         }

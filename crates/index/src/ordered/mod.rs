@@ -29,7 +29,7 @@ pub use finger::Finger;
 pub use load::BulkLoadError;
 pub use lookup::{Cursor, Step};
 pub use scan::{Direction, Visitor};
-pub(crate) use stamps::{settled, stamp_holds, stamp_holds_alone};
+pub(crate) use stamps::{resolved, stamp_holds, stamp_holds_alone};
 pub use statistics::OrderedStatistics;
 
 use node::{Header, KIND_LAYER, KIND_SUFFIX, Leaf, Node};
@@ -75,7 +75,7 @@ impl OrderedIndex {
 
     #[inline]
     fn is_root(&self, node: Node<'_>) -> bool {
-        // Acquire: a root that was split or collapsed is released after `set_root`, so whoever saw it stable sees the new one.
+        // Acquire: a root that was split or collapsed is released after `set_root`, so any thread that saw it stable sees the new one.
         self.root.load(Ordering::Acquire) == node.as_raw()
     }
 
@@ -109,7 +109,7 @@ enum Part<'g> {
 
 impl Part<'_> {
     /// # Safety
-    /// Nobody can reach the part.
+    /// No thread can reach the part.
     unsafe fn free(self, guard: &Guard<'_>) {
         // SAFETY: as promised by the caller.
         unsafe {
@@ -121,7 +121,7 @@ impl Part<'_> {
     }
 
     /// # Safety
-    /// Nobody who pins from now on can reach the part.
+    /// No thread who pins from now on can reach the part.
     unsafe fn retire(self, guard: &Guard<'_>) {
         // SAFETY: as promised by the caller.
         unsafe {
@@ -136,27 +136,27 @@ impl Part<'_> {
 /// Hands out every part of a tree, each after what hangs below it.
 ///
 /// # Safety
-/// No other thread changes the tree. `give_back` may free what it is handed.
-unsafe fn tear_down<'g>(root: Node<'g>, give_back: &mut impl FnMut(Part<'g>)) {
+/// No other thread changes the tree. `free` may free what it is handed.
+unsafe fn tear_down<'g>(root: Node<'g>, free: &mut impl FnMut(Part<'g>)) {
     match root.kind() {
         Err(interior) => {
             for index in 0..=interior.count() {
                 // SAFETY: the tree is at rest, so its children are nodes.
                 if let Some(child) = unsafe { Node::from_raw(interior.child(index)) } {
                     // SAFETY: as promised by the caller.
-                    unsafe { tear_down(child, give_back) };
+                    unsafe { tear_down(child, free) };
                 }
             }
         }
         Ok(leaf) => {
             for entry in leaf.entries().iter() {
                 match entry.kind {
-                    KIND_SUFFIX => give_back(Part::Suffix(entry.value)),
+                    KIND_SUFFIX => free(Part::Suffix(entry.value)),
                     KIND_LAYER => {
                         // SAFETY: the tree is at rest, so the entry names the root of a layer.
                         if let Some(layer) = unsafe { Node::from_raw(entry.value) } {
                             // SAFETY: as promised by the caller.
-                            unsafe { tear_down(layer, give_back) };
+                            unsafe { tear_down(layer, free) };
                         }
                     }
                     _ => {}
@@ -164,5 +164,5 @@ unsafe fn tear_down<'g>(root: Node<'g>, give_back: &mut impl FnMut(Part<'g>)) {
             }
         }
     }
-    give_back(Part::Node(root));
+    free(Part::Node(root));
 }

@@ -54,7 +54,7 @@ fn beside(writer: impl FnOnce() + 'static, reader: impl FnOnce() + 'static) {
 
 /// A reader that validates never takes the handle of one key for that of another that reuses the slot.
 #[test]
-fn a_reused_slot_deceives_nobody() {
+fn a_reused_slot_is_recognized() {
     explore(|| {
         let shared = leaf(&[1]);
         let written = shared.clone();
@@ -100,20 +100,20 @@ fn a_copy_and_its_state_belong_together() {
     });
 }
 
-/// Taking a leaf out fails no stamp at any moment; an insertion into the heir does.
+/// Taking a leaf out fails no stamp at any time; an insertion into the heir does.
 #[test]
 fn forwards_keep_stamps_until_an_insertion() {
     for inserts in [false, true] {
         explore(move || {
             let (empty, heir) = (leaf(&[]), leaf(&[]));
-            let (taken_out, heir, asked) = (empty.clone(), heir.clone(), empty.clone());
+            let (unlinked, heir, asked) = (empty.clone(), heir.clone(), empty.clone());
             beside(
                 move || {
-                    let mut doomed = Latched::wait(taken_out.node());
+                    let mut doomed = Latched::wait(unlinked.node());
                     let mut heir_latched = Latched::wait(heir.node());
                     doomed.delete();
                     heir_latched.change_structure();
-                    taken_out.set_forward(&heir);
+                    unlinked.set_forward(&heir);
                     drop(heir_latched);
                     drop(doomed);
                     if inserts {

@@ -49,7 +49,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header of a node that is born latched and dirty, without a parent.
+    /// The header of a node that is created latched and dirty, without a parent.
     pub(super) fn newborn(kind: u64) -> Self {
         Self { version: Version::new(LATCHED | DIRTY | kind), parent: AtomicPtr::default() }
     }
@@ -156,7 +156,7 @@ impl<'g> Node<'g> {
     /// The node above; stable only under that node's latch.
     pub(super) fn parent(self) -> Option<Node<'g>> {
         // Acquire: pairs with the Release in `set_parent`.
-        // SAFETY: parents are taken out only after their children, so a parent seen under the guard lives for 'g.
+        // SAFETY: parents are unlinked only after their children, so a parent seen under the guard lives for 'g.
         unsafe { Self::from_raw(self.header().parent.load(Ordering::Acquire)) }
     }
 
@@ -174,7 +174,7 @@ impl<'g> Node<'g> {
     /// Gives the node's memory back once no guard can see it.
     ///
     /// # Safety
-    /// The node was taken out of the tree by the caller.
+    /// The node was unlinked of the tree by the caller.
     pub(super) unsafe fn retire(self, guard: &Guard<'_>) {
         let bytes = self.bytes();
         // SAFETY: nodes are allocated with their size; the caller took it out, so new guards cannot reach it.
@@ -184,7 +184,7 @@ impl<'g> Node<'g> {
     /// Gives the node's memory back at once.
     ///
     /// # Safety
-    /// Nobody else can reach the node, and it is not used any more.
+    /// No other thread can reach the node, and it is not used any more.
     pub(super) unsafe fn free(self, guard: &Guard<'_>) {
         let bytes = self.bytes();
         // SAFETY: the caller promises it.
@@ -200,7 +200,7 @@ pub(super) fn prefetch_node(node: *const Header) {
     }
 }
 
-/// One entry of a leaf, taken out of it.
+/// One entry of a leaf, unlinked of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) slice: u64,
@@ -341,14 +341,14 @@ impl Leaf {
     /// The leaf to the right in the same layer.
     #[inline]
     pub(super) fn next(&self) -> Option<&Leaf> {
-        // SAFETY: a leaf is taken out after it was unlinked, so what is linked here lives as long as the guard.
+        // SAFETY: a leaf is unlinked after it was unlinked, so what is linked here lives as long as the guard.
         unsafe { Node::from_raw(self.next.load(Ordering::Acquire)).map(|node| node.as_leaf()) }
     }
 
     /// The leaf to the left in the same layer. Changed under that leaf's latch.
     #[inline]
     pub(super) fn prev(&self) -> Option<&Leaf> {
-        // SAFETY: as in `next`; a leaf that is out keeps a left neighbour that was taken out later than itself.
+        // SAFETY: as in `next`; a leaf that is out keeps a left neighbour that was unlinked later than itself.
         unsafe { Node::from_raw(self.prev.load(Ordering::Acquire)).map(|node| node.as_leaf()) }
     }
 
@@ -362,7 +362,7 @@ impl Leaf {
 
     /// Where the range of a leaf that is out went, and that leaf's state when it did.
     pub(super) fn forward(&self) -> Option<(&Leaf, u64)> {
-        // SAFETY: the heir was in the tree when this leaf was taken out, so it is taken out later and lives as long.
+        // SAFETY: the heir was in the tree when this leaf was unlinked, so it is unlinked later and lives as long.
         let heir = unsafe { Node::from_raw(self.forward.load(Ordering::Acquire)).map(|node| node.as_leaf())? };
         Some((heir, self.forward_state.load(Ordering::Acquire)))
     }

@@ -1,11 +1,11 @@
 //! Removal of keys, and of the leaves, interior nodes and layers that become empty by it.
 //!
-//! None of this changes a stamp. A leaf that is taken out hands its range to a neighbour, or to the leaf that held its
+//! None of this changes a stamp. A leaf that is unlinked hands its range to a neighbour, or to the leaf that held its
 //! layer, and forwards its stamps there.
 
 use super::OrderedIndex;
 use super::interior::Interior;
-use super::lookup::{Hit, Place, handle_of, value_of};
+use super::lookup::{Hit, Position, handle_of, value_of};
 use super::node::{KIND_SUFFIX, Leaf, Node};
 use super::split::{MAX_HEIGHT, latch_parent};
 use super::suffix::Suffix;
@@ -59,7 +59,7 @@ impl<'g> Doomed<'g> {
         }
     }
 
-    /// Marks everything taken out; called before the links around it change.
+    /// Marks everything unlinked; called before the links around it change.
     fn delete(&mut self) {
         self.latched.delete();
         self.delete_path();
@@ -111,7 +111,7 @@ impl<'g> Neighbours<'g> {
             let (heir_latched, heir) = left?;
             return Some(Self { heir, heir_latched, left: None });
         }
-        // The right neighbour cannot be taken out while this leaf is latched.
+        // The right neighbour cannot be unlinked while this leaf is latched.
         let heir = leaf.next()?;
         Some(Self { heir, heir_latched: Latched::attempt(heir.node())?, left })
     }
@@ -140,10 +140,10 @@ impl<'g> Neighbours<'g> {
 impl OrderedIndex {
     /// Removes a key for good if it still maps to `expected`; tells whether it did. Changes no stamp.
     pub fn remove<K: EncodedKey>(&self, key: K, expected: Handle, guard: &Guard<'_>) -> bool {
-        let Some((place, hit, mut latched)) = self.latch_expected(key, expected, guard) else { return false };
+        let Some((position, hit, mut latched)) = self.latch_expected(key, expected, guard) else { return false };
         latched.change_content();
-        place.leaf.remove_entry(hit.slot);
-        let empty = place.leaf.permutation().count() == 0;
+        position.leaf.remove_entry(hit.slot);
+        let empty = position.leaf.permutation().count() == 0;
         drop(latched);
         if hit.kind == KIND_SUFFIX {
             // SAFETY: the entry is out, so no new guard finds the suffix.
@@ -157,13 +157,13 @@ impl OrderedIndex {
 
     /// Makes a key map to `new` if it still maps to `expected`; tells whether it did. Changes no stamp.
     pub fn replace<K: EncodedKey>(&self, key: K, expected: Handle, new: Handle, guard: &Guard<'_>) -> bool {
-        let Some((place, hit, _latched)) = self.latch_expected(key, expected, guard) else { return false };
+        let Some((position, hit, _latched)) = self.latch_expected(key, expected, guard) else { return false };
         if hit.kind == KIND_SUFFIX {
             // SAFETY: the leaf is latched at the validated version.
             unsafe { Suffix::from_value(hit.value) }.set_handle(new);
         } else {
             // The kind stays, so a reader may take the old or the new value: the version need not change.
-            place.leaf.set_value(hit.slot, value_of(new));
+            position.leaf.set_value(hit.slot, value_of(new));
         }
         true
     }
@@ -174,26 +174,26 @@ impl OrderedIndex {
         key: K,
         expected: Handle,
         guard: &'g Guard<'_>,
-    ) -> Option<(Place<'g>, Hit, Latched<'g>)> {
+    ) -> Option<(Position<'g>, Hit, Latched<'g>)> {
         let mut backoff = Backoff::new();
         loop {
-            let place = self.locate(key, guard);
-            if place.handle(key) != Some(expected) {
+            let position = self.locate(key, guard);
+            if position.handle(key) != Some(expected) {
                 return None;
             }
-            let Some(latched) = Latched::at(place.leaf.node(), place.version) else {
+            let Some(latched) = Latched::at(position.leaf.node(), position.version) else {
                 backoff.wait();
                 continue;
             };
             // A handle may be replaced without a change of the version; look again under the latch.
-            let hit = place.hit.expect("a key that is present has an entry");
+            let hit = position.hit.expect("a key that is present has an entry");
             let present = if hit.kind == KIND_SUFFIX {
                 // SAFETY: the leaf is latched at the validated version.
                 unsafe { Suffix::from_value(hit.value) }.handle()
             } else {
-                handle_of(place.leaf.value(hit.slot))
+                handle_of(position.leaf.value(hit.slot))
             };
-            return (present == expected).then_some((place, hit, latched));
+            return (present == expected).then_some((position, hit, latched));
         }
     }
 
@@ -201,15 +201,15 @@ impl OrderedIndex {
     fn clean_up<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) {
         let mut backoff = Backoff::new();
         loop {
-            let place = self.locate(key, guard);
-            let Some(latched) = Latched::at(place.leaf.node(), place.version) else {
+            let position = self.locate(key, guard);
+            let Some(latched) = Latched::at(position.leaf.node(), position.version) else {
                 backoff.wait();
                 continue;
             };
-            if place.leaf.permutation().count() != 0 {
+            if position.leaf.permutation().count() != 0 {
                 return;
             }
-            match self.take_out(latched, place.leaf, guard) {
+            match self.unlink_leaf(latched, position.leaf, guard) {
                 TakenOut::Done => {}
                 TakenOut::Kept => return,
                 TakenOut::Blocked => backoff.wait(),
@@ -217,7 +217,7 @@ impl OrderedIndex {
         }
     }
 
-    fn take_out<'g>(&self, latched: Latched<'g>, leaf: &'g Leaf, guard: &'g Guard<'_>) -> TakenOut {
+    fn unlink_leaf<'g>(&self, latched: Latched<'g>, leaf: &'g Leaf, guard: &'g Guard<'_>) -> TakenOut {
         let (doomed, above) = Doomed::climb(latched, leaf);
         match above {
             Above::Index if doomed.height == 0 => TakenOut::Kept,

@@ -207,9 +207,9 @@ fn is_empty(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
 
 /// Where an entry lies in relation to a bound that shares the slices of the layers above.
 fn compare(entry: &Entry, bound: &[u8], depth: usize) -> Option<Ordering> {
-    let place = (entry.slice, class(entry.kind)).cmp(&(bound.slice(depth), class(bound.len() - 8 * depth)));
-    if place != Ordering::Equal || entry.kind < KIND_SUFFIX {
-        return Some(place);
+    let position = (entry.slice, class(entry.kind)).cmp(&(bound.slice(depth), class(bound.len() - 8 * depth)));
+    if position != Ordering::Equal || entry.kind < KIND_SUFFIX {
+        return Some(position);
     }
     if entry.kind == KIND_LAYER {
         return None;

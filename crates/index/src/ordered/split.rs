@@ -6,7 +6,7 @@
 use super::OrderedIndex;
 use super::insert::{discard, entry_for};
 use super::interior::{INTERIOR_WIDTH, Interior};
-use super::lookup::{Place, stamp_of};
+use super::lookup::{Position, stamp_of};
 use super::node::{Entries, Entry, Header, KIND_LAYER, Leaf, Node, class};
 use super::version::Latched;
 use crate::Handle;
@@ -201,15 +201,15 @@ impl OrderedIndex {
     /// Inserts the key into a full leaf, which is divided.
     pub(super) fn split<K: EncodedKey>(
         &self,
-        place: Place<'_>,
+        position: Position<'_>,
         mut latched: Latched<'_>,
         key: K,
         handle: Handle,
         changes: &mut impl Changes,
         guard: &Guard<'_>,
     ) -> Result<(), OutOfMemory> {
-        let left = place.leaf;
-        let entry = entry_for(key, place.depth, handle, guard)?;
+        let left = position.leaf;
+        let entry = entry_for(key, position.depth, handle, guard)?;
         let rank = left.rank(entry.slice, class(entry.kind));
         let old = left.entries();
         let mut merged = Entries::new();
@@ -256,8 +256,8 @@ impl OrderedIndex {
         climb.release();
         drop(Latched::newborn(right.node()));
         drop(latched);
-        changes.change(Change::Added { of: place.stamp(), new });
-        changes.change(Change::Moved { before: place.stamp(), after: stamp_of(left, state) });
+        changes.change(Change::Added { of: position.stamp(), new });
+        changes.change(Change::Moved { before: position.stamp(), after: stamp_of(left, state) });
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 /// # Safety
 /// The stamp came from this index, and the guard under which it was taken lives for `'g`.
 unsafe fn leaf_of<'g>(node: NonNull<()>) -> &'g Leaf {
-    // SAFETY: stamps are made of whole leaves only; a leaf that was taken out is retired and stays readable.
+    // SAFETY: stamps are made of whole leaves only; a leaf that was unlinked is retired and stays readable.
     unsafe { Node::new(node.cast()).as_leaf() }
 }
 
@@ -46,7 +46,7 @@ pub(crate) unsafe fn stamp_holds(node: NonNull<()>, state: u64) -> bool {
     }
 }
 
-/// As [`stamp_holds`], of the leaf alone: `false` if it was taken out.
+/// As [`stamp_holds`], of the leaf alone: `false` if it was unlinked.
 ///
 /// # Safety
 /// The leaf was not freed since the stamp was taken.
@@ -63,12 +63,12 @@ pub(crate) unsafe fn stamp_holds_alone(node: NonNull<()>, state: u64) -> bool {
     }
 }
 
-/// Follows the forwards of leaves that were taken out: the stamp that says the same and that an insertion into the range
+/// Follows the forwards of leaves that were unlinked: the stamp that says the same and that an insertion into the range
 /// would report as its `before`.
 ///
 /// # Safety
 /// The guard under which the stamp was taken is still alive.
-pub(crate) unsafe fn settled(node: NonNull<()>, state: u64) -> (NonNull<()>, u64) {
+pub(crate) unsafe fn resolved(node: NonNull<()>, state: u64) -> (NonNull<()>, u64) {
     // SAFETY: the caller keeps the guard.
     let mut leaf = unsafe { leaf_of(node) };
     let mut state = state;

@@ -123,7 +123,7 @@ impl<'g> Suffix<'g> {
     }
 
     /// # Safety
-    /// The value is a suffix that nobody else can reach.
+    /// The value is a suffix that no other thread can reach.
     pub(super) unsafe fn free(value: Value, guard: &Guard<'_>) {
         // SAFETY: the caller promises a suffix.
         let (memory, bytes) = Self::memory(value, unsafe { Self::from_value(value) }.len());

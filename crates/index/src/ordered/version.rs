@@ -13,7 +13,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 pub(super) const LATCHED: u64 = 1;
 /// The node is being changed.
 pub(super) const DIRTY: u64 = 2;
-/// The node was taken out of the tree. It never changes again.
+/// The node was unlinked of the tree. It never changes again.
 pub(super) const DELETED: u64 = 4;
 /// The node is an interior node; otherwise it is a leaf.
 pub(super) const INTERIOR: u64 = 8;
@@ -127,7 +127,7 @@ impl<'g> Latched<'g> {
         }
     }
 
-    /// Takes over a new node that was born latched and dirty.
+    /// Takes over a new node that was created latched and dirty.
     pub(super) fn newborn(node: Node<'g>) -> Self {
         let after = node.version().load() & !(LATCHED | DIRTY);
         Self { node, after }
@@ -138,7 +138,7 @@ impl<'g> Latched<'g> {
         self.node
     }
 
-    /// Whether the node was taken out before the latch was won.
+    /// Whether the node was unlinked before the latch was won.
     pub(super) fn is_deleted(&self) -> bool {
         self.after & DELETED != 0
     }
@@ -156,7 +156,7 @@ impl<'g> Latched<'g> {
         self.after = self.after.wrapping_add(STRUCTURE);
     }
 
-    /// Announces that the node is taken out.
+    /// Announces that the node is unlinked.
     pub(super) fn delete(&mut self) {
         self.change_structure();
         self.after |= DELETED;
@@ -164,7 +164,7 @@ impl<'g> Latched<'g> {
 
     #[inline]
     fn mark_dirty(&self) {
-        // Relaxed: the node's fields are stored with Release after this, which carries the mark to whoever sees them.
+        // Relaxed: the node's fields are stored with Release after this, which carries the mark to any thread that sees them.
         self.node.version().0.store(self.after | LATCHED | DIRTY, Ordering::Relaxed);
     }
 }

@@ -87,7 +87,7 @@ impl Changes for NodeSet {
     fn change(&mut self, change: Change) {
         // The stamps are taken and asked under one guard in all tests.
         // SAFETY: see above.
-        let same = |stamp: &Stamp, other: &Stamp| stamp == other || unsafe { stamp.settled() } == *other;
+        let same = |stamp: &Stamp, other: &Stamp| stamp == other || unsafe { stamp.resolved() } == *other;
         match change {
             Change::Moved { before, after } => {
                 for stamp in &mut self.0 {

@@ -1,8 +1,9 @@
-//! One walk over all free blocks: it gathers them, sorts them by their addresses, and gives each run of neighbours to where it goes. A walk may be
-//! made in slices; until it is finished, what it gathered is nobody's.
+//! One walk over all free blocks: it gathers them, sorts them by their addresses, and gives each run of neighbours to where it goes. A walk
+//! may be made in slices; until it is finished, what it gathered belongs to the walk. What had come back to an arena before stays there until
+//! the walk comes to its page, so that workers that need new chunks meanwhile need not take memory that was never touched.
 //!
-//! A walk that was begun because memory is refused puts short runs together, too: blocks of other sizes are wanted. One in slices leaves them as the blocks
-//! they were, for those are the sizes that are in use; it only gives long runs back.
+//! A walk that was begun because memory is refused puts short runs together, too: blocks of other sizes are wanted. One in slices leaves
+//! them as the blocks they were, for those are the sizes that are in use; it only gives long runs back.
 
 use std::ptr::{self, NonNull};
 
@@ -58,8 +59,7 @@ impl Walk {
         let gathered = (0..CLASSES).map(|class| (class, shared.stash.gather(class))).collect();
         let mut spans: Vec<(Span, Kind)> = Vec::new();
         spans.extend(shared.arenas.iter().flat_map(Arena::take_remainders).map(|span| (span, Kind::REMAINDER)));
-        spans.extend(shared.reserve.take_out().into_iter().map(|span| (span, Kind::REMAINDER)));
-        spans.extend(shared.arenas.iter().flat_map(Arena::take_returned).map(|span| (span, Kind::RETURNED)));
+        spans.extend(shared.reserve.take_all().into_iter().map(|span| (span, Kind::REMAINDER)));
         Self {
             spans,
             gathered,
@@ -109,7 +109,7 @@ impl Walk {
         }
         let is_finished = self.next.0 == self.census.len() && self.spans.is_empty() && self.gathered.is_empty();
         if is_finished {
-            self.keeper(shared).finish();
+            self.sink(shared).finish();
         }
         is_finished
     }
@@ -120,34 +120,40 @@ impl Walk {
         unsafe { sort_in(&mut self.census, span, kind) };
     }
 
-    fn keeper<'s>(&'s mut self, shared: &'s Shared) -> Keeper<'s> {
-        Keeper { shared, lists: &mut self.lists, carved: &mut self.carved, returned: &mut self.returned }
+    fn sink<'s>(&'s mut self, shared: &'s Shared) -> RunSink<'s> {
+        RunSink { shared, lists: &mut self.lists, carved: &mut self.carved, returned: &mut self.returned }
     }
 
-    /// Adds what is free in the next page to the last run, or begins others. Answers how many pieces there were.
+    /// Adds what is free in the next page to the last run, or begins others. Answers how many fragments there were.
     fn visit_page(&mut self, shared: &Shared, sorted: &mut Vec<Run>) -> usize {
         let (at, number) = self.next;
+        let (base, arena) = (self.census[at].base, self.census[at].arena);
+        let begin = base.addr().get() + number * PAGE;
+        for span in shared.arenas[arena].take_returned(begin..begin + PAGE) {
+            // What of it lies in later pages is sorted before the walk comes there.
+            self.sort(span, Kind::RETURNED);
+        }
         let region = &self.census[at];
         let (base, is_last) = (region.base, number + 1 >= region.pages.len());
         let page = region.pages.get(number).copied().unwrap_or(Page::EMPTY);
         if let Some(is_returned) = page.whole {
             self.add(shared, Run::new(number * PAGE, PAGE, is_returned));
         }
-        let mut next = page.pieces;
-        while let Some(piece) = NonNull::new(next) {
-            // SAFETY: `sort_in` wrote the piece, and no run that it belongs to was handed out.
-            let Piece { next: behind, bytes, kind } = unsafe { piece.read() };
+        let mut next = page.fragments;
+        while let Some(fragment) = NonNull::new(next) {
+            // SAFETY: `sort_in` wrote the fragment, and no run that it belongs to was handed out.
+            let Fragment { next: behind, bytes, kind } = unsafe { fragment.read() };
             next = behind;
-            sorted.push(Run::new(piece.addr().get() - base.addr().get(), bytes as usize, kind.is_returned()));
+            sorted.push(Run::new(fragment.addr().get() - base.addr().get(), bytes as usize, kind.is_returned()));
         }
         sorted.sort_unstable_by_key(|run| run.start);
-        let pieces = sorted.len();
+        let fragments = sorted.len();
         sorted.drain(..).for_each(|run| self.add(shared, run));
         self.next = if is_last { (at + 1, 0) } else { (at, number + 1) };
         if is_last && let Some(run) = self.last.take() {
             self.keep(shared, at, run);
         }
-        pieces
+        fragments
     }
 
     /// Adds free memory behind the last run, all of which lies in the same region: neighbours become one.
@@ -156,7 +162,7 @@ impl Walk {
             Some(last) if last.start + last.bytes == run.start && (last.bytes < self.longest || run.bytes < PAGE) => {
                 last.bytes += run.bytes;
                 last.returned += run.returned;
-                last.pieces += run.pieces;
+                last.fragments += run.fragments;
             }
             _ => {
                 if let Some(last) = self.last.replace(run) {
@@ -167,27 +173,27 @@ impl Walk {
     }
 
     fn keep(&mut self, shared: &Shared, region: usize, run: Run) {
-        self.joined |= run.pieces > 1;
+        self.joined |= run.fragments > 1;
         let Self { census, lists, carved, returned, merges, .. } = self;
-        Keeper { shared, lists, carved, returned }.keep(&census[region], run, *merges);
+        RunSink { shared, lists, carved, returned }.keep(&census[region], run, *merges);
     }
 }
 
 /// A free block, or the part of one that lies in a page, while the blocks are sorted.
 #[repr(C)]
-struct Piece {
+struct Fragment {
     next: *mut Self,
     /// Its size, a multiple of 16.
     bytes: u32,
     kind: Kind,
 }
 
-/// The least that is free in a piece.
-const PIECE: usize = 16;
+/// The least that is free in a fragment.
+const FRAGMENT: usize = 16;
 
-const _: () = assert!(size_of::<Piece>() <= PIECE && PAGE <= u32::MAX as usize);
+const _: () = assert!(size_of::<Fragment>() <= FRAGMENT && PAGE <= u32::MAX as usize);
 
-/// What a piece is of.
+/// What a fragment is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kind(u32);
 
@@ -197,7 +203,7 @@ impl Kind {
     const RETURNED: Self = Self(1);
     /// What a worker had not used up.
     const REMAINDER: Self = Self(2);
-    /// Added to the others where the piece before belongs to the same block or span.
+    /// Added to the others where the fragment before belongs to the same block or span.
     const CONTINUED: u32 = 4;
 
     fn is_returned(self) -> bool {
@@ -212,8 +218,8 @@ impl Kind {
 /// A page's part of what is free.
 #[derive(Clone, Copy)]
 struct Page {
-    pieces: *mut Piece,
-    /// Whether all of it is free in one piece, and then whether it is off the budget. Nothing is written to such a page: perhaps
+    fragments: *mut Fragment,
+    /// Whether all of it is free in one fragment, and then whether it is off the budget. Nothing is written to such a page: perhaps
     /// it has no memory just now.
     whole: Option<bool>,
 }
@@ -241,16 +247,16 @@ struct Run {
     bytes: usize,
     /// The part of it that is off the budget.
     returned: usize,
-    pieces: usize,
+    fragments: usize,
 }
 
 impl Page {
-    const EMPTY: Self = Self { pieces: ptr::null_mut(), whole: None };
+    const EMPTY: Self = Self { fragments: ptr::null_mut(), whole: None };
 }
 
 impl Run {
     fn new(start: usize, bytes: usize, is_returned: bool) -> Self {
-        Self { start, bytes, returned: if is_returned { bytes } else { 0 }, pieces: 1 }
+        Self { start, bytes, returned: if is_returned { bytes } else { 0 }, fragments: 1 }
     }
 }
 
@@ -286,29 +292,29 @@ unsafe fn sort_in(census: &mut [Census], span: Span, kind: Kind) {
             page.whole = Some(kind == Kind::RETURNED);
         } else {
             let continued = if done > 0 { Kind::CONTINUED } else { 0 };
-            let head = Piece { next: page.pieces, bytes: bytes as u32, kind: Kind(kind.0 | continued) };
-            // SAFETY: `done` is less than the span's size. The piece lies in the span, and is a multiple of 16 long, as pages and spans are, and aligned
-            // to 16.
-            let piece = unsafe {
-                let piece = span.base.add(done).cast::<Piece>();
-                piece.write(head);
-                piece.as_ptr()
+            let head = Fragment { next: page.fragments, bytes: bytes as u32, kind: Kind(kind.0 | continued) };
+            // SAFETY: `done` is less than the span's size. The fragment lies in the span, and is a multiple of 16 long, as pages and spans
+            // are, and aligned to 16.
+            let fragment = unsafe {
+                let fragment = span.base.add(done).cast::<Fragment>();
+                fragment.write(head);
+                fragment.as_ptr()
             };
-            page.pieces = piece;
+            page.fragments = fragment;
         }
         done += bytes;
     }
 }
 
 /// Where the runs go.
-struct Keeper<'s> {
+struct RunSink<'s> {
     shared: &'s Shared,
     lists: &'s mut [FreeList; CLASSES],
     carved: &'s mut usize,
     returned: &'s mut usize,
 }
 
-impl Keeper<'_> {
+impl RunSink<'_> {
     /// Gives a long run back to its arena, and makes free blocks of a short one: larger ones if it `merges`, or those that they were.
     fn keep(&mut self, region: &Census, run: Run, merges: bool) {
         let span = region.span(run.start, run.bytes);
@@ -331,7 +337,7 @@ impl Keeper<'_> {
             // SAFETY: the span is this run's, of which every byte is free.
             unsafe { discard(middle) };
         }
-        self.shared.arenas[region.arena].give_back(middle);
+        self.shared.arenas[region.arena].return_span(middle);
         budget.release(reserved);
         *self.returned += reserved;
         // What is off the budget is made of whole lines, so these are not.
@@ -339,16 +345,16 @@ impl Keeper<'_> {
         self.carve(behind);
     }
 
-    /// Makes of each piece of a short run what it was.
+    /// Makes of each fragment of a short run what it was.
     fn restore(&mut self, region: &Census, run: Run) {
         let (mut start, end) = (run.start, run.start + run.bytes);
         while start < end {
-            // SAFETY: each piece of a short run was written by `sort_in`, and begins where the one before ends.
-            let read = |at: usize| unsafe { region.span(at, PIECE).base.cast::<Piece>().read() };
-            let Piece { bytes, kind, .. } = read(start);
+            // SAFETY: each fragment of a short run was written by `sort_in`, and begins where the one before ends.
+            let read = |at: usize| unsafe { region.span(at, FRAGMENT).base.cast::<Fragment>().read() };
+            let Fragment { bytes, kind, .. } = read(start);
             let mut bytes = bytes as usize;
             while start + bytes < end
-                && let Piece { bytes: more, kind: Kind(kind), .. } = read(start + bytes)
+                && let Fragment { bytes: more, kind: Kind(kind), .. } = read(start + bytes)
                 && kind & Kind::CONTINUED != 0
             {
                 bytes += more as usize;
@@ -356,7 +362,7 @@ impl Keeper<'_> {
             let span = region.span(start, bytes);
             start += bytes;
             match kind.whole() {
-                Kind::RETURNED => self.shared.arenas[region.arena].give_back(span),
+                Kind::RETURNED => self.shared.arenas[region.arena].return_span(span),
                 Kind::REMAINDER if bytes >= DRAW_BYTES => {
                     let rest = self.make_up_for_reserve(span);
                     if rest.bytes > 0 {
@@ -389,7 +395,7 @@ impl Keeper<'_> {
         *self.carved += span.bytes;
         for (class, block) in span.blocks() {
             let list = &mut self.lists[class];
-            // SAFETY: the span is the keeper's own, and its blocks do not overlap.
+            // SAFETY: the span is the sink's own, and its blocks do not overlap.
             unsafe { list.push(block) };
             if list.count() == batch_of_class(class) {
                 self.shared.stash.give(class, std::mem::replace(list, FreeList::EMPTY));
@@ -415,7 +421,7 @@ impl Keeper<'_> {
             let rest = self.make_up_for_reserve(Span { base, bytes: size_of_class(class) });
             for (class, block) in rest.blocks() {
                 let mut list = FreeList::EMPTY;
-                // SAFETY: the rest is the keeper's own.
+                // SAFETY: the rest is the sink's own.
                 unsafe { list.push(block) };
                 stash.give(class, list);
             }

@@ -1,12 +1,12 @@
 //! Workers that stand aside between two operations: they are in their epochs until they are told to leave.
 //!
-//! A worker that comes back and was told starts anew: what it had found is not protected any more. A transaction that is validated by what it
-//! has found cannot do that. Its worker *shows its finds* ([`Finds`]): a leader that finds it aside in an epoch that has ended long ago notes the addresses
-//! once, and only then is the epoch left. What is noted is not freed before the worker's pin ends, and everything else is. So `left`
-//! passes over such a worker, and `readonly`, by which more than memory is measured, does not.
+//! A worker that comes back and was told starts anew: what it had found is not protected any more. A transaction that is validated by what
+//! it has found cannot do that. Its worker *shows its finds* ([`Finds`]): a leader that finds it aside in an epoch that has ended long ago
+//! notes the addresses once, and only then is the epoch left. What is noted is not freed before the worker's pin ends, and everything else
+//! is. So `left` passes over such a worker, and `readonly`, by which more than memory is measured, does not.
 //!
-//! The leader has the lock of the finds from before it tells the worker until the addresses are noted, and the worker takes it when it comes back
-//! and was told; so the two never look at the finds at once.
+//! The leader has the lock of the finds from before it tells the worker until the addresses are noted, and the worker takes it when it comes
+//! back and was told; so the two never look at the finds at once.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -19,7 +19,7 @@ use crate::memory::lock;
 /// For how many epochs a worker that shows its finds is left alone: short transactions are never asked.
 const LONG: u64 = if MODELLED { 1 } else { 8 };
 
-/// Addresses sorted for each epoch, at most on average: who has found very much is asked seldom.
+/// Addresses sorted for each epoch, at most on average: a thread that has found very much is asked seldom.
 const ADDRESSES_PER_EPOCH: usize = 4096;
 
 /// What a worker that stands aside has found and goes on using.
@@ -41,7 +41,7 @@ type Asked<'n> = MutexGuard<'n, Option<Arc<dyn Finds>>>;
 
 /// What workers have shown that have left their epochs.
 pub(super) struct Noted {
-    /// By slot. Who has the lock has the finds, too: a leader, or the worker as it comes back.
+    /// By slot. A thread that has the lock has the finds, too: a leader, or the worker as it comes back.
     shown: Box<[Shown]>,
     /// For leaders.
     notes: Mutex<Notes>,
@@ -87,15 +87,16 @@ fn is_aside(word: u64) -> bool {
 }
 
 impl Slot {
-    /// The worker, which is pinned in an epoch and follows no links between versions, stands aside: when it is told to leave, it is in no epoch
-    /// any more. The caller owns the slot.
+    /// The worker, which is pinned in an epoch and follows no links between versions, stands aside: when it is told to leave, it is in no
+    /// epoch any more. The caller owns the slot.
     #[inline]
     pub(crate) fn stand_aside(&self) {
         // Release: pairs with the acquire load of the leader's scan.
         self.active.store(self.active.load(Ordering::Relaxed) | ASIDE, Ordering::Release);
     }
 
-    /// The worker comes back from aside, if it is there. `false`: it was told to leave the epoch, and may have done so ([`Epochs::has_stayed`]).
+    /// The worker comes back from aside, if it is there. `false`: it was told to leave the epoch, and may have done so
+    /// ([`Epochs::has_stayed`]).
     #[inline]
     pub(crate) fn come_back(&self) -> bool {
         let word = self.active.load(Ordering::Relaxed);
@@ -106,7 +107,7 @@ impl Slot {
         self.active.store(epoch, Ordering::Relaxed);
         // Barrier: pairs with the one in `oldest_active`. Either the leader sees the word behind it, or this load sees the leader's.
         barriers::light();
-        self.told.load(Ordering::Relaxed) != epoch
+        self.notified.load(Ordering::Relaxed) != epoch
     }
 }
 
@@ -117,8 +118,8 @@ impl Epochs {
         self.slots[slot].stand_aside();
     }
 
-    /// The worker comes back from aside, if it is there. `false`: it was told to leave the epoch meanwhile, and must be pinned anew. The caller
-    /// owns the slot and is pinned.
+    /// The worker comes back from aside, if it is there. `false`: it was told to leave the epoch meanwhile, and must be pinned anew. The
+    /// caller owns the slot and is pinned.
     #[cfg(all(test, loom))]
     pub(crate) fn come_back(&self, slot: usize) -> bool {
         self.slots[slot].come_back() || self.has_stayed(slot)
@@ -164,7 +165,7 @@ impl Epochs {
         // Acquire: as in `scan`; what a worker did before it stood aside happened before, too.
         let words = || slots.iter().enumerate().map(|(at, slot)| (at, slot, slot.active.load(Ordering::Acquire)));
         let may_note = current >= lock(&self.noted.notes).due;
-        let (mut tells, mut asked) = (false, Vec::new());
+        let (mut notifies, mut asked) = (false, Vec::new());
         for (at, slot, word) in words() {
             let epoch = word & !ASIDE;
             // Relaxed, as below: only leaders write it.
@@ -173,21 +174,21 @@ impl Epochs {
             }
             if slot.shows.load(Ordering::Relaxed) {
                 let is_long = epoch + LONG <= current && may_note;
-                // Who comes back just now has them.
+                // A thread that comes back just now has them.
                 let Some(Ok(finds)) = is_long.then(|| self.noted.shown[at].try_lock()) else { continue };
                 asked.push((at, finds));
             }
-            slot.told.store(epoch, Ordering::Relaxed);
-            tells = true;
+            slot.notified.store(epoch, Ordering::Relaxed);
+            notifies = true;
         }
-        // Barrier: pairs with the one in `come_back`. Who stands aside behind it sees what it was told when it comes back.
-        let is_heard = tells && barriers::heavy();
+        // Barrier: pairs with the one in `come_back`. A thread that stands aside behind it sees what it was told when it comes back.
+        let is_heard = notifies && barriers::heavy();
         self.change_notes(slots, current, if is_heard { asked } else { Vec::new() });
         let mut oldest = Oldest { pinned: IDLE, unnoted: IDLE };
         for (_, slot, word) in words().filter(|(.., word)| *word != IDLE) {
             let epoch = word & !ASIDE;
-            let is_told = is_aside(word) && is_heard && slot.told.load(Ordering::Relaxed) == epoch;
-            if is_told && !slot.shows.load(Ordering::Relaxed) {
+            let is_notified = is_aside(word) && is_heard && slot.notified.load(Ordering::Relaxed) == epoch;
+            if is_notified && !slot.shows.load(Ordering::Relaxed) {
                 slot.gone.store(epoch, Ordering::Relaxed);
             }
             // Acquire: pairs with the release in `unpin`.
@@ -211,12 +212,13 @@ impl Epochs {
         // Acquire: pairs with the release in `unpin`.
         notes.of.retain(|(at, _)| slots[*at].since.load(Ordering::Acquire) != IDLE);
         let mut is_changed = notes.of.len() < before;
-        // The locks are given back at the end, when all is published.
+        // The locks are freed at the end, when all is published.
         for (at, finds) in &asked {
             // Acquire: as in `oldest_active`.
             let (slot, word) = (&slots[*at], slots[*at].active.load(Ordering::Acquire));
             let epoch = word & !ASIDE;
-            let Some(finds) = finds.as_ref().filter(|_| is_aside(word) && slot.told.load(Ordering::Relaxed) == epoch)
+            let Some(finds) =
+                finds.as_ref().filter(|_| is_aside(word) && slot.notified.load(Ordering::Relaxed) == epoch)
             else {
                 continue;
             };
@@ -238,7 +240,7 @@ impl Epochs {
             addresses.sort_unstable();
             let number = (self.horizons.noted.load(Ordering::Relaxed) | 1) + if addresses.is_empty() { 1 } else { 2 };
             *lock(&self.noted.addresses) = Arc::new(addresses);
-            // Release: pairs with the acquire in `noted`. Before `left` is published, so who sees that sees this.
+            // Release: pairs with the acquire in `noted`. Before `left` is published, so a thread that sees that sees this.
             self.horizons.noted.store(number, Ordering::Release);
         }
     }

@@ -1,7 +1,7 @@
-//! What a worker keeps to itself, and who may take it: at the memory limit somebody else, while the worker is in no epoch.
+//! What a worker keeps to itself, and who may take it: at the memory limit another thread, while the worker is in no epoch.
 //!
-//! A word in the worker's slot says whose it is. Who takes it claims the word, passes a barrier and looks whether the worker is in an
-//! epoch; the worker looks at the word behind the barrier of its pin, so one of the two sees the other.
+//! A word in the worker's slot says whose it is. A thread that takes it claims the word, passes a barrier and looks whether the worker is in
+//! an epoch; the worker looks at the word behind the barrier of its pin, so one of the two sees the other.
 
 use polychron_sync::Backoff;
 
@@ -39,7 +39,7 @@ impl Epochs {
 
     /// Ends what [`Epochs::take_kept`] or [`Epochs::hold_kept`] began. `all`: nothing is left.
     pub(crate) fn give_up(&self, slot: usize, all: bool) {
-        // Release: pairs with the acquire loads of who holds it next.
+        // Release: pairs with the acquire loads of a thread that holds it next.
         self.slots[slot].kept.store(if all { TAKEN } else { OWN }, Ordering::Release);
     }
 
@@ -50,7 +50,7 @@ impl Epochs {
         self.slots[slot].kept.load(Ordering::Relaxed) == OWN
     }
 
-    /// Waits until nobody takes what the worker keeps to itself, which then is its own. The caller owns the slot and is pinned.
+    /// Waits until no thread takes what the worker keeps to itself, which then is its own. The caller owns the slot and is pinned.
     #[cold]
     pub(crate) fn come_for_kept(&self, slot: usize) {
         self.hold_kept(slot);

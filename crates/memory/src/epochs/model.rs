@@ -60,7 +60,7 @@ fn retire(ticks: usize, leader_is_writer: bool) {
             })
         });
         cell.linked.store(false, Ordering::Release);
-        let tag = epochs.settle(writing);
+        let tag = epochs.seal(writing);
         if leader_is_writer {
             for _ in 0..ticks {
                 epochs.advance();
@@ -132,7 +132,7 @@ fn snapshots_see_whole_commits() {
             thread::spawn(move || _ = epochs.advance())
         };
         let snapshot = epochs.begin_snapshot(reading);
-        // The commit's epoch is 1 or 2, and nobody but the leader ends one: a snapshot at 1 or later sees what was committed in 1.
+        // The commit's epoch is 1 or 2, and no thread but the leader ends one: a snapshot at 1 or later sees what was committed in 1.
         let (mut seen, epoch) = (None, writer.join().unwrap());
         if snapshot >= epoch {
             // SAFETY: loom checks it.
@@ -204,7 +204,7 @@ fn open_snapshots_are_all_listed() {
     });
 }
 
-/// While a worker holds the horizon, it stays, whatever snapshot ends and whoever leads; so what is kept for that snapshot
+/// While a worker holds the horizon, it stays, whatever snapshot ends and any thread that leads; so what is kept for that snapshot
 /// is not freed under the holder.
 #[test]
 fn a_hold_keeps_versions() {
@@ -293,7 +293,7 @@ fn a_reader_walks_a_chain_that_is_pruned() {
         }
         epochs.end_snapshot(pruning);
         assert_eq!(pruned, [2, 1]);
-        let tag = epochs.settle(pruning);
+        let tag = epochs.seal(pruning);
         epochs.advance();
         epochs.advance();
         if epochs.version_horizon().guards >= tag {
@@ -322,7 +322,7 @@ fn renewed_pins_protect_anew() {
         };
         for cell in cells.iter() {
             cell.linked.store(false, Ordering::Release);
-            let tag = epochs.settle(writing);
+            let tag = epochs.seal(writing);
             epochs.advance();
             if epochs.readonly() >= tag {
                 cell.free();
@@ -351,7 +351,7 @@ fn slots_change_hands() {
             })
         };
         cell.linked.store(false, Ordering::Release);
-        let tag = epochs.settle(writing);
+        let tag = epochs.seal(writing);
         epochs.advance();
         epochs.advance();
         if epochs.readonly() >= tag {
@@ -389,10 +389,10 @@ fn horizons_only_grow() {
     });
 }
 
-/// A worker that stands aside between two looks holds nothing back, and finds out before the next one; what it has found is protected while it
-/// was not told to leave.
+/// A worker that stands aside between two looks holds nothing back, and finds out before the next one; what it has found is protected while
+/// it was not told to leave.
 #[test]
-fn who_stands_aside_is_told() {
+fn a_set_aside_guard_is_notified() {
     model(|| {
         let epochs = Arc::new(Epochs::new(2));
         let cell = Arc::new(Cell::new());
@@ -414,7 +414,7 @@ fn who_stands_aside_is_told() {
             })
         };
         cell.linked.store(false, Ordering::Release);
-        let tag = epochs.settle(writing);
+        let tag = epochs.seal(writing);
         epochs.advance();
         if epochs.readonly() >= tag {
             cell.free();
@@ -445,9 +445,9 @@ unsafe impl Finds for FoundBlock {
     }
 }
 
-/// A worker that shows what it has found stands aside, comes back, and uses that, whether or not it was told to leave; what it finds afterwards is
-/// protected by its new pin, or shown the next time. A block is freed when nobody is left who could have found it and has not shown it, and it is
-/// not noted.
+/// A worker that shows what it has found stands aside, comes back, and uses that, whether or not it was told to leave; what it finds
+/// afterwards is protected by its new pin, or shown the next time. A block is freed when no thread is left who could have found it and has
+/// not shown it, and it is not noted.
 fn shown(rounds: usize, ticks: usize) {
     model(move || {
         let epochs = Arc::new(Epochs::new(2));
@@ -478,7 +478,7 @@ fn shown(rounds: usize, ticks: usize) {
             })
         };
         cell.linked.store(false, Ordering::Release);
-        let tag = epochs.settle(writing);
+        let tag = epochs.seal(writing);
         for _ in 0..ticks {
             epochs.advance();
             let is_left = epochs.horizon().guards >= tag;

@@ -47,13 +47,13 @@ impl Worker {
     #[cold]
     fn free_page(&self, page: EmptyPage) {
         // SAFETY: the page is a block that `allocate_page` gave to a worker of this memory, and the list uses it no more.
-        page.give_back(|block| unsafe { self.pool.free(self.shared(), block, PAGE_BYTES) });
+        page.release(|block| unsafe { self.pool.free(self.shared(), block, PAGE_BYTES) });
     }
 
     fn free_retired(&self, entry: Entry) {
         if entry.was_found || self.is_noted(&entry) {
-            // A block that is noted comes up again when all that waits now has, a few blocks for each that is retired: the more there are, the
-            // seldomer each is looked at.
+            // A block that is noted comes up again when all that waits now has, a few blocks for each that is retired: the more there are,
+            // the seldomer each is looked at.
             let entry = Entry { superseded_at: 0, was_found: false, ..entry };
             self.retired.borrow_mut().push(entry, || self.allocate_page());
             self.waiting_bytes.set(self.waiting_bytes.get() + entry.bytes);
@@ -62,7 +62,7 @@ impl Worker {
         }
         let Entry { pointer, bytes, .. } = entry;
         count(&self.pool.counters.retired_bytes, -(bytes as i64));
-        // SAFETY: who retired the block promised pointer and size, and the horizons say that nobody reaches it any more.
+        // SAFETY: who retired the block promised pointer and size, and the horizons say that no thread reaches it any more.
         unsafe { self.free(pointer, bytes) };
     }
 
@@ -86,7 +86,7 @@ impl Worker {
 
     pub(super) fn collect(&self) {
         let shared = self.shared();
-        self.tag(shared.epochs.settle(self.id.position()));
+        self.tag(shared.epochs.seal(self.id.position()));
         for (limbo, waits_for) in self.limbos() {
             self.free_ready(limbo, waits_for, usize::MAX);
         }

@@ -32,7 +32,7 @@ pub(super) type Answer<P> = Left<<P as Procedure>::Output, <P as Procedure>::Err
 /// Tells a procedure that has committed so, and makes of its answer what its client gets.
 pub(super) fn tell_ended<P: Procedure>(procedure: &mut P, answer: Answer<P>) -> Result<P::Output, P::Error> {
     let told = match answer {
-        Ok((output, scope)) => drive::tell_committed(procedure, output, scope).map_err(Failure::Engine),
+        Ok((output, scope)) => drive::report_committed(procedure, output, scope).map_err(Failure::Engine),
         Err(ended) => Err(ended.failure),
     };
     told.map_err(Failure::into_own)

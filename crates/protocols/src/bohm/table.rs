@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_base::Error;
 use polychron_base::key::{EncodedKey, HashSeed, Key8, Key16};
-use polychron_engine::stores::{self, DeferredDrops, Keyed, Place, StoreDefinition, StoreTable};
+use polychron_engine::stores::{self, DeferredDrops, IndexRef, Keyed, StoreDefinition, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
 use polychron_schema::TableDefinition;
@@ -202,7 +202,7 @@ impl BohmStore {
     ) -> Result<Self, Error> {
         let shape = definition.layout()?.shape();
         let variable = if shape.variable_count > 0 { VARIABLE_WORDS } else { 0 };
-        let is_secondary = store_definition.place.index != polychron_base::IndexId::PRIMARY;
+        let is_secondary = store_definition.index_ref.index != polychron_base::IndexId::PRIMARY;
         let unique = !is_secondary || definition.indexes.last().is_some_and(|index| index.unique);
         let row_words = if is_secondary { ENTRY_WORDS } else { (shape.fixed_bytes as usize / 8 + variable).max(1) };
         let lists = Lists::new(store_definition.hash_seed, deferred_drops, guard)?;
@@ -218,8 +218,8 @@ impl BohmStore {
     }
 
     #[inline]
-    pub(super) fn place(&self) -> Place {
-        self.entries.place
+    pub(super) fn place(&self) -> IndexRef {
+        self.entries.index_ref
     }
 
     #[inline]

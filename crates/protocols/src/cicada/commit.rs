@@ -23,7 +23,7 @@
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{OwnedKey, Place, WorkerBase};
+use polychron_engine::stores::{IndexRef, OwnedKey, WorkerBase};
 use polychron_index::Inserted;
 use polychron_sync::Backoff;
 
@@ -229,7 +229,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     #[inline]
-    pub(super) fn store(&self, place: Place) -> Result<&Store, Error> {
+    pub(super) fn store(&self, place: IndexRef) -> Result<&Store, Error> {
         let table = polychron_engine::catalog::get(&self.state.base.tables, place.table)?;
         table.store(place.index).map(|store| &**store)
     }
@@ -462,7 +462,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     #[inline]
     fn know_dropped(&mut self) -> Result<(), Error> {
         let State { base, sets, .. } = &*self.state;
-        let asked = || sets.reads.iter().map(|read| read.place).chain(sets.nodes.places());
+        let asked = || sets.reads.iter().map(|read| read.place).chain(sets.nodes.index_refs());
         let dropped = base.dropped(&self.shared.catalog, asked);
         dropped.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }

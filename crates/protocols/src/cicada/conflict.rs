@@ -6,7 +6,7 @@ use polychron_base::{Abort, Error, Reason};
 use polychron_engine::catalog;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 
 use super::counts::Stage;
 use super::record::{Record, Status, Version};
@@ -34,7 +34,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         record: Record,
         other: Option<Timestamp>,
         reason: Reason,
-        (place, version): (Place, Option<Version>),
+        (place, version): (IndexRef, Option<Version>),
     ) -> Error {
         self.state.contested.note(record);
         if let Some(other) = other {
@@ -45,7 +45,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Keeps why the transaction conflicts. The key is taken from a version where it has a row.
     #[cold]
-    pub(super) fn conflict(&mut self, reason: Reason, place: Place, version: Option<Version>) -> Error {
+    pub(super) fn conflict(&mut self, reason: Reason, place: IndexRef, version: Option<Version>) -> Error {
         let key = version.and_then(|version| self.key_of(place, version));
         let abort = Abort { reason, table: place.table, index: place.index, key };
         self.state.nested.conflicts(self.database(), &abort);
@@ -80,7 +80,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             && self.state.stage != Stage::Rewriting
     }
 
-    fn key_of(&self, place: Place, version: Version) -> Option<KeyPreview> {
+    fn key_of(&self, place: IndexRef, version: Version) -> Option<KeyPreview> {
         if version.status() != Status::Committed {
             return None;
         }

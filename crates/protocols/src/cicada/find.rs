@@ -4,7 +4,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_index::{Handle, Lookup, Stamp};
 
 use super::gaps::KeyPartition;
@@ -136,7 +136,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// its guard, but in a place that serves another key by then it sees nothing. In every other case the key is looked up again.
     #[inline]
     fn hinted<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<Handle> {
-        let Place { table, index } = store.place();
+        let IndexRef { table, index } = store.place();
         if index != IndexId::PRIMARY {
             return None;
         }
@@ -149,7 +149,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     #[inline(never)]
-    fn has_written<K: EncodedKey>(&self, place: Place, record: Record, key: K) -> bool {
+    fn has_written<K: EncodedKey>(&self, place: IndexRef, record: Record, key: K) -> bool {
         let writes = &self.state.sets.writes;
         writes.latest(record).is_some() || writes.latest_of_key(place, key).is_some()
     }

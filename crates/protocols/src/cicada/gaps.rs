@@ -17,7 +17,7 @@ use std::ops::Bound;
 
 use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_sync::MODELLED;
 use polychron_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -50,7 +50,7 @@ fn mix(state: u64, value: u64) -> u64 {
 }
 
 #[inline]
-fn seed(place: Place, kind: u64) -> u64 {
+fn seed(place: IndexRef, kind: u64) -> u64 {
     ((place.table.position() as u64) << 32 | u64::from(place.index.0)).rotate_left(17)
         ^ kind.wrapping_mul(0xD6E8_FEB8_6659_FD93)
 }
@@ -59,13 +59,13 @@ impl KeyPartition {
     /// A single key.
     // Whoever chooses keys that share a word makes transactions conflict; one key alone does that, too.
     #[inline]
-    pub(super) fn key<K: EncodedKey>(place: Place, key: K) -> Self {
+    pub(super) fn key<K: EncodedKey>(place: IndexRef, key: K) -> Self {
         Self(mix(seed(place, u64::MAX), key.hash(HashSeed::FIXED)))
     }
 
     /// All keys that begin with the first `bytes` bytes of `key`.
     #[inline]
-    fn prefix<K: EncodedKey>(place: Place, key: K, bytes: usize) -> Self {
+    fn prefix<K: EncodedKey>(place: IndexRef, key: K, bytes: usize) -> Self {
         let mut state = seed(place, bytes as u64 + 1);
         for index in 0..bytes / 8 {
             state = mix(state, key.slice(index));
@@ -77,7 +77,7 @@ impl KeyPartition {
     }
 
     /// The smallest part that holds the whole range; the index notes that it is scanned so.
-    pub(super) fn range(place: Place, lower: Bound<&[u8]>, upper: Bound<&[u8]>, lengths: &PrefixLengths) -> Self {
+    pub(super) fn range(place: IndexRef, lower: Bound<&[u8]>, upper: Bound<&[u8]>, lengths: &PrefixLengths) -> Self {
         let low = match lower {
             Bound::Included(key) | Bound::Excluded(key) => key,
             Bound::Unbounded => &[],
@@ -143,7 +143,7 @@ impl GapReadTimestamps {
     #[inline]
     pub(super) fn admit<K: EncodedKey>(
         &self,
-        place: Place,
+        place: IndexRef,
         key: K,
         lengths: &PrefixLengths,
         timestamp: Timestamp,
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use polychron_base::{IndexId, TableId};
 
-    const PLACE: Place = Place { table: TableId::new(1, 3), index: IndexId(1) };
+    const PLACE: IndexRef = IndexRef { table: TableId::new(1, 3), index: IndexId(1) };
 
     #[test]
     fn ranges_share_the_prefix_of_all_their_keys() {

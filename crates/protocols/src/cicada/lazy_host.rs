@@ -3,9 +3,9 @@
 //! protection.
 
 use polychron_base::{Error, IndexId, Reason, TableId};
-use polychron_engine::lazy::{Inner, LazyHost, Names};
+use polychron_engine::lazy::{BaseTransaction, LazyHost, Names};
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 
 use super::protocol::Cicada;
 use super::transaction::CicadaTransaction;
@@ -16,11 +16,11 @@ impl<R: Redo + Default> LazyHost for Cicada<R> {
         summary: "cicada, futures open until the commit: for hot rows that are added to, far from the clients",
     };
 
-    fn settling(transaction: &mut Inner<'_, Self>) -> Result<(), Error> {
+    fn resolving(transaction: &mut BaseTransaction<'_, Self>) -> Result<(), Error> {
         transaction.begin_again()
     }
 
-    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Error {
+    fn conflict(transaction: &mut BaseTransaction<'_, Self>, reason: Reason, table: TableId) -> Error {
         transaction.end_in_conflict(reason, table)
     }
 }
@@ -53,6 +53,6 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// The transaction conflicts, for a reason that this protocol does not know.
     fn end_in_conflict(&mut self, reason: Reason, table: TableId) -> Error {
-        self.conflict(reason, Place { table, index: IndexId::PRIMARY }, None)
+        self.conflict(reason, IndexRef { table, index: IndexId::PRIMARY }, None)
     }
 }

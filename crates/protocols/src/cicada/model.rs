@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
 use polychron_base::{IndexId, TableId};
-use polychron_engine::stores::Place as IndexPlace;
+use polychron_engine::stores::IndexRef;
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, Ordering, fence};
 use polychron_sync::model::explore;
@@ -21,7 +21,7 @@ use super::reclaim::free_below;
 use super::record::{HEAD_BYTES, Link, Record, Status, Version, search};
 use super::timestamp::Timestamp;
 
-const PLACE: IndexPlace = IndexPlace { table: TableId::new(1, 3), index: IndexId(0) };
+const PLACE: IndexRef = IndexRef { table: TableId::new(1, 3), index: IndexId(0) };
 
 /// Who has passed its validation.
 pub(super) type Passed = Arc<Mutex<Vec<&'static str>>>;

@@ -10,7 +10,7 @@ use polychron_base::Error;
 use polychron_base::key::EncodedKey;
 use polychron_engine::Mode;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_memory::Local;
 
 use super::array::Window;
@@ -28,7 +28,7 @@ const MOST: usize = 8;
 /// A record whose row is to move into its head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    place: Place,
+    place: IndexRef,
     record: Record,
     version: Version,
     is_node: bool,
@@ -97,7 +97,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Writes a row once more, if it is still that version; or the deletion of a key that is told. The log need not know.
     pub(super) fn rewrite<K: EncodedKey>(
         &mut self,
-        place: Place,
+        place: IndexRef,
         record: Record,
         version: Version,
         is_node: bool,
@@ -152,7 +152,7 @@ fn move_nodes<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
 }
 
 /// Nodes that lie outside of their heads, of those from where the worker looked last. The caller is pinned.
-fn find_outside<R: Redo>(shared: &Shared<R>, state: &mut State) -> Vec<(Place, Record)> {
+fn find_outside<R: Redo>(shared: &Shared<R>, state: &mut State) -> Vec<(IndexRef, Record)> {
     let (tables, mut found) = (state.base.tables.keep(), Vec::new());
     let mut window = Window { skipped: state.moved_to, left: LOOKED_AT };
     let _held = shared.clocks.hold(state.base.slot);

@@ -21,7 +21,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::room::KeptList;
 use polychron_engine::catalog::{self, TableList};
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{OwnedKey, Place};
+use polychron_engine::stores::{IndexRef, OwnedKey};
 use polychron_memory::Guard;
 use polychron_sync::atomic::{Ordering, fence};
 
@@ -42,7 +42,7 @@ const MARKS_AT_ONCE: usize = 16;
 /// A record that has garbage.
 #[derive(Debug)]
 pub(super) struct Garbage {
-    pub(super) place: Place,
+    pub(super) place: IndexRef,
     pub(super) record: Record,
     /// What lies behind a version of this moment is garbage.
     pub(super) wts: Timestamp,
@@ -72,7 +72,7 @@ impl Entry {
 /// What waits until no guard is left that could hold it.
 #[derive(Debug)]
 pub(super) struct DeferredFree {
-    pub(super) place: Place,
+    pub(super) place: IndexRef,
     pub(super) record: Record,
     /// The whole record, or only the version in its head.
     pub(super) whole: bool,
@@ -93,7 +93,7 @@ pub(super) struct Waiting {
 /// and the version above them stay.
 #[derive(Debug)]
 struct Sliced {
-    place: Place,
+    place: IndexRef,
     record: Record,
     /// The latest version that is settled for everybody. What lies below nobody looks at.
     bottom: Version,
@@ -145,7 +145,7 @@ impl<'s> Site<'s> {
 
     /// Whether the list of tables is older than a store that it does not have. Otherwise that was dropped.
     #[cold]
-    pub(super) fn comes_later(&self, place: Place) -> bool {
+    pub(super) fn comes_later(&self, place: IndexRef) -> bool {
         match catalog::known(self.tables, place.table) {
             Some(table) => table.is_older_than(place.index),
             None => self.tables.is_older_than(place.table),
@@ -154,7 +154,7 @@ impl<'s> Site<'s> {
 
     /// A dropped table or index gives its records back as a whole: without it they are not looked at.
     #[inline]
-    pub(super) fn store(&self, place: Place) -> Option<&'s Store> {
+    pub(super) fn store(&self, place: IndexRef) -> Option<&'s Store> {
         let table = catalog::known(self.tables, place.table)?;
         table.store(place.index).ok().map(|store| &**store)
     }
@@ -454,7 +454,7 @@ impl Reclaimer {
 
     /// Frees what lies below the latest version that is settled for everybody, a slice of it now where that is much. `false`: there is more.
     /// The caller has the record's latch.
-    pub(super) fn free_below(&mut self, record: Record, bottom: Version, place: Place, site: &Site<'_>) -> bool {
+    pub(super) fn free_below(&mut self, record: Record, bottom: Version, place: IndexRef, site: &Site<'_>) -> bool {
         let (freed, is_all) = free_below(record, bottom, SLICE, site.guard);
         self.collected.versions += freed;
         self.collected.steps += freed;

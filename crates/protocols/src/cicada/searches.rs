@@ -15,7 +15,7 @@ use polychron_base::{Error, Reason};
 use polychron_engine::Scan;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Batch, Both, Place};
+use polychron_engine::stores::{Batch, Both, IndexRef};
 use polychron_index::{AnyIndex, Handle};
 use polychron_sync::atomic::{Ordering, fence};
 
@@ -30,7 +30,7 @@ const KEPT: usize = 1 << 16;
 /// What a transaction has looked for.
 #[derive(Clone, Debug)]
 struct Search {
-    place: Place,
+    place: IndexRef,
     sought: Sought,
 }
 
@@ -78,7 +78,7 @@ impl Searches {
 
     /// A key had no row.
     #[inline]
-    pub(super) fn add_key<K: EncodedKey>(&mut self, place: Place, key: K) {
+    pub(super) fn add_key<K: EncodedKey>(&mut self, place: IndexRef, key: K) {
         if !self.are_kept {
             return;
         }
@@ -89,7 +89,7 @@ impl Searches {
     }
 
     /// A range showed so many rows.
-    pub(super) fn add_range(&mut self, place: Place, lower: Bound<&[u8]>, upper: Bound<&[u8]>, rows: usize) {
+    pub(super) fn add_range(&mut self, place: IndexRef, lower: Bound<&[u8]>, upper: Bound<&[u8]>, rows: usize) {
         if !self.are_kept {
             return;
         }
@@ -173,7 +173,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     fn count_rows(&self, store: &Store, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> usize {
-        let Place { table, index } = store.place();
+        let IndexRef { table, index } = store.place();
         let scan = Scan { index, lower, upper, ..Scan::all(table) };
         let (mut batch, mut rows) = (Batch::default(), 0);
         batch.begin(usize::MAX, false);

@@ -15,7 +15,7 @@ use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_base::room::KeptList;
 use polychron_base::{IndexId, TableId};
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{NodeSet, Place};
+use polychron_engine::stores::{IndexRef, NodeSet};
 use polychron_index::Stamp;
 use polychron_schema::RowBuffer;
 
@@ -32,7 +32,7 @@ pub(super) struct Read {
     pub(super) version: Option<Version>,
     /// Where a repeated search begins (§3.5).
     pub(super) later: Option<Version>,
-    pub(super) place: Place,
+    pub(super) place: IndexRef,
     /// Whether the version was a row, or a node.
     pub(super) is_row: bool,
     /// Whether the record is a node of a multi-version index.
@@ -43,7 +43,7 @@ pub(super) struct Read {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fresh {
     pub(super) record: Record,
-    pub(super) place: Place,
+    pub(super) place: IndexRef,
     pub(super) is_node: bool,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct KeySpan {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
     pub(super) target: Target,
-    pub(super) place: Place,
+    pub(super) place: IndexRef,
     pub(super) kind: Kind,
     /// Whether what was there is of no matter.
     pub(super) blind: bool,
@@ -107,7 +107,7 @@ pub(super) struct Write {
 
 impl Write {
     /// A write on a record or key; what else it is comes from [`WriteSet::push`].
-    pub(super) fn new(target: Target, place: Place, kind: Kind) -> Self {
+    pub(super) fn new(target: Target, place: IndexRef, kind: Kind) -> Self {
         let key = KeySpan::default();
         Self {
             target,
@@ -126,7 +126,7 @@ impl Write {
     }
 
     /// A write on a node of a multi-version index.
-    pub(super) fn of_node(record: Record, place: Place, kind: Kind) -> Self {
+    pub(super) fn of_node(record: Record, place: IndexRef, kind: Kind) -> Self {
         Self { is_node: true, unlogged: true, ..Self::new(Target::Record(record), place, kind) }
     }
 }
@@ -277,7 +277,7 @@ impl WriteSet {
 
     /// The latest write of a key that had no row.
     #[inline]
-    pub(super) fn latest_of_key<K: EncodedKey>(&self, place: Place, key: K) -> Option<u32> {
+    pub(super) fn latest_of_key<K: EncodedKey>(&self, place: IndexRef, key: K) -> Option<u32> {
         if self.keyed == 0 {
             return None;
         }
@@ -435,7 +435,7 @@ impl WriteSet {
     /// The positions of the keys of an index that have a row by this transaction alone, in the order of the keys.
     pub(super) fn own_keys(
         &mut self,
-        place: Place,
+        place: IndexRef,
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
         positions: &mut Vec<u32>,

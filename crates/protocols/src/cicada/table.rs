@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polychron_base::Error;
 use polychron_base::key::{EncodedKey, Key16};
 use polychron_engine::Scan;
-use polychron_engine::stores::{self, DeferredDrops, Keyed, Place, Records, StoreDefinition, StoreTable};
+use polychron_engine::stores::{self, DeferredDrops, IndexRef, Keyed, Records, StoreDefinition, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
 use polychron_schema::{IndexKind, TableDefinition};
@@ -67,7 +67,7 @@ impl Keyed for Store {
 
     fn check_scan(&self, scan: &Scan<'_>) -> Result<(), Error> {
         let Some(nodes) = &self.versioned else { return self.entries.scanned(scan).map(drop) };
-        let Place { table, index } = self.entries.place;
+        let IndexRef { table, index } = self.entries.index_ref;
         if !self.entries.is_ready() {
             return Err(Error::NoSuchIndex(table, index));
         }
@@ -102,7 +102,7 @@ impl Store {
         deferred_drops: &Arc<DeferredDrops>,
         guard: &Guard<'_>,
     ) -> Result<Self, Error> {
-        let is_primary = store_definition.place.index == polychron_base::IndexId::PRIMARY;
+        let is_primary = store_definition.index_ref.index == polychron_base::IndexId::PRIMARY;
         let row_bytes = if !options.parts().inlining {
             usize::MAX
         } else if is_primary {
@@ -142,8 +142,8 @@ impl Store {
     }
 
     #[inline]
-    pub(super) fn place(&self) -> Place {
-        self.entries.place
+    pub(super) fn place(&self) -> IndexRef {
+        self.entries.index_ref
     }
 
     #[inline]

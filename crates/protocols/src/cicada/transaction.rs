@@ -8,7 +8,7 @@ use polychron_base::{Error, Reason};
 use polychron_engine::mutations::left_out;
 use polychron_engine::nested;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Batch, Place};
+use polychron_engine::stores::{Batch, IndexRef};
 use polychron_engine::{Commit, Mode};
 use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowRef};
@@ -109,7 +109,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
 
     /// Reads a record as this transaction sees it, and remembers what was visible.
     #[inline]
-    pub(super) fn read_record(&mut self, record: Record, place: Place) -> Found {
+    pub(super) fn read_record(&mut self, record: Record, place: IndexRef) -> Found {
         if self.reads_own()
             && let Some(position) = self.state.sets.writes.latest(record)
         {
@@ -128,7 +128,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
 
     /// Ends the transaction early when a write on what it just read can hardly pass (§3.2).
     #[inline]
-    pub(super) fn check_early(&mut self, target: Target, source: Source, place: Place) -> Result<(), Error> {
+    pub(super) fn check_early(&mut self, target: Target, source: Source, place: IndexRef) -> Result<(), Error> {
         let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
         let options = &self.shared.options;
         if version.rts().is_after(self.timestamp) && !self.is_overtaken() {

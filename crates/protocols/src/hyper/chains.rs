@@ -1,20 +1,20 @@
-//! Rows whose chains are long above what is collected, because somebody reads an old moment. Each image that is collected would go past the
-//! same newer ones; a worker that has done so once remembers how far the chain is done.
+//! Rows whose chains are long above what is collected, because some thread reads an old timestamp. Each before-image that is collected would
+//! go past the same newer ones; a worker that has done so once remembers how far the chain is done.
 
 use super::undo::Undo;
 
 /// Places for rows, of which two in one place forget each other.
-const PLACES: usize = 256;
+const SLOTS: usize = 256;
 
-/// For some rows, by when all their images have been seen to. That stays true: later images have later commit times.
+/// For some rows, by when all their before-images have been seen to. That stays true: later before-images have later commit times.
 #[derive(Debug, Default)]
 pub(super) struct LongChains {
     /// None while there are none.
-    places: Box<[Place]>,
+    slots: Box<[Slot]>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct Slot {
     table: u32,
     index: u32,
     row: u64,
@@ -22,41 +22,41 @@ struct Place {
 }
 
 impl LongChains {
-    /// Images above what is collected, of a chain that is worth it.
+    /// Before-images above what is collected, of a chain that is worth it.
     pub(super) const LEAST: u64 = 16;
 
-    fn place(image: Undo<'_>) -> (usize, Place) {
-        let place = image.place();
-        let (table, index, row) = (place.table.position() as u32, u32::from(place.index.0), image.row());
+    fn slot_of(before_image: Undo<'_>) -> (usize, Slot) {
+        let index_ref = before_image.index_ref();
+        let (table, index, row) = (index_ref.table.position() as u32, u32::from(index_ref.index.0), before_image.row());
         let mixed = (row ^ u64::from(table) << 40 ^ u64::from(index) << 56).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        ((mixed >> 32) as usize % PLACES, Place { table, index, row, by: 0 })
+        ((mixed >> 32) as usize % SLOTS, Slot { table, index, row, by: 0 })
     }
 
-    /// Whether an image's row is known to be done up to the image.
+    /// Whether a before-image's row is known to be done up to the before-image.
     #[inline]
-    pub(super) fn has(&self, image: Undo<'_>) -> bool {
-        !self.places.is_empty() && self.has_place(image)
+    pub(super) fn has(&self, before_image: Undo<'_>) -> bool {
+        !self.slots.is_empty() && self.has_slot(before_image)
     }
 
     #[cold]
-    fn has_place(&self, image: Undo<'_>) -> bool {
-        let (number, wanted) = Self::place(image);
-        let Place { table, index, row, by } = self.places[number];
-        (table, index, row) == (wanted.table, wanted.index, wanted.row) && image.stamp() <= by
+    fn has_slot(&self, before_image: Undo<'_>) -> bool {
+        let (number, wanted) = Self::slot_of(before_image);
+        let Slot { table, index, row, by } = self.slots[number];
+        (table, index, row) == (wanted.table, wanted.index, wanted.row) && before_image.stamp() <= by
     }
 
-    /// An image's row is done up to a moment.
+    /// A before-image's row is done up to a timestamp.
     #[cold]
-    pub(super) fn note(&mut self, image: Undo<'_>, by: u64) {
-        if self.places.is_empty() {
-            self.places = vec![Place::default(); PLACES].into();
+    pub(super) fn note(&mut self, before_image: Undo<'_>, by: u64) {
+        if self.slots.is_empty() {
+            self.slots = vec![Slot::default(); SLOTS].into();
         }
-        let (number, place) = Self::place(image);
-        self.places[number] = Place { by, ..place };
+        let (number, slot) = Self::slot_of(before_image);
+        self.slots[number] = Slot { by, ..slot };
     }
 
     /// Forgets all.
     pub(super) fn clear(&mut self) {
-        self.places = Box::default();
+        self.slots = Box::default();
     }
 }

@@ -1,7 +1,7 @@
-//! The counter of all times, which moments are still read, and the list of what has committed.
+//! The counter of all times, which timestamps are still read, and the list of what has committed.
 //!
 //! Start times and commit times are values of one counter, ids of transactions lie above all of them. A commit time is drawn, and becomes
-//! the latest, under the lock of the list; so who reads the counter finds every commit up to there whole.
+//! the latest, under the lock of the list; so a thread that reads the counter finds every commit up to there whole.
 
 #[cfg(all(test, loom))]
 mod model;
@@ -23,8 +23,8 @@ const GENERATION_BITS: u32 = 48;
 /// Commits that most transactions live through at most.
 const LATELY: u64 = 256;
 
-/// A worker's word: the moment that it reads, and what is said of it by these bits. Without any it may read that one or a later one.
-const MOMENT: u32 = 2;
+/// A worker's word: the timestamp that it reads, and what is said of it by these bits. Without any it may read that one or a later one.
+const TIMESTAMP_SHIFT: u32 = 2;
 /// It will read no other one.
 const SINGLE: u64 = 1;
 /// It reads that one, and will compare what was committed since with what it has asked. It may move to a later one.
@@ -33,34 +33,34 @@ const CHOSEN: u64 = 2;
 /// The word of a slot that reads nothing.
 const IDLE: u64 = u64::MAX;
 
-/// A transaction that has committed, or an image of one that was moved out of its buffer.
+/// A transaction that has committed, or a before-image of one that was moved out of its buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Committed {
     pub(super) at: u64,
     pub(super) buffer: Buffer,
     /// Bytes of the buffer.
     pub(super) bytes: usize,
-    /// How many of its images were in chains when this was put into its list.
-    pub(super) images: usize,
+    /// How many of its before-images were in chains when this was put into its list.
+    pub(super) before_images: usize,
     /// Whether there may be deletions among them.
     pub(super) has_deleted: bool,
 }
 
 impl Committed {
     /// Its place among those that are behind a transaction that may write: what is moved out of a buffer has that one's commit time.
-    pub(super) fn place(&self) -> (u64, usize) {
+    pub(super) fn position(&self) -> (u64, usize) {
         (self.at, self.buffer.address())
     }
 }
 
-/// One of those, and how many of its images are in chains still, or more.
+/// One of those, and how many of its before-images are in chains still, or more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Behind {
     pub(super) committed: Committed,
     linked: usize,
 }
 
-/// A buffer that nobody undoes any more, some of whose images may have to be cut out of their chains yet.
+/// A buffer that no thread undoes any more, some of whose before-images may have to be cut out of their chains yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Old {
     pub(super) buffer: Buffer,
@@ -70,7 +70,7 @@ pub(super) struct Old {
 
 impl Old {
     pub(super) fn new(buffer: Buffer) -> Self {
-        Self { buffer, next: buffer.images().next().map(Undo::kept) }
+        Self { buffer, next: buffer.before_images().next().map(Undo::kept) }
     }
 }
 
@@ -78,84 +78,85 @@ impl Old {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Again {
     /// Where it is among those behind a transaction that may write.
-    pub(super) place: (u64, usize),
+    pub(super) position: (u64, usize),
     /// How often it was looked at.
     pub(super) times: u32,
-    /// When nobody who began lately reads an earlier moment.
+    /// When no thread that began lately reads an earlier timestamp.
     pub(super) after: u64,
 }
 
 impl Again {
     const MOST: u32 = 8;
 
-    /// A commit that was looked at so often, for the last time at a moment; none when that was often enough.
-    pub(super) fn new(place: (u64, usize), times: u32, now: u64) -> Option<Self> {
-        (times < Self::MOST).then_some(Self { place, times, after: now + (LATELY << times) })
+    /// A commit that was looked at so often, for the last time at a timestamp; none when that was often enough.
+    pub(super) fn new(position: (u64, usize), times: u32, now: u64) -> Option<Self> {
+        (times < Self::MOST).then_some(Self { position, times, after: now + (LATELY << times) })
     }
 
     /// A commit that is to be looked at as soon as may be.
-    fn at_once(place: (u64, usize)) -> Self {
-        Self { place, times: 0, after: 0 }
+    fn at_once(position: (u64, usize)) -> Self {
+        Self { position, times: 0, after: 0 }
     }
 }
 
-/// What has committed and may still be undone by somebody.
+/// What has committed and may still be undone by some thread.
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// In the order of their commits.
     pub(super) recent: VecDeque<Committed>,
-    /// What was committed behind a transaction that may write, before all of those in `recent`, and was thinned: that transaction will compare
-    /// what is left.
+    /// What was committed behind a transaction that may write, before all of those in `recent`, and was pruned: that transaction will
+    /// compare what is left.
     pub(super) behind: BTreeMap<(u64, usize), Behind>,
     /// The same of what a worker is just pruning, for each slot of the clock.
-    in_hand: Vec<Vec<Committed>>,
+    being_pruned: Vec<Vec<Committed>>,
     /// The latest commit that ever came there.
     pub(super) behind_by: u64,
     /// Up to where those were gone through in the present sweep.
     pub(super) behind_swept: Option<(u64, usize)>,
-    /// Images in them, and how many left their chains of which it is not known where they are counted, or more.
-    pub(super) behind_images: usize,
+    /// Before-images in them, and how many left their chains of which it is not known where they are counted, or more.
+    pub(super) behind_before_images: usize,
     pub(super) behind_gone: usize,
-    /// What snapshots alone need, roughly in the order of their commits: images that were moved out, and buffers of which so many images
-    /// are needed that they stay where they are.
+    /// What snapshots alone need, roughly in the order of their commits: before-images that were moved out, and buffers of which so many
+    /// before-images are needed that they stay where they are.
     pub(super) kept: VecDeque<Committed>,
     /// While the list of those is gone through, which is done in slices: the older part, which has been looked at.
     pub(super) swept: VecDeque<Committed>,
     pub(super) is_sweeping: bool,
-    /// Commits behind a transaction that may write whose deletions somebody saw who may have ended since.
+    /// Commits behind a transaction that may write whose deletions some thread saw who may have ended since.
     pub(super) again: VecDeque<Again>,
-    /// Large buffers whose images did not all fit into one slice of collection.
+    /// Large buffers whose before-images did not all fit into one slice of collection.
     pub(super) unfinished: Vec<Old>,
-    /// Images in `kept` and `swept`, and how many of them have left their chains since they were put there, or fewer.
-    pub(super) kept_images: usize,
-    pub(super) gone_images: usize,
+    /// Before-images in `kept` and `swept`, and how many of them have left their chains since they were put there, or fewer.
+    pub(super) kept_before_images: usize,
+    pub(super) gone_before_images: usize,
     /// Bytes of all buffers that are not given back, and the most that there ever were.
     pub(super) bytes: usize,
     pub(super) most_bytes: usize,
 }
 
 impl History {
-    /// What has committed after a moment and no later than another one: for each row that has changed since, one that has changed it. Some that
-    /// came and went are left out.
+    /// What has committed after a timestamp and no later than another one: for each row that has changed since, one that has changed it.
+    /// Some that came and went are left out.
     pub(super) fn between(&self, after: u64, by: u64) -> impl Iterator<Item = Committed> {
         let has_behind = after < self.behind_by;
         let behind = if has_behind { self.behind.range((after + 1, 0)..) } else { Default::default() };
         let behind = behind.map(|(_, behind)| behind.committed).take_while(move |committed| committed.at <= by);
-        let in_hand = if has_behind { &self.in_hand[..] } else { &[] };
+        let being_pruned = if has_behind { &self.being_pruned[..] } else { &[] };
         let is_wanted = move |committed: &Committed| after < committed.at && committed.at <= by;
-        let in_hand = in_hand.iter().flatten().copied().filter(is_wanted);
+        let being_pruned = being_pruned.iter().flatten().copied().filter(is_wanted);
         let first = self.recent.partition_point(|committed| committed.at <= after);
         let recent = self.recent.range(first..).copied().take_while(move |committed| committed.at <= by);
-        behind.chain(in_hand).chain(recent)
+        behind.chain(being_pruned).chain(recent)
     }
 
-    /// A moment after the first and no later than the second one, so that not many more than so many have committed between it and the first.
+    /// A timestamp after the first and no later than the second one, so that not many more than so many have committed between it and the
+    /// first.
     pub(super) fn slice(&self, after: u64, by: u64, most: usize) -> u64 {
         if by - after <= most as u64 {
             return by;
         }
         let end = if after < self.behind_by {
-            self.behind.range((after + 1, 0)..).nth(most).map_or(self.behind_by, |(place, _)| place.0)
+            self.behind.range((after + 1, 0)..).nth(most).map_or(self.behind_by, |(position, _)| position.0)
         } else {
             let first = self.recent.partition_point(|committed| committed.at <= after);
             self.recent.get(first + most).map_or(by, |committed| committed.at)
@@ -165,8 +166,13 @@ impl History {
 
     /// How many buffers there are.
     pub(super) fn buffers(&self) -> usize {
-        let in_hand: usize = self.in_hand.iter().map(Vec::len).sum();
-        self.recent.len() + self.behind.len() + in_hand + self.kept.len() + self.swept.len() + self.unfinished.len()
+        let being_pruned: usize = self.being_pruned.iter().map(Vec::len).sum();
+        self.recent.len()
+            + self.behind.len()
+            + being_pruned
+            + self.kept.len()
+            + self.swept.len()
+            + self.unfinished.len()
     }
 
     /// Puts the oldest of the recent ones, which was committed by then, behind a transaction that may write, and into the hand of a worker.
@@ -178,65 +184,65 @@ impl History {
     }
 
     fn hand_to(&mut self, slot: usize, committed: Committed) {
-        if self.in_hand.len() <= slot {
-            self.in_hand.resize_with(slot + 1, Vec::new);
+        if self.being_pruned.len() <= slot {
+            self.being_pruned.resize_with(slot + 1, Vec::new);
         }
-        self.in_hand[slot].push(committed);
+        self.being_pruned[slot].push(committed);
     }
 
     /// The oldest of those behind, if it was committed by then.
     pub(super) fn pop_behind(&mut self, by: u64) -> Option<Committed> {
         let first = self.behind.first_entry().filter(|first| first.key().0 <= by)?;
         let committed = first.remove().committed;
-        self.behind_images -= committed.images;
+        self.behind_before_images -= committed.before_images;
         Some(self.forget(committed))
     }
 
     /// Takes one of those behind into the hand of a worker, if it is there.
-    pub(super) fn take_in_hand(&mut self, place: (u64, usize), slot: usize) -> Option<Committed> {
-        let committed = self.behind.remove(&place)?.committed;
-        self.behind_images -= committed.images;
+    pub(super) fn take_to_prune(&mut self, position: (u64, usize), slot: usize) -> Option<Committed> {
+        let committed = self.behind.remove(&position)?.committed;
+        self.behind_before_images -= committed.before_images;
         self.hand_to(slot, committed);
         Some(committed)
     }
 
-    /// Takes out what a worker has in hand.
-    pub(super) fn empty_hand(&mut self, slot: usize) {
-        let Some(in_hand) = self.in_hand.get_mut(slot) else { return };
-        self.bytes -= in_hand.drain(..).map(|committed| committed.bytes).sum::<usize>();
-        in_hand.shrink_to(ROOM);
+    /// Removes what a worker was pruning.
+    pub(super) fn end_pruning(&mut self, slot: usize) {
+        let Some(being_pruned) = self.being_pruned.get_mut(slot) else { return };
+        self.bytes -= being_pruned.drain(..).map(|committed| committed.bytes).sum::<usize>();
+        being_pruned.shrink_to(ROOM);
     }
 
     /// Puts in what is left of it.
     pub(super) fn keep_behind(&mut self, kept: Committed) {
-        self.behind.insert(kept.place(), Behind { committed: kept, linked: kept.images });
-        self.behind_images += kept.images;
+        self.behind.insert(kept.position(), Behind { committed: kept, linked: kept.before_images });
+        self.behind_before_images += kept.before_images;
         self.add_bytes(kept.bytes);
     }
 
-    /// Some images of a buffer behind have left their chains. When none is left the buffer is answered, out of the list; when few are, it is
-    /// looked at again soon.
-    pub(super) fn have_left(&mut self, place: (u64, usize), images: usize) -> Option<Buffer> {
-        let Some(Behind { committed, linked }) = self.behind.get_mut(&place) else {
-            // Somebody has it in hand, or it is not there yet, or not any more.
-            self.behind_gone += images;
+    /// Some before-images of a buffer behind have left their chains. When none is left the buffer is answered, out of the list; when few
+    /// are, it is looked at again soon.
+    pub(super) fn have_left(&mut self, position: (u64, usize), before_images: usize) -> Option<Buffer> {
+        let Some(Behind { committed, linked }) = self.behind.get_mut(&position) else {
+            // Some thread is processing it, or it is not there yet, or not any more.
+            self.behind_gone += before_images;
             return None;
         };
-        let was_worth_it = 2 * *linked > committed.images;
-        *linked = linked.saturating_sub(images);
-        // Whoever had it in hand may have counted the same.
+        let was_worth_it = 2 * *linked > committed.before_images;
+        *linked = linked.saturating_sub(before_images);
+        // Any thread that was processing it may have counted the same.
         if *linked == 0 && committed.buffer.linked().next().is_none() {
-            return self.take_out(place);
+            return self.remove(position);
         }
-        if was_worth_it && 2 * *linked <= committed.images {
-            self.again.push_front(Again::at_once(place));
+        if was_worth_it && 2 * *linked <= committed.before_images {
+            self.again.push_front(Again::at_once(position));
         }
         None
     }
 
-    fn take_out(&mut self, place: (u64, usize)) -> Option<Buffer> {
-        let committed = self.behind.remove(&place)?.committed;
-        self.behind_images -= committed.images;
+    fn remove(&mut self, position: (u64, usize)) -> Option<Buffer> {
+        let committed = self.behind.remove(&position)?.committed;
+        self.behind_before_images -= committed.before_images;
         Some(self.forget(committed).buffer)
     }
 
@@ -253,17 +259,17 @@ impl History {
     /// Keeps what snapshots need.
     pub(super) fn keep(&mut self, kept: Committed) {
         self.kept.push_back(kept);
-        self.kept_images += kept.images;
+        self.kept_before_images += kept.before_images;
         self.add_bytes(kept.bytes);
     }
 
-    /// What was taken out of a list: it does not count any more.
+    /// What was unlinked of a list: it does not count any more.
     pub(super) fn forget(&mut self, taken: Committed) -> Committed {
         self.bytes -= taken.bytes;
         taken
     }
 
-    /// As [`History::forget`], of what nobody undoes any more.
+    /// As [`History::forget`], of what no thread undoes any more.
     pub(super) fn forget_old(&mut self, taken: Committed) -> Old {
         Old::new(self.forget(taken).buffer)
     }
@@ -272,15 +278,16 @@ impl History {
     pub(super) fn pop_kept(&mut self, by: u64) -> Option<Committed> {
         let list = if self.swept.is_empty() { &mut self.kept } else { &mut self.swept };
         let next = list.pop_front_if(|next| next.at <= by)?;
-        self.kept_images -= next.images;
+        self.kept_before_images -= next.before_images;
         if self.kept.is_empty() && self.swept.is_empty() {
-            self.gone_images = 0;
+            self.gone_before_images = 0;
             self.is_sweeping = false;
         }
         Some(self.forget(next))
     }
 
-    /// Gives back the room of a backlog that is gone: while a thread has no processor in the midst of a transaction, others commit thousands.
+    /// Gives back the room of a backlog that is gone: while a thread has no processor in the midst of a transaction, others commit
+    /// thousands.
     #[inline]
     pub(super) fn give_back_room(&mut self) {
         let Self { recent, kept, swept, again, .. } = self;
@@ -296,18 +303,19 @@ impl History {
     }
 }
 
-/// The moments at which something is read, or may be from now on.
+/// The timestamps at which something is read, or may be from now on.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// From here on all of them may be, or what is committed is compared with what a transaction has asked that may write.
     pub(super) from: u64,
     /// Before that, these are read.
     pub(super) single: Vec<u64>,
-    /// From here on all moments may be read.
+    /// From here on all timestamps may be read.
     pub(super) later: u64,
-    /// Before that, of transactions that may write, these are; and these moments are told apart from later ones by who compares.
+    /// Before that, of transactions that may write, these are; and these timestamps are distinguished from later ones by a thread that
+    /// compares.
     pub(super) starts: Vec<u64>,
-    /// Up to there all moments that are read are among these, and nobody who began lately reads one, but for those from `from` on.
+    /// Up to there all timestamps that are read are among these, and no thread that began lately reads one, but for those from `from` on.
     pub(super) upto: u64,
 }
 
@@ -318,29 +326,29 @@ impl Held {
         self.single.iter().copied().min().map_or(self.from, |single| single.min(self.from))
     }
 
-    /// Up to where no moment is read by who began lately, and will be done soon; what reads an old one may read it for long.
+    /// Up to where no timestamp is read by who began lately, and will be done soon; what reads an old one may read it for long.
     fn calm(&self) -> u64 {
         let young = self.later.saturating_sub(LATELY);
-        self.moments().filter(|moment| *moment > young).min().unwrap_or(self.later).min(self.later)
+        self.timestamps().filter(|timestamp| *timestamp > young).min().unwrap_or(self.later).min(self.later)
     }
 
-    fn moments(&self) -> impl Iterator<Item = u64> {
+    fn timestamps(&self) -> impl Iterator<Item = u64> {
         self.single.iter().chain(&self.starts).copied()
     }
 
-    /// The latest that lies before a moment, if any does.
-    pub(super) fn latest_before(&self, moment: u64) -> Option<u64> {
-        if self.upto < moment {
-            return Some(moment - 1);
+    /// The latest that lies before a timestamp, if any does.
+    pub(super) fn latest_before(&self, timestamp: u64) -> Option<u64> {
+        if self.upto < timestamp {
+            return Some(timestamp - 1);
         }
-        self.moments().filter(|&read| read < moment).max()
+        self.timestamps().filter(|&read| read < timestamp).max()
     }
 }
 
 /// A worker's words.
 #[derive(Debug)]
 struct Slot {
-    /// What it reads; see `MOMENT`.
+    /// What it reads; see `TIMESTAMP_SHIFT`.
     reading: AtomicU64,
     /// The thread that began its latest transaction.
     thread: AtomicU64,
@@ -354,8 +362,8 @@ impl Slot {
     }
 
     fn is_open_here(&self) -> bool {
-        // Acquire: pairs with the release in `begin`: whoever has begun has stored the thread before. In this order, because a thread may have
-        // the number of one that had the slot before it ended.
+        // Acquire: pairs with the release in `begin`: any thread that has begun has stored the thread before. In this order, because a
+        // thread may have the number of one that had the slot before it ended.
         self.reading.load(Ordering::Acquire) != IDLE && self.thread.load(Ordering::Relaxed) == this_thread()
     }
 }
@@ -381,7 +389,7 @@ impl Clock {
 
     /// A worker takes a slot.
     pub(super) fn enter(&self, slot: usize) {
-        // SeqCst: whoever looks for readers after this worker has begun to read sees its slot, too; see `held`.
+        // SeqCst: any thread that looks for readers after this worker has begun to read sees its slot, too; see `held`.
         self.used.fetch_max(slot + 1, Ordering::SeqCst);
     }
 
@@ -397,8 +405,8 @@ impl Clock {
         self.workers[slot].thread.store(this_thread(), Ordering::Relaxed);
     }
 
-    /// Whether the transaction of an id, which stood somewhere, was begun by the calling thread and is still open. Relaxed: what this thread has
-    /// not written is another thread's.
+    /// Whether the transaction of an id, which stood somewhere, was begun by the calling thread and is still open. Relaxed: what this thread
+    /// has not written is another thread's.
     pub(super) fn is_open_here(&self, id: u64) -> bool {
         let slot = (id & !FIRST_ID) >> GENERATION_BITS;
         self.workers.get(slot as usize).is_some_and(|slot| slot.is_open_here())
@@ -426,19 +434,19 @@ impl Clock {
     #[inline]
     pub(super) fn begin(&self, slot: usize, known: u64, snapshot: bool) -> u64 {
         if !left_out(Step::AnnounceStart) {
-            // Barrier: pairs with the one in `held`. Who does not see this word has read a latest commit that this one sees, too.
-            publish(&self.workers[slot].reading, known << MOMENT);
+            // Barrier: pairs with the one in `held`. A thread that does not see this word has read a latest commit that this one sees, too.
+            publish(&self.workers[slot].reading, known << TIMESTAMP_SHIFT);
         }
         self.choose(slot, snapshot)
     }
 
-    /// The first half of [`Clock::begin`], for who makes an exchange of its own before it comes to the other half,
+    /// The first half of [`Clock::begin`], for a thread that makes an exchange of its own before it comes to the other half,
     /// [`Clock::begin_behind_exchange`].
     #[inline]
     pub(super) fn announce(&self, slot: usize, known: u64) {
         if !left_out(Step::AnnounceStart) {
             // Release: pairs with the acquire in `held`.
-            self.workers[slot].reading.store(known << MOMENT, Ordering::Release);
+            self.workers[slot].reading.store(known << TIMESTAMP_SHIFT, Ordering::Release);
         }
     }
 
@@ -455,19 +463,21 @@ impl Clock {
         let start = self.latest();
         pass(Point::Starting);
         // Release: pairs with the acquire in `held`.
-        self.workers[slot].reading.store(start << MOMENT | if snapshot { SINGLE } else { CHOSEN }, Ordering::Release);
+        self.workers[slot]
+            .reading
+            .store(start << TIMESTAMP_SHIFT | if snapshot { SINGLE } else { CHOSEN }, Ordering::Release);
         start
     }
 
-    /// A transaction that reads a moment is going to choose a later one. Barrier: as in `begin`.
+    /// A transaction that reads a timestamp is going to choose a later one. Barrier: as in `begin`.
     pub(super) fn announce_move(&self, slot: usize, start: u64) {
-        publish(&self.workers[slot].reading, start << MOMENT);
+        publish(&self.workers[slot].reading, start << TIMESTAMP_SHIFT);
     }
 
-    /// A transaction that has announced it reads a later moment. Release: as in `begin`.
+    /// A transaction that has announced it reads a later timestamp. Release: as in `begin`.
     #[inline]
     pub(super) fn move_on(&self, slot: usize, start: u64) {
-        self.workers[slot].reading.store(start << MOMENT | CHOSEN, Ordering::Release);
+        self.workers[slot].reading.store(start << TIMESTAMP_SHIFT | CHOSEN, Ordering::Release);
     }
 
     /// A transaction reads no more.
@@ -477,10 +487,10 @@ impl Clock {
         self.workers[slot].reading.store(IDLE, Ordering::Release);
     }
 
-    /// A transaction has listed what was committed by a moment, under the lock of the list. What comes later stands in the list for itself,
-    /// until the transaction forgets this: relaxed, because whoever takes from the list does so under that lock.
+    /// A transaction has listed what was committed by a timestamp, under the lock of the list. What comes later stands in the list for
+    /// itself, until the transaction forgets this: relaxed, because any thread that takes from the list does so under that lock.
     pub(super) fn note_listed(&self, slot: usize, by: u64) {
-        if !left_out(Step::ListedMoments) {
+        if !left_out(Step::ListedTimestamps) {
             self.workers[slot].listed.store(by, Ordering::Relaxed);
         }
     }
@@ -490,8 +500,8 @@ impl Clock {
         self.workers[slot].listed.store(IDLE, Ordering::Relaxed);
     }
 
-    /// Adds what transactions that compare have listed to the moments that are held. Under the lock of the list: who lists later lists
-    /// all that was committed up to `Held::upto`.
+    /// Adds what transactions that compare have listed to the timestamps that are held. Under the lock of the list: a thread that lists
+    /// later lists all that was committed up to `Held::upto`.
     pub(super) fn add_listed(&self, held: &mut Held) {
         for slot in &self.workers[..self.used.load(Ordering::Relaxed)] {
             let listed = slot.listed.load(Ordering::Relaxed);
@@ -501,7 +511,7 @@ impl Clock {
         }
     }
 
-    /// Finds out which moments are held.
+    /// Finds out which timestamps are held.
     pub(super) fn held(&self, held: &mut Held) {
         held.single.clear();
         held.starts.clear();
@@ -514,16 +524,16 @@ impl Clock {
             if word == IDLE || left_out(Step::AwaitReaders) {
                 continue;
             }
-            let moment = word >> MOMENT;
+            let timestamp = word >> TIMESTAMP_SHIFT;
             if word & SINGLE != 0 {
-                held.single.push(moment);
+                held.single.push(timestamp);
                 continue;
             }
-            held.from = held.from.min(moment);
+            held.from = held.from.min(timestamp);
             if word & CHOSEN != 0 {
-                held.starts.push(moment);
+                held.starts.push(timestamp);
             } else {
-                held.later = held.later.min(moment);
+                held.later = held.later.min(timestamp);
             }
         }
         held.upto = held.from.max(held.calm());
@@ -547,10 +557,10 @@ impl Clock {
             at,
             buffer,
             bytes: writing.bytes(),
-            images: writing.len(),
+            before_images: writing.len(),
             has_deleted: writing.has_deleted(),
         });
-        // Release: pairs with the acquire in `latest`, so that who reads the time sees the stamp. SeqCst: see `held`.
+        // Release: pairs with the acquire in `latest`, so that a thread that reads the time sees the stamp. SeqCst: see `held`.
         self.latest.store(at, Ordering::SeqCst);
         at
     }

@@ -1,13 +1,15 @@
-//! Collection: at every commit, what no transaction undoes any more goes (§2.4 of the paper).
+//! Collection at every commit: frees what no transaction undoes (§2.4 of the paper).
 //!
-//! * A buffer that committed no later than every moment that is read is *old*: its images leave their chains, with all that is older, and
-//!   the buffer goes when no guard is left under which anybody may stand on it.
-//! * Behind a long snapshot, a buffer that no transaction will validate against is *thinned*: an image leaves its chain when no moment
-//!   that is read lies between it and the next older one, and older ones that are undone with it keep all that it keeps. Where little of
-//!   a buffer is needed, that moves to memory of its own, and the buffer goes at once: so it serves again while it is in the cache. Where the
-//!   slot's [`Restored`](super::restored::Restored) words tell that older images put back all that a new one does, those are not even looked at.
-//! * A record that shows no row to anybody is closed, its key leaves the index, and its slot serves again.
+//! * A buffer is *old* when it committed no later than every timestamp that is read. Its before-images and all older
+//!   ones leave their chains. The buffer is freed when no guard that could have found it is left.
+//! * Behind a long snapshot, a buffer that no transaction will validate against is *pruned*. A before-image leaves its
+//!   chain when no timestamp that is read lies between it and the next older one, and the older ones that are undone
+//!   with it restore all that it restores. If little of a buffer is needed, that is copied and the buffer is freed at
+//!   once, while it is in the cache. Before-images that the slot's [`Restored`](super::restored::Restored) words show
+//!   to be redundant are not visited.
+//! * A record that no transaction can see is closed, its key leaves the index, and its slot is reused.
 
+mod replace;
 mod sweeps;
 
 use std::sync::Arc;
@@ -29,50 +31,52 @@ use super::table::{HyperTable, Relation};
 use super::transaction::HyperTransaction;
 use super::undo::{Buffer, Copies, Kind, Undo};
 
-/// Images that are seen to at one commit, besides twice as many as it has made itself: so a backlog drains in slices, and is not added to.
+pub(super) use replace::replace;
+
+/// Before-images processed per commit, besides twice as many as it made itself, so that a backlog shrinks in slices.
 const AT_ONCE: usize = 16;
-/// Images that are looked at under one latch while a chain is thinned, or as many as had to be passed.
-const THINNED_AT_ONCE: u64 = 1024;
+/// Before-images that are looked at under one latch while a chain is pruned, or as many as had to be passed.
+const PRUNED_AT_ONCE: u64 = 1024;
 /// Commits with deletions that are looked at again at once.
 const LOOKED_AT_AGAIN: usize = 16;
 /// Kept buffers that are looked at in one slice of a sweep.
 const SWEPT_AT_ONCE: usize = 128;
 
-/// What makes it true that the slot tells.
-const RESTORED_STEPS: [Step; 3] = [Step::RestoredMoments, Step::RestoredWords, Step::RestoredByOthers];
+/// The steps on which `Restored` words rely.
+const RESTORED_STEPS: [Step; 3] = [Step::RestoredTimestamps, Step::RestoredWords, Step::RestoredByOthers];
 
-/// One image that has gone, of so many that are kept, has the list gone through.
+/// The list is swept when one of so many kept before-images has left its chain.
 const SWEEP_AT: usize = 4;
 
-/// Buffers that one worker has taken from the list to see to.
+/// Buffers that one worker has taken from the list.
 #[derive(Debug, Default)]
 pub(super) struct Collector {
     /// The worker's slot of the clock.
     slot: usize,
     old: Vec<Old>,
-    thin: Vec<Committed>,
-    /// What is thinned while it stays in its list, and how often its deletions were looked at.
+    to_prune: Vec<Committed>,
+    /// What is pruned while it stays in its list, and how often its deletions were looked at.
     behind: Vec<(Committed, u32)>,
     /// The same of what is left of it.
     left: Vec<(Committed, u32)>,
-    /// Places of what a sweep has found.
+    /// Positions of what a sweep has found.
     swept: Vec<(u64, usize)>,
-    /// Images that have left their chains besides those of the buffer that was thinned: places of their buffers, and how many in a row.
+    /// Before-images of other buffers that have left their chains: the positions of their buffers, and counts.
     others: Vec<((u64, usize), usize)>,
-    /// Of which nothing is left in any chain.
+    /// Buffers of which nothing is left in any chain.
     dead: Vec<Buffer>,
     /// What was found to be needed by snapshots.
     needed: Vec<Committed>,
-    /// Images of kept buffers that have left their chains, and are not told to the list yet.
+    /// Before-images of kept buffers that have left their chains and are not yet counted in the list.
     gone: usize,
-    /// Images that may be cut out of their chains until the slice is over.
+    /// Before-images that may be cut out of their chains until the slice is over.
     room: usize,
-    /// Rows whose chains are long, and by when all their images have been cut.
+    /// Rows whose chains are long, and by when all their before-images have been cut.
     cut: LongChains,
-    /// The same of those that were thinned, for the moments that were read then.
-    thinned: LongChains,
-    thinned_for: (u64, Vec<u64>),
-    /// Images that were looked at.
+    /// The same of those that were pruned, for the timestamps that were read then.
+    pruned: LongChains,
+    pruned_for: (u64, Vec<u64>),
+    /// Before-images that were looked at.
     walked: u64,
 }
 
@@ -114,13 +118,13 @@ impl Collector {
     /// The most buffers that a list has room for.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn buffers_room(&self) -> usize {
-        [self.old.capacity(), self.thin.capacity(), self.behind.capacity()]
+        [self.old.capacity(), self.to_prune.capacity(), self.behind.capacity()]
             .into_iter()
             .fold(self.dead.capacity(), usize::max)
     }
 
-    /// Takes from the list what may be collected, for a slice of some more images than the caller has `made`; under its lock. Whether anything
-    /// was taken.
+    /// Takes from the list what may be collected, under its lock: a slice of somewhat more before-images than the
+    /// caller has `made`. Returns whether anything was taken.
     #[inline]
     pub(super) fn take_ready(&mut self, held: &mut Held, history: &mut History, clock: &Clock, made: usize) -> bool {
         self.room = AT_ONCE + 2 * made;
@@ -133,13 +137,13 @@ impl Collector {
         while room > 0
             && let Some(next) = history.recent.pop_front_if(|next| next.at <= oldest)
         {
-            room = room.saturating_sub(next.images.max(1));
+            room = room.saturating_sub(next.before_images.max(1));
             self.old.push(history.forget_old(next));
         }
         while room > 0
             && let Some(next) = history.pop_behind(oldest)
         {
-            room = room.saturating_sub(next.images.max(1));
+            room = room.saturating_sub(next.before_images.max(1));
             self.old.push(Old::new(next.buffer));
         }
         if !held.single.is_empty() {
@@ -147,14 +151,14 @@ impl Collector {
             while room > 0
                 && let Some(next) = history.recent.pop_front_if(|next| next.at <= held.from)
             {
-                room = room.saturating_sub(next.images.max(1));
-                self.thin.push(history.forget(next));
+                room = room.saturating_sub(next.before_images.max(1));
+                self.to_prune.push(history.forget(next));
             }
             while room > 0
                 && let Some(next) = history.pop_behind(held.from)
             {
-                room = room.saturating_sub(next.images.max(1));
-                self.thin.push(next);
+                room = room.saturating_sub(next.before_images.max(1));
+                self.to_prune.push(next);
             }
         }
         if held.upto > held.from {
@@ -162,21 +166,22 @@ impl Collector {
         } else if history.behind.is_empty() {
             history.again.clear();
         }
-        if history.kept_images > 0 || history.is_sweeping || !history.kept.is_empty() {
+        if history.kept_before_images > 0 || history.is_sweeping || !history.kept.is_empty() {
             self.take_kept(oldest, history, room);
         }
         history.give_back_room();
-        !self.old.is_empty() || !self.thin.is_empty() || !self.behind.is_empty() || !self.dead.is_empty()
+        !self.old.is_empty() || !self.to_prune.is_empty() || !self.behind.is_empty() || !self.dead.is_empty()
     }
 
-    /// Takes what lies behind a transaction that may write, or behind who compares: it stays in its list, for those will look there.
+    /// Takes what lies behind a transaction that may write or validates. It stays in its list, where that transaction
+    /// will look.
     #[inline(never)]
     fn take_behind(&mut self, held: &mut Held, history: &mut History, clock: &Clock) {
         clock.add_listed(held);
         for _ in 0..LOOKED_AT_AGAIN {
             let Some(again) = history.again.pop_front_if(|again| again.after <= held.upto) else { break };
             // What has left the list was collected meanwhile.
-            let committed = history.take_in_hand(again.place, self.slot);
+            let committed = history.take_to_prune(again.position, self.slot);
             self.behind.extend(committed.map(|committed| (committed, again.times)));
         }
         // Of an older backlog the rest comes first.
@@ -185,11 +190,11 @@ impl Collector {
             while room > 0
                 && let Some(next) = history.put_behind(held.upto, self.slot)
             {
-                room = room.saturating_sub(next.images.max(1));
+                room = room.saturating_sub(next.before_images.max(1));
                 self.behind.push((next, 0));
             }
         }
-        if history.behind_swept.is_some() || SWEEP_AT * history.behind_gone > history.behind_images + AT_ONCE {
+        if history.behind_swept.is_some() || SWEEP_AT * history.behind_gone > history.behind_before_images + AT_ONCE {
             self.sweep_behind(history, SWEPT_AT_ONCE);
         }
     }
@@ -198,11 +203,11 @@ impl Collector {
         while room > 0
             && let Some(next) = history.pop_kept(oldest)
         {
-            room = room.saturating_sub(next.images.max(1));
+            room = room.saturating_sub(next.before_images.max(1));
             self.old.push(Old::new(next.buffer));
         }
-        history.gone_images += std::mem::take(&mut self.gone);
-        if history.is_sweeping || SWEEP_AT * history.gone_images > history.kept_images + AT_ONCE {
+        history.gone_before_images += std::mem::take(&mut self.gone);
+        if history.is_sweeping || SWEEP_AT * history.gone_before_images > history.kept_before_images + AT_ONCE {
             self.sweep(history, SWEPT_AT_ONCE);
         }
     }
@@ -213,14 +218,14 @@ impl Collector {
         if !self.old.is_empty() {
             self.cut_out(held.oldest(), site);
         }
-        if !self.thin.is_empty() {
-            self.thin_out(held, site);
+        if !self.to_prune.is_empty() {
+            self.prune_buffers(held, site);
         }
         if !self.behind.is_empty() {
-            self.thin_behind(held, site);
+            self.prune_behind(held, site);
         }
         for buffer in self.dead.drain(..) {
-            // SAFETY: none of its images is in a chain; it was in a list, and is not any more.
+            // SAFETY: none of its before-images is in a chain; it was in a list, and is not any more.
             unsafe { buffer.retire(site.guard) };
         }
         self.dead.shrink_to(ROOM);
@@ -235,10 +240,10 @@ impl Collector {
             while let Some(kept) = next
                 && room > 0
             {
-                // SAFETY: the buffer is in this worker's hands, who gives it back below.
-                let image = unsafe { kept.under(site.guard) };
-                site.visit(image, |store, record| self.cut(store, record, image, by, site));
-                next = image.sibling().map(Undo::kept);
+                // SAFETY: the buffer belongs to this worker, which retires it below.
+                let before_image = unsafe { kept.under(site.guard) };
+                site.visit(before_image, |store, record| self.cut(store, record, before_image, by, site));
+                next = before_image.sibling().map(Undo::kept);
                 room -= 1;
             }
             if next.is_some() {
@@ -246,19 +251,19 @@ impl Collector {
                 site.clock.history().unfinished.push(Old { buffer, next });
                 continue;
             }
-            // SAFETY: its images have left their chains, or nobody has their tables any more.
+            // SAFETY: its before-images have left their chains, or no thread has their tables any more.
             unsafe { buffer.retire(site.guard) };
         }
         old.shrink_to(ROOM);
         self.old = old;
     }
 
-    /// Takes all images that were committed by a moment, of which `image` is one, out of their chain, for nobody undoes them any more. The
-    /// chain is cut once: whoever comes with another one of them finds it short.
+    /// Takes all before-images committed up to `by`, `before_image` among them, out of their chain. The chain is cut
+    /// once: later calls for the same chain find it short.
     #[inline]
-    fn cut(&mut self, store: &Relation, record: Record<'_>, image: Undo<'_>, by: u64, site: &Site<'_>) {
+    fn cut(&mut self, store: &Relation, record: Record<'_>, before_image: Undo<'_>, by: u64, site: &Site<'_>) {
         self.walked += 1;
-        if self.cut.has(image) {
+        if self.cut.has(before_image) {
             return;
         }
         let mut latched = record.latch();
@@ -270,7 +275,7 @@ impl Collector {
         }
         self.walked += steps;
         if steps > LongChains::LEAST {
-            self.cut.note(image, by);
+            self.cut.note(before_image, by);
         }
         let Some(first) = next else { return };
         if let Some(newer) = newer {
@@ -286,19 +291,19 @@ impl Collector {
     }
 
     #[inline(never)]
-    fn thin_out(&mut self, held: &Held, site: &Site<'_>) {
-        if (held.from, &held.single) != (self.thinned_for.0, &self.thinned_for.1) {
-            self.thinned.clear();
-            self.thinned_for.0 = held.from;
-            self.thinned_for.1.clone_from(&held.single);
+    fn prune_buffers(&mut self, held: &Held, site: &Site<'_>) {
+        if (held.from, &held.single) != (self.pruned_for.0, &self.pruned_for.1) {
+            self.pruned.clear();
+            self.pruned_for.0 = held.from;
+            self.pruned_for.1.clone_from(&held.single);
         }
-        let mut thin_list = std::mem::take(&mut self.thin);
-        for committed in thin_list.drain(..) {
-            self.thin_one(committed, held, site);
+        let mut prune_list = std::mem::take(&mut self.to_prune);
+        for committed in prune_list.drain(..) {
+            self.prune_one(committed, held, site);
         }
-        self.gone += self.others.drain(..).map(|(_, images)| images).sum::<usize>();
-        thin_list.shrink_to(ROOM);
-        self.thin = thin_list;
+        self.gone += self.others.drain(..).map(|(_, before_images)| before_images).sum::<usize>();
+        prune_list.shrink_to(ROOM);
+        self.to_prune = prune_list;
         if !self.needed.is_empty() {
             let mut history = site.clock.history();
             self.needed.drain(..).for_each(|needed| history.keep(needed));
@@ -306,25 +311,25 @@ impl Collector {
         self.needed.shrink_to(ROOM);
     }
 
-    /// Thins what lies behind a transaction that may write. It stays in its list until what is left of it comes there: whoever lists what was
-    /// committed since finds the one or the other.
+    /// Prunes what lies behind a transaction that may write. The buffer stays in its list until its remainder replaces
+    /// it, so that a validation finds one or the other.
     #[inline(never)]
-    fn thin_behind(&mut self, held: &Held, site: &Site<'_>) {
+    fn prune_behind(&mut self, held: &Held, site: &Site<'_>) {
         let mut list = std::mem::take(&mut self.behind);
         for (committed, times) in list.drain(..) {
-            self.thin_one(committed, held, site);
+            self.prune_one(committed, held, site);
             self.left.extend(self.needed.drain(..).map(|needed| (needed, times)));
         }
         let mut history = site.clock.history();
-        history.empty_hand(self.slot);
+        history.end_pruning(self.slot);
         for (left, times) in self.left.drain(..) {
             history.keep_behind(left);
-            if left.has_deleted && left.buffer.linked().any(|image| image.kind() == Kind::Delete) {
-                history.again.extend(Again::new(left.place(), times + 1, held.later));
+            if left.has_deleted && left.buffer.linked().any(|before_image| before_image.kind() == Kind::Delete) {
+                history.again.extend(Again::new(left.position(), times + 1, held.later));
             }
         }
-        for (place, images) in self.others.drain(..) {
-            self.dead.extend(history.have_left(place, images));
+        for (position, before_images) in self.others.drain(..) {
+            self.dead.extend(history.have_left(position, before_images));
         }
         drop(history);
         list.shrink_to(ROOM);
@@ -333,52 +338,53 @@ impl Collector {
         self.others.shrink_to(ROOM);
     }
 
-    /// Takes out of their chains what nobody needs of a buffer and of what is older, and notes what is left of it.
-    fn thin_one(&mut self, committed: Committed, held: &Held, site: &Site<'_>) {
+    /// Unlinks the before-images of a buffer, and older ones, that no transaction needs, and notes what is left.
+    fn prune_one(&mut self, committed: Committed, held: &Held, site: &Site<'_>) {
         let buffer = committed.buffer;
-        let (mut images, mut bytes) = (0, 0);
-        let moment = held.latest_before(committed.at);
-        for image in buffer.images() {
-            if image.has_left() {
+        let (mut before_images, mut bytes) = (0, 0);
+        let timestamp = held.latest_before(committed.at);
+        for before_image in buffer.before_images() {
+            if before_image.has_left() {
                 continue;
             }
-            // Where the table is gone, its chains are, too; the buffer goes when it is old.
-            site.visit(image, |store, record| self.thin(store, record, image, moment, held, site));
-            if !image.has_left() {
-                images += 1;
-                bytes += image.bytes();
+            // If the table was dropped, so are its chains; the buffer is freed when it is old.
+            site.visit(before_image, |store, record| self.prune(store, record, before_image, timestamp, held, site));
+            if !before_image.has_left() {
+                before_images += 1;
+                bytes += before_image.bytes();
             }
         }
-        if 2 * bytes < committed.bytes && images > 0 {
+        if 2 * bytes < committed.bytes && before_images > 0 {
             self.move_out(committed, bytes, site);
         } else {
-            self.keep_or_retire(Committed { images, ..committed });
+            self.keep_or_retire(Committed { before_images, ..committed });
         }
     }
 
-    /// An image has left its chain while a buffer was thinned.
-    fn note_left(&mut self, image: Undo<'_>, thinned: Buffer) {
-        let buffer = image.buffer();
-        if buffer == thinned {
+    /// Counts a before-image that left its chain while the buffer `pruned` was pruned.
+    fn note_left(&mut self, before_image: Undo<'_>, pruned: Buffer) {
+        let buffer = before_image.buffer();
+        if buffer == pruned {
             return;
         }
-        let place = (buffer.stamp(), buffer.address());
+        let position = (buffer.stamp(), buffer.address());
         match self.others.last_mut() {
-            Some((last, images)) if *last == place => *images += 1,
-            _ => self.others.push((place, 1)),
+            Some((last, before_images)) if *last == position => *before_images += 1,
+            _ => self.others.push((position, 1)),
         }
     }
 
-    /// Moves what is needed of a buffer, images of so many bytes, to memory of its own. Where there is none, it stays.
+    /// Copies the needed before-images of a buffer, of so many bytes, to memory of their own. They stay if memory is
+    /// short.
     #[cold]
     fn move_out(&mut self, committed: Committed, bytes: usize, site: &Site<'_>) {
         let buffer = committed.buffer;
         if let Ok(mut copies) = Copies::new(buffer, bytes, site.guard) {
             let mut moved = 0;
-            for image in buffer.linked() {
-                let copied = site.visit(image, |_, record| {
-                    let copy = copies.copy(image)?;
-                    let is_replaced = replace(record, image, copy, site.guard);
+            for before_image in buffer.linked() {
+                let copied = site.visit(before_image, |_, record| {
+                    let copy = copies.copy(before_image)?;
+                    let is_replaced = replace(record, before_image, copy, site.guard);
                     if !is_replaced {
                         copy.leave();
                     }
@@ -392,62 +398,63 @@ impl Collector {
                 }
             }
             let (buffer, bytes) = copies.buffer();
-            self.keep_or_retire(Committed { buffer, bytes, images: moved, ..committed });
+            self.keep_or_retire(Committed { buffer, bytes, before_images: moved, ..committed });
         }
-        self.keep_or_retire(Committed { images: buffer.linked().count(), ..committed });
+        self.keep_or_retire(Committed { before_images: buffer.linked().count(), ..committed });
     }
 
-    /// Keeps a buffer if any of its images is in a chain.
+    /// Keeps a buffer if any of its before-images is in a chain.
     fn keep_or_retire(&mut self, committed: Committed) {
-        if committed.images > 0 {
+        if committed.before_images > 0 {
             self.needed.push(committed);
         } else {
             self.dead.push(committed.buffer);
         }
     }
 
-    /// Takes every image out of a slot's chain that no moment that is read needs, of which `image` may be one.
-    /// `moment` is the latest one before its commit that is read.
-    fn thin(
+    /// Unlinks every before-image of a slot's chain that no timestamp that is read needs. `timestamp` is the latest
+    /// one that is read before the commit of `before_image`.
+    fn prune(
         &mut self,
         store: &Relation,
         record: Record<'_>,
-        image: Undo<'_>,
-        moment: Option<u64>,
+        before_image: Undo<'_>,
+        timestamp: Option<u64>,
         held: &Held,
         site: &Site<'_>,
     ) {
         self.walked += 1;
         let mut latched = record.latch();
-        if moment.is_some_and(|moment| is_known_to_go(&latched, image, moment, site)) {
-            debug_assert!(!is_needed_now(image, site), "what is known of a slot is true");
-            let older = image.older();
+        if timestamp.is_some_and(|timestamp| is_known_to_go(&latched, before_image, timestamp, site)) {
+            debug_assert!(!is_needed_now(before_image, site), "what is known of a slot is true");
+            let older = before_image.older();
             latched.set_version(older);
             if older.is_some() {
-                latched.settle();
+                latched.mark_all_visible();
             }
-            leave(image, site.guard);
+            leave(before_image, site.guard);
         } else {
-            if !self.thinned.has(image) {
-                self.thin_chain(&mut latched, image, held, site);
+            if !self.pruned.has(before_image) {
+                self.prune_chain(&mut latched, before_image, held, site);
             }
-            if let Some(moment) = moment.filter(|_| !image.has_left()) {
-                latched.note_restored(image, moment);
-                // From now on the slot counts its words, so that they do not speak for it.
-                image.set_over_settled(left_out(Step::RestoredByOthers) && image.is_over_settled());
+            if let Some(timestamp) = timestamp.filter(|_| !before_image.has_left()) {
+                latched.note_restored(before_image, timestamp);
+                // From now on the slot counts its words.
+                before_image
+                    .set_over_all_visible(left_out(Step::RestoredByOthers) && before_image.is_over_all_visible());
             }
         }
         if let Some(closed) = close_or_displace(store, record, latched, held, site) {
-            self.note_left(closed, image.buffer());
+            self.note_left(closed, before_image.buffer());
         }
     }
 
-    /// Looks at a chain, of which `image` was found: past those that were committed too late, and at so many behind them.
-    fn thin_chain(&mut self, latched: &mut Latched<'_>, image: Undo<'_>, held: &Held, site: &Site<'_>) {
+    /// Prunes a chain: skips before-images that were committed too late, and visits a limited number behind them.
+    fn prune_chain(&mut self, latched: &mut Latched<'_>, before_image: Undo<'_>, held: &Held, site: &Site<'_>) {
         let (mut newer, mut next): (Option<Undo<'_>>, _) = (None, latched.version(site.guard));
         let (mut late, mut looked_at) = (0, 0);
         while let Some(present) = next
-            && looked_at < late.max(THINNED_AT_ONCE)
+            && looked_at < late.max(PRUNED_AT_ONCE)
         {
             next = present.older();
             let stamp = present.stamp();
@@ -466,94 +473,68 @@ impl Collector {
                 None => latched.set_version(next),
             }
             leave(present, site.guard);
-            self.note_left(present, image.buffer());
+            self.note_left(present, before_image.buffer());
         }
         self.walked += late + looked_at;
         if late > LongChains::LEAST && next.is_none() {
-            self.thinned.note(image, held.from);
+            self.pruned.note(before_image, held.from);
         }
-        if latched.version(site.guard).is_some_and(|image| image.stamp() <= held.from || left_out(Step::AwaitWriters)) {
-            latched.settle();
+        if latched
+            .version(site.guard)
+            .is_some_and(|before_image| before_image.stamp() <= held.from || left_out(Step::AwaitWriters))
+        {
+            latched.mark_all_visible();
         }
     }
 }
 
 impl Site<'_> {
-    /// Visits the slot of an image, if anybody has its table and the slot's page is there: where it has left, the image has left its chain, too.
+    /// Visits the slot of a before-image, if its table and its page exist. Otherwise the before-image has left its
+    /// chain.
     #[inline]
-    fn visit<O>(&self, image: Undo<'_>, visit: impl FnOnce(&Relation, Record<'_>) -> O) -> Option<O> {
-        let place = image.place();
-        let known = catalog::known(self.tables, place.table);
+    fn visit<O>(&self, before_image: Undo<'_>, visit: impl FnOnce(&Relation, Record<'_>) -> O) -> Option<O> {
+        let index_ref = before_image.index_ref();
+        let known = catalog::known(self.tables, index_ref.table);
         let kept;
-        let store = match known.and_then(|table| table.store(place.index).ok()) {
+        let store = match known.and_then(|table| table.store(index_ref.index).ok()) {
             Some(store) => store,
             None => {
-                kept = self.dropped.find(self.catalog, place)?;
+                kept = self.dropped.find(self.catalog, index_ref)?;
                 &kept
             }
         };
-        // The image is of a slot of these rows.
-        Some(visit(store, store.rows.find(image.row())?))
+        Some(visit(store, store.rows.find(before_image.row())?))
     }
 
-    /// Takes the key of a closed record out of the index that it is in. Its latch is not held any more.
+    /// Removes the key of a closed record from its index, without the latch.
     fn unlink(&self, store: &Relation, record: Record<'_>, key: &[u8], is_beside: bool) {
         let index = if is_beside { store.displaced.index() } else { Some(store.index()) };
-        // Who meets a closed record in its index helps.
+        // A thread that finds a closed record in its index may have removed it.
         let _ = index.map(|index| index.remove(key, record.handle(), self.guard));
-        if store.rows.give_back(record, self.epochs) {
+        if store.rows.free(record, self.epochs) {
             store.rows.release_pages(self.epochs, self.guard);
         }
     }
 }
 
-/// Whether an image is needed by a snapshot of now: `Held` is older, and others may have taken out since what nobody needs any more.
-fn is_needed_now(image: Undo<'_>, site: &Site<'_>) -> bool {
+/// Whether a current snapshot needs a before-image. `Held` is older; other workers may have unlinked some since.
+fn is_needed_now(before_image: Undo<'_>, site: &Site<'_>) -> bool {
     let mut held = Held::default();
     site.clock.held(&mut held);
-    let is_looked_at = image.stamp() <= held.from && held.latest_before(image.stamp()).is_some();
-    is_looked_at && is_needed(image, &held) && !RESTORED_STEPS.into_iter().any(left_out)
+    let is_looked_at = before_image.stamp() <= held.from && held.latest_before(before_image.stamp()).is_some();
+    is_looked_at && is_needed(before_image, &held) && !RESTORED_STEPS.into_iter().any(left_out)
 }
 
-/// Whether the newest image is not needed, as can be told without a look at older ones.
+/// Whether the newest before-image is known not to be needed, without a look at older ones.
 #[inline]
-fn is_known_to_go(latched: &Latched<'_>, image: Undo<'_>, moment: u64, site: &Site<'_>) -> bool {
-    latched.version(site.guard) == Some(image) && image.is_over_settled() && latched.restored().has(image, moment)
+fn is_known_to_go(latched: &Latched<'_>, before_image: Undo<'_>, timestamp: u64, site: &Site<'_>) -> bool {
+    latched.version(site.guard) == Some(before_image)
+        && before_image.is_over_all_visible()
+        && latched.restored().has(before_image, timestamp)
 }
 
-/// Puts a copy in the place of an image that is needed. `false`: somebody else has taken it out of its chain.
-pub(super) fn replace(record: Record<'_>, image: Undo<'_>, copy: Undo<'_>, guard: &Guard<'_>) -> bool {
-    let mut latched = record.latch();
-    let settled = latched.is_settled();
-    let (mut newer, mut next) = (None, latched.version(guard));
-    while let Some(present) = next.filter(|present| *present != image) {
-        newer = next;
-        next = present.older();
-    }
-    if image.has_left() {
-        return false;
-    }
-    image.leave();
-    if next.is_none() {
-        return false;
-    }
-    copy.set_older(image.older());
-    copy.own_tail(image.own_tail(false));
-    // What it has taken over since it was copied.
-    copy.take_over(image);
-    let after = if left_out(Step::MoveOut) { image.older() } else { Some(copy) };
-    match newer {
-        Some(newer) => Undo::set_older(newer, after),
-        None => latched.set_version(after),
-    }
-    if settled {
-        latched.settle();
-    }
-    true
-}
-
-/// A record that came and went where nobody looks shows nothing before and nothing after: it is closed. One that only older transactions
-/// see is displaced. The image that left its chain when it was closed; its memory stays under the guard.
+/// Closes a record that no transaction can see, and displaces one that only older transactions see. Returns the
+/// before-image that left its chain when the record was closed; its memory stays under the guard.
 fn close_or_displace<'s>(
     store: &Relation,
     record: Record<'_>,
@@ -564,31 +545,32 @@ fn close_or_displace<'s>(
     if latched.is_present() || latched.is_closed() {
         return None;
     }
-    let image = latched.version(site.guard)?;
-    let is_last = image.kind() == Kind::Insert && image.older().is_none() && image.stamp() <= held.upto;
+    let before_image = latched.version(site.guard)?;
+    let is_last =
+        before_image.kind() == Kind::Insert && before_image.older().is_none() && before_image.stamp() <= held.upto;
     if !is_last {
-        let at = image.stamp();
-        // Whoever began lately and sees it will have ended soon.
+        let at = before_image.stamp();
+        // Recent transactions that see it will end soon.
         if latched.is_in_index() && at <= held.upto {
-            store.displace(&mut latched, record, image.key(), at, site.guard);
+            store.displace(&mut latched, record, before_image.key(), at, site.guard);
         }
         return None;
     }
     latched.set_version(None);
     let is_beside = latched.close();
-    leave(image, site.guard);
+    leave(before_image, site.guard);
     drop(latched);
-    site.unlink(store, record, image.key(), is_beside);
-    Some(image)
+    site.unlink(store, record, before_image.key(), is_beside);
+    Some(before_image)
 }
 
-/// An image has left its chain, under the latch of its slot.
-fn leave(image: Undo<'_>, guard: &Guard<'_>) {
-    if image.own_tail(false)
-        && let Some(Some(tail)) = image.tail()
+/// Marks a before-image as unlinked, under the latch of its slot.
+fn leave(before_image: Undo<'_>, guard: &Guard<'_>) {
+    if before_image.own_out_of_line(false)
+        && let Some(Some(out_of_line)) = before_image.out_of_line()
     {
-        // SAFETY: the image owned it, and is not found from now on.
-        unsafe { tail.address().retire(guard) };
+        // SAFETY: the before-image owned it, and is not found from now on.
+        unsafe { out_of_line.address().retire(guard) };
     }
-    image.leave();
+    before_image.leave();
 }

@@ -1,5 +1,6 @@
-//! Column batches of a whole table, in the order in which the rows lie (§2.6 of the paper). Slot ranges of plain slots are lent where the backend
-//! has columns, and copied where it has rows, without a look at any slot; whatever else there is in between is rebuilt, slot by slot.
+//! Column batches of a whole table, in the order in which the rows lie (§2.6 of the paper). Slot ranges of plain slots are lent where the
+//! backend has columns, and copied where it has rows, without a look at any slot; whatever else there is in between is rebuilt, slot by
+//! slot.
 
 use std::ops::{Bound, ControlFlow, Range};
 
@@ -29,7 +30,7 @@ const LEAST_LENT: usize = if MODELLED { 1 } else { 32 };
 /// A wanted or restricted column: its place, and which of the wanted words hold its numbers and its NULL bit.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
-    place: NumericColumn,
+    numbers: NumericColumn,
     word: usize,
     null: Option<(usize, u32)>,
 }
@@ -60,9 +61,9 @@ pub(super) struct ColumnBuffers {
     question: Question,
     /// Rows that are not lent, for each wanted word.
     rows: Vec<Vec<Word>>,
-    /// The words of one row, of which those in the hull are looked at.
+    /// The words of one row, of which those in the bounding range are looked at.
     row: Vec<u64>,
-    hull: Range<usize>,
+    bounds: Range<usize>,
     sheet: Sheet,
     looked: Looked,
     /// When the part of the scan began that is being timed, if parts are.
@@ -79,21 +80,21 @@ struct Sheet {
 
 /// Whether a scan goes along the slots: it wants the whole table, and looks at numbers only.
 pub(super) fn comes_in_slot_ranges(scan: &Scan<'_>, layout: &Layout, columns: &[usize]) -> bool {
-    let place = |column: usize| layout.columns().get(column).and_then(|column| NumericColumn::new(column).ok());
+    let numeric = |column: usize| layout.columns().get(column).and_then(|column| NumericColumn::new(column).ok());
     scan.index == IndexId::PRIMARY
         && (scan.lower, scan.upper, scan.limit) == (Bound::Unbounded, Bound::Unbounded, usize::MAX)
-        && columns.iter().all(|&column| place(column).is_some())
+        && columns.iter().all(|&column| numeric(column).is_some())
         && scan.restrictions.iter().all(|restriction| {
-            place(restriction.column)
-                .is_some_and(|place| restriction.value.is_null() || place.number(&restriction.value).is_some())
+            numeric(restriction.column)
+                .is_some_and(|numbers| restriction.value.is_null() || numbers.number(&restriction.value).is_some())
         })
 }
 
 impl Condition {
     /// Of a restriction of the column at that position of the question.
-    fn new(column: usize, place: &NumericColumn, Restriction { comparison, value, .. }: &Restriction) -> Self {
+    fn new(column: usize, numbers: &NumericColumn, Restriction { comparison, value, .. }: &Restriction) -> Self {
         let never = Self { column, least: 1, most: 0, is_negated: false };
-        let (all, number) = (i128::from(i64::MIN)..=i128::from(i64::MAX), place.number(value));
+        let (all, number) = (i128::from(i64::MIN)..=i128::from(i64::MAX), numbers.number(value));
         let Some(number) = number.filter(|_| *value != Value::Null) else { return never };
         let (least, most) = match comparison {
             Comparison::Equal | Comparison::NotEqual => (number, number),
@@ -122,7 +123,7 @@ impl Question {
         self.handed_over = columns.len();
         for restriction in scan.restrictions {
             if let Some(position) = self.want(layout, restriction.column) {
-                let condition = Condition::new(position, &self.columns[position].place, restriction);
+                let condition = Condition::new(position, &self.columns[position].numbers, restriction);
                 self.conditions.push(condition);
             }
         }
@@ -130,10 +131,10 @@ impl Question {
 
     /// Adds a column; answers its position.
     fn want(&mut self, layout: &Layout, column: usize) -> Option<usize> {
-        let place = NumericColumn::new(&layout.columns()[column]).ok()?;
-        let word = self.want_word(place.word);
-        let null = place.null.map(|(word, bit)| (self.want_word(word), bit));
-        self.columns.push(Wanted { place, word, null });
+        let numbers = NumericColumn::new(&layout.columns()[column]).ok()?;
+        let word = self.want_word(numbers.word);
+        let null = numbers.null.map(|(word, bit)| (self.want_word(word), bit));
+        self.columns.push(Wanted { numbers, word, null });
         Some(self.columns.len() - 1)
     }
 
@@ -146,14 +147,14 @@ impl Question {
     }
 
     /// The words of a row from the first wanted one to the last.
-    fn find_hull(&self) -> Range<usize> {
+    fn find_bounds(&self) -> Range<usize> {
         let ends = |words: &[usize]| Some(*words.iter().min()?..words.iter().max()? + 1);
         ends(&self.words).unwrap_or(0..0)
     }
 }
 
 impl Sheet {
-    /// Has somebody look at rows whose wanted words these are. `None`: none of them belongs to the answer.
+    /// Has some thread look at rows whose wanted words these are. `None`: none of them belongs to the answer.
     #[inline]
     fn show<'b, O>(
         &mut self,
@@ -173,7 +174,7 @@ impl Sheet {
         }
         let mut columns = recycle(std::mem::take(&mut self.vectors));
         for (wanted, nulls) in question.columns[..question.handed_over].iter().zip(&self.nulls) {
-            columns.push(ColumnVector::new(words(wanted.word), wanted.place, wanted.null.map(|_| nulls)));
+            columns.push(ColumnVector::new(words(wanted.word), wanted.numbers, wanted.null.map(|_| nulls)));
         }
         let selected = (!question.conditions.is_empty()).then_some(&self.selected);
         let made = look(&ColumnBatch { rows, selected, columns: &columns });
@@ -188,7 +189,7 @@ impl Sheet {
         for condition in &question.conditions {
             let column = &question.columns[condition.column];
             let mut inside = [0; ROWS / 64];
-            vectors::within(words(column.word), column.place.form, condition.least, condition.most, &mut inside);
+            vectors::within(words(column.word), column.numbers.form, condition.least, condition.most, &mut inside);
             let turned = if condition.is_negated { u64::MAX } else { 0 };
             let nulls = column.null.map(|_| &self.nulls[condition.column]);
             for (number, (selected, inside)) in self.selected.iter_mut().zip(inside).enumerate() {
@@ -205,7 +206,7 @@ fn recycle<'b>(mut columns: Vec<ColumnVector<'_>>) -> Vec<ColumnVector<'b>> {
     columns.into_iter().map(|_| unreachable!("it is empty")).collect()
 }
 
-/// Who looks at batches, and gets what was made of them.
+/// A thread that looks at batches, and gets what was made of them.
 struct Visitor<'v, F, K> {
     look: &'v mut F,
     keep: &'v mut K,
@@ -256,9 +257,9 @@ impl ColumnBuffers {
         }
         self.rows.resize_with(self.question.words.len(), || Vec::with_capacity(ROWS));
         self.rows.iter_mut().for_each(Vec::clear);
-        // An image is undone as a whole.
+        // A before-image is undone as a whole.
         self.row.resize(words, 0);
-        self.hull = self.question.find_hull();
+        self.bounds = self.question.find_bounds();
     }
 }
 
@@ -453,7 +454,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     /// Puts what a slot shows behind the rows that were gathered; whether that was what stands in it.
     #[inline]
     fn rebuild(&mut self, record: Record<'w>, buffers: &mut ColumnBuffers) -> bool {
-        let ColumnBuffers { question, rows, row, hull, .. } = buffers;
+        let ColumnBuffers { question, rows, row, bounds, .. } = buffers;
         let state = record.state();
         if Record::is_plain_state(state) {
             for (&word, rows) in question.words.iter().zip(rows.iter_mut()) {
@@ -466,7 +467,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
             }
             rows.iter_mut().for_each(|rows| _ = rows.pop());
         }
-        if view(record, hull.clone(), row, (self.start, self.id), &self.guard).present {
+        if view(record, bounds.clone(), row, (self.start, self.id), &self.guard).present {
             for (&word, rows) in question.words.iter().zip(rows) {
                 rows.push(Word::new(row[word]));
             }

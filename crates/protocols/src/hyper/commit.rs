@@ -3,14 +3,14 @@
 //! 1. Compare what has committed since the start with the predicates: outside of any latch, beside others that do the same.
 //! 2. Under the lock of the list: compare what has committed since step 1, which is little; draw the commit time; hand the changes to the
 //!    log; commit, which is one store; make the time the latest.
-//! 3. Collect what nobody undoes any more.
+//! 3. Collect what no thread undoes any more.
 
 use hashbrown::HashTable;
 use polychron_base::clock::Clock as _;
 use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_schema::RowBuffer;
 
 use super::clock::{Committed, History};
@@ -19,7 +19,7 @@ use super::predicates::{KEPT_RELATIONS, RelationLog};
 use super::steps::{Point, Step};
 use super::table::HyperTable;
 use super::transaction::HyperTransaction;
-use super::tree::{Images, Tree};
+use super::tree::{BeforeImages, Tree};
 use super::undo::{FIRST_ID, Kind, Undo};
 use super::view::{Seen, apply};
 use super::worker::State;
@@ -31,11 +31,11 @@ pub(super) struct Validation {
     trees: Vec<Tree>,
     built: bool,
     others: Vec<Committed>,
-    /// Up to here images stand for others that have left their chains: only the chain of the row tells all that was changed.
+    /// Up to here before-images stand for others that have left their chains: only the chain of the row tells all that was changed.
     behind_by: u64,
-    /// Rows whose chains were gone along, each once for all its images so far.
+    /// Rows whose chains were gone along, each once for all its before-images so far.
     rows: Rows,
-    /// The fixed part of a row, while its images are undone one by one.
+    /// The fixed part of a row, while its before-images are undone one by one.
     words: Vec<u64>,
     after: RowBuffer,
     before: RowBuffer,
@@ -77,10 +77,10 @@ const LISTED_AT_ONCE: usize = 256;
 /// So few that they are compared under the lock.
 const FEW: u64 = 16;
 
-/// What a transaction has met of another one's: an image, of which this is told.
+/// What a transaction has met of another one's: a before-image, of which this is told.
 #[derive(Debug)]
 struct Met {
-    place: Place,
+    index_ref: IndexRef,
     row: u64,
     kind: Kind,
     key: Vec<u8>,
@@ -88,8 +88,13 @@ struct Met {
 
 impl Met {
     #[cold]
-    fn of(image: Undo<'_>) -> Self {
-        Self { place: image.place(), row: image.row(), kind: image.kind(), key: image.key().to_vec() }
+    fn of(before_image: Undo<'_>) -> Self {
+        Self {
+            index_ref: before_image.index_ref(),
+            row: before_image.row(),
+            kind: before_image.kind(),
+            key: before_image.key().to_vec(),
+        }
     }
 }
 
@@ -127,16 +132,16 @@ impl<R: Redo> HyperTransaction<'_, R> {
             let by = self.list_since(compared, &history);
             self.compare_others(compared, by)?;
         }
-        let mut moment = 0;
+        let mut timestamp = 0;
         shared.clock.commit(&mut history, &self.state.writing, |at| {
-            moment = at;
+            timestamp = at;
             self.log_changes(at);
         });
         let made = self.state.writing.len();
         self.state.writing.leave();
         let State { collector, held, .. } = &mut *self.state;
         collector.take_ready(held, &mut history, &shared.clock, made);
-        self.state.nested.committed(self.database(), moment);
+        self.state.nested.committed(self.database(), timestamp);
         Ok(())
     }
 
@@ -147,9 +152,9 @@ impl<R: Redo> HyperTransaction<'_, R> {
         if left_out(Step::KnowAllIndexes) {
             return Ok(());
         }
-        let written = || self.state.writing.images().map(Undo::place);
+        let written = || self.state.writing.before_images().map(Undo::index_ref);
         let outdated = self.state.base.tables.outdated(&self.shared.catalog, written);
-        outdated.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
+        outdated.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None)))
     }
 
     /// Moves the start to the latest commit, if nothing that has committed since meets what this transaction has asked. What it has
@@ -164,7 +169,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
         }
         self.shared.clock.announce_move(self.state.base.slot, self.start);
         let latest = {
-            // Who commits stamps, and then makes the time known, under this lock: so a stamp that was seen before is not later.
+            // A thread that commits stamps, and then makes the time known, under this lock: so a stamp that was seen before is not later.
             let shared = self.shared;
             let history = shared.clock.history();
             if has_asked { self.list_since(compared, &history) } else { shared.clock.latest() }
@@ -178,8 +183,8 @@ impl<R: Redo> HyperTransaction<'_, R> {
         Ok(())
     }
 
-    /// Compares what has committed since a moment with what this transaction has asked, until there is little left or others commit faster.
-    /// Answers up to where.
+    /// Compares what has committed since a timestamp with what this transaction has asked, until there is little left or others commit
+    /// faster. Answers up to where.
     fn compare_most(&mut self, mut compared: u64) -> Result<u64, Error> {
         let (shared, mut before) = (self.shared, u64::MAX);
         loop {
@@ -195,22 +200,22 @@ impl<R: Redo> HyperTransaction<'_, R> {
         }
     }
 
-    /// Notes who has committed after a moment; answers up to which one that is known now. What comes later is told apart from that.
-    fn list_since(&mut self, moment: u64, history: &History) -> u64 {
+    /// Notes who has committed after a timestamp; answers up to which one that is known now. What comes later is distinguished from that.
+    fn list_since(&mut self, timestamp: u64, history: &History) -> u64 {
         let latest = self.shared.clock.latest();
         self.state.validation.others.clear();
-        self.list(history, moment, latest);
+        self.list(history, timestamp, latest);
         self.shared.clock.note_listed(self.state.base.slot, latest);
         latest
     }
 
-    /// As [`Self::list_since`], with the lock for one slice after the other, and what is committed meanwhile with the last one. The moment of
-    /// the last listing stays held until then. A commit that was not listed yet may leave the list between two slices, when an older image stands
-    /// for it that was committed after that moment, too. That one was committed no later than `behind_by` of the last slice, so its row is
-    /// compared by the chain, which has all that is left, and not by the image that was listed.
-    fn list_in_slices(&mut self, moment: u64) -> u64 {
+    /// As [`Self::list_since`], with the lock for one slice after the other, and what is committed meanwhile with the last one. The
+    /// timestamp of the last listing stays held until then. A commit that was not listed yet may leave the list between two slices, when an
+    /// older before-image stands for it that was committed after that timestamp, too. That one was committed no later than `behind_by` of
+    /// the last slice, so its row is compared by the chain, which has all that is left, and not by the before-image that was listed.
+    fn list_in_slices(&mut self, timestamp: u64) -> u64 {
         let clock = &self.shared.clock;
-        let (mut listed, first) = (moment, clock.latest());
+        let (mut listed, first) = (timestamp, clock.latest());
         self.state.validation.others.clear();
         loop {
             let history = clock.history();
@@ -230,8 +235,8 @@ impl<R: Redo> HyperTransaction<'_, R> {
         self.state.validation.behind_by = history.behind_by;
     }
 
-    /// Compares what those others have changed, who are all that committed after a moment up to a later one, with what this transaction has
-    /// asked.
+    /// Compares the changes of the others, all that committed after a timestamp up to a later one, with what this transaction
+    /// has asked.
     fn compare_others(&mut self, since: u64, by: u64) -> Result<(), Error> {
         let mut validation = std::mem::take(&mut self.state.validation);
         if !validation.built {
@@ -239,15 +244,17 @@ impl<R: Redo> HyperTransaction<'_, R> {
         }
         let (mut outcome, others) = (None, std::mem::take(&mut validation.others));
         for Committed { at, buffer, .. } in &others {
-            if let Some(image) = buffer.images().find_map(|image| self.meets(&mut validation, image, *at, (since, by)))
+            if let Some(before_image) = buffer
+                .before_images()
+                .find_map(|before_image| self.meets(&mut validation, before_image, *at, (since, by)))
             {
-                outcome = Some((image, *at));
+                outcome = Some((before_image, *at));
                 break;
             }
         }
         let tested = validation.trees.iter().map(Tree::take_tested).sum();
         add(&self.shared.counts[self.state.base.slot].tested, tested);
-        let met = outcome.map(|(image, at)| (Met::of(image), at));
+        let met = outcome.map(|(before_image, at)| (Met::of(before_image), at));
         self.state.validation = Validation { others, ..validation };
         met.map_or(Ok(()), |(met, at)| Err(self.is_behind(&met, at)))
     }
@@ -255,14 +262,15 @@ impl<R: Redo> HyperTransaction<'_, R> {
     /// Another transaction has changed a row under this one's reads.
     #[cold]
     fn is_behind(&mut self, met: &Met, at: u64) -> Error {
-        let Met { place, row, kind, .. } = *met;
+        let Met { index_ref, row, kind, .. } = *met;
         self.state.nested.is_behind(at);
-        if let Ok(store) = self.state.base.tables.table(place.table).and_then(|table| table.store(place.index)) {
-            // The image is of a slot of these rows, whose page has perhaps left.
+        if let Ok(store) = self.state.base.tables.table(index_ref.table).and_then(|table| table.store(index_ref.index))
+        {
+            // The before-image is of a slot of these rows, whose page has perhaps left.
             store.rows.find(row).into_iter().for_each(|record| self.state.contested.note(record));
         }
         let reason = if kind == Kind::Insert { Reason::Phantom } else { Reason::StaleRead };
-        self.conflict(reason, place, Some(&met.key))
+        self.conflict(reason, index_ref, Some(&met.key))
     }
 
     #[cold]
@@ -283,16 +291,16 @@ impl<R: Redo> HyperTransaction<'_, R> {
         add(&counts.build_ns, self.shared.time.now_ns().saturating_sub(began));
     }
 
-    /// A change that meets a predicate: one that another transaction has committed at a moment, or another one of the same row, of those
-    /// that were committed after a moment and by another one.
+    /// A change that meets a predicate: one that another transaction has committed at a timestamp, or another one of the same row, of those
+    /// that were committed after a timestamp and by another one.
     fn meets<'g>(
         &'g self,
         validation: &mut Validation,
-        image: Undo<'g>,
+        before_image: Undo<'g>,
         at: u64,
         (since, listed): (u64, u64),
     ) -> Option<Undo<'g>> {
-        let Place { table: id, index } = image.place();
+        let IndexRef { table: id, index } = before_image.index_ref();
         let log = &self.state.log;
         let position = log.position(id)?;
         let (relation, Ok(table)) = (log.relation_at(position), self.state.base.tables.table(id)) else { return None };
@@ -303,41 +311,41 @@ impl<R: Redo> HyperTransaction<'_, R> {
         add(&self.shared.counts[self.state.base.slot].compared, 1);
         let tree = &validation.trees[position];
         if at > validation.behind_by {
-            // Who fills an index writes rows without changing them.
-            if image.columns().is_empty() {
+            // A thread that fills an index writes rows without changing them.
+            if before_image.columns().is_empty() {
                 return None;
             }
-            if tree.meets_point(relation, image, self.shared.options.level.goes_by_columns()) {
-                return Some(image);
+            if tree.meets_point(relation, before_image, self.shared.options.level.goes_by_columns()) {
+                return Some(before_image);
             }
-            if !tree.may_meet(image, self.shared.options.level.goes_by_columns()) {
+            if !tree.may_meet(before_image, self.shared.options.level.goes_by_columns()) {
                 return None;
             }
-        } else if !tree.asks_of(relation, image.summary()) {
+        } else if !tree.asks_of(relation, before_image.summary()) {
             return None;
         }
-        let by = *validation.rows.by(id, image.row());
+        let by = *validation.rows.by(id, before_image.row());
         if at <= by {
             return None;
         }
-        self.row_meets(validation, (position, relation, table), image, (since.max(by), listed))
+        self.row_meets(validation, (position, relation, table), before_image, (since.max(by), listed))
     }
 
-    /// Goes along the chain of an image's row, once for all its images since a moment, which were listed up to another one. Later ones are
-    /// listed later, even if they were here already: what comes after them may leave the chain, and they stand for it.
+    /// Goes along the chain of a before-image's row, once for all its before-images since a timestamp, which were listed up to another one.
+    /// Later ones are listed later, even if they were here already: what comes after them may leave the chain, and they stand for it.
     fn row_meets<'g>(
         &'g self,
         validation: &mut Validation,
         (position, relation, table): (usize, &RelationLog, &HyperTable),
-        image: Undo<'g>,
+        before_image: Undo<'g>,
         (since, listed): (u64, u64),
     ) -> Option<Undo<'g>> {
         let Validation { trees, rows, words, after, before, .. } = validation;
         let tree = &trees[position];
-        *rows.by(table.id, image.row()) = listed;
+        *rows.by(table.id, before_image.row()) = listed;
         words.resize(table.primary.rows.words(), 0);
-        // The image is of a slot of these rows. Where its page has left, the row came and went.
-        let record = table.primary.rows.find(image.row())?;
+        // The before-image is of a slot of these rows. Where its page has left, the row came and went.
+        let record = table.primary.rows.find(before_image.row())?;
         let mut seen = Seen::in_place(record.read(0..words.len(), words, &self.guard));
         let (mut next, mut walked) = (seen.version, 0);
         while let Some(present) = next.filter(|present| present.stamp() > since) {
@@ -357,19 +365,19 @@ impl<R: Redo> HyperTransaction<'_, R> {
             apply(present, words, &mut seen);
             if is_compared {
                 whole_row(before, words, seen);
-                let images = Images {
+                let before_images = BeforeImages {
                     before: seen.present.then(|| before.as_row()),
                     after: left.present.then(|| after.as_row()),
                     columns: present.columns(),
                 };
-                if tree.meets(relation, table, images, self.shared.options.level.goes_by_columns()) {
+                if tree.meets(relation, table, before_images, self.shared.options.level.goes_by_columns()) {
                     return Some(present);
                 }
             }
         }
         add(&self.shared.counts[self.state.base.slot].walked, walked);
-        // An image that is not in the chain any more is of a row that came and went since the start: the answer at the commit is the one at the
-        // start.
+        // A before-image that is not in the chain any more is of a row that came and went since the start: the answer at the commit is the
+        // one at the start.
         None
     }
 
@@ -380,27 +388,27 @@ impl<R: Redo> HyperTransaction<'_, R> {
         }
         let (redo, worker) = (&self.shared.redo, self.state.base.slot);
         let mut row = RowBuffer::new();
-        for image in self.state.writing.images() {
-            let Place { table: id, index } = image.place();
+        for before_image in self.state.writing.before_images() {
+            let IndexRef { table: id, index } = before_image.index_ref();
             let Ok(table) = self.state.base.tables.table(id) else { continue };
             if index != IndexId::PRIMARY {
                 continue;
             }
             let words = table.primary.rows.words();
-            // The image is of a slot of these rows, and in its chain.
-            let record = table.primary.rows.record(image.row());
+            // The before-image is of a slot of these rows, and in its chain.
+            let record = table.primary.rows.record(before_image.row());
             let in_place = record.read(0..words, row.overwrite_words(words), &self.guard);
-            if in_place.version != Some(image) {
+            if in_place.version != Some(before_image) {
                 // A later change of the same transaction comes yet.
                 continue;
             }
             if !in_place.present {
-                redo.change(worker, at.into(), id, image.key(), redo::Change::Delete);
+                redo.change(worker, at.into(), id, before_image.key(), redo::Change::Delete);
                 continue;
             }
-            let tail = in_place.tail.map_or(&[][..], |tail| tail.words());
-            row.overwrite_words(words + tail.len())[words..].copy_from_slice(tail);
-            redo.change(worker, at.into(), id, image.key(), redo::Change::Put(row.as_words()));
+            let out_of_line = in_place.out_of_line.map_or(&[][..], |out_of_line| out_of_line.words());
+            row.overwrite_words(words + out_of_line.len())[words..].copy_from_slice(out_of_line);
+            redo.change(worker, at.into(), id, before_image.key(), redo::Change::Put(row.as_words()));
         }
         redo.committed(worker, at.into());
     }
@@ -408,8 +416,8 @@ impl<R: Redo> HyperTransaction<'_, R> {
 
 /// Puts a row together from its fixed part and what is behind it.
 fn whole_row(row: &mut RowBuffer, words: &[u64], seen: Seen<'_>) {
-    let tail = seen.tail.map_or(&[][..], |tail| tail.words());
-    let whole = row.overwrite_words(words.len() + tail.len());
+    let out_of_line = seen.out_of_line.map_or(&[][..], |out_of_line| out_of_line.words());
+    let whole = row.overwrite_words(words.len() + out_of_line.len());
     whole[..words.len()].copy_from_slice(words);
-    whole[words.len()..].copy_from_slice(tail);
+    whole[words.len()..].copy_from_slice(out_of_line);
 }

@@ -1,22 +1,22 @@
 //! Deleted records that open transactions still see leave their index for one beside it.
 //!
-//! A row that a snapshot, or an older transaction that may write, sees keeps its record when it is deleted. If its key stayed in the index, a
-//! queue would be scanned through all that was deleted since that transaction began. So when collection has thinned a record that is absent,
-//! the record is *displaced*, under its latch:
+//! A row that a snapshot, or an older transaction that may write, sees keeps its record when it is deleted. If its key stayed in the index,
+//! a queue would be scanned through all that was deleted since that transaction began. So when collection has pruned a record that is
+//! absent, the record is *displaced*, under its latch:
 //!
 //! 1. its key goes into the index beside;
-//! 2. `until` is raised to the commit time of the deletion, which is its newest image;
+//! 2. `until` is raised to the commit time of the deletion, which is its newest before-image;
 //! 3. the record is marked, so that nothing is put on it any more: a key that comes back gets another record, as with a closed one;
 //! 4. its key leaves the index.
 //!
-//! A transaction that began at or after `until` sees no such row and looks at the index alone. One that began before and finds no row of a key
-//! looks beside, and its scans go along both. It looks at `until` behind the index: whatever it misses there because of step 4, step 2 tells it
-//! to look for.
+//! A transaction that began at or after `until` sees no such row and looks at the index alone. One that began before and finds no row of a
+//! key looks beside, and its scans go along both. It looks at `until` behind the index: whatever it misses there because of step 4, step 2
+//! tells it to look for.
 //!
-//! An older transaction that may write so reads the row, and conflicts when it writes the row: the deletion was committed since its start. It
-//! also looks beside when the index has taken a key that it inserts, because a key that it sees must be refused.
+//! An older transaction that may write so reads the row, and conflicts when it writes the row: the deletion was committed since its start.
+//! It also looks beside when the index has taken a key that it inserts, because a key that it sees must be refused.
 //!
-//! When nobody sees the row any more, the record is closed as others are, and its key leaves the index beside.
+//! When no thread sees the row any more, the record is closed as others are, and its key leaves the index beside.
 
 use std::ops::ControlFlow;
 
@@ -43,7 +43,7 @@ use super::view::{Shown, view};
 pub(super) struct Displaced {
     /// None where there was no memory for it: then deleted records stay where they are.
     store: Option<Store<RowNumbers>>,
-    /// Who began then or later sees nothing of what lies beside.
+    /// A thread that began then or later sees nothing of what lies beside.
     until: AtomicU64,
 }
 
@@ -58,16 +58,16 @@ impl Displaced {
         self.store.as_ref().map(Store::index)
     }
 
-    /// Whether rows that are seen at this moment may lie beside.
+    /// Whether rows that are seen at this timestamp may lie beside.
     #[inline]
-    pub(super) fn concern(&self, moment: u64) -> bool {
+    pub(super) fn concern(&self, timestamp: u64) -> bool {
         // Acquire: pairs with the release in `displace`.
-        moment < self.until.load(Ordering::Acquire)
+        timestamp < self.until.load(Ordering::Acquire)
     }
 }
 
 impl Relation {
-    /// Displaces an absent record whose newest image was committed at a moment.
+    /// Displaces an absent record whose newest before-image was committed at a timestamp.
     pub(super) fn displace(
         &self,
         latched: &mut Latched<'_>,

@@ -59,8 +59,8 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         at: At<'w, Relation, K>,
         projection: &Projection,
     ) -> Result<Option<FoundRow<'w>>, Error> {
-        if at.store.place().index == IndexId::PRIMARY {
-            self.log_point(at.store.place().table, at.key, projection.columns);
+        if at.store.index_ref().index == IndexId::PRIMARY {
+            self.log_point(at.store.index_ref().table, at.key, projection.columns);
         }
         self.find_unprotected(at, projection)
     }
@@ -82,12 +82,12 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         _intent: Intent,
     ) -> Result<Option<FoundRow<'w>>, Error> {
         let Some((record, seen)) = self.find_seen(at.store, at.key, projection) else {
-            self.log_point(at.store.place().table, at.key, ColumnSet::EMPTY);
+            self.log_point(at.store.index_ref().table, at.key, ColumnSet::EMPTY);
             return Ok(None);
         };
-        // SAFETY: the image was found just above, under the guard.
-        let newest = seen.version.map(|image| unsafe { image.under(&self.guard) });
-        match self.check_version(newest, seen.settled) {
+        // SAFETY: the before-image was found just above, under the guard.
+        let newest = seen.version.map(|before_image| unsafe { before_image.under(&self.guard) });
+        match self.check_version(newest, seen.all_visible) {
             Ok(()) => Ok(Some(FoundRow(record))),
             Err(conflict) => {
                 self.state.contested.note(record);
@@ -145,9 +145,9 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
         row: &mut RowBuffer,
         changes: Changes,
     ) -> Result<(), Error> {
-        let pieces = word_pieces(at.table, changes);
+        let fragments = word_fragments(at.table, changes);
         let new = NewRow { words: row.as_words(), columns: changes.columns(), whole: changes.whole_row() };
-        self.write(&at.table.primary, record, at.key, new, pieces)
+        self.write(&at.table.primary, record, at.key, new, fragments)
     }
 
     #[inline(always)]
@@ -163,13 +163,13 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     fn put<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, words: &[u64]) -> Result<(), Error> {
         let store = &at.table.primary;
         if let Some((record, _)) = self.find_seen(at.store, at.key, &Projection::NONE) {
-            let pieces = std::iter::once(0..store.rows.words());
+            let fragments = std::iter::once(0..store.rows.words());
             return self.write(
                 at.store,
                 record,
                 at.key,
                 NewRow { words, columns: ColumnSet::ALL, whole: true },
-                pieces,
+                fragments,
             );
         }
         match self.insert_record(at.store, at.key, words)? {
@@ -207,15 +207,15 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     fn check_taken(&mut self, at: At<'w, Relation, &[u8]>, _primary: &[u8]) -> Result<(), Error> {
         if at.store.is_dropped() {
             // The row may have gone, and its entry not.
-            return Err(self.conflict(Reason::Inconsistent, at.store.place(), Some(at.key)));
+            return Err(self.conflict(Reason::Inconsistent, at.store.index_ref(), Some(at.key)));
         }
         if !left_out(Step::LogDuplicates) {
-            self.log_key(at.table, at.store.place().index, at.key);
+            self.log_key(at.table, at.store.index_ref().index, at.key);
         }
         Ok(())
     }
 
-    /// The images of its entries are gone, and it never had one of its own.
+    /// The before-images of its entries are gone, and it never had one of its own.
     #[cold]
     fn has_refused<K: EncodedKey>(&mut self, at: At<'w, Relation, K>) {
         if !left_out(Step::LogRefused) {
@@ -260,7 +260,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     }
 
     fn undo_to(&mut self, mark: usize) -> Result<(), Error> {
-        self.undo_images(mark);
+        self.undo_before_images(mark);
         Ok(())
     }
 
@@ -335,7 +335,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
 
 /// The words that changes touch.
 #[inline]
-fn word_pieces(table: &HyperTable, changes: Changes) -> impl Iterator<Item = Range<usize>> + Clone {
+fn word_fragments(table: &HyperTable, changes: Changes) -> impl Iterator<Item = Range<usize>> + Clone {
     let fixed_bytes = table.primary.rows.words() * 8;
     changes.pieces(&table.layout, fixed_bytes).map(|bytes| bytes.start / 8..bytes.end / 8)
 }

@@ -5,7 +5,7 @@ use polychron_engine::redo::Redo;
 
 use super::protocol::Shared;
 
-/// How many before-images each record has.
+/// How many before-before-images each record has.
 pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
     let mut versions = Versions::default();
     let (_, tables) = shared.catalog.snapshot();
@@ -13,7 +13,7 @@ pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
         for table in tables.iter().flatten() {
             table.primary.rows.for_each(|record| {
                 if !record.is_versioned() {
-                    // Without a latch, which a slot that nobody has used yet does not have for others.
+                    // Without a latch, which a slot that no thread has used yet does not have for others.
                     if record.is_present() {
                         versions.count(0);
                     }
@@ -22,7 +22,9 @@ pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
                 // Under the latch nothing leaves the chain.
                 let latched = record.latch();
                 if !latched.is_closed() {
-                    versions.count(std::iter::successors(latched.version(guard), |image| image.older()).count());
+                    versions.count(
+                        std::iter::successors(latched.version(guard), |before_image| before_image.older()).count(),
+                    );
                 }
             });
         }

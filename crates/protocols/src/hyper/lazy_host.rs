@@ -4,11 +4,11 @@
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, TableId};
-use polychron_engine::lazy::{Inner, LazyHost, Names};
+use polychron_engine::lazy::{BaseTransaction, LazyHost, Names};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::Primitives;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_schema::ColumnSet;
 use polychron_sync::Backoff;
 
@@ -29,37 +29,42 @@ impl<R: Redo + Default> LazyHost for Hyper<R> {
         summary: "hyper, futures open until the commit: for hot rows that are added to, beside long readers",
     };
 
-    fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Error> {
+    fn claim(
+        transaction: &mut BaseTransaction<'_, Self>,
+        table: TableId,
+        key: &[u8],
+        written: bool,
+    ) -> Result<(), Error> {
         if written { transaction.operate(|this| this.lock_row(table, key)) } else { Ok(()) }
     }
 
-    fn settling(transaction: &mut Inner<'_, Self>) -> Result<(), Error> {
+    fn resolving(transaction: &mut BaseTransaction<'_, Self>) -> Result<(), Error> {
         transaction.operate(HyperTransaction::begin_later)
     }
 
-    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Error {
-        transaction.conflict(reason, Place { table, index: IndexId::PRIMARY }, None)
+    fn conflict(transaction: &mut BaseTransaction<'_, Self>, reason: Reason, table: TableId) -> Error {
+        transaction.conflict(reason, IndexRef { table, index: IndexId::PRIMARY }, None)
     }
 }
 
 impl<R: Redo> HyperTransaction<'_, R> {
-    /// Locks the row of a key by an image that changes nothing, unless the row is left to a favoured transaction. What is committed there may be
-    /// younger than the start, so the row must not be read before [`Self::begin_later`].
+    /// Locks the row of a key by a before-image that changes nothing, unless the row is left to a favoured transaction. What is committed
+    /// there may be younger than the start, so the row must not be read before [`Self::begin_later`].
     fn lock_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Error> {
         let table = self.table(table)?;
         let store = &table.primary;
-        // Where there is no row, whoever reads it next finds out.
+        // Where there is no row, any thread that reads it next finds out.
         let Some(record) = self.lookup(store, key) else { return Ok(()) };
         let draft = Draft {
             kind: Kind::Update,
-            place: store.place(),
+            index_ref: store.index_ref(),
             row: record.id(),
             summary: summary_of(key),
             columns: ColumnSet::EMPTY,
-            piece_words: 0,
-            has_tail: false,
+            fragment_words: 0,
+            has_out_of_line: false,
         };
-        let image = self.state.writing.draft(self.id, draft, key, &self.guard).map_err(Error::from)?;
+        let before_image = self.state.writing.draft(self.id, draft, key, &self.guard).map_err(Error::from)?;
         let (mut backoff, mut stamp) = (Backoff::new(), 0);
         for _ in 0..LOOKS {
             let latched = record.latch();
@@ -72,9 +77,9 @@ impl<R: Redo> HyperTransaction<'_, R> {
                     stamp = 0;
                     break;
                 }
-                // An image of a change says that there is a row below it.
+                // A before-image of a change says that there is a row below it.
                 if latched.is_present() || left_out(Step::PassOverDeleted) {
-                    self.state.push(latched, image, &self.guard);
+                    self.state.push(latched, before_image, &self.guard);
                 }
                 return Ok(());
             }

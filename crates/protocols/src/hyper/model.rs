@@ -50,9 +50,9 @@ fn correct(rows: &Rows) {
     unit.correct(&looked);
 }
 
-/// Something that stands for an image; nobody looks behind it.
-fn image<'g>(guard: &'g Guard<'_>) -> Option<Undo<'g>> {
-    // SAFETY: nobody looks behind it.
+/// Something that stands for a before-image; no thread looks behind it.
+fn before_image<'g>(guard: &'g Guard<'_>) -> Option<Undo<'g>> {
+    // SAFETY: no thread looks behind it.
     unsafe { Undo::at(64, guard) }
 }
 
@@ -61,10 +61,10 @@ fn write(rows: &Rows, guard: &Guard<'_>) {
     let mut latched = rows.record(0).latch();
     let next = latched.load(0) + 1;
     latched.store(0, &[next; WORDS]);
-    latched.set_version(image(guard));
+    latched.set_version(before_image(guard));
 }
 
-/// Takes its image away, as collection does.
+/// Takes its before-image away, as collection does.
 fn cut(rows: &Rows) {
     rows.record(0).latch().set_version(None);
 }
@@ -101,8 +101,8 @@ fn play_then(
 ) {
     explore(3, move || {
         let memory = Memory::new(MemoryOptions { max_workers: 3, ..MemoryOptions::tiny() }).expect("sound options");
-        let place = memory.register().expect("a slot is free");
-        let rows = Arc::new(rows(is_covered, &place.pin(), memory.epochs()));
+        let local = memory.register().expect("a slot is free");
+        let rows = Arc::new(rows(is_covered, &local.pin(), memory.epochs()));
         let (by_other, by_own) = (Arc::clone(&rows), Arc::clone(&rows));
         beside(|_| (), move |(), guard| other(&by_other, guard), move |(), guard| own(&by_own, guard), |(), _| ());
         after(&rows);
@@ -120,16 +120,16 @@ fn what_is_written_does_not_count() {
     play(false, write, |rows, _| assert!(matches!(scan(rows), None | Some(1))));
 }
 
-/// An interval that is narrowed while a slot in it is written goes on covering it, and who scans by it reads no change.
+/// An interval that is narrowed while a slot in it is written goes on covering it, and a thread that scans by it reads no change.
 #[test]
-fn who_narrows_and_who_writes_meet() {
+fn narrowing_and_writing_synchronize() {
     play(true, write, |rows, _| {
         correct(rows);
         assert!(matches!(scan(rows), None | Some(1)));
     });
 }
 
-/// Who finds a slot without versions again sees all that was written before.
+/// A thread that finds a slot without versions again sees all that was written before.
 #[test]
 fn what_was_written_is_seen_behind_the_interval() {
     play(
@@ -145,7 +145,7 @@ fn what_was_written_is_seen_behind_the_interval() {
     );
 }
 
-/// Who finds a slot outside of its interval sees what stands there.
+/// A thread that finds a slot outside of its interval sees what stands there.
 #[test]
 fn who_finds_an_interval_narrowed_sees_what_was_written() {
     play(
@@ -192,13 +192,13 @@ fn rows_are_read_whole() {
     );
 }
 
-/// A row that comes into a slot which nobody has used, whose latch is taken without an exchange, is read whole or not at all.
+/// A row that comes into a slot which no thread has used, whose latch is taken without an exchange, is read whole or not at all.
 #[test]
 fn rows_that_come_are_read_whole() {
     explore(3, || {
         let memory = Memory::new(MemoryOptions { max_workers: 3, ..MemoryOptions::tiny() }).expect("sound options");
-        let place = memory.register().expect("a slot is free");
-        let rows = Arc::new(rows(true, &place.pin(), memory.epochs()));
+        let local = memory.register().expect("a slot is free");
+        let rows = Arc::new(rows(true, &local.pin(), memory.epochs()));
         let by_other = Arc::clone(&rows);
         beside(
             |_| (),
@@ -206,7 +206,7 @@ fn rows_that_come_are_read_whole() {
                 let slot = by_other.allocate(guard.epochs(), guard).expect("memory is there");
                 let mut latched = slot.latch();
                 latched.store(0, &[2; WORDS]);
-                latched.set_version(image(guard));
+                latched.set_version(before_image(guard));
                 latched.set_present(true);
             },
             move |(), guard| {
@@ -222,7 +222,7 @@ fn rows_that_come_are_read_whole() {
     });
 }
 
-/// Who takes a latch sees what its last holder did.
+/// A thread that takes a latch sees what its last holder did.
 #[test]
 fn latches_hand_rows_on() {
     play_then(true, write, write, |rows| {
@@ -230,22 +230,22 @@ fn latches_hand_rows_on() {
     });
 }
 
-/// Closes the only slot and gives it back, and gives its page to memory if nobody finds the slot any more. Whether it went.
-fn leave(rows: &Rows, place: &Local) -> bool {
-    let guard = place.pin();
+/// Closes the only slot and gives it back, and gives its page to memory if no thread finds the slot any more. Whether it went.
+fn leave(rows: &Rows, local: &Local) -> bool {
+    let guard = local.pin();
     let epochs = guard.epochs();
     let record = rows.record(0);
     let mut latched = record.latch();
     latched.set_present(false);
     latched.close();
     drop(latched);
-    rows.give_back(record, epochs);
+    rows.free(record, epochs);
     drop(guard);
     epochs.advance();
-    rows.release_pages(epochs, &place.pin())
+    rows.release_pages(epochs, &local.pin())
 }
 
-/// Who has found a slot in an index goes on finding its page.
+/// A thread that has found a slot in an index goes on finding its page.
 #[test]
 fn slots_that_were_found_keep_their_page() {
     explore(2, || {
@@ -273,7 +273,7 @@ fn slots_that_were_found_keep_their_page() {
     });
 }
 
-/// A row that comes into a page whose number has served before meets a collector with an image from then.
+/// A row that comes into a page whose number has served before meets a collector with a before-image from then.
 #[test]
 fn numbers_that_serve_again_are_latched() {
     explore(3, || {
@@ -288,7 +288,7 @@ fn numbers_that_serve_again_are_latched() {
             let slot = by_other.allocate(guard.epochs(), &guard).expect("memory is there");
             let mut latched = slot.latch();
             latched.store(0, &[2; WORDS]);
-            latched.set_version(image(&guard));
+            latched.set_version(before_image(&guard));
             latched.set_present(true);
             drop(latched);
             drop(guard);

@@ -13,8 +13,9 @@ pub struct Options {
     /// at every record's version. 1024 as in the paper (Figure 8).
     pub synopsis: Option<u32>,
     /// What of a record goes into its before-image when columns change.
-    pub images: Images,
-    /// Whether scans by columns time their parts (Figure 9), which costs them two looks at the clock a slot range and two a versioned record.
+    pub before_images: BeforeImages,
+    /// Whether scans by columns time their parts (Figure 9), which costs them two looks at the clock a slot range and two a versioned
+    /// record.
     pub timed_scans: bool,
 }
 
@@ -24,7 +25,7 @@ impl Default for Options {
             level: Level::default(),
             backend: Backend::default(),
             synopsis: Some(1024),
-            images: Images::default(),
+            before_images: BeforeImages::default(),
             timed_scans: false,
         }
     }
@@ -32,7 +33,7 @@ impl Default for Options {
 
 /// What of a record is kept when columns of it change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Images {
+pub enum BeforeImages {
     /// The words that change.
     #[default]
     Columns,
@@ -73,15 +74,17 @@ impl Options {
                     format!("`synopsis` is `none` or a power of two from {LEAST_SYNOPSIS} to {MOST_SYNOPSIS}, and not `{records}`")
                 })?);
             }
-            ("images", "columns") => self.images = Images::Columns,
-            ("images", "records") => self.images = Images::Records,
+            ("before-images", "columns") => self.before_images = BeforeImages::Columns,
+            ("before-images", "records") => self.before_images = BeforeImages::Records,
             ("timed-scans", "yes") => self.timed_scans = true,
             ("timed-scans", "no") => self.timed_scans = false,
             ("timed-scans", _) => return Err(format!("`timed-scans` is `yes` or `no`, and not `{value}`")),
-            ("images", _) => return Err(format!("`images` is `columns` or `records`, and not `{value}`")),
+            ("before-images", _) => {
+                return Err(format!("`before-images` is `columns` or `records`, and not `{value}`"));
+            }
             ("backend", _) => return Err(format!("`backend` is `rows` or `columns`, and not `{value}`")),
             _ => {
-                let known = "`level`, `backend`, `synopsis`, `images` and `timed-scans`";
+                let known = "`level`, `backend`, `synopsis`, `before-images` and `timed-scans`";
                 return Err(format!("hyper has no option `{name}`; it has {known}"));
             }
         }

@@ -533,9 +533,9 @@ fn play(level: Level, backend: Backend, seed: u64, cases: usize) -> Counts {
         let questions: Vec<_> = (0..random.range_inclusive(1, 2)).map(|_| question(&mut random)).collect();
         let answers = |rows: &Rows| questions.iter().map(|question| brute_force(rows, question)).collect::<Vec<_>>();
         let mut t = worker.begin(Mode::ReadWrite).unwrap();
-        let told: Vec<_> = questions.iter().map(|question| lab.ask(&mut t, question)).collect();
+        let seen: Vec<_> = questions.iter().map(|question| lab.ask(&mut t, question)).collect();
         let before = answers(&rows);
-        assert_eq!(told, before, "{questions:?}");
+        assert_eq!(seen, before, "{questions:?}");
         if !lab.disturb(&mut random, &mut rows) {
             continue;
         }

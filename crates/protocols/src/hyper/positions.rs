@@ -1,13 +1,13 @@
 //! VersionedPositions (§2.6 of the paper): for a fixed range of slots, between which positions some are versioned. All slots outside show
-//! one row to everybody, and are written by nobody who has not widened the interval first.
+//! one row to all, and are written by no thread that has not widened the interval first.
 //!
 //! ```text
 //!  positions   changes (29) │ being narrowed (1) │ behind the last one (17) │ first one (17)
 //! ```
 //!
-//! A slot is *plain* when it has a row and no version. Who latches a plain slot widens the interval over it before it writes a word
-//! ([`Positions::cover`]); it does nothing where the interval covers the slot already, so in steady state nobody writes here. Nobody takes a
-//! slot out when its versions go: that does the next scan that meets a plain slot at either end ([`Positions::narrow`]).
+//! A slot is *plain* when it has a row and no version. A thread that latches a plain slot widens the interval over it before it writes a
+//! word ([`Positions::cover`]); it does nothing where the interval covers the slot already, so in steady state no thread writes here. No
+//! thread takes a slot out when its versions go: that does the next scan that meets a plain slot at either end ([`Positions::narrow`]).
 //!
 //! `docs/protocols/hyper.md`, V1 to V4, says why a reader that finds the word unchanged has read rows that stood still.
 
@@ -31,7 +31,7 @@ pub(super) const MOST: usize = 1 << 16;
 #[derive(Debug)]
 pub(super) struct Positions(AtomicU64);
 
-/// What an interval was at one moment.
+/// What an interval was at one timestamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Interval(u64);
 
@@ -94,11 +94,12 @@ impl Positions {
         if left_out(Step::CoverVersions) {
             return;
         }
-        // Barrier: pairs with the one in `narrow`. Who narrows sees the latch, or this sees that it does.
+        // Barrier: pairs with the one in `narrow`. A thread that narrows sees the latch, or this sees that it does.
         fence_behind_exchange();
         let mut seen = self.load();
         while !seen.covers(position) || seen.is_narrowing() && !left_out(Step::StopNarrowing) {
-            // Acquire and release: who sees the words that are written next sees this, and who comes later what came before.
+            // Acquire and release: a thread that sees the words that are written next sees this, and a thread that comes later what came
+            // before.
             let outcome = self.0.compare_exchange(seen.0, seen.with(position).0, Ordering::AcqRel, Ordering::Acquire);
             match outcome {
                 Ok(_) => return,
@@ -121,7 +122,7 @@ impl Positions {
         fence_behind_exchange();
         let left = find(seen.range());
         pass(Point::Narrowing);
-        // Who has latched a plain slot since has changed the word; then the interval stays.
+        // A thread that has latched a plain slot since has changed the word; then the interval stays.
         replace(marked, marked.changed(left));
     }
 }
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn who_latches_stops_who_narrows() {
+    fn a_latch_stops_narrowing() {
         let positions = Positions::new(8);
         positions.narrow(positions.load(), |_| {
             positions.cover(3);

@@ -284,8 +284,8 @@ impl RelationLog {
                     ValueRef::Date(value) => value as u64,
                     ValueRef::Null | ValueRef::Decimal { .. } => 0,
                 };
-                let place = u64::from(*column) << 8 | *comparison as u64;
-                constant.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) ^ place
+                let kind = u64::from(*column) << 8 | *comparison as u64;
+                constant.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) ^ kind
             }
         }
     }

@@ -1,8 +1,8 @@
-//! What the images of a slot put back, told by the slot itself: so collection finds out that a newer image is not needed without looking at
-//! older ones, which lie anywhere.
+//! What the before-images of a slot put back, told by the slot itself: so collection finds out that a newer before-image is not needed
+//! without looking at older ones, which lie anywhere.
 //!
 //! ```text
-//!  restored   moment (48) │ words (16)
+//!  restored   timestamp (48) │ words (16)
 //! ```
 
 use std::ops::Range;
@@ -17,7 +17,7 @@ const BITS: u32 = 16;
 const LAST: usize = BITS as usize - 1;
 const MANY: u16 = 1 << LAST;
 
-/// Whoever undoes the slot down to the moment `at`, while that is read, puts all of these words back.
+/// Any thread that undoes the slot down to the timestamp `at`, while that is read, puts all of these words back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Restored {
     at: u64,
@@ -30,7 +30,7 @@ impl Restored {
         Self { at: word >> BITS, words: word as u16 }
     }
 
-    /// Of moments that need more bits nothing is known.
+    /// Of timestamps that need more bits nothing is known.
     #[inline]
     pub(super) fn to_word(self) -> u64 {
         if self.at >> (u64::BITS - BITS) == 0 { self.at << BITS | u64::from(self.words) } else { 0 }
@@ -41,38 +41,38 @@ impl Restored {
         self.at == 0
     }
 
-    /// Whether that is known of all words that an image puts back, at a moment.
+    /// Whether that is known of all words that a before-image puts back, at a timestamp.
     #[inline]
-    pub(super) fn has(self, image: Undo<'_>, moment: u64) -> bool {
-        (moment == self.at || left_out(Step::RestoredMoments))
-            && (wanted(image) & !self.words == 0 || left_out(Step::RestoredWords))
+    pub(super) fn has(self, before_image: Undo<'_>, timestamp: u64) -> bool {
+        (timestamp == self.at || left_out(Step::RestoredTimestamps))
+            && (wanted(before_image) & !self.words == 0 || left_out(Step::RestoredWords))
     }
 
-    /// What is known at a moment, once an image that was committed later is in the chain of a row of so many words.
+    /// What is known at a timestamp, once a before-image that was committed later is in the chain of a row of so many words.
     #[inline]
-    pub(super) fn with(self, image: Undo<'_>, moment: u64, row_words: usize) -> Self {
-        let known = if moment == self.at { self.words } else { 0 };
-        Self { at: moment, words: known | given(image, row_words) }
+    pub(super) fn with(self, before_image: Undo<'_>, timestamp: u64, row_words: usize) -> Self {
+        let known = if timestamp == self.at { self.words } else { 0 };
+        Self { at: timestamp, words: known | given(before_image, row_words) }
     }
 }
 
-/// The words that an image puts back, those behind the last bit as one.
+/// The words that a before-image puts back, those behind the last bit as one.
 #[inline]
-fn wanted(image: Undo<'_>) -> u16 {
-    pieces(image).fold(0, |words, piece| words | bits(piece))
+fn wanted(before_image: Undo<'_>) -> u16 {
+    fragments(before_image).fold(0, |words, fragment| words | bits(fragment))
 }
 
-/// The words that it puts back for certain: who undoes an insertion needs none.
+/// The words that it puts back for certain: a thread that undoes an insertion needs none.
 #[inline]
-fn given(image: Undo<'_>, row_words: usize) -> u16 {
-    if image.kind() == Kind::Insert {
+fn given(before_image: Undo<'_>, row_words: usize) -> u16 {
+    if before_image.kind() == Kind::Insert {
         return u16::MAX;
     }
-    pieces(image).fold(0, |words, piece| words | certain_bits(piece, row_words))
+    fragments(before_image).fold(0, |words, fragment| words | certain_bits(fragment, row_words))
 }
 
-fn pieces(image: Undo<'_>) -> impl Iterator<Item = Range<usize>> {
-    image.pieces().map(|(first, piece)| first..first + piece.len())
+fn fragments(before_image: Undo<'_>) -> impl Iterator<Item = Range<usize>> {
+    before_image.fragments().map(|(first, fragment)| first..first + fragment.len())
 }
 
 /// The bits of some words, the last one if any of its words is among them.

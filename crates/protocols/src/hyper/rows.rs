@@ -1,19 +1,20 @@
 //! Where rows lie: pages of slots, each slot the same few words, and the rule for touching them.
 //!
 //! ```text
-//!  slot   state │ version │ tail or restored │ word 0 │ word 1 │ …
-//!  state  count of changes │ displaced │ settled │ versioned │ closed │ absent │ latched
+//!  slot   state │ version │ out-of-line part or restored │ word 0 │ word 1 │ …
+//!  state  count of changes │ displaced │ all-visible │ versioned │ closed │ absent │ latched
 //! ```
 //!
-//! A page has its slots one behind the other ([`Backend::Rows`]), or the same word of all its slots ([`Backend::Columns`]): two
-//! strides are all that tells the backends apart. Beside the pages stand the [`Positions`] of their slots. The words are the fixed part of a row; what is behind it, if anything, is the *tail*,
-//! an allocation of its own that never changes. Where nothing is ever behind it, the slot has room for a [`Restored`] instead.
+//! A page has its slots one behind the other ([`Backend::Rows`]), or the same word of all its slots ([`Backend::Columns`]): two strides are
+//! all that tells the backends apart. Beside the pages stand the [`Positions`] of their slots. The words are the fixed part of a row; what
+//! is behind it, if anything, is the *out-of-line part*, an allocation of its own that never changes. Where nothing is ever behind it, the
+//! slot has room for a [`Restored`] instead.
 //!
-//! Words are read and written as atomics. Who writes a slot holds its latch, for a few instructions; who reads looks at the state before
-//! and after, and reads again when it has changed (`docs/protocols/hyper.md`, H1).
+//! Words are read and written as atomics. A thread that writes a slot holds its latch, for a few instructions; a thread that reads looks at
+//! the state before and after, and reads again when it has changed (`docs/protocols/hyper.md`, H1).
 
+mod allocator;
 mod latched;
-mod places;
 
 use std::fmt;
 use std::ops::Range;
@@ -27,19 +28,19 @@ use polychron_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use polychron_sync::{Backoff, MODELLED, Mutex, load_words};
 
 use super::options::{Backend, Options};
+use super::out_of_line::{OutOfLine, OutOfLineAddress};
 use super::positions::{self, Positions};
 use super::restored::Restored;
-use super::tail::{Tail, TailAddress};
 use super::undo::Undo;
 
+use allocator::SlotAllocator;
 pub(super) use latched::{Fresh, Latched};
-use places::Places;
 
 const STATE: usize = 0;
 const VERSION: usize = 1;
-const TAIL: usize = 2;
-/// In place of the tail.
-const RESTORED: usize = TAIL;
+const OUT_OF_LINE: usize = 2;
+/// In place of the out-of-line part.
+const RESTORED: usize = OUT_OF_LINE;
 /// Words before the row's.
 pub(super) const HEADER: usize = 3;
 
@@ -47,8 +48,8 @@ const LATCHED: u64 = 1;
 const ABSENT: u64 = 2;
 const CLOSED: u64 = 4;
 const VERSIONED: u64 = 8;
-/// The newest image was committed no later than any transaction began that may write.
-const SETTLED: u64 = 16;
+/// The newest before-image was committed no later than any transaction began that may write.
+const ALL_VISIBLE: u64 = 16;
 /// Its key has left the index for the one beside.
 const DISPLACED: u64 = 32;
 const CHANGE: u64 = 64;
@@ -63,14 +64,14 @@ const MOST_BYTES: usize = 256 << 10;
 const MOST_LINES: usize = 6;
 /// How many slots behind one that is allocated another one is fetched, which will be allocated soon.
 const FETCHED_AHEAD: usize = 4;
-/// Pages that the first piece of the directory leads to; each further piece leads to twice as many.
+/// Pages that the first segment of the directory leads to; each further segment leads to twice as many.
 const FIRST: usize = 16;
-const PIECES: usize = 28;
+const SEGMENTS: usize = 28;
 
 pub(super) type Word = AtomicU64;
 
 /// A part of the directory.
-struct Piece {
+struct Segment {
     pages: Box<[AtomicPtr<Word>]>,
     /// Page by page.
     positions: Box<[Positions]>,
@@ -81,15 +82,15 @@ pub(super) struct Rows {
     /// Words of a row's fixed part.
     words: usize,
     /// Whether there may be something behind it.
-    has_tails: bool,
+    has_out_of_line: bool,
     /// Slots of a page, as a power of two.
     slots: u32,
     /// Slots for which one interval stands, as a power of two; none where there are no synopses.
     group: Option<u32>,
     slot_stride: usize,
     word_stride: usize,
-    directory: [OnceLock<Piece>; PIECES],
-    places: Mutex<Places>,
+    directory: [OnceLock<Segment>; SEGMENTS],
+    allocator: Mutex<SlotAllocator>,
 }
 
 impl fmt::Debug for Rows {
@@ -99,8 +100,8 @@ impl fmt::Debug for Rows {
 }
 
 impl Rows {
-    /// No rows yet, of so many words each, with tails or without.
-    pub(super) fn new(words: usize, has_tails: bool, options: &Options) -> Self {
+    /// No rows yet, of so many words each, with out-of-line parts or without.
+    pub(super) fn new(words: usize, has_out_of_line: bool, options: &Options) -> Self {
         let group = options.synopsis.map(|group| group as usize);
         debug_assert!(group.is_none_or(|group| group.is_power_of_two() && group <= positions::MOST));
         let larger = if MODELLED { 1 } else { group.unwrap_or(0).div_ceil(MOST_SLOTS).max(1) };
@@ -116,13 +117,13 @@ impl Rows {
         let directory = std::array::from_fn(|_| OnceLock::new());
         Self {
             words,
-            has_tails,
+            has_out_of_line,
             slots: slots.ilog2(),
             group,
             slot_stride,
             word_stride,
             directory,
-            places: Mutex::default(),
+            allocator: Mutex::default(),
         }
     }
 
@@ -140,8 +141,8 @@ impl Rows {
 
     /// Whether there may be something behind it.
     #[inline]
-    pub(super) fn has_tails(&self) -> bool {
-        self.has_tails
+    pub(super) fn has_out_of_line(&self) -> bool {
+        self.has_out_of_line
     }
 
     fn page_bytes(&self) -> usize {
@@ -149,13 +150,13 @@ impl Rows {
     }
 
     #[inline]
-    fn piece_of(page: usize) -> (usize, usize) {
-        let piece = (page + FIRST).ilog2() as usize - FIRST.ilog2() as usize;
-        (piece, page + FIRST - (FIRST << piece))
+    fn segment_of(page: usize) -> (usize, usize) {
+        let segment = (page + FIRST).ilog2() as usize - FIRST.ilog2() as usize;
+        (segment, page + FIRST - (FIRST << segment))
     }
 
-    /// The record of an id, which came from [`Rows::allocate`] of these rows, and serves its key as long as the caller's guard lasts. Who has a
-    /// record has had a guard since before, which keeps its page.
+    /// The record of an id, which came from [`Rows::allocate`] of these rows, and serves its key as long as the caller's guard lasts. Who
+    /// has a record has had a guard since before, which keeps its page.
     ///
     /// # Panics
     /// When no page has such a slot.
@@ -205,17 +206,17 @@ impl Rows {
     /// What the directory says of a page.
     #[inline]
     fn place_of(&self, page: usize) -> Option<&AtomicPtr<Word>> {
-        let (piece, at) = Self::piece_of(page);
-        Some(&self.directory[piece].get()?.pages[at])
+        let (segment, at) = Self::segment_of(page);
+        Some(&self.directory[segment].get()?.pages[at])
     }
 
     /// The intervals of a page's slots; none where there are no synopses.
     #[inline]
     pub(super) fn positions(&self, page: usize) -> &[Positions] {
         let Some(group) = self.group else { return &[] };
-        let (piece, at) = Self::piece_of(page);
+        let (segment, at) = Self::segment_of(page);
         let groups = self.slots() >> group;
-        self.directory[piece].get().map_or(&[], |piece| &piece.positions[at * groups..][..groups])
+        self.directory[segment].get().map_or(&[], |segment| &segment.positions[at * groups..][..groups])
     }
 
     /// The record behind a handle of an index, which came from [`Record::handle`] of these rows.
@@ -230,9 +231,9 @@ impl Rows {
     /// Under the lock of the places.
     #[cold]
     fn add_page(&self, page: usize, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
-        let (piece, at) = Self::piece_of(page);
+        let (segment, at) = Self::segment_of(page);
         let refused = || guard.refusal(self.page_bytes());
-        let directory = self.directory.get(piece).ok_or_else(refused)?.get_or_init(|| self.piece(FIRST << piece));
+        let directory = self.directory.get(segment).ok_or_else(refused)?.get_or_init(|| self.segment(FIRST << segment));
         let words = guard.allocate(self.page_bytes())?.cast::<Word>();
         // SAFETY: the page has so many words, and is ours alone.
         unsafe {
@@ -244,11 +245,11 @@ impl Rows {
         Ok(())
     }
 
-    /// A piece of the directory for so many pages.
-    fn piece(&self, pages: usize) -> Piece {
+    /// A segment of the directory for so many pages.
+    fn segment(&self, pages: usize) -> Segment {
         let groups = self.group.map_or(0, |group| (self.slots() >> group) * pages);
         let slots = 1 << self.group.unwrap_or(0);
-        Piece {
+        Segment {
             pages: (0..pages).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect(),
             positions: (0..groups).map(|_| Positions::new(slots)).collect(),
         }
@@ -266,28 +267,29 @@ impl Rows {
         }
     }
 
-    /// Retires all pages, and the tails of the rows in them.
+    /// Retires all pages, and the out-of-line parts of the rows in them.
     ///
     /// # Safety
-    /// Who pins from now on finds none of the records; called once, and nothing else afterwards.
+    /// A thread that pins from now on finds none of the records; called once, and nothing else afterwards.
     pub(super) unsafe fn retire(&self, guard: &Guard<'_>) {
-        if self.has_tails {
+        if self.has_out_of_line {
             self.for_each(|record| {
-                if let Some(tail) = record.tail(Ordering::Relaxed) {
-                    // SAFETY: the tail is the slot's own, and nobody finds the slot from now on.
-                    unsafe { tail.retire(guard) };
+                if let Some(out_of_line) = record.out_of_line(Ordering::Relaxed) {
+                    // SAFETY: the out-of-line part is the slot's own, and no thread finds the slot from now on.
+                    unsafe { out_of_line.retire(guard) };
                 }
             });
         }
-        let places = self.directory.iter().filter_map(OnceLock::get).flat_map(|piece| &piece.pages);
-        places.for_each(|place| _ = self.retire_page(place, guard));
+        let pages = self.directory.iter().filter_map(OnceLock::get).flat_map(|segment| &segment.pages);
+        pages.for_each(|page| _ = self.retire_page(page, guard));
     }
 
     /// Takes a page out of its place in the directory, and retires it. Whether there was one.
-    fn retire_page(&self, place: &AtomicPtr<Word>, guard: &Guard<'_>) -> bool {
-        // Relaxed: who pins behind the barrier that follows the retirement sees this.
-        let page = NonNull::new(place.swap(std::ptr::null_mut(), Ordering::Relaxed));
-        // SAFETY: who pins from now on does not find the page, and nobody else has taken it out. It was allocated with this size.
+    fn retire_page(&self, link: &AtomicPtr<Word>, guard: &Guard<'_>) -> bool {
+        // Relaxed: a thread that pins behind the barrier that follows the retirement sees this.
+        let page = NonNull::new(link.swap(std::ptr::null_mut(), Ordering::Relaxed));
+        // SAFETY: a thread that pins from now on does not find the page, and no other thread has taken it out. It was allocated with this
+        // size.
         page.into_iter().for_each(|page| unsafe { guard.retire(page.cast(), self.page_bytes()) });
         page.is_some()
     }
@@ -328,9 +330,9 @@ pub(super) struct Record<'t> {
     rows: &'t Rows,
 }
 
-/// What stood in a slot at one moment.
+/// What stood in a slot at one timestamp.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct InPlace<'g> {
+pub(super) struct ReadInPlace<'g> {
     /// Whether there is a row.
     pub(super) present: bool,
     /// Whether the slot serves no key any more.
@@ -338,9 +340,9 @@ pub(super) struct InPlace<'g> {
     /// The newest before-image.
     pub(super) version: Option<Undo<'g>>,
     /// Whether only snapshots may have to undo it: every transaction that may write began after its commit.
-    pub(super) settled: bool,
+    pub(super) all_visible: bool,
     /// What is behind the fixed part.
-    pub(super) tail: Option<Tail<'g>>,
+    pub(super) out_of_line: Option<OutOfLine<'g>>,
 }
 
 impl From<Record<'_>> for RowAddress {
@@ -386,8 +388,8 @@ impl<'t> Record<'t> {
     }
 
     #[inline]
-    fn tail(self, order: Ordering) -> Option<TailAddress> {
-        if self.rows.has_tails { TailAddress::at(self.word::<TAIL>().load(order)) } else { None }
+    fn out_of_line(self, order: Ordering) -> Option<OutOfLineAddress> {
+        if self.rows.has_out_of_line { OutOfLineAddress::at(self.word::<OUT_OF_LINE>().load(order)) } else { None }
     }
 
     /// The row's words when they lie one behind the other.
@@ -408,9 +410,9 @@ impl<'t> Record<'t> {
         }
     }
 
-    /// Copies words of the row out, with the rest of what stands there at the same moment.
+    /// Copies words of the row out, with the rest of what stands there at the same timestamp.
     #[inline(always)]
-    pub(super) fn read<'g>(self, range: Range<usize>, out: &mut [u64], guard: &'g Guard<'_>) -> InPlace<'g> {
+    pub(super) fn read<'g>(self, range: Range<usize>, out: &mut [u64], guard: &'g Guard<'_>) -> ReadInPlace<'g> {
         let mut backoff = Backoff::new();
         loop {
             // Acquire: pairs with the release in `unlatch`.
@@ -419,24 +421,24 @@ impl<'t> Record<'t> {
                 // Acquire, like the words': pairs with the releases of `Latched`, so that a later value makes the second look see it.
                 let is_versioned = before & VERSIONED != 0;
                 let version = if is_versioned { self.word::<VERSION>().load(Ordering::Acquire) } else { 0 };
-                let tail = self.tail(Ordering::Acquire);
+                let out_of_line = self.out_of_line(Ordering::Acquire);
                 if self.rows.word_stride == 1 {
                     load_words(self.adjacent(range.clone()), &mut out[range.clone()]);
                 } else {
-                    for place in range.clone() {
+                    for word in range.clone() {
                         // As above.
-                        out[place] = self.of_row(place).load(Ordering::Acquire);
+                        out[word] = self.of_row(word).load(Ordering::Acquire);
                     }
                 }
                 if self.word::<STATE>().load(Ordering::Relaxed) == before {
-                    return InPlace {
+                    return ReadInPlace {
                         present: before & ABSENT == 0,
                         closed: before & CLOSED != 0,
-                        // SAFETY: the slot had the image just now; what leaves it from now on stays until the guard ends.
+                        // SAFETY: the slot had the before-image just now; what leaves it from now on stays until the guard ends.
                         version: unsafe { Undo::at(version, guard) },
-                        settled: before & SETTLED != 0,
+                        all_visible: before & ALL_VISIBLE != 0,
                         // SAFETY: as above.
-                        tail: tail.map(|tail| unsafe { tail.under() }),
+                        out_of_line: out_of_line.map(|out_of_line| unsafe { out_of_line.under() }),
                     };
                 }
             }
@@ -473,7 +475,7 @@ impl<'t> Record<'t> {
         }
     }
 
-    /// A word of the row, by a relaxed load: who asks finds out whether the row stood still.
+    /// A word of the row, by a relaxed load: a thread that asks finds out whether the row stood still.
     #[inline]
     pub(super) fn row_word(self, word: usize) -> u64 {
         self.of_row(word).load(Ordering::Relaxed)
@@ -488,7 +490,7 @@ impl<'t> Record<'t> {
         }
     }
 
-    /// Whether the slot shows one row to everybody, and nobody is about to write it.
+    /// Whether the slot shows one row to all, and no thread is about to write it.
     #[inline]
     pub(super) fn is_plain(self) -> bool {
         Self::is_plain_state(self.state())
@@ -504,13 +506,13 @@ impl<'t> Record<'t> {
     /// The newest before-image, which the guard keeps.
     #[inline]
     pub(super) fn version<'g>(self, guard: &'g Guard<'_>) -> Option<Undo<'g>> {
-        // Acquire: pairs with the release in `set_version`, so that the image is made.
+        // Acquire: pairs with the release in `set_version`, so that the before-image is made.
         self.version_of(Ordering::Acquire, guard)
     }
 
     #[inline]
     fn version_of<'g>(self, order: Ordering, guard: &'g Guard<'_>) -> Option<Undo<'g>> {
-        // SAFETY: the slot has the image just now; what leaves it from now on stays until the guard ends.
+        // SAFETY: the slot has the before-image just now; what leaves it from now on stays until the guard ends.
         unsafe { Undo::at(self.word::<VERSION>().load(order), guard) }
     }
 
@@ -533,7 +535,7 @@ impl<'t> Record<'t> {
         self.state() & ABSENT == 0
     }
 
-    /// Whether the slot has an image.
+    /// Whether the slot has a before-image.
     #[inline]
     pub(super) fn is_versioned(self) -> bool {
         self.state() & VERSIONED != 0
@@ -555,7 +557,7 @@ impl<'t> Record<'t> {
     fn reopen(self) -> Latched<'t> {
         let mut latched = self.latch();
         latched.set_version(None);
-        latched.set_tail(None);
+        latched.set_out_of_line(None);
         latched.set_restored(Restored::default());
         latched.serve_anew();
         latched.set_present(false);

@@ -100,7 +100,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
                     return Ok(());
                 }
             }
-            // Nobody asks again behind the end: what is displaced from now on is no part of what was not visited.
+            // No thread asks again behind the end: what is displaced from now on is no part of what was not visited.
             if !more || batch.last_key().is_none() {
                 self.log_range(visit.table, store, visit.scan, None);
                 return Ok(());

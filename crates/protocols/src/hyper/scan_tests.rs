@@ -15,7 +15,7 @@ use polychron_engine::{
 use polychron_schema::{Row, RowRef, Value};
 use polychron_sync::thread;
 
-use super::{Backend, Hyper, HyperTransaction, HyperWorker, Images, Options};
+use super::{Backend, BeforeImages, Hyper, HyperTransaction, HyperWorker, Options};
 
 /// Numbers of all widths, some of them absent.
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
@@ -51,16 +51,17 @@ struct Lab {
     readings: Table<Reading>,
 }
 
-/// Both backends, and synopses from the smallest to none, there with whole records as images.
+/// Both backends, and synopses from the smallest to none, there with whole records as before-images.
 fn variants() -> impl Iterator<Item = Options> {
     let synopses = [Some(16), Some(64), Some(1024), Some(1 << 16), None];
     let backends = [Backend::Columns, Backend::Rows];
-    let images = |synopsis: Option<u32>| if synopsis.is_none() { Images::Records } else { Images::Columns };
+    let before_images =
+        |synopsis: Option<u32>| if synopsis.is_none() { BeforeImages::Records } else { BeforeImages::Columns };
     // What times its parts must answer the same.
     let of_backend = move |backend| {
         synopses.map(|synopsis| {
             let timed_scans = synopsis == Some(64);
-            Options { backend, synopsis, images: images(synopsis), timed_scans, ..Options::default() }
+            Options { backend, synopsis, before_images: before_images(synopsis), timed_scans, ..Options::default() }
         })
     };
     // Under an interpreter one for each backend.
@@ -85,7 +86,7 @@ impl Lab {
         self.database.worker().unwrap()
     }
 
-    fn settle(&self) {
+    fn quiesce(&self) {
         let mut worker = self.worker();
         for _ in 0..3 {
             self.database.memory().epochs().advance();
@@ -219,7 +220,7 @@ fn columns_hold_what_rows_hold() {
         compare(&mut t, &lab, &mut random);
         t.commit().unwrap();
         for round in 0..scaled(6, 2) {
-            lab.settle();
+            lab.quiesce();
             let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
             let before = compare_all(&mut snapshot, &lab);
             let mut t = writer.begin(Mode::ReadWrite).unwrap();
@@ -264,13 +265,13 @@ fn what_is_plain_is_lent() {
         let mut t = writer.begin(Mode::ReadWrite).unwrap();
         (0..rows).for_each(|id| t.insert(&lab.readings, &reading(&mut random, id)).unwrap());
         t.commit().unwrap();
-        lab.settle();
+        lab.quiesce();
         let count = |lab: &Lab, snapshot: &mut Tx<'_>| {
             let names = ["records_lent", "records_gathered", "records_rebuilt"];
             let before = names.map(|name| lab.metric(name));
             assert_eq!(compare_all(snapshot, lab).len() as u64, rows);
             let after = names.map(|name| lab.metric(name));
-            [0, 1, 2].map(|place| after[place] - before[place])
+            [0, 1, 2].map(|position| after[position] - before[position])
         };
         let mut reader = lab.worker();
         // The first scan corrects what the insertions have left.
@@ -284,7 +285,7 @@ fn what_is_plain_is_lent() {
         let found = count(&lab, &mut snapshot);
         assert_eq!((found[0] + found[1], found[2]), (rows - 1, 1));
         drop(snapshot);
-        lab.settle();
+        lab.quiesce();
         count(&lab, &mut reader.begin(Mode::Snapshot).unwrap());
         assert_eq!(count(&lab, &mut reader.begin(Mode::Snapshot).unwrap()), all);
     }
@@ -301,7 +302,7 @@ fn sums_stay_while_rows_change() {
         let row = |id| Reading { wide: 100, narrow: Some(1), ..reading(&mut Random::from_seed(id), id) };
         (0..rows).for_each(|id| t.insert(&lab.readings, &row(id)).unwrap());
         t.commit().unwrap();
-        lab.settle();
+        lab.quiesce();
         let writers: Vec<_> = (0..2)
             .map(|seed| {
                 let lab = Arc::clone(&lab);
@@ -346,7 +347,7 @@ fn move_money(lab: &Lab, rows: u64, seed: u64) {
             t.update(&lab.readings, from, |row| row.set_wide(row.wide() - 1))?;
             t.update(&lab.readings, to, |row| row.set_wide(row.wide() + 1)).map(drop)
         })();
-        // Who conflicts, and every seventh one, gives up.
+        // A thread that conflicts, and every seventh one, gives up.
         if outcome.is_ok() && round % 7 != 3 {
             let _ = t.commit();
         }
@@ -354,7 +355,7 @@ fn move_money(lab: &Lab, rows: u64, seed: u64) {
 }
 
 #[test]
-fn a_visit_ends_when_it_is_told() {
+fn a_visit_ends_when_asked() {
     let lab = Lab::open(Options { backend: Backend::Columns, ..Options::default() });
     let (mut worker, mut random) = (lab.worker(), Random::from_seed(4));
     let mut t = worker.begin(Mode::ReadWrite).unwrap();

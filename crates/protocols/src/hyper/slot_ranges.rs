@@ -35,7 +35,7 @@ pub(super) struct Unit<'t> {
     positions: &'t [Positions],
 }
 
-/// What the intervals of a unit were at one moment.
+/// What the intervals of a unit were at one timestamp.
 #[derive(Clone, Debug)]
 pub(super) struct Looked {
     intervals: [Interval; MOST_INTERVALS],
@@ -154,7 +154,7 @@ impl<'t> Unit<'t> {
             return;
         };
         for group in first..=last {
-            let range = self.place(group, size, self.positions[group].load().range());
+            let range = self.slots_at(group, size, self.positions[group].load().range());
             if !range.is_empty() {
                 visit(self.record(range.start));
             }
@@ -166,16 +166,16 @@ impl<'t> Unit<'t> {
 
     /// Positions of a group, as positions of the unit: a unit may begin inside of a group, and end in one.
     #[inline]
-    fn place(&self, group: usize, size: u32, range: Range<usize>) -> Range<usize> {
-        let place = |position: usize| ((group << size) + position).saturating_sub(self.start()).min(self.len);
-        place(range.start)..place(range.end)
+    fn slots_at(&self, group: usize, size: u32, range: Range<usize>) -> Range<usize> {
+        let bound = |position: usize| ((group << size) + position).saturating_sub(self.start()).min(self.len);
+        bound(range.start)..bound(range.end)
     }
 
     /// The slots in a group's interval, as positions of the unit.
     #[inline]
     fn special(&self, looked: &Looked, group: usize, size: u32) -> Range<usize> {
         let (first, _) = self.group(0).unwrap_or_default();
-        self.place(group, size, looked.intervals[group - first].range())
+        self.slots_at(group, size, looked.intervals[group - first].range())
     }
 
     /// The slot range from a position on.
@@ -202,7 +202,7 @@ impl<'t> Unit<'t> {
         if left_out(Step::LookAgain) {
             return true;
         }
-        // Acquire: who has read a word that was written since sees that the interval was widened before.
+        // Acquire: a thread that has read a word that was written since sees that the interval was widened before.
         fence(Ordering::Acquire);
         let Some(group) = self.rows.group() else { return false };
         let [base, first, last] = [0, range.start, range.end - 1].map(|position| (self.start() + position) >> group);
@@ -214,10 +214,10 @@ impl<'t> Unit<'t> {
     #[inline]
     pub(super) fn run(&self, from: usize, most: usize, states: &mut Run) -> usize {
         let most = if self.rows.group().is_some() { most.min(RUN) } else { 0 };
-        for (place, state) in states.0[..most].iter_mut().enumerate() {
-            *state = self.record(from + place).state();
+        for (position, state) in states.0[..most].iter_mut().enumerate() {
+            *state = self.record(from + position).state();
             if !Record::is_plain_state(*state) {
-                return place;
+                return position;
             }
         }
         most
@@ -226,9 +226,9 @@ impl<'t> Unit<'t> {
     /// Whether the slots of a run have stood still since.
     #[inline]
     pub(super) fn run_stood_still(&self, from: usize, len: usize, states: &Run) -> bool {
-        // Acquire: who has read a word that was written since sees the latch behind it.
+        // Acquire: a thread that has read a word that was written since sees the latch behind it.
         fence(Ordering::Acquire);
-        states.0[..len].iter().enumerate().all(|(place, state)| self.record(from + place).state_is(*state))
+        states.0[..len].iter().enumerate().all(|(position, state)| self.record(from + position).state_is(*state))
     }
 
     /// Corrects the intervals that hold plain slots at their ends.

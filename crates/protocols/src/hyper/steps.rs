@@ -40,7 +40,7 @@ named! {
         CompareAfter,
         /// What is committed between the first comparison and the commit section is compared, too.
         CompareInSection,
-        /// Who moves its start compares what it has asked before with what was committed up to there.
+        /// A thread that moves its start compares what it has asked before with what was committed up to there.
         CompareBeforeMoving,
         /// A row that was deleted is not locked for what is going to be written.
         PassOverDeleted,
@@ -48,29 +48,29 @@ named! {
         ReadsOfUndone,
         /// After a conflict every call conflicts.
         StayDoomed,
-        /// Who writes a table knows all its indexes.
+        /// A thread that writes a table knows all its indexes.
         KnowAllIndexes,
-        /// An index is not used at moments before its filling.
+        /// An index is not used at timestamps before its filling.
         AwaitIndexes,
         /// A row whose entry is made by the filling is written by it, too.
         LockFilledRows,
-        /// An image stays as long as somebody reads a moment at which it is undone.
+        /// A before-image stays as long as some thread reads a timestamp at which it is undone.
         AwaitReaders,
-        /// An image leaves the middle of a chain only if older ones put back all that it does.
+        /// A before-image leaves the middle of a chain only if older ones put back all that it does.
         KeepWords,
-        /// What is known of the words that older images put back is known for one moment.
-        RestoredMoments,
+        /// What is known of the words that older before-images put back is known for one timestamp.
+        RestoredTimestamps,
         /// It is known for those words.
         RestoredWords,
-        /// It is not known because of the image that is asked about.
+        /// It is not known because of the before-image that is asked about.
         RestoredByOthers,
-        /// An image that is needed goes on when its buffer goes.
+        /// A before-image that is needed goes on when its buffer goes.
         MoveOut,
-        /// Behind a transaction that may write, an image that stays stands for newer ones that leave.
+        /// Behind a transaction that may write, a before-image that stays stands for newer ones that leave.
         StandForNewer,
-        /// What is committed behind a listing is told apart from what was listed.
-        ListedMoments,
-        /// Writers pass an image without a look at it only when all of them began after its commit.
+        /// What is committed behind a listing is distinguished from what was listed.
+        ListedTimestamps,
+        /// Writers pass a before-image without a look at it only when all of them began after its commit.
         AwaitWriters,
         /// Nothing is put on a record that has left the index for older transactions.
         PassOverDisplaced,
@@ -84,7 +84,7 @@ named! {
         AnnounceStart,
         /// What a foreign key rests on is validated under snapshot isolation, too.
         ProtectParents,
-        /// Who latches a plain slot widens the interval over it.
+        /// A thread that latches a plain slot widens the interval over it.
         CoverVersions,
         /// It stops who is narrowing the interval.
         StopNarrowing,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use polychron_base::Error;
 use polychron_base::IndexId;
 use polychron_base::key::Key16;
-use polychron_engine::stores::{DeferredDrops, Keyed, Place, Records, Store, StoreDefinition, StoreTable};
+use polychron_engine::stores::{DeferredDrops, IndexRef, Keyed, Records, Store, StoreDefinition, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
 use polychron_schema::{IndexKind, TableDefinition};
@@ -78,7 +78,7 @@ impl Relation {
         options: &Options,
         deferred_drops: &Arc<DeferredDrops>,
     ) -> Result<Self, Error> {
-        let (words, has_tails) = match store_definition.place.index {
+        let (words, has_out_of_line) = match store_definition.index_ref.index {
             IndexId::PRIMARY => {
                 let shape = definition.layout()?.shape();
                 (shape.fixed_bytes as usize / 8, shape.variable_count > 0)
@@ -89,7 +89,7 @@ impl Relation {
         // Ordered, for that is small while it is empty.
         let beside = StoreDefinition { kind: IndexKind::Ordered, ..store_definition.clone() };
         let beside = deferred_drops.with_guard(|guard| Store::new(&beside, true, deferred_drops, guard)).ok();
-        let (rows, displaced) = (Rows::new(words, has_tails, options), Displaced::new(beside));
+        let (rows, displaced) = (Rows::new(words, has_out_of_line, options), Displaced::new(beside));
         Ok(Self { store, rows, displaced, deferred_drops: Arc::clone(deferred_drops) })
     }
 
@@ -101,8 +101,8 @@ impl Relation {
 
     /// Where it stands.
     #[inline]
-    pub(super) fn place(&self) -> Place {
-        self.store.place
+    pub(super) fn index_ref(&self) -> IndexRef {
+        self.store.index_ref
     }
 }
 

@@ -1,4 +1,4 @@
-//! What only this protocol promises: which conflicts predicates tell apart, and how much undo memory is kept.
+//! What only this protocol promises: which conflicts predicates distinguish, and how much undo memory is kept.
 
 mod behind;
 mod contested;
@@ -115,7 +115,7 @@ impl Bank {
 }
 
 #[test]
-fn columns_are_told_apart_or_not() {
+fn columns_are_distinguished_or_not() {
     fn stands(level: Level, change: impl FnOnce(&mut Tx<'_>, Table<Account>) -> Result<bool, Error>) -> bool {
         let bank = Bank::at(level, Backend::Columns);
         let accounts = bank.accounts;
@@ -146,7 +146,7 @@ fn extremes_are_protected_and_no_more() {
     assert!(!bank.stands(bank.ask(Aggregate::Max(2)), bank.insert(20, 500)));
     let bank = open();
     assert!(bank.stands(bank.ask(Aggregate::Max(2)), bank.insert(20, 5)));
-    // There is no greatest credit: whoever comes with one changes the answer.
+    // There is no greatest credit: any thread that comes with one changes the answer.
     let bank = open();
     assert!(bank.stands(bank.ask(Aggregate::Max(3)), bank.insert(20, 5)));
     let bank = open();
@@ -303,7 +303,7 @@ fn many_points_become_few_ranges() {
 }
 
 #[test]
-fn undo_buffers_go_at_once_or_when_nobody_needs_them() {
+fn undo_buffers_are_freed_once_unneeded() {
     const UPDATES: i64 = scaled(1000, 50) as i64;
     for backend in [Backend::Rows, Backend::Columns] {
         let bank = Bank::new(backend);
@@ -345,8 +345,8 @@ fn an_old_snapshot_keeps_one_small_image_of_each_row() {
     let balances =
         |t: &mut Tx<'_>| -> Vec<i64> { (0..ROWS).map(|id| t.get(&accounts, id).unwrap().unwrap().balance()).collect() };
     let mut update = |balance: i64| (0..ROWS).for_each(|id| set_balance(&mut writer, &accounts, id, balance));
-    // Two cache lines each, and a little for what has not been thinned yet.
-    let most = |images: u64| (images * 128 + 4096) as f64;
+    // Two cache lines each, and a little for what has not been pruned yet.
+    let most = |before_images: u64| (before_images * 128 + 4096) as f64;
     let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
     let first = balances(&mut snapshot);
     (0..5).for_each(&mut update);

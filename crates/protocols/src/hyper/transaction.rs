@@ -6,7 +6,7 @@ use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Abort, Error, Reason, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Batch, Both, Place, words_of};
+use polychron_engine::stores::{Batch, Both, IndexRef, words_of};
 use polychron_engine::{Commit, Projection};
 use polychron_memory::Guard;
 use polychron_schema::{ColumnSet, RowBuffer};
@@ -44,7 +44,7 @@ pub struct HyperTransaction<'w, R: Redo> {
     pub(super) state: &'w mut State,
     pub(super) guard: Guard<'w>,
     pub(super) id: u64,
-    /// The moment at which it reads.
+    /// The timestamp at which it reads.
     pub(super) start: u64,
     pub(super) snapshot: bool,
     /// Whether reads are logged even if the level does not validate them.
@@ -57,7 +57,7 @@ pub struct HyperTransaction<'w, R: Redo> {
 }
 
 impl<'w, R: Redo> HyperTransaction<'w, R> {
-    /// A transaction that has begun to read at a moment.
+    /// A transaction that has begun to read at a timestamp.
     #[inline]
     pub(super) fn new(
         shared: &'w Shared<R>,
@@ -109,8 +109,8 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         }
     }
 
-    /// Called at the start of every operation, and between the parts of a long one: conflicts stick. A snapshot enters the present epoch, and
-    /// who may write comes back into its own, or into the present one where it was told to leave that.
+    /// Called at the start of every operation, and between the parts of a long one: conflicts stick. A snapshot enters the present epoch,
+    /// and who may write comes back into its own, or into the present one where it was told to leave that.
     #[inline]
     pub(super) fn step(&mut self) -> Result<(), Error> {
         if self.doomed {
@@ -124,7 +124,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         Ok(())
     }
 
-    /// Who may write is in an epoch from now on.
+    /// A thread that may write is in an epoch from now on.
     #[inline]
     pub(super) fn come_back(&mut self) {
         if !self.guard.come_back() {
@@ -139,8 +139,8 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         self.guard.refresh();
     }
 
-    /// Called at the end of every operation, and of the beginning: between two of them a transaction holds back no epoch, so one whose client
-    /// does nothing holds back nothing but the images that it undoes or compares. Its worker keeps its list of tables.
+    /// Called at the end of every operation, and of the beginning: between two of them a transaction holds back no epoch, so one whose
+    /// client does nothing holds back nothing but the before-images that it undoes or compares. Its worker keeps its list of tables.
     #[inline]
     pub(super) fn rest(&mut self) {
         if self.snapshot {
@@ -175,9 +175,9 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     pub(super) fn lookup<K: EncodedKey>(&mut self, store: &'w Relation, key: K) -> Option<Record<'w>> {
         if self.state.base.hints.any() {
             self.state.base.answer_hints(&self.guard);
-            let place = store.place();
-            if place.index == polychron_base::IndexId::PRIMARY
-                && let Some(handle) = self.state.base.hints.find(place.table, key)
+            let index_ref = store.index_ref();
+            if index_ref.index == polychron_base::IndexId::PRIMARY
+                && let Some(handle) = self.state.base.hints.find(index_ref.table, key)
             {
                 // The handle was found under this transaction's guard, or under that of its batch.
                 let record = store.record(handle);
@@ -201,36 +201,36 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         let row = &mut self.state.buffers.row;
         let seen = view(record, range, row.overwrite_words(words), (self.start, self.id), &self.guard);
         if wanted.end > words
-            && let Some(tail) = seen.tail
+            && let Some(out_of_line) = seen.out_of_line
         {
             // It does not change, and the guard keeps it.
-            let tail = tail.words();
-            row.overwrite_words(words + tail.len())[words..].copy_from_slice(tail);
+            let out_of_line = out_of_line.words();
+            row.overwrite_words(words + out_of_line.len())[words..].copy_from_slice(out_of_line);
         }
         seen.shown()
     }
 
-    /// A row's newest image is another transaction's. If that is open on this very thread, it cannot end before the procedure that conflicts:
-    /// an attempt that follows would find it again, and is refused ([`State::met`]).
+    /// A row's newest before-image is another transaction's. If that is open on this very thread, it cannot end before the procedure that
+    /// conflicts: an attempt that follows would find it again, and is refused ([`State::met`]).
     #[cold]
     pub(super) fn refuse<K: EncodedKey>(&mut self, conflict: Conflict, store: &Relation, key: K) -> Error {
         let mut bytes = [0; MAX_KEY_BYTES];
         let length = key.write_to(&mut bytes);
-        let (place, key) = (store.place(), &bytes[..length]);
+        let (index_ref, key) = (store.index_ref(), &bytes[..length]);
         if conflict.stamp >= FIRST_ID && self.shared.clock.is_open_here(conflict.stamp) {
-            let error = Error::waits_for_itself(place.table, Some(KeyPreview::new(key)));
+            let error = Error::waits_for_itself(index_ref.table, Some(KeyPreview::new(key)));
             self.state.met = Some(Met { id: conflict.stamp, error, again: false });
         } else if conflict.stamp > 0 && conflict.stamp < FIRST_ID {
             self.state.nested.is_behind(conflict.stamp);
         }
-        self.conflict(conflict.reason, place, Some(key))
+        self.conflict(conflict.reason, index_ref, Some(key))
     }
 
     /// Keeps why the transaction conflicts.
     #[cold]
-    pub(super) fn conflict(&mut self, reason: Reason, place: Place, key: Option<&[u8]>) -> Error {
+    pub(super) fn conflict(&mut self, reason: Reason, index_ref: IndexRef, key: Option<&[u8]>) -> Error {
         let key = key.map(KeyPreview::new);
-        let abort = Abort { reason, table: place.table, index: place.index, key };
+        let abort = Abort { reason, table: index_ref.table, index: index_ref.index, key };
         self.state.nested.conflicts(self.database(), &abort);
         self.state.base.last_abort = Some(abort);
         self.doomed = !left_out(Step::StayDoomed);
@@ -261,7 +261,7 @@ impl<R: Redo> Commit for HyperTransaction<'_, R> {
             return Err(Error::Conflict);
         }
         if self.state.writing.len() == 0 {
-            // It has read one moment, at which it stands.
+            // It has read one timestamp, at which it stands.
             return Ok(());
         }
         self.come_back();
@@ -273,7 +273,7 @@ impl<R: Redo> Commit for HyperTransaction<'_, R> {
     }
 
     fn roll_back(self) -> bool {
-        // Reads are of one moment, and so always consistent.
+        // Reads are of one timestamp, and so always consistent.
         !self.doomed
     }
 }
@@ -282,9 +282,9 @@ impl<R: Redo> Drop for HyperTransaction<'_, R> {
     fn drop(&mut self) {
         if !self.ended {
             self.come_back();
-            self.undo_images(0);
+            self.undo_before_images(0);
             if let Some(buffer) = self.state.writing.leave() {
-                // SAFETY: all images were undone, so none is in a chain.
+                // SAFETY: all before-images were undone, so none is in a chain.
                 unsafe { buffer.retire(&self.guard) };
             }
             self.end();
@@ -303,10 +303,10 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     ) -> Result<Option<Record<'w>>, Error> {
         let Some((record, seen)) = self.find_seen(store, key, projection) else { return Ok(None) };
         if self.protects
-            // SAFETY: the image was found in this operation, under the guard.
-            && let Some(image) = seen.version.map(|image| unsafe { image.under(&self.guard) })
-            && image.kind() == Kind::Delete
-            && let Err(conflict) = self.check_version(Some(image), seen.settled)
+            // SAFETY: the before-image was found in this operation, under the guard.
+            && let Some(before_image) = seen.version.map(|before_image| unsafe { before_image.under(&self.guard) })
+            && before_image.kind() == Kind::Delete
+            && let Err(conflict) = self.check_version(Some(before_image), seen.all_visible)
         {
             // Another transaction is about to delete the parent of a row, and will hardly be undone (§2.5 of the paper).
             self.state.contested.note(record);

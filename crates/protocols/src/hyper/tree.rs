@@ -70,7 +70,7 @@ pub(super) struct Tree {
 
 /// Both sides of a change: a row that came has no *before*, one that went no *after*.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Images<'a> {
+pub(super) struct BeforeImages<'a> {
     pub(super) before: Option<RowRef<'a>>,
     pub(super) after: Option<RowRef<'a>>,
     pub(super) columns: ColumnSet,
@@ -141,7 +141,7 @@ impl Tree {
         };
         match self.known.entry(hash, is_child, |known| known.0) {
             Entry::Occupied(known) => return known.get().1 as usize,
-            Entry::Vacant(place) => _ = place.insert((hash, next)),
+            Entry::Vacant(vacant) => _ = vacant.insert((hash, next)),
         }
         let mut node = Node { test, parent: parent as u32, child: NONE, sibling: NONE, leaf: NONE, leaves: 0 };
         match wanted {
@@ -199,25 +199,38 @@ impl Tree {
     }
 
     /// Whether a path meets a change.
-    pub(super) fn meets(&self, log: &RelationLog, table: &HyperTable, images: Images<'_>, by_columns: bool) -> bool {
-        self.node_meets(0, (log, table), images, by_columns) || self.firsts_meet((log, table), images, by_columns)
+    pub(super) fn meets(
+        &self,
+        log: &RelationLog,
+        table: &HyperTable,
+        before_images: BeforeImages<'_>,
+        by_columns: bool,
+    ) -> bool {
+        self.node_meets(0, (log, table), before_images, by_columns)
+            || self.firsts_meet((log, table), before_images, by_columns)
     }
 
     /// Whether a path meets a change that begins with a range of an index.
-    fn firsts_meet(&self, within: (&RelationLog, &HyperTable), images: Images<'_>, by_columns: bool) -> bool {
+    fn firsts_meet(
+        &self,
+        within: (&RelationLog, &HyperTable),
+        before_images: BeforeImages<'_>,
+        by_columns: bool,
+    ) -> bool {
         self.firsts.chunk_by(|one, other| one.index == other.index).any(|firsts| {
             let mut scratch = [KeyScratch::new(), KeyScratch::new()];
             let [before, after] = &mut scratch;
             let store = within.1.store(firsts[0].index).ok();
             let key =
                 |row: Option<RowRef<'_>>, scratch| -> Option<&[u8]> { store?.extractor.extract(row?, scratch).ok() };
-            let (was, is) = (key(images.before, before), key(images.after, after));
-            if images.before.is_some() && was.is_none() || images.after.is_some() && is.is_none() {
+            let (was, is) = (key(before_images.before, before), key(before_images.after, after));
+            if before_images.before.is_some() && was.is_none() || before_images.after.is_some() && is.is_none() {
                 // Nothing is known of its keys.
-                return firsts.iter().any(|first| self.child_meets(first.node, within, images, by_columns));
+                return firsts.iter().any(|first| self.child_meets(first.node, within, before_images, by_columns));
             }
             let holds = |key: &[u8]| {
-                self.holding(firsts, key, within.0).any(|node| self.child_meets(node, within, images, by_columns))
+                self.holding(firsts, key, within.0)
+                    .any(|node| self.child_meets(node, within, before_images, by_columns))
             };
             was.is_some_and(holds) || is != was && is.is_some_and(holds)
         })
@@ -242,14 +255,17 @@ impl Tree {
         &self,
         child: u32,
         within: (&RelationLog, &HyperTable),
-        images: Images<'_>,
+        before_images: BeforeImages<'_>,
         by_columns: bool,
     ) -> bool {
         self.tested.set(self.tested.get() + 1);
         let test = &within.0.tests[self.nodes[child as usize].test as usize];
         let holds = |row: &RowRef<'_>| holds(test, *row, within.0, within.1);
-        let narrowed =
-            Images { before: images.before.filter(holds), after: images.after.filter(holds), columns: images.columns };
+        let narrowed = BeforeImages {
+            before: before_images.before.filter(holds),
+            after: before_images.after.filter(holds),
+            columns: before_images.columns,
+        };
         let any = narrowed.before.is_some() || narrowed.after.is_some();
         any && self.node_meets(child as usize, within, narrowed, by_columns)
     }
@@ -258,21 +274,21 @@ impl Tree {
         &self,
         node: usize,
         within: (&RelationLog, &HyperTable),
-        images: Images<'_>,
+        before_images: BeforeImages<'_>,
         by_columns: bool,
     ) -> bool {
         let node = &self.nodes[node];
         let mut leaf = node.leaf;
         while leaf != NONE {
             let present = &self.leaves[leaf as usize];
-            if present.meets(&within.1.layout, images, by_columns) {
+            if present.meets(&within.1.layout, before_images, by_columns) {
                 return true;
             }
             leaf = present.next;
         }
         let mut child = node.child;
         while child != NONE {
-            if self.child_meets(child, within, images, by_columns) {
+            if self.child_meets(child, within, before_images, by_columns) {
                 return true;
             }
             child = self.nodes[child as usize].sibling;
@@ -283,11 +299,11 @@ impl Tree {
 
 impl Leaf {
     /// Whether the answer may be another one, given which sides of the change satisfy the path.
-    fn meets(&self, layout: &Layout, images: Images<'_>, by_columns: bool) -> bool {
-        let before = images.before.filter(|_| !left_out(Step::CompareBefore));
-        let after = images.after.filter(|_| !left_out(Step::CompareAfter));
-        let stays = images.before.is_some() && images.after.is_some();
-        if by_columns && stays && !self.columns.intersects(images.columns) {
+    fn meets(&self, layout: &Layout, before_images: BeforeImages<'_>, by_columns: bool) -> bool {
+        let before = before_images.before.filter(|_| !left_out(Step::CompareBefore));
+        let after = before_images.after.filter(|_| !left_out(Step::CompareAfter));
+        let stays = before_images.before.is_some() && before_images.after.is_some();
+        if by_columns && stays && !self.columns.intersects(before_images.columns) {
             return false;
         }
         match self.extremum {

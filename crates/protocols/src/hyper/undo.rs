@@ -1,17 +1,18 @@
-//! Undo buffers: the before-images of what one transaction has changed, which others undo to see what was there.
+//! Undo buffers: the before-before-images of what one transaction has changed, which others undo to see what was there.
 //!
 //! ```text
-//!  buffer  chunk │ stamp │ newest image
+//!  buffer  chunk │ stamp │ newest before-image
 //!  chunk   next chunk │ bytes
-//!  image   buffer │ older in the chain │ sibling │ tail │ row │ summary │ columns │ … │ pieces … │ key …
-//!  piece   first word (32) count (32) │ words …
+//!  before-image   buffer │ older in the chain │ sibling │ out-of-line part │ row │ summary │ columns │ … │ fragments … │ key …
+//!  fragment   first word (32) count (32) │ words …
 //! ```
 //!
-//! * The stamp is the id of the transaction, from 2^63 on, until it commits; then its commit time. One store so commits all its images.
-//! * An image does not change once it is in a chain, but for `older`, which changes under the latch of its slot.
-//! * Images and their buffer are given back together, when no guard is left under which anybody has found one of them. An image that must
-//!   stay when the others go is copied into a buffer ([`Copies`]) that is no larger than what is copied: two cache lines for an update of one
-//!   number.
+//! * The stamp is the id of the transaction, from 2^63 on, until it commits; then its commit time. One store so commits all its
+//!   before-images.
+//! * A before-image does not change once it is in a chain, but for `older`, which changes under the latch of its slot.
+//! * Before-images and their buffer are freed together, when no guard is left under which anybody has found one of them. A before-image
+//!   that must stay when the others go is copied into a buffer ([`Copies`]) that is no larger than what is copied: two cache lines for an
+//!   update of one number.
 
 mod copies;
 mod marks;
@@ -20,34 +21,34 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use polychron_base::key::EncodedKey;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::ColumnSet;
 use polychron_sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
-use super::tail::{Tail, TailAddress};
+use super::out_of_line::{OutOfLine, OutOfLineAddress};
 
 pub(super) use copies::Copies;
 
 /// Stamps from here on are ids of transactions that have not committed.
 pub(super) const FIRST_ID: u64 = 1 << 63;
 
-/// Bytes of a buffer's first chunk, and of its largest ones, unless one image needs more. The first one is between these two as large as the
-/// worker's transaction before made use of: a buffer that stays behind a snapshot is then no larger than what is needed of it.
+/// Bytes of a buffer's first chunk, and of its largest ones, unless one before-image needs more. The first one is between these two as large
+/// as the worker's transaction before made use of: a buffer that stays behind a snapshot is then no larger than what is needed of it.
 const FIRST_BYTES: std::ops::RangeInclusive<usize> = 128..=512;
 const LARGEST_BYTES: usize = 64 << 10;
 
-/// How far behind an image that is made the memory of the next ones is fetched: two or three images.
+/// How far behind a before-image that is made the memory of the next ones is fetched: two or three before-images.
 const FETCHED_AHEAD: usize = 256;
 
-/// What was done to a row, which its image undoes.
+/// What was done to a row, which its before-image undoes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The row came: before, there was none.
     Insert,
     /// Some of its words changed.
     Update,
-    /// The row went: its image is whole.
+    /// The row went: its before-image is whole.
     Delete,
 }
 
@@ -70,32 +71,32 @@ struct Body {
 struct Header {
     buffer: NonNull<Body>,
     older: AtomicPtr<Header>,
-    /// The image that the same transaction made before.
+    /// The before-image that the same transaction made before.
     sibling: *mut Header,
     /// What was behind the fixed part.
-    tail: u64,
+    out_of_line: u64,
     row: u64,
     summary: u64,
     /// Changes under the latch of the slot alone; see [`Undo::take_over`].
     columns: AtomicU64,
-    place: Place,
-    /// Words of all pieces, behind which the key comes.
-    piece_words: u32,
+    index_ref: IndexRef,
+    /// Words of all fragments, behind which the key comes.
+    fragment_words: u32,
     key_bytes: u16,
     kind: Kind,
-    /// `HAS_TAIL` and so on; they change under the latch of the slot, or by who alone still has the buffer.
+    /// `HAS_OUT_OF_LINE` and so on; they change under the latch of the slot, or by who alone still has the buffer.
     marks: AtomicU8,
 }
 
-/// The image keeps what was behind the fixed part.
-const HAS_TAIL: u8 = 1;
-/// The tail goes with the image.
-const OWNS_TAIL: u8 = 2;
-/// The image has left its chain before its buffer was old.
+/// The before-image keeps what was behind the fixed part.
+const HAS_OUT_OF_LINE: u8 = 1;
+/// The out-of-line part goes with the before-image.
+const OWNS_OUT_OF_LINE: u8 = 2;
+/// The before-image has left its chain before its buffer was old.
 const LEFT: u8 = 4;
-/// The image that it was put in front of was settled, and the slot does not count its own words yet.
-const OVER_SETTLED: u8 = 8;
-/// The row came or went in a change that was newer, for which the image stands since.
+/// The before-image that it was put in front of was all-visible, and the slot does not count its own words yet.
+const OVER_ALL_VISIBLE: u8 = 8;
+/// The row came or went in a change that was newer, for which the before-image stands since.
 const CAME_OR_WENT: u8 = 16;
 
 impl Chunk {
@@ -105,35 +106,35 @@ impl Chunk {
 }
 
 impl Body {
-    /// A buffer without images, at the beginning of a chunk of so many bytes.
+    /// A buffer without before-images, at the beginning of a chunk of so many bytes.
     fn new(stamp: u64, bytes: usize) -> Self {
         let newest = AtomicPtr::new(std::ptr::null_mut());
         Self { chunk: Chunk::new(std::ptr::null_mut(), bytes), stamp: AtomicU64::new(stamp), newest }
     }
 }
 
-/// Bytes of an image.
+/// Bytes of a before-image.
 #[inline]
-fn image_bytes(piece_words: usize, key_bytes: usize) -> usize {
-    size_of::<Header>() + 8 * piece_words + key_bytes.next_multiple_of(8)
+fn before_image_bytes(fragment_words: usize, key_bytes: usize) -> usize {
+    size_of::<Header>() + 8 * fragment_words + key_bytes.next_multiple_of(8)
 }
 
-/// What an image is made of, besides the words that it keeps.
+/// What a before-image is made of, besides the words that it keeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draft {
     pub(super) kind: Kind,
-    pub(super) place: Place,
+    pub(super) index_ref: IndexRef,
     pub(super) row: u64,
     /// The key, or what stands for it: see `predicates.rs`.
     pub(super) summary: u64,
     pub(super) columns: ColumnSet,
-    /// Words of the pieces, a word before each included.
-    pub(super) piece_words: usize,
+    /// Words of the fragments, a word before each included.
+    pub(super) fragment_words: usize,
     /// Whether it keeps what was behind the fixed part.
-    pub(super) has_tail: bool,
+    pub(super) has_out_of_line: bool,
 }
 
-/// Where an image is, for what is kept beyond a guard. Whether it is still there is for the owner of its buffer to know.
+/// Where a before-image is, for what is kept beyond a guard. Whether it is still there is for the owner of its buffer to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kept(NonNull<Header>);
 
@@ -141,7 +142,7 @@ pub(super) struct Kept(NonNull<Header>);
 unsafe impl Send for Kept {}
 
 impl Kept {
-    /// The image that lies here.
+    /// The before-image that lies here.
     ///
     /// # Safety
     /// Its buffer was not given back before the guard was taken.
@@ -151,12 +152,12 @@ impl Kept {
     }
 }
 
-/// An image in a buffer, which a guard, or who has the buffer, keeps alive.
+/// A before-image in a buffer, which a guard, or a thread that has the buffer, keeps alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Undo<'g>(NonNull<Header>, PhantomData<&'g ()>);
 
 impl<'g> Undo<'g> {
-    /// The image at an address that a slot has, which may be none.
+    /// The before-image at an address that a slot has, which may be none.
     ///
     /// # Safety
     /// The slot had it when its state was looked at under this guard, or under the slot's latch.
@@ -165,7 +166,7 @@ impl<'g> Undo<'g> {
         Self::behind(std::ptr::with_exposed_provenance_mut(address as usize), PhantomData)
     }
 
-    /// What a link of a live image leads to.
+    /// What a link of a live before-image leads to.
     #[inline]
     fn behind(link: *mut Header, live: PhantomData<&'g ()>) -> Option<Self> {
         NonNull::new(link).map(|header| Self(header, live))
@@ -209,13 +210,13 @@ impl<'g> Undo<'g> {
         self.buffer().stamp()
     }
 
-    /// The next older image of the row. Acquire: pairs with the release of `set_older`.
+    /// The next older before-image of the row. Acquire: pairs with the release of `set_older`.
     #[inline]
     pub(super) fn older(self) -> Option<Self> {
         Self::behind(self.header().older.load(Ordering::Acquire), self.1)
     }
 
-    /// Under the latch of the slot, or before the image is in a chain.
+    /// Under the latch of the slot, or before the before-image is in a chain.
     #[inline]
     pub(super) fn set_older(self, older: Option<Undo<'_>>) {
         let address = older.map_or(std::ptr::null_mut(), |older| older.0.as_ptr());
@@ -223,7 +224,7 @@ impl<'g> Undo<'g> {
         self.header().older.store(address, Ordering::Release);
     }
 
-    /// The image that the same transaction made before.
+    /// The before-image that the same transaction made before.
     #[inline]
     pub(super) fn sibling(self) -> Option<Self> {
         Self::behind(self.header().sibling, self.1)
@@ -235,8 +236,8 @@ impl<'g> Undo<'g> {
     }
 
     #[inline]
-    pub(super) fn place(self) -> Place {
-        self.header().place
+    pub(super) fn index_ref(self) -> IndexRef {
+        self.header().index_ref
     }
 
     /// The number of its row.
@@ -252,17 +253,18 @@ impl<'g> Undo<'g> {
 
     /// What was behind the fixed part, if that changed.
     #[inline]
-    pub(super) fn tail(self) -> Option<Option<Tail<'g>>> {
-        let has_tail = self.header().marks.load(Ordering::Relaxed) & HAS_TAIL != 0;
-        // SAFETY: who finds the image finds the tail, which goes no sooner.
-        has_tail.then(|| TailAddress::at(self.header().tail).map(|tail| unsafe { tail.under() }))
+    pub(super) fn out_of_line(self) -> Option<Option<OutOfLine<'g>>> {
+        let has_out_of_line = self.header().marks.load(Ordering::Relaxed) & HAS_OUT_OF_LINE != 0;
+        // SAFETY: a thread that finds the before-image finds the out-of-line part, which goes no sooner.
+        has_out_of_line
+            .then(|| OutOfLineAddress::at(self.header().out_of_line).map(|out_of_line| unsafe { out_of_line.under() }))
     }
 
     /// Bytes that it takes in its chunk.
     #[inline]
     pub(super) fn bytes(self) -> usize {
         let header = self.header();
-        image_bytes(header.piece_words as usize, header.key_bytes.into())
+        before_image_bytes(header.fragment_words as usize, header.key_bytes.into())
     }
 
     #[inline]
@@ -271,39 +273,39 @@ impl<'g> Undo<'g> {
         unsafe { self.0.as_ptr().add(1).cast() }
     }
 
-    /// The pieces: the first word of each, and what was there.
+    /// The fragments: the first word of each, and what was there.
     #[inline]
-    pub(super) fn pieces(self) -> Pieces<'g> {
-        // SAFETY: so many words were written before the image was put into a chain, and do not change.
-        Pieces(unsafe { std::slice::from_raw_parts(self.payload(), self.header().piece_words as usize) })
+    pub(super) fn fragments(self) -> Fragments<'g> {
+        // SAFETY: so many words were written before the before-image was put into a chain, and do not change.
+        Fragments(unsafe { std::slice::from_raw_parts(self.payload(), self.header().fragment_words as usize) })
     }
 
-    /// The words of the pieces, to be written before the image is in a chain.
+    /// The words of the fragments, to be written before the before-image is in a chain.
     ///
     /// # Safety
-    /// Nobody else has the image yet.
+    /// No other thread has the before-image yet.
     #[inline]
-    pub(super) unsafe fn pieces_mut(self) -> &'g mut [u64] {
+    pub(super) unsafe fn fragments_mut(self) -> &'g mut [u64] {
         // SAFETY: so many words lie behind the header, and the caller is alone with them.
-        unsafe { std::slice::from_raw_parts_mut(self.payload(), self.header().piece_words as usize) }
+        unsafe { std::slice::from_raw_parts_mut(self.payload(), self.header().fragment_words as usize) }
     }
 
     /// The key.
     #[inline]
     pub(super) fn key(self) -> &'g [u8] {
         let header = self.header();
-        // SAFETY: the key's bytes lie behind the pieces, and do not change.
+        // SAFETY: the key's bytes lie behind the fragments, and do not change.
         unsafe {
-            let start = self.payload().add(header.piece_words as usize).cast::<u8>();
+            let start = self.payload().add(header.fragment_words as usize).cast::<u8>();
             std::slice::from_raw_parts(start, header.key_bytes.into())
         }
     }
 }
 
-/// See [`Undo::pieces`].
-pub(super) struct Pieces<'a>(&'a [u64]);
+/// See [`Undo::fragments`].
+pub(super) struct Fragments<'a>(&'a [u64]);
 
-impl<'a> Iterator for Pieces<'a> {
+impl<'a> Iterator for Fragments<'a> {
     type Item = (usize, &'a [u64]);
 
     #[inline]
@@ -315,13 +317,13 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-/// The word before a piece.
+/// The word before a fragment.
 #[inline]
-pub(super) fn piece_head(first: usize, count: usize) -> u64 {
+pub(super) fn fragment_head(first: usize, count: usize) -> u64 {
     first as u64 | (count as u64) << 32
 }
 
-/// The images of one transaction.
+/// The before-images of one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Buffer(NonNull<Body>);
 
@@ -331,7 +333,7 @@ unsafe impl Send for Buffer {}
 impl Buffer {
     #[inline]
     fn body(&self) -> &Body {
-        // SAFETY: whoever has a buffer keeps it alive.
+        // SAFETY: any thread that has a buffer keeps it alive.
         unsafe { self.0.as_ref() }
     }
 
@@ -354,38 +356,38 @@ impl Buffer {
         self.body().stamp.load(Ordering::Acquire)
     }
 
-    /// All images are committed from this moment on.
+    /// All before-images are committed from this timestamp on.
     #[inline]
-    pub(super) fn commit(self, moment: u64) {
+    pub(super) fn commit(self, timestamp: u64) {
         // Release: pairs with the acquire in `stamp`.
-        self.body().stamp.store(moment, Ordering::Release);
+        self.body().stamp.store(timestamp, Ordering::Release);
     }
 
-    /// Its images, newest first.
+    /// Its before-images, newest first.
     #[inline]
-    pub(super) fn images(&self) -> impl Iterator<Item = Undo<'_>> {
-        // Who asks has the buffer from its own transaction, or through the lock of the list.
+    pub(super) fn before_images(&self) -> impl Iterator<Item = Undo<'_>> {
+        // A thread that asks has the buffer from its own transaction, or through the lock of the list.
         let newest = Undo::behind(self.body().newest.load(Ordering::Relaxed), PhantomData);
         std::iter::successors(newest, |undo| undo.sibling())
     }
 
-    /// Its images that are still in chains.
+    /// Its before-images that are still in chains.
     #[inline]
     pub(super) fn linked(&self) -> impl Iterator<Item = Undo<'_>> {
-        self.images().filter(|image| !image.has_left())
+        self.before_images().filter(|before_image| !before_image.has_left())
     }
 
-    /// Gives back the buffer, its images, and the tails that they own, once all guards that exist now are gone.
+    /// Gives back the buffer, its before-images, and the out-of-line parts that they own, once all guards that exist now are gone.
     ///
     /// # Safety
-    /// None of the images is in a chain, so that who pins from now on does not find one; it is retired once.
+    /// None of the before-images is in a chain, so that a thread that pins from now on does not find one; it is retired once.
     pub(super) unsafe fn retire(self, guard: &Guard<'_>) {
-        for image in self.images() {
-            if image.own_tail(false)
-                && let Some(Some(tail)) = image.tail()
+        for before_image in self.before_images() {
+            if before_image.own_out_of_line(false)
+                && let Some(Some(out_of_line)) = before_image.out_of_line()
             {
-                // SAFETY: the image owned it, and nobody finds it from now on.
-                unsafe { tail.address().retire(guard) };
+                // SAFETY: the before-image owned it, and no thread finds it from now on.
+                unsafe { out_of_line.address().retire(guard) };
             }
         }
         let mut chunk = Some(self.0.cast::<Chunk>());
@@ -399,7 +401,7 @@ impl Buffer {
     }
 }
 
-/// The buffer of a running transaction, and where its next image goes.
+/// The buffer of a running transaction, and where its next before-image goes.
 #[derive(Debug, Default)]
 pub(super) struct Writing {
     buffer: Option<Buffer>,
@@ -410,24 +412,24 @@ pub(super) struct Writing {
     chunk_bytes: usize,
     /// Bytes of all chunks.
     bytes: usize,
-    /// All images that stand, oldest first.
-    images: Vec<Kept>,
+    /// All before-images that stand, oldest first.
+    before_images: Vec<Kept>,
     /// Whether there was a deletion among them.
     has_deleted: bool,
 }
 
 impl Writing {
-    /// Images that stand, oldest first.
+    /// Before-images that stand, oldest first.
     #[inline]
-    pub(super) fn images(&self) -> impl Iterator<Item = Undo<'_>> {
+    pub(super) fn before_images(&self) -> impl Iterator<Item = Undo<'_>> {
         // The buffer is here until it is left to others.
-        self.images.iter().map(|image| Undo(image.0, PhantomData))
+        self.before_images.iter().map(|before_image| Undo(before_image.0, PhantomData))
     }
 
     /// How many there are.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.images.len()
+        self.before_images.len()
     }
 
     #[inline]
@@ -441,7 +443,7 @@ impl Writing {
         self.bytes
     }
 
-    /// Whether there may be deletions among the images.
+    /// Whether there may be deletions among the before-images.
     #[inline]
     pub(super) fn has_deleted(&self) -> bool {
         self.has_deleted
@@ -450,8 +452,8 @@ impl Writing {
     /// Forgets the buffer, which others see to from now on, or which was never seen.
     #[inline]
     pub(super) fn leave(&mut self) -> Option<Buffer> {
-        self.images.clear();
-        self.images.shrink_to(1 << 14);
+        self.before_images.clear();
+        self.before_images.shrink_to(1 << 14);
         self.has_deleted = false;
         let used = self.bytes - self.left;
         self.first_bytes = used.next_multiple_of(64).clamp(*FIRST_BYTES.start(), *FIRST_BYTES.end());
@@ -460,7 +462,7 @@ impl Writing {
         self.buffer.take()
     }
 
-    /// Room for an image, and its header. It is not in a chain yet, and counts when it is kept ([`Writing::keep`]).
+    /// Room for a before-image, and its header. It is not in a chain yet, and counts when it is kept ([`Writing::keep`]).
     #[inline]
     pub(super) fn draft<'g, K: EncodedKey>(
         &mut self,
@@ -470,39 +472,39 @@ impl Writing {
         guard: &'g Guard<'_>,
     ) -> Result<Undo<'g>, OutOfMemory> {
         let key_bytes = key.len();
-        let bytes = image_bytes(draft.piece_words, key_bytes);
+        let bytes = before_image_bytes(draft.fragment_words, key_bytes);
         self.has_deleted |= draft.kind == Kind::Delete;
         if bytes > self.left {
             self.grow(id, bytes, guard)?;
         }
-        // The memory was last used some epochs ago, and who latches a slot waits until its image is written.
+        // The memory was last used some epochs ago, and a thread that latches a slot waits until its before-image is written.
         let ahead = std::ptr::without_provenance::<u8>(self.free + FETCHED_AHEAD);
         (0..bytes.div_ceil(64)).for_each(|line| polychron_sync::prefetch_read(ahead.wrapping_add(64 * line)));
         let buffer = self.buffer.expect("growing makes the buffer");
         let header =
             NonNull::new(std::ptr::with_exposed_provenance_mut::<Header>(self.free)).expect("a place in a chunk");
-        let sibling = self.images.last().map_or(std::ptr::null_mut(), |last| last.0.as_ptr());
-        // SAFETY: there is room for it in the chunk, aligned to 8, and nobody else knows of it.
+        let sibling = self.before_images.last().map_or(std::ptr::null_mut(), |last| last.0.as_ptr());
+        // SAFETY: there is room for it in the chunk, aligned to 8, and no other thread knows of it.
         unsafe {
             header.write(Header {
                 buffer: buffer.0,
                 older: AtomicPtr::new(std::ptr::null_mut()),
                 sibling,
-                tail: 0,
+                out_of_line: 0,
                 row: draft.row,
                 summary: draft.summary,
                 columns: AtomicU64::new(draft.columns.bits()),
-                place: draft.place,
-                piece_words: draft.piece_words as u32,
+                index_ref: draft.index_ref,
+                fragment_words: draft.fragment_words as u32,
                 key_bytes: key_bytes as u16,
                 kind: draft.kind,
-                marks: AtomicU8::new(if draft.has_tail { HAS_TAIL } else { 0 }),
+                marks: AtomicU8::new(if draft.has_out_of_line { HAS_OUT_OF_LINE } else { 0 }),
             });
         }
         let undo = Undo(header, PhantomData);
-        // SAFETY: there is room for the key behind the pieces, in whole words.
+        // SAFETY: there is room for the key behind the fragments, in whole words.
         unsafe {
-            let words = undo.payload().add(draft.piece_words);
+            let words = undo.payload().add(draft.fragment_words);
             (0..key_bytes.div_ceil(8)).for_each(|slice| words.add(slice).write(key.slice(slice).to_be()));
         }
         Ok(undo)
@@ -511,19 +513,19 @@ impl Writing {
     /// Says what was behind the fixed part.
     ///
     /// # Safety
-    /// Nobody else has the image yet.
+    /// No other thread has the before-image yet.
     #[inline]
-    pub(super) unsafe fn set_tail(undo: Undo<'_>, tail: Option<TailAddress>) {
+    pub(super) unsafe fn set_out_of_line(undo: Undo<'_>, out_of_line: Option<OutOfLineAddress>) {
         // SAFETY: as the caller promises.
-        unsafe { (*undo.0.as_ptr()).tail = tail.map_or(0, TailAddress::to_word) };
-        undo.own_tail(true);
+        unsafe { (*undo.0.as_ptr()).out_of_line = out_of_line.map_or(0, OutOfLineAddress::to_word) };
+        undo.own_out_of_line(true);
     }
 
-    /// The latest draft is an image from now on.
+    /// The latest draft is a before-image from now on.
     #[inline]
     pub(super) fn keep(&mut self, undo: Undo<'_>) {
         self.waste(undo);
-        self.images.push(undo.kept());
+        self.before_images.push(undo.kept());
     }
 
     /// The latest draft keeps its place, for others may have found it.
@@ -534,16 +536,16 @@ impl Writing {
         self.left -= bytes;
     }
 
-    /// Takes the newest image out, if there are more than `len`.
+    /// Takes the newest before-image out, if there are more than `len`.
     #[inline]
     pub(super) fn pop(&mut self, len: usize) -> Option<Kept> {
-        if self.images.len() > len { self.images.pop() } else { None }
+        if self.before_images.len() > len { self.before_images.pop() } else { None }
     }
 
-    /// Everything is done but the commit: the images are told to who gets the buffer.
+    /// Everything is done but the commit: the before-images are told to a thread that gets the buffer.
     #[inline]
     pub(super) fn seal(&mut self) {
-        if let (Some(buffer), Some(newest)) = (self.buffer, self.images.last()) {
+        if let (Some(buffer), Some(newest)) = (self.buffer, self.before_images.last()) {
             // Others get the buffer through the lock of the list.
             buffer.body().newest.store(newest.0.as_ptr(), Ordering::Relaxed);
         }

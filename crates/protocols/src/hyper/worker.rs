@@ -22,7 +22,7 @@ use super::table::Relation;
 use super::transaction::{Buffers, HyperTransaction};
 use super::undo::Writing;
 
-/// Images that a worker sees to at once that has nothing else to do.
+/// Before-images that a worker sees to at once that has nothing else to do.
 const TIDIED_AT_ONCE: usize = 1 << 12;
 
 /// One thread's way into the database.
@@ -57,7 +57,7 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Met {
     pub(super) id: u64,
-    /// The answer to whoever tries again.
+    /// The answer to any thread that tries again.
     pub(super) error: Error,
     /// Whether the next transaction is another attempt.
     pub(super) again: bool,
@@ -138,7 +138,7 @@ impl<R: Redo> StoreWorker for HyperWorker<R> {
         if !is_pinned {
             shared.clock.announce(state.base.slot, state.known);
         }
-        // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
+        // Pinned first: a thread that waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
         // SAFETY: a batch holds the guard; of a transaction of its own, which leaves its epoch, the list is kept below, until it has ended.
         unsafe { state.base.tables.renew(&shared.catalog) };
@@ -148,7 +148,7 @@ impl<R: Redo> StoreWorker for HyperWorker<R> {
             false => shared.clock.begin_behind_exchange(state.base.slot, snapshot),
             true => shared.clock.begin(state.base.slot, state.known, snapshot),
         };
-        // Under this guard, since the transaction leaves its epoch. Whoever takes lists away sees the announcement.
+        // Under this guard, since the transaction leaves its epoch. Any thread that takes lists away sees the announcement.
         if !is_pinned {
             shared.kept.keep(state.base.slot, &mut state.base.tables);
         }
@@ -180,7 +180,7 @@ impl<R: Redo> StoreWorker for HyperWorker<R> {
     fn maintain_stores(&mut self) {
         let guard = self.local.pin();
         let State { base: WorkerBase { tables, slot, .. }, collector, held, .. } = &mut self.state;
-        // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
+        // SAFETY: pinned just before; no thread looks at the list between transactions but who renews it like this.
         unsafe { tables.renew(&self.shared.catalog) };
         let clock = &self.shared.clock;
         loop {

@@ -1,6 +1,6 @@
-//! What a transaction keeps of its futures: the arena, the values that are known already, the future write set and the condition
-//! set. All of it is memory that is used again, and no node is allocated by itself. The nodes lie on the transaction's expression arena, where
-//! operators find them, and are here while they are looked at.
+//! What a transaction keeps of its futures: the arena, the values that are known already, the future write set and the condition set. All of
+//! it is memory that is used again, and no node is allocated by itself. The nodes lie on the transaction's expression arena, where operators
+//! find them, and are here while they are looked at.
 //!
 //! Nodes and writes of one row hang together, so that a row is looked up once however many of its columns are wanted.
 
@@ -47,7 +47,7 @@ pub(super) struct FutureWrite {
 
 /// A row that will be inserted, or written under a key that is not known.
 #[derive(Clone, Debug)]
-pub(super) struct Unplaced {
+pub(super) struct DeferredWrite {
     pub(super) table: TableId,
     pub(super) key: Span,
     pub(super) parts: Range<usize>,
@@ -58,7 +58,7 @@ pub(super) struct Unplaced {
 
 /// A condition, and what the procedure was told.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct Observed {
     pub(super) condition: Operand,
     pub(super) truth: bool,
 }
@@ -72,25 +72,25 @@ pub(super) struct Arena {
     pub(super) rows: Vec<OpenRow>,
     /// Finds rows by their prints, once there are more than a few.
     by_print: HashTable<u32>,
-    /// The rows of which something may be open. Whoever closes what is open goes along it and shortens it, so that each row is
+    /// The rows of which something may be open. Any thread that closes what is open goes along it and shortens it, so that each row is
     /// passed once for each time that it was opened.
     pub(super) open: Vec<u32>,
     /// The first node whose turn has not come.
     pub(super) open_from: usize,
     pub(super) writes: Vec<FutureWrite>,
-    pub(super) unplaced: Vec<Unplaced>,
+    pub(super) deferred: Vec<DeferredWrite>,
     /// Values that were going to be written, and were overwritten: they may fail, and who wrote them was not told.
     pub(super) overwritten: Vec<Operand>,
     /// Whether an answer of the transaction, or of the one before, did not hold: the next one assumes nothing.
     pub(super) was_mistaken: bool,
-    /// Whether the transaction was told that something could not be settled which is open still.
-    pub(super) failure_is_told: bool,
-    /// The tables of `writes`, and of `unplaced`, each once.
+    /// Whether the transaction was told that something could not be flushed which is open still.
+    pub(super) failure_is_reported: bool,
+    /// The tables of `writes`, and of `deferred`, each once.
     written_tables: Vec<TableId>,
-    unplaced_tables: Vec<TableId>,
+    deferred_tables: Vec<TableId>,
     pub(super) parts: Vec<KeyPart>,
     pub(super) columns: Vec<(FutureColumn, Operand)>,
-    pub(super) told: Vec<Told>,
+    pub(super) observed: Vec<Observed>,
     /// The rows to be touched, while that is found out.
     pub(super) touched: Vec<u32>,
     /// The condition that is being tested.
@@ -137,18 +137,18 @@ impl Arena {
             self.by_print.shrink_to(1 << 12, |_| unreachable!("the table is empty"));
         }
         self.open_from = 0;
-        self.failure_is_told = false;
+        self.failure_is_reported = false;
         self.forget_writes();
-        self.told.clear();
+        self.observed.clear();
     }
 
     #[inline]
     fn forget_writes(&mut self) {
         self.writes.clear();
-        self.unplaced.clear();
+        self.deferred.clear();
         self.overwritten.clear();
         self.written_tables.clear();
-        self.unplaced_tables.clear();
+        self.deferred_tables.clear();
         self.parts.clear();
         self.columns.clear();
     }
@@ -156,21 +156,21 @@ impl Arena {
     /// Whether nothing was left open.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.unplaced.is_empty() && self.told.is_empty()
+        self.rows.is_empty() && self.deferred.is_empty() && self.observed.is_empty()
     }
 
     /// Whether nothing is going to be written.
     #[inline]
     pub(super) fn writes_nothing(&self) -> bool {
-        self.writes.is_empty() && self.unplaced.is_empty()
+        self.writes.is_empty() && self.deferred.is_empty()
     }
 
     /// The value of an operand whose turn has come.
     #[inline]
-    pub(super) fn settled(&self, operand: Operand) -> Result<Scalar, FutureError> {
+    pub(super) fn resolved(&self, operand: Operand) -> Result<Scalar, FutureError> {
         match (self.nodes.value(operand)?, operand) {
             (Some(value), _) => Ok(value),
-            (None, Operand::Pending(place)) => Err(self.nodes.failure(place)),
+            (None, Operand::Pending(position)) => Err(self.nodes.failure(position)),
             (None, Operand::Known(value)) => Ok(value),
         }
     }
@@ -183,8 +183,8 @@ impl Arena {
 
     #[inline]
     fn find<K: EncodedKey>(&self, print: u64, table: TableId, key: K) -> Option<u32> {
-        self.find_print(print, |place| {
-            let (its_table, kept) = self.nodes.program.row(place);
+        self.find_print(print, |position| {
+            let (its_table, kept) = self.nodes.program.row(position);
             its_table == table && same_key(kept, key)
         })
     }
@@ -192,14 +192,14 @@ impl Arena {
     /// A row with this print of which something is true.
     #[inline]
     fn find_print(&self, print: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        let is_it = |place: u32| {
+        let is_it = |position: u32| {
             self.count_steps(1);
-            self.rows[place as usize].print == print && is_it(place)
+            self.rows[position as usize].print == print && is_it(position)
         };
         if self.rows.len() > FEW {
-            return self.by_print.find(print, |&place| is_it(place)).copied();
+            return self.by_print.find(print, |&position| is_it(position)).copied();
         }
-        (0..self.rows.len() as u32).find(|&place| is_it(place))
+        (0..self.rows.len() as u32).find(|&position| is_it(position))
     }
 
     /// The row's place; it gets one.
@@ -220,8 +220,9 @@ impl Arena {
     #[cold]
     fn enter_prints(&mut self) {
         let rows = &self.rows;
-        for place in self.by_print.len()..rows.len() {
-            self.by_print.insert_unique(rows[place].print, place as u32, |&place| rows[place as usize].print);
+        for position in self.by_print.len()..rows.len() {
+            self.by_print
+                .insert_unique(rows[position].print, position as u32, |&position| rows[position as usize].print);
         }
     }
 
@@ -276,16 +277,16 @@ impl Arena {
             }
             _ => None,
         });
-        all.filter(|&(place, _)| self.nodes.values[place as usize].is_none())
+        all.filter(|&(position, _)| self.nodes.values[position as usize].is_none())
     }
 
     /// The nodes from the first open column of a row that is going to be written to the last of what will be written; none where they
     /// are many, so that it would not pay to go through them for one row.
     pub(super) fn nodes_around(&self, row: u32) -> Option<Range<usize>> {
         const MANY: usize = 32;
-        let first = self.open_columns_of(row).map(|(place, _)| place).min()? as usize;
+        let first = self.open_columns_of(row).map(|(position, _)| position).min()? as usize;
         let values = self.writes_of(row).map(|write| match write.value {
-            Operand::Pending(place) => place as usize,
+            Operand::Pending(position) => position as usize,
             Operand::Known(_) => first,
         });
         let last = values.max()?;
@@ -293,11 +294,11 @@ impl Arena {
     }
 
     /// Gives expressions their values, where they have one that follows from what is known.
-    pub(super) fn compute(&mut self, places: Range<usize>) {
+    pub(super) fn compute(&mut self, positions: Range<usize>) {
         let Nodes { program, values } = &mut *self.nodes;
-        for place in places {
-            if let (Node::Expression(expression), None) = (program.nodes[place], values[place]) {
-                values[place] = Program::compute(expression, values);
+        for position in positions {
+            if let (Node::Expression(expression), None) = (program.nodes[position], values[position]) {
+                values[position] = Program::compute(expression, values);
             }
         }
     }
@@ -310,13 +311,13 @@ impl Arena {
         {
             return own.value;
         }
-        if let Some((place, _)) = self.open_columns_of(row).find(|(_, its)| *its == column) {
-            return Operand::Pending(place);
+        if let Some((position, _)) = self.open_columns_of(row).find(|(_, its)| *its == column) {
+            return Operand::Pending(position);
         }
         let before = self.rows[row as usize].column;
         let made = self.nodes.column(Source { row, column, before });
-        if let Operand::Pending(place) = made {
-            self.rows[row as usize].column = place;
+        if let Operand::Pending(position) = made {
+            self.rows[row as usize].column = position;
             self.list(row);
         }
         made
@@ -340,8 +341,8 @@ impl Arena {
     /// Every column is read, used or not, so only expressions are kept.
     #[inline]
     fn note_overwritten(&mut self, value: Operand) {
-        if let Operand::Pending(place) = value
-            && matches!(self.nodes.program.nodes[place as usize], Node::Expression(_))
+        if let Operand::Pending(position) = value
+            && matches!(self.nodes.program.nodes[position as usize], Node::Expression(_))
         {
             self.overwritten.push(value);
         }
@@ -356,7 +357,7 @@ impl Arena {
     }
 
     /// Adds an insertion, or a write under a key that is open, to the future write set.
-    pub(super) fn place_later(
+    pub(super) fn defer_write(
         &mut self,
         table: TableId,
         key: (&[u8], &OpenKey),
@@ -366,15 +367,15 @@ impl Arena {
         let (parts, assigned) = (self.parts.len(), self.columns.len());
         self.parts.extend_from_slice(key.1.parts());
         self.columns.extend_from_slice(columns);
-        let unplaced = Unplaced {
+        let deferred = DeferredWrite {
             table,
             key: self.nodes.program.keep(key.0),
             parts: parts..self.parts.len(),
             columns: assigned..self.columns.len(),
             row: row.map(|row| self.nodes.program.keep(row.as_bytes())),
         };
-        self.unplaced.push(unplaced);
-        note(&mut self.unplaced_tables, table);
+        self.deferred.push(deferred);
+        note(&mut self.deferred_tables, table);
     }
 
     /// Whether something may be open of the row. Asks for no nodes.
@@ -383,26 +384,26 @@ impl Arena {
         if self.is_empty() {
             return false;
         }
-        self.find_print(print_of(table, key), |_| true).is_some() || self.places_in(table)
+        self.find_print(print_of(table, key), |_| true).is_some() || self.has_deferred_in(table)
     }
 
     /// Whether the row will be written.
     #[inline]
     pub(super) fn writes_row<K: EncodedKey>(&self, table: TableId, key: K) -> bool {
         let found = self.find(print_of(table, key), table, key);
-        found.is_some_and(|row| self.rows[row as usize].write != NONE) || self.places_in(table)
+        found.is_some_and(|row| self.rows[row as usize].write != NONE) || self.has_deferred_in(table)
     }
 
     /// Whether a row of the table will be written under a key that is not known.
     #[inline]
-    pub(super) fn places_in(&self, table: TableId) -> bool {
-        self.unplaced_tables.contains(&table)
+    pub(super) fn has_deferred_in(&self, table: TableId) -> bool {
+        self.deferred_tables.contains(&table)
     }
 
     /// Whether a row of the table will be written.
     #[inline]
     pub(super) fn writes_table(&self, table: TableId) -> bool {
-        self.written_tables.contains(&table) || self.places_in(table)
+        self.written_tables.contains(&table) || self.has_deferred_in(table)
     }
 
     /// Whether a column of the row is still to be read.
@@ -427,7 +428,7 @@ impl Arena {
     /// What was going to be written could not be, from the `first` unplaced one on; rows that were written have no writes any more.
     #[cold]
     pub(super) fn keep_unwritten(&mut self, first: usize) {
-        self.unplaced.drain(..first);
+        self.deferred.drain(..first);
         let mut writes = std::mem::take(&mut self.writes);
         writes.retain(|write| self.rows[write.row as usize].write != NONE);
         self.relink(writes);
@@ -435,7 +436,7 @@ impl Arena {
 
     /// Nothing is going to be written any more: all of it was, or the transaction is undone to a mark, behind which all of it was asked for.
     pub(super) fn leave_nothing_open(&mut self) {
-        self.failure_is_told = false;
+        self.failure_is_reported = false;
         self.forget_links();
         self.forget_writes();
         self.shorten_list();
@@ -445,8 +446,8 @@ impl Arena {
         self.forget_links();
         self.written_tables.clear();
         writes.into_iter().for_each(|write| self.link(write));
-        self.unplaced_tables.clear();
-        self.unplaced.iter().for_each(|unplaced| note(&mut self.unplaced_tables, unplaced.table));
+        self.deferred_tables.clear();
+        self.deferred.iter().for_each(|deferred| note(&mut self.deferred_tables, deferred.table));
         self.shorten_list();
     }
 

@@ -15,9 +15,9 @@
 //! **Invariants** are on the page `docs/protocols/lazy.md`.
 
 mod arena;
+mod flush;
 mod options;
 mod protocol;
-mod settle;
 mod steps;
 mod transaction;
 mod worker;

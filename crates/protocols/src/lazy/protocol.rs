@@ -12,14 +12,14 @@ use super::worker::LazyWorker;
 /// The protocol. See the module.
 #[derive(Debug)]
 pub struct Lazy<B: LazyHost> {
-    inner: Arc<B>,
+    host: Arc<B>,
     resolution: Resolution,
 }
 
 impl<B: LazyHost> Lazy<B> {
     /// The protocol beneath.
     pub fn base(&self) -> &Arc<B> {
-        &self.inner
+        &self.host
     }
 }
 
@@ -35,7 +35,7 @@ impl<B: LazyHost> Protocol for Lazy<B> {
     fn open(options: Options<B::Options>, common: Common) -> Result<Arc<Self>, Error> {
         let Options { mut base, resolution } = options;
         B::prepare(&mut base);
-        Ok(Arc::new(Self { inner: B::open(base, common)?, resolution }))
+        Ok(Arc::new(Self { host: B::open(base, common)?, resolution }))
     }
 
     fn set_option(options: &mut Options<B::Options>, name: &str, value: &str) -> Result<(), Error> {
@@ -51,10 +51,10 @@ impl<B: LazyHost> Protocol for Lazy<B> {
     }
 
     fn storage(&self) -> &dyn Storage {
-        self.inner.storage()
+        self.host.storage()
     }
 
     fn worker(self: &Arc<Self>) -> Result<LazyWorker<B>, Error> {
-        Ok(LazyWorker::new(self.inner.worker()?, self.resolution))
+        Ok(LazyWorker::new(self.host.worker()?, self.resolution))
     }
 }

@@ -6,27 +6,27 @@ use polychron_engine::named;
 named! {
     /// A step that can be left out.
     pub enum Step {
-        /// Conditions that nobody holds are looked at again at the commit.
+        /// Conditions that no thread holds are looked at again at the commit.
         CheckConditions,
         /// A future of a column that is going to be written is what will be written.
         ReadOwnFutures,
         /// What is going to be written is written before it is read.
-        SettleBeforeReads,
+        FlushBeforeReads,
         /// Columns that are still to be read are read before their row is written.
-        SettleBeforeWrites,
+        FlushBeforeWrites,
         /// What is going to be written is written before a range is scanned.
-        SettleBeforeScans,
+        FlushBeforeScans,
         /// What is going to be written is written before a savepoint.
-        SettleBeforeSavepoints,
+        FlushBeforeSavepoints,
         /// What is going to be written is written before it is undone, so that what fails of it is told.
-        SettleBeforeRollBacks,
+        FlushBeforeRollbacks,
         /// What of it cannot be written is forgotten.
         ForgetUndone,
         /// What is overwritten before it is written must have a value, too.
         ComputeOverwritten,
-        /// Conditions that nobody holds are looked at again by who fails, too.
+        /// Conditions that no thread holds are looked at again by a thread that fails, too.
         CheckBeforeFailing,
-        /// A failure at the commit that may come from reads that never stood together is none.
+        /// A failure at the commit that may come from reads that were never mutually consistent is none.
         ValidateFailures,
     }
 }

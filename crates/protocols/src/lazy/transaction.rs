@@ -1,12 +1,12 @@
 //! A running transaction: one of the protocol beneath, and the futures that it has left open.
 //!
 //! Ordinary operations go through to the protocol beneath. Before one meets a row of which something is left open, all that is
-//! open is settled (`settle.rs`), so that it finds what the transaction wrote, and a future keeps the value that it stands for.
+//! open is flushed (`flush.rs`), so that it finds what the transaction wrote, and a future keeps the value that it stands for.
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, TableId};
 use polychron_engine::futures::{Assigned, ExpressionArena, FutureColumn, OpenKey, Operand, Scalar, Scope};
-use polychron_engine::lazy::{Inner, LazyHost};
+use polychron_engine::lazy::{BaseTransaction, LazyHost};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
     Aggregate, ColumnBatch, Commit, Constraints, Insertion, LazyFutures, Prefetch, Projection, Queries, Savepoints,
@@ -16,12 +16,12 @@ use polychron_schema::{RowMut, RowRef, Value};
 use std::fmt;
 use std::ops::ControlFlow;
 
-use super::arena::{Arena, Told};
+use super::arena::{Arena, Observed};
 use super::steps::Step;
 
 /// A running transaction.
 pub struct LazyTransaction<'w, B: LazyHost> {
-    pub(super) inner: Inner<'w, B>,
+    pub(super) base: BaseTransaction<'w, B>,
     pub(super) arena: &'w mut Arena,
     /// Where futures are made that stay open: not in snapshots, nor where they are resolved at once.
     pub(super) expressions: Option<ExpressionArena>,
@@ -39,32 +39,32 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     /// Before a row is read.
     #[inline]
     fn before_read<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Error> {
-        if self.arena.writes_nothing() || !self.arena.may_touch(table, key) || left_out(Step::SettleBeforeReads) {
+        if self.arena.writes_nothing() || !self.arena.may_touch(table, key) || left_out(Step::FlushBeforeReads) {
             return Ok(());
         }
-        self.with_nodes(|this| if this.arena.writes_row(table, key) { this.settle() } else { Ok(()) })
+        self.with_nodes(|this| if this.arena.writes_row(table, key) { this.flush() } else { Ok(()) })
     }
 
     /// Before a row is written.
     #[inline]
     fn before_write<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Error> {
-        if !self.arena.may_touch(table, key) || left_out(Step::SettleBeforeWrites) {
+        if !self.arena.may_touch(table, key) || left_out(Step::FlushBeforeWrites) {
             return Ok(());
         }
         self.with_nodes(|this| {
             let open = this.arena.writes_row(table, key) || this.arena.reads_row(table, key);
-            if open { this.settle() } else { Ok(()) }
+            if open { this.flush() } else { Ok(()) }
         })
     }
 
     /// Before futures of a row are read or written: under what key others come is not known.
     #[inline]
     fn before_unknown(&mut self, table: TableId) -> Result<(), Error> {
-        if self.arena.places_in(table) && !left_out(Step::SettleBeforeReads) { self.settle() } else { Ok(()) }
+        if self.arena.has_deferred_in(table) && !left_out(Step::FlushBeforeReads) { self.flush() } else { Ok(()) }
     }
 
     /// Inserts a row, or writes one under a key that is open, at the commit.
-    fn place_later(
+    fn defer_write(
         &mut self,
         table: TableId,
         key: &OpenKey,
@@ -73,15 +73,15 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     ) -> Result<(), Error> {
         if self.expressions.is_none() {
             return match row {
-                Some(row) => self.inner.insert_futures(table, key, row, columns),
-                None => self.inner.write_futures_at(table, key, columns),
+                Some(row) => self.base.insert_futures(table, key, row, columns),
+                None => self.base.write_futures_at(table, key, columns),
             };
         }
-        self.inner.definition(table)?;
+        self.base.definition(table)?;
         let operands = key.parts().iter().map(|part| part.value).chain(columns.iter().map(|(_, value)| *value));
         self.with_nodes(|this| {
             operands.into_iter().try_for_each(|operand| this.arena.nodes.value(operand).map(drop))?;
-            this.arena.place_later(table, (key.bytes()?, key), row, columns);
+            this.arena.defer_write(table, (key.bytes()?, key), row, columns);
             Ok(())
         })
     }
@@ -89,10 +89,10 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     /// Before a range is read.
     #[inline]
     fn before_scan(&mut self, table: TableId) -> Result<(), Error> {
-        if self.arena.writes_nothing() || left_out(Step::SettleBeforeScans) {
+        if self.arena.writes_nothing() || left_out(Step::FlushBeforeScans) {
             return Ok(());
         }
-        self.with_nodes(|this| if this.arena.writes_table(table) { this.settle() } else { Ok(()) })
+        self.with_nodes(|this| if this.arena.writes_table(table) { this.flush() } else { Ok(()) })
     }
 }
 
@@ -110,18 +110,18 @@ impl<B: LazyHost> Commit for LazyTransaction<'_, B> {
             if error.is_conflict() {
                 return Err(error);
             }
-            // It may come from reads that never stood together, or from answers that do not stand any more.
+            // It may come from reads that were never mutually consistent, or from answers that do not stand any more.
             let stands = self.with_nodes(Self::stands);
-            let sound = self.inner.roll_back() && stands || left_out(Step::ValidateFailures);
+            let sound = self.base.roll_back() && stands || left_out(Step::ValidateFailures);
             return Err(if sound { error } else { Error::Conflict });
         }
-        self.inner.commit()
+        self.base.commit()
     }
 
     fn roll_back(mut self) -> bool {
-        // The procedure may give up because of what it was told, which nobody has held for it.
+        // The procedure may give up because of what it was told, which no thread has held for it.
         let stands = self.with_nodes(Self::stands);
-        self.inner.roll_back() && stands
+        self.base.roll_back() && stands
     }
 }
 
@@ -135,7 +135,7 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
     ) -> Result<Option<RowRef<'_>>, Error> {
         steady!(key => self.read_row(table, key, projection));
         self.before_read(table, key)?;
-        self.inner.read_row(table, key, projection)
+        self.base.read_row(table, key, projection)
     }
 
     #[inline]
@@ -147,7 +147,7 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
     ) -> Result<Option<RowRef<'_>>, Error> {
         steady!(key => self.read_row_unvalidated(table, key, projection));
         self.before_read(table, key)?;
-        self.inner.read_row_unvalidated(table, key, projection)
+        self.base.read_row_unvalidated(table, key, projection)
     }
 
     #[inline]
@@ -160,28 +160,28 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
     ) -> Result<bool, Error> {
         steady!(key => self.update_unchecked(table, key, projection, change));
         self.before_write(table, key)?;
-        self.inner.update_unchecked(table, key, projection, change)
+        self.base.update_unchecked(table, key, projection, change)
     }
 
     #[inline]
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         steady!(key => self.insert_unchecked(table, key, row));
         self.before_write(table, key)?;
-        self.inner.insert_unchecked(table, key, row)
+        self.base.insert_unchecked(table, key, row)
     }
 
     #[inline]
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         steady!(key => self.put_unchecked(table, key, row));
         self.before_write(table, key)?;
-        self.inner.put_unchecked(table, key, row)
+        self.base.put_unchecked(table, key, row)
     }
 
     #[inline]
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
         steady!(key => self.delete_unchecked(table, key));
         self.before_write(table, key)?;
-        self.inner.delete_unchecked(table, key)
+        self.base.delete_unchecked(table, key)
     }
 
     fn scan_unchecked(
@@ -190,45 +190,46 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         self.before_scan(scan.table)?;
-        self.inner.scan_unchecked(scan, visitor)
+        self.base.scan_unchecked(scan, visitor)
     }
 
-    /// What was left open is settled, so that what is going to be written behind a mark was asked for behind it.
+    /// What was left open is flushed, so that what is going to be written behind a mark was asked for behind it.
     fn mark(&mut self) -> Result<usize, Error> {
-        if !self.arena.writes_nothing() && !left_out(Step::SettleBeforeSavepoints) {
-            self.with_nodes(Self::settle)?;
+        if !self.arena.writes_nothing() && !left_out(Step::FlushBeforeSavepoints) {
+            self.with_nodes(Self::flush)?;
         }
-        self.inner.mark()
+        self.base.mark()
     }
 
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Error> {
-        let untold = if self.arena.is_empty() { None } else { self.with_nodes(Self::close_undone)? };
-        self.inner.undo_unchecked(position)?;
-        if let Some(error) = untold {
-            self.inner.savepoints().tell(error);
+        let unreported = if self.arena.is_empty() { None } else { self.with_nodes(Self::close_undone)? };
+        self.base.undo_unchecked(position)?;
+        if let Some(error) = unreported {
+            self.base.savepoints().report_on_return(error);
         }
         Ok(())
     }
 
-    /// The operation has read what it writes, and closed what was open of these rows. Whatever else is open does not depend on it, and stays.
+    /// The operation has read what it writes, and closed what was open of these rows. Whatever else is open does not depend on it, and
+    /// stays.
     fn undo_operation(&mut self, position: usize) -> Result<(), Error> {
-        self.inner.undo_unchecked(position)
+        self.base.undo_unchecked(position)
     }
 
     fn savepoints(&mut self) -> &mut Savepoints {
-        self.inner.savepoints()
+        self.base.savepoints()
     }
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Error> {
-        self.inner.definition(table)
+        self.base.definition(table)
     }
 
     fn constraints(&self, table: TableId) -> Result<&Constraints, Error> {
-        self.inner.constraints(table)
+        self.base.constraints(table)
     }
 
     fn protect_reads(&mut self, protect: bool) {
-        self.inner.protect_reads(protect);
+        self.base.protect_reads(protect);
     }
 }
 
@@ -240,12 +241,12 @@ impl<B: LazyHost> Queries for LazyTransaction<'_, B> {
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         self.before_scan(table)?;
-        self.inner.visit_table(table, projection, visitor)
+        self.base.visit_table(table, projection, visitor)
     }
 
     fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error> {
         self.before_scan(scan.table)?;
-        self.inner.aggregate_range(scan, wanted)
+        self.base.aggregate_range(scan, wanted)
     }
 
     fn visit_columns<O>(
@@ -256,14 +257,14 @@ impl<B: LazyHost> Queries for LazyTransaction<'_, B> {
         keep: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         self.before_scan(scan.table)?;
-        self.inner.visit_columns(scan, columns, look, keep)
+        self.base.visit_columns(scan, columns, look, keep)
     }
 }
 
 impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
     #[inline]
     fn future_scope(&mut self) -> Scope {
-        self.expressions.as_ref().map_or_else(|| self.inner.future_scope(), ExpressionArena::scope)
+        self.expressions.as_ref().map_or_else(|| self.base.future_scope(), ExpressionArena::scope)
     }
 
     #[inline]
@@ -276,9 +277,9 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
     ) -> Result<(), Error> {
         steady!(key => self.read_futures(table, key, columns, futures));
         if self.expressions.is_none() {
-            return self.inner.read_futures(table, key, columns, futures);
+            return self.base.read_futures(table, key, columns, futures);
         }
-        self.inner.definition(table)?;
+        self.base.definition(table)?;
         self.with_nodes(|this| {
             this.before_unknown(table)?;
             let row = this.arena.row(table, key);
@@ -296,10 +297,10 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
             }
             let Some(truth) = this.observe(condition)? else {
                 this.resolve_node(condition)?;
-                return Ok(this.arena.settled(condition)? != 0);
+                return Ok(this.arena.resolved(condition)? != 0);
             };
             if !B::HOLDS_CONDITIONS {
-                this.arena.told.push(Told { condition, truth });
+                this.arena.observed.push(Observed { condition, truth });
             }
             Ok(truth)
         })
@@ -310,7 +311,7 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
         if B::HOLDS_CONDITIONS || !self.speculates || is_known {
             return self.test_future(condition);
         }
-        self.arena.told.push(Told { condition, truth: assumed });
+        self.arena.observed.push(Observed { condition, truth: assumed });
         Ok(assumed)
     }
 
@@ -318,9 +319,9 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
     fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Error> {
         steady!(key => self.write_futures(table, key, columns));
         if self.expressions.is_none() {
-            return self.inner.write_futures(table, key, columns);
+            return self.base.write_futures(table, key, columns);
         }
-        self.inner.definition(table)?;
+        self.base.definition(table)?;
         self.with_nodes(|this| {
             this.before_unknown(table)?;
             let row = this.arena.row(table, key);
@@ -336,7 +337,7 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
         if key.parts().is_empty() {
             return self.write_futures(table, key.bytes()?, columns);
         }
-        self.place_later(table, key, None, columns)
+        self.defer_write(table, key, None, columns)
     }
 
     fn insert_futures(
@@ -346,7 +347,7 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
         row: RowRef<'_>,
         columns: &Assigned,
     ) -> Result<(), Error> {
-        self.place_later(table, key, Some(row), columns)
+        self.defer_write(table, key, Some(row), columns)
     }
 
     fn resolve_future(&mut self, future: Operand) -> Result<Scalar, Error> {
@@ -354,7 +355,7 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
             if this.arena.nodes.value(future)?.is_none() {
                 this.resolve_node(future)?;
             }
-            Ok(this.arena.settled(future)?)
+            Ok(this.arena.resolved(future)?)
         })
     }
 }
@@ -362,11 +363,11 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
 impl<B: LazyHost> Prefetch for LazyTransaction<'_, B> {
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        self.inner.prefetch_row(table, key);
+        self.base.prefetch_row(table, key);
     }
 
     #[inline]
     fn has_prefetched(&self) -> bool {
-        self.inner.has_prefetched()
+        self.base.has_prefetched()
     }
 }

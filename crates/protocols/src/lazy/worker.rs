@@ -14,7 +14,7 @@ use super::transaction::LazyTransaction;
 
 /// One thread's way into the database.
 pub struct LazyWorker<B: LazyHost> {
-    inner: B::Worker,
+    base: B::Worker,
     arena: Arena,
     /// Whether the next transaction is another attempt.
     again: bool,
@@ -22,8 +22,8 @@ pub struct LazyWorker<B: LazyHost> {
 }
 
 impl<B: LazyHost> LazyWorker<B> {
-    pub(super) fn new(inner: B::Worker, resolution: Resolution) -> Self {
-        Self { inner, arena: Arena::default(), again: false, resolution }
+    pub(super) fn new(base: B::Worker, resolution: Resolution) -> Self {
+        Self { base, arena: Arena::default(), again: false, resolution }
     }
 }
 
@@ -43,11 +43,11 @@ impl<B: LazyHost> Worker for LazyWorker<B> {
     }
 
     fn counters(&self) -> &Counters {
-        self.inner.counters()
+        self.base.counters()
     }
 
     fn maintain(&mut self) {
-        self.inner.maintain();
+        self.base.maintain();
     }
 }
 
@@ -60,27 +60,27 @@ impl<B: LazyHost> Interactive for LazyWorker<B> {
         self.arena.clear();
         let is_deferred = self.resolution == Resolution::Deferred && mode == Mode::ReadWrite;
         let expressions = is_deferred.then(ExpressionArena::new);
-        Ok(LazyTransaction { inner: self.inner.begin(mode)?, arena: &mut self.arena, expressions, speculates })
+        Ok(LazyTransaction { base: self.base.begin(mode)?, arena: &mut self.arena, expressions, speculates })
     }
 
     fn last_abort(&self) -> Option<Abort> {
-        self.inner.last_abort()
+        self.base.last_abort()
     }
 
     fn waits_for_itself(&self) -> Option<Error> {
-        self.inner.waits_for_itself()
+        self.base.waits_for_itself()
     }
 
     fn is_nested(&self) -> bool {
-        self.inner.is_nested()
+        self.base.is_nested()
     }
 
     fn back_off(&mut self, attempts: u64) {
         self.again = true;
-        self.inner.back_off(attempts);
+        self.base.back_off(attempts);
     }
 
     fn retry(&self) -> &Retry {
-        self.inner.retry()
+        self.base.retry()
     }
 }

@@ -16,7 +16,7 @@ use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::futures::{FutureColumn, FutureError, Scalar};
 use polychron_engine::lazy::{Condition, Values};
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_schema::RowRef;
 
 use super::held::{Lock, Taken};
@@ -157,7 +157,7 @@ impl LockingTransaction<'_> {
         match state.conditions.take(name, &state.held.own) {
             Taken::Held => Ok(()),
             Taken::Refused => Err(self.refuse(table, key)),
-            Taken::Own => Err(own_wait(Place { table, index: IndexId::PRIMARY }, key)),
+            Taken::Own => Err(own_wait(IndexRef { table, index: IndexId::PRIMARY }, key)),
         }
     }
 
@@ -175,7 +175,7 @@ impl LockingTransaction<'_> {
 
     #[cold]
     fn refuse<K: EncodedKey>(&mut self, table: TableId, key: K) -> Error {
-        let place = Place { table, index: IndexId::PRIMARY };
+        let place = IndexRef { table, index: IndexId::PRIMARY };
         self.conflict(self.reason(), place, Some(polychron_base::error::KeyPreview::new(key)), None)
     }
 
@@ -187,7 +187,7 @@ impl LockingTransaction<'_> {
 
     /// The transaction conflicts.
     pub(crate) fn end_in_conflict(&mut self, reason: polychron_base::Reason, table: TableId) -> Error {
-        let place = Place { table, index: IndexId::PRIMARY };
+        let place = IndexRef { table, index: IndexId::PRIMARY };
         self.conflict(reason, place, None, None)
     }
 
@@ -247,7 +247,7 @@ impl LockingTransaction<'_> {
         });
         let (table, key) = source.unwrap_or((TableId::default(), &[]));
         match answer {
-            Answer::Own => Err(own_wait(Place { table, index: IndexId::PRIMARY }, key)),
+            Answer::Own => Err(own_wait(IndexRef { table, index: IndexId::PRIMARY }, key)),
             _ => Err(self.refuse(table, key)),
         }
     }

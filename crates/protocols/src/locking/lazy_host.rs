@@ -1,7 +1,7 @@
 //! Below a layer that leaves futures open: at the commit all rows are locked, by age. Conditions are held from the test on.
 
 use polychron_base::{Error, Reason, TableId};
-use polychron_engine::lazy::{Condition, Inner, LazyHost, Names, Values};
+use polychron_engine::lazy::{BaseTransaction, Condition, LazyHost, Names, Values};
 
 use super::options::{Options, Policy};
 use super::protocol::Locking;
@@ -17,15 +17,24 @@ impl LazyHost for Locking {
         options.policy = Policy::Conditional;
     }
 
-    fn observe(transaction: &mut Inner<'_, Self>, condition: &Condition, _scratch: &mut Values) -> Result<bool, Error> {
+    fn observe(
+        transaction: &mut BaseTransaction<'_, Self>,
+        condition: &Condition,
+        _scratch: &mut Values,
+    ) -> Result<bool, Error> {
         transaction.hold_condition(condition)
     }
 
-    fn claim(transaction: &mut Inner<'_, Self>, table: TableId, key: &[u8], written: bool) -> Result<(), Error> {
+    fn claim(
+        transaction: &mut BaseTransaction<'_, Self>,
+        table: TableId,
+        key: &[u8],
+        written: bool,
+    ) -> Result<(), Error> {
         transaction.lock_row(table, key, written)
     }
 
-    fn conflict(transaction: &mut Inner<'_, Self>, reason: Reason, table: TableId) -> Error {
+    fn conflict(transaction: &mut BaseTransaction<'_, Self>, reason: Reason, table: TableId) -> Error {
         transaction.end_in_conflict(reason, table)
     }
 }

@@ -9,7 +9,7 @@ use polychron_base::{Abort, Error, Reason, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
-use polychron_engine::stores::{Place, Record, Undoable, WorkerBase, key_in_entry};
+use polychron_engine::stores::{IndexRef, Record, Undoable, WorkerBase, key_in_entry};
 use polychron_engine::{LazyFutures, Prefetch, Projection, Queries, limits};
 use polychron_index::{AnyIndex, Inserted};
 use polychron_memory::Guard;
@@ -38,10 +38,10 @@ impl FoundRow {
 pub(super) struct Undone<'t>(pub(super) &'t [Option<Arc<Table>>]);
 
 impl Undoable for Undone<'_> {
-    type At = Place;
+    type At = IndexRef;
 
     #[inline]
-    fn index(&self, at: Place) -> &AnyIndex {
+    fn index(&self, at: IndexRef) -> &AnyIndex {
         index_at(self.0, at).store.index()
     }
 
@@ -61,7 +61,7 @@ pub(super) fn bytes_of<K: EncodedKey>(key: K) -> Vec<u8> {
 
 /// A wait for another transaction of the same thread would not end.
 #[cold]
-pub(super) fn own_wait<K: EncodedKey>(place: Place, key: K) -> Error {
+pub(super) fn own_wait<K: EncodedKey>(place: IndexRef, key: K) -> Error {
     let itself = || Error::waits_for_itself(place.table, Some(KeyPreview::new(key)));
     // A caller that waits no longer has ended the wait.
     limits::check().err().unwrap_or_else(itself)
@@ -73,7 +73,7 @@ impl LockingTransaction<'_> {
     pub(super) fn conflict(
         &mut self,
         reason: Reason,
-        place: Place,
+        place: IndexRef,
         key: Option<KeyPreview>,
         missing: Option<Lock>,
     ) -> Error {
@@ -130,11 +130,11 @@ impl LockingTransaction<'_> {
             };
             match held.take(lock, held.own.spin_budget(), aside) {
                 Taken::Held => return Ok(()),
-                Taken::Own => return Err(own_wait(index.store.place, key)),
+                Taken::Own => return Err(own_wait(index.store.index_ref, key)),
                 Taken::Refused => {}
             }
         }
-        Err(self.conflict(self.reason(), index.store.place, Some(KeyPreview::new(key)), Some(lock)))
+        Err(self.conflict(self.reason(), index.store.index_ref, Some(KeyPreview::new(key)), Some(lock)))
     }
 
     /// The record of a key that is locked, unless it is deleted.
@@ -171,7 +171,7 @@ impl LockingTransaction<'_> {
     #[inline]
     fn insert_record<K: EncodedKey>(&mut self, index: &Index, key: K, row: &[u64]) -> Result<bool, Error> {
         self.lock(index, key, true)?;
-        let place = index.store.place;
+        let place = index.store.index_ref;
         let state = &mut *self.state;
         let record = Record::new(row, &self.guard).map_err(Error::from)?;
         // SAFETY: as in `lookup`.
@@ -217,8 +217,8 @@ impl LockingTransaction<'_> {
         match answer {
             Answer::Granted => Ok(()),
             _ if left_out(Step::RespectRanges) => Ok(()),
-            Answer::Own => Err(own_wait(index.store.place, key)),
-            _ => Err(self.conflict(self.reason(), index.store.place, Some(KeyPreview::new(key)), None)),
+            Answer::Own => Err(own_wait(index.store.index_ref, key)),
+            _ => Err(self.conflict(self.reason(), index.store.index_ref, Some(KeyPreview::new(key)), None)),
         }
     }
 
@@ -232,7 +232,7 @@ impl LockingTransaction<'_> {
         row: &[u64],
         changes: Changes,
     ) -> Result<(), Error> {
-        let place = table.primary.store.place;
+        let place = table.primary.store.index_ref;
         let (index, log) = (table.primary.store.index(), &mut self.state.log);
         // SAFETY: the key is locked exclusively, and led to the record.
         let written = unsafe { log.overwrite(place, (index, key), record, (row, changes), &self.guard) };
@@ -346,7 +346,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     fn delete<K: EncodedKey>(&mut self, at: At<'w, Index, K>, found: FoundRow) -> Result<(), Error> {
         let record = found.locked();
         record.set_deleted(true);
-        self.state.log.deleted(at.store.store.place, at.key, record);
+        self.state.log.deleted(at.store.store.index_ref, at.key, record);
         Ok(())
     }
 

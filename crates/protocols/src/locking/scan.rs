@@ -116,7 +116,7 @@ impl<'w> LockingTransaction<'w> {
         }
         let (range, held) = index.ranges.lock(self.state.held.own.requester(), self.owner, scan.lower, scan.upper);
         if !held {
-            self.state.ranges.push((index.store.place, range));
+            self.state.ranges.push((index.store.index_ref, range));
         }
         (!held).then_some(range)
     }

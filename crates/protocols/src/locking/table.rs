@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_engine::catalog;
-use polychron_engine::stores::{Keyed, Place, RowRecords, Store, StoreTable};
+use polychron_engine::stores::{IndexRef, Keyed, RowRecords, Store, StoreTable};
 
 use super::ranges::Ranges;
 
@@ -22,7 +22,7 @@ impl Index {
     /// The name of a key's lock.
     #[inline]
     pub(super) fn name_of<K: EncodedKey>(&self, key: K) -> u64 {
-        name_of(self.store.place, key, self.store.hash_seed)
+        name_of(self.store.index_ref, key, self.store.hash_seed)
     }
 }
 
@@ -37,7 +37,7 @@ impl Keyed for Index {
 
 /// The name of a key's lock.
 #[inline]
-pub(super) fn name_of<K: EncodedKey>(place: Place, key: K, seed: HashSeed) -> u64 {
+pub(super) fn name_of<K: EncodedKey>(place: IndexRef, key: K, seed: HashSeed) -> u64 {
     let index = (place.table.position() as u64) << 32 | place.index.position() as u64;
     // The golden ratio spreads the indexes; keys are hashed already.
     key.hash(seed).wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15))
@@ -45,7 +45,7 @@ pub(super) fn name_of<K: EncodedKey>(place: Place, key: K, seed: HashSeed) -> u6
 
 /// The index of a place, while a transaction runs that has been there.
 #[inline]
-pub(super) fn index_at(tables: &[Option<Arc<Table>>], place: Place) -> &Index {
+pub(super) fn index_at(tables: &[Option<Arc<Table>>], place: IndexRef) -> &Index {
     let table = catalog::known(tables, place.table).expect("tables stay while a transaction runs");
     table.store(place.index).expect("indexes stay while a transaction runs")
 }

@@ -3,7 +3,7 @@
 use polychron_base::{Error, IndexId, Reason};
 use polychron_engine::Commit;
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{Batch, Place, has_dropped};
+use polychron_engine::stores::{Batch, IndexRef, has_dropped};
 use polychron_memory::Guard;
 use polychron_schema::RowBuffer;
 
@@ -60,7 +60,7 @@ impl<'w> LockingTransaction<'w> {
         if left_out(Step::KnowAllIndexes) {
             return Ok(());
         }
-        let outdated = self.state.base.tables.outdated(&self.shared.catalog, || self.state.log.places());
+        let outdated = self.state.base.tables.outdated(&self.shared.catalog, || self.state.log.index_refs());
         outdated.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None, None)))
     }
 
@@ -75,7 +75,7 @@ impl<'w> LockingTransaction<'w> {
     #[cold]
     fn look_for_dropped(&mut self) -> Result<(), Error> {
         let Some(table) = has_dropped(&self.state.base.tables) else { return Ok(()) };
-        Err(self.conflict(Reason::Inconsistent, Place { table, index: IndexId::PRIMARY }, None, None))
+        Err(self.conflict(Reason::Inconsistent, IndexRef { table, index: IndexId::PRIMARY }, None, None))
     }
 
     /// Gives back all that is locked.

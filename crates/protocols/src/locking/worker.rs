@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_base::{Abort, Error, IndexId, Reason, TableId};
 use polychron_engine::drive::RandomWait;
-use polychron_engine::stores::{Base, Place, StoreWorker, UndoLog, WorkerBase};
+use polychron_engine::stores::{Base, IndexRef, StoreWorker, UndoLog, WorkerBase};
 use polychron_engine::{Access, Declare, Mode, Procedure, drive};
 use polychron_memory::Local;
 
@@ -34,11 +34,11 @@ pub struct LockingWorker {
 pub(super) struct State {
     pub(super) base: WorkerBase<Index>,
     pub(super) buffers: Buffers,
-    pub(super) log: UndoLog<Place>,
+    pub(super) log: UndoLog<IndexRef>,
     pub(super) held: Held,
     pub(super) conditions: Conditions,
     /// The ranges that the running transaction has locked.
-    pub(super) ranges: Vec<(Place, Id)>,
+    pub(super) ranges: Vec<(IndexRef, Id)>,
     /// Ranges that an insertion waits for.
     pub(super) in_the_way: Vec<InTheWay>,
     pub(super) wanted: Wanted,
@@ -57,7 +57,7 @@ struct Naming<'n> {
 impl Declare for Naming<'_> {
     #[inline]
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access) {
-        let name = name_of(Place { table, index: IndexId::PRIMARY }, key, self.hash_seed);
+        let name = name_of(IndexRef { table, index: IndexId::PRIMARY }, key, self.hash_seed);
         self.locks.prefetch(name);
         self.wanted.add(Lock { name, exclusive: access != Access::Read });
     }

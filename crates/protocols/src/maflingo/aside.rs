@@ -1,17 +1,19 @@
-//! Between two operations a transaction is in no epoch for long, so that one whose client does nothing holds back what it uses and nothing else.
+//! Between two operations a transaction is in no epoch for long, so that one whose client does nothing holds back what it uses and nothing
+//! else.
 //!
-//! A snapshot rests (`Guard::rest`): it holds no record and no node from one operation to the next. A transaction that is validated holds those
-//! in its sets, so it *shows* them (`polychron_memory::Finds`). It stands aside after each operation; whoever moves the clock and finds it
-//! aside in an epoch that has ended long ago notes what is in the sets, and everything else is freed as if the transaction were not there. When it comes
-//! back it enters an epoch again, and finds
+//! A snapshot rests (`Guard::rest`): it holds no record and no node from one operation to the next. A transaction that is validated holds
+//! those in its sets, so it *shows* them (`polychron_memory::Finds`). It stands aside after each operation; any thread that moves the clock
+//! and finds it aside in an epoch that has ended long ago notes what is in the sets, and everything else is freed as if the transaction were
+//! not there. When it comes back it enters an epoch again, and finds
 //!
-//! * the records of its read set and write set, and those that it has latched, where they were: none of them was freed, so each tells by its TID and
-//!   its data version what has become of it;
-//! * the nodes of its node set, of which it may not ask what they lead to: one that was taken out is a conflict (`NodeSet::stand_alone`);
+//! * the records of its read set and write set, and those that it has latched, where they were: none of them was freed, so each tells by its
+//!   TID and its data version what has become of it;
+//! * the nodes of its node set, of which it may not ask what they lead to: one that was unlinked is a conflict (`NodeSet::stand_alone`);
 //! * no finger and no hint.
 //!
-//! What is measured by the epochs besides memory goes on waiting for the transaction (`Epochs::readonly`): its list of tables stays, and the records
-//! that it has claimed stay in their indexes. The transactions of a batch stay in its epoch, and an operation whose visitor sleeps in its own.
+//! What is measured by the epochs besides memory goes on waiting for the transaction (`Epochs::readonly`): its list of tables stays, and the
+//! records that it has claimed stay in their indexes. The transactions of a batch stay in its epoch, and an operation whose visitor sleeps
+//! in its own.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -94,8 +96,8 @@ impl DerefMut for OwnGuard<'_> {
 #[derive(Debug)]
 struct Shown(UnsafeCell<Sets>);
 
-// SAFETY: the sets are used by their worker alone, through `ShownSets`, and while it stands aside read by who has the lock of its finds, which the
-// worker waits for before it uses them again.
+// SAFETY: the sets are used by their worker alone, through `ShownSets`, and while it stands aside read by a thread that has the lock of its
+// finds, which the worker waits for before it uses them again.
 unsafe impl Sync for Shown {}
 
 // SAFETY: the sets hold addresses, which any thread may have.

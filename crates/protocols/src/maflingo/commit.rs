@@ -1,10 +1,10 @@
 //! Commit (Figure 4-1) and rollback.
 //!
-//! 1. Latch the written records in the order of their addresses; last those that it inserted and nobody else has claimed, in any
-//!    order. An insertion must be as it was put into the index. Then read the epoch: this is the serialization point. Reading it here, and not at the transaction's
-//!    start as the thesis does, means that no transaction aborts because an epoch began, and that whoever comes later in
-//!    the serial order never has the earlier epoch: a transaction that overwrites what we read latches it after we
-//!    validated, hence reads its epoch after we read ours.
+//! 1. Latch the written records in the order of their addresses; last those that it inserted and no other thread has claimed, in any order.
+//!    An insertion must be as it was put into the index. Then read the epoch: this is the serialization point. Reading it here, and not at
+//!    the transaction's start as the thesis does, means that no transaction aborts because an epoch began, and that any thread that comes
+//!    later in the serial order never has the earlier epoch: a transaction that overwrites what we read latches it after we validated, hence
+//!    reads its epoch after we read ours.
 //! 2. Check that every record read has the id it had and is not latched by another, and that every node's stamp holds.
 //!    An *unlinked* record passes unless it *moved*: it was absent, and its node's stamp is in the node set too, so if the
 //!    key had come back on another record, the stamp would have told. A record that moved tells by itself, because giving
@@ -21,7 +21,7 @@ use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
-use polychron_engine::stores::{OwnedKey, Place, WorkerBase, is_too_roomy};
+use polychron_engine::stores::{IndexRef, OwnedKey, WorkerBase, is_too_roomy};
 use polychron_memory::Guard;
 use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
@@ -109,7 +109,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         for (write, latest) in self.state.sets.writes.firsts() {
             let (record, own_record) = (write.record, write.own_record);
             groups.push(Group { record, latest, own_record, replacement: None, version: None });
-            // Who claims it from now on meets it in another order; then one of the two gives up.
+            // A thread that claims it from now on meets it in another order; then one of the two gives up.
             if !own_record || record.under(guard).state().claimed() {
                 let last = groups.len() - 1;
                 groups.swap(contended, last);
@@ -135,7 +135,8 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             let is_overtaken = group.own_record && record.is_overtaken();
             if state.unlinked() && !left_out(Step::RefuseUnlinkedWrites) || is_overtaken {
                 // The row moved, or was deleted in an earlier epoch after it was found here, and left the index. A tombstone that was found
-                // would have stayed: it was claimed when it was written on. Or another one has inserted the key on this transaction's record.
+                // would have stayed: it was claimed when it was written on. Or another one has inserted the key on this transaction's
+                // record.
                 record.unlatch();
                 return Err(self.give_way(position, Reason::StaleRead));
             }
@@ -148,8 +149,8 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     fn give_way(&mut self, position: usize, reason: Reason) -> Error {
         self.unlatch(position);
         let Group { record, latest, .. } = self.state.buffers.groups[position];
-        let place = self.state.sets.writes.get(latest).place;
-        self.conflict_at(reason, place, record)
+        let index_ref = self.state.sets.writes.get(latest).index_ref;
+        self.conflict_at(reason, index_ref, record)
     }
 
     /// Latches a record that may be latched already, by [`Self::latch_row`].
@@ -173,21 +174,21 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     }
 
     fn latch_found<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K) -> Result<(), Error> {
-        let place = table.primary.place;
+        let index_ref = table.primary.index_ref;
         loop {
             let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
             let (reader, state) = self.reader();
             let found = state.find(reader, &table.primary, key, 0..0);
             state.sets.reads.truncate(reads);
             state.sets.nodes.truncate(nodes);
-            // Where there is no row, whoever reads it next finds out, under protection.
+            // Where there is no row, any thread that reads it next finds out, under protection.
             let Found::Row(record) = found else { return Ok(()) };
             if record.state().latched_by(state.base.slot) {
                 return Ok(());
             }
             let Some(latched) = record.latch(state.base.slot) else {
-                let met = state.meet(place, record);
-                return Err(self.conflict(Reason::Latched, place, Some(met)));
+                let met = state.meet(index_ref, record);
+                return Err(self.conflict(Reason::Latched, index_ref, Some(met)));
             };
             if latched.unlinked() {
                 record.unlatch();
@@ -206,9 +207,9 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         if left_out(Step::KnowAllIndexes) {
             return Ok(());
         }
-        let written = || self.state.sets.writes.iter().map(|write| write.place);
+        let written = || self.state.sets.writes.iter().map(|write| write.index_ref);
         let outdated = self.state.base.tables.outdated(&self.shared.catalog, written);
-        outdated.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
+        outdated.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None)))
     }
 
     /// Gives back the latches of the first `groups` groups.
@@ -251,33 +252,33 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             let record = read.record.under(&self.guard);
             let state = record.state();
             if state.latched_by_other(worker) && !left_out(Step::RefuseLatched) {
-                return Err(self.conflict_at(Reason::BeingWritten, read.place, read.record));
+                return Err(self.conflict_at(Reason::BeingWritten, read.index_ref, read.record));
             }
             let changed = record.tid() != read.tid && !left_out(Step::CompareIds);
             if changed || state.moved() && !left_out(Step::RefuseMoved) {
-                return Err(self.conflict_at(Reason::StaleRead, read.place, read.record));
+                return Err(self.conflict_at(Reason::StaleRead, read.index_ref, read.record));
             }
         }
         if !left_out(Step::CompareNodes) {
             // SAFETY: the stamps were taken under this transaction's guard.
-            if let Some(place) = unsafe { self.state.sets.nodes.first_broken() } {
-                return Err(self.conflict(Reason::Phantom, place, None));
+            if let Some(index_ref) = unsafe { self.state.sets.nodes.first_broken() } {
+                return Err(self.conflict(Reason::Phantom, index_ref, None));
             }
         }
         self.know_dropped()
     }
 
-    /// No index that was asked was dropped. Who leaves it alone has begun behind the drop, so where the entries that it does not make would have
-    /// been seen just above, its catalog's version is seen here.
+    /// No index that was asked was dropped. A thread that leaves it alone has begun behind the drop, so where the entries that it does not
+    /// make would have been seen just above, its catalog's version is seen here.
     #[inline]
     fn know_dropped(&mut self) -> Result<(), Error> {
         if left_out(Step::KnowDropped) {
             return Ok(());
         }
         let State { base, sets, .. } = &*self.state;
-        let asked = || sets.reads.iter().map(|read| read.place).chain(sets.nodes.places());
+        let asked = || sets.reads.iter().map(|read| read.index_ref).chain(sets.nodes.index_refs());
         let dropped = base.dropped(&self.shared.catalog, asked);
-        dropped.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
+        dropped.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None)))
     }
 
     /// Makes the memory that writing needs.
@@ -392,7 +393,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         }
         target.publish(tid, present);
         if let Some(version) = version {
-            // SAFETY: the link to the copy was just made known with this id, and nobody else knows of it.
+            // SAFETY: the link to the copy was just made known with this id, and no other thread knows of it.
             let version = unsafe { Older::new(version, tid.epoch()) };
             self.state.supersede(group, version, guard);
         }
@@ -401,7 +402,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         }
         if !present {
             let write = *self.state.sets.writes.get(group.latest);
-            let tombstone = Tombstone::new(write.place, self.state.sets.writes.key_bytes(&write), target, tid);
+            let tombstone = Tombstone::new(write.index_ref, self.state.sets.writes.key_bytes(&write), target, tid);
             self.state.reclaimer.push(tombstone);
         }
     }
@@ -413,7 +414,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         }
         let (redo, worker) = (&self.shared.redo, self.state.base.slot);
         for write in self.state.sets.writes.iter() {
-            if write.place.index != IndexId::PRIMARY {
+            if write.index_ref.index != IndexId::PRIMARY {
                 continue;
             }
             let data = self.state.sets.writes.words(write.data);
@@ -430,7 +431,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
                 Kind::Patch => redo::Change::Patch { word: write.start as usize, words: data },
                 Kind::Delete => redo::Change::Delete,
             };
-            redo.change(worker, tid.0.into(), write.place.table, self.state.sets.writes.key_bytes(write), change);
+            redo.change(worker, tid.0.into(), write.index_ref.table, self.state.sets.writes.key_bytes(write), change);
         }
         redo.committed(worker, tid.0.into());
     }
@@ -453,9 +454,9 @@ impl State {
     #[inline]
     fn supersede(&mut self, group: Group, version: Older, guard: &Guard<'_>) {
         if self.pruner.is_active()
-            && let Some((place, key)) = self.superseded_key(group, version.under(guard))
+            && let Some((index_ref, key)) = self.superseded_key(group, version.under(guard))
         {
-            self.pruner.push(Superseded { place, key, version });
+            self.pruner.push(Superseded { index_ref, key, version });
             return;
         }
         version.retire(guard);
@@ -463,21 +464,21 @@ impl State {
 
     /// The key whose record the older version belongs to.
     #[cold]
-    fn superseded_key(&mut self, group: Group, version: Record<'_>) -> Option<(Place, OwnedKey)> {
+    fn superseded_key(&mut self, group: Group, version: Record<'_>) -> Option<(IndexRef, OwnedKey)> {
         let State { base: WorkerBase { tables, .. }, sets, buffers, .. } = self;
         let Sets { writes, order, .. } = &mut **sets;
         writes.chain(group.latest, order);
         let kept = order.iter().map(|&position| writes.get(position)).find(|write| write.kind != Kind::Patch);
         if let Some(write) = kept {
-            return Some((write.place, OwnedKey::new(writes.key_bytes(write))));
+            return Some((write.index_ref, OwnedKey::new(writes.key_bytes(write))));
         }
         // Patches keep no key, but the row has it.
-        let place = writes.get(group.latest).place;
+        let index_ref = writes.get(group.latest).index_ref;
         let length = version.length();
         polychron_sync::load_words(&version.words()[..length], buffers.old.overwrite_words(length));
         let mut scratch = KeyScratch::new();
-        let key = store_at(tables, place)?.extractor.extract(buffers.old.as_row(), &mut scratch).ok()?;
-        Some((place, OwnedKey::new(key)))
+        let key = store_at(tables, index_ref)?.extractor.extract(buffers.old.as_row(), &mut scratch).ok()?;
+        Some((index_ref, OwnedKey::new(key)))
     }
 
     /// The index leads to the larger record from now on (§5, updates that do not fit).
@@ -489,8 +490,8 @@ impl State {
         let moves = |write: &super::sets::Write| matches!(write.kind, Kind::Put | Kind::Delete);
         let write = order.iter().rev().map(|&position| *writes.get(position)).find(moves);
         let write = write.expect("patches fit where the row is");
-        let table = catalog::known(&self.base.tables, write.place.table);
-        let store = table.and_then(|table| table.store(write.place.index).ok());
+        let table = catalog::known(&self.base.tables, write.index_ref.table);
+        let store = table.and_then(|table| table.store(write.index_ref.index).ok());
         if let Some(store) = store {
             let key = self.sets.writes.key_bytes(&write);
             let replaced = store.index().replace(key, record.handle(), target.handle(), guard);
@@ -521,18 +522,18 @@ impl State {
                 return;
             }
             // A dropped table or index gives its records back as a whole.
-            let Some(store) = store_at(tables, write.place) else { return };
-            let (key, place, record) = (writes.key_bytes(write), write.place, write.record.under(guard));
+            let Some(store) = store_at(tables, write.index_ref) else { return };
+            let (key, index_ref, record) = (writes.key_bytes(write), write.index_ref, write.record.under(guard));
             if !left_out(Step::NodesOfUndone) {
-                nodes.add(store.index().get(key, guard).stamp, place);
+                nodes.add(store.index().get(key, guard).stamp, index_ref);
             }
             if !take_back(record, store, key, guard) {
                 if !left_out(Step::ReadsOfUndone) {
-                    reads.push(Read { record: write.record, tid: Tid::ZERO, place });
+                    reads.push(Read { record: write.record, tid: Tid::ZERO, index_ref });
                 }
-                // Whoever has written it by now has seen to it, and it is left alone.
+                // Any thread that has written it by now has seen to it, and it is left alone.
                 record.give_up();
-                reclaimer.push(Tombstone::new(place, key, record, Tid::ZERO));
+                reclaimer.push(Tombstone::new(index_ref, key, record, Tid::ZERO));
             }
         });
     }
@@ -556,7 +557,7 @@ fn take_back(record: Record<'_>, store: &Store, key: &[u8], guard: &Guard<'_>) -
         record.unlatch();
         return false;
     }
-    // An own record stays linked until it is taken out here.
+    // An own record stays linked until it is unlinked here.
     table::remove(store, key, record, guard, Record::unlink);
     true
 }

@@ -5,7 +5,7 @@ use polychron_base::{Abort, Error, IndexId, Reason, TableId};
 use polychron_engine::catalog;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 
 use super::aside::Kept;
 use super::record::{Record, Tid};
@@ -26,20 +26,20 @@ pub(super) struct Met {
 impl<R: Redo> MaflingoTransaction<'_, R> {
     /// The transaction conflicts, for a reason that this protocol does not know.
     pub(crate) fn end_in_conflict(&mut self, reason: Reason, table: TableId) -> Error {
-        self.conflict(reason, Place { table, index: IndexId::PRIMARY }, None)
+        self.conflict(reason, IndexRef { table, index: IndexId::PRIMARY }, None)
     }
 
     /// As [`Self::conflict`], over a record of the sets.
     #[cold]
-    pub(super) fn conflict_at(&mut self, reason: Reason, place: Place, record: Kept) -> Error {
-        let met = self.state.meet(place, record.under(&self.guard));
-        self.conflict(reason, place, Some(met))
+    pub(super) fn conflict_at(&mut self, reason: Reason, index_ref: IndexRef, record: Kept) -> Error {
+        let met = self.state.meet(index_ref, record.under(&self.guard));
+        self.conflict(reason, index_ref, Some(met))
     }
 
     /// Keeps why the transaction conflicts. The key is taken from the record.
     #[cold]
-    pub(super) fn conflict(&mut self, reason: Reason, place: Place, met: Option<Met>) -> Error {
-        self.conflict_over(reason, place, met, met.and_then(|met| met.key))
+    pub(super) fn conflict(&mut self, reason: Reason, index_ref: IndexRef, met: Option<Met>) -> Error {
+        self.conflict_over(reason, index_ref, met, met.and_then(|met| met.key))
     }
 
     /// As [`Self::conflict`], over a key.
@@ -47,15 +47,15 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     pub(super) fn conflict_over(
         &mut self,
         reason: Reason,
-        place: Place,
+        index_ref: IndexRef,
         met: Option<Met>,
         key: Option<KeyPreview>,
     ) -> Error {
         if let Some(met) = met {
             self.state.contested.note(met.record);
         }
-        self.look_for_itself(reason, place, met, key);
-        self.state.base.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
+        self.look_for_itself(reason, index_ref, met, key);
+        self.state.base.last_abort = Some(Abort { reason, table: index_ref.table, index: index_ref.index, key });
         self.doomed = !left_out(Step::StayDoomed);
         Error::Conflict
     }
@@ -64,17 +64,17 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
 impl State {
     /// What is to be known of a record over which the transaction conflicts.
     #[cold]
-    pub(super) fn meet(&mut self, place: Place, record: Record<'_>) -> Met {
-        let (owner, tid, key) = (record.state().owner(), record.tid(), self.key_of(place, record));
+    pub(super) fn meet(&mut self, index_ref: IndexRef, record: Record<'_>) -> Met {
+        let (owner, tid, key) = (record.state().owner(), record.tid(), self.key_of(index_ref, record));
         Met { record: record.into(), key, owner, tid }
     }
 
     /// The key of a record, best effort: it may be changing.
-    fn key_of(&mut self, place: Place, record: Record<'_>) -> Option<KeyPreview> {
+    fn key_of(&mut self, index_ref: IndexRef, record: Record<'_>) -> Option<KeyPreview> {
         let mut row = std::mem::take(&mut self.buffers.old);
         let is_whole = record.peek(&mut row);
-        let table = catalog::known(&self.base.tables, place.table);
-        let key = table.filter(|_| is_whole).and_then(|table| table.key_in(place.index, row.as_words()));
+        let table = catalog::known(&self.base.tables, index_ref.table);
+        let key = table.filter(|_| is_whole).and_then(|table| table.key_in(index_ref.index, row.as_words()));
         self.buffers.old = row;
         key
     }

@@ -1,7 +1,7 @@
 //! Deleted rows that only snapshots see leave their index for one beside it.
 //!
-//! A row that a long snapshot sees keeps its record when it is deleted. Would its key stay in the index, a queue would be scanned through all
-//! that was deleted since the snapshot began. So a tombstone that has become the past, and that a snapshot looks behind, is *displaced*
+//! A row that a long snapshot sees keeps its record when it is deleted. Would its key stay in the index, a queue would be scanned through
+//! all that was deleted since the snapshot began. So a tombstone that has become the past, and that a snapshot looks behind, is *displaced*
 //! (`reclaim.rs`), under its latch:
 //!
 //! 1. its key goes into the index beside;
@@ -9,7 +9,7 @@
 //! 3. its key leaves the index;
 //! 4. the record is marked as unlinked.
 //!
-//! To a transaction that may write, that is a tombstone that was taken out. A snapshot that is older than `until` and finds no row of a key
+//! To a transaction that may write, that is a tombstone that was unlinked. A snapshot that is older than `until` and finds no row of a key
 //! looks beside, and its scans go along both. It looks at `until` behind the index: what it misses there because of step 3 it is told of by
 //! step 2. If the key comes back it does so on another record, in a later epoch than the tombstone's: of the two records
 //! one at most has a row for a snapshot. But a row that *moves* to a larger record, is deleted and displaced between a scan's two looks
@@ -36,7 +36,8 @@ use super::worker::State;
 /// The index beside, and the latest deletion of what went there.
 #[derive(Debug)]
 pub(super) struct Displaced {
-    /// None beside an index without an order, which nobody scans, and where there was no memory for it: tombstones stay where they are then.
+    /// None beside an index without an order, which no thread scans, and where there was no memory for it: tombstones stay where they are
+    /// then.
     store: Option<Entries>,
     /// Snapshots of this epoch or a later one see nothing of what lies beside.
     until: AtomicU64,

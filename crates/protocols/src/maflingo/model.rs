@@ -21,7 +21,7 @@ fn beside(
     after: impl for<'g> FnOnce(Record<'g>, &'g Guard<'_>),
 ) {
     fn under<'g>(address: Address, guard: &'g Guard<'_>) -> Record<'g> {
-        // SAFETY: nothing is given back.
+        // SAFETY: nothing is freed.
         unsafe { address.under(guard) }
     }
     model::beside(
@@ -141,7 +141,7 @@ fn owners_of_the_latch_follow_each_other() {
 fn snapshots_find_the_version_that_is_being_overwritten() {
     fn read<'g>(record: Record<'g>, epoch: u64, guard: &'g Guard<'_>) -> (u64, u64) {
         let mut row = RowBuffer::new();
-        // SAFETY: nothing is given back.
+        // SAFETY: nothing is freed.
         let older = |record: Record<'g>| record.previous().map(|address| unsafe { address.under(guard) });
         let seen = record.read_version(epoch, 0..1, &mut row, older);
         assert!(seen.present && seen.tid.epoch() <= epoch);
@@ -200,7 +200,7 @@ fn a_tombstone_is_claimed_or_unlinked() {
     });
 }
 
-/// An insertion that is given up is taken out, or left to who has claimed it and writes it.
+/// An insertion that is given up is unlinked, or left to a thread that has claimed it and writes it.
 #[test]
 fn an_insertion_is_taken_back_or_claimed() {
     explore(3, || {
@@ -234,7 +234,7 @@ fn an_insertion_is_taken_back_or_claimed() {
 
 /// A reader of a record that is superseded by a larger one sees its row, and in time that it moved.
 #[test]
-fn a_record_that_moves_says_so() {
+fn a_record_that_moves_is_marked() {
     explore(3, || {
         beside(
             |guard| committed(&[1], guard),

@@ -17,7 +17,7 @@ use polychron_base::error::KeyPreview;
 use polychron_base::{Error, Reason, TableId};
 use polychron_engine::nested;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_sync::atomic::Ordering;
 use polychron_sync::{this_thread, thread_local};
 
@@ -108,7 +108,13 @@ impl Nested {
 impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Finds out whether the calling thread itself is why this transaction conflicts, and will be again.
     #[cold]
-    pub(super) fn look_for_itself(&mut self, reason: Reason, place: Place, met: Option<Met>, key: Option<KeyPreview>) {
+    pub(super) fn look_for_itself(
+        &mut self,
+        reason: Reason,
+        index_ref: IndexRef,
+        met: Option<Met>,
+        key: Option<KeyPreview>,
+    ) {
         let (epochs, worker) = (self.guard.epochs(), self.state.base.slot);
         let is_other = |other: &usize| *other != worker && epochs.is_here(*other);
         let holds = met.and_then(|met| met.owner).is_some_and(|owner| is_other(&owner));
@@ -118,7 +124,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             is_other(&tid.worker()) && moved_after.is_some_and(|after| tid.0 > after)
         });
         if is_latch && holds || self.state.nested.conflicts(wrote) {
-            self.state.nested.waits = Some((place.table, key));
+            self.state.nested.waits = Some((index_ref.table, key));
         }
     }
 }

@@ -25,7 +25,7 @@ use super::worker::MaflingoWorker;
 /// the epoch.
 const SHORTEST_EPOCH_NS: u64 = 16_000;
 
-/// Slices of tombstones that belong to nobody which one tick works off at most.
+/// Slices of tombstones that belong to no thread which one tick works off at most.
 const SLICES: usize = 4;
 
 /// What all workers share.
@@ -66,7 +66,7 @@ impl<R: Redo> Shared<R> {
     }
 
     /// Waits until snapshots that begin see what was committed in an epoch. That takes no longer than the commits that are under
-    /// way: a transaction that is open and does nothing holds nobody up.
+    /// way: a transaction that is open and does nothing holds no thread up.
     #[cold]
     pub(super) fn wait_until_past(&self, epoch: u64) {
         let epochs = self.memory.epochs();
@@ -130,8 +130,7 @@ impl<R: Redo> Maflingo<R> {
 
 impl<R: Redo + Default> Protocol for Maflingo<R> {
     const NAME: &'static str = "maflingo";
-    const SUMMARY: &'static str =
-        "optimistic, in place, epochs (Silo): short transactions with few conflicts, and snapshots a moment old";
+    const SUMMARY: &'static str = "optimistic, in place, epochs (Silo): short transactions with few conflicts, and snapshots some milliseconds old";
     const CONFIGURATIONS: &'static [Configuration] = Counter::SHARED;
 
     type Options = Options;

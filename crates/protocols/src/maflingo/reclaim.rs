@@ -7,12 +7,12 @@
 //!   (`epoch ≤ collectable`), or when it is the past for all that begin (`epoch ≤ T_readonly`, here `past`) and no row is left in its
 //!   chain (`versions.rs`). The thesis lets it go at `epoch ≤ T_readonly`, but a reader that began earlier would then miss
 //!   a row it must still see. Where it looks behind the tombstone, the key moves to an index beside (`displaced.rs`).
-//! * Taking a record out aborts nobody: stamps do not change with removals, a transaction that read the tombstone
+//! * Taking a record out aborts no transaction: stamps do not change with removals, a transaction that read the tombstone
 //!   holds the node's stamp beside it, so an *absent* record that is unlinked still validates (`commit.rs`), and the latch
 //!   is the background's.
 //!
 //! * A transaction that writes on a tombstone claims it first. A claimed tombstone stays; the claim is taken back, and the
-//!   tombstone looked at again when every transaction of that moment has ended. So a transaction that runs finds what it
+//!   tombstone looked at again when every transaction of that time has ended. So a transaction that runs finds what it
 //!   wrote under the key where it wrote it.
 //! * An insertion that another transaction had claimed when it was given up is queued as a tombstone of no epoch.
 
@@ -21,7 +21,7 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_base::key::EncodedKey;
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{OwnedKey, Place};
+use polychron_engine::stores::{IndexRef, OwnedKey};
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::{Mutex, MutexGuard};
@@ -45,7 +45,7 @@ const ORPHANS: usize = 1024;
 /// A deleted record that the index still knows.
 #[derive(Debug)]
 pub(super) struct Tombstone {
-    place: Place,
+    index_ref: IndexRef,
     key: OwnedKey,
     /// Where the record was: it may have gone by another way.
     record: Address,
@@ -59,9 +59,9 @@ pub(super) struct Tombstone {
 }
 
 impl Tombstone {
-    pub(super) fn new(place: Place, key: &[u8], record: Record<'_>, tid: Tid) -> Self {
+    pub(super) fn new(index_ref: IndexRef, key: &[u8], record: Record<'_>, tid: Tid) -> Self {
         let (key, bytes) = (OwnedKey::new(key), record.bytes() as u32);
-        Self { place, key, record: record.address(), tid, bytes, disclaimed: 0, displaced: false }
+        Self { index_ref, key, record: record.address(), tid, bytes, disclaimed: 0, displaced: false }
     }
 }
 
@@ -162,9 +162,9 @@ impl Orphans {
         more
     }
 
-    /// Lets claimed tombstones go that have been overwritten since. The others wait for the transactions of their time, which may be open for
-    /// long, and a key that comes and goes meanwhile leaves one each time. They are gone through in slices, when there are twice as many as have
-    /// stayed in the last sweep.
+    /// Lets claimed tombstones go that have been overwritten since. The others wait for the transactions of their time, which may be open
+    /// for long, and a key that comes and goes meanwhile leaves one each time. They are gone through in slices, when there are twice as many
+    /// as have stayed in the last sweep.
     pub(super) fn sweep(&self, tables: &[Option<Arc<MaflingoTable>>], guard: &Guard<'_>) {
         let mut shared = self.shared();
         let Shared { queues: Queues { claimed, .. }, sweeps, stayed } = &mut *shared;
@@ -205,7 +205,7 @@ enum Look<'l, 'g, 'v> {
 #[derive(Debug, Default)]
 pub(super) struct Reclaimer {
     queues: Queues,
-    /// Of the records of all that was queued since the queues were shared, less those that were taken out.
+    /// Of the records of all that was queued since the queues were shared, less those that were unlinked.
     bytes: usize,
 }
 
@@ -255,7 +255,7 @@ impl Reclaimer {
         if self.queues.is_empty() {
             return;
         }
-        // Who may rely on a claim is pinned; whether it reads the past makes no difference.
+        // A thread that may rely on a claim is pinned; whether it reads the past makes no difference.
         let (collectable, readonly) = (guard.epochs().collectable(), guard.epochs().readonly());
         let unseen =
             |tombstone: &mut Tombstone| tombstone.tid.epoch() <= collectable || left_out(Step::OutliveSnapshots);
@@ -266,7 +266,7 @@ impl Reclaimer {
             let Queues { fresh, kept, claimed } = &mut self.queues;
             let due = fresh.pop_front_if(unseen).or_else(|| kept.pop_front_if(unseen));
             let Some(tombstone) = due.or_else(|| claimed.pop_front_if(unclaimed)) else { return };
-            if !self.take_out(tombstone, tables, Look::Old, guard) {
+            if !self.unlink(tombstone, tables, Look::Old, guard) {
                 return;
             }
         }
@@ -283,14 +283,14 @@ impl Reclaimer {
         let past = |tombstone: &mut Tombstone| tombstone.tid.epoch() <= view.past();
         for _ in 0..if all { self.queues.fresh.len() } else { SLICE } {
             let Some(tombstone) = self.queues.fresh.pop_front_if(past) else { return };
-            if !self.take_out(tombstone, tables, Look::Between(view), guard) {
+            if !self.unlink(tombstone, tables, Look::Between(view), guard) {
                 return;
             }
         }
     }
 
-    /// Takes one tombstone out, or puts it back. `false`: somebody is at it just now.
-    fn take_out(
+    /// Takes one tombstone out, or puts it back. `false`: some thread is at it just now.
+    fn unlink(
         &mut self,
         mut tombstone: Tombstone,
         tables: &[Option<Arc<MaflingoTable>>],
@@ -355,7 +355,7 @@ fn unlink(
     guard: &Guard<'_>,
 ) -> Unlinked {
     // A dropped table or index gives its records back as a whole.
-    let Some(store) = versions::store_at(tables, tombstone.place) else { return Unlinked::Done };
+    let Some(store) = versions::store_at(tables, tombstone.index_ref) else { return Unlinked::Done };
     match &tombstone.key {
         OwnedKey::Short(key) => unlink_key(tombstone, store, *key, look, guard),
         OwnedKey::Long(key) => unlink_key(tombstone, store, &**key, look, guard),
@@ -371,7 +371,7 @@ fn unlink_key<K: EncodedKey>(
 ) -> Unlinked {
     let is_its = |record: &Record<'_>| record.address() == tombstone.record;
     if tombstone.displaced {
-        // The other index has forgotten it before; only who has the tombstone takes it out.
+        // The other index has forgotten it before; only who has the tombstone unlinks it.
         if let Some(beside) = store.displaced.entries()
             && let Some(record) = table::find(beside, key, guard).filter(is_its)
         {

@@ -13,7 +13,7 @@
 //!   aside. The owner sets *dirty* first and stores every further word with a release, so a reader that saw any of the new
 //!   words also sees *dirty* or a later counter, and tries again.
 //! * The row of a record that serves as an older version never changes any more; its link to the version before, and its
-//!   *pruned* bit, are changed by who holds the latch of the chain's head (`versions.rs`). *Pruned* is set once, when the
+//!   *pruned* bit, are changed by a thread that holds the latch of the chain's head (`versions.rs`). *Pruned* is set once, when the
 //!   version has left its chain.
 //! * *Unlinked* is set once, after the index has forgotten the record, and never taken back. *Moved* comes with it when
 //!   the key leads to a larger record instead: what was read here, a row or its absence, has then been superseded.
@@ -21,7 +21,7 @@
 //! * *Claimed* keeps a record without a row in the index while a transaction that is going to write on it runs (`reclaim.rs`).
 //! * *Given up* says that the inserter has rolled back while another transaction had claimed the record, which is a tombstone since.
 //! * The latch's owner may be the *background*: then neither row nor id changes under it. Such a latch fails no validation,
-//!   and who wants the latch waits for it.
+//!   and a thread that wants the latch waits for it.
 
 mod latch;
 
@@ -49,7 +49,7 @@ const GIVEN_UP: u64 = 64;
 const COUNTER: u64 = 128;
 const LATCH_SHIFT: u32 = 48;
 const LATCH_MASK: u64 = !0 << LATCH_SHIFT;
-/// The latch of whoever reclaims memory: no worker's number.
+/// The latch of any thread that reclaims memory: no worker's number.
 const BACKGROUND: u64 = LATCH_MASK;
 const _: () = assert!((Tid::MAX_WORKERS as u64) < BACKGROUND >> LATCH_SHIFT);
 
@@ -65,7 +65,7 @@ impl Tid {
     /// worker, or a chain of dependent transactions, that uses up the counter within an epoch ends the epoch early.
     const COUNTER_BITS: u32 = 12;
     const EPOCH_SHIFT: u32 = Self::WORKER_BITS + Self::COUNTER_BITS;
-    /// Workers that the id can tell apart.
+    /// Workers that the id can distinguish.
     pub(super) const MAX_WORKERS: usize = 1 << Self::WORKER_BITS;
 
     /// The epoch in which the transaction committed.
@@ -74,7 +74,7 @@ impl Tid {
         self.0 >> Self::EPOCH_SHIFT
     }
 
-    /// Who drew it.
+    /// The worker that drew it.
     pub(super) fn worker(self) -> usize {
         self.0 as usize & (Self::MAX_WORKERS - 1)
     }
@@ -139,7 +139,7 @@ impl From<Address> for RowAddress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record<'g>(Address, PhantomData<&'g ()>);
 
-/// An older version, by who is to give it back and alone may do so.
+/// An older version, by a thread that is to give it back and alone may do so.
 #[derive(Debug)]
 pub(super) struct Older {
     version: Address,
@@ -149,7 +149,7 @@ pub(super) struct Older {
 
 impl Older {
     /// # Safety
-    /// Only links lead to the version, which snapshots older than the epoch follow, and they alone; nobody else gives it back.
+    /// Only links lead to the version, which snapshots older than the epoch follow, and they alone; no other thread gives it back.
     #[inline]
     pub(super) unsafe fn new(version: Record<'_>, superseded_at: u64) -> Self {
         Self { version: version.address(), superseded_at }
@@ -278,7 +278,7 @@ pub(super) enum Claim {
     Held,
     /// The index has forgotten the record already.
     Gone,
-    /// Somebody kept the latch.
+    /// Some thread kept the latch.
     Latched,
 }
 
@@ -309,7 +309,7 @@ impl<'g> Record<'g> {
     /// Gives the memory back at once.
     ///
     /// # Safety
-    /// No index and no version leads to the record, and nobody else has found it; the caller uses it no more.
+    /// No index and no version leads to the record, and no other thread has found it; the caller uses it no more.
     #[inline]
     pub(super) unsafe fn free(self, guard: &Guard<'_>) {
         // SAFETY: as the caller promises; it was allocated with this size.
@@ -319,7 +319,7 @@ impl<'g> Record<'g> {
     /// Gives the memory back when no guard of the present is left.
     ///
     /// # Safety
-    /// No index and no version leads to the record any more; it is given back once.
+    /// No index and no version leads to the record any more; it is freed once.
     #[inline]
     pub(super) unsafe fn retire(self, guard: &Guard<'_>) {
         // SAFETY: as the caller promises; it was allocated with this size.
@@ -332,7 +332,7 @@ impl<'g> Record<'g> {
         Self::allocate(ABSENT, Tid::ZERO, None, row.len(), row.iter().copied(), guard)
     }
 
-    /// A new record that is absent and latched by `worker`, with room for a row of `capacity` words that is written later. Nobody
+    /// A new record that is absent and latched by `worker`, with room for a row of `capacity` words that is written later. No thread
     /// else can reach it yet, so the latch costs no interlocked instruction (§4.5).
     pub(super) fn latched_empty(worker: usize, capacity: usize, guard: &'g Guard<'_>) -> Result<Self, OutOfMemory> {
         let row = std::iter::repeat_n(0, capacity);
@@ -558,7 +558,7 @@ impl<'g> Record<'g> {
         if left_out(Step::MarkDirty) {
             return;
         }
-        // Every word stored after this one is stored with a release, so whoever sees one of them sees the dirty bit.
+        // Every word stored after this one is stored with a release, so any thread that sees one of them sees the dirty bit.
         version.store(version.load(Ordering::Relaxed) | DIRTY, Ordering::Relaxed);
     }
 

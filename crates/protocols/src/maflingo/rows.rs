@@ -109,7 +109,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         row: &mut RowBuffer,
     ) -> Result<(), Error> {
         if self.find(&at.table.primary, at.key, 0..usize::MAX) != Some(record) {
-            return Err(self.conflict_at(Reason::StaleRead, at.table.primary.place, record));
+            return Err(self.conflict_at(Reason::StaleRead, at.table.primary.index_ref, record));
         }
         row.copy_from(self.state.buffers.row.as_bytes());
         Ok(())
@@ -123,15 +123,15 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         row: &mut RowBuffer,
         changes: Changes,
     ) -> Result<(), Error> {
-        let (place, writes) = (at.table.primary.place, &mut self.state.sets.writes);
+        let (index_ref, writes) = (at.table.primary.index_ref, &mut self.state.sets.writes);
         if changes.whole_row() {
             let data = writes.keep(row.as_words());
-            self.push_write(record, place, Kind::Put, at.key, 0, data);
+            self.push_write(record, index_ref, Kind::Put, at.key, 0, data);
             return Ok(());
         }
-        let words = words_of(&changes.hull());
+        let words = words_of(&changes.bounding_range());
         let data = writes.keep(&row.as_words()[words.clone()]);
-        self.push_write(record, place, Kind::Patch, at.key, words.start, data);
+        self.push_write(record, index_ref, Kind::Patch, at.key, words.start, data);
         if self.state.sets.writes.is_much_patched(record) {
             self.write_whole_row(at.table, at.key, record)
         } else {
@@ -153,7 +153,7 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
 
     #[inline(always)]
     fn delete<K: EncodedKey>(&mut self, at: At<'w, Store, K>, FoundRow(record): FoundRow) -> Result<(), Error> {
-        self.push_write(record, at.store.place, Kind::Delete, at.key, 0, Default::default());
+        self.push_write(record, at.store.index_ref, Kind::Delete, at.key, 0, Default::default());
         Ok(())
     }
 
@@ -161,12 +161,17 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
         self.check_small_sets()
     }
 
-    /// An entry that leads to the row itself is no duplicate, whether or not the index is unique: it is of a state in which the row had the key
-    /// already.
+    /// An entry that leads to the row itself is no duplicate, whether or not the index is unique: it is of a state in which the row had the
+    /// key already.
     fn check_taken(&mut self, at: At<'w, Store, &[u8]>, primary: &[u8]) -> Result<(), Error> {
         let found = self.find(at.store, at.key, 0..usize::MAX);
         if found.is_none() || key_in_entry(self.state.buffers.row.as_words()) == primary {
-            return Err(self.conflict_over(Reason::Inconsistent, at.store.place, None, Some(KeyPreview::new(primary))));
+            return Err(self.conflict_over(
+                Reason::Inconsistent,
+                at.store.index_ref,
+                None,
+                Some(KeyPreview::new(primary)),
+            ));
         }
         self.check_small_sets()
     }
@@ -179,10 +184,10 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
     ) -> Result<Option<FoundRow>, Error> {
         let found = follow_key(self, table, entry, projection)?;
         if found.is_none() {
-            // The entry and the row did not stand together; validation would find that out too.
+            // The entry and the row did not are mutually consistent; validation would find that out too.
             debug_assert!(self.snapshot.is_none(), "a snapshot is consistent");
             let key = KeyPreview::new(self.state.base.rows.followed_key());
-            return Err(self.conflict_over(Reason::Inconsistent, table.primary.place, None, Some(key)));
+            return Err(self.conflict_over(Reason::Inconsistent, table.primary.index_ref, None, Some(key)));
         }
         Ok(found)
     }
@@ -236,16 +241,16 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     /// the row is changed. What is read of the record itself was read under protection before its first patch.
     #[cold]
     fn write_whole_row<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K, record: Kept) -> Result<(), Error> {
-        let place = table.primary.place;
+        let index_ref = table.primary.index_ref;
         let latest = self.state.sets.writes.latest(record);
         let (reader, state) = self.reader();
         let own = record.under(reader.guard);
         if !latest.is_some_and(|latest| state.read_own(own, latest, 0..usize::MAX).present) {
             // There was a row when it was patched.
-            return Err(self.conflict_at(Reason::StaleRead, place, record));
+            return Err(self.conflict_at(Reason::StaleRead, index_ref, record));
         }
         let data = self.state.sets.writes.keep(self.state.buffers.row.as_words());
-        self.push_write(record, place, Kind::Put, key, 0, data);
+        self.push_write(record, index_ref, Kind::Put, key, 0, data);
         Ok(())
     }
 

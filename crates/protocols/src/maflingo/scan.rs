@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow, Range};
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Both, Place};
+use polychron_engine::stores::{Both, IndexRef};
 use polychron_engine::{Direction, Scan};
 use polychron_index::{AnyIndex, Handle, Stamp, ordered};
 
@@ -120,7 +120,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
                 let behind = is_resumed.then_some(&resumed[..]);
                 break self.scan_both(scan, store, behind, range, visitor);
             }
-            let outcome = self.visit_batch(&mut batch, store.place, range.clone(), visitor);
+            let outcome = self.visit_batch(&mut batch, store.index_ref, range.clone(), visitor);
             bounds = (scan.lower, scan.upper);
             match outcome {
                 Ok(ControlFlow::Continue(())) if batch.full => size = (size * 4).min(ScanBatch::LARGEST),
@@ -134,7 +134,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     fn visit_batch(
         &mut self,
         batch: &mut ScanBatch,
-        place: Place,
+        index_ref: IndexRef,
         range: Range<usize>,
         visitor: &mut impl FnMut(&mut Self, Kept) -> Result<ControlFlow<()>, Error>,
     ) -> Result<ControlFlow<()>, Error> {
@@ -149,7 +149,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
                 Record::prefetch_behind(ahead, lines);
             }
             // Only nodes that were needed are remembered: those up to the entry at which the visitor stops.
-            next_stamp = self.remember_nodes(batch, next_stamp, node as usize + 1, place);
+            next_stamp = self.remember_nodes(batch, next_stamp, node as usize + 1, index_ref);
             if self.snapshot.is_none() {
                 self.step()?;
             }
@@ -157,17 +157,17 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             let (reader, state) = self.reader();
             // SAFETY: the handle was found under this transaction's guard, which is renewed between batches only.
             let record = unsafe { Record::from_handle(handle, reader.guard) };
-            let seen = state.read_record(reader, record, stamp, place, range.clone());
+            let seen = state.read_record(reader, record, stamp, index_ref, range.clone());
             let record = Kept::from(record);
             if seen.moved && self.snapshot.is_none() {
                 // The row moved to a larger record after the leaf was read; its old record does not validate.
-                return Err(self.conflict_at(Reason::StaleRead, place, record));
+                return Err(self.conflict_at(Reason::StaleRead, index_ref, record));
             }
             if seen.present && visitor(self, record)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
-        self.remember_nodes(batch, next_stamp, batch.stamps.len(), place);
+        self.remember_nodes(batch, next_stamp, batch.stamps.len(), index_ref);
         Ok(ControlFlow::Continue(()))
     }
 
@@ -210,10 +210,10 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     }
 
     #[inline]
-    fn remember_nodes(&mut self, batch: &ScanBatch, from: usize, to: usize, place: Place) -> usize {
+    fn remember_nodes(&mut self, batch: &ScanBatch, from: usize, to: usize, index_ref: IndexRef) -> usize {
         if self.snapshot.is_none() && !left_out(Step::NodesOfRanges) {
             for &stamp in &batch.stamps[from.min(to)..to] {
-                self.state.sets.nodes.add(stamp, place);
+                self.state.sets.nodes.add(stamp, index_ref);
             }
         }
         from.max(to)

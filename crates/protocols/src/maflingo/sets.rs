@@ -5,7 +5,7 @@
 //! record. So a savepoint is a length, undoing to it is a truncation, and commit applies the entries of a record in order.
 
 use polychron_base::room::KeptList;
-use polychron_engine::stores::{NodeSet, Place};
+use polychron_engine::stores::{IndexRef, NodeSet};
 use polychron_schema::RowRef;
 
 use super::aside::Kept;
@@ -16,7 +16,7 @@ use super::record::Tid;
 pub(super) struct Read {
     pub(super) record: Kept,
     pub(super) tid: Tid,
-    pub(super) place: Place,
+    pub(super) index_ref: IndexRef,
 }
 
 /// What a write does to its record.
@@ -43,7 +43,7 @@ pub(super) struct Span {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
     pub(super) record: Kept,
-    pub(super) place: Place,
+    pub(super) index_ref: IndexRef,
     pub(super) kind: Kind,
     /// Whether the record came into the index by this transaction: on all writes of such a record.
     pub(super) own_record: bool,

@@ -14,7 +14,7 @@ named! {
         RefuseOvertaken,
         /// A record that the index has forgotten is not written.
         RefuseUnlinkedWrites,
-        /// Who writes a table knows all its indexes.
+        /// A thread that writes a table knows all its indexes.
         KnowAllIndexes,
         /// An index that was dropped has not been asked.
         KnowDropped,
@@ -24,7 +24,7 @@ named! {
         EpochBeforeChecks,
         /// A record that was read has the id it had.
         CompareIds,
-        /// A record that was read is latched by nobody else.
+        /// A record that was read is latched by no other thread.
         RefuseLatched,
         /// A record that was read has not moved.
         RefuseMoved,
@@ -60,8 +60,8 @@ named! {
         FollowOnlyOwn,
         /// It adds the new node when the old one was divided.
         FollowSplits,
-        /// It finds the stamps of nodes that were taken out meanwhile.
-        FollowSettled,
+        /// It finds the stamps of nodes that were unlinked meanwhile.
+        FollowResolved,
         /// A transaction that stands aside for long shows the records that it has read.
         NoteReads,
         /// So it does with those that it is going to write.
@@ -86,20 +86,20 @@ named! {
         AwaitIndexes,
         /// An index is handed out when its filling has become the past.
         AwaitFilling,
-        /// Who writes on a tombstone claims it.
+        /// A thread that writes on a tombstone claims it.
         ClaimTombstones,
-        /// A claimed tombstone is not taken out.
+        /// A claimed tombstone is not unlinked.
         RespectClaims,
         /// A claim that is taken back holds until the transactions of that epoch have ended.
         OutliveClaims,
         /// A tombstone stays as long as a snapshot is older.
         OutliveSnapshots,
-        /// Only a tombstone is taken out.
+        /// Only a tombstone is unlinked.
         UnlinkOnlyTombstones,
         /// An older version stays as long as an open snapshot sees it.
         KeepSeen,
         /// It stays until those that begin from now on are newer than its end.
-        KeepUnsettled,
+        KeepRecent,
         /// The horizon is read before the list of open snapshots is made.
         HorizonBeforeList,
         /// A tombstone stays as long as an open snapshot sees a row behind it.

@@ -66,7 +66,8 @@ impl Records for RowRecords {
 
     /// Its older versions were retired when they were superseded.
     unsafe fn retire(handle: Handle, guard: &Guard<'_>) {
-        // SAFETY: the caller promises that the handle is one of ours and not retired yet, and that nobody who pins from now on can reach it.
+        // SAFETY: the caller promises that the handle is one of ours and not retired yet, and that no thread that pins from now on can reach
+        // it.
         unsafe { Record::from_handle(handle, guard).retire(guard) };
     }
 }

@@ -43,10 +43,10 @@ fn an_epochs_ids_run_out_without_reaching_into_the_next() {
     assert_eq!(Tid::after(last, 8, 0).unwrap().epoch(), 8);
 }
 
-/// Reclamation may hold a latch for as long as it takes a processor to come back to it: who validates passes, and who
+/// Reclamation may hold a latch for as long as it takes a processor to come back to it: a thread that validates passes, and who
 /// wants to latch waits, however long that is.
 #[test]
-fn a_latch_of_the_background_makes_nobody_give_up() {
+fn a_latch_held_in_the_background_aborts_no_transaction() {
     let memory = Memory::new(Options::tiny()).unwrap();
     let local = memory.register().unwrap();
     let guard = local.pin();
@@ -132,7 +132,7 @@ fn entries(database: &std::sync::Arc<Maflingo>, pairs: &Table<Pair>) -> usize {
 }
 
 /// A queue, whose head is deleted and whose tail is inserted, beside clients that hold a transaction or a snapshot open and do nothing: who
-/// looks for the head walks over few tombstones, and over none that nobody sees.
+/// looks for the head walks over few tombstones, and over none that no thread sees.
 #[test]
 fn a_queue_beside_idle_clients_leaves_few_tombstones() {
     const LENGTH: u64 = 20;

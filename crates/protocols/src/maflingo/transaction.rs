@@ -8,7 +8,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Place, WorkerBase};
+use polychron_engine::stores::{IndexRef, WorkerBase};
 use polychron_engine::{Commit, Mode};
 use polychron_index::{Inserted, Lookup, Stamp};
 use polychron_memory::{Local, Snapshot};
@@ -89,7 +89,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         open: Option<Snapshot<'w>>,
         mode: Mode,
     ) -> Self {
-        // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
+        // Pinned first: a thread that waits for the transactions that know an old catalog waits for their epochs.
         // SAFETY: the sets are empty. The transaction puts into them what it finds under the guard, and has cleared them when it ends.
         let guard = unsafe { OwnGuard::new(local.pin()) };
         // SAFETY: the transaction holds the guard until its end, or has the snapshot, which was opened before.
@@ -138,7 +138,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         if self.until_check == 0 { self.check() } else { Ok(()) }
     }
 
-    /// §5, inconsistent reads: a procedure that loops on what never stood together is stopped here. A snapshot takes
+    /// §5, inconsistent reads: a procedure that loops on what were never mutually consistent is stopped here. A snapshot takes
     /// the occasion to leave its epoch for the present one, so that it holds back nothing but the versions it can see.
     #[cold]
     fn check(&mut self) -> Result<(), Error> {
@@ -159,7 +159,8 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         })
     }
 
-    /// Whether the records that are going to be written are where they were found: own writes are looked for there. Own insertions are read there.
+    /// Whether the records that are going to be written are where they were found: own writes are looked for there. Own insertions are read
+    /// there.
     fn check_written(&mut self) -> Result<(), Error> {
         let (writes, guard) = (&self.state.sets.writes, &self.guard);
         let gone = |write: &&Write| {
@@ -169,7 +170,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         };
         let gone = writes.iter().find(gone).copied();
         match gone {
-            Some(write) => Err(self.conflict_at(Reason::StaleRead, write.place, write.record)),
+            Some(write) => Err(self.conflict_at(Reason::StaleRead, write.index_ref, write.record)),
             None => Ok(()),
         }
     }
@@ -186,13 +187,13 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
     pub(super) fn push_write<K: EncodedKey>(
         &mut self,
         record: Kept,
-        place: Place,
+        index_ref: IndexRef,
         kind: Kind,
         key: K,
         start: usize,
         data: Span,
     ) {
-        self.state.push_write::<R, K>(record, place, kind, key, start, data);
+        self.state.push_write::<R, K>(record, index_ref, kind, key, start, data);
     }
 
     /// Inserts an entry whose key is absent (§4.5). `false`: the key has a row.
@@ -204,11 +205,11 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         let guard = &*self.guard;
         let record = Record::absent(row, guard).map_err(Error::from)?;
         let State { base: WorkerBase { fingers, .. }, sets, .. } = &mut *self.state;
-        // SAFETY: as in `look_up`. The record is given back below only where the index has not taken it.
+        // SAFETY: as in `look_up`. The record is freed below only where the index has not taken it.
         let inserted = unsafe { fingers.insert(store, key, record.handle(), &mut sets.nodes, guard) };
         if matches!(inserted, Ok(Inserted::New)) {
             let record = record.into();
-            self.push_write(record, store.place, Kind::Insert, key, 0, Span::default());
+            self.push_write(record, store.index_ref, Kind::Insert, key, 0, Span::default());
             return Ok(true);
         }
         // SAFETY: the index did not take the record, so it is still ours alone.
@@ -217,10 +218,10 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         let (reader, state) = self.reader();
         match state.find(reader, store, key, 0..0) {
             Found::Row(_) => Ok(false),
-            Found::Empty(record) => match state.keep_linked(record, store.place) {
+            Found::Empty(record) => match state.keep_linked(record, store.index_ref) {
                 Ok(Some(record)) => {
                     let data = state.sets.writes.keep(row);
-                    self.push_write(record, store.place, Kind::Put, key, 0, data);
+                    self.push_write(record, store.index_ref, Kind::Put, key, 0, data);
                     Ok(true)
                 }
                 Ok(None) => self.insert_record(store, key, row),
@@ -240,10 +241,10 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
             }
             return self.put_record(store, key, row);
         };
-        match state.keep_linked(record, store.place) {
+        match state.keep_linked(record, store.index_ref) {
             Ok(Some(record)) => {
                 let data = state.sets.writes.keep(row);
-                self.push_write(record, store.place, Kind::Put, key, 0, data);
+                self.push_write(record, store.index_ref, Kind::Put, key, 0, data);
                 Ok(())
             }
             Ok(None) => self.put_record(store, key, row),
@@ -254,7 +255,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
     /// Another transaction inserts the key.
     #[cold]
     fn is_inserted(&mut self, store: &Store, met: Met) -> Error {
-        self.conflict(Reason::InsertedFirst, store.place, Some(met))
+        self.conflict(Reason::InsertedFirst, store.index_ref, Some(met))
     }
 
     fn end(&mut self) {
@@ -270,7 +271,8 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
 impl State {
     /// Undoes a transaction that was leaked.
     pub(super) fn undo_leaked(&mut self, local: &Local) {
-        // SAFETY: where there is something to undo, the leaked guard still holds the epoch of its records and tables. The sets are cleared below.
+        // SAFETY: where there is something to undo, the leaked guard still holds the epoch of its records and tables. The sets are cleared
+        // below.
         let guard = unsafe { OwnGuard::new(local.pin()) };
         self.undo_writes(0, &guard);
         self.unlatch_rows(&guard);
@@ -281,7 +283,7 @@ impl State {
     pub(super) fn maintain<R: Redo>(&mut self, local: &Local, shared: &Shared<R>) -> bool {
         let guard = local.pin();
         let Self { base: WorkerBase { tables, .. }, pruner, reclaimer, .. } = self;
-        // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
+        // SAFETY: pinned just before; no thread looks at the list between transactions but who renews it like this.
         unsafe { tables.renew(&shared.catalog) };
         if !pruner.is_empty() {
             pruner.pass(tables, true, &guard, |_| {});
@@ -307,11 +309,11 @@ impl State {
             let (record, stamp) = self.look_up(reader, store, key);
             let Some(record) = record else {
                 if reader.snapshot.is_none() && !left_out(Step::NodesOfMisses) {
-                    self.sets.nodes.add(stamp, store.place);
+                    self.sets.nodes.add(stamp, store.index_ref);
                 }
                 return self.or_beside(reader, store, key, range, Found::Nothing);
             };
-            let seen = self.read_record(reader, record, stamp, store.place, range.clone());
+            let seen = self.read_record(reader, record, stamp, store.index_ref, range.clone());
             if seen.moved && reader.snapshot.is_none() {
                 // The row moved to a larger record just now; the index leads there.
                 self.sets.reads.pop();
@@ -341,9 +343,9 @@ impl State {
 
     /// As [`Self::find`], by a hint of the batch; `None` when there is none or it does not lead to a row.
     ///
-    /// Nothing is concluded from a hint but the record's address, in an epoch that the batch holds: if the record has a row and is not unlinked
-    /// when the transaction reads it, and validation finds it so again with the same TID, then it was the key's record at that instant,
-    /// however the hint came about. Otherwise the key is looked up again.
+    /// Nothing is concluded from a hint but the record's address, in an epoch that the batch holds: if the record has a row and is not
+    /// unlinked when the transaction reads it, and validation finds it so again with the same TID, then it was the key's record at that
+    /// instant, however the hint came about. Otherwise the key is looked up again.
     #[inline]
     fn find_hinted<'g, K: EncodedKey>(
         &mut self,
@@ -352,15 +354,15 @@ impl State {
         key: K,
         range: Range<usize>,
     ) -> Option<Record<'g>> {
-        if store.place.index != IndexId::PRIMARY || reader.snapshot.is_some() {
+        if store.index_ref.index != IndexId::PRIMARY || reader.snapshot.is_some() {
             return None;
         }
         self.base.answer_hints(reader.guard);
-        let handle = self.base.hints.find(store.place.table, key)?;
+        let handle = self.base.hints.find(store.index_ref.table, key)?;
         // SAFETY: the batch found the handle under a guard that it still holds.
         let record = unsafe { Record::from_handle(handle, reader.guard) };
         let reads = self.sets.reads.len();
-        let seen = self.read_protected(reader, record, store.place, range);
+        let seen = self.read_protected(reader, record, store.index_ref, range);
         if (seen.present || left_out(Step::RefuseEmptyHints)) && !seen.moved {
             return Some(record);
         }
@@ -375,12 +377,12 @@ impl State {
         reader: Reader<'g>,
         record: Record<'g>,
         stamp: Stamp,
-        place: Place,
+        index_ref: IndexRef,
         range: Range<usize>,
     ) -> Seen {
-        let seen = self.read_protected(reader, record, place, range);
+        let seen = self.read_protected(reader, record, index_ref, range);
         if !seen.present && reader.snapshot.is_none() && !left_out(Step::NodesOfTombstones) {
-            self.sets.nodes.add(stamp, place);
+            self.sets.nodes.add(stamp, index_ref);
         }
         seen
     }
@@ -391,7 +393,7 @@ impl State {
         &mut self,
         reader: Reader<'g>,
         record: Record<'g>,
-        place: Place,
+        index_ref: IndexRef,
         range: Range<usize>,
     ) -> Seen {
         let row = &mut self.buffers.row;
@@ -402,7 +404,7 @@ impl State {
             return self.read_own(record, latest, range);
         }
         let seen = read_into(row, record, |row| record.read(range, row));
-        self.sets.reads.push(Read { record: record.into(), tid: seen.tid, place });
+        self.sets.reads.push(Read { record: record.into(), tid: seen.tid, index_ref });
         seen
     }
 
@@ -431,7 +433,8 @@ impl State {
                 row.overwrite_words(words.len()).copy_from_slice(words);
                 Seen { tid: record.tid(), present: true, moved: false, words: words.len() }
             }
-            // An own insertion is copied without asking: if another one has put its row there, this transaction is told that before it is believed.
+            // An own insertion is copied without asking: if another one has put its row there, this transaction is told that before it is
+            // believed.
             Some(_) => {
                 let length = record.length();
                 polychron_sync::load_words(&record.words()[..length], row.overwrite_words(length));
@@ -457,7 +460,7 @@ impl State {
     pub(super) fn push_write<R: Redo, K: EncodedKey>(
         &mut self,
         record: Kept,
-        place: Place,
+        index_ref: IndexRef,
         kind: Kind,
         key: K,
         start: usize,
@@ -470,16 +473,26 @@ impl State {
             Some(latest) => writes.get(latest).own_record,
             None => kind == Kind::Insert,
         };
-        writes.push(Write { record, place, kind, own_record, start: start as u32, key_bytes, key, data, prior: None });
+        writes.push(Write {
+            record,
+            index_ref,
+            kind,
+            own_record,
+            start: start as u32,
+            key_bytes,
+            key,
+            data,
+            prior: None,
+        });
     }
 
     /// Makes sure that a record that is to be written stays in the index until the transaction ends, so that it finds
-    /// its own write there. `None`: it has left already. An error: somebody kept its latch.
+    /// its own write there. `None`: it has left already. An error: some thread kept its latch.
     ///
     /// A record with a row needs nothing: if it is deleted and leaves the index, the transaction conflicts, at its commit or before what
     /// it did is believed ([`MaflingoTransaction::check_written`]).
     #[inline]
-    fn keep_linked(&mut self, record: Record<'_>, place: Place) -> Result<Option<Kept>, Met> {
+    fn keep_linked(&mut self, record: Record<'_>, index_ref: IndexRef) -> Result<Option<Kept>, Met> {
         if !record.state().absent()
             || left_out(Step::ClaimTombstones)
             || self.sets.writes.latest(record.into()).is_some()
@@ -489,7 +502,7 @@ impl State {
         match record.claim() {
             Claim::Held => Ok(Some(record.into())),
             Claim::Gone => Ok(None),
-            Claim::Latched => Err(self.meet(place, record)),
+            Claim::Latched => Err(self.meet(index_ref, record)),
         }
     }
 }

@@ -6,7 +6,7 @@
 //! sees. `docs/protocols/maflingo.md` proves that readers do not notice. Three rules make it cheap:
 //!
 //! * Without a long snapshot nothing is queued, and a worker looks for one once an epoch.
-//! * Who walks a chain takes out all that can go, whoever made it, and marks it; its maker finds the mark.
+//! * A thread that walks a chain unlinks all that can go, whichever thread made it, and marks it; its maker finds the mark.
 //! * A version that stays is looked at again only when a snapshot ends that it was kept for.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,7 +16,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::room::KeptList;
 use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::stores::{OwnedKey, Place};
+use polychron_engine::stores::{IndexRef, OwnedKey};
 use polychron_memory::{Guard, Hold};
 
 use super::record::{Older, Record, State};
@@ -30,10 +30,10 @@ const LONG_EPOCHS: u64 = 8;
 /// Versions queued before the next pass over the queue.
 const AT_ONCE: usize = 64;
 
-/// Versions looked at in a pass: more than come in between, so that a backlog shrinks, and few enough that nobody waits for it.
+/// Versions looked at in a pass: more than come in between, so that a backlog shrinks, and few enough that no thread waits for it.
 const SLICE: usize = 256;
 
-/// What can be seen: the horizons and the open snapshots of one moment, and while it lives no version is freed that ends
+/// What can be seen: the horizons and the open snapshots of one time, and while it lives no version is freed that ends
 /// after its `collectable`.
 pub(super) struct View<'g, 'v> {
     hold: Hold<'g>,
@@ -43,17 +43,17 @@ pub(super) struct View<'g, 'v> {
 }
 
 impl<'g, 'v> View<'g, 'v> {
-    /// The view of this moment; `None` when it cannot be told just now. `open` is its memory.
+    /// The view of this time; `None` when it cannot be told just now. `open` is its memory.
     pub(super) fn new(guard: &Guard<'g>, open: &'v mut Vec<u64>) -> Option<Self> {
         let hold = guard.hold_versions()?;
         // Read before the list is made: a snapshot that the list misses reads here or later.
         let mut past = guard.epochs().past();
-        let told = guard.epochs().open_snapshots(open);
+        let known = guard.epochs().open_snapshots(open);
         pass(Point::Listed);
         if left_out(Step::HorizonBeforeList) {
             past = guard.epochs().past();
         }
-        told.then_some(Self { hold, past, open })
+        known.then_some(Self { hold, past, open })
     }
 
     #[inline]
@@ -72,7 +72,7 @@ impl<'g, 'v> View<'g, 'v> {
 
     /// Whether any snapshot, open or to come, may see what was current from epoch `from` until epoch `until`.
     fn sees(&self, from: u64, until: u64) -> bool {
-        until > self.past && !left_out(Step::KeepUnsettled) || self.oldest_between(from, until).is_some()
+        until > self.past && !left_out(Step::KeepRecent) || self.oldest_between(from, until).is_some()
     }
 }
 
@@ -139,26 +139,26 @@ fn find_key<'g, K: EncodedKey>(
 }
 
 /// The store of a place, unless it was dropped.
-pub(super) fn store_at(tables: &[Option<Arc<MaflingoTable>>], place: Place) -> Option<&Store> {
-    let table = catalog::known(tables, place.table)?;
-    table.store(place.index).ok().map(|store| &**store)
+pub(super) fn store_at(tables: &[Option<Arc<MaflingoTable>>], index_ref: IndexRef) -> Option<&Store> {
+    let table = catalog::known(tables, index_ref.table)?;
+    table.store(index_ref.index).ok().map(|store| &**store)
 }
 
 /// An older version that belongs to the queue it is in: linked, or marked as pruned.
 #[derive(Debug)]
 pub(super) struct Superseded {
-    pub(super) place: Place,
+    pub(super) index_ref: IndexRef,
     pub(super) key: OwnedKey,
     pub(super) version: Older,
 }
 
 /// What became of a queued version.
-enum Settled {
+enum Processed {
     /// It is retired.
     Retired,
     /// The snapshot sees it.
     Kept(Superseded, u64),
-    /// Somebody is at its chain.
+    /// Some thread is at its chain.
     Later(Superseded),
 }
 
@@ -221,7 +221,7 @@ impl Pruner {
         self.due = self.active || !self.is_empty();
     }
 
-    /// A pass: settles what has become the past, a slice of it or all.
+    /// A pass: processes what has become the past, a slice of it or all.
     /// `then` does what else a view is needed for.
     #[cold]
     pub(super) fn pass(
@@ -253,10 +253,10 @@ impl Pruner {
             for _ in 0..if all { queue.len() } else { SLICE } {
                 let past = |superseded: &mut Superseded| superseded.version.superseded_at() <= view.past;
                 let Some(superseded) = queue.pop_front_if(past) else { break };
-                match settle(superseded, tables, &view, guard) {
-                    Settled::Retired => {}
-                    Settled::Kept(superseded, epoch) => kept.entry(epoch).or_default().push(superseded),
-                    Settled::Later(superseded) => queue.push_back(superseded),
+                match process(superseded, tables, &view, guard) {
+                    Processed::Retired => {}
+                    Processed::Kept(superseded, epoch) => kept.entry(epoch).or_default().push(superseded),
+                    Processed::Later(superseded) => queue.push_back(superseded),
                 }
             }
             // What is left of a backlog is the next transaction's.
@@ -275,22 +275,22 @@ impl Pruner {
 }
 
 /// Takes a version out of its chain, or finds out why it must stay.
-fn settle(
+fn process(
     superseded: Superseded,
     tables: &[Option<Arc<MaflingoTable>>],
     view: &View<'_, '_>,
     guard: &Guard<'_>,
-) -> Settled {
+) -> Processed {
     let (version, until) = (superseded.version.under(guard), superseded.version.superseded_at());
     let from = version.tid().epoch();
     if !version.is_pruned() {
         // What the oldest snapshot sees goes when it ends, or is seen by the next one too. What none is older than goes.
-        let Some(store) = store_at(tables, superseded.place).filter(|_| from > view.hold.collectable()) else {
+        let Some(store) = store_at(tables, superseded.index_ref).filter(|_| from > view.hold.collectable()) else {
             superseded.version.retire(guard);
-            return Settled::Retired;
+            return Processed::Retired;
         };
         if let Some(epoch) = view.oldest_between(from, until) {
-            return Settled::Kept(superseded, epoch);
+            return Processed::Kept(superseded, epoch);
         }
         let (head, beside) = find(&superseded.key, store, guard);
         prune_behind(head, view, |state| !state.unlinked());
@@ -299,9 +299,9 @@ fn settle(
             prune_behind(beside, view, |_| true);
         }
     }
-    let Superseded { place, key, version } = superseded;
+    let Superseded { index_ref, key, version } = superseded;
     match version.retire_pruned(guard) {
-        Ok(()) => Settled::Retired,
-        Err(version) => Settled::Later(Superseded { place, key, version }),
+        Ok(()) => Processed::Retired,
+        Err(version) => Processed::Later(Superseded { index_ref, key, version }),
     }
 }

@@ -20,7 +20,7 @@ use super::table::Store;
 use super::transaction::{Buffers, MaflingoTransaction};
 use super::versions::Pruner;
 
-/// Tombstones taken out after each transaction, beside as many as it wrote itself.
+/// Tombstones unlinked after each transaction, beside as many as it wrote itself.
 const RECLAIM_STEP: usize = 4;
 
 /// One thread's way into the database.

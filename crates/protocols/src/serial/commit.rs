@@ -71,7 +71,7 @@ impl Drop for SerialTransaction<'_> {
         }
         self.undo_to(0);
         if let Some(tables) = self.buffers.tables.take() {
-            self.database.give_back(tables);
+            self.database.put_back(tables);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The database as a whole. A transaction takes the tables, and gives them back at its end: who wants them meanwhile waits.
+//! The database as a whole. A transaction takes the tables, and gives them back at its end: a thread that wants them meanwhile waits.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
@@ -29,7 +29,7 @@ pub struct Serial {
     free: Condvar,
 }
 
-/// Where the tables are while nobody has them.
+/// Where the tables are while no thread has them.
 #[derive(Debug)]
 struct Gate {
     tables: Option<Box<Tables>>,
@@ -68,7 +68,7 @@ impl Serial {
                 return Err(Error::unsupported(Self::NAME, what));
             }
             if limits::are_set() {
-                // Nobody wakes this thread when its time is over, so it looks for itself.
+                // No thread wakes this thread when its time is over, so it looks for itself.
                 drop(gate);
                 limits::check()?;
                 nap(1);
@@ -82,7 +82,7 @@ impl Serial {
     }
 
     /// Gives the tables back.
-    pub(super) fn give_back(&self, tables: Box<Tables>) {
+    pub(super) fn put_back(&self, tables: Box<Tables>) {
         let mut gate = self.gate();
         gate.tables = Some(tables);
         gate.holder = 0;
@@ -117,7 +117,7 @@ impl DerefMut for Held<'_> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         if let Some(tables) = self.tables.take() {
-            self.database.give_back(tables);
+            self.database.put_back(tables);
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Tables {
     tables: BTreeMap<TableId, SerialTable>,
     /// How many tables there have been.
     made: u32,
-    /// Bytes of rows, entries, and what running transactions changed. Written by who has the tables.
+    /// Bytes of rows, entries, and what running transactions changed. Written by a thread that has the tables.
     used: Arc<AtomicUsize>,
     /// What `used` may come to.
     limit: usize,
@@ -70,7 +70,7 @@ impl Tables {
 
     /// Notes that memory is needed from now on, or no more.
     pub(super) fn count(&self, more: usize, less: usize) {
-        // Relaxed: who has the tables writes it, alone; others only look.
+        // Relaxed: a thread that has the tables writes it, alone; others only look.
         self.used.store(self.used.load(Ordering::Relaxed) + more - less, Ordering::Relaxed);
     }
 

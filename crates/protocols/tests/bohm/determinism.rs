@@ -1,4 +1,4 @@
-//! The same procedures in the same order give the same database, whoever executes them.
+//! The same procedures in the same order give the same database, the client that executes them.
 
 use polychron_base::sizes::scaled;
 use polychron_sync::atomic::{AtomicBool, Ordering};
@@ -41,8 +41,8 @@ fn draw(seed: u64, tables: Tables, count: usize) -> Vec<Script> {
             1 if random.chance(0.3) => steps.push(Do::Panic),
             _ => {}
         }
-        let says = if random.chance(0.1) { Says::Some } else { Says::All };
-        Script { tables, says, steps }
+        let declares = if random.chance(0.1) { Declares::Some } else { Declares::All };
+        Script { tables, declares, steps }
     };
     (0..count).map(|_| script()).collect()
 }
@@ -67,7 +67,7 @@ fn together(options: Options, helpers: usize, seed: u64, count: usize) -> (Answe
         for _ in 0..helpers {
             let (mut worker, tables, done) = (stage.database.worker().unwrap(), stage.tables, &done);
             scope.spawn(move || {
-                let mut script = Script { tables, says: Says::All, steps: vec![Do::Read(0)] };
+                let mut script = Script { tables, declares: Declares::All, steps: vec![Do::Read(0)] };
                 while !done.load(Ordering::Relaxed) {
                     worker.execute(&mut script).unwrap();
                 }

@@ -25,7 +25,7 @@ fn undeclared_writes_are_refused_whole() {
         [Do::Add(2, 1), Do::SetOwner(2, 9), Do::Insert(account(9)), Do::Put(account(2)), Do::Delete(2), Do::Append(1)];
     for step in unnamed {
         let steps = vec![Do::Add(1, 5), step.clone(), Do::Add(1, 5)];
-        let mut script = Script { says: Says::TooLittle, ..stage.script(steps) };
+        let mut script = Script { declares: Declares::TooLittle, ..stage.script(steps) };
         let error = stage.worker.execute(&mut script).unwrap_err();
         let Error::Undeclared(undeclared) = &error else { panic!("{step:?}: {error}") };
         let (table, key) = (&undeclared.table, &undeclared.key);
@@ -105,7 +105,7 @@ fn a_refusal_that_is_swallowed_still_ends_the_transaction() {
 fn who_fails_passes_on_what_was_there() {
     for failure in [Do::Fail, Do::Panic] {
         let mut stage = Stage::with_accounts(batches(64), 2);
-        let script = |steps: &[Do]| Script { tables: stage.tables, says: Says::All, steps: steps.to_vec() };
+        let script = |steps: &[Do]| Script { tables: stage.tables, declares: Declares::All, steps: steps.to_vec() };
         let line = || Do::Append(4);
         let scripts = [
             script(&[Do::Add(0, 7)]),
@@ -181,7 +181,7 @@ fn planned_reads_hide_no_writes() {
     for unknown in [Unknown::Reconnaissance, Unknown::InPlace] {
         let mut stage = Stage::with_accounts(Options { unknown, ..Options::default() }, 2);
         let steps = vec![Do::Read(1), Do::Delete(1), Do::Insert(Account { balance: 7, ..account(1) }), Do::Add(1, 1)];
-        let script = Script { says: Says::Some, ..stage.script([steps, vec![Do::Read(1)]].concat()) };
+        let script = Script { declares: Declares::Some, ..stage.script([steps, vec![Do::Read(1)]].concat()) };
         assert_eq!(stage.run_batch(&[script]), [Ok(vec![0, 1, 1, 8, 8])]);
         assert_eq!(stage.run(vec![Do::Read(1)]).unwrap(), [8]);
     }
@@ -237,14 +237,15 @@ fn memory_that_is_refused_is_an_error() {
     // What was answered is there, and what was refused is not.
     let sum = stage.run(vec![Do::Read(first - 1), Do::Read(first + 16), Do::Sum]).unwrap();
     assert_eq!((sum[0], sum[1]), (0, -1));
-    let full =
-        stage.worker.execute(&mut Script { says: Says::All, ..stage.script(vec![Do::Insert(account(1 << 40))]) });
+    let full = stage
+        .worker
+        .execute(&mut Script { declares: Declares::All, ..stage.script(vec![Do::Insert(account(1 << 40))]) });
     assert!(matches!(full, Ok(_) | Err(Error::OutOfMemory(_))), "{full:?}");
     // Deletions make room.
     for id in 0..first / 2 {
         assert_eq!(stage.run(vec![Do::Delete(id)]).unwrap(), [1], "row {id} of {first}");
     }
-    stage.settle();
+    stage.quiesce();
     for id in 0..first / 4 {
         assert_eq!(stage.run(vec![Do::Insert(account(id))]).unwrap(), [1]);
     }
@@ -274,7 +275,7 @@ impl Procedure for Unnamed {
     }
 }
 
-/// Where memory is at its limit, rows can be deleted whoever knows which, again and again.
+/// Where memory is at its limit, rows can be deleted the client that knows which, again and again.
 #[test]
 #[cfg_attr(miri, ignore = "memory that fills up takes an interpreter too long")]
 fn undeclared_deletions_make_room() {
@@ -309,7 +310,7 @@ fn undeclared_deletions_make_room() {
                     );
                 });
             }
-            stage.settle();
+            stage.quiesce();
         }
     }
 }

@@ -110,7 +110,7 @@ fn fronts_are_known_while_what_was_planned_beside_them_runs() {
             planned.wait();
         };
         stage.run_after(&mut wait, vec![Do::Append(1)]);
-        stage.settle();
+        stage.quiesce();
         ended.wait();
         later.join().unwrap()
     });

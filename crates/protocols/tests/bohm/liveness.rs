@@ -69,7 +69,7 @@ fn clients(stage: &Stage, count: u64, each: impl Fn(&mut BohmWorker, u64) + Clon
 
 #[test]
 #[cfg_attr(miri, ignore = "many threads take an interpreter too long")]
-fn a_long_procedure_stops_only_who_needs_its_rows() {
+fn a_long_procedure_delays_only_those_that_need_its_rows() {
     const CLIENTS: u64 = 4;
     const EACH: u64 = 12;
     for options in ways() {
@@ -80,14 +80,14 @@ fn a_long_procedure_stops_only_who_needs_its_rows() {
             // Each alone is a batch, so there is more to do than few batches around the long one can hold.
             clients(&stage, CLIENTS, move |worker, number| {
                 for round in 1..=EACH {
-                    let mut script = Script { tables, says: Says::All, steps: vec![Do::Add(1 + number, 1)] };
+                    let mut script = Script { tables, declares: Declares::All, steps: vec![Do::Add(1 + number, 1)] };
                     assert_eq!(worker.execute(&mut script).unwrap(), [round as i64]);
                 }
             });
             // Who needs its row waits, and sees it.
             let mut worker = stage.database.worker().unwrap();
             let reader = thread::spawn(move || {
-                let mut script = Script { tables, says: Says::All, steps: vec![Do::Read(0)] };
+                let mut script = Script { tables, declares: Declares::All, steps: vec![Do::Read(0)] };
                 worker.execute(&mut script).unwrap()
             });
             thread::sleep(Duration::from_millis(20));
@@ -114,7 +114,8 @@ fn any_number_of_clients() {
                 stage.run(vec![Do::Insert(account(0))]).unwrap();
                 clients(&stage, count, move |worker, _| {
                     for _ in 0..EACH {
-                        let mut script = Script { tables, says: Says::All, steps: vec![Do::Read(0), Do::Add(0, 1)] };
+                        let mut script =
+                            Script { tables, declares: Declares::All, steps: vec![Do::Read(0), Do::Add(0, 1)] };
                         let answer = worker.execute(&mut script).unwrap();
                         assert_eq!(answer[0] + 1, answer[1]);
                     }
@@ -159,7 +160,7 @@ fn snapshots_have_what_was_answered() {
 
 /// What would wait for a transaction of its own thread is refused at once.
 #[test]
-fn nobody_waits_for_itself() {
+fn no_transaction_waits_for_itself() {
     /// Executes a procedure by another worker, in the middle of itself.
     struct Nested(Tables, BohmWorker, Arc<Bohm>);
 
@@ -170,7 +171,7 @@ fn nobody_waits_for_itself() {
         fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
             let Self(tables, worker, database) = self;
             Do::Add(1, 1).run(*tables, t)?;
-            let mut script = Script { tables: *tables, says: Says::All, steps: vec![Do::Add(1, 1)] };
+            let mut script = Script { tables: *tables, declares: Declares::All, steps: vec![Do::Add(1, 1)] };
             let refused = worker.execute(&mut script);
             let Err(Error::WaitsForItself(wait)) = refused else { panic!("{refused:?}") };
             let (table, key) = (wait.table, wait.key.expect("it is known"));

@@ -95,7 +95,7 @@ enum Do {
 
 /// What a script says beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Says {
+enum Declares {
     /// Whatever it writes.
     All,
     /// What its first step writes, and that there is more.
@@ -108,7 +108,7 @@ enum Says {
 #[derive(Clone, Debug)]
 struct Script {
     tables: Tables,
-    says: Says,
+    declares: Declares,
     steps: Vec<Do>,
 }
 
@@ -203,9 +203,9 @@ impl Procedure for Script {
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
-        let named = if self.says == Says::All { self.steps.len() } else { 1 };
+        let named = if self.declares == Declares::All { self.steps.len() } else { 1 };
         self.steps.iter().take(named).for_each(|step| step.name(self.tables, declaration));
-        if self.says == Says::Some {
+        if self.declares == Declares::Some {
             declaration.unknown();
         }
     }
@@ -279,7 +279,7 @@ impl Stage {
     }
 
     fn script(&self, steps: Vec<Do>) -> Script {
-        Script { tables: self.tables, says: Says::All, steps }
+        Script { tables: self.tables, declares: Declares::All, steps }
     }
 
     fn run(&mut self, steps: Vec<Do>) -> Result<Vec<i64>, Error> {
@@ -296,7 +296,7 @@ impl Stage {
     }
 
     /// Gives everything back that can be, and tells how much is in use.
-    fn settle(&mut self) -> usize {
+    fn quiesce(&mut self) -> usize {
         for _ in 0..8 {
             self.database.tick();
             self.worker.maintain();

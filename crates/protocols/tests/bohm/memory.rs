@@ -1,4 +1,4 @@
-//! Versions, chains, keys and fronts are given back when nobody wants them any more.
+//! Versions, chains, keys and fronts are freed when no thread wants them any more.
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use polychron_base::sizes::scaled;
@@ -30,7 +30,7 @@ fn memory_comes_back() {
         for _ in 0..4 {
             round(&mut stage, scaled(60, 3) as u64);
             assert_eq!(stage.contents().len(), 0);
-            used.push(stage.settle());
+            used.push(stage.quiesce());
         }
         assert_eq!(stage.database.memory().statistics().retired_bytes, 0);
         assert!(used[1..].iter().all(|now| *now == used[1]), "in use after each round: {used:?}");
@@ -41,7 +41,7 @@ fn memory_comes_back() {
 #[test]
 fn updates_do_not_pile_up() {
     let mut stage = Stage::with_accounts(Options { batch_size: 16, ..Options::default() }, 4);
-    let before = stage.settle();
+    let before = stage.quiesce();
     let scripts: Vec<_> =
         (0..scaled(4000, 100) as u64).map(|number| stage.script(vec![Do::Add(number % 4, 1)])).collect();
     assert!(stage.run_batch(&scripts).iter().all(Result::is_ok));
@@ -53,7 +53,7 @@ fn updates_do_not_pile_up() {
 fn rows_outgrow_their_room_and_shrink() {
     let mut stage = Stage::new(Options { batch_size: 5, ..Options::default() });
     stage.run(vec![Do::Append(1)]).unwrap();
-    let before = stage.settle();
+    let before = stage.quiesce();
     let lens = [0, 10, 40, 41, 3000, 20, 500, 0, 7000, 1];
     let scripts: Vec<_> = lens
         .iter()
@@ -72,7 +72,7 @@ fn rows_outgrow_their_room_and_shrink() {
     Line { text: "x".into(), ..line(1, 1) }.encode(&mut row).unwrap();
     assert_eq!(stage.contents(), [row.as_row().as_bytes()]);
     stage.run(vec![Do::Text(1, 0)]).unwrap();
-    assert_eq!(stage.settle(), before);
+    assert_eq!(stage.quiesce(), before);
 }
 
 /// A snapshot, in the middle of which others write.
@@ -111,7 +111,7 @@ fn snapshots_stay_as_they_are_and_their_memory_comes_back() {
             let mut meanwhile = || {
                 for rows in [ROWS, ROWS + ROWS / 2] {
                     round(&mut stage, rows);
-                    stage.settle();
+                    stage.quiesce();
                 }
                 assert!(stage.run_batch(&kept[..ROWS as usize / 3]).iter().all(Result::is_ok));
                 changed = stage.contents();
@@ -125,7 +125,7 @@ fn snapshots_stay_as_they_are_and_their_memory_comes_back() {
                 assert!(stage.run_batch(&gone).iter().all(Result::is_ok));
             }
             assert_eq!(stage.contents().len(), 0);
-            used.push(stage.settle());
+            used.push(stage.quiesce());
         }
         assert_eq!(used[1], used[2], "in use after each snapshot: {used:?}");
     }
@@ -145,7 +145,7 @@ fn fill(stage: &mut Stage, branch: u32, len: usize) -> u64 {
         .unwrap()
 }
 
-/// At a small limit rows that were deleted, one by one or many in a batch, are given back whole, and their memory serves again.
+/// At a small limit rows that were deleted, one by one or many in a batch, are freed whole, and their memory is reused.
 #[test]
 fn what_was_deleted_at_the_limit_serves_again() {
     for (len, at_once) in [(3000, false), (3000, true), (100, false), (100, true)] {
@@ -153,7 +153,7 @@ fn what_was_deleted_at_the_limit_serves_again() {
         let memory =
             polychron_memory::Options { limit_bytes, reserve_bytes: None, ..polychron_memory::Options::tiny() };
         let mut stage = Stage::over(Options::default(), Common { memory, ..Common::default() });
-        let before = stage.settle();
+        let before = stage.quiesce();
         let first = fill(&mut stage, 0, len);
         let table = stage.tables.lines;
         let delete = |number| DeleteLine { table, line: line(0, number) };
@@ -167,7 +167,7 @@ fn what_was_deleted_at_the_limit_serves_again() {
         assert!(again >= first * 3 / 4, "{first} rows of {len} bytes found room, and then {again}");
         let mut deletions: Vec<_> = (0..again).map(|number| DeleteLine { table, line: line(1, number) }).collect();
         stage.worker.execute_batch(&mut deletions, &mut |_, answer| assert!(answer.unwrap()));
-        let after = stage.settle();
+        let after = stage.quiesce();
         assert!(after <= before + (4 << 10), "{before} bytes in use before, and {after} afterwards");
     }
 }
@@ -211,12 +211,12 @@ impl Procedure for Restores {
 fn going_back_without_memory_is_refused() {
     let mut stage =
         Stage::over(Options::default(), Common { memory: polychron_memory::Options::tiny(), ..Common::default() });
-    let before = stage.settle();
+    let before = stage.quiesce();
     let mut restores = Restores { tables: stage.tables, runs: 0 };
     let answer = stage.worker.execute(&mut restores);
     assert!(matches!(answer, Err(Error::OutOfMemory(_))), "{answer:?}");
     assert_eq!(stage.contents().len(), 0);
-    let after = stage.settle();
+    let after = stage.quiesce();
     assert!(after <= before + (4 << 10), "{before} bytes before, {after} after");
 }
 
@@ -316,10 +316,10 @@ fn errors_that_wait_for_memory_are_dropped_one_by_one() {
         let mut stage = Stage::over(Options::default(), Common { memory, ..Common::default() });
         let table = stage.tables.lines;
         let mut batch: Vec<_> = (0..4).map(|position| Wants { table, is_content: position == 3 }).collect();
-        let mut told = Vec::new();
+        let mut observed = Vec::new();
         let executed = catch_unwind(AssertUnwindSafe(|| {
             stage.worker.execute_batch(&mut batch, &mut |position, answer| {
-                told.push(position);
+                observed.push(position);
                 match answer {
                     Ok(()) => assert_eq!(position, 3),
                     Err(Failed::Loudly(loud)) => std::mem::forget(loud),
@@ -333,7 +333,7 @@ fn errors_that_wait_for_memory_are_dropped_one_by_one() {
         assert!(executed.is_err());
         // Those that wait come after the others.
         let all = [3, 0, 1, 2];
-        assert!(told.last() == Some(&panics_at) && all.starts_with(&told), "{told:?}");
+        assert!(observed.last() == Some(&panics_at) && all.starts_with(&observed), "{observed:?}");
         assert_eq!(stage.contents().len(), 0);
     }
 }

@@ -20,14 +20,14 @@ fn steps() -> Vec<Do> {
 
 #[test]
 fn many_keys_in_one_transaction() {
-    for says in [Says::All, Says::Some] {
+    for declares in [Declares::All, Declares::Some] {
         for unknown in [polychron_protocols::bohm::Unknown::Reconnaissance, polychron_protocols::bohm::Unknown::InPlace]
         {
             let memory =
                 polychron_memory::Options { limit_bytes: Some(512 << 20), ..polychron_memory::Options::tiny() };
             let options = Options { unknown, ..Options::default() };
             let mut stage = Stage::over(options, Common { memory, ..Common::default() });
-            let script = Script { says, ..stage.script(steps()) };
+            let script = Script { declares, ..stage.script(steps()) };
             let answers = stage.run_batch(&[script]).remove(0).unwrap();
             let rows = ROWS as usize;
             assert!(answers[..rows].iter().all(|&inserted| inserted == 1));

@@ -7,7 +7,7 @@ use polychron_base::sizes::scaled;
 use super::*;
 
 /// What an open snapshot is told.
-enum Told {
+enum Command {
     /// To read everything again.
     Look,
     End,
@@ -16,7 +16,7 @@ enum Told {
 /// Reads everything, and again whenever it is told to.
 struct Open {
     contents: Contents,
-    told: Receiver<Told>,
+    commands: Receiver<Command>,
     /// What it saw at first, and then each time whether that was the same.
     saw: Sender<Result<(), Vec<Vec<u8>>>>,
 }
@@ -28,7 +28,7 @@ impl Procedure for Open {
     fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
         let first = self.contents.run(t)?;
         self.saw.send(Err(first.clone())).unwrap();
-        while let Ok(Told::Look) = self.told.recv() {
+        while let Ok(Command::Look) = self.commands.recv() {
             let now = self.contents.run(t)?;
             self.saw.send(if now == first { Ok(()) } else { Err(now) }).unwrap();
         }
@@ -40,29 +40,29 @@ impl Procedure for Open {
 
 /// A snapshot that is open in a thread of its own.
 struct Snapshot<'s> {
-    tell: Sender<Told>,
+    command: Sender<Command>,
     saw: Receiver<Result<(), Vec<Vec<u8>>>>,
     thread: std::thread::ScopedJoinHandle<'s, ()>,
 }
 
 impl<'s> Snapshot<'s> {
     fn open<'e>(scope: &'s std::thread::Scope<'s, 'e>, stage: &Stage) -> (Self, Vec<Vec<u8>>) {
-        let ((tell, told), (see, saw)) = (channel(), channel());
+        let ((command, commands), (see, saw)) = (channel(), channel());
         let mut worker = stage.database.worker().unwrap();
-        let mut open = Open { contents: Contents(stage.tables), told, saw: see };
+        let mut open = Open { contents: Contents(stage.tables), commands, saw: see };
         let thread = scope.spawn(move || worker.snapshot(&mut open).unwrap());
         let first = saw.recv().unwrap().unwrap_err();
-        (Self { tell, saw, thread }, first)
+        (Self { command, saw, thread }, first)
     }
 
     fn check(&self) {
-        self.tell.send(Told::Look).unwrap();
+        self.command.send(Command::Look).unwrap();
         assert_eq!(self.saw.recv().unwrap(), Ok(()), "it sees what it saw first");
     }
 
     fn end(self) {
         self.check();
-        self.tell.send(Told::End).unwrap();
+        self.command.send(Command::End).unwrap();
         self.thread.join().unwrap();
     }
 }
@@ -113,8 +113,8 @@ fn any(stage: &Stage, random: &mut Random) -> Any {
         _ => return Any::Named(stage.tables, line(branch, 1 + below(4))),
     };
     let steps = if below(6) == 0 { vec![step, Do::Fail] } else { vec![step] };
-    let says = if below(3) == 0 { Says::Some } else { Says::All };
-    Any::Script(Script { says, ..stage.script(steps) })
+    let declares = if below(3) == 0 { Declares::Some } else { Declares::All };
+    Any::Script(Script { declares, ..stage.script(steps) })
 }
 
 /// Snapshots are opened and closed at random beside random work: each sees the same until its end, and then nothing is left of it.
@@ -139,7 +139,7 @@ fn each_sees_its_own() {
                     }
                     2 if !open.is_empty() => open.swap_remove(random.below(open.len() as u64) as usize).end(),
                     3 => open.iter().for_each(Snapshot::check),
-                    4 => _ = stage.settle(),
+                    4 => _ = stage.quiesce(),
                     _ => {}
                 }
             }
@@ -151,8 +151,8 @@ fn each_sees_its_own() {
             stage.run_batch(&gone);
         }
         assert_eq!(stage.contents(), Vec::<Vec<u8>>::new());
-        let used = stage.settle();
-        let fresh = Stage::new(Options { partitions, ..Options::default() }).settle();
+        let used = stage.quiesce();
+        let fresh = Stage::new(Options { partitions, ..Options::default() }).quiesce();
         assert!(
             used <= fresh + (16 << 10),
             "seed {seed}: {fresh} bytes of an empty database, and {used} of an emptied one"
@@ -174,16 +174,16 @@ fn tables_are_dropped_beside_snapshots() {
         let (second, _) = Snapshot::open(scope, &stage);
         stage.run_batch(&texts(&stage, &[0, 2, 800]));
         stage.database.drop_table(stage.tables.lines.id()).unwrap();
-        stage.settle();
+        stage.quiesce();
         stage.run(vec![Do::Add(1, 1)]).unwrap();
         first.end();
-        stage.settle();
+        stage.quiesce();
         second.end();
     });
     // A snapshot that asks for it is refused from then on.
     stage.database.drop_index(stage.tables.accounts.id(), IndexId(1)).unwrap();
-    let used = stage.settle();
+    let used = stage.quiesce();
     stage.database.drop_table(stage.tables.accounts.id()).unwrap();
-    let left = stage.settle();
+    let left = stage.quiesce();
     assert!(left <= used && left < 16 << 10, "{used} bytes with a table, and {left} without any");
 }

@@ -32,10 +32,11 @@ fn types_that_come_together_are_one_batch() {
     let mut third: Vec<_> = (0..5).map(|_| Other::<3>(script())).collect();
     let mut balances = [0; 15];
     let answers = std::sync::Mutex::new(&mut balances);
-    let answer = |place: usize, outcome: Result<Vec<i64>, Error>| answers.lock().unwrap()[place] = outcome.unwrap()[0];
-    stage.worker.execute_batch_with(&mut first, &|place, outcome| answer(place, outcome), |worker| {
-        worker.execute_batch_with(&mut second, &|place, outcome| answer(5 + place, outcome), |worker| {
-            worker.execute_batch(&mut third, &mut |place, outcome| answer(10 + place, outcome));
+    let answer =
+        |position: usize, outcome: Result<Vec<i64>, Error>| answers.lock().unwrap()[position] = outcome.unwrap()[0];
+    stage.worker.execute_batch_with(&mut first, &|position, outcome| answer(position, outcome), |worker| {
+        worker.execute_batch_with(&mut second, &|position, outcome| answer(5 + position, outcome), |worker| {
+            worker.execute_batch(&mut third, &mut |position, outcome| answer(10 + position, outcome));
         });
     });
     assert_eq!(balances.to_vec(), (1..=15).collect::<Vec<_>>());
@@ -97,7 +98,7 @@ fn indexes_come_while_batches_run() {
                                 2 => Do::SetOwner(id, 1),
                                 _ => Do::Put(Account { balance: random.below(9) as i64, ..account(id) }),
                             };
-                            Script { tables, says: Says::All, steps: vec![step] }
+                            Script { tables, declares: Declares::All, steps: vec![step] }
                         };
                         let scripts: Vec<_> = (0..12).map(&mut draw).collect();
                         assert!(execute(&mut worker, &scripts).iter().all(Result::is_ok));

@@ -112,8 +112,8 @@ fn duplicates_that_mean_conflicts<P: Protocol<Worker: Interactive>>() {
 
     // A duplicate that stands is told.
     let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
-    let told = transaction.update(&fixture.people, 1, |row| row.set_number(1004)).unwrap_err();
-    assert!(matches!(told, Error::Duplicate { .. }));
+    let error = transaction.update(&fixture.people, 1, |row| row.set_number(1004)).unwrap_err();
+    assert!(matches!(error, Error::Duplicate { .. }));
     transaction.commit().unwrap();
 }
 

@@ -1,5 +1,5 @@
 //! A transaction or a snapshot that is open and does nothing: others go on as if it were not there, snapshots are new, and what is kept is
-//! what it can still see. Epochs are ended by hand; the database's own clock may end more.
+//! what it can still see. Epochs are ended interactively; the database's own clock may end more.
 
 use polychron_base::sizes::scaled;
 use polychron_engine::{Interactive, Mode, Operations, Protocol, Worker};
@@ -35,7 +35,7 @@ fn read<P: Protocol<Worker: Interactive>>(fixture: &Fixture<P>, worker: &mut P::
     snapshot.get(&fixture.counters, id).unwrap().unwrap().left()
 }
 
-/// Whichever worker the client comes by, and whoever is idle beside it.
+/// Whichever worker the client comes by, and the client that is idle beside it.
 fn snapshots_contain_the_clients_commits<P: Protocol<Worker: Interactive>>() {
     let fixture = Fixture::<P>::open();
     fixture.fill(0..ROWS);

@@ -51,7 +51,7 @@ fn leaked_insertions_leave_their_keys<P: Protocol<Worker: Interactive>>() {
     let (mut worker, mut other) = (fixture.worker(), fixture.worker());
     leak(&fixture, &mut worker);
     worker.begin(Mode::ReadWrite).unwrap().commit().unwrap();
-    // The keys of the row and of its entries are free: nobody waits for a latch of the leaked transaction.
+    // The keys of the row and of its entries are free: no thread waits for a latch of the leaked transaction.
     transact(&mut other, |transaction| transaction.insert(&fixture.people, &Person::new(5, 1)));
     transact(&mut other, |transaction| transaction.update(&fixture.counters, 1, |row| row.set_left(9)));
     assert_eq!(fixture.counter(&mut worker, 1).unwrap().left, 9);

@@ -172,7 +172,7 @@ impl Procedure for AssertProcedure {
 
     #[inline]
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
-        // The commit's messages stand before it: who waits for its answer holds nothing.
+        // The commit's messages stand before it: a client that waits for its answer holds no lock.
         self.options.hot.talk.round_trip();
         self.attempts += 1;
         if self.options.hot.talk.futures {

@@ -194,7 +194,7 @@ impl Procedure for HotProcedure {
 
     #[inline]
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
-        // The commit's messages stand before it: who waits for its answer holds nothing.
+        // The commit's messages stand before it: a client that waits for its answer holds no lock.
         self.options.talk.round_trip();
         if self.options.talk.futures {
             let value = transaction.future(&self.table, self.key, Counter::VALUE)?;

@@ -49,7 +49,7 @@ pub(super) struct Tally {
     rolled_back: AtomicU64,
 }
 
-/// The counts of all threads at one moment.
+/// The counts of all threads at one time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) completed: [u64; MAX_KINDS],
@@ -155,7 +155,7 @@ impl Pace {
         (settings.rate > 0.0).then(|| Self { clock: SystemClock::new(), interval_ns, begun: 0 })
     }
 
-    /// Waits until `count` more are due, or for a moment. A thread that is late does not make up for more than that moment.
+    /// Waits until `count` more are due, or briefly. A thread that is late does not make up for more than that time.
     fn wait(&mut self, count: u64) {
         let due_ns = self.begun as f64 * self.interval_ns;
         let now_ns = self.clock.now_ns() as f64;

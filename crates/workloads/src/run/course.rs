@@ -51,7 +51,7 @@ impl Course {
         let added = |from: &Quarter, to: &Quarter| {
             (to.resident_bytes - from.resident_bytes) / (to.completed - from.completed).max(1.0)
         };
-        // What a transaction adds is positive, unless something is given back meanwhile.
+        // What a transaction adds is positive, unless something is freed meanwhile.
         Some(added(third, last).max(0.0) / added(first, second).max(1.0))
     }
 

@@ -1,4 +1,4 @@
-//! A client that comes and goes beside a run: it leaves something open and does nothing, for moments and for seconds.
+//! A client that comes and goes beside a run: it leaves something open and does nothing, for times and for seconds.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -6,8 +6,8 @@ mod held;
 mod idle;
 mod keyed;
 mod machine;
+mod quiesce;
 mod report;
-mod settle;
 mod slots;
 mod stoppable;
 mod submitting;
@@ -205,7 +205,7 @@ impl<W: Workload> Stage<'_, W> {
             let nothing = (Report::NOT_LOADED.to_owned(), Vec::new());
             return Ok(self.report(&workload, options, load, Measured::nothing(database), nothing));
         }
-        settle::settle(database).map_err(RunError::Load)?;
+        quiesce::quiesce(database).map_err(RunError::Load)?;
         observer.loaded(load);
         let measured = self.measure(&workload)?;
         observer.checking();
@@ -429,8 +429,8 @@ struct Conductor<'r> {
     clock: SystemClock,
 }
 
-/// Counts at one moment.
-struct Moment {
+/// Counts at one time.
+struct Sample {
     ns: u64,
     counts: Counts,
     statistics: Statistics,
@@ -460,8 +460,8 @@ impl Conductor<'_> {
         }
     }
 
-    fn now(&self) -> Moment {
-        Moment { counts: Counts::of(self.tallies), statistics: self.database.statistics(), ns: self.clock.now_ns() }
+    fn now(&self) -> Sample {
+        Sample { counts: Counts::of(self.tallies), statistics: self.database.statistics(), ns: self.clock.now_ns() }
     }
 
     /// Waits for so many seconds, and tells each of them; `false` when the run was over before.

@@ -116,8 +116,8 @@ pub(super) fn latencies(kinds: &[&str], by_thread: &[Vec<Histogram<u64>>]) -> (L
         Some(chosen.fold(first, |sum, next| sum + next)).filter(|sum| !sum.is_empty())
     };
     let all = merged(&mut by_thread.iter().flatten()).as_ref().map(Latencies::of).unwrap_or_default();
-    let by_kind = kinds.iter().enumerate().filter_map(|(place, kind)| {
-        let of_kind = merged(&mut by_thread.iter().filter_map(|kinds| kinds.get(place)))?;
+    let by_kind = kinds.iter().enumerate().filter_map(|(position, kind)| {
+        let of_kind = merged(&mut by_thread.iter().filter_map(|kinds| kinds.get(position)))?;
         Some(((*kind).to_owned(), Latencies::of(&of_kind)))
     });
     (all, by_kind.collect())
@@ -195,7 +195,7 @@ pub struct Staleness {
 }
 
 impl Staleness {
-    /// Of the snapshots between two moments.
+    /// Of the snapshots between two times.
     pub(super) fn between(before: &Statistics, after: &Statistics) -> Option<Self> {
         let snapshots = after.snapshots - before.snapshots;
         let sum = after.staleness_sum_us - before.staleness_sum_us;
@@ -208,7 +208,7 @@ impl Staleness {
     }
 }
 
-/// The protocol's own metrics: what came between two moments, and what it tells of its tables.
+/// The protocol's own metrics: what came between two times, and what it tells of its tables.
 pub(super) fn protocol_metrics(
     before: &Statistics,
     after: &Statistics,

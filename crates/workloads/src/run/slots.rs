@@ -49,7 +49,7 @@ fn used<O>(outcome: Result<O, Error>) -> Result<(), Error> {
     outcome.map(|output| drop(black_box(output)))
 }
 
-/// Who executes what is submitted, as one workload's loop sees it.
+/// The executor of submitted procedures, as one workload's loop sees it.
 pub(super) trait Submits<P: Procedure> {
     fn submit(&self, procedure: Shared<P>) -> Submission<P::Output, P::Error>;
 }

@@ -18,7 +18,7 @@ use super::client::{Failure, Loop, Phase, count};
 use super::slots::{Slot, Submits};
 use crate::{Client, Transact};
 
-/// Starts who executes, if anything is to be submitted.
+/// Starts the executing threads, if anything is to be submitted.
 pub(super) fn start<P: Protocol>(database: &Arc<P>, settings: &Settings) -> Result<Option<Service<P>>, Error> {
     if settings.submit == 0 {
         return Ok(None);

@@ -24,8 +24,8 @@ enum Job {
 }
 
 /// What it says.
-enum Said {
-    /// The first row is changed, so that nobody waits for anybody.
+enum Reply {
+    /// The first row is changed, so that no thread waits.
     Begun,
     /// All is done.
     Done(Result<Option<Box<ScanProcedure>>, Error>),
@@ -34,7 +34,7 @@ enum Said {
 /// The thread, as transactions know it.
 #[derive(Debug)]
 pub(super) struct Beside {
-    line: Mutex<(Sender<Job>, Receiver<Said>)>,
+    line: Mutex<(Sender<Job>, Receiver<Reply>)>,
     /// By how much all amounts were raised.
     raised: Arc<AtomicU64>,
 }
@@ -54,7 +54,7 @@ impl Beside {
     /// Starts the thread. It ends with the last who knows it.
     pub(super) fn start<P: Protocol>(database: &Arc<P>, shape: Shape, options: &ScanOptions) -> Result<Self, Error> {
         let (to_thread, jobs) = channel();
-        let (say, from_thread) = channel();
+        let (replies, from_thread) = channel();
         let raised = Arc::new(AtomicU64::new(0));
         let mut thread = Thread {
             worker: database.worker()?,
@@ -66,10 +66,10 @@ impl Beside {
         std::thread::spawn(move || {
             while let Ok(job) = jobs.recv() {
                 let outcome = match job {
-                    Job::Change => thread.change(&say).map(|()| None),
+                    Job::Change => thread.change(&replies).map(|()| None),
                     Job::Scan(mut procedure) => thread.worker.snapshot(&mut *procedure).map(|()| Some(procedure)),
                 };
-                if say.send(Said::Done(outcome)).is_err() {
+                if replies.send(Reply::Done(outcome)).is_err() {
                     break;
                 }
             }
@@ -101,8 +101,8 @@ impl Beside {
         jobs.send(job).map_err(|_| Waiting)?;
         loop {
             match answers.recv_timeout(timeout).map_err(|_| Waiting)? {
-                Said::Begun => timeout = TIMEOUT,
-                Said::Done(outcome) => return outcome,
+                Reply::Begun => timeout = TIMEOUT,
+                Reply::Done(outcome) => return outcome,
             }
         }
     }
@@ -127,14 +127,14 @@ struct Thread<W> {
 
 impl<W: Worker> Thread<W> {
     /// Raises each amount by one, as often as there are to be versions, each time by a transaction of its own.
-    fn change(&mut self, say: &Sender<Said>) -> Result<(), Error> {
+    fn change(&mut self, replies: &Sender<Reply>) -> Result<(), Error> {
         for _ in 0..self.versions {
             for &row in &self.rows {
                 self.worker.execute(&mut ScanProcedure::new(self.shape, Task::Raise { row }))?;
                 // The answer orders it.
                 self.raised.fetch_add(1, Ordering::Relaxed);
                 // Who has gone does not hear it.
-                let _ = say.send(Said::Begun);
+                let _ = replies.send(Reply::Begun);
             }
         }
         Ok(())

@@ -15,7 +15,7 @@ use polychron_base::{Error, TableId};
 use polychron_engine::{Protocol, Worker};
 use polychron_schema::{ColumnType, TableDefinition};
 
-pub use options::{Ask, Moment, ScanOptions};
+pub use options::{Ask, ScanOptions, SnapshotTime};
 pub use procedure::ScanProcedure;
 
 use crate::run::{Part, Share, Totals, for_each_row, load_rows, span};
@@ -103,7 +103,9 @@ impl Workload for Scan {
         ScanClient {
             scan: match &self.beside {
                 None => Task::Scan { records: self.options.records, raised: 0 },
-                Some(_) => Task::ChangeAndScan { records: self.options.records, moment: self.options.moment },
+                Some(_) => {
+                    Task::ChangeAndScan { records: self.options.records, snapshot_time: self.options.snapshot_time }
+                }
             },
             shape: self.shape,
             beside: self.beside.clone(),

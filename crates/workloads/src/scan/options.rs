@@ -35,8 +35,8 @@ pub struct ScanOptions {
     pub versions: u64,
 
     /// Whether scans see the state before the changes, or the one after them
-    #[arg(long, value_enum, default_value_t = Moment::Newest)]
-    pub moment: Moment,
+    #[arg(long, value_enum, default_value_t = SnapshotTime::Newest)]
+    pub snapshot_time: SnapshotTime,
 
     /// Add up a plain slice of as many numbers after each scan, and report how fast that goes
     #[arg(long)]
@@ -57,7 +57,7 @@ impl Default for ScanOptions {
             ask: Ask::Rows,
             dirty: 0,
             versions: 1,
-            moment: Moment::Newest,
+            snapshot_time: SnapshotTime::Newest,
             plain: false,
             index: IndexChoice::Ordered,
         }
@@ -79,7 +79,7 @@ pub enum Ask {
 /// Which state scans see when rows are dirty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Moment {
+pub enum SnapshotTime {
     /// That of the transaction that was open before the changes
     Oldest,
     /// That of snapshots after them

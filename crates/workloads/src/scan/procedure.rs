@@ -14,7 +14,7 @@ use polychron_engine::{
 use polychron_schema::{ColumnSpan, Projection, RowBuffer, RowRef, Slot, Value};
 
 use super::beside::Beside;
-use super::options::{Ask, Moment, ScanOptions};
+use super::options::{Ask, ScanOptions, SnapshotTime};
 use crate::Transact;
 
 /// Names of the kinds.
@@ -102,7 +102,7 @@ pub(super) enum Task {
     /// Adds one to a row.
     Raise { row: u64 },
     /// Has rows changed beside itself, and adds up all rows several times.
-    ChangeAndScan { records: u64, moment: Moment },
+    ChangeAndScan { records: u64, snapshot_time: SnapshotTime },
 }
 
 /// What scans have found and taken.
@@ -206,16 +206,16 @@ impl ScanProcedure {
         &mut self,
         transaction: &mut T,
         records: u64,
-        moment: Moment,
+        snapshot_time: SnapshotTime,
     ) -> Result<(), Error> {
         let beside = Arc::clone(self.beside.as_ref().expect("the client knows the thread"));
         let before = beside.raised();
         beside.change()?;
         let raised = [before, beside.raised()];
         for _ in 0..SCANS {
-            match moment {
-                Moment::Oldest => self.scan(transaction, records, raised)?,
-                Moment::Newest => {
+            match snapshot_time {
+                SnapshotTime::Oldest => self.scan(transaction, records, raised)?,
+                SnapshotTime::Newest => {
                     let task = Task::Scan { records, raised: raised[1] };
                     let scanned = beside.scan(Self { task, beside: None, ..self.clone() })?;
                     self.tally = scanned.tally;
@@ -296,7 +296,7 @@ impl Procedure for ScanProcedure {
             Task::Scan { records, raised } => self.scan(transaction, records, [raised; 2]),
             Task::Move { from, to, amount } => self.take(transaction, from, to, amount),
             Task::Raise { row } => self.change(transaction, row, |before| before + 1),
-            Task::ChangeAndScan { records, moment } => self.change_and_scan(transaction, records, moment),
+            Task::ChangeAndScan { records, snapshot_time } => self.change_and_scan(transaction, records, snapshot_time),
         }
     }
 

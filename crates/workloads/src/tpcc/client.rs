@@ -44,8 +44,8 @@ impl Home {
 
     /// Its warehouses, each with the number of payments drawn.
     pub(super) fn warehouses(&self) -> impl Iterator<Item = (u16, u32)> + '_ {
-        let number = |place: usize| self.first + place as u16 * self.step;
-        self.payments.iter().enumerate().map(move |(place, drawn)| (number(place), drawn.load(Ordering::Relaxed)))
+        let number = |position: usize| self.first + position as u16 * self.step;
+        self.payments.iter().enumerate().map(move |(position, drawn)| (number(position), drawn.load(Ordering::Relaxed)))
     }
 }
 
@@ -82,12 +82,12 @@ impl TpccClient {
     #[inline]
     fn warehouse(&mut self) -> (u16, usize) {
         let count = self.home.payments.len();
-        let place = if count == 1 { 0 } else { self.random.below(count as u32) as usize };
-        (self.home.first + place as u16 * self.home.step, place)
+        let position = if count == 1 { 0 } else { self.random.below(count as u32) as usize };
+        (self.home.first + position as u16 * self.home.step, position)
     }
 
     /// The place of one of the client's warehouses.
-    fn place(&self, warehouse: u16) -> usize {
+    fn position(&self, warehouse: u16) -> usize {
         usize::from((warehouse - self.home.first) / self.home.step)
     }
 
@@ -156,12 +156,12 @@ impl TpccClient {
     }
 
     pub(super) fn payment(&mut self) -> Payment {
-        let (warehouse, place) = self.warehouse();
+        let (warehouse, position) = self.warehouse();
         let district = self.district();
         let remote = self.is_remote(self.options.remote_payment_percent);
         let (customer_warehouse, customer_district) =
             if remote { (self.other_warehouse(warehouse), self.district()) } else { (warehouse, district) };
-        let drawn = &self.home.payments[place];
+        let drawn = &self.home.payments[position];
         let number = drawn.load(Ordering::Relaxed);
         drawn.store(number + 1, Ordering::Relaxed);
         Payment {
@@ -217,7 +217,7 @@ impl TpccClient {
 
     /// The transaction for a request of one of the client's own warehouses.
     fn deliver(&self, Request { warehouse, carrier, date, queued_ns }: Request) -> Delivery {
-        let waiting = self.waiting[self.place(warehouse)];
+        let waiting = self.waiting[self.position(warehouse)];
         let districts = self.options.scale.districts;
         let (search_from, search_next) = (waiting, waiting);
         Delivery {
@@ -278,9 +278,9 @@ impl Client for TpccClient {
 
     fn finished(&mut self, procedure: &TpccProcedure) {
         if let TpccProcedure::Delivery(delivery) = procedure {
-            let place = self.place(delivery.warehouse);
+            let position = self.position(delivery.warehouse);
             // Of a batch, the transaction told of last need not be the one that ran last.
-            for (known, next) in self.waiting[place].iter_mut().zip(delivery.search_next) {
+            for (known, next) in self.waiting[position].iter_mut().zip(delivery.search_next) {
                 *known = next.max(*known);
             }
             self.terminal.queues.executed(delivery);

@@ -86,18 +86,18 @@ impl Loader<'_> {
 
     fn load_district<W: Worker>(&self, worker: &mut W, warehouse: u16, district: u8) -> Result<(), Error> {
         let Scale { items, districts, customers, orders, .. } = self.scale;
-        let place = (warehouse, district);
+        let position = (warehouse, district);
         if district == 1 {
-            self.in_batches(worker, Kind::Warehouse, place, (1, 1), 1)?;
+            self.in_batches(worker, Kind::Warehouse, position, (1, 1), 1)?;
         }
-        self.in_batches(worker, Kind::District, place, (1, 1), 1)?;
+        self.in_batches(worker, Kind::District, position, (1, 1), 1)?;
         // Each district brings its share of the warehouse's stock.
         let share = |district: u8| (u64::from(items) * u64::from(district) / u64::from(districts)) as u32;
-        self.in_batches(worker, Kind::Stock, place, (share(district - 1) + 1, share(district)), BATCH)?;
-        self.in_batches(worker, Kind::Customers, place, (1, customers), BATCH)?;
+        self.in_batches(worker, Kind::Stock, position, (share(district - 1) + 1, share(district)), BATCH)?;
+        self.in_batches(worker, Kind::Customers, position, (1, customers), BATCH)?;
         let seeds = [self.share.seed, u64::MAX, u64::from(warehouse), u64::from(district)];
         let permutation = Random::new(&seeds).permutation(customers);
-        self.in_batches(worker, Kind::Orders(&permutation), place, (1, orders), ORDERS_BATCH)
+        self.in_batches(worker, Kind::Orders(&permutation), position, (1, orders), ORDERS_BATCH)
     }
 
     fn in_batches<W: Worker>(
@@ -152,8 +152,8 @@ impl Procedure for Batch<'_> {
             Kind::Customers => 4,
             Kind::Orders(_) => 5,
         };
-        let place = (u64::from(self.warehouse) << 8) | u64::from(self.district);
-        let mut random = Random::new(&[self.loader.share.seed, kind, place, u64::from(first)]);
+        let position = (u64::from(self.warehouse) << 8) | u64::from(self.district);
+        let mut random = Random::new(&[self.loader.share.seed, kind, position, u64::from(first)]);
         let mut rows = 0;
         for number in first..=last {
             rows += match self.kind {

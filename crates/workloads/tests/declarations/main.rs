@@ -57,8 +57,8 @@ fn is_honest<W: Workload>(options: &W::Options, transactions: usize, kinds: &[&s
     drop(clients);
     workload.check(&database).unwrap();
     for kind in kinds {
-        let place = W::KINDS.iter().position(|known| known == kind).unwrap();
-        assert!(committed[place] > 0, "no {kind} of {} committed", W::NAME);
+        let position = W::KINDS.iter().position(|known| known == kind).unwrap();
+        assert!(committed[position] > 0, "no {kind} of {} committed", W::NAME);
     }
 }
 
@@ -117,7 +117,7 @@ fn tpcc_is_honest() {
     }
 }
 
-/// A whole run has more procedures than its transactions: what settles the database before, and batches.
+/// A whole run has more procedures than its transactions: those that quiesce the database before, and batches.
 #[test]
 fn runs_are_honest() {
     let options = IncrementOptions { records: 100, ..IncrementOptions::default() };
@@ -128,7 +128,7 @@ fn runs_are_honest() {
 
 /// A planner that goes by keys alone learns of a prefix that there may be writes which are not named.
 #[test]
-fn a_prefix_is_unknown_to_those_who_do_not_look_at_it() {
+fn a_prefix_is_unknown_to_protocols_that_ignore_it() {
     #[derive(Default)]
     struct Keys {
         count: usize,
@@ -265,8 +265,8 @@ fn dishonesty_is_noticed() {
         (&[key(two, Insert)], &[], NOT_DONE),
     ];
     for (number, (named, deeds, expected)) in dishonest.iter().enumerate() {
-        let said = play(named, deeds);
-        assert!(said.as_ref().is_some_and(|said| said.contains(expected)), "{number}: {said:?}, not {expected}");
+        let found = play(named, deeds);
+        assert!(found.as_ref().is_some_and(|found| found.contains(expected)), "{number}: {found:?}, not {expected}");
     }
     // Nothing of a dishonest transaction remains.
     assert_eq!(play(&[key((1, 1), Insert)], &[Add((1, 1))]), None);

@@ -31,7 +31,7 @@ struct Neighbours {
 struct Judge<'f> {
     facts: &'f Facts<'f>,
     graph: &'f Graph,
-    places: Vec<u32>,
+    positions: Vec<u32>,
     /// Transactions by their end, and those of each thread.
     by_end: Vec<u32>,
     of_thread: HashMap<u32, Vec<u32>>,
@@ -41,15 +41,15 @@ struct Judge<'f> {
 
 /// Counts the aborts of a history with this serial order of the graph's nodes.
 pub(super) fn count(facts: &Facts<'_>, graph: &Graph, order: &[u32], strict: bool) -> Aborts {
-    let mut places = vec![0; graph.nodes];
-    order.iter().enumerate().for_each(|(place, &node)| places[node as usize] = place as u32);
+    let mut positions = vec![0; graph.nodes];
+    order.iter().enumerate().for_each(|(position, &node)| positions[node as usize] = position as u32);
     let mut by_end: Vec<u32> = (0..facts.parts.len() as u32).filter(|&it| !facts.attempt(it).snapshot).collect();
     by_end.sort_unstable_by_key(|&transaction| facts.attempt(transaction).end);
     let mut of_thread: HashMap<u32, Vec<u32>> = HashMap::new();
     for &transaction in &by_end {
         of_thread.entry(facts.attempt(transaction).thread).or_default().push(transaction);
     }
-    let mut judge = Judge { facts, graph, places, by_end, of_thread, marks: vec![0; graph.nodes], search: 0 };
+    let mut judge = Judge { facts, graph, positions, by_end, of_thread, marks: vec![0; graph.nodes], search: 0 };
     let mut aborts = Aborts::default();
     let aborted = facts.history.attempts.iter().filter(|it| it.outcome == Outcome::Aborted && !it.snapshot);
     for attempt in aborted {
@@ -162,7 +162,9 @@ impl Judge<'_> {
 
     /// Whether a path leads from what the attempt comes before to what it comes behind.
     fn leads(&mut self, neighbours: &Neighbours) -> bool {
-        let Some(bound) = neighbours.behind.iter().map(|&node| self.places[node as usize]).max() else { return false };
+        let Some(bound) = neighbours.behind.iter().map(|&node| self.positions[node as usize]).max() else {
+            return false;
+        };
         self.search += 1;
         let mut queue: Vec<u32> = Vec::new();
         let mut at = 0;
@@ -183,7 +185,7 @@ impl Judge<'_> {
     }
 
     fn visit(&mut self, node: u32, bound: u32, queue: &mut Vec<u32>) {
-        if self.marks[node as usize] != self.search && self.places[node as usize] <= bound {
+        if self.marks[node as usize] != self.search && self.positions[node as usize] <= bound {
             self.marks[node as usize] = self.search;
             queue.push(node);
         }

@@ -7,7 +7,7 @@ use crate::history::Item;
 /// What is wrong with a history, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Anomaly {
-    /// A row that nobody wrote, or a mixture of two.
+    /// A row that no client wrote, or a mixture of two.
     Garbage,
     /// A transaction does not see its own writes, or is told two things that contradict each other.
     Internal,

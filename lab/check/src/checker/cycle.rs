@@ -66,7 +66,7 @@ struct Component<'f> {
     edges: Vec<Edge>,
     /// The members by the time they began; and where each stands there.
     members: Vec<u32>,
-    places: HashMap<u32, u32>,
+    positions: HashMap<u32, u32>,
     /// Edges of each member, by its place.
     out: Vec<Vec<u32>>,
 }
@@ -93,13 +93,13 @@ const CLASSES: [(Filter, Filter); 5] = [
 impl<'f> Component<'f> {
     fn new(facts: &'f Facts<'f>, mut members: Vec<u32>, edges: Vec<Edge>) -> Self {
         members.sort_unstable_by_key(|&member| facts.attempt(member).begin);
-        let places: HashMap<u32, u32> =
-            members.iter().enumerate().map(|(place, &member)| (member, place as u32)).collect();
+        let positions: HashMap<u32, u32> =
+            members.iter().enumerate().map(|(position, &member)| (member, position as u32)).collect();
         let mut out = vec![Vec::new(); members.len()];
         for (number, edge) in edges.iter().enumerate() {
-            out[places[&edge.from] as usize].push(number as u32);
+            out[positions[&edge.from] as usize].push(number as u32);
         }
-        Self { facts, edges, members, places, out }
+        Self { facts, edges, members, positions, out }
     }
 
     /// The shortest cycle of the worst kind, without real time where there is one.
@@ -143,33 +143,33 @@ impl<'f> Component<'f> {
     fn path(&self, from: u32, to: u32, allowed: Filter, real_time: bool, most: usize) -> Option<Vec<Edge>> {
         let count = self.members.len();
         let mut arrived: Vec<Option<Edge>> = vec![None; count];
-        let (start, goal) = (self.places[&from] as usize, self.places[&to] as usize);
+        let (start, goal) = (self.positions[&from] as usize, self.positions[&to] as usize);
         let mut level = vec![start];
         // Members from here on have been reached by real time.
         let mut reached = count;
         for _ in 0..most {
             let mut next = Vec::new();
-            let mut arrive = |edge: Edge, place: usize, next: &mut Vec<usize>| {
-                if place != start && arrived[place].is_none() {
-                    arrived[place] = Some(edge);
-                    next.push(place);
+            let mut arrive = |edge: Edge, position: usize, next: &mut Vec<usize>| {
+                if position != start && arrived[position].is_none() {
+                    arrived[position] = Some(edge);
+                    next.push(position);
                 }
             };
-            for &place in &level {
-                for &number in &self.out[place] {
+            for &position in &level {
+                for &number in &self.out[position] {
                     let edge = self.edges[number as usize];
                     if allowed(&edge) {
-                        arrive(edge, self.places[&edge.to] as usize, &mut next);
+                        arrive(edge, self.positions[&edge.to] as usize, &mut next);
                     }
                 }
-                let attempt = self.facts.attempt(self.members[place]);
+                let attempt = self.facts.attempt(self.members[position]);
                 if !real_time || attempt.snapshot {
                     continue;
                 }
                 let began = |&member: &u32| self.facts.attempt(member).begin <= attempt.end;
                 let later = self.members.partition_point(began);
                 for other in later..reached {
-                    let (from, to) = (self.members[place], self.members[other]);
+                    let (from, to) = (self.members[position], self.members[other]);
                     if !self.facts.attempt(to).snapshot {
                         let edge = Edge { from, to, kind: Kind::RealTime, state: NONE, operation: NONE };
                         arrive(edge, other, &mut next);
@@ -190,11 +190,11 @@ impl<'f> Component<'f> {
 
     fn walk_back(&self, arrived: &[Option<Edge>], start: usize, goal: usize) -> Vec<Edge> {
         let mut path = Vec::new();
-        let mut place = goal;
-        while place != start {
-            let Some(edge) = arrived[place] else { break };
+        let mut position = goal;
+        while position != start {
+            let Some(edge) = arrived[position] else { break };
             path.push(edge);
-            place = self.places[&edge.from] as usize;
+            position = self.positions[&edge.from] as usize;
         }
         path.reverse();
         path

@@ -61,7 +61,7 @@ pub(super) struct Facts<'h> {
     pub(super) seen: Observations,
     /// The state that each entry of `seen.reads` saw; [`NONE`] where it is not a committed one.
     pub(super) read_states: Vec<u32>,
-    /// The item of each entry of `seen.absences`; [`NONE`] where nobody ever wrote it.
+    /// The item of each entry of `seen.absences`; [`NONE`] where no client ever wrote it.
     pub(super) absent_items: Vec<u32>,
     pub(super) items: Vec<ItemFacts>,
     pub(super) item_numbers: HashMap<Item, u32>,
@@ -248,7 +248,7 @@ impl<'h> Facts<'h> {
                 continue;
             }
             let (mut last, mut length) = (number, 0);
-            // Where updates were lost a chain may run in a cycle; nobody asks for lives then.
+            // Where updates were lost a chain may run in a cycle; no client asks for lives then.
             while self.state(last).next != NONE && length <= self.states.len() {
                 last = self.state(last).next;
                 self.states[last as usize].birth = number;

@@ -44,7 +44,7 @@ pub(super) struct Edge {
 
 /// Edges that are certain, found from both ends.
 pub(super) struct Graph {
-    /// Transactions, and behind them one node for each moment of an acknowledgement.
+    /// Transactions, and behind them one node for each time of an acknowledgement.
     pub(super) nodes: usize,
     pub(super) edges: Vec<Edge>,
     out: Adjacency,
@@ -69,9 +69,9 @@ impl Adjacency {
         let mut next = starts.clone();
         let mut sorted = vec![0; edges.len()];
         for (number, edge) in edges.iter().enumerate() {
-            let place = &mut next[end(edge) as usize];
-            sorted[*place as usize] = number as u32;
-            *place += 1;
+            let position = &mut next[end(edge) as usize];
+            sorted[*position as usize] = number as u32;
+            *position += 1;
         }
         Self { starts, edges: sorted }
     }
@@ -92,13 +92,13 @@ impl Graph {
         for state in 0..facts.states.len() as u32 {
             state_edges(facts, state, &mut edges);
         }
-        let moments = if strict { real_time(facts, &mut edges) } else { 0 };
+        let time_nodes = if strict { real_time(facts, &mut edges) } else { 0 };
         if strict {
             sessions(facts, &mut edges);
             presences::edges(facts, &mut edges);
         }
         edges.retain(|edge| edge.from != edge.to);
-        Self::of(facts.parts.len() + moments, edges)
+        Self::of(facts.parts.len() + time_nodes, edges)
     }
 
     /// A graph of these edges.
@@ -211,7 +211,7 @@ fn state_edges(facts: &Facts<'_>, number: u32, edges: &mut Vec<Edge>) {
 
 /// What a session was told of before it calls for a snapshot.
 #[derive(Default)]
-struct Told {
+struct Acknowledged {
     session: (u32, u32),
     /// Its last commit that wrote.
     written: Option<u32>,
@@ -230,18 +230,18 @@ fn sessions(facts: &Facts<'_>, edges: &mut Vec<Edge>) {
     };
     let mut transactions: Vec<u32> = (0..facts.parts.len() as u32).collect();
     transactions.sort_unstable_by_key(|&transaction| (session(transaction), facts.attempt(transaction).begin));
-    let mut told = Told::default();
+    let mut acknowledged = Acknowledged::default();
     for to in transactions {
         let attempt = facts.attempt(to);
-        if told.session != session(to) {
-            told = Told { session: session(to), ..Told::default() };
+        if acknowledged.session != session(to) {
+            acknowledged = Acknowledged { session: session(to), ..Acknowledged::default() };
         }
         if attempt.snapshot {
-            let is_told = |before: &u32| facts.attempt(*before).end < attempt.begin;
-            for from in told.written.into_iter().chain(told.snapshot).filter(is_told) {
+            let is_acknowledged = |before: &u32| facts.attempt(*before).end < attempt.begin;
+            for from in acknowledged.written.into_iter().chain(acknowledged.snapshot).filter(is_acknowledged) {
                 edges.push(Edge { from, to, kind: Kind::Session, state: NONE, operation: NONE });
             }
-            for &reader in told.readers.iter().filter(|reader| is_told(reader)) {
+            for &reader in acknowledged.readers.iter().filter(|reader| is_acknowledged(reader)) {
                 for (_, state) in facts.reads(reader).filter(|&(_, state)| state != NONE) {
                     let from = facts.state(state).writer;
                     edges.push(Edge { from, to, kind: Kind::Session, state, operation: NONE });
@@ -250,28 +250,28 @@ fn sessions(facts: &Facts<'_>, edges: &mut Vec<Edge>) {
         }
         match attempt.outcome {
             Outcome::Committed | Outcome::RolledBack if attempt.snapshot => {
-                told.snapshot = Some(to);
-                told.readers.clear();
+                acknowledged.snapshot = Some(to);
+                acknowledged.readers.clear();
             }
-            Outcome::RolledBack => told.readers.push(to),
-            Outcome::Committed if facts.states_of(to).is_empty() => told.readers.push(to),
-            Outcome::Committed => told.written = Some(to),
+            Outcome::RolledBack => acknowledged.readers.push(to),
+            Outcome::Committed if facts.states_of(to).is_empty() => acknowledged.readers.push(to),
+            Outcome::Committed => acknowledged.written = Some(to),
             _ => {}
         }
     }
 }
 
-/// Edges from each transaction to those that began after its acknowledgement, through a chain of moments.
+/// Edges from each transaction to those that began after its acknowledgement, through a chain of times.
 fn real_time(facts: &Facts<'_>, edges: &mut Vec<Edge>) -> usize {
     let count = facts.parts.len() as u32;
     let mut present: Vec<u32> = (0..count).filter(|&it| !facts.attempt(it).snapshot).collect();
     present.sort_unstable_by_key(|&transaction| facts.attempt(transaction).end);
     let edge = |from, to| Edge { from, to, kind: Kind::RealTime, state: NONE, operation: NONE };
     for (position, &transaction) in present.iter().enumerate() {
-        let moment = count + position as u32;
-        edges.push(edge(transaction, moment));
+        let time_node = count + position as u32;
+        edges.push(edge(transaction, time_node));
         if position > 0 {
-            edges.push(edge(moment - 1, moment));
+            edges.push(edge(time_node - 1, time_node));
         }
         let begin = facts.attempt(transaction).begin;
         let acknowledged = present.partition_point(|&other| facts.attempt(other).end < begin) as u32;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::anomaly::{Anomaly, Finding};
 use crate::history::{Attempt, Attributes, History, Item, Operation, RangeRead, Replaced, Version};
 
-/// A row's state that somebody else wrote and the attempt read.
+/// A row's state that another client wrote and the attempt read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Read {
     pub(super) item: Item,

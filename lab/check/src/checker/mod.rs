@@ -108,14 +108,14 @@ pub fn examine(history: &History, strict: bool) -> (Verdict, Option<Aborts>) {
 
 /// The transactions as they may well have followed each other: by their ends; snapshots behind what they saw.
 fn by_time(facts: &Facts<'_>) -> Vec<u32> {
-    let moment = |transaction: u32| {
+    let time = |transaction: u32| {
         let attempt = facts.attempt(transaction);
         let seen = facts.reads(transaction).filter(|(_, state)| attempt.snapshot && *state != NONE);
         let latest = seen.map(|(_, state)| facts.attempt(facts.state(state).writer).end).max();
         (latest.unwrap_or(attempt.end), attempt.snapshot)
     };
     let mut transactions: Vec<u32> = (0..facts.parts.len() as u32).collect();
-    transactions.sort_by_cached_key(|&transaction| moment(transaction));
+    transactions.sort_by_cached_key(|&transaction| time(transaction));
     transactions
 }
 

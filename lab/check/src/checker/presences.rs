@@ -1,8 +1,8 @@
-//! Rows of which somebody was told that they are there, but not in which state: refusals of writes whose key another row has.
+//! Rows of which some client was told that they are there, but not in which state: refusals of writes whose key another row has.
 //!
-//! The row is one of those that were in the range some time, from the state that brought it there to the one that ended that. Real time rules
-//! out those that were gone before the call or came after its answer. Where one is left, its writers stand before and behind who was told; where
-//! several are left, nothing follows.
+//! The row is one of those that were in the range some time, from the state that brought it there to the one that ended that. Real time
+//! rules out those that were gone before the call or came after its answer. Where one is left, its writers stand before and behind who was
+//! told; where several are left, nothing follows.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ struct Stay {
     end: u32,
 }
 
-/// The states by their values in the indexes that somebody was told of.
+/// The states by their values in the indexes that some client was told of.
 type ByValue = HashMap<(u32, u8, u64), Vec<u32>>;
 
 /// The edges that follow in real time from what transactions were told of.
@@ -79,7 +79,7 @@ fn only_stay(facts: &Facts<'_>, states: &ByValue, transaction: u32, looked: &Loo
         if !is_first || own.contains(&item.item.key) {
             continue;
         }
-        // Of what was written without looking, nobody knows what ended it.
+        // Of what was written without looking, no client knows what ended it.
         if item.blind {
             return None;
         }

@@ -46,11 +46,11 @@ impl<'f> Replay<'f> {
 
     /// Runs the transactions at these places of an order. The answer is what has to be decided because of answers that do
     /// not fit.
-    pub(super) fn run(&mut self, order: &[u32], places: Range<usize>) -> Vec<Choice> {
+    pub(super) fn run(&mut self, order: &[u32], positions: Range<usize>) -> Vec<Choice> {
         self.known.clear();
         let count = self.facts.parts.len() as u32;
-        for place in places {
-            let transaction = order[place];
+        for position in positions {
+            let transaction = order[position];
             if transaction >= count {
                 continue;
             }
@@ -62,15 +62,15 @@ impl<'f> Replay<'f> {
             for number in self.facts.states_of(transaction) {
                 let state = self.facts.state(number);
                 let before = self.set(state.item, if state.row.is_some() { number } else { NONE });
-                self.undo.push((place, state.item, before));
+                self.undo.push((position, state.item, before));
             }
         }
         std::mem::take(&mut self.choices)
     }
 
     /// Takes back what ran at this place and behind it.
-    pub(super) fn rewind(&mut self, place: usize) {
-        while let Some((_, item, before)) = self.undo.pop_if(|(at, ..)| *at >= place) {
+    pub(super) fn rewind(&mut self, position: usize) {
+        while let Some((_, item, before)) = self.undo.pop_if(|(at, ..)| *at >= position) {
             self.set(item, before);
         }
     }
@@ -80,14 +80,14 @@ impl<'f> Replay<'f> {
         let before = std::mem::replace(&mut self.present[item as usize], state);
         let Item { table, key } = self.facts.item(item).item;
         for &(_, index) in self.indexes.range((table, 0)..=(table, u8::MAX)) {
-            let place = |state| {
+            let position = |state| {
                 let row = if state == NONE { None } else { self.facts.state(state).row };
                 row.map(|(_, attributes)| (table, index, RangeRead::position(index, key, &attributes)))
             };
-            if let Some(entry) = place(before) {
+            if let Some(entry) = position(before) {
                 self.entries.remove(&entry);
             }
-            if let Some(entry) = place(state) {
+            if let Some(entry) = position(state) {
                 self.entries.insert(entry, state);
             }
         }
@@ -135,8 +135,8 @@ impl<'f> Replay<'f> {
         if lower > upper {
             return;
         }
-        let place = |position| (range.table, range.index, position);
-        let bounds = (Bound::Included(place(lower)), Bound::Included(place(upper)));
+        let position = |position| (range.table, range.index, position);
+        let bounds = (Bound::Included(position(lower)), Bound::Included(position(upper)));
         let mut seen: Vec<u64> = range.rows.iter().map(|row| row.0).chain(own.iter().copied()).collect();
         seen.sort_unstable();
         let entries = self.entries.range(bounds);
@@ -147,13 +147,13 @@ impl<'f> Replay<'f> {
         let unseen = entries.filter(|((_, _, (_, key)), state)| missed(key, **state));
         let unseen: Vec<u32> = unseen.map(|(_, &state)| state).collect();
         for state in unseen {
-            let (first, last) = self.stretch(state, range);
+            let (first, last) = self.positions(state, range);
             self.unseen(transaction, first, last, operation, Kind::AntiRange);
         }
     }
 
     /// The neighbouring states of a life that lie in the range, too.
-    fn stretch(&self, state: u32, range: &RangeRead) -> (u32, u32) {
+    fn positions(&self, state: u32, range: &RangeRead) -> (u32, u32) {
         let facts = self.facts;
         let covered = |state: u32| {
             let state = facts.state(state);

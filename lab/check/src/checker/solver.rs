@@ -50,7 +50,7 @@ pub(super) struct Solver<'f> {
     graph: &'f Graph,
     /// Nodes by their place in the order, and back.
     order: Vec<u32>,
-    places: Vec<u32>,
+    positions: Vec<u32>,
     added: Vec<Added>,
     /// The edge that was added last at each node.
     last_out: Vec<u32>,
@@ -74,13 +74,13 @@ const MOST_TRIES: usize = 10_000;
 impl<'f> Solver<'f> {
     /// Starts from an order that agrees with the graph.
     pub(super) fn new(facts: &'f Facts<'f>, graph: &'f Graph, order: Vec<u32>) -> Self {
-        let mut places = vec![0; graph.nodes];
-        order.iter().enumerate().for_each(|(place, &node)| places[node as usize] = place as u32);
+        let mut positions = vec![0; graph.nodes];
+        order.iter().enumerate().for_each(|(position, &node)| positions[node as usize] = position as u32);
         Self {
             facts,
             graph,
             order,
-            places,
+            positions,
             added: Vec::new(),
             last_out: vec![NONE; graph.nodes],
             last_into: vec![NONE; graph.nodes],
@@ -131,13 +131,13 @@ impl<'f> Solver<'f> {
     }
 
     fn agrees(&self, edge: &Edge) -> bool {
-        self.places[edge.from as usize] < self.places[edge.to as usize]
+        self.positions[edge.from as usize] < self.positions[edge.to as usize]
     }
 
     /// Makes the order agree with one side of a choice. `Err(None)`: guesses were undone. `Err(Some)`: an edge that follows
     /// from the history closes a cycle.
     fn choose(&mut self, choice: &Choice) -> Result<(), Option<Edge>> {
-        // An edge that was added for another choice may have settled this one.
+        // An edge that was added for another choice may have decided this one.
         if self.agrees(&choice.first) || choice.second.as_ref().is_some_and(|edge| self.agrees(edge)) {
             return Ok(());
         }
@@ -175,7 +175,7 @@ impl<'f> Solver<'f> {
             let (from, to) = (self.facts.attempt(edge.from), self.facts.attempt(edge.to));
             from.end < to.begin
         };
-        let far = |edge: &Edge| self.places[edge.from as usize] - self.places[edge.to as usize];
+        let far = |edge: &Edge| self.positions[edge.from as usize] - self.positions[edge.to as usize];
         match (agrees(first), agrees(second)) {
             (true, false) => true,
             // What a snapshot shows may be long past.
@@ -252,7 +252,7 @@ impl<'f> Solver<'f> {
 
     /// Searches forward from `start`, as far as the place of `goal`, breadth first. What was seen is marked.
     fn reach(&mut self, start: u32, goal: u32) -> bool {
-        let bound = self.places[goal as usize];
+        let bound = self.positions[goal as usize];
         self.search += 1;
         self.marks[start as usize] = self.search;
         let (mut queue, mut edges) = (vec![start], Vec::new());
@@ -262,7 +262,7 @@ impl<'f> Solver<'f> {
             self.edges_of(node, true, &mut edges);
             for &number in &edges {
                 let to = self.edge(number as usize).to;
-                if self.marks[to as usize] == self.search || self.places[to as usize] > bound {
+                if self.marks[to as usize] == self.search || self.positions[to as usize] > bound {
                     continue;
                 }
                 self.marks[to as usize] = self.search;
@@ -279,7 +279,7 @@ impl<'f> Solver<'f> {
     /// Nodes between the places of an edge's ends: those behind its end, or before its start, each in order.
     fn region(&mut self, edge: &Edge, forward: bool) -> Vec<u32> {
         let (start, goal) = if forward { (edge.to, edge.from) } else { (edge.from, edge.to) };
-        let bound = self.places[goal as usize];
+        let bound = self.positions[goal as usize];
         self.search += 1;
         self.marks[start as usize] = self.search;
         let (mut found, mut edges) = (vec![start], Vec::new());
@@ -290,15 +290,15 @@ impl<'f> Solver<'f> {
             for &number in &edges {
                 let edge = self.edge(number as usize);
                 let next = if forward { edge.to } else { edge.from };
-                let place = self.places[next as usize];
-                let beyond = if forward { place > bound } else { place < bound };
+                let position = self.positions[next as usize];
+                let beyond = if forward { position > bound } else { position < bound };
                 if self.marks[next as usize] != self.search && !beyond {
                     self.marks[next as usize] = self.search;
                     found.push(next);
                 }
             }
         }
-        found.sort_unstable_by_key(|&node| self.places[node as usize]);
+        found.sort_unstable_by_key(|&node| self.positions[node as usize]);
         found
     }
 
@@ -308,12 +308,12 @@ impl<'f> Solver<'f> {
             let behind = self.region(&edge, true);
             let mut moved = self.region(&edge, false);
             moved.extend(behind);
-            let mut places: Vec<u32> = moved.iter().map(|&node| self.places[node as usize]).collect();
-            places.sort_unstable();
-            self.lowest = self.lowest.min(places[0] as usize);
-            for (node, place) in moved.into_iter().zip(places) {
-                self.places[node as usize] = place;
-                self.order[place as usize] = node;
+            let mut positions: Vec<u32> = moved.iter().map(|&node| self.positions[node as usize]).collect();
+            positions.sort_unstable();
+            self.lowest = self.lowest.min(positions[0] as usize);
+            for (node, position) in moved.into_iter().zip(positions) {
+                self.positions[node as usize] = position;
+                self.order[position as usize] = node;
             }
         }
         let number = self.added.len() as u32;

@@ -40,7 +40,7 @@ cases! {
         rows: [(1, 10)],
         steps: [|_, rows| rows.put(1, 101).map(wrote), |_, rows| rows.insert(2, 102).map(flag)],
         steps: [|_, rows| rows.range(0..9).map(values), |_, rows| rows.range(0..9).map(values)],
-        roll_backs: [0],
+        rollbacks: [0],
         turns: [0, 0, 1, 0, 1, 1],
     }
 
@@ -188,7 +188,7 @@ cases! {
         turns: [0, 1, 0, 1, 0, 1],
     }
 
-    /// Write skew under the rule that somebody stays on call: each leaves because there are two.
+    /// Write skew under the rule that some client stays on call: each leaves because there are two.
     write_skew_of_a_count {
         rows: [(1, 1), (2, 1)],
         steps: [|_, rows| Ok(vec![rows.range(0..9)?.len() as i64]),

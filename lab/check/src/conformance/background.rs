@@ -1,4 +1,4 @@
-//! Nothing that happens in the background aborts a transaction: tombstones leave, time passes, memory is given back.
+//! Nothing that happens in the background aborts a transaction: tombstones leave, time passes, memory is freed.
 
 use polychron_engine::{Insertion, Interactive, Mode, Operations, Protocol, Worker};
 
@@ -8,7 +8,11 @@ use crate::rows::{Item, Person, person, set};
 use crate::setup::{all, done, items, persons};
 
 /// Lets so much time pass that everything deleted has left, as far as open transactions allow.
-fn settle<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &std::sync::Arc<P>, workers: &mut [P::Worker]) {
+fn quiesce<P: Protocol<Worker: Interactive>>(
+    setup: &Setup<P>,
+    database: &std::sync::Arc<P>,
+    workers: &mut [P::Worker],
+) {
     for _ in 0..4 {
         setup.pass(database, 2);
         workers.iter_mut().for_each(Worker::maintain);
@@ -38,7 +42,7 @@ pub fn tombstones_that_were_read<P: Protocol<Worker: Interactive>>(setup: &Setup
             assert_eq!(t.scan(&table, 2..).rev().count()?, 1);
             set(t, &table, 1, 11)
         });
-        settle(setup, &database, &mut [cleaner]);
+        quiesce(setup, &database, &mut [cleaner]);
         assert!(client.commit(), "background work aborted a transaction after {ticks_before} ticks");
     }
 }
@@ -54,7 +58,7 @@ pub fn absent_keys_that_were_read<P: Protocol<Worker: Interactive>>(setup: &Setu
         assert!(!t.delete(&table, 2)?);
         Ok(())
     });
-    settle(setup, &database, &mut [cleaner]);
+    quiesce(setup, &database, &mut [cleaner]);
     assert!(client.commit());
 }
 
@@ -69,13 +73,13 @@ pub fn insertion_on_a_tombstone<P: Protocol<Worker: Interactive>>(setup: &Setup<
             assert_eq!(t.try_insert(&table, &Item { id: 2, value: 22 })?, Insertion::Inserted);
             set(t, &table, 2, 23)
         });
-        settle(setup, &database, &mut [cleaner]);
+        quiesce(setup, &database, &mut [cleaner]);
         let sees_itself = client.step(|t| Ok(t.get(&table, 2)?.map(|row| row.value())));
         assert_eq!(sees_itself, Some(Some(23)));
         assert!(client.commit(), "after {ticks_before} ticks");
         let rows = all(&mut writer, &table);
         assert_eq!(rows.iter().map(|row| row.value).collect::<Vec<_>>(), [10, 23, 30]);
-        settle(setup, &database, &mut [writer]);
+        quiesce(setup, &database, &mut [writer]);
         let mut worker = database.worker().unwrap();
         assert_eq!(all(&mut worker, &table), rows);
     }
@@ -92,7 +96,7 @@ pub fn upsert_on_a_tombstone<P: Protocol<Worker: Interactive>>(setup: &Setup<P>)
         let mut client = Client::begin(&mut writer, Mode::ReadWrite);
         let row = Person { text: "a longer one".repeat(30), ..person(2, 1, 2) };
         client.step(|t| t.upsert(&table, &row));
-        settle(setup, &database, &mut [cleaner]);
+        quiesce(setup, &database, &mut [cleaner]);
         assert!(client.commit(), "after {ticks_before} ticks");
         assert_eq!(all(&mut writer, &table), [person(1, 1, 1), row]);
         let team = done(&mut writer, |t| t.scan_by(&table, Person::BY_TEAM, 1).count());
@@ -115,12 +119,12 @@ pub fn ranges_that_were_read<P: Protocol<Worker: Interactive>>(setup: &Setup<P>)
         assert_eq!(t.scan_by(&table, Person::BY_TEAM, 3).count()?, 10);
         t.update(&table, 0, |row| row.set_number(1))
     });
-    settle(setup, &database, &mut [cleaner]);
+    quiesce(setup, &database, &mut [cleaner]);
     client.step(|t| {
         assert_eq!(t.scan(&table, ..).count()?, 50);
         t.insert(&table, &person(1, 1, 1))
     });
-    settle(setup, &database, &mut []);
+    quiesce(setup, &database, &mut []);
     assert!(client.commit());
     assert_eq!(all(&mut reader, &table).len(), 51);
 }

@@ -1,5 +1,5 @@
-//! Code of the user's that the engine calls between transactions: no transaction is open there, yet the thread may be in the middle of a batch.
-//! Tables and indexes can be made and dropped there, or their maker learns that it would wait for its own thread.
+//! Code of the user's that the engine calls between transactions: no transaction is open there, yet the thread may be in the middle of a
+//! batch. Tables and indexes can be made and dropped there, or their maker learns that it would wait for its own thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -19,7 +19,7 @@ use polychron_engine::{
 use crate::Setup;
 use crate::rows::{Cell, Item};
 use crate::setup::{all, items};
-use crate::watch::{Place, watched};
+use crate::watch::{Progress, watched};
 
 /// Where the engine calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ enum Called {
     Declare,
     /// After the commit.
     Committed,
-    /// To drop an answer that nobody wants.
+    /// To drop an answer that no client wants.
     AnswerDropped,
     /// To drop a procedure that was executed.
     ProcedureDropped,
@@ -257,10 +257,10 @@ fn execute<P: Protocol>(way: Way, mut hooked: Hooked, worker: &mut P::Worker, se
 }
 
 /// Tables and indexes come and go wherever the engine calls code of the user's, or the answer is that the thread would wait for itself; and
-/// afterwards everybody goes on.
+/// afterwards all goes on.
 pub fn changes_between_transactions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
-    watched(move |place: &Place| {
+    watched(move |progress: &Progress| {
         let rows = [(0, 5), (1, 6), (2, 7)];
         let (database, table) = items(&setup, &rows);
         let mut worker = database.worker().unwrap();
@@ -270,14 +270,14 @@ pub fn changes_between_transactions<P: Protocol<Worker: Interactive>>(setup: &Se
         for at in Called::ALL {
             for (way, change) in at.ways().iter().flat_map(|way| Change::ALL.map(|change| (*way, change))) {
                 let what = format!("{change:?} at {at:?} of a procedure that is {way:?}");
-                place.at(format!("what comes before {what}"));
+                progress.at(format!("what comes before {what}"));
                 change.prepare(&stage);
-                place.at(&what);
-                let (told, answer) = channel();
+                progress.at(&what);
+                let (observed, answer) = channel();
                 let of_hook = Arc::clone(&stage);
                 let work = move || {
                     let made = catch_unwind(AssertUnwindSafe(|| change.apply(&of_hook)));
-                    let _ = told.send(made.map_err(|_| "a panic"));
+                    let _ = observed.send(made.map_err(|_| "a panic"));
                 };
                 let hook = Hook(Arc::new(Mutex::new(Some(Box::new(work)))));
                 execute::<P>(way, Hooked::new(table, at, &hook), &mut worker, &service);
@@ -290,7 +290,7 @@ pub fn changes_between_transactions<P: Protocol<Worker: Interactive>>(setup: &Se
                     Err(_) if at == Called::Declare => {}
                     other => panic!("{what}: {other:?}"),
                 }
-                place.at(format!("what comes after {what}"));
+                progress.at(format!("what comes after {what}"));
                 change.prepare(&stage);
                 change.apply(&stage).unwrap();
                 assert_eq!(service.submit(Read(table)).wait().unwrap(), rows.len() as u64);

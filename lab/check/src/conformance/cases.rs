@@ -111,7 +111,7 @@ pub(super) struct Case {
     /// The steps of each transaction. The turn after its last one ends it.
     pub(super) transactions: &'static [&'static [Step]],
     /// Transactions that roll back in the end.
-    pub(super) roll_backs: &'static [usize],
+    pub(super) rollbacks: &'static [usize],
     pub(super) turns: &'static [usize],
 }
 
@@ -129,7 +129,7 @@ impl Case {
             for &turn in self.turns {
                 let Some(step) = self.transactions[turn].get(taken[turn]) else {
                     let client = clients[turn].take().expect("a transaction ends once");
-                    if if self.roll_backs.contains(&turn) { client.roll_back() } else { client.commit() } {
+                    if if self.rollbacks.contains(&turn) { client.roll_back() } else { client.commit() } {
                         ended.push(turn);
                     }
                     continue;
@@ -155,7 +155,7 @@ impl Case {
                 let answer = step(&again, &mut rows).expect("a map refuses nothing");
                 again.push(answer);
             }
-            if self.roll_backs.contains(&transaction) {
+            if self.rollbacks.contains(&transaction) {
                 rows = before;
             }
             again == seen[transaction]
@@ -189,23 +189,23 @@ macro_rules! cases {
     (@play $setup:ident {
         rows: $rows:tt,
         $(steps: [$($step:expr),* $(,)?],)*
-        $(roll_backs: $roll_backs:tt,)?
+        $(rollbacks: $rollbacks:tt,)?
         turns: $turns:tt $(,)?
     }) => {{
         // The default comes first, and is hidden where the case has its own.
-        const ROLL_BACKS: &[usize] = &[];
-        $(const OWN: &[usize] = &$roll_backs;)?
+        const ROLLBACKS: &[usize] = &[];
+        $(const OWN: &[usize] = &$rollbacks;)?
         let case = Case {
             rows: &$rows,
             transactions: &[$(&[$($step as Step),*]),*],
-            roll_backs: cases!(@roll_backs ROLL_BACKS $($roll_backs OWN)?),
+            rollbacks: cases!(@rollbacks ROLLBACKS $($rollbacks OWN)?),
             turns: &$turns,
         };
         case.play($setup)
     }};
     (@play $setup:ident { scenario: $scenario:expr $(,)? }) => { judge(|| $scenario($setup)) };
-    (@roll_backs $default:ident) => { $default };
-    (@roll_backs $default:ident $roll_backs:tt $own:ident) => { { let _ = $default; $own } };
+    (@rollbacks $default:ident) => { $default };
+    (@rollbacks $default:ident $rollbacks:tt $own:ident) => { { let _ = $default; $own } };
 }
 
 pub(super) use cases;

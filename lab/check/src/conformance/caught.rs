@@ -1,5 +1,5 @@
 //! Panics of code that the engine calls in the middle of an operation, which the procedure catches to go on: nothing half done commits, and
-//! nobody hangs.
+//! no client hangs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -167,12 +167,12 @@ impl Procedure for Catches {
 /// Code panics in the middle of updates and scans, of whole procedures and of transactions that are driven step by step.
 pub fn panics_in_operations<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         for before in [Before::Nothing, Before::Update, Before::Insertion] {
             for after in [After::GoesOn, After::RollsBack, After::TriesAgain] {
-                for by_hand in [false, true] {
-                    let case = format!("{before:?}, {after:?}, by hand: {by_hand}");
-                    place.at(case.clone());
+                for interactive in [false, true] {
+                    let case = format!("{before:?}, {after:?}, interactive: {interactive}");
+                    progress.at(case.clone());
                     let database = setup.open();
                     let tables =
                         Tables { items: create(&database), cells: create(&database), persons: create(&database) };
@@ -184,7 +184,7 @@ pub fn panics_in_operations<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) 
                     // Rows of an epoch that has ended are updated in another way than new ones.
                     setup.pass(&database, 3);
                     let mut catches = Catches { tables, before, after };
-                    let outcome = match by_hand {
+                    let outcome = match interactive {
                         true => run(&mut worker, |t| catches.act(t)),
                         false => worker.execute(&mut catches),
                     };

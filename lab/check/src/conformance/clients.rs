@@ -20,7 +20,7 @@ use crate::Setup;
 use crate::client::Client;
 use crate::rows::{Item, value};
 use crate::setup::{Tx, all, begin, done, items, run};
-use crate::watch::{Place, watched};
+use crate::watch::{Progress, watched};
 
 /// What a transaction does with the rows of one test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,13 +89,13 @@ fn rows_for<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, deeds: &[Deed]) 
 /// A second transaction on the thread of an open one commits, or learns that it would wait for its own thread.
 pub fn nested_transactions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = bounded(setup);
-    watched(move |place| {
+    watched(move |progress| {
         let cases: Vec<_> = DEEDS.iter().flat_map(|outer| DEEDS.map(|inner| (*outer, inner))).collect();
         let outers: Vec<_> = cases.iter().map(|(outer, _)| *outer).collect();
         let (database, table) = rows_for(&setup, &outers);
         let (mut first, mut second) = (database.worker().unwrap(), database.worker().unwrap());
         for (number, (outer, inner)) in cases.into_iter().enumerate() {
-            place.at(format!("{inner:?} inside of {outer:?}"));
+            progress.at(format!("{inner:?} inside of {outer:?}"));
             let id = number as u64 * 10;
             let mut client = begin(&mut first);
             client.step(|t| outer.act(t, &table, id));
@@ -175,15 +175,15 @@ pub fn nested_procedures<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let mut setup = bounded(setup);
     // The outer one may fail as often as it is tried: each time the inner one changes what it has read.
     setup.common.retry.attempts = 20;
-    watched(move |place| {
+    watched(move |progress| {
         for (outer, inner) in [(Deed::Update, Deed::Update), (Deed::Read, Deed::Update), (Deed::Update, Deed::Read)] {
-            place.at(format!("{inner:?} inside of {outer:?}"));
+            progress.at(format!("{inner:?} inside of {outer:?}"));
             let (database, table) = rows_for(&setup, &[outer]);
             let inner = Inner { table, deed: inner };
             let mut procedure =
                 Outer { table, deed: outer, inner, worker: database.worker().unwrap(), outcomes: Vec::new() };
             let outcome = database.worker().unwrap().execute(&mut procedure);
-            place.at("the end");
+            progress.at("the end");
             let is_typed = |error: &Error| {
                 matches!(error, Error::WaitsForItself { .. } | Error::Conflicts { .. } | Error::Unsupported { .. })
             };
@@ -208,13 +208,13 @@ const MOST_OF_ITS_OWN: u64 = 100;
 pub fn doomed_by_their_own_thread<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let mut setup = setup.clone();
     setup.common.retry.attempts = MOST_OF_ITS_OWN;
-    watched(move |place| {
+    watched(move |progress| {
         for outer in Deed::WITH_UPSERTS {
             let (database, table) = rows_for(&setup, &[]);
             let (mut first, mut second) = (database.worker().unwrap(), database.worker().unwrap());
             for inner in Deed::WITH_UPSERTS {
                 for late in [false, true] {
-                    place.at(format!("{inner:?} inside of {outer:?}, late: {late}"));
+                    progress.at(format!("{inner:?} inside of {outer:?}, late: {late}"));
                     // Both find what they look for.
                     let set = |t: &mut Tx<'_, P>| match outer.before().or(inner.before()) {
                         Some(value) => t.upsert(&table, &Item { id: 0, value }),
@@ -243,17 +243,18 @@ pub fn doomed_by_their_own_thread<P: Protocol<Worker: Interactive>>(setup: &Setu
     });
 }
 
-/// Conflicts with another thread are no wait for its own, however many there are in a row, and although something commits inside of each attempt.
+/// Conflicts with another thread are no wait for its own, however many there are in a row, and although something commits inside of each
+/// attempt.
 pub fn doomed_by_other_threads<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = bounded(setup);
-    watched(move |place| {
+    watched(move |progress| {
         let (database, table) = items(&setup, &[(0, 0), (10, 0)]);
         let add = |t: &mut Tx<'_, P>, id| t.update(&table, id, |row| row.set_value(row.value() + 1)).map(drop);
         let [mut outer, mut inner, mut beside] = [(); 3].map(|()| database.worker().unwrap());
         let (wanted, mut attempts) = (100, 0);
         let outcome = run(&mut outer, |t| {
             attempts += 1;
-            place.at(format!("attempt {attempts}"));
+            progress.at(format!("attempt {attempts}"));
             value(t, &table, 0)?;
             run(&mut inner, |t| add(t, 10)).expect("nobody is in its way");
             if attempts <= wanted {
@@ -273,9 +274,9 @@ pub fn doomed_by_other_threads<P: Protocol<Worker: Interactive>>(setup: &Setup<P
 /// thread; made afterwards it is whole.
 pub fn new_index_inside_of_a_transaction<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = bounded(setup);
-    watched(move |place| {
+    watched(move |progress| {
         for deed in DEEDS {
-            place.at(format!("an index inside of {deed:?}"));
+            progress.at(format!("an index inside of {deed:?}"));
             let (database, table) = rows_for(&setup, &[deed]);
             let mut worker = database.worker().unwrap();
             let mut client = begin(&mut worker);
@@ -285,9 +286,9 @@ pub fn new_index_inside_of_a_transaction<P: Protocol<Worker: Interactive>>(setup
                 Ok(_) | Err(Error::WaitsForItself { .. } | Error::Unsupported { .. }) => {}
                 Err(error) => panic!("an index inside of {deed:?}: {error}"),
             }
-            place.at(format!("the end of {deed:?}"));
+            progress.at(format!("the end of {deed:?}"));
             let has_committed = client.commit();
-            place.at(format!("an index after {deed:?}"));
+            progress.at(format!("an index after {deed:?}"));
             if made.is_err() {
                 database.create_index(table.id(), IndexDefinition::new("by_value", [1])).unwrap();
             }
@@ -300,7 +301,7 @@ pub fn new_index_inside_of_a_transaction<P: Protocol<Worker: Interactive>>(setup
     });
 }
 
-/// A transaction that is forgotten is never committed, whatever its worker does next, and stands in nobody's way any more.
+/// A transaction that is forgotten is never committed, whatever its worker does next, and stands in no client's way any more.
 pub fn leaked_transactions(setup: &Setup<AnyProtocol>) {
     leak(setup, |mut worker, database, table| {
         // An empty transaction has nothing to commit.
@@ -349,9 +350,9 @@ fn leak(
     then: impl Fn(<AnyProtocol as Protocol>::Worker, &Arc<AnyProtocol>, &Table<Item>) + Send + Sync + 'static,
 ) {
     let setup = bounded(setup);
-    watched(move |place: &Place| {
+    watched(move |progress: &Progress| {
         for steps in 0..=DEEDS.len() {
-            place.at(format!("a transaction that is forgotten after {steps} steps"));
+            progress.at(format!("a transaction that is forgotten after {steps} steps"));
             let rows: Vec<_> = (0..LEAK_ROWS).map(|id| (id, id as i64)).collect();
             let (database, table) = items(&setup, &rows);
             setup.pass(&database, 3);
@@ -385,17 +386,17 @@ enum Ending {
     Forgets,
 }
 
-/// Threads that end at each point of a transaction leave nothing behind, and their slots serve again.
+/// Threads that end at each point of a transaction leave nothing behind, and their slots are reused.
 pub fn threads_that_end(setup: &Setup<AnyProtocol>) {
     let mut setup = bounded(setup);
     setup.common.memory.max_workers = 3;
-    watched(move |place: &Place| {
+    watched(move |progress: &Progress| {
         let rows: Vec<_> = (0..LEAK_ROWS).map(|id| (id, id as i64)).collect();
         let (database, table) = items(&setup, &rows);
         setup.pass(&database, 3);
         for ending in [Ending::Returns, Ending::Panics, Ending::Forgets] {
             for steps in 0..=DEEDS.len() {
-                place.at(format!("a thread {ending:?} after {steps} steps"));
+                progress.at(format!("a thread {ending:?} after {steps} steps"));
                 let of_thread = Arc::clone(&database);
                 let thread = std::thread::spawn(move || {
                     let mut worker = of_thread.worker().unwrap();
@@ -440,12 +441,12 @@ thread_local! {
     static AT_END: RefCell<AtEnd> = const { RefCell::new(AtEnd(None)) };
 }
 
-/// Has `prepare` called in the thread that calls this, and what it gives when that thread ends: behind most of what the thread keeps of its own, for
-/// what is used first goes last.
+/// Has `prepare` called in the thread that calls this, and what it gives when that thread ends: behind most of what the thread keeps of its
+/// own, for what is used first goes last.
 pub(super) fn at_end<W: FnOnce() + 'static>(prepare: impl FnOnce() -> W) {
     AT_END.with(|_| ());
     let work = Box::new(prepare());
-    AT_END.with_borrow_mut(|place| place.0 = Some(work));
+    AT_END.with_borrow_mut(|progress| progress.0 = Some(work));
 }
 
 /// A worker that a thread keeps among its own variables works while the thread ends, when what the engine keeps there may be gone.
@@ -475,7 +476,7 @@ pub fn work_at_the_end_of_a_thread<P: Protocol<Worker: Interactive>>(setup: &Set
                     let _ = run(&mut another, |t| Deed::Delete.act(t, &table, 2));
                 }
             };
-            AT_END.with_borrow_mut(|place| place.0 = Some(Box::new(at_end)));
+            AT_END.with_borrow_mut(|progress| progress.0 = Some(Box::new(at_end)));
         });
         thread.join().unwrap();
         let rows = all(&mut database.worker().unwrap(), &table);
@@ -500,11 +501,11 @@ pub fn conflicts_of_their_own<P: Protocol<Worker: Interactive>>(setup: &Setup<P>
     }
     let mut setup = setup.clone();
     setup.common.retry.attempts = 25;
-    watched(move |place| {
+    watched(move |progress| {
         let (database, table) = items(&setup, &[(1, 1)]);
         let mut worker = database.worker().unwrap();
         for mode in [Mode::ReadWrite, Mode::Snapshot] {
-            place.at(format!("{mode:?}"));
+            progress.at(format!("{mode:?}"));
             let mut asks = Asks { runs: 0 };
             let outcome = match mode {
                 Mode::ReadWrite => worker.execute(&mut asks),

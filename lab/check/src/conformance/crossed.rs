@@ -1,6 +1,6 @@
-//! Two threads whose transactions are in each other's way, where one thread or both have a transaction open inside of which they run another one.
-//! The inner one waits for the other thread, which waits for the outer one: no protocol sees that cycle in its transactions alone. The inner one
-//! commits, or learns that it would wait for its own thread; everybody else goes on.
+//! Two threads whose transactions are in each other's way, where one thread or both have a transaction open inside of which they run another
+//! one. The inner one waits for the other thread, which waits for the outer one: no protocol sees that cycle in its transactions alone. The
+//! inner one commits, or learns that it would wait for its own thread; all else goes on.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
@@ -110,7 +110,7 @@ fn write_all<P: Protocol<Worker: Interactive>>(database: &Arc<P>, table: &Table<
 /// Two threads hold a row each in an open transaction, and inside of it each wants the row of the other.
 pub fn nested_on_two_threads<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = crowded(setup);
-    watched(move |place| {
+    watched(move |progress| {
         let (pairs, rows) = pairs();
         let (database, table) = items(&setup, &rows);
         setup.pass(&database, 3);
@@ -118,7 +118,7 @@ pub fn nested_on_two_threads<P: Protocol<Worker: Interactive>>(setup: &Setup<P>)
             for &Pair { outer, inner, ids } in &pairs {
                 let met = Arc::new(Barrier::new(2));
                 for [own, others] in [ids, [ids[1], ids[0]]] {
-                    let (met, database, place) = (Arc::clone(&met), &database, place.clone());
+                    let (met, database, progress) = (Arc::clone(&met), &database, progress.clone());
                     scope.spawn(move || {
                         let [mut first, mut second] = [(); 2].map(|()| database.worker().unwrap());
                         let mut client = begin(&mut first);
@@ -128,21 +128,21 @@ pub fn nested_on_two_threads<P: Protocol<Worker: Interactive>>(setup: &Setup<P>)
                         let what = format!("{inner:?} inside of {outer:?}, ended on a thread");
                         check_inner(&what, &outcome);
                         client.commit();
-                        place.at(what);
+                        progress.at(what);
                     });
                 }
             }
         });
-        place.at("the end");
+        progress.at("the end");
         write_all(&database, &table, &pairs);
     });
 }
 
-/// A thread runs a transaction inside of another one, which meets an ordinary client on another thread: that has what the inner one wants, and
-/// wants what the outer one has.
+/// A thread runs a transaction inside of another one, which meets an ordinary client on another thread: that has what the inner one wants,
+/// and wants what the outer one has.
 pub fn nested_beside_a_plain_client<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = crowded(setup);
-    watched(move |place| {
+    watched(move |progress| {
         let (pairs, rows) = pairs();
         let (database, table) = items(&setup, &rows);
         setup.pass(&database, 3);
@@ -154,7 +154,7 @@ pub fn nested_beside_a_plain_client<P: Protocol<Worker: Interactive>>(setup: &Se
                 let begun = Arc::new(Barrier::new(2));
                 let of_plain = Arc::clone(&begun);
                 let what = format!("{inner:?} inside of {outer:?}");
-                let (of_nesting, of_plain_place) = (place.clone(), place.clone());
+                let (of_nesting, of_plain_place) = (progress.clone(), progress.clone());
                 let text = what.clone();
                 scope.spawn(move || {
                     let mut worker = database.worker().unwrap();
@@ -181,7 +181,7 @@ pub fn nested_beside_a_plain_client<P: Protocol<Worker: Interactive>>(setup: &Se
                 });
             }
         });
-        place.at("the end");
+        progress.at("the end");
         write_all(&database, &table, &pairs);
     });
 }
@@ -192,7 +192,7 @@ pub fn nested_at_random<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     const TURNS: u64 = 40;
     const MOST_TOLD: u64 = 2;
     let setup = crowded(setup);
-    watched(move |place| {
+    watched(move |progress| {
         let (database, table) = items(&setup, &[(0, 0), (10, 0), (20, 0)]);
         let add =
             |t: &mut Tx<'_, P>, id: u64| t.update(&table, id * 10, |row| row.set_value(row.value() + 1)).map(drop);
@@ -201,18 +201,18 @@ pub fn nested_at_random<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             scope.spawn(|| {
                 let [mut first, mut second] = [(); 2].map(|()| database.worker().unwrap());
                 let mut random = Random::stream(7, 0);
-                let mut told = 0;
+                let mut observed = 0;
                 for turn in 0..TURNS {
-                    if told == MOST_TOLD {
+                    if observed == MOST_TOLD {
                         break;
                     }
-                    place.at(format!("turn {turn}, told {told} times"));
+                    progress.at(format!("turn {turn}, told {observed} times"));
                     let mut client = begin(&mut first);
                     let (outer, inner) = (random.below(ROWS), random.below(ROWS));
                     client.step(|t| add(t, outer));
                     let outcome = run(&mut second, |t| add(t, inner));
                     check_inner("at random", &outcome);
-                    told += u64::from(outer != inner && matches!(outcome, Err(Error::WaitsForItself { .. })));
+                    observed += u64::from(outer != inner && matches!(outcome, Err(Error::WaitsForItself { .. })));
                     commits.fetch_add(u64::from(outcome.is_ok()) + u64::from(client.commit()), Ordering::Relaxed);
                 }
                 is_over.store(true, Ordering::Relaxed);
@@ -231,7 +231,7 @@ pub fn nested_at_random<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                 }
             });
         });
-        place.at("the end");
+        progress.at("the end");
         let sum = done(&mut database.worker().unwrap(), |t| {
             (0..ROWS).try_fold(0, |sum, id| Ok(sum + value(t, &table, id * 10)?.unwrap_or(0)))
         });
@@ -243,10 +243,10 @@ pub fn nested_at_random<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 pub fn nested_meets_a_busy_row<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     const HELD_MS: u64 = 30;
     let setup = crowded(setup);
-    watched(move |place| {
+    watched(move |progress| {
         let (database, table) = items(&setup, &[(0, 5), (100, 5)]);
         for deed in [Deed::Update, Deed::Read, Deed::Scan] {
-            place.at(format!("{deed:?}"));
+            progress.at(format!("{deed:?}"));
             std::thread::scope(|scope| {
                 let (has, hears) = channel();
                 scope.spawn({

@@ -1,6 +1,6 @@
-//! Destructors that panic: of answers, of errors that procedures answer with, and of procedures. Whoever drops such a thing in place of its client
-//! goes on, and others are answered. A destructor panics also while its thread unwinds from another panic, which ends the process where it is not
-//! caught.
+//! Destructors that panic: of answers, of errors that procedures answer with, and of procedures. A thread that drops such a thing in place
+//! of its client goes on, and others are answered. A destructor panics also while its thread unwinds from another panic, which ends the
+//! process where it is not caught.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -184,17 +184,17 @@ fn goes_on<W: Interactive + 'static>(worker: &mut W, table: Table<Item>) {
 /// By itself, in a batch, and on a snapshot.
 pub fn of_answers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         let (database, table) = open(&setup);
         let mut worker = database.worker().unwrap();
         for end in End::ALL {
-            place.at(format!("{end:?}"));
+            progress.at(format!("{end:?}"));
             let mut procedure = ends::<P::Worker>(table, 1, end);
             if matches!(end, End::Conflicts | End::ConflictsAndFails) {
                 procedure.beside = Some(database.worker().unwrap());
             }
             check(end, worker.execute(&mut procedure));
-            place.at(format!("{end:?}, in a batch"));
+            progress.at(format!("{end:?}, in a batch"));
             let mut batch: Vec<_> =
                 (0..6).map(|id| ends::<P::Worker>(table, id, if id == 3 { end } else { End::Answers })).collect();
             worker.execute_batch(&mut batch, &mut |position, outcome| check(batch_end(position, end), outcome));
@@ -207,38 +207,38 @@ fn batch_end(position: usize, end: End) -> End {
     if position == 3 { end } else { End::Answers }
 }
 
-/// Who is told of answers panics, while there are others that nobody takes any more.
-pub fn of_answers_that_nobody_takes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+/// A client that is told of answers panics, while there are others that no client takes any more.
+pub fn of_answers_that_are_not_taken<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         let (database, table) = open(&setup);
         let mut worker = database.worker().unwrap();
         for at in [0, 3, 19] {
-            place.at(format!("at {at}"));
+            progress.at(format!("at {at}"));
             let batch = || (0..20).map(|id| ends::<P::Worker>(table, id, End::AnswersLoudly)).collect::<Vec<_>>();
-            let told = |position, outcome| {
+            let observed = |position, outcome| {
                 check(End::AnswersLoudly, outcome);
                 if position == at {
                     resume_unwind(Box::new("who is told panics"));
                 }
             };
             let mut procedures = batch();
-            let executed = catch_unwind(AssertUnwindSafe(|| worker.execute_batch(&mut procedures, &mut { told })));
+            let executed = catch_unwind(AssertUnwindSafe(|| worker.execute_batch(&mut procedures, &mut { observed })));
             assert!(executed.is_err());
             goes_on(&mut worker, table);
             let mut procedures = batch();
             // It may be told by a thread that helps.
-            let _ = catch_unwind(AssertUnwindSafe(|| worker.execute_batch_with(&mut procedures, &told, |_| ())));
+            let _ = catch_unwind(AssertUnwindSafe(|| worker.execute_batch_with(&mut procedures, &observed, |_| ())));
             goes_on(&mut worker, table);
         }
     });
 }
 
-/// Of procedures that were submitted, and of their answers: waited for, given up before and after, with and without helpers, and left when the
-/// service ends.
+/// Of procedures that were submitted, and of their answers: waited for, given up before and after, with and without helpers, and left when
+/// the service ends.
 pub fn of_submissions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         let (database, table) = open(&setup);
         let mut worker = database.worker().unwrap();
         for threads in [1, 2] {
@@ -251,11 +251,11 @@ pub fn of_submissions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                 service.submit(Ends::<P::Worker> { _own, ..ends(table, id, end) })
             };
             for end in End::ALL {
-                place.at(format!("{end:?} of {threads} threads"));
+                progress.at(format!("{end:?} of {threads} threads"));
                 let submissions: Vec<_> = (0..12).map(|id| submit(&service, id, end)).collect();
                 submissions.into_iter().for_each(|submission| check(end, submission.wait()));
             }
-            place.at(format!("given up, {threads} threads"));
+            progress.at(format!("given up, {threads} threads"));
             for round in 0..10 {
                 (0..8).for_each(|id| drop(submit(&service, id, End::AnswersLoudly)));
                 let late = submit(&service, 9, End::AnswersLoudly);
@@ -265,7 +265,7 @@ pub fn of_submissions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                 }
                 drop(late);
             }
-            place.at(format!("at the end, {threads} threads"));
+            progress.at(format!("at the end, {threads} threads"));
             let left: Vec<_> = (0..40).map(|id| submit(&service, id % 20, End::AnswersLoudly)).collect();
             drop(service);
             // Those that come later are answered, or closed.

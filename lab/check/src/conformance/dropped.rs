@@ -1,5 +1,5 @@
-//! Indexes and tables that are dropped beside transactions that use them. From then on nobody keeps such an index up, so who asks it is refused
-//! or conflicts, unless its rows are those of the table. A table that was dropped is as it was, for those that still have it.
+//! Indexes and tables that are dropped beside transactions that use them. From then on no client keeps such an index up, so who asks it is
+//! refused or conflicts, unless its rows are those of the table. A table that was dropped is as it was, for those that still have it.
 use polychron_base::random::Random;
 use polychron_base::{Error, IndexId};
 use polychron_engine::{Insertion, Interactive, Mode, Operations, Protocol, Row, Table, Transaction, Worker, drive};
@@ -144,7 +144,7 @@ impl Case {
             older.step(|t| t.get(&table, 19).map(drop));
         }
         database.drop_index(table.id(), index).unwrap();
-        // Who locks may be in the way of the one and not of the other.
+        // A client that locks may be in the way of the one and not of the other.
         let _ = run(&mut right, |t| t.insert(&table, &person(comes, comes as u16, comes as u32)));
         let _ = run(&mut right, |t| t.delete(&table, if comes == 0 { 1 } else { 18 }));
         setup.pass(&database, 3);

@@ -1,5 +1,5 @@
-//! Changes of rows whose code fails on its way, and whose error the client catches to go on: nothing of them is left, in the row, its entries
-//! and its columns that are open, beside a model that skips them.
+//! Changes of rows whose code fails on its way, and whose error the client catches to go on: nothing of them is left, in the row, its
+//! entries and its columns that are open, beside a model that skips them.
 
 use std::collections::BTreeMap;
 
@@ -105,7 +105,7 @@ impl Step {
                 let fails = *fails_before < COLUMNS;
                 let new = changed(*id, number);
                 let outcome = caught(update(t, table, &new, *fails_before))?;
-                self.assert_told(t, outcome, expected(id, fails));
+                self.assert_reported(t, outcome, expected(id, fails));
                 model.entry(*id).and_modify(|row| {
                     if !fails {
                         *row = new
@@ -117,7 +117,7 @@ impl Step {
                     row.set_number(number as i64);
                     if *fails { Err(Failure::OnPurpose(number)) } else { Ok(()) }
                 });
-                self.assert_told(t, caught(outcome)?, expected(id, *fails));
+                self.assert_reported(t, caught(outcome)?, expected(id, *fails));
                 model.entry(*id).and_modify(|row| {
                     if !fails {
                         row.number = number as i64
@@ -130,7 +130,7 @@ impl Step {
                     Person::TEXT.set(row, "bytes")?;
                     if *fails { Err(Failure::OnPurpose(number)) } else { Ok(()) }
                 });
-                self.assert_told(t, caught(outcome)?, expected(id, *fails));
+                self.assert_reported(t, caught(outcome)?, expected(id, *fails));
                 model.entry(*id).and_modify(|row| {
                     if !fails {
                         (row.team, row.text) = (9, "bytes".into())
@@ -151,7 +151,7 @@ impl Step {
             }
             Self::Delete { id } => {
                 let found = t.delete(table, *id)?;
-                self.assert_told(t, Ok(found), Ok(model.remove(id).is_some()));
+                self.assert_reported(t, Ok(found), Ok(model.remove(id).is_some()));
             }
         }
         Ok(())
@@ -160,8 +160,8 @@ impl Step {
 
 impl Step {
     /// What a run was told that finds out what is written, is discarded.
-    fn assert_told<T: Transaction>(&self, t: &T, told: Result<bool, u64>, expected: Result<bool, u64>) {
-        assert!(t.is_reconnaissance() || told == expected, "{self:?}: {told:?} instead of {expected:?}");
+    fn assert_reported<T: Transaction>(&self, t: &T, observed: Result<bool, u64>, expected: Result<bool, u64>) {
+        assert!(t.is_reconnaissance() || observed == expected, "{self:?}: {observed:?} instead of {expected:?}");
     }
 }
 
@@ -234,7 +234,7 @@ pub fn are_skipped<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     }
 }
 
-/// Where nobody catches it, the transaction ends with the very error, and is undone whole.
+/// Where no client catches it, the transaction ends with the very error, and is undone whole.
 pub fn end_the_transaction<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = items(setup, &[(1, 10), (2, 20)]);
     let mut worker = database.worker().unwrap();

@@ -142,24 +142,24 @@ fn refuses_ranges<T: Transaction>(t: &mut T, table: TableId, key: &[u8]) {
 /// What is too long is refused by every operation before any other look at it, and the transaction goes on.
 pub fn too_long<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         let (database, items, cells, _) = open(&setup);
         let mut worker = database.worker().unwrap();
         let (long, row) = ([7; MAX_KEY_BYTES + 1], row_of(3));
         done(&mut worker, |t| {
             for table in [items.id(), cells.id()] {
                 for way in 0..WAYS {
-                    place.at(format!("way {way}, {table}"));
+                    progress.at(format!("way {way}, {table}"));
                     assert!(is_too_long(use_key(t, way, table, Endless, row.as_row())), "way {way}");
                     assert!(is_too_long(use_key(t, way, table, &long[..], row.as_row())), "way {way}");
                 }
-                place.at(format!("ranges, {table}"));
+                progress.at(format!("ranges, {table}"));
                 refuses_ranges(t, table, &long);
             }
             t.update(&items, 1, |row| row.set_value(5)).map(drop)
         });
         for table in [items.id(), cells.id()] {
-            place.at(format!("alone, {table}"));
+            progress.at(format!("alone, {table}"));
             let read = worker.read_one(table, Endless, &Projection::ALL, |row| row.is_some());
             assert!(matches!(read, Err(Error::KeyTooLong)), "{read:?}");
             let read = worker.read_one(table, &long[..], &Projection::ALL, |row| row.is_some());
@@ -173,7 +173,7 @@ pub fn too_long<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 /// A key that changes is at most a wrong one: whatever is done with it, tables and indexes agree.
 pub fn fickle<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         let (database, items, cells, persons) = open(&setup);
         let mut worker = database.worker().unwrap();
         let mut random = Random::from_seed(11);
@@ -181,7 +181,7 @@ pub fn fickle<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             let state = AtomicU64::new(random.next_u64());
             let (way, table, row) = (random.below(WAYS), random.below(3), row_of(random.below(ROWS)));
             let table = [items.id(), cells.id(), persons.id()][table as usize];
-            place.at(format!("round {round}, way {way}, {table}"));
+            progress.at(format!("round {round}, way {way}, {table}"));
             let outcome = run(&mut worker, |t| use_key(t, way, table, Fickle(&state), row.as_row()));
             let is_fine = !matches!(outcome, Err(Error::Panicked(_) | Error::Conflicts(_)));
             assert!(is_fine, "round {round}, way {way}, {table}: {outcome:?}");
@@ -248,7 +248,7 @@ impl<K: EncodedKey> Procedure for Declaring<K> {
 /// A declaration of such a key is refused, or of no consequence.
 pub fn declared<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         let (database, items, cells, persons) = open(&setup);
         let mut worker = database.worker().unwrap();
         let cells_id = cells.id();
@@ -261,12 +261,12 @@ pub fn declared<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             Err(error) => assert!(matches!(error, Error::KeyTooLong), "{error:?}"),
         };
         for is_prefix in [false, true] {
-            place.at(format!("endless, prefix {is_prefix}"));
+            progress.at(format!("endless, prefix {is_prefix}"));
             let declaring = || Declaring { items, cells: cells_id, key: Endless, is_prefix };
             check(worker.execute(&mut declaring()));
             worker.execute_batch(&mut [declaring(), declaring()], &mut |_, outcome| check(outcome));
             for seed in 0..scaled(200, 20) as u64 {
-                place.at(format!("fickle, prefix {is_prefix}, seed {seed}"));
+                progress.at(format!("fickle, prefix {is_prefix}, seed {seed}"));
                 let state = AtomicU64::new(seed << 20);
                 let declaring = || Declaring { items, cells: cells_id, key: Fickle(&state), is_prefix };
                 check(worker.execute(&mut declaring()));

@@ -1,5 +1,5 @@
-//! Foreign keys: a row's parent exists, whoever deletes it meanwhile. Not part of [`conformance!`](macro@crate::conformance), because the checks
-//! stand in the engine once: a test of its own runs these for each protocol.
+//! Foreign keys: a row's parent exists, even if another client deletes it meanwhile. Not part of [`conformance!`](macro@crate::conformance),
+//! because the checks stand in the engine once: a test of its own runs these for each protocol.
 
 use polychron_base::key::Key8;
 use polychron_base::{Error, IndexId};
@@ -245,8 +245,8 @@ pub fn deletion_beside_insertion<P: Protocol<Worker: Interactive>>(setup: &Setup
     }
 }
 
-/// A savepoint that could not be set, because what was left open before it met another transaction, is void. A write that is refused afterwards
-/// is undone alone, and tells why it was refused.
+/// A savepoint that could not be set, because what was left open before it met another transaction, is void. A write that is refused
+/// afterwards is undone alone, and tells why it was refused.
 pub fn refusals_behind_a_void_savepoint<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, Library { shelves, books }) = library(setup);
     let (mut one, mut two) = (database.worker().unwrap(), database.worker().unwrap());

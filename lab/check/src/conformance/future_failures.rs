@@ -124,7 +124,7 @@ pub fn answers_behind_a_row_that_went<P: Protocol<Worker: Interactive>>(setup: &
     assert!(!requester.roll_back() || !sees_it, "row 2 had 5, and row 3 has 1");
 }
 
-/// Who is told of a failure by a return to a savepoint is there, and may go on.
+/// A client that is told of a failure by a return to a savepoint is there, and may go on.
 pub fn undone_and_caught<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = items(setup, &[(1, 4), (2, 5)]);
     let mut worker = database.worker().unwrap();
@@ -135,8 +135,8 @@ pub fn undone_and_caught<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         t.update(&table, 1, |row| row.set_value(50))?;
         let (one, absent) = (t.future(&table, 1, Item::VALUE)?, t.future(&table, 9, Item::VALUE));
         let set = set_failing(t, &table);
-        let told = t.roll_back_to(savepoint);
-        let failures = [absent.is_err(), set.is_err(), told.is_err()];
+        let observed = t.roll_back_to(savepoint);
+        let failures = [absent.is_err(), set.is_err(), observed.is_err()];
         assert!(failures == [true, true, false] || failures == [false, false, true], "{failures:?}");
         assert_eq!(value(t, &table, 1)?, Some(4));
         // It has taken place.
@@ -159,7 +159,7 @@ struct Guest {
 }
 
 /// A badge and a room.
-type Place = (u32, u32);
+type Location = (u32, u32);
 
 /// Keys of a unique index are taken and given up in the order of the writes.
 pub fn unique_keys<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
@@ -212,8 +212,8 @@ enum Operation {
         badge: Number,
         room: Number,
     },
-    InsertNow(u32, Place),
-    Upsert(u32, Place),
+    InsertNow(u32, Location),
+    Upsert(u32, Location),
     Delete(u32),
     Get(u32),
     Count,
@@ -226,7 +226,7 @@ impl Operation {
     fn draw(random: &mut Random, futures: usize) -> Self {
         let ids = if random.below(8) == 0 { 6 } else { 3 };
         let id = random.below(ids) as u32;
-        let place = (random.below(6) as u32, random.below(9) as u32);
+        let location = (random.below(6) as u32, random.below(9) as u32);
         if futures == 0 {
             return Self::ReadRoom(id);
         }
@@ -245,8 +245,8 @@ impl Operation {
             13 | 14 => Self::SetRoom(id, one),
             15 => Self::SetRoomAt(one, two),
             16 => Self::Insert { id: one, badge: two, room: three },
-            17 => Self::InsertNow(id, place),
-            18 => Self::Upsert(id, place),
+            17 => Self::InsertNow(id, location),
+            18 => Self::Upsert(id, location),
             19 => Self::Delete(id),
             20 => Self::Get(id),
             21 => Self::Count,
@@ -259,23 +259,23 @@ impl Operation {
 /// What is true when operations are computed one after the other.
 #[derive(Clone, Debug, Default)]
 struct InOrder {
-    rows: BTreeMap<u32, Place>,
+    rows: BTreeMap<u32, Location>,
     /// `None`: a computation that has no value.
     futures: Vec<Option<u32>>,
-    savepoints: Vec<BTreeMap<u32, Place>>,
+    savepoints: Vec<BTreeMap<u32, Location>>,
 }
 
 impl InOrder {
-    fn put(&mut self, id: u32, place: Place) -> bool {
-        let is_taken = self.rows.iter().any(|(&other, &(badge, _))| other != id && badge == place.0);
+    fn put(&mut self, id: u32, location: Location) -> bool {
+        let is_taken = self.rows.iter().any(|(&other, &(badge, _))| other != id && badge == location.0);
         if !is_taken {
-            self.rows.insert(id, place);
+            self.rows.insert(id, location);
         }
         !is_taken
     }
 
-    fn insert(&mut self, id: u32, place: Place) -> bool {
-        !self.rows.contains_key(&id) && self.put(id, place)
+    fn insert(&mut self, id: u32, location: Location) -> bool {
+        !self.rows.contains_key(&id) && self.put(id, location)
     }
 
     fn compute(&mut self, value: Option<u32>) -> Option<i64> {
@@ -304,18 +304,18 @@ impl InOrder {
             }
             Operation::SetRoom(id, number) => {
                 let room = future(number)?;
-                self.rows.get_mut(&id).map(|place| place.1 = room).map(|()| 0)
+                self.rows.get_mut(&id).map(|location| location.1 = room).map(|()| 0)
             }
             Operation::SetRoomAt(id, number) => {
                 let (id, room) = (future(id)?, future(number)?);
-                self.rows.get_mut(&id).map(|place| place.1 = room).map(|()| 0)
+                self.rows.get_mut(&id).map(|location| location.1 = room).map(|()| 0)
             }
             Operation::Insert { id, badge, room } => {
-                let (id, place) = (future(id)?, (future(badge)?, future(room)?));
-                self.insert(id, place).then_some(0)
+                let (id, location) = (future(id)?, (future(badge)?, future(room)?));
+                self.insert(id, location).then_some(0)
             }
-            Operation::InsertNow(id, place) => Some(self.insert(id, place).into()),
-            Operation::Upsert(id, place) => self.put(id, place).then_some(0),
+            Operation::InsertNow(id, location) => Some(self.insert(id, location).into()),
+            Operation::Upsert(id, location) => self.put(id, location).then_some(0),
             Operation::Delete(id) => Some(self.rows.remove(&id).is_some().into()),
             Operation::Get(id) => Some(self.rows.get(&id).map_or(-1, |&(badge, room)| (badge * 1000 + room).into())),
             Operation::Count => Some(self.rows.values().map(|&(badge, room)| i64::from(badge * 1000 + room)).sum()),
@@ -379,8 +379,10 @@ impl<T: Transaction> Running<'_, T> {
                 let columns = [Guest::ID.becomes(future(id)), badge, room];
                 t.insert_future(guests, &guest(0, (0, 0)), columns).map(|()| 0)?
             }
-            Operation::InsertNow(id, place) => (t.try_insert(guests, &guest(id, place))? == Insertion::Inserted).into(),
-            Operation::Upsert(id, place) => t.upsert(guests, &guest(id, place)).map(|()| 0)?,
+            Operation::InsertNow(id, location) => {
+                (t.try_insert(guests, &guest(id, location))? == Insertion::Inserted).into()
+            }
+            Operation::Upsert(id, location) => t.upsert(guests, &guest(id, location)).map(|()| 0)?,
             Operation::Delete(id) => t.delete(guests, id)?.into(),
             Operation::Get(id) => t.get(guests, id)?.map_or(-1, |row| summary(row.badge(), row.room())),
             Operation::Count => t.scan(guests, ..).map(|row| summary(row.badge(), row.room())).sum()?,

@@ -194,7 +194,7 @@ pub fn foreign<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         t.resolve(own + kept)
     });
     assert_eq!(cause(mixed), FutureError::Foreign);
-    // Plain values are everybody's.
+    // Plain values are all's.
     done(&mut worker, |t| t.set_future(&table, 2, Item::VALUE, Future::from(3) * 4));
     if setup.interleaves {
         let mut other = database.worker().unwrap();
@@ -202,7 +202,7 @@ pub fn foreign<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         let of_one = one.step(|t| t.future(&table, 1, Item::VALUE)).expect("nobody is in its way");
         let of_two = two.step(|t| t.future(&table, 2, Item::VALUE)).expect("nobody is in its way");
         assert_eq!(one.step(|t| t.is_true(of_one.at_least(1))), Some(true));
-        let told = two.step(|t| Ok(t.resolve(of_two + of_one).is_err() && t.resolve(of_one).is_err()));
-        assert_eq!(told, Some(true));
+        let observed = two.step(|t| Ok(t.resolve(of_two + of_one).is_err() && t.resolve(of_one).is_err()));
+        assert_eq!(observed, Some(true));
     }
 }

@@ -1,4 +1,4 @@
-//! A future is its transaction's: wherever it is given back to another one, it is refused, whatever it may be worth there. What its own takes it
+//! A future is its transaction's: wherever it is freed to another one, it is refused, whatever it may be worth there. What its own takes it
 //! takes at any time, also in a thread that ends.
 
 use std::sync::Arc;
@@ -66,7 +66,7 @@ fn refuses<T: Transaction>(
             assert!(is_foreign(t.insert_future(tickets, &ticket, [column])));
         }
     }
-    // What was refused has left nothing, and plain values are everybody's.
+    // What was refused has left nothing, and plain values are all's.
     assert!(t.get(tickets, (1, 77))?.is_none());
     t.set_future(table, 2, Item::VALUE, own + Future::from(3) * 4)
 }
@@ -86,7 +86,7 @@ pub fn of_earlier_transactions<P: Protocol<Worker: Interactive>>(setup: &Setup<P
     let kept = |worker: &mut P::Worker, mode| {
         drive::transact(worker, mode, &mut |t| t.future(&table, 1, Item::VALUE)).expect("it commits")
     };
-    // Who comes to life in the memory of one that has gone is not the same.
+    // A client that comes to life in the memory of one that has gone is not the same.
     let of_thread = || {
         let database = Arc::clone(&database);
         let thread = std::thread::spawn(move || {
@@ -128,14 +128,14 @@ pub fn of_outer_and_inner_transactions<P: Protocol<Worker: Interactive>>(setup: 
                 // The outer one's turn, in the midst of the inner one.
                 assert!(is_foreign(outer.resolve(of_inner)) && is_foreign(outer.resolve(of_outer + of_inner)));
                 assert!(outer.is_true((of_outer + 5).at_least(6))?);
-                let told = outer.resolve(of_outer + 1)?;
+                let observed = outer.resolve(of_outer + 1)?;
                 refuses(inner, &table, &tickets, of_outer)?;
                 assert!(inner.is_true(of_inner.at_least(2))?);
-                Ok((of_inner, told))
+                Ok((of_inner, observed))
             });
-            let (of_inner, told) = of_inner?;
+            let (of_inner, observed) = of_inner?;
             assert!(is_foreign(outer.resolve(of_inner)) && is_foreign(outer.is_true(of_inner.at_least(0))));
-            seen = Some((told, outer.resolve(of_outer)?));
+            seen = Some((observed, outer.resolve(of_outer)?));
             outer.set_future(&table, 3, Item::VALUE, of_outer + 10)
         });
         assert_eq!(seen, Some((2, 1)));
@@ -149,7 +149,7 @@ struct Answers {
     table: Table<Item>,
     kept: Option<Future<i64>>,
     own: Option<Future<i64>>,
-    told: Option<[Result<i64, FutureError>; 2]>,
+    observed: Option<[Result<i64, FutureError>; 2]>,
 }
 
 impl Procedure for Answers {
@@ -163,7 +163,7 @@ impl Procedure for Answers {
 
     fn committed(&mut self, (): &mut (), resolved: &Resolved) {
         let get = |future: Option<Future<i64>>| resolved.get(future.unwrap_or(Future::from(0)));
-        self.told = Some([get(self.own), get(self.kept)]);
+        self.observed = Some([get(self.own), get(self.kept)]);
     }
 
     fn declare<D: Declare>(&self, _: &mut D) {}
@@ -185,12 +185,12 @@ pub fn in_answers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         let given = drive::transact_resolved(&mut worker, &mut |t| Ok((t.future(&table, 1, Item::VALUE)?, foreign)));
         assert!(is_foreign(given));
     }
-    let mut answers = Answers { table, kept: Some(kept), own: None, told: None };
+    let mut answers = Answers { table, kept: Some(kept), own: None, observed: None };
     worker.execute(&mut answers).unwrap();
-    assert_eq!(answers.told, Some([Ok(2), Err(FutureError::Foreign)]));
-    (answers.kept, answers.told) = (answers.own, None);
+    assert_eq!(answers.observed, Some([Ok(2), Err(FutureError::Foreign)]));
+    (answers.kept, answers.observed) = (answers.own, None);
     worker.snapshot(&mut answers).unwrap();
-    assert_eq!(answers.told, Some([Ok(2), Err(FutureError::Foreign)]));
+    assert_eq!(answers.observed, Some([Ok(2), Err(FutureError::Foreign)]));
 }
 
 /// Futures serve in transactions that run while a thread ends, after the commit too; many threads may end at a time.

@@ -126,7 +126,7 @@ pub fn conditions_over_two_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<
         let mut writes = begin(&mut second);
         writes.step(|t| t.set_future(&table, id, Item::VALUE, changed));
         let wrote = writes.commit();
-        // Who is told that it is so, twice, may rely on it, and whoever changed that comes later.
+        // A client that is told that it is so, twice, may rely on it, and any client that changed that comes later.
         let again = asks.step(ask);
         asks.step(|t| t.set_future(&table, 3, Item::VALUE, 1));
         let committed = asks.commit();
@@ -211,7 +211,7 @@ pub fn assumptions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         });
         assert_eq!(done(&mut worker, |t| value(t, &table, 1)), Some(expected));
     }
-    // Who gives up because of a wrong assumption is asked again.
+    // A client that gives up because of a wrong assumption is asked again.
     let outcome = run(&mut worker, |t| {
         let value = t.future(&table, 1, Item::VALUE)?;
         if t.is_true_assuming(value.at_least(1000), true)? { Err(Error::RolledBack) } else { Ok(()) }
@@ -220,12 +220,12 @@ pub fn assumptions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     // The same of a client that begins again by itself, and of a row that is not there.
     let fails = |_: &u32| {
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
-        let told = transaction
+        let observed = transaction
             .future(&table, 9, Item::VALUE)
             .and_then(|value| transaction.is_true_assuming(value.at_least(1), true));
         let stands = transaction.roll_back();
-        assert!(told.is_err() || !stands, "nothing was there to be compared");
-        told.is_err()
+        assert!(observed.is_err() || !stands, "nothing was there to be compared");
+        observed.is_err()
     };
     assert!((0..2).find(fails).is_some(), "the assumption is made again and again");
 }
@@ -265,7 +265,7 @@ pub fn beside_ordinary_operations<P: Protocol<Worker: Interactive>>(setup: &Setu
     assert!(matches!(outcome, Err(Error::Other(_))), "{outcome:?}");
 }
 
-/// What was left open behind a savepoint is undone with it, also when it could not be settled meanwhile. That it could not is told once.
+/// What was left open behind a savepoint is undone with it, also when it could not be flushed meanwhile. That failure is reported once.
 pub fn failures_behind_savepoints<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = items(setup, &[(1, 10), (2, 20)]);
     let mut worker = database.worker().unwrap();
@@ -283,8 +283,8 @@ pub fn failures_behind_savepoints<P: Protocol<Worker: Interactive>>(setup: &Setu
                 _ => None,
             };
             if missing.is_ok() && way == 0 {
-                let told = t.roll_back_to(void.expect("it was set just now"));
-                assert!(matches!(told, Err(Error::Other(_))));
+                let observed = t.roll_back_to(void.expect("it was set just now"));
+                assert!(matches!(observed, Err(Error::Other(_))));
             }
             // Where it was not told before.
             assert_eq!(t.roll_back_to(first).is_err(), missing.is_ok() && way >= 3, "way {way}");

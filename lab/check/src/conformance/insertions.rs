@@ -1,4 +1,4 @@
-//! An insertion that is left open by a client that does nothing stands in nobody's way: who reads its place, or inserts beside it,
+//! An insertion that is left open by a client that does nothing stands in no client's way: who reads its place, or inserts beside it,
 //! commits, and who wants its key does so, too, or is told of the key.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use polychron_engine::{Error, Insertion, Interactive, Operations, Protocol, Tabl
 use crate::Setup;
 use crate::rows::{Person, person};
 use crate::setup::{Tx, all, begin, done, persons, run, snapshot};
-use crate::watch::{Place, watched};
+use crate::watch::{Progress, watched};
 
 /// The rows that are there: ten ids, each ten from the next one.
 const IDS: std::ops::Range<u64> = 10..20;
@@ -88,7 +88,7 @@ fn beside<P: Protocol<Worker: Interactive>>(
     });
 }
 
-/// A database in which nobody tries for long.
+/// A database in which no client tries for long.
 fn open<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) -> (Arc<P>, Table<Person>) {
     let mut setup = setup.clone();
     setup.common.retry.attempts = 64;
@@ -134,7 +134,7 @@ const QUESTIONS: u64 = 9;
 /// Scans in both directions, counts, and reads by each key, at the place of an insertion that its client has left open.
 pub fn reads_beside_an_insertion<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         for number in NUMBERS {
             let (inserts, (database, table)) = (idle_row(number), open(&setup));
             beside(&database, &table, &inserts, |idle| {
@@ -142,7 +142,7 @@ pub fn reads_beside_an_insertion<P: Protocol<Worker: Interactive>>(setup: &Setup
                 undisturbed(&database, 8 * QUESTIONS, || {
                     for round in 0..8 {
                         for question in 0..QUESTIONS {
-                            place.at(format!("round {round}, question {question} beside row {}", inserts.id));
+                            progress.at(format!("round {round}, question {question} beside row {}", inserts.id));
                             done(&mut worker, |t| ask(t, &table, question, &inserts));
                         }
                     }
@@ -150,7 +150,7 @@ pub fn reads_beside_an_insertion<P: Protocol<Worker: Interactive>>(setup: &Setup
                 for question in 0..6 {
                     snapshot(&mut worker, |t| ask(t, &table, question, &inserts));
                 }
-                place.at("the end");
+                progress.at("the end");
                 let committed = idle.end(End::Commit);
                 let found = done(&mut worker, |t| Ok(t.get(&table, inserts.id)?.is_some()));
                 assert_eq!(found, committed);
@@ -163,14 +163,14 @@ pub fn reads_beside_an_insertion<P: Protocol<Worker: Interactive>>(setup: &Setup
 pub fn insertions_beside_an_insertion<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     const COUNT: u64 = 64;
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         for number in NUMBERS {
             let (inserts, (database, table)) = (idle_row(number), open(&setup));
             beside(&database, &table, &inserts, |idle| {
                 let mut worker = database.worker().unwrap();
                 undisturbed(&database, COUNT, || {
                     for step in 0..COUNT {
-                        place.at(format!("step {step} beside row {}", inserts.id));
+                        progress.at(format!("step {step} beside row {}", inserts.id));
                         // On both sides of the row that is open, if that is behind all others.
                         done(&mut worker, |t| {
                             let tail = t.scan(&table, ..).rev().limit(1).first(|row| row.id())?;
@@ -182,7 +182,7 @@ pub fn insertions_beside_an_insertion<P: Protocol<Worker: Interactive>>(setup: &
                         (setup.tick)(&database);
                     }
                 });
-                place.at("the end");
+                progress.at("the end");
                 let committed = idle.end(End::Commit);
                 let ids: Vec<_> = all(&mut worker, &table).iter().map(|row| row.id).collect();
                 assert_eq!(ids.len() as u64, IDS.end - IDS.start + u64::from(committed));
@@ -241,24 +241,24 @@ impl Deed {
     }
 }
 
-/// Others want the key, or the unique code, of an insertion that its client has left open: they commit, or are told of the key. Of those that commit
-/// one has it, and who is left finds things as they are then.
+/// Others want the key, or the unique code, of an insertion that its client has left open: they commit, or are told of the key. Of those
+/// that commit one has it, and who is left finds things as they are then.
 pub fn wanted_beside_an_insertion<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         for deed in DEEDS {
             for end in [End::Commit, End::RollBack, End::GiveUp] {
-                wanted(&setup, deed, end, place);
+                wanted(&setup, deed, end, progress);
             }
         }
     });
 }
 
-fn wanted<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, deed: Deed, end: End, place: &Place) {
+fn wanted<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, deed: Deed, end: End, progress: &Progress) {
     let (inserts, (database, table)) = (idle_row(30), open(setup));
     let mut worker = database.worker().unwrap();
     beside(&database, &table, &inserts, |idle| {
-        place.at(format!("{deed:?}, {end:?}"));
+        progress.at(format!("{deed:?}, {end:?}"));
         let outcome = deed.act::<P>(&mut worker, &table, &inserts);
         let is_there = match &outcome {
             Ok(is_there) => *is_there,
@@ -272,10 +272,10 @@ fn wanted<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, deed: Deed, end: E
         };
         setup.pass(&database, 3);
         worker.maintain();
-        place.at(format!("{deed:?}, the {end:?}"));
+        progress.at(format!("{deed:?}, the {end:?}"));
         let committed = idle.end(end);
         assert!(!committed || !is_there, "{deed:?}: both have the key");
-        place.at(format!("{deed:?} behind the {end:?}"));
+        progress.at(format!("{deed:?} behind the {end:?}"));
         let again = deed.act::<P>(&mut worker, &table, &inserts);
         let now_there = match again {
             Ok(inserted) => inserted || is_there,

@@ -29,7 +29,7 @@ pub fn missing(protocol: &str, behaviour: &str) -> Option<&'static Missing> {
 }
 
 /// Whether a behaviour can be asked for: where one transaction runs at a time, or reading locks, an open one stops the others by
-/// design, and where memory is not the engine's nobody counts it.
+/// design, and where memory is not the engine's no client counts it.
 pub fn makes_sense<P: Protocol>(setup: &Setup<P>, behaviour: &str) -> bool {
     match behaviour.strip_prefix("liveness::") {
         None => match behaviour {

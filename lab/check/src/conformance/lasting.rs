@@ -1,4 +1,4 @@
-//! Procedures that last, among others that are submitted: nobody else waits for them.
+//! Procedures that last, among others that are submitted: no other client waits for them.
 
 use std::sync::Arc;
 
@@ -32,18 +32,18 @@ impl Procedure for Slow {
     }
 }
 
-/// Where procedures last, all others of their batch are answered meanwhile, those before them, those behind them, and those of other types, as long
-/// as some thread is free.
+/// Where procedures last, all others of their batch are answered meanwhile, those before them, those behind them, and those of other types,
+/// as long as some thread is free.
 pub fn others_are_answered<P: Protocol>(setup: &Setup<P>) {
     if !setup.interleaves && !setup.snapshots_interleave {
         return;
     }
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         for slow in [&[0][..], &[9], &[39], &[3, 20]] {
-            place.at(format!("of 40 procedures these last: {slow:?}"));
-            // Each of those that last; the thread that took the batch, which waits for them where one that helped has begun the last of them;
-            // and one that is free. The batch is closed when all are there.
+            progress.at(format!("of 40 procedures these last: {slow:?}"));
+            // Each of those that last; the thread that took the batch, which waits for them where one that helped has begun the last of
+            // them; and one that is free. The batch is closed when all are there.
             let threads = slow.len() + 2;
             let options = Submissions { threads, batch_size: 45, batch_time_us: u64::MAX, ..Submissions::default() };
             let stage = Stage::with(&setup, options, Arc::new(SystemClock::new()));

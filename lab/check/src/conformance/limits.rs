@@ -240,9 +240,9 @@ pub fn columns<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     });
 }
 
-/// Updates of a table of more columns than a set of columns has bits, with projections of one of them or two: what lies beside them stays as it is,
-/// also where one transaction updates the row twice, or another one was rolled back. To set a column outside of the projection is refused, unless it
-/// shares its bit with one inside.
+/// Updates of a table of more columns than a set of columns has bits, with projections of one of them or two: what lies beside them stays as
+/// it is, also where one transaction updates the row twice, or another one was rolled back. To set a column outside of the projection is
+/// refused, unless it shares its bit with one inside.
 pub fn wide_updates<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     const COLUMNS: usize = 70;
     /// Columns from this one on share a bit.
@@ -317,8 +317,8 @@ broad! {
     d5 d6 d7 d8 d9 e0 e1 e2 e3 e4 e5 e6 e7 e8 e9 f0 f1 f2 f3 f4 f5 f6 f7 f8 f9 g0 g1 g2 g3 g4 g5 g6 g7 g8 g9
 }
 
-/// The same of typed rows, of which the last column has an index: those columns alone are set that the update names, and those that share a bit
-/// with one of them.
+/// The same of typed rows, of which the last column has an index: those columns alone are set that the update names, and those that share a
+/// bit with one of them.
 pub fn broad_updates<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let database = setup.open();
     let table = create::<P, Broad>(&database);
@@ -428,7 +428,7 @@ pub fn values<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 }
 
 /// As many workers as the options name fit, whatever the database does by itself; one more is refused, and a slot that was
-/// given back serves again. A new index is filled all the same.
+/// given back is reused. A new index is filled all the same.
 pub fn workers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let mut setup = setup.clone();
     setup.common.memory.max_workers = 4;
@@ -451,7 +451,7 @@ pub fn workers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 }
 
 /// At the memory limit writing fails with a typed error, nothing changes, and reads go on. So do deletions, for which the
-/// blocks of small rows that were deleted before are room enough; afterwards their memory serves again.
+/// blocks of small rows that were deleted before are room enough; afterwards their memory is reused.
 pub fn memory<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     fill_up(setup, true);
 }
@@ -477,7 +477,7 @@ fn fill_up<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, small_blocks_are_
     if small_blocks_are_free {
         done(&mut worker, |t| (0..2000).try_for_each(|id| t.insert(&small, &Item { id, value: 0 })));
         done(&mut worker, |t| (0..2000).try_for_each(|id| t.delete(&small, id).map(drop)));
-        settle(&setup, &database, &mut worker);
+        quiesce(&setup, &database, &mut worker);
     }
     let image = |id| Image { id, bytes: vec![id as u8; 10_000] };
     // Without transactions the first of two rows would stay where the second one is refused.
@@ -500,7 +500,7 @@ fn fill_up<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, small_blocks_are_
     assert_eq!(done(&mut worker, |t| t.scan(&table, ..).count()), inserted);
     done(&mut worker, |t| (0..inserted / 2).try_for_each(|id| t.delete(&table, id).map(drop)));
     assert_eq!(done(&mut worker, |t| t.scan(&table, ..).count()), inserted - inserted / 2);
-    settle(&setup, &database, &mut worker);
+    quiesce(&setup, &database, &mut worker);
     let again = (0..inserted / 4).all(|id| {
         let insert = run(&mut worker, |t| t.try_insert(&table, &image(id)));
         matches!(insert, Ok(Insertion::Inserted))
@@ -508,7 +508,7 @@ fn fill_up<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, small_blocks_are_
     assert!(again, "the memory of deleted rows is not used again");
 }
 
-fn settle<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &Arc<P>, worker: &mut P::Worker) {
+fn quiesce<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &Arc<P>, worker: &mut P::Worker) {
     for _ in 0..3 {
         setup.pass(database, 2);
         worker.maintain();

@@ -30,7 +30,7 @@ struct Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Idle {
     Snapshot,
-    /// A transaction that has written a row which nobody else wants.
+    /// A transaction that has written a row which no other client wants.
     Writer,
     /// Nothing: it has written, and keeps its worker.
     Session,
@@ -151,7 +151,7 @@ impl<P: Protocol<Worker: Interactive>> Others<'_, P> {
         assert_eq!(seen, self.work.state(self.done), "a snapshot is behind after {} transactions", self.done);
     }
 
-    /// Bytes in use when everything that can be given back has been, by those who work.
+    /// Bytes in use when everything that can be freed has been, by those who work.
     fn used(&mut self) -> usize {
         for _ in 0..6 {
             self.setup.pass(&self.database, 2);
@@ -173,7 +173,7 @@ fn beside<P: Protocol<Worker: Interactive>>(
     mut at: impl FnMut(&mut Others<'_, P>, Stage) + Send + 'static,
 ) {
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         let rows: Vec<_> = (0..ROWS).map(|id| (id, 0)).collect();
         let (database, table) = items(&setup, &rows);
         let marks = create::<P, Mark>(&database);
@@ -181,7 +181,7 @@ fn beside<P: Protocol<Worker: Interactive>>(
         let mut idler = database.worker().unwrap();
         done(&mut idler, |t| t.insert(&marks, &Mark { id: 0, value: 0 }));
         let mut others = Others { setup: &setup, database, table, work, writer, reader, done: 0 };
-        place.at("before");
+        progress.at("before");
         at(&mut others, Stage::Before);
         let mut client = match idle {
             Idle::Snapshot => Some(Client::begin(&mut idler, Mode::Snapshot)),
@@ -197,9 +197,9 @@ fn beside<P: Protocol<Worker: Interactive>>(
             }
             (None, _) => {}
         }
-        place.at("beside");
+        progress.at("beside");
         at(&mut others, Stage::Beside);
-        place.at("after");
+        progress.at("after");
         let commits = client.map(Client::commit);
         assert_ne!(commits, Some(false), "nobody wanted its row");
         at(&mut others, Stage::After);
@@ -221,7 +221,7 @@ enum Stage {
 /// Progress and memory before, beside and after an idle client.
 fn progress<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, idle: Idle, work: Work) {
     // Where no key comes or goes, no place of a record is left behind.
-    let kept = if work == Work::Queue { setup.kept_places_bytes } else { 0 };
+    let kept = if work == Work::Queue { setup.kept_slots_bytes } else { 0 };
     let counted = setup.measures_memory;
     let mut before = 0;
     beside(setup, idle, work, move |others, stage| {
@@ -232,7 +232,7 @@ fn progress<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, idle: Idle, work
                 let first = others.used();
                 others.go_on(2 * work.count());
                 let later = others.used();
-                // What can still be seen are the rows as they were; what came after that and went again nobody can see.
+                // What can still be seen are the rows as they were; what came after that and went again no client can see.
                 let most = first + first.saturating_sub(before) + SLACK + kept;
                 let retired = others.database.statistics().memory.map_or(0, |memory| memory.retired_bytes);
                 assert!(
@@ -323,14 +323,15 @@ fn crowd<P: Protocol<Worker: Interactive>>(
 ) -> i64 {
     let mut setup = setup.clone();
     setup.common.memory.max_workers = THREADS as usize + 2;
-    watched(move |place| {
+    watched(move |progress| {
         let (database, table) = items(&setup, &[(0, 0)]);
         setup.pass(&database, 3);
         let before = database.statistics();
         let (committed, completed) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
-                let (database, act, committed, completed, place) = (&database, &act, &committed, &completed, &place);
+                let (database, act, committed, completed, progress) =
+                    (&database, &act, &committed, &completed, &progress);
                 scope.spawn(move || {
                     let mut worker = database.worker().unwrap();
                     for _ in 0..SHARE {
@@ -338,7 +339,7 @@ fn crowd<P: Protocol<Worker: Interactive>>(
                         committed.fetch_add(1, Ordering::Relaxed);
                     }
                     let completed = completed.fetch_add(1, Ordering::Relaxed) + 1;
-                    place.at(format!("{completed} of {THREADS} threads have completed their share"));
+                    progress.at(format!("{completed} of {THREADS} threads have completed their share"));
                 });
             }
         });
@@ -380,10 +381,10 @@ pub fn garbage_of_an_idle_session<P: Protocol<Worker: Interactive>>(setup: &Setu
     setup.common.memory.limit_bytes = Some(8 << 20);
     setup.common.memory.region_bytes = 1 << 20;
     setup.common.memory.chunk_bytes = 64 << 10;
-    watched(move |place| {
-        place.at("beside a session that has done nothing");
+    watched(move |progress| {
+        progress.at("beside a session that has done nothing");
         let alone = fill_beside(&setup, 0);
-        place.at("beside a session with garbage");
+        progress.at("beside a session with garbage");
         let beside = fill_beside(&setup, alone / 2);
         assert!(beside >= alone * 3 / 4, "{alone} rows fit, and only {beside} beside the garbage of an idle session");
     });

@@ -39,8 +39,8 @@ impl<P: Protocol<Worker: Interactive>> Filling<P> {
         Self { setup, database, table, worker, rows: 0, maintains: false }
     }
 
-    /// Lets everything be given back that can be.
-    fn settle(&mut self) {
+    /// Lets everything be freed that can be.
+    fn quiesce(&mut self) {
         for _ in 0..3 {
             self.setup.pass(&self.database, 2);
             self.worker.maintain();
@@ -54,7 +54,7 @@ impl<P: Protocol<Worker: Interactive>> Filling<P> {
             match run(&mut self.worker, |t| body(t, table)) {
                 Ok(()) => return true,
                 Err(Error::OutOfMemory(_)) if is_last => return false,
-                Err(Error::OutOfMemory(_)) => self.settle(),
+                Err(Error::OutOfMemory(_)) => self.quiesce(),
                 Err(other) => panic!("{other}"),
             }
         }
@@ -100,7 +100,7 @@ impl<P: Protocol<Worker: Interactive>> Filling<P> {
         self.rows = 0;
     }
 
-    /// Deletes rows by their numbers, and lets all be given back.
+    /// Deletes rows by their numbers, and lets all be freed.
     fn delete_below(
         &mut self,
         rows: u64,
@@ -112,7 +112,7 @@ impl<P: Protocol<Worker: Interactive>> Filling<P> {
             assert!(deleted, "a deletion is refused");
             (self.setup.tick)(&self.database);
         }
-        self.settle();
+        self.quiesce();
     }
 
     /// Fills another table with rows that are all as long, and deletes them.
@@ -177,8 +177,8 @@ pub fn many_sizes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     one_after_the_other(setup, 16 << 20, &[&[3000, 3997, 16_000, 2000, 3000]]);
 }
 
-/// A new database is refused memory when more than two thirds of the limit are in use, also where each transaction leaves something behind for a while. An
-/// index that doubles its directory may need a third at once.
+/// A new database is refused memory when more than two thirds of the limit are in use, also where each transaction leaves something behind
+/// for a while. An index that doubles its directory may need a third at once.
 pub fn new_databases<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     const LIMIT: usize = 4 << 20;
     if !setup.measures_memory {
@@ -228,8 +228,8 @@ pub fn rows_that_were_long<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     }
 }
 
-/// Rows of all sizes come and go at the limit. When all are deleted, and the workers have had nothing to do for a while, as many find room as in a new
-/// database.
+/// Rows of all sizes come and go at the limit. When all are deleted, and the workers have had nothing to do for a while, as many find room
+/// as in a new database.
 pub fn mixed_sizes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     const LIMIT: usize = 4 << 20;
     if !setup.measures_memory {
@@ -264,7 +264,7 @@ pub fn mixed_sizes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         }
     }
     filling.empty();
-    (0..6).for_each(|_| filling.settle());
+    (0..6).for_each(|_| filling.quiesce());
     about_as_many(fill(&mut filling), fresh, LIMIT, "after rows of all sizes");
 }
 
@@ -296,8 +296,8 @@ pub fn emptied_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     }
 }
 
-/// At the limit one transaction deletes as many rows as the reserve has room for, with 256 bytes each besides their columns, once what was deleted
-/// before has been collected. One that deletes more may be refused. Then nothing of it stays, and smaller ones go on.
+/// At the limit one transaction deletes as many rows as the reserve has room for, with 256 bytes each besides their columns, once what was
+/// deleted before has been collected. One that deletes more may be refused. Then nothing of it stays, and smaller ones go on.
 pub fn deletions_in_one_transaction<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     const LIMIT: usize = 8 << 20;
     if !setup.measures_memory {
@@ -309,7 +309,7 @@ pub fn deletions_in_one_transaction<P: Protocol<Worker: Interactive>>(setup: &Se
     for bytes in [8, 400, 20_000] {
         let mut filling = Filling::open(setup, LIMIT);
         let rows = filling.fill(bytes);
-        filling.settle();
+        filling.quiesce();
         let many = (reserve / (bytes + 256)) as u64;
         let delete = |filling: &mut Filling<P>, ids: std::ops::Range<u64>| {
             let table = &filling.table;
@@ -328,7 +328,7 @@ pub fn deletions_in_one_transaction<P: Protocol<Worker: Interactive>>(setup: &Se
             assert_eq!(count(&mut filling), rows - first, "a refused deletion leaves something behind");
         }
         while first < rows {
-            filling.settle();
+            filling.quiesce();
             let ids = first..rows.min(first + many);
             let outcome = delete(&mut filling, ids.clone());
             assert!(outcome.is_ok(), "the deletion of {ids:?} of {rows} rows of {bytes} bytes: {outcome:?}");

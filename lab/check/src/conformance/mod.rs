@@ -38,7 +38,7 @@ pub mod ranges;
 pub mod reclamation;
 pub mod refusals;
 pub mod refused_writes;
-pub mod roll_backs;
+pub mod rollbacks;
 pub mod savepoints;
 pub mod scans;
 pub mod secondaries;
@@ -64,7 +64,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, iterators: rows_from_both_ends, chosen_rows, conditions, whole_ranges);
             $crate::conformance!(@group $setup, secondaries: entries_follow_rows, entries_of_growing_rows,
                 violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,
-                hash_entries, hash_look_up, definitions);
+                hash_entries, hash_lookup, definitions);
             $crate::conformance!(@group $setup, ranges: of_entries, refused);
             $crate::conformance!(@group $setup, batches: declared_keys, hashed_keys, odd_declarations);
             $crate::conformance!(@group $setup, savepoints: undo_writes, nest, undone_ones_are_void,
@@ -103,7 +103,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, histories: in_turns, on_threads, submitted);
             $crate::conformance!(@group $setup, submissions: of_many_types, polled_by_tasks, given_up, under_way_at_the_end,
                 held_up, in_batches, in_a_queue_that_is_full, from_their_own_threads, with_wild_answers, beyond_memory);
-            $crate::conformance!(@group $setup, destructors: of_answers, of_answers_that_nobody_takes, of_submissions, of_clients_that_panic);
+            $crate::conformance!(@group $setup, destructors: of_answers, of_answers_that_are_not_taken, of_submissions, of_clients_that_panic);
             $crate::conformance!(@group $setup, lasting: others_are_answered);
             $crate::conformance!(@group $setup, futures: one_by_one, interleaved, counters, conditions_over_two_rows, errors,
                 long_chains, assumptions, beside_ordinary_operations, failures_behind_savepoints);
@@ -120,10 +120,10 @@ macro_rules! conformance {
                 write_skew_of_absent_keys, write_skew_by_update, write_skew_of_three, insert_insert,
                 insert_insert_the_other_way_round, insert_insert_in_a_hash_table, delete_and_update, update_and_delete,
                 delete_and_upsert, delete_and_delete);
-            $crate::conformance!(@group $setup, roll_backs: reads, reads_beside_a_write, insertion, insertion_before_a_later_one,
+            $crate::conformance!(@group $setup, rollbacks: reads, reads_beside_a_write, insertion, insertion_before_a_later_one,
                 insertion_that_comes_late, deletion_that_comes_late, range);
             $crate::conformance!(@group $setup, phantoms: absent_key, absent_key_in_a_hash_table, count, empty_range,
-                minimum, maximum, backward_scan, stopped_scan, secondary_look_up, secondary_range, unique_secondary,
+                minimum, maximum, backward_scan, stopped_scan, secondary_lookup, secondary_range, unique_secondary,
                 updated_into_a_range, deleted_out_of_a_range, tombstone, tombstone_that_grows,
                 tombstone_that_grows_in_a_range, whole_table, insertion_given_up, insertion_refused);
         }

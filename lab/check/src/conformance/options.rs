@@ -37,11 +37,11 @@ fn with_slots<P: Protocol>(setup: &Setup<P>, slots: usize) -> Setup<P> {
 /// Worker slots: as many as were asked for can be had.
 pub fn workers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         assert!(open(&with_slots(&setup, 0), "max_workers").is_none());
         let mut are_too_many = false;
         for slots in [1, 2, 500, 509, 510, 511, 512, 513, 1022, 1024, 65533, 65534, 65535, 65536, 65537, usize::MAX] {
-            place.at(format!("{slots} slots"));
+            progress.at(format!("{slots} slots"));
             let Some(database) = open(&with_slots(&setup, slots), "max_workers") else {
                 are_too_many = true;
                 continue;
@@ -98,10 +98,10 @@ fn serves<P: Protocol<Worker: Interactive>>(database: &Arc<P>, may_be_full: bool
 /// Limits and sizes of memory.
 pub fn memory<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         let with = |option: &'static str, set: &dyn Fn(&mut Options, usize), values: &[usize]| {
             for value in values {
-                place.at(format!("{option} of {value}"));
+                progress.at(format!("{option} of {value}"));
                 let mut setup = setup.clone();
                 set(&mut setup.common.memory, *value);
                 if let Some(database) = open(&setup, option) {
@@ -127,9 +127,9 @@ pub fn memory<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 /// How conflicts are retried, and procedures gathered.
 pub fn others<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         for extreme in [0, 1, u64::MAX] {
-            place.at(format!("retries of {extreme}"));
+            progress.at(format!("retries of {extreme}"));
             let mut setup = setup.clone();
             (setup.common.retry.attempts, setup.common.retry.backoff_max_us) = (extreme, extreme);
             let Some(database) = open(&setup, "attempts") else { continue };
@@ -138,7 +138,7 @@ pub fn others<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             assert!(database.definition(table.id()).is_ok());
         }
         for extreme in [0, 1, usize::MAX] {
-            place.at(format!("submissions of {extreme}"));
+            progress.at(format!("submissions of {extreme}"));
             let Some(database) = open(&setup, "submissions") else { continue };
             let table = Table::<Item>::create(&*database).unwrap();
             run(&mut database.worker().unwrap(), |t| t.insert(&table, &Item { id: 1, value: 0 })).unwrap();

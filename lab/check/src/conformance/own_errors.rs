@@ -117,12 +117,12 @@ impl Way {
 pub fn conflicts_stay_inside<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     const THREADS: u64 = 3;
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         for (makes, way) in [Makes::Own, Makes::Nothing, Makes::NothingThenFails]
             .into_iter()
             .flat_map(|makes| Way::ALL.map(|way| (makes, way)))
         {
-            place.at(format!("{makes:?}, {way:?}"));
+            progress.at(format!("{makes:?}, {way:?}"));
             let (database, table) = items(&setup, &[(0, 0), (1, 0)]);
             let clock = Arc::new(SystemClock::new());
             let options = Submissions { threads: 2, ..Submissions::default() };

@@ -152,7 +152,7 @@ scenarios! {
     };
 
     /// The rows that have a value in a secondary index.
-    secondary_look_up, commits_secondary_look_up: |setup| {
+    secondary_lookup, commits_secondary_lookup: |setup| {
         let (database, table) = persons(setup, &[person(1, 10, 1), person(2, 30, 2)]);
         crossing(setup, &database, &table,
             |t, table, side| t.scan_by(table, Person::BY_TEAM, side as u16).count(),
@@ -190,7 +190,7 @@ scenarios! {
             |t, table, side| t.delete(table, side + 5).map(drop))
     };
 
-    /// An absent key that was deleted a moment ago.
+    /// An absent key that was deleted a time ago.
     tombstone, commits_tombstone: |setup| {
         let (database, table) = items(setup, &[(11, 1), (31, 1)]);
         let mut worker = database.worker().unwrap();

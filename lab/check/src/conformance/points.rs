@@ -356,7 +356,7 @@ impl Procedure for Explodes {
     }
 }
 
-/// Panics whose destructors panic are answered like all others, wherever they come from, and everybody goes on.
+/// Panics whose destructors panic are answered like all others, wherever they come from, and all goes on.
 pub fn panics_that_panic_again<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = items(setup, &[(1, 0)]);
     let mut worker = database.worker().unwrap();
@@ -445,7 +445,7 @@ impl<W: Worker> Procedure for Loses<W> {
     }
 }
 
-/// Answers that nobody gets are dropped, and panic then: that is nobody's end.
+/// Answers that no client gets are dropped, and panic then: that is no client's end.
 pub fn answers_that_panic<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = items(setup, &[(1, 0)]);
     let [mut worker, mut beside] = [(); 2].map(|()| database.worker().unwrap());

@@ -99,8 +99,9 @@ impl<P: Protocol<Worker: Interactive>> Stage<P> {
 /// The state that these transactions leave, one after the other, if they are told what they were told.
 fn replay(start: &Model, transactions: &[&Told]) -> Option<Model> {
     let mut model = start.clone();
-    let fits =
-        transactions.iter().all(|told| told.iter().all(|(operation, answer)| model.apply(operation).allows(answer)));
+    let fits = transactions
+        .iter()
+        .all(|observed| observed.iter().all(|(operation, answer)| model.apply(operation).allows(answer)));
     fits.then_some(model)
 }
 
@@ -113,7 +114,7 @@ fn explained(start: &Model, transactions: &[Told], end: Option<&Model>) -> bool 
     })
 }
 
-/// What operations are told where nobody is beside them.
+/// What operations are told where no client is beside them.
 fn alone(start: &Model, operations: &[Operation]) -> Told {
     let mut model = start.clone();
     operations.iter().map(|operation| (operation.clone(), model.apply(operation))).collect()
@@ -121,9 +122,9 @@ fn alone(start: &Model, operations: &[Operation]) -> Told {
 
 fn story(start: &Model, transactions: &[Told], end: &Model) -> String {
     let mut story = format!("no serial order explains this.\nstart: {start:?}\n");
-    for told in transactions {
+    for observed in transactions {
         story += "committed:\n";
-        told.iter().for_each(|step| story += &format!("  {step:?}\n"));
+        observed.iter().for_each(|step| story += &format!("  {step:?}\n"));
     }
     story + &format!("end: {end:?}")
 }
@@ -169,11 +170,11 @@ fn steps<T: polychron_engine::Commit>(
     client: &mut Client<T>,
     tables: &Tables,
     operations: &[Operation],
-    told: &mut Told,
+    observed: &mut Told,
 ) {
     for operation in operations {
         if let Some(answer) = client.step(|t| apply(t, tables, operation)) {
-            told.push((operation.clone(), answer));
+            observed.push((operation.clone(), answer));
         }
     }
 }
@@ -345,8 +346,8 @@ impl Procedure for Script {
     type Error = Error;
 
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Told, Error> {
-        let told = |operation: &Operation| Ok((operation.clone(), apply(transaction, &self.tables, operation)?));
-        self.operations.iter().map(told).collect()
+        let observed = |operation: &Operation| Ok((operation.clone(), apply(transaction, &self.tables, operation)?));
+        self.operations.iter().map(observed).collect()
     }
 
     fn declare<D: Declare>(&self, declaration: &mut D) {
@@ -383,11 +384,11 @@ pub fn batches<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                 (0..2).map(|_| (0..2).map(|_| Script::draw(&mut random, &tables)).collect()).collect();
             let committed: Vec<Told> = std::thread::scope(|scope| {
                 let run = |(worker, scripts): (&mut P::Worker, &mut Vec<Script>)| {
-                    let mut told = Vec::new();
+                    let mut observed = Vec::new();
                     worker.execute_batch(scripts, &mut |_, outcome| {
-                        told.push(outcome.expect("a script is neither refused nor does it give up"));
+                        observed.push(outcome.expect("a script is neither refused nor does it give up"));
                     });
-                    told
+                    observed
                 };
                 let pairs: Vec<_> = workers.iter_mut().zip(&mut scripts).collect();
                 let threads: Vec<_> = pairs.into_iter().map(|pair| scope.spawn(move || run(pair))).collect();
@@ -428,7 +429,7 @@ fn interleave<P: Protocol<Worker: Interactive>>(
     let (watcher, workers) = workers.split_first_mut().expect("there is a worker that watches");
     let mut clients: Vec<Option<Client<Tx<'_, P>>>> = workers.iter_mut().map(|worker| Some(begin(worker))).collect();
     let count = clients.len();
-    let mut told: Vec<Told> = vec![Told::new(); count];
+    let mut observed: Vec<Told> = vec![Told::new(); count];
     let mut committed = Vec::new();
     let mut left: Vec<u64> = (0..count).map(|_| random.range_inclusive(1, 5)).collect();
     while clients.iter().any(Option::is_some) {
@@ -439,9 +440,9 @@ fn interleave<P: Protocol<Worker: Interactive>>(
         let Some(client) = &mut clients[turn] else { continue };
         if left[turn] > 0 {
             left[turn] -= 1;
-            steps(client, &stage.tables, &[Operation::draw(random)], &mut told[turn]);
+            steps(client, &stage.tables, &[Operation::draw(random)], &mut observed[turn]);
         } else if clients[turn].take().is_some_and(Client::commit) {
-            committed.push(std::mem::take(&mut told[turn]));
+            committed.push(std::mem::take(&mut observed[turn]));
         }
     }
     let end = stage.look(watcher);

@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::rows::{Item, Person, person};
 use crate::setup::{Tx, create, done, items, persons};
 
-/// Bytes in use when everything that can be given back has been.
+/// Bytes in use when everything that can be freed has been.
 fn used<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &Arc<P>, workers: &mut [P::Worker]) -> usize {
     for _ in 0..6 {
         setup.pass(database, 2);
@@ -47,7 +47,7 @@ fn stays<P: Protocol<Worker: Interactive>>(
     let before = used(setup, database, &mut workers);
     run(&mut workers, 40..440);
     let after = used(setup, database, &mut workers);
-    let most = before + SLACK + setup.kept_places_bytes;
+    let most = before + SLACK + setup.kept_slots_bytes;
     assert!(after <= most, "{before} bytes were in use, and now {after}");
     let statistics = database.statistics().memory.unwrap();
     assert!(statistics.retired_bytes <= 4096, "{} bytes are still retired", statistics.retired_bytes);
@@ -171,7 +171,7 @@ pub fn many_dropped_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         }
         measured.push(used(setup, &database, &mut workers));
     }
-    assert!(measured[3] <= measured[0] + setup.kept_places_bytes, "{measured:?}");
+    assert!(measured[3] <= measured[0] + setup.kept_slots_bytes, "{measured:?}");
 }
 
 /// A dropped table, and a dropped index, give everything back though workers that used them are idle ever after.
@@ -205,7 +205,7 @@ pub fn dropped_tables_of_idle_workers<P: Protocol<Worker: Interactive>>(setup: &
     done(&mut idle[0], |t| t.insert(&kept, &Item { id: 1, value: 1 }));
 }
 
-/// What a worker that leaves had not given back is given back by others.
+/// What a worker that leaves had not given back is freed by others.
 pub fn workers_that_leave<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     if !setup.measures_memory {
         return;
@@ -293,14 +293,14 @@ fn stays_behind_snapshots<P: Protocol<Worker: Interactive>, R: Row + PartialEq>(
     // What waits only until the snapshots look again is not to count at the end.
     look_again(&mut clients, table);
     let end = used(setup, database, &mut workers);
-    holds_no_more(before, [quarter, three_quarters], end, SLACK + setup.kept_places_bytes);
+    holds_no_more(before, [quarter, three_quarters], end, SLACK + setup.kept_slots_bytes);
     // The first ends, then the second: each gives back what only it saw.
     for (client, _) in clients {
         assert!(client.commit());
         (LONG_ROUNDS..LONG_ROUNDS + 40).for_each(|number| run(&mut workers, number));
     }
     let after = used(setup, database, &mut workers);
-    let most = before + SLACK + setup.kept_places_bytes;
+    let most = before + SLACK + setup.kept_slots_bytes;
     assert!(after <= most, "{before} bytes were in use, and now {after}");
 }
 

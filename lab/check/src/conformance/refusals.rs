@@ -1,4 +1,4 @@
-//! The memory limit under rows of all sizes: whoever inserts, deletes or does nothing, deletions go on at the limit, and what fitted once
+//! The memory limit under rows of all sizes: whatever inserts, deletes or does nothing, deletions go on at the limit, and what fitted once
 //! fits again when all was deleted.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::setup::{Tx, create, items, run};
 /// How often what was refused is tried again, each time after background work.
 const ATTEMPTS: usize = 3;
 
-/// Who inserts, who deletes while others insert, and who deletes and then does nothing.
+/// Clients that insert, that delete while others insert, and that delete and then do nothing.
 const SESSIONS: usize = 3;
 
 /// How long rows are.
@@ -183,7 +183,7 @@ impl<P: Protocol<Worker: Interactive>> Crowd<P> {
             let inserted = self.insert(0, 1, lengths.next(&mut random));
             refusals = if inserted { 0 } else { refusals + 1 };
             if self.rows.len().is_multiple_of(16) {
-                self.settle();
+                self.quiesce();
             }
         }
     }
@@ -224,7 +224,7 @@ impl<P: Protocol<Worker: Interactive>> Crowd<P> {
     }
 
     /// Lets what two of the sessions have deleted come back; the third does nothing.
-    fn settle(&mut self) {
+    fn quiesce(&mut self) {
         for _ in 0..3 {
             self.setup.pass(&self.database, 2);
             self.workers[..if std::env::var_os("ALLT").is_some() { 3 } else { 2 }]
@@ -234,8 +234,8 @@ impl<P: Protocol<Worker: Interactive>> Crowd<P> {
     }
 }
 
-/// Whatever the lengths of rows, deletions at the limit are not refused for ever, whichever session deletes; and when all was deleted, as much
-/// finds room as in the empty database, nearly, beside a session that has freed a lot and does nothing.
+/// Whatever the lengths of rows, deletions at the limit are not refused for ever, whichever session deletes; and when all was deleted, as
+/// much finds room as in the empty database, nearly, beside a session that has freed a lot and does nothing.
 pub fn are_not_for_ever<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     if !setup.measures_memory {
         return;
@@ -255,7 +255,7 @@ pub fn are_not_for_ever<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                 crowd.delete(session, &mut random, many);
             }
         }
-        crowd.settle();
+        crowd.quiesce();
         let again = crowd.fill(lengths, Random::stream(seed, 2));
         assert!(again * 5 >= fresh * 4, "{}: {again} bytes fit where {fresh} did", crowd.what);
     }
@@ -279,7 +279,7 @@ pub fn are_not_for_ever_in_any_order<P: Protocol<Worker: Interactive>>(setup: &S
                     crowd.run(1, 1, |t, table| t.get(table, id).map(drop));
                 }
                 crowd.setup.pass(&crowd.database, 2);
-                crowd.settle();
+                crowd.quiesce();
             }
             crowd.delete_in_order(order, &mut random);
         }
@@ -296,7 +296,7 @@ pub fn are_not_for_ever_among_short_rows<P: Protocol<Worker: Interactive>>(setup
     setup.common.memory.limit_bytes = Some(2 << 20);
     let (database, table) = items(&setup, &[]);
     let mut worker = database.worker().unwrap();
-    let settle = |worker: &mut P::Worker| {
+    let quiesce = |worker: &mut P::Worker| {
         (0..2).for_each(|_| setup.pass(&database, 2));
         worker.maintain();
     };
@@ -304,7 +304,7 @@ pub fn are_not_for_ever_among_short_rows<P: Protocol<Worker: Interactive>>(setup
     // What is read again and again may be moved by that, and makes room for more rows.
     for _ in 0..3 {
         (0..rows).for_each(|id| drop(run(&mut worker, |t| t.get(&table, id).map(drop))));
-        settle(&mut worker);
+        quiesce(&mut worker);
         let mut refusals = 0;
         while refusals < 3 {
             match run(&mut worker, |t| t.insert(&table, &Item { id: rows, value: 0 })) {
@@ -312,7 +312,7 @@ pub fn are_not_for_ever_among_short_rows<P: Protocol<Worker: Interactive>>(setup
                 Err(_) => refusals += 1,
             }
             if refusals > 0 || rows % 64 == 0 {
-                settle(&mut worker);
+                quiesce(&mut worker);
             }
             assert!(rows < 1 << 20, "the limit does not bind");
         }
@@ -321,7 +321,7 @@ pub fn are_not_for_ever_among_short_rows<P: Protocol<Worker: Interactive>>(setup
         let is_deleted = (0..ATTEMPTS).any(|_| {
             let outcome = run(&mut worker, |t| t.delete(&table, id));
             if outcome.is_err() || id % 16 == 0 {
-                settle(&mut worker);
+                quiesce(&mut worker);
             }
             outcome.is_ok()
         });

@@ -198,11 +198,11 @@ impl Open {
     fn undone<T: Transaction>(self, t: &mut T, lodgers: &Table<Lodger>) -> Result<bool, Error> {
         let savepoint = t.savepoint();
         let outcome = caught(self.act(t, lodgers))?;
-        let told = caught(t.roll_back_to(savepoint))?;
-        if told.is_err() {
+        let observed = caught(t.roll_back_to(savepoint))?;
+        if observed.is_err() {
             t.roll_back_to(savepoint)?;
         }
-        outcome.and_then(|answer| told.map(|()| answer))
+        outcome.and_then(|answer| observed.map(|()| answer))
     }
 }
 
@@ -498,14 +498,14 @@ fn each_meets_each<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, attempts:
         return;
     }
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         let mut wrong = Vec::new();
         for kind in [IndexKind::Ordered, IndexKind::Hash] {
             let database = setup.open();
             let mut stage = Stage::open(&database, kind);
             for (attempt, change) in attempts.iter().copied().flat_map(|one| CHANGES.map(|other| (one, other))) {
                 let case = Case { attempt, change };
-                place.at(format!("{case:?}, {kind:?}"));
+                progress.at(format!("{case:?}, {kind:?}"));
                 let allowed = [0, 1].map(|first| stage.in_order(case, first));
                 let is_refused = allowed[0].answers[0][0].starts_with("Err");
                 assert!(is_refused || attempt.rolls_back(), "{case:?} is not refused");

@@ -181,7 +181,7 @@ pub fn hash_entries<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 }
 
 /// A unique hash index is looked up by equality.
-pub fn hash_look_up<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+pub fn hash_lookup<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let database = setup.open();
     let table = create::<P, Guest>(&database);
     let mut worker = database.worker().unwrap();
@@ -194,7 +194,7 @@ pub fn hash_look_up<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 }
 
 /// A non-unique hash index is looked up by equality.
-pub fn shared_hash_look_up<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+pub fn shared_hash_lookup<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let database = setup.open();
     let table = create::<P, Guest>(&database);
     let mut worker = database.worker().unwrap();

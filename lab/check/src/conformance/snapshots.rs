@@ -16,7 +16,7 @@ use crate::rows::{Cell, Item, Person, person, set, value};
 use crate::setup::{done, items, persons, run, snapshot};
 
 /// Lets changes become visible to snapshots that begin from now on.
-fn settle<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &Arc<P>) {
+fn quiesce<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &Arc<P>) {
     setup.pass(database, 3);
 }
 
@@ -24,7 +24,7 @@ fn settle<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &Arc<P>)
 pub fn see_no_later_change<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = items(setup, &[(1, 10), (2, 20)]);
     let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
-    settle(setup, &database);
+    quiesce(setup, &database);
     if setup.interleaves && !setup.snapshots_lock {
         let mut client = Client::begin(&mut left, Mode::Snapshot);
         assert!(client.is_running());
@@ -35,20 +35,20 @@ pub fn see_no_later_change<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                 set(t, &table, 1, round)?;
                 t.insert(&table, &Item { id: 3 + round as u64, value: 0 })
             });
-            settle(setup, &database);
+            quiesce(setup, &database);
             right.maintain();
         }
         assert!(client.commit());
     }
     done(&mut right, |t| t.upsert(&table, &Item { id: 1, value: 99 }));
-    settle(setup, &database);
+    quiesce(setup, &database);
     assert_eq!(snapshot(&mut left, |t| Ok(t.get(&table, 1)?.map(|row| row.value()))), Some(99));
 }
 
 /// Two rows that always change together are never seen apart.
 pub fn are_consistent_under_writers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = items(setup, &[(1, 0), (2, 0)]);
-    settle(setup, &database);
+    quiesce(setup, &database);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let mut worker = database.worker().unwrap();
@@ -85,7 +85,7 @@ pub fn keep_deleted_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let rows: Vec<_> = (0..50).map(|id| person(id, (id % 3) as u16, id as u32)).collect();
     let (database, table) = persons(setup, &rows);
     let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
-    settle(setup, &database);
+    quiesce(setup, &database);
     let mut client = Client::begin(&mut left, Mode::Snapshot);
     let check = |client: &mut Client<_>| {
         let seen = client.step(|t: &mut crate::setup::Tx<'_, P>| {
@@ -100,7 +100,7 @@ pub fn keep_deleted_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     check(&mut client);
     for round in 0..4 {
         done(&mut right, |t| (0..50).try_for_each(|id| t.delete(&table, id).map(drop)));
-        settle(setup, &database);
+        quiesce(setup, &database);
         right.maintain();
         check(&mut client);
         done(&mut right, |t| {
@@ -109,7 +109,7 @@ pub fn keep_deleted_rows<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                 t.insert(&table, &Person { text, ..person(id, 1, 1000 + id as u32) })
             })
         });
-        settle(setup, &database);
+        quiesce(setup, &database);
         right.maintain();
         check(&mut client);
     }
@@ -132,7 +132,7 @@ pub fn keep_many_versions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                 row.set_text(&"v".repeat(usize::from(round) * 37 % 400)).unwrap();
             })
         });
-        settle(setup, &database);
+        quiesce(setup, &database);
         writer.maintain();
         let mut client = Client::begin(reader, Mode::Snapshot);
         let first = client.step(|t| t.scan(&table, ..).rows()).unwrap();
@@ -146,7 +146,7 @@ pub fn keep_many_versions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     while !clients.is_empty() {
         let (client, _) = if clients.len() % 2 == 0 { clients.remove(0) } else { clients.pop().unwrap() };
         assert!(client.commit());
-        settle(setup, &database);
+        quiesce(setup, &database);
         writer.maintain();
         done(&mut writer, |t| t.update(&table, 1, |row| row.set_number(row.number() + 1)));
         for (client, first) in &mut clients {
@@ -156,11 +156,11 @@ pub fn keep_many_versions<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     }
 }
 
-/// Readers on snapshots and a writer that touches everything get along; nobody conflicts.
+/// Readers on snapshots and a writer that touches everything get along; no client conflicts.
 pub fn many_at_once<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let rows: Vec<_> = (0..40).map(|id| (id, 1)).collect();
     let (database, table) = items(setup, &rows);
-    settle(setup, &database);
+    quiesce(setup, &database);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut worker = database.worker().unwrap();
@@ -279,7 +279,7 @@ pub fn scan_while_memory_is_used_again<P: Protocol<Worker: Interactive>>(setup: 
     let (database, table): (_, Table<Item>) = items(setup, &rows);
     let (mut reader, mut writer) = (database.worker().unwrap(), database.worker().unwrap());
     done(&mut writer, |t| (0..60).filter(|id| id % 2 == 1).try_for_each(|id| t.delete(&table, id).map(drop)));
-    settle(setup, &database);
+    quiesce(setup, &database);
     let seen = snapshot(&mut reader, |t| {
         let mut seen = Vec::new();
         t.scan(&table, ..).for_each(|row| {
@@ -329,7 +329,7 @@ pub fn whole_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             t.insert(&cells, &Cell { id, value: 0 })
         })
     });
-    settle(setup, &database);
+    quiesce(setup, &database);
     let rounds = scaled(10_000, 300);
     std::thread::scope(|scope| {
         let (database, items, cells) = (&database, &items, &cells);
@@ -382,7 +382,7 @@ pub fn by_secondary_index<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let rows: Vec<_> = (0..20).map(|id| person(id, (id % 4) as u16, id as u32)).collect();
     let (database, table) = persons(setup, &rows);
     let (mut left, mut right) = (database.worker().unwrap(), database.worker().unwrap());
-    settle(setup, &database);
+    quiesce(setup, &database);
     let mut client = Client::begin(&mut left, Mode::Snapshot);
     for round in 0..6u16 {
         let teams = client.step(|t| {
@@ -400,7 +400,7 @@ pub fn by_secondary_index<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             }
             Ok(())
         });
-        settle(setup, &database);
+        quiesce(setup, &database);
         right.maintain();
     }
     assert!(client.commit());

@@ -86,7 +86,7 @@ pub fn audited_by_long_snapshots<P: Protocol<Worker: Interactive>>(setup: &Setup
             scope.spawn(move || {
                 let mut worker = database.worker().unwrap();
                 let mut random = Random::stream(2, thread);
-                // As long as somebody looks, and a number of times at least.
+                // As long as some client looks, and a number of times at least.
                 for round in 0.. {
                     if round > 2000 && auditing.load(Ordering::Relaxed) == 0 {
                         break;
@@ -221,7 +221,7 @@ fn check_agreement((rows, teams, codes): Entries) {
     assert!(expected.windows(2).all(|pair| pair[0] != pair[1]), "a code was given twice");
 }
 
-/// All kinds of changes of few rows with secondary indexes; at any moment the entries are those of the rows.
+/// All kinds of changes of few rows with secondary indexes; at any time the entries are those of the rows.
 pub fn secondaries_agree<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = persons(setup, &[]);
     std::thread::scope(|scope| {
@@ -255,7 +255,7 @@ pub fn secondaries_agree<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     check_agreement(done(&mut worker, |t| agree::<P>(t, &table)));
 }
 
-/// One key is inserted by whoever finds it absent and deleted by whoever finds it: insertions and deletions take turns.
+/// One key is inserted by any client that finds it absent and deleted by any client that finds it: insertions and deletions take turns.
 pub fn queue_of_one_key<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = items(setup, &[]);
     let balances: Vec<i64> = std::thread::scope(|scope| {

@@ -133,7 +133,7 @@ impl Procedure for Gate {
     type Error = Error;
 
     fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Error> {
-        // Nobody may listen any more.
+        // No client may listen any more.
         let _ = self.arrived.send(());
         let (open, opened) = &*self.open;
         let mut is_open = open.lock().unwrap();
@@ -207,7 +207,7 @@ impl Woken {
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
-        // Nobody may listen any more.
+        // No client may listen any more.
         let _ = self.0.lock().unwrap().send(());
     }
 }
@@ -269,9 +269,9 @@ fn be_a_client<P: Protocol>(stage: &Stage<P>, client: u64) -> i64 {
         };
         assert!(adds.into_iter().all(|submission| answer(submission).unwrap() > 0));
         // What this client added and was told of is there.
-        let told = added;
+        let observed = added;
         assert!(sums.into_iter().all(|submission| answer(submission).unwrap() >= 0));
-        assert!(answer(stage.service.submit(Sum(stage.table))).unwrap() >= told);
+        assert!(answer(stage.service.submit(Sum(stage.table))).unwrap() >= observed);
         failures.into_iter().for_each(|(way, submission)| way.assert_is(&submission.wait()));
     }
     added
@@ -389,7 +389,7 @@ struct Watch {
 impl Clock for Watch {
     fn now_ns(&self) -> u64 {
         let now_ns = self.clock.now_ns();
-        // Nobody may listen any more.
+        // No client may listen any more.
         let _ = self.asked.lock().unwrap().send(());
         now_ns
     }
@@ -431,17 +431,17 @@ pub fn in_batches<P: Protocol>(setup: &Setup<P>) {
 /// A batch that is not full waits for nothing once no more procedures are let in, however long it might be filled.
 pub fn in_a_queue_that_is_full<P: Protocol>(setup: &Setup<P>) {
     let setup = setup.clone();
-    watched(move |place| {
+    watched(move |progress| {
         for threads in [1, 2] {
             let options = Submissions { threads, batch_size: 8, batch_time_us: u64::MAX, most_waiting: 4 };
             let stage = Stage::with(&setup, options, Arc::new(SystemClock::new()));
-            place.at("clients that wait for room");
+            progress.at("clients that wait for room");
             let submitted: Vec<_> = (0..12).map(|_| stage.service.submit(stage.add(0, 1))).collect();
             submitted.into_iter().for_each(|submission| assert!(submission.wait().unwrap() > 0));
-            place.at("tasks that wait for room");
+            progress.at("tasks that wait for room");
             let submitted: Vec<_> = (0..12).map(|_| block_on(stage.service.submit_async(stage.add(0, 1)))).collect();
             submitted.into_iter().for_each(|submission| assert!(submission.wait().unwrap() > 12));
-            place.at("clients that try again");
+            progress.at("clients that try again");
             let mut submitted = Vec::new();
             while submitted.len() < 12 {
                 submitted.extend(stage.service.try_submit(stage.add(0, 1)).ok());
@@ -449,7 +449,7 @@ pub fn in_a_queue_that_is_full<P: Protocol>(setup: &Setup<P>) {
             }
             submitted.into_iter().for_each(|submission| assert!(submission.wait().unwrap() > 24));
             assert_eq!(stage.service.batches(), 9);
-            place.at("more than may wait");
+            progress.at("more than may wait");
             let service = Arc::new(stage.service);
             let (of_task, adds) = (Arc::clone(&service), [stage.table; 5]);
             let task = Inline(Mutex::new(Some(Box::new(move || {
@@ -488,12 +488,12 @@ pub fn from_their_own_threads<P: Protocol>(setup: &Setup<P>) {
     let (gate, arrivals) = Gate::new();
     let mut held = service.submit(gate.clone());
     arrivals.recv().unwrap();
-    let (told, telling) = channel();
+    let (observed, reports) = channel();
     let own = Arc::clone(&service);
     let task = Box::new(move || {
         let more: Vec<_> = (0..5).map(|_| own.submit(Add { table, id: 4, by: 1 })).collect();
         let waited = own.submit(Add { table, id: 4, by: 1 }).wait();
-        told.send((more, waited)).unwrap();
+        observed.send((more, waited)).unwrap();
         // The last reference may go here, too: then the thread goes on alone.
         drop(own);
         resume_unwind(Box::new("a waker panics"));
@@ -502,7 +502,7 @@ pub fn from_their_own_threads<P: Protocol>(setup: &Setup<P>) {
     assert!(pin!(&mut held).poll(&mut Context::from_waker(&waker)).is_pending());
     drop(service);
     gate.open();
-    let (more, waited) = telling.recv().unwrap();
+    let (more, waited) = reports.recv().unwrap();
     assert!(matches!(waited, Err(Error::Unsupported { .. })), "{waited:?}");
     more.into_iter().for_each(|submission| assert!(submission.wait().unwrap() > 0));
     held.wait().unwrap();
@@ -513,7 +513,7 @@ pub fn from_their_own_threads<P: Protocol>(setup: &Setup<P>) {
     }
 }
 
-/// Answers that panic when they are dropped hurt nobody else.
+/// Answers that panic when they are dropped hurt no other client.
 pub fn with_wild_answers<P: Protocol>(setup: &Setup<P>) {
     struct Wild;
 
@@ -557,7 +557,7 @@ pub fn beyond_memory<P: Protocol>(setup: &Setup<P>) {
         return;
     }
     let mut setup = setup.clone();
-    // Who validates all that was read at every operation takes a time that is quadratic in what is there.
+    // A client that validates all that was read at every operation takes a time that is quadratic in what is there.
     setup.common.memory.limit_bytes = Some(scaled(4 << 20, 1 << 20));
     setup.common.memory.region_bytes = scaled(1 << 20, 256 << 10);
     setup.common.memory.chunk_bytes = 64 << 10;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use polychron_engine::{Interactive, Protocol};
 
-use super::{anomalies, phantoms, roll_backs};
+use super::{anomalies, phantoms, rollbacks};
 use crate::Setup;
 use crate::client;
 
@@ -85,9 +85,9 @@ matrix! {
         write_skew_by_insertion, write_skew_of_absent_keys, write_skew_by_update, write_skew_of_three, insert_insert,
         insert_insert_the_other_way_round, insert_insert_in_a_hash_table, delete_and_update, update_and_delete,
         delete_and_upsert, delete_and_delete;
-    roll_backs: reads, reads_beside_a_write, insertion, insertion_before_a_later_one, insertion_that_comes_late,
+    rollbacks: reads, reads_beside_a_write, insertion, insertion_before_a_later_one, insertion_that_comes_late,
         deletion_that_comes_late, range;
     phantoms: absent_key, absent_key_in_a_hash_table, count, empty_range, minimum, maximum, backward_scan, stopped_scan,
-        secondary_look_up, secondary_range, unique_secondary, updated_into_a_range, deleted_out_of_a_range, tombstone,
+        secondary_lookup, secondary_range, unique_secondary, updated_into_a_range, deleted_out_of_a_range, tombstone,
         tombstone_that_grows, tombstone_that_grows_in_a_range, insertion_given_up, insertion_refused;
 }

@@ -102,7 +102,7 @@ fn record<P: Protocol<Worker: Interactive>>(
     wave::<P>(random, &tables, &mut workers[..1], vec![load], leeway, &mut || ());
     for _ in 0..waves {
         let scripts = (0..clients).map(|_| Script::draw(random, mix)).collect();
-        // In some waves time passes between two steps, and what nobody needs is given back.
+        // In some waves time passes between two steps, and what no client needs is freed.
         let is_slow = setup.interleaves && pauses.below(4) == 0;
         let mut pause = || {
             if is_slow && pauses.below(3) == 0 {
@@ -168,7 +168,8 @@ fn wave<P: Protocol<Worker: Interactive>>(
     }
 }
 
-/// Takes a step. The engine ends a transaction in which it left something half done by a panic whose payload is the error: a driver answers with it.
+/// Takes a step. The engine ends a transaction in which it left something half done by a panic whose payload is the error: a driver answers
+/// with it.
 fn answered(step: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
     catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| match panic.downcast::<Error>() {
         Ok(error) => Err(*error),

@@ -43,7 +43,7 @@ enum End {
     #[default]
     Committed,
     Aborted,
-    /// Nobody knows: it committed if somebody saw one of its writes.
+    /// No client knows: it committed if some client saw one of its writes.
     Unknown,
 }
 
@@ -95,7 +95,7 @@ pub fn parse(text: &str) -> Result<History, BadLine> {
             id: at as u64 + 1,
             thread: line.process,
             begin: line.begin,
-            // Who was never answered may have been any time.
+            // A client that was never answered may have been any time.
             end: if line.outcome == End::Unknown { u64::MAX } else { line.end },
             outcome: if committed[at] { Outcome::Committed } else { Outcome::Refused },
             snapshot: line.snapshot,
@@ -142,10 +142,10 @@ fn values(lines: &[(usize, Line)]) -> Result<HashMap<u64, Values>, BadLine> {
     Ok(keys)
 }
 
-/// As many as a version can tell apart.
+/// As many as a version can distinguish.
 const MOST_WRITES: u64 = 65_000;
 
-/// Whose writes somebody else saw.
+/// Whose writes another client saw.
 fn seen_transactions(lines: &[(usize, Line)], keys: &HashMap<u64, Values>) -> Vec<bool> {
     let mut seen = vec![false; lines.len()];
     for (at, (_, line)) in lines.iter().enumerate().filter(|(_, (_, line))| line.outcome == End::Committed) {
@@ -198,7 +198,7 @@ impl Converter<'_> {
         operations
     }
 
-    /// The version of a value; of one that nobody wrote, a version that nobody has.
+    /// The version of a value; of one that no client wrote, a version that no client has.
     fn version(&self, key: u64, value: u64) -> Version {
         let writer = self.keys.get(&key).and_then(|known| known.writers.get(&value));
         writer.map_or(Version::new(self.committed.len() as u64 + 1, value % (MOST_WRITES + 1)), |&(_, version)| version)
@@ -213,7 +213,7 @@ impl Converter<'_> {
         }
     }
 
-    /// An append: over the value before it in the longest list, or behind the list where nobody saw it.
+    /// An append: over the value before it in the longest list, or behind the list where no client saw it.
     fn append(&self, key: u64, value: u64) -> Operation {
         let longest = self.keys.get(&key).map_or(&[][..], |known| &known.longest);
         let place = longest.iter().position(|&it| it == value);

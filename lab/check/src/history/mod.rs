@@ -123,15 +123,15 @@ pub enum Replaced {
     Unknown,
     /// It did not look, but it came right behind this version, or was the first, as others saw.
     Follows(Option<Version>),
-    /// It did not look, but it came behind this version, or behind nothing; what else did, nobody saw.
+    /// It did not look, but it came behind this version, or behind nothing; what else did, no client saw.
     Behind(Option<Version>),
 }
 
 /// Attributes of a row.
 pub const ATTRIBUTES: usize = 3;
 
-/// What a row has in its first two secondary indexes, as numbers in the order of the index, where NULL is 0; and behind these its *mark*, from which
-/// all columns follow that restrictions look at.
+/// What a row has in its first two secondary indexes, as numbers in the order of the index, where NULL is 0; and behind these its *mark*,
+/// from which all columns follow that restrictions look at.
 pub type Attributes = [u32; ATTRIBUTES];
 
 /// A set of marks. A restriction is one, whatever it compares with what.

@@ -31,11 +31,11 @@ pub struct Mix {
     pub snapshots: u64,
     /// Rollbacks and panics in a hundred transactions, as many each.
     pub failures: u64,
-    /// Conditions over futures, and writes of them, in a hundred operations; one in eight is of a row that may be absent. With any, nothing is written blindly, so that it is known what was there
-    /// when.
+    /// Conditions over futures, and writes of them, in a hundred operations; one in eight is of a row that may be absent. With any, nothing
+    /// is written blindly, so that it is known what was there when.
     pub conditions: u64,
-    /// Writes in a hundred operations, beside the others, that are refused more often than not. With any, clients do not always look for what
-    /// stood in the way, and catch that the row of a future is absent.
+    /// Writes in a hundred operations, beside the others, that are refused more often than not. With any, clients do not always look for
+    /// what stood in the way, and catch that the row of a future is absent.
     pub refusals: u64,
 }
 
@@ -548,7 +548,7 @@ impl Procedure for Scripted<'_> {
     }
 }
 
-/// The same with all that it needs, for whoever executes it. The type has a number, so that there are several types.
+/// The same with all that it needs, for any client that executes it. The type has a number, so that there are several types.
 pub(super) struct Submitted<const TYPE: usize> {
     pub(super) script: Script,
     pub(super) tables: Pair,

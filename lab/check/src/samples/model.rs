@@ -49,9 +49,9 @@ impl Answer {
         Self::Refused(BTreeSet::from([by]))
     }
 
-    /// Whether `told` is what is expected.
-    pub(crate) fn allows(&self, told: &Self) -> bool {
-        match (self, told) {
+    /// Whether `observed` is what is expected.
+    pub(crate) fn allows(&self, observed: &Self) -> bool {
+        match (self, observed) {
             (Self::Row(one), Self::Row(other)) => one == other,
             (Self::Rows(one), Self::Rows(other)) => one == other,
             (Self::Value(one), Self::Value(other)) => one == other,
@@ -72,7 +72,7 @@ pub(crate) struct Model {
 
 /// A value's place among all values: its kind, and where it stands within.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum Progress {
     Null,
     Truth(bool),
     Integer(i128),
@@ -91,7 +91,7 @@ enum Place {
 /// Digits behind the point at most.
 const FINEST: u32 = 18;
 
-impl Place {
+impl Progress {
     fn of(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -123,7 +123,7 @@ pub(crate) fn satisfies(value: &Value, comparison: Comparison, constant: &Value)
     if matches!(value, Value::Null) || matches!(constant, Value::Null) {
         return false;
     }
-    let order = Place::of(value).cmp(&Place::of(constant));
+    let order = Progress::of(value).cmp(&Progress::of(constant));
     let wanted: &[Ordering] = match comparison {
         Comparison::Equal => &[Ordering::Equal],
         Comparison::NotEqual => &[Ordering::Less, Ordering::Greater],
@@ -201,7 +201,7 @@ impl Model {
 
     /// The rows that a question is about, in the order of its index.
     fn rows_of(&self, ask: &Ask) -> Vec<&Values> {
-        let place = |row: &Values, column: usize| (Place::of(&row[column]), Place::of(&row[column::ID]));
+        let progress = |row: &Values, column: usize| (Progress::of(&row[column]), Progress::of(&row[column::ID]));
         let within = |row: &Values, column: usize, first: Value, last: Value| {
             satisfies(&row[column], Comparison::AtLeast, &first) && satisfies(&row[column], Comparison::AtMost, &last)
         };
@@ -219,12 +219,12 @@ impl Model {
             .collect();
         match ask.through {
             Through::All | Through::Ids(..) => {}
-            Through::Levels(..) => rows.sort_by_key(|row| place(row, column::LEVEL)),
-            Through::Codes(..) => rows.sort_by_key(|row| place(row, column::CODE)),
-            Through::States(..) => rows.sort_by_key(|row| place(row, column::STATE)),
+            Through::Levels(..) => rows.sort_by_key(|row| progress(row, column::LEVEL)),
+            Through::Codes(..) => rows.sort_by_key(|row| progress(row, column::CODE)),
+            Through::States(..) => rows.sort_by_key(|row| progress(row, column::STATE)),
             Through::Spans(..) => {
                 let key =
-                    |row: &&Values| [column::SPAN, column::HEAT, column::ID].map(|column| Place::of(&row[column]));
+                    |row: &&Values| [column::SPAN, column::HEAT, column::ID].map(|column| Progress::of(&row[column]));
                 rows.sort_by_key(key);
             }
         }
@@ -250,7 +250,7 @@ impl Model {
 
 /// Rows that came in an order that means nothing.
 pub(crate) fn in_any_order(mut rows: Vec<Values>) -> Answer {
-    rows.sort_by_cached_key(|row| row.iter().map(Place::of).collect::<Vec<_>>());
+    rows.sort_by_cached_key(|row| row.iter().map(Progress::of).collect::<Vec<_>>());
     Answer::Rows(rows)
 }
 
@@ -266,8 +266,8 @@ fn total(rows: &[&Values], wanted: Aggregate) -> Answer {
     match wanted {
         Aggregate::Rows => Answer::Value(Value::Unsigned(rows.len() as u64)),
         Aggregate::Count(column) => Answer::Value(Value::Unsigned(values(column).len() as u64)),
-        Aggregate::Min(column) => extreme(values(column).into_iter().min_by_key(|value| Place::of(value))),
-        Aggregate::Max(column) => extreme(values(column).into_iter().max_by_key(|value| Place::of(value))),
+        Aggregate::Min(column) => extreme(values(column).into_iter().min_by_key(|value| Progress::of(value))),
+        Aggregate::Max(column) => extreme(values(column).into_iter().max_by_key(|value| Progress::of(value))),
         Aggregate::Sum(column) => sum(column, &values(column)),
     }
 }

@@ -64,7 +64,7 @@ impl<P: Protocol<Worker: Interactive>> Stage<P> {
         tables.fill(&mut worker);
         let state = tables.state(&mut worker);
         let mut stage = Self { setup: setup.clone(), database, tables, worker, promise, state, divisions: 8 * 384 };
-        stage.settle();
+        stage.quiesce();
         if promise == Promise::AllOrNothing {
             // What the script divides in the indexes stays so.
             for _ in 0..2 {
@@ -75,7 +75,7 @@ impl<P: Protocol<Worker: Interactive>> Stage<P> {
     }
 
     /// Gives everything back that can be, and tells how much is in use.
-    fn settle(&mut self) -> usize {
+    fn quiesce(&mut self) -> usize {
         for _ in 0..8 {
             (self.setup.tick)(&self.database);
             self.worker.maintain();
@@ -91,7 +91,7 @@ impl<P: Protocol<Worker: Interactive>> Stage<P> {
 
     /// Runs the script with a fault, and asserts that it left nothing.
     fn survive(&mut self, fault: Fault, wanted: impl Fn(&Error) -> bool) -> Survived {
-        let used = self.settle();
+        let used = self.quiesce();
         let outcome = self.run(fault);
         let allocations = refuse(Refusal::Nothing);
         if let Err(error) = &outcome {
@@ -101,7 +101,7 @@ impl<P: Protocol<Worker: Interactive>> Stage<P> {
         state.assert_whole();
         if outcome.is_err() && self.promise == Promise::AllOrNothing {
             assert_eq!(state, self.state, "{fault:?} left something behind");
-            let now = self.settle();
+            let now = self.quiesce();
             // Where keys come into the indexes at commit, a refusal there leaves leaves divided: a few bytes, and once.
             let divided = if self.setup.name == "cicada" { now.saturating_sub(used).min(self.divisions) } else { 0 };
             self.divisions -= divided;
@@ -167,8 +167,8 @@ fn refused_definition<P: Protocol<Worker: Interactive>, O>(
     undefined: impl Fn(&P) -> bool,
 ) -> O {
     // The latest version of a node lies in its head or, every other time that it is touched, outside.
-    let used = stage.settle();
-    let moves = stage.setup.kept_places_bytes;
+    let used = stage.quiesce();
+    let moves = stage.setup.kept_slots_bytes;
     for number in 1..1000 {
         for refusal in [Refusal::Only(number), Refusal::From(number)] {
             refuse(refusal);
@@ -180,7 +180,7 @@ fn refused_definition<P: Protocol<Worker: Interactive>, O>(
             }
             assert!(undefined(&stage.database), "{refusal:?}");
             stage.tables.touch(&mut stage.worker);
-            let now = stage.settle();
+            let now = stage.quiesce();
             assert!(now.abs_diff(used) <= moves, "{refusal:?} leaked: {used} bytes were in use, and now {now}");
         }
     }
@@ -252,5 +252,5 @@ polychron_check::conformance!(@group by_epochs::<KeyValue>(), reclamation: updat
 
 /// Multi-version indexes keep the places of records.
 fn multi_version() -> Setup<Cicada> {
-    Setup { kept_places_bytes: 8 * 384, ..setups::multi_version() }
+    Setup { kept_slots_bytes: 8 * 384, ..setups::multi_version() }
 }

@@ -94,7 +94,7 @@ impl Stage {
     }
 
     /// Whatever the background can do is done, by this worker.
-    fn settle(&self, worker: &mut CicadaWorker) {
+    fn quiesce(&self, worker: &mut CicadaWorker) {
         for _ in 0..4 {
             self.database.tick();
             worker.maintain();
@@ -148,7 +148,7 @@ impl Stage {
         let earlier = left.begin(Mode::ReadWrite).unwrap();
         let observe = |t: &mut Tx<'_>| {
             let seen = observe(t);
-            self.settle(&mut self.worker());
+            self.quiesce(&mut self.worker());
             seen
         };
         self.half_of(earlier, right.begin(Mode::ReadWrite).unwrap(), observe, write)
@@ -205,7 +205,7 @@ impl Stage {
         let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
         let before = present(&mut snapshot, &self.items, 1).unwrap();
         assert!(self.once(change));
-        self.settle(&mut self.worker());
+        self.quiesce(&mut self.worker());
         present(&mut snapshot, &self.items, 1).unwrap() != before
     }
 }
@@ -303,7 +303,7 @@ fn second_before_the_first() -> bool {
     drive::transact(&mut worker, Mode::ReadWrite, &mut |t| present(t, &stage.items, 1)).unwrap() != Some(11)
 }
 
-/// Who begins after a commit was acknowledged does not see it.
+/// A client that begins after a commit was acknowledged does not see it.
 fn acknowledged_too_early(consistency: Consistency) -> bool {
     let stage = Stage::open(&[(1, 10)], |options| {
         (options.consistency, options.clock_boost) = (consistency, Duration::from_millis(10));
@@ -378,7 +378,7 @@ fn snapshot_at_a_horizon_that_has_passed() -> bool {
         let stage = stage.clone();
         move || {
             stage.set(1, 11);
-            stage.settle(&mut stage.worker());
+            stage.quiesce(&mut stage.worker());
         }
     });
     let mut worker = stage.worker();
@@ -424,7 +424,7 @@ fn horizon_that_goes_back() -> bool {
         let (stage, seen) = (stage.clone(), Rc::clone(&seen));
         move || {
             stage.set(1, 11);
-            stage.settle(&mut stage.worker());
+            stage.quiesce(&mut stage.worker());
             interrupt(Point::Published, move || {
                 stage.database.tick();
                 let mut snapshot = stage.lasting(Mode::Snapshot);
@@ -729,7 +729,7 @@ fn absent_key_without_its_tombstone() -> bool {
     let mut cleaner = stage.tombstone();
     let observe = |t: &mut Tx<'_>| {
         let seen = present(t, &stage.items, 5);
-        stage.settle(&mut cleaner);
+        stage.quiesce(&mut cleaner);
         seen
     };
     stage.half_of_an_earlier(observe, |t| insert(&stage, t))
@@ -742,7 +742,7 @@ fn absent_key_behind_a_hint() -> bool {
     let observe = |t: &mut Tx<'_>| {
         t.prefetch(&stage.items, 5);
         let seen = present(t, &stage.items, 5);
-        stage.settle(&mut cleaner);
+        stage.quiesce(&mut cleaner);
         seen
     };
     stage.half_of_an_earlier(observe, |t| insert(&stage, t))
@@ -753,7 +753,7 @@ fn count_of_a_range() -> bool {
     stage.half_of_an_earlier(|t| count(&stage, t), |t| insert(&stage, t))
 }
 
-/// A database in which nobody is overtaken.
+/// A database in which no client is overtaken.
 fn patient(rows: &[(u64, i64)]) -> Stage {
     Stage::open(rows, |options| options.overtaking_after = Duration::from_secs(3600))
 }
@@ -779,7 +779,7 @@ fn absent_key_that_comes_and_goes() -> bool {
         stage.put(t, FLAG, 1)
     }));
     assert!(stage.once(|t| t.delete(&stage.items, 5).map(drop)));
-    stage.settle(&mut stage.worker());
+    stage.quiesce(&mut stage.worker());
     assert_eq!(present(&mut later, &stage.items, FLAG).unwrap(), Some(1));
     later.commit().is_ok()
 }
@@ -910,7 +910,7 @@ fn key_that_came_back() -> bool {
     let stage = stage(&[(5, 1)]);
     let mut cleaner = stage.tombstone();
     assert!(stage.once(|t| insert(&stage, t)));
-    stage.settle(&mut cleaner);
+    stage.quiesce(&mut cleaner);
     stage.value(5) != Some(1)
 }
 
@@ -920,7 +920,7 @@ fn insertion_on_a_tombstone() -> bool {
     let mut cleaner = stage.tombstone();
     interrupt(Point::Linking, {
         let stage = stage.clone();
-        move || stage.settle(&mut cleaner)
+        move || stage.quiesce(&mut cleaner)
     });
     !(stage.once(|t| insert(&stage, t)) && stage.value(5) == Some(1))
 }
@@ -931,7 +931,7 @@ fn tombstone_that_goes() -> bool {
     let mut cleaner = stage.tombstone();
     !stage.once(|t| {
         assert_eq!(present(t, &stage.items, 5)?, None);
-        stage.settle(&mut cleaner);
+        stage.quiesce(&mut cleaner);
         Ok(())
     })
 }
@@ -950,7 +950,7 @@ fn version_in_the_middle() -> bool {
     overwrite(&stage, &mut cleaner, 11);
     let mut snapshot = right.begin(Mode::Snapshot).unwrap();
     overwrite(&stage, &mut cleaner, 12);
-    stage.settle(&mut cleaner);
+    stage.quiesce(&mut cleaner);
     present(&mut snapshot, &stage.items, 1).unwrap() != Some(11)
 }
 
@@ -960,7 +960,7 @@ fn version_that_was_read_and_replaced() -> bool {
     let mut cleaner = stage.worker();
     // The head is free.
     stage.set(1, 9);
-    stage.settle(&mut cleaner);
+    stage.quiesce(&mut cleaner);
     let mut workers = [(); 4].map(|()| stage.worker());
     let mut transactions = workers.iter_mut().map(|worker| worker.begin(Mode::ReadWrite).unwrap());
     let [first, second, third] = std::array::from_fn(|_| transactions.next().unwrap());
@@ -968,7 +968,7 @@ fn version_that_was_read_and_replaced() -> bool {
     assert!(attempt(first, |t| stage.put(t, 1, 10)));
     assert_eq!(present(&mut reader, &stage.items, 1).unwrap(), Some(10));
     assert!(attempt(second, |t| stage.put(t, 1, 11)));
-    stage.settle(&mut cleaner);
+    stage.quiesce(&mut cleaner);
     assert!(attempt(third, |t| stage.put(t, 1, 12)));
     attempt(reader, |t| stage.put(t, FLAG, 10))
 }
@@ -978,7 +978,7 @@ fn deleted_row_that_a_snapshot_sees() -> bool {
     let (mut cleaner, mut reader) = (stage.worker(), stage.worker());
     let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
     drive::transact(&mut cleaner, Mode::ReadWrite, &mut |t| t.delete(&stage.items, 1)).unwrap();
-    stage.settle(&mut cleaner);
+    stage.quiesce(&mut cleaner);
     present(&mut snapshot, &stage.items, 1).unwrap() != Some(10)
 }
 
@@ -987,7 +987,7 @@ fn latest_version_behind_a_snapshot() -> bool {
     let (mut cleaner, mut reader) = (stage.worker(), stage.worker());
     let _oldest = reader.begin(Mode::Snapshot).unwrap();
     overwrite(&stage, &mut cleaner, 11);
-    stage.settle(&mut cleaner);
+    stage.quiesce(&mut cleaner);
     stage.value(1) != Some(11)
 }
 
@@ -999,11 +999,11 @@ fn version_before_one_of_the_future() -> bool {
     overwrite(&stage, &mut cleaner, 11);
     hasty.follow(hasty.moment() + 1_000_000_000_000);
     overwrite(&stage, &mut hasty, 12);
-    stage.settle(&mut cleaner);
+    stage.quiesce(&mut cleaner);
     stage.value(1) != Some(11)
 }
 
-/// A snapshot begins, and its version is overwritten, while the moments are collected at which somebody reads.
+/// A snapshot begins, and its version is overwritten, while the times are collected at which some client reads.
 fn snapshot_that_begins_while_moments_are_counted() -> bool {
     let stage = stage(&[(1, 10)]);
     let (mut cleaner, mut reader) = (stage.worker(), stage.worker());
@@ -1099,7 +1099,7 @@ fn loose(options: &mut Options) {
 }
 
 /// A worker whose clock is ahead overwrites a row blindly; then an index is made, and who knows it inserts the row at an earlier
-/// moment.
+/// time.
 fn entry_of_an_earlier_row() -> bool {
     let stage = Stage::open(&[], loose);
     let table = plain_members(&stage, 3);
@@ -1226,7 +1226,7 @@ fn index_that_is_half_a_turn_old() -> bool {
     !snapshot.scan_range_by::<_, _, u32>(&table, BY_CODE, ..).count().is_ok_and(|found| found == 3)
 }
 
-/// A snapshot stays open until somebody is held back because of it.
+/// A snapshot stays open until some client is held back because of it.
 fn snapshot_for_half_a_turn() -> bool {
     let stage = narrow(&[(1, 10)]);
     let open = Rc::new(RefCell::new(Some(stage.lasting(Mode::Snapshot))));
@@ -1255,7 +1255,7 @@ fn pause_at(point: Point, work: impl FnOnce() + Send + 'static) -> (Sender<()>, 
     (resume, thread)
 }
 
-/// The leader is paused while a transaction runs, and goes on when somebody is held back because of it.
+/// The leader is paused while a transaction runs, and goes on when some client is held back because of it.
 fn leader_that_is_paused() -> bool {
     let stage = narrow(&[(1, 10)]);
     let open = Rc::new(RefCell::new(Some(stage.lasting(Mode::ReadWrite))));
@@ -1273,7 +1273,7 @@ fn leader_that_is_paused() -> bool {
     });
     pass_half_a_turn(&stage);
     stage.set(1, 11);
-    // Where nobody was held back, it goes on now.
+    // Where no client was held back, it goes on now.
     let _ = resume.send(());
     let read = open.take().map(|mut open| present(&mut open, &stage.items, 1).unwrap());
     leader.join().unwrap();
@@ -1310,7 +1310,7 @@ fn collector_that_is_paused() -> bool {
     let mut snapshot = stage.lasting(Mode::Snapshot);
     pass_numbers(&stage, 600);
     stage.set(1, 11);
-    // Where nobody was held back, it goes on now.
+    // Where no client was held back, it goes on now.
     let _ = resume.send(());
     collector.join().unwrap();
     present(&mut snapshot, &stage.items, 1).unwrap() != Some(10)

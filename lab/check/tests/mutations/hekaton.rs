@@ -102,7 +102,7 @@ impl Stage {
     }
 
     /// Whatever can be collected is collected, by this worker.
-    fn settle(&self, worker: &mut HekatonWorker) {
+    fn quiesce(&self, worker: &mut HekatonWorker) {
         for _ in 0..4 {
             self.database.memory().epochs().advance();
             worker.maintain();
@@ -188,7 +188,7 @@ fn snapshot_while_the_end_is_drawn() -> bool {
             let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
             begun.send(()).unwrap();
             let first = get(&mut snapshot, &reader.items, 1).unwrap();
-            // Nobody listens where the reader has to wait.
+            // No client listens where the reader has to wait.
             let _ = read.send(());
             has_ended.recv().unwrap();
             let second = get(&mut snapshot, &reader.items, 2).unwrap();
@@ -270,7 +270,7 @@ fn key_that_comes_back_on_another_record() -> bool {
     stage.skew(
         |t| {
             assert_eq!(get(t, &stage.items, 5)?, None);
-            stage.settle(&mut stage.worker());
+            stage.quiesce(&mut stage.worker());
             Ok(())
         },
         insert_five(&stage),
@@ -358,7 +358,7 @@ fn phantom_in_a_divided_node() -> bool {
     )
 }
 
-/// An own insertion into a range of which nodes were taken out in the background.
+/// An own insertion into a range of which nodes were unlinked in the background.
 fn own_insertion_after_nodes_have_gone() -> bool {
     let rows: Vec<_> = (0..200).map(|id| (id, 1)).collect();
     let stage = stage(&rows);
@@ -368,7 +368,7 @@ fn own_insertion_after_nodes_have_gone() -> bool {
     drive::transact(&mut cleaner, Mode::ReadWrite, &mut delete).unwrap();
     !stage.once(|t| {
         assert_eq!(t.scan(&stage.items, 0..200).count()?, 4);
-        stage.settle(&mut cleaner);
+        stage.quiesce(&mut cleaner);
         (0..200).filter(|id| id % 50 == 25).try_for_each(|id| t.insert(&stage.items, &Item { id, value: 2 }))
     })
 }
@@ -488,7 +488,7 @@ fn snapshot_of_a_row_that_is_overwritten() -> bool {
         let mut set = |t: &mut Tx<'_>| t.upsert(&stage.items, &Item { id: 1, value });
         drive::transact(&mut writer, Mode::ReadWrite, &mut set).unwrap();
     }
-    stage.settle(&mut writer);
+    stage.quiesce(&mut writer);
     get(&mut snapshot, &stage.items, 1).unwrap() != Some(10)
 }
 
@@ -537,7 +537,7 @@ crate::killers! { Step:
     FollowOwnInsertions: own_insertion_into_a_range;
     FollowOnlyOwn: phantom_before_an_own_insertion;
     FollowSplits: phantom_in_a_divided_node;
-    FollowSettled: own_insertion_after_nodes_have_gone;
+    FollowResolved: own_insertion_after_nodes_have_gone;
     RefuseEmptyHints: hint_to_a_deleted_row;
     AwaitRollBack: error_of_an_aborted_read;
     StayDoomed: conflict_that_the_procedure_ignores;

@@ -109,7 +109,7 @@ impl Stage {
     }
 
     /// Whatever can be collected is collected, by this worker.
-    fn settle(&self, worker: &mut HyperWorker) {
+    fn quiesce(&self, worker: &mut HyperWorker) {
         for _ in 0..4 {
             self.database.memory().epochs().advance();
             worker.maintain();
@@ -402,8 +402,8 @@ struct Couple {
     other: u32,
 }
 
-/// Whether a transaction commits that has read one number of a couple before the other one changed, and then that one itself, long ago or when
-/// the first comparison has passed.
+/// Whether a transaction commits that has read one number of a couple before the other one changed, and then that one itself, long ago or
+/// when the first comparison has passed.
 fn overlooks_a_column(is_late: bool) -> bool {
     let stage = stage(&[]);
     let couples = Table::from_id(stage.database.create_table(Couple::definition()).unwrap());
@@ -466,7 +466,7 @@ fn snapshot_of_a_row_that_is_overwritten() -> bool {
         let mut set = |t: &mut Tx<'_>| t.upsert(&stage.items, &Item { id: 1, value });
         drive::transact(&mut writer, Mode::ReadWrite, &mut set).unwrap();
     }
-    stage.settle(&mut writer);
+    stage.quiesce(&mut writer);
     get(&mut snapshot, &stage.items, 1).unwrap() != Some(10)
 }
 
@@ -478,28 +478,28 @@ struct Pair {
     right: i64,
 }
 
-/// A number of a row changes, and later another one, which the image of the first change does not put back.
-fn snapshot_of_a_row_that_changes_in_two_places() -> bool {
-    changes_in_two_places(false)
+/// A number of a row changes, and later another one, which the before-image of the first change does not put back.
+fn snapshot_of_a_row_that_changes_in_two_columns() -> bool {
+    changes_in_two_columns(false)
 }
 
-/// The same, once it is known of the row which number the snapshot's image puts back.
+/// The same, once it is known of the row which number the snapshot's before-image puts back.
 fn snapshot_of_a_row_that_then_changes_elsewhere() -> bool {
-    changes_in_two_places(true)
+    changes_in_two_columns(true)
 }
 
-fn changes_in_two_places(settles_between: bool) -> bool {
+fn changes_in_two_columns(quiesces_between: bool) -> bool {
     let stage = stage(&[]);
     let pairs: Table<Pair> = Table::from_id(stage.database.create_table(Pair::definition()).unwrap());
     assert!(stage.once(|t| t.insert(&pairs, &Pair { id: 1, left: 10, right: 10 })));
     let mut snapshot = stage.lasting(Mode::Snapshot);
     let mut writer = stage.worker();
     assert!(stage.once(|t| t.update(&pairs, 1, |row| row.set_left(11)).map(drop)));
-    if settles_between {
-        stage.settle(&mut writer);
+    if quiesces_between {
+        stage.quiesce(&mut writer);
     }
     assert!(stage.once(|t| t.update(&pairs, 1, |row| row.set_right(11)).map(drop)));
-    stage.settle(&mut writer);
+    stage.quiesce(&mut writer);
     let seen = snapshot.get(&pairs, 1).unwrap().map(|row| (row.left(), row.right()));
     seen != Some((10, 10))
 }
@@ -510,10 +510,10 @@ fn snapshot_between_two_changes() -> bool {
     let _first = stage.lasting(Mode::Snapshot);
     let mut writer = stage.worker();
     assert!(stage.set(1, 11));
-    stage.settle(&mut writer);
+    stage.quiesce(&mut writer);
     let mut second = stage.lasting(Mode::Snapshot);
     assert!(stage.set(1, 12));
-    stage.settle(&mut writer);
+    stage.quiesce(&mut writer);
     get(&mut second, &stage.items, 1).unwrap() != Some(11)
 }
 
@@ -525,16 +525,16 @@ fn snapshot_between_two_changes_that_are_looked_at_again() -> bool {
         let mut set = |t: &mut Tx<'_>| ids.into_iter().try_for_each(|id| t.upsert(&stage.items, &Item { id, value }));
         drive::transact(writer, Mode::ReadWrite, &mut set).unwrap();
     };
-    // From now on the worker's buffers are as large as two images.
+    // From now on the worker's buffers are as large as two before-images.
     set(&mut writer, [3, 4], 10);
     let _first = stage.lasting(Mode::Snapshot);
     assert!(stage.set(1, 11));
-    stage.settle(&mut writer);
+    stage.quiesce(&mut writer);
     let mut second = stage.lasting(Mode::Snapshot);
     set(&mut writer, [1, 2], 12);
-    stage.settle(&mut writer);
+    stage.quiesce(&mut writer);
     assert!(stage.once(|t| t.delete(&stage.items, 2).map(drop)));
-    (0..2).for_each(|_| stage.settle(&mut writer));
+    (0..2).for_each(|_| stage.quiesce(&mut writer));
     get(&mut second, &stage.items, 1).unwrap() != Some(11)
 }
 
@@ -547,7 +547,7 @@ fn snapshot_of_a_row_in_a_large_buffer() -> bool {
         let mut set = |t: &mut Tx<'_>| ids.clone().try_for_each(|id| t.upsert(&stage.items, &Item { id, value: 11 }));
         drive::transact(&mut writer, Mode::ReadWrite, &mut set).unwrap();
     }
-    stage.settle(&mut writer);
+    stage.quiesce(&mut writer);
     get(&mut snapshot, &stage.items, 1).unwrap() != Some(10)
 }
 
@@ -559,7 +559,7 @@ fn lost_update_behind_a_snapshot() -> bool {
     let mut other = false;
     let mine = stage.once(|t| {
         let before = get(t, &stage.items, 1)?.unwrap();
-        // Whoever commits this thins what was committed before.
+        // Any client that commits this prunes what was committed before.
         other = stage.set(1, 12);
         t.upsert(&stage.items, &Item { id: 1, value: before + 10 })
     });
@@ -572,7 +572,7 @@ fn snapshot_of_a_row_that_is_deleted() -> bool {
     let stage = stage(&[(1, 10)]);
     let mut snapshot = stage.lasting(Mode::Snapshot);
     assert!(stage.once(|t| t.delete(&stage.items, 1).map(drop)));
-    stage.settle(&mut stage.worker());
+    stage.quiesce(&mut stage.worker());
     get(&mut snapshot, &stage.items, 1).unwrap() != Some(10)
 }
 
@@ -584,7 +584,7 @@ fn row_that_is_deleted_between_two_looks() -> bool {
     assert!(stage.once(|t| t.delete(&stage.items, 1).map(drop)));
     // Until the open one is no young one any more.
     (0..300).for_each(|value| assert!(stage.set(2, value)));
-    stage.settle(&mut stage.worker());
+    stage.quiesce(&mut stage.worker());
     get(&mut long, &stage.items, 1).unwrap() != first
 }
 
@@ -594,7 +594,7 @@ fn row_that_is_deleted_before_an_insertion() -> bool {
     let mut long = stage.lasting(Mode::ReadWrite);
     assert!(stage.once(|t| t.delete(&stage.items, 1).map(drop)));
     (0..300).for_each(|value| assert!(stage.set(2, value)));
-    stage.settle(&mut stage.worker());
+    stage.quiesce(&mut stage.worker());
     long.try_insert(&stage.items, &Item { id: 1, value: 11 }).is_ok_and(|answer| answer == Insertion::Inserted)
 }
 
@@ -637,7 +637,7 @@ impl Procedure for Turn {
 fn row_that_comes_back_in_a_batch() -> bool {
     let stage = stage(&[(1, 10)]);
     let _snapshot = stage.lasting(Mode::Snapshot);
-    // Whoever commits thins what was committed before.
+    // Any client that commits prunes what was committed before.
     let mut batch =
         [Part::Delete, Part::Elsewhere, Part::Insert, Part::Read].map(|part| Turn { items: stage.items, part });
     let mut last = None;
@@ -654,7 +654,7 @@ fn snapshot_of_a_row_that_is_overwritten_as_it_begins() -> bool {
         let stage = stage.clone();
         move || {
             assert!(stage.set(1, 11));
-            stage.settle(&mut stage.worker());
+            stage.quiesce(&mut stage.worker());
         }
     });
     let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
@@ -666,7 +666,7 @@ fn plain_stage(is_scanned: bool) -> Stage {
     let rows: Vec<_> = (0..40).map(|id| (id, 10)).collect();
     let stage = stage(&rows);
     let mut worker = stage.worker();
-    stage.settle(&mut worker);
+    stage.quiesce(&mut worker);
     if is_scanned {
         for _ in 0..2 {
             assert_eq!(sum(&mut worker.begin(Mode::Snapshot).unwrap(), &stage), 400);
@@ -682,15 +682,15 @@ fn sum(t: &mut Tx<'_>, stage: &Stage) -> i64 {
     }
 }
 
-fn stretch_that_was_changed() -> bool {
+fn range_that_was_changed() -> bool {
     let stage = plain_stage(true);
     let mut snapshot = stage.lasting(Mode::Snapshot);
     assert!(stage.set(1, 11));
     sum(&mut snapshot, &stage) != 400
 }
 
-/// A row of a stretch is changed when a scan has seen that there are no versions.
-fn stretch_that_changes() -> bool {
+/// A row of a slot range is changed when a scan has seen that there are no versions.
+fn range_that_changes() -> bool {
     let stage = plain_stage(true);
     let mut snapshot = stage.lasting(Mode::Snapshot);
     interrupt(Point::Lending, {
@@ -808,13 +808,13 @@ crate::killers! { Step:
     AwaitIndexes: index_that_was_filled_later;
     LockFilledRows: row_that_changes_under_the_filling;
     AwaitReaders: snapshot_of_a_row_that_is_overwritten;
-    KeepWords: snapshot_of_a_row_that_changes_in_two_places;
-    RestoredMoments: snapshot_between_two_changes;
+    KeepWords: snapshot_of_a_row_that_changes_in_two_columns;
+    RestoredTimestamps: snapshot_between_two_changes;
     RestoredWords: snapshot_of_a_row_that_then_changes_elsewhere;
     RestoredByOthers: snapshot_between_two_changes_that_are_looked_at_again;
     MoveOut: snapshot_of_a_row_in_a_large_buffer;
     StandForNewer: column_that_changes_in_a_word_that_has_changed;
-    ListedMoments: column_that_changes_behind_the_comparison;
+    ListedTimestamps: column_that_changes_behind_the_comparison;
     AwaitWriters: lost_update_behind_a_snapshot;
     PassOverDisplaced: row_that_comes_back_in_a_batch;
     LookBeside: snapshot_of_a_row_that_is_deleted;
@@ -822,9 +822,9 @@ crate::killers! { Step:
     InsertBeside: row_that_is_deleted_before_an_insertion;
     AnnounceStart: snapshot_of_a_row_that_is_overwritten_as_it_begins;
     ProtectParents: child_whose_parent_goes;
-    CoverVersions: stretch_that_was_changed;
+    CoverVersions: range_that_was_changed;
     StopNarrowing: row_that_changes_as_an_interval_is_narrowed;
-    LookAgain: stretch_that_changes;
+    LookAgain: range_that_changes;
     UndoOperations: row_whose_entry_was_refused;
     RefuseDuplicates: code_of_two_members;
 }

@@ -201,11 +201,11 @@ fn failure_after_a_condition_that_changed() -> bool {
 crate::killers! { Step:
     CheckConditions: stock_that_was_promised_twice;
     ReadOwnFutures: increment_that_is_lost_beside_another;
-    SettleBeforeReads: own_increment_that_is_not_read;
-    SettleBeforeWrites: future_of_what_was_overwritten;
-    SettleBeforeScans: own_increment_that_is_not_counted;
-    SettleBeforeSavepoints: increment_before_a_savepoint;
-    SettleBeforeRollBacks: failure_that_is_undone;
+    FlushBeforeReads: own_increment_that_is_not_read;
+    FlushBeforeWrites: future_of_what_was_overwritten;
+    FlushBeforeScans: own_increment_that_is_not_counted;
+    FlushBeforeSavepoints: increment_before_a_savepoint;
+    FlushBeforeRollbacks: failure_that_is_undone;
     ForgetUndone: failure_behind_a_savepoint;
     ComputeOverwritten: failure_that_is_overwritten;
     CheckBeforeFailing: failure_after_a_condition_that_changed;

@@ -122,7 +122,7 @@ impl<R: Redo + Default> Stage<R> {
     }
 
     /// Whatever the background can do is done, by this worker.
-    fn settle(&self, worker: &mut MaflingoWorker<R>) {
+    fn quiesce(&self, worker: &mut MaflingoWorker<R>) {
         for _ in 0..4 {
             self.tick();
             worker.maintain();
@@ -453,7 +453,7 @@ fn absent_key_without_its_tombstone() -> bool {
     stage.half_of_another(
         |t| {
             let seen = present(t, &stage.items, 5);
-            stage.settle(&mut cleaner.take().unwrap());
+            stage.quiesce(&mut cleaner.take().unwrap());
             seen
         },
         |t| t.insert(&stage.items, &Item { id: 5, value: 1 }),
@@ -526,7 +526,7 @@ fn phantom_in_a_divided_node() -> bool {
     )
 }
 
-/// An own insertion into a range of which nodes were taken out in the background.
+/// An own insertion into a range of which nodes were unlinked in the background.
 fn own_insertion_after_nodes_have_gone() -> bool {
     let rows: Vec<_> = (0..200).map(|id| (id, 1)).collect();
     let stage = stage(&rows);
@@ -538,17 +538,17 @@ fn own_insertion_after_nodes_have_gone() -> bool {
     stage.tick();
     !stage.once(|t| {
         assert_eq!(t.scan(&stage.items, 0..200).count()?, 4);
-        stage.settle(&mut cleaner);
+        stage.quiesce(&mut cleaner);
         (0..200).filter(|id| id % 50 == 25).try_for_each(|id| t.insert(&stage.items, &Item { id, value: 2 }))
     })
 }
 
 /// Epochs go by, so many that a transaction that stands aside is told to leave its own.
 fn idle_for_long(stage: &Stage, cleaner: &mut MaflingoWorker<NoRedo>) {
-    (0..6).for_each(|_| stage.settle(cleaner));
+    (0..6).for_each(|_| stage.quiesce(cleaner));
 }
 
-/// Whether nothing that is retired waits for a transaction, which stands aside for long, after `remove` has taken out what it uses.
+/// Whether nothing that is retired waits for a transaction, which stands aside for long, after `remove` has unlinked what it uses.
 fn nothing_waits_for(
     act: impl FnOnce(&Stage, &mut Tx<'_>),
     remove: impl FnMut(&Stage, &mut Tx<'_>) -> Result<(), Error>,
@@ -592,8 +592,8 @@ fn node_that_an_idle_reader_uses() -> bool {
     nothing_waits_for(|stage, t| assert_eq!(present(t, &stage.items, 125).unwrap(), None), delete_a_leaf)
 }
 
-/// The node in which a transaction has found nothing was taken out while it stood aside, and what that leads to may have been freed.
-fn node_that_was_taken_out_beside_an_idle_reader() -> bool {
+/// The node in which a transaction has found nothing was unlinked while it stood aside, and what that leads to may have been freed.
+fn node_that_was_unlinked_beside_an_idle_reader() -> bool {
     let rows: Vec<_> = (0..200).filter(|id| *id != 125).map(|id| (id, 1)).collect();
     let stage = stage(&rows);
     let mut cleaner = stage.worker();
@@ -775,7 +775,7 @@ fn snapshot_that_changes<O: PartialEq>(
     let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
     let before = look(&mut snapshot).unwrap();
     assert!(stage.once(change));
-    stage.settle(&mut stage.worker());
+    stage.quiesce(&mut stage.worker());
     look(&mut snapshot).unwrap() != before
 }
 
@@ -879,18 +879,18 @@ fn row_that_moves_and_is_displaced_under_a_scan() -> bool {
     let page = |id, length| Page { id, text: "x".repeat(length) };
     assert!(stage.once(|t| (2..9).try_for_each(|id| t.insert(&stage.pages, &page(id, 1)))));
     let mut cleaner = stage.worker();
-    stage.settle(&mut cleaner);
+    stage.quiesce(&mut cleaner);
     let mut reader = stage.worker();
     let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
     // One lies beside already, so that the scan looks there.
     drive::transact(&mut cleaner, Mode::ReadWrite, &mut |t| t.delete(&stage.pages, 1)).unwrap();
-    (0..4).for_each(|_| stage.settle(&mut cleaner));
+    (0..4).for_each(|_| stage.quiesce(&mut cleaner));
     interrupt(stores::Point::BetweenIndexes, {
         let stage = stage.clone();
         move || {
             let mut change = |body: &mut dyn FnMut(&mut Tx<'_>, u64) -> Result<(), Error>| {
                 drive::transact(&mut cleaner, Mode::ReadWrite, &mut |t| (2..9).try_for_each(|id| body(t, id))).unwrap();
-                stage.settle(&mut cleaner);
+                stage.quiesce(&mut cleaner);
             };
             change(&mut |t, id| t.upsert(&stage.pages, &page(id, 1000)));
             change(&mut |t, id| t.delete(&stage.pages, id).map(drop));
@@ -947,7 +947,7 @@ fn insertion_on_a_tombstone() -> bool {
     let mut sees_itself = false;
     let committed = stage.once(|t| {
         t.insert(&stage.items, &Item { id: 5, value: 2 })?;
-        stage.settle(&mut cleaner);
+        stage.quiesce(&mut cleaner);
         sees_itself = present(t, &stage.items, 5)? == Some(2);
         Ok(())
     });
@@ -960,7 +960,7 @@ fn key_that_came_back() -> bool {
     let mut cleaner = stage.worker();
     drive::transact(&mut cleaner, Mode::ReadWrite, &mut |t| t.delete(&stage.items, 5)).unwrap();
     assert!(stage.once(|t| t.insert(&stage.items, &Item { id: 5, value: 2 })));
-    stage.settle(&mut cleaner);
+    stage.quiesce(&mut cleaner);
     stage.value(5) != Some(2)
 }
 
@@ -975,7 +975,7 @@ fn insertion_that_was_rolled_back() -> bool {
             transaction.insert(&stage.items, &Item { id: 1000 * round + id, value: 1 }).unwrap();
             drop(transaction);
         }
-        stage.settle(&mut worker);
+        stage.quiesce(&mut worker);
         used()
     });
     let (first, second) = (rounds.next().unwrap(), rounds.next().unwrap());
@@ -1033,11 +1033,11 @@ crate::killers! { Step:
     FollowOwnInsertions: own_insertion_into_a_range;
     FollowOnlyOwn: phantom_before_an_own_insertion;
     FollowSplits: phantom_in_a_divided_node;
-    FollowSettled: own_insertion_after_nodes_have_gone;
+    FollowResolved: own_insertion_after_nodes_have_gone;
     NoteReads: record_that_an_idle_reader_uses;
     NoteWrites: record_that_an_idle_writer_uses;
     NoteNodes: node_that_an_idle_reader_uses;
-    AskNodesAlone: node_that_was_taken_out_beside_an_idle_reader;
+    AskNodesAlone: node_that_was_unlinked_beside_an_idle_reader;
     RefuseEmptyHints: hint_to_a_deleted_row;
     MarkDirty: row_that_is_being_written;
     ReadTwice: lost_update_while_reading;
@@ -1052,7 +1052,7 @@ crate::killers! { Step:
     OutliveSnapshots: snapshot_of_a_row_that_is_deleted;
     UnlinkOnlyTombstones: key_that_came_back;
     KeepSeen: version_in_the_middle;
-    KeepUnsettled: version_for_the_next_snapshot;
+    KeepRecent: version_for_the_next_snapshot;
     HorizonBeforeList: snapshot_that_begins_beside_the_list;
     KeepHidden: row_behind_a_tombstone;
     LookBeside: row_behind_a_tombstone;

@@ -25,7 +25,7 @@ struct Account {
     balance: i64,
 }
 
-/// Read by everybody, and not divided.
+/// Read by all, and not divided.
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
 struct Fee {
     #[key]

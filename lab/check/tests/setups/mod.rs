@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+pub(crate) mod table;
+
 use std::time::Duration;
 
 use polychron_check::Setup;
@@ -26,11 +28,11 @@ pub(crate) fn lazy_occ() -> Setup<Lazy<Maflingo>> {
 
 /// Cicada beneath futures.
 pub(crate) fn lazy_cicada() -> Setup<Lazy<Cicada>> {
-    let beneath = still_cicada();
-    let options = lazy::Options { base: beneath.options, ..Default::default() };
+    let host = still_cicada();
+    let options = lazy::Options { base: host.options, ..Default::default() };
     let setup = Setup::new(options, |database: &std::sync::Arc<Lazy<Cicada>>| database.base().tick());
-    let (maintains_by_clock, kept_places_bytes) = (beneath.maintains_by_clock, beneath.kept_places_bytes);
-    Setup { maintains_by_clock, kept_places_bytes, ..setup }
+    let (maintains_by_clock, kept_slots_bytes) = (host.maintains_by_clock, host.kept_slots_bytes);
+    Setup { maintains_by_clock, kept_slots_bytes, ..setup }
 }
 
 /// Two-phase locking beneath futures; its snapshots lock.
@@ -40,13 +42,13 @@ pub(crate) fn lazy_2pl() -> Setup<Lazy<Locking>> {
     setup
 }
 
-/// BOHM. Driven by hand it runs one transaction at a time.
+/// BOHM. Driven interactively it runs one transaction at a time.
 pub(crate) fn bohm() -> Setup<Bohm> {
     let mut setup: Setup<Bohm> = Setup::new(Default::default(), |database| database.tick());
     setup.common.memory.epoch_interval = None;
     setup.interleaves = false;
     // The last one of those that may write anything stays in their list, as a version without a row.
-    setup.kept_places_bytes = 32;
+    setup.kept_slots_bytes = 32;
     setup
 }
 
@@ -91,7 +93,7 @@ pub(crate) fn still_cicada() -> Setup<Cicada> {
     };
     let setup = Setup::new(options, |database: &std::sync::Arc<Cicada>| database.tick());
     // What came and went behind a long snapshot, 4000 rounds of 20 rows with heads of 64 bytes, is twenty times as much.
-    Setup { maintains_by_clock: true, kept_places_bytes: 256 << 10, ..setup }
+    Setup { maintains_by_clock: true, kept_slots_bytes: 256 << 10, ..setup }
 }
 
 /// Two-phase locking; its snapshots lock.

@@ -1,14 +1,14 @@
 //! Collection: what no transaction sees any more, now or later, goes.
 //!
 //! A committed write leaves an item, its record with the end of the transaction. When every transaction that may write reads at that
-//! moment or later, the record's list is gone through, under its collection latch, and every version is taken out that is visible at
-//! no moment that is held. So a long snapshot holds what it sees, and nothing more; what a collector leaves for its sake is looked at
+//! timestamp or later, the record's list is gone through, under its collection latch, and every version is unlinked that is visible at
+//! no timestamp that is held. So a long snapshot holds what it sees, and nothing more; what a collector leaves for its sake is looked at
 //! again when it has ended.
 //!
-//! * The first settled version stays, and so does what lies directly under one that is not settled: whoever aborts puts that on top.
-//! * What is older than a version that began before all moments held is out of everybody's reach: nobody goes past that one. It is
-//!   freed at once. Everything else that is taken out may still be stood on, and waits for the epochs.
-//! * A record whose only version is a deletion that everybody sees is closed, and its key leaves the index.
+//! * The first finished version stays, and so does what lies directly under one that is not finished: any thread that aborts puts that on top.
+//! * What is older than a version that began before all timestamps held is unreachable: no thread goes past that one. It is
+//!   freed at once. Everything else that is unlinked may still be stood on, and waits for the epochs.
+//! * A record whose only version is a deletion that all sees is closed, and its key leaves the index.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -16,7 +16,7 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_engine::catalog;
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{OwnedKey, Place};
+use polychron_engine::stores::{IndexRef, OwnedKey};
 use polychron_index::Handle;
 use polychron_memory::Guard;
 use polychron_sync::Mutex;
@@ -27,14 +27,14 @@ use super::table::HekatonTable;
 use super::transactions::{Held, Transactions};
 use super::version::{Record, Version};
 
-/// How many transactions begin before the moments that are held are looked up again: a look at every worker's slot.
+/// How many transactions begin before the timestamps that are held are looked up again: a look at every worker's slot.
 const LOOK_EVERY: u32 = 16;
 
-/// The same while something waits for a snapshot to end: what is taken out from under it comes back when the reader leaves its epoch.
+/// The same while something waits for a snapshot to end: what is unlinked from under it comes back when the reader leaves its epoch.
 const LOOK_EVERY_BEHIND: u32 = 2;
 
 /// Items that are worked off at most when a transaction begins, or, if the worker has added many since, so many times as many: a backlog
-/// shrinks, and nobody is held up by all of it at once. Of versions that an item cuts off so many are freed.
+/// shrinks, and no thread is held up by all of it at once. Of versions that an item cuts off so many are freed.
 const AT_ONCE: usize = 256;
 const TIMES_AS_MANY: usize = 4;
 
@@ -45,7 +45,7 @@ const LONG: usize = 64;
 /// The key of a record that was deleted.
 #[derive(Debug)]
 pub(super) struct Tombstone {
-    pub(super) place: Place,
+    pub(super) index_ref: IndexRef,
     pub(super) key: OwnedKey,
 }
 
@@ -102,7 +102,7 @@ pub(super) struct Orphans {
 pub(super) enum Left {
     /// Nothing to collect.
     Clean,
-    /// Something that is over at this moment and still seen.
+    /// Something that is over at this timestamp and still seen.
     Seen(u64),
     /// Nothing at all: the key is to leave the index.
     Closed,
@@ -117,7 +117,7 @@ pub(super) struct Collector {
     kept: BinaryHeap<Reverse<Kept>>,
     /// By their handles.
     long: HashMap<Handle, Long>,
-    /// Lists of versions that nobody sees, to be freed some at a time.
+    /// Lists of versions that no thread sees, to be freed some at a time.
     tails: Vec<Version>,
     held: Held,
     since_look: u32,
@@ -141,7 +141,7 @@ impl Collector {
         self.push_shared(record, over_at, tombstone);
     }
 
-    /// Leaves the latest items to whoever comes by, if the worker has more waiting than that: it may do nothing for long.
+    /// Leaves the latest items to any thread that comes by, if the worker has more waiting than that: it may do nothing for long.
     #[inline]
     pub(super) fn share_surplus(&mut self, orphans: &Orphans, most_bytes: usize) {
         if self.own_bytes > most_bytes {
@@ -221,7 +221,7 @@ impl Collector {
         for _ in 0..limit {
             let Some(tail) = self.tails.pop() else { return };
             self.tails.extend(tail.next());
-            // SAFETY: `prune` has cut it off, because every moment that is read from then on, or has been, sees a later one.
+            // SAFETY: `prune` has cut it off, because every timestamp that is read from then on, or has been, sees a later one.
             unsafe { tail.free(guard) };
         }
     }
@@ -331,8 +331,8 @@ impl Orphans {
         }
     }
 
-    /// Moves up to `limit` items to the front that everybody reads behind, who reads from this moment on; what must wait stays here, for
-    /// whoever takes it may do nothing for long.
+    /// Moves up to `limit` items to the front that all reads behind, if it reads from this timestamp on; what must wait stays here, for
+    /// any thread that takes it may do nothing for long.
     fn move_ready(&self, items: &mut VecDeque<Item>, limit: usize, from: u64) {
         if !self.are_there() {
             return;
@@ -348,7 +348,7 @@ impl Orphans {
 
 /// Takes the key of a closed record out of its index.
 fn unlink(record: Record, tombstone: &Tombstone, tables: &[Option<Arc<HekatonTable>>], guard: &Guard<'_>) {
-    let Place { table, index } = tombstone.place;
+    let IndexRef { table, index } = tombstone.index_ref;
     let table = catalog::known(tables, table);
     // A dropped table or index gives its records back as a whole, with the index's share of each.
     let Some(store) = table.and_then(|table| table.store(index).ok()) else { return };
@@ -385,12 +385,12 @@ fn collect_latched(
 ) -> (Left, usize) {
     let Some(latest) = record.latest() else { return (Left::Clean, 0) };
     let mut first = latest;
-    while first.begin().settled().is_none() {
+    while first.begin().finished().is_none() {
         let Some(next) = first.next() else { return (Left::Clean, 0) };
         first = next;
     }
     let (older, versions) = prune(first, held, tails, guard);
-    let over = first.begin().settled().zip(first.end().settled()).filter(|_| is_tombstone && first == latest);
+    let over = first.begin().finished().zip(first.end().finished()).filter(|_| is_tombstone && first == latest);
     let left = match (older, over) {
         (None, None) => Left::Clean,
         (None, Some((begin, end))) if held.sees(begin, end) => Left::Seen(end),
@@ -399,7 +399,7 @@ fn collect_latched(
                 // The key was inserted again just now.
                 return (Left::Clean, versions);
             }
-            // SAFETY: the record is closed, so nobody finds the version from now on; who stands on it has a guard.
+            // SAFETY: the record is closed, so no thread finds the version from now on; a thread that stands on it has a guard.
             unsafe { first.retire(guard) };
             Left::Closed
         }
@@ -408,21 +408,21 @@ fn collect_latched(
     (left, versions)
 }
 
-/// Takes versions under the first settled one out. Answers the earliest moment at which one that stays is over, and how many
+/// Takes versions under the first finished one out. Answers the earliest timestamp at which one that stays is over, and how many
 /// were looked at.
 fn prune(first: Version, held: &Held, tails: &mut Vec<Version>, guard: &Guard<'_>) -> (Option<u64>, usize) {
     let oldest = held.oldest();
     let (mut above, mut earliest, mut versions) = (first, None, 0);
     while let Some(version) = above.next() {
         versions += 1;
-        let over_at = above.begin().settled();
+        let over_at = above.begin().finished();
         if over_at.is_some_and(|over_at| over_at <= oldest) {
             above.set_next(None);
-            // Every moment that is read from now on, or has been, sees the version above or a later one.
+            // Every timestamp that is read from now on, or has been, sees the version above or a later one.
             tails.push(version);
             break;
         }
-        let lived = version.begin().settled().zip(version.end().settled());
+        let lived = version.begin().finished().zip(version.end().finished());
         match lived {
             Some((begin, end)) if over_at.is_some() && !held.sees(begin, end) => {
                 above.set_next(version.next());
@@ -431,7 +431,7 @@ fn prune(first: Version, held: &Held, tails: &mut Vec<Version>, guard: &Guard<'_
                 unsafe { version.retire(guard) };
             }
             _ => {
-                // What is not settled yet is looked at again soon.
+                // What is not finished yet is looked at again soon.
                 let over_at = over_at.unwrap_or(held.from + 1);
                 earliest = Some(earliest.map_or(over_at, |earliest: u64| earliest.min(over_at)));
                 above = version;

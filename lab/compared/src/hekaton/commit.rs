@@ -12,7 +12,7 @@ use polychron_engine::Commit;
 use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Redo};
-use polychron_engine::stores::{OwnedKey, Place};
+use polychron_engine::stores::{IndexRef, OwnedKey};
 
 use super::collect::Tombstone;
 use super::sets::{Kind, Read, Target, Write};
@@ -58,7 +58,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         }
         self.log(end);
         transactions.decide(self.id, true);
-        self.settle(end);
+        self.finish(end);
         let database = self.database();
         self.state.nested.committed(database, end);
         Ok(())
@@ -77,15 +77,15 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         if left_out(Step::KnowAllIndexes) {
             return Ok(());
         }
-        let written = || self.state.sets.writes().iter().map(|write| write.place);
+        let written = || self.state.sets.writes().iter().map(|write| write.index_ref);
         let outdated = self.state.base.tables.outdated(&self.shared.catalog, written);
-        outdated.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
+        outdated.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None)))
     }
 
     /// Whether everything that was read is the same at the end.
     fn validate(&mut self, end: u64) -> Result<(), Error> {
         for at in 0..self.state.sets.reads.len() {
-            let Read { target, place } = self.state.sets.reads[at];
+            let Read { target, index_ref } = self.state.sets.reads[at];
             let holds = match target {
                 Target::Version(version) => self.is_still_visible(version, end),
                 Target::Record(record) => self.shows_nothing(record, end),
@@ -99,35 +99,35 @@ impl<R: Redo> HekatonTransaction<'_, R> {
                     Target::Version(version) => Some(version.end()),
                     Target::Record(record) => record.latest().map(|latest| latest.begin()),
                 };
-                if let Some(Stamp::At(moment)) = other {
-                    self.state.nested.is_behind(moment);
+                if let Some(Stamp::At(timestamp)) = other {
+                    self.state.nested.is_behind(timestamp);
                 }
-                return Err(self.conflict(reason, place, version));
+                return Err(self.conflict(reason, index_ref, version));
             }
         }
         if !left_out(Step::CompareNodes) {
             // SAFETY: the stamps were taken under this transaction's guard.
-            if let Some(place) = unsafe { self.state.sets.nodes.first_broken() } {
-                return Err(self.conflict(Reason::Phantom, place, None));
+            if let Some(index_ref) = unsafe { self.state.sets.nodes.first_broken() } {
+                return Err(self.conflict(Reason::Phantom, index_ref, None));
             }
         }
         self.know_dropped()
     }
 
-    /// No index that was asked was dropped. Who leaves it alone has begun behind the drop, so where the entries that it does not make would have
-    /// been seen just above, its catalog's version is seen here.
+    /// No index that was asked was dropped. A thread that leaves it alone has begun behind the drop, so where the entries that it does not
+    /// make would have been seen just above, its catalog's version is seen here.
     #[inline]
     fn know_dropped(&mut self) -> Result<(), Error> {
         if left_out(Step::KnowDropped) {
             return Ok(());
         }
         let super::worker::State { base, sets, .. } = &*self.state;
-        let asked = || sets.reads.iter().map(|read| read.place).chain(sets.nodes.places());
+        let asked = || sets.reads.iter().map(|read| read.index_ref).chain(sets.nodes.index_refs());
         let dropped = base.dropped(&self.shared.catalog, asked);
-        dropped.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
+        dropped.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None)))
     }
 
-    /// A version that was visible at the beginning still is, unless somebody ended it. What a preparing transaction ends before counts
+    /// A version that was visible at the beginning still is, unless some thread ended it. What a preparing transaction ends before counts
     /// as ended.
     #[inline]
     fn is_still_visible(&self, version: Version, end: u64) -> bool {
@@ -154,18 +154,18 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         }
         let (redo, worker) = (&self.shared.redo, self.state.base.slot);
         for write in self.state.sets.writes() {
-            if write.place.index != IndexId::PRIMARY {
+            if write.index_ref.index != IndexId::PRIMARY {
                 continue;
             }
             let row = write.made.map(Version::row);
             let change = row.as_ref().map_or(redo::Change::Delete, |row| redo::Change::Put(row.as_words()));
-            redo.change(worker, end.into(), write.place.table, self.state.sets.key(write), change);
+            redo.change(worker, end.into(), write.index_ref.table, self.state.sets.key(write), change);
         }
         redo.committed(worker, end.into());
     }
 
     /// Writes the end in place of the id, and leaves what is over to the collector.
-    fn settle(&mut self, end: u64) {
+    fn finish(&mut self, end: u64) {
         for write in self.state.sets.writes() {
             if let Some(made) = write.made {
                 made.set_begin(end);
@@ -182,7 +182,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         let super::worker::State { sets, collector, .. } = &mut *self.state;
         for write in sets.writes() {
             let tombstone = (write.kind == Kind::Delete)
-                .then(|| Tombstone { place: write.place, key: OwnedKey::new(sets.key(write)) });
+                .then(|| Tombstone { index_ref: write.index_ref, key: OwnedKey::new(sets.key(write)) });
             let covers = write.locked.is_some() || write.made.is_some_and(|made| made.next().is_some());
             if covers {
                 let bytes = write.locked.map_or(0, |version| version.memory().1);
@@ -207,7 +207,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
                 self.remember_undone(&write);
             }
             if let Some(made) = write.made {
-                self.take_out(&write, made);
+                self.unlink(&write, made);
             }
             if let Some(locked) = write.locked {
                 // What was locked on top of an own version is free again, and so is another's.
@@ -218,38 +218,38 @@ impl<R: Redo> HekatonTransaction<'_, R> {
 
     /// A version that was locked was read, and a key that was inserted was seen to be absent.
     fn remember_undone(&mut self, write: &Write) {
-        let place = write.place;
+        let index_ref = write.index_ref;
         if let Some(locked) = write.locked
             && !self.is_own(locked)
             && !left_out(Step::ReadsOfUndone)
         {
-            self.state.sets.reads.push(Read { target: Target::Version(locked), place });
+            self.state.sets.reads.push(Read { target: Target::Version(locked), index_ref });
         }
         if write.kind == Kind::Insert {
             // What the transaction had deleted itself comes back.
             let below = write.made.and_then(Version::next);
             let was_own = below.is_some_and(|below| below.end() == Stamp::By(self.id));
             if !was_own && !left_out(Step::ReadsOfUndone) {
-                self.state.sets.reads.push(Read { target: Target::Record(write.record), place });
+                self.state.sets.reads.push(Read { target: Target::Record(write.record), index_ref });
             }
-            let store = self.state.base.tables.table(place.table).and_then(|table| table.store(place.index));
+            let store = self.state.base.tables.table(index_ref.table).and_then(|table| table.store(index_ref.index));
             if let Ok(store) = store
                 && !left_out(Step::NodesOfUndone)
             {
                 let stamp = store.index().get(self.state.sets.key(write), &self.guard).stamp;
-                self.state.sets.nodes.add(stamp, place);
+                self.state.sets.nodes.add(stamp, index_ref);
             }
         }
     }
 
     /// Takes an own version off its record.
-    fn take_out(&mut self, write: &Write, made: Version) {
+    fn unlink(&mut self, write: &Write, made: Version) {
         let (record, guard) = (write.record, &self.guard);
         made.set_begin(INFINITY);
         if let Some(replaced) = write.replaced {
             let restored = record.replace_top(made, Some(replaced));
             debug_assert!(restored, "nobody else puts anything on an own version");
-            // SAFETY: it has left the list; who stands on it has a guard.
+            // SAFETY: it has left the list; a thread that stands on it has a guard.
             unsafe { made.retire(guard) };
             return;
         }
@@ -258,10 +258,14 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         let mut state = std::mem::take(&mut self.state.collector);
         // SAFETY: as above.
         let closed = record.pop(made, |popped| unsafe { popped.retire(guard) });
-        let over = record.latest().filter(|_| write.kind == Kind::Insert).and_then(|top| top.end().settled());
+        let over = record.latest().filter(|_| write.kind == Kind::Insert).and_then(|top| top.end().finished());
         if closed {
-            let store =
-                self.state.base.tables.table(write.place.table).and_then(|table| table.store(write.place.index));
+            let store = self
+                .state
+                .base
+                .tables
+                .table(write.index_ref.table)
+                .and_then(|table| table.store(write.index_ref.index));
             if let Ok(store) = store {
                 store.index().remove(self.state.sets.key(write), record.handle(), guard);
             }
@@ -272,7 +276,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
             }
         } else if let Some(end) = over {
             // A deleted row is on top again, whose tombstone may have been passed over meanwhile.
-            let tombstone = Tombstone { place: write.place, key: OwnedKey::new(self.state.sets.key(write)) };
+            let tombstone = Tombstone { index_ref: write.index_ref, key: OwnedKey::new(self.state.sets.key(write)) };
             state.push_shared(record, end, Some(tombstone));
         } else {
             // SAFETY: the share that was taken above.
@@ -283,25 +287,25 @@ impl<R: Redo> HekatonTransaction<'_, R> {
 
     /// Keeps why the transaction conflicts. The key is taken from a version.
     #[cold]
-    pub(super) fn conflict(&mut self, reason: Reason, place: Place, version: Option<Version>) -> Error {
+    pub(super) fn conflict(&mut self, reason: Reason, index_ref: IndexRef, version: Option<Version>) -> Error {
         let key = version.filter(|&version| self.is_readable(version)).and_then(|version| {
-            let table = catalog::known(&self.state.base.tables, place.table);
-            table.and_then(|table| table.key_in(place.index, version.row().as_words()))
+            let table = catalog::known(&self.state.base.tables, index_ref.table);
+            table.and_then(|table| table.key_in(index_ref.index, version.row().as_words()))
         });
-        self.conflict_over(reason, place, key)
+        self.conflict_over(reason, index_ref, key)
     }
 
     /// As [`Self::conflict`], where the key is known.
     #[cold]
-    pub(super) fn conflict_over(&mut self, reason: Reason, place: Place, key: Option<KeyPreview>) -> Error {
-        let abort = Abort { reason, table: place.table, index: place.index, key };
+    pub(super) fn conflict_over(&mut self, reason: Reason, index_ref: IndexRef, key: Option<KeyPreview>) -> Error {
+        let abort = Abort { reason, table: index_ref.table, index: index_ref.index, key };
         self.state.nested.conflicts(self.database(), &abort);
         self.state.base.last_abort = Some(abort);
         self.doomed = !left_out(Step::StayDoomed);
         Error::Conflict
     }
 
-    /// Whether nobody changes the version's row any more.
+    /// Whether no thread changes the version's row any more.
     fn is_readable(&self, version: Version) -> bool {
         match version.begin() {
             Stamp::At(_) => true,

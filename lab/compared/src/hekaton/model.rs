@@ -51,7 +51,7 @@ impl World {
     }
 }
 
-/// A record with a version that was committed at moment 1, as the writer's first transaction.
+/// A record with a version that was committed at timestamp 1, as the writer's first transaction.
 fn record(world: &World, guard: &Guard<'_>) -> Record {
     let (id, _) = world.transactions.begin(WRITER, 0);
     let version = Version::new(id, &[1], None, guard).expect("memory is there");
@@ -82,7 +82,7 @@ impl Write {
         Self { id, old, new }
     }
 
-    /// Ends it, and settles the stamps.
+    /// Ends it, and makes the stamps final.
     fn end(self, world: &World, commits: bool) -> u64 {
         let end = world.transactions.prepare(self.id, || ());
         self.decide(world, end, commits);
@@ -104,11 +104,11 @@ impl Write {
     }
 }
 
-/// What a reader of a moment sees, once that is certain: the row's number, or `None` where it rests on what has failed.
-fn see(world: &World, record: Record, id: TransactionId, moment: u64) -> Option<u64> {
+/// What a reader of a timestamp sees, once that is certain: the row's number, or `None` where it rests on what has failed.
+fn see(world: &World, record: Record, id: TransactionId, timestamp: u64) -> Option<u64> {
     loop {
-        let Look::Row(version, basis) = world.transactions.look(record, moment, id) else {
-            panic!("the key has a row at every moment");
+        let Look::Row(version, basis) = world.transactions.look(record, timestamp, id) else {
+            panic!("the key has a row at every timestamp");
         };
         if let Basis::On(on) = basis {
             if !world.transactions.depend(id, on) {
@@ -124,8 +124,8 @@ fn see(world: &World, record: Record, id: TransactionId, moment: u64) -> Option<
     }
 }
 
-/// Who sees a version of a transaction that is about to commit commits only if that does; who reads later than its end sees it, and
-/// who reads earlier does not.
+/// A thread that sees a version of a transaction that is about to commit commits only if that does; a thread that reads later than its end
+/// sees it, and who reads earlier does not.
 #[test]
 fn who_depends_learns_of_the_outcome() {
     for commits in [true, false] {
@@ -141,9 +141,9 @@ fn who_depends_learns_of_the_outcome() {
                 },
                 move |(_, end, id, old, new), _| Write { id, old, new }.decide(&by_writer, end, commits),
                 move |(record, end, ..), _| {
-                    let (id, moment) = by_reader.transactions.begin(READER, 1);
-                    assert!(moment > end);
-                    let seen = see(&by_reader, record, id, moment);
+                    let (id, timestamp) = by_reader.transactions.begin(READER, 1);
+                    assert!(timestamp > end);
+                    let seen = see(&by_reader, record, id, timestamp);
                     assert!(if commits { seen == Some(2) } else { seen != Some(2) }, "{seen:?}");
                     by_reader.transactions.end(READER);
                 },
@@ -155,7 +155,7 @@ fn who_depends_learns_of_the_outcome() {
 
 /// While a transaction draws its end, a reader finds out on which side of it it reads: it sees the same when it looks again.
 #[test]
-fn what_a_moment_shows_stays() {
+fn what_a_timestamp_shows_stays() {
     explore(2, || {
         let world = World::new();
         let (by_writer, by_reader) = (Arc::clone(&world), Arc::clone(&world));
@@ -167,9 +167,9 @@ fn what_a_moment_shows_stays() {
             },
             move |(_, id, old, new), _| _ = Write { id, old, new }.end(&by_writer, true),
             move |(record, ..), _| {
-                let (id, moment) = by_reader.transactions.begin(READER, 1);
-                let first = see(&by_reader, record, id, moment);
-                assert!(first.is_some() && first == see(&by_reader, record, id, moment));
+                let (id, timestamp) = by_reader.transactions.begin(READER, 1);
+                let first = see(&by_reader, record, id, timestamp);
+                assert!(first.is_some() && first == see(&by_reader, record, id, timestamp));
                 by_reader.transactions.end(READER);
             },
             |_, _| (),
@@ -177,7 +177,7 @@ fn what_a_moment_shows_stays() {
     });
 }
 
-/// Collects the record if all see the new version, and says so where the old one is given back at once.
+/// Collects the record if all see the new version, and says so where the old one is freed at once.
 fn collect_old(world: &World, record: Record, over_at: u64, guard: &Guard<'_>) {
     let mut held = Held::default();
     world.transactions.held(&mut held);
@@ -185,7 +185,7 @@ fn collect_old(world: &World, record: Record, over_at: u64, guard: &Guard<'_>) {
     let _ = collect(record, false, &held, &mut tails, guard);
     for tail in tails {
         assert!(tail.next().is_none(), "there is one old version");
-        // SAFETY: nobody sees it.
+        // SAFETY: no thread sees it.
         unsafe { tail.free(guard) };
     }
     if over_at <= held.oldest() {
@@ -193,7 +193,7 @@ fn collect_old(world: &World, record: Record, over_at: u64, guard: &Guard<'_>) {
     }
 }
 
-/// A version is given back when nobody reads at a moment that sees it, and nobody will.
+/// A version is freed when no thread reads at a timestamp that sees it, and no thread will.
 #[test]
 fn who_reads_keeps_what_it_sees() {
     for is_snapshot in [false, true] {
@@ -213,12 +213,12 @@ fn who_reads_keeps_what_it_sees() {
                 move |(record, ..), _| {
                     let transactions = &by_reader.transactions;
                     if is_snapshot {
-                        let moment = transactions.begin_snapshot(READER, 1);
-                        // Who waits for nobody has no id.
-                        see_as_snapshot(&by_reader, record, moment);
+                        let timestamp = transactions.begin_snapshot(READER, 1);
+                        // A thread that waits for no thread has no id.
+                        see_as_snapshot(&by_reader, record, timestamp);
                     } else {
-                        let (id, moment) = transactions.begin(READER, 1);
-                        assert!(see(&by_reader, record, id, moment).is_some());
+                        let (id, timestamp) = transactions.begin(READER, 1);
+                        assert!(see(&by_reader, record, id, timestamp).is_some());
                     }
                     transactions.end(READER);
                 },
@@ -228,16 +228,16 @@ fn who_reads_keeps_what_it_sees() {
     }
 }
 
-/// As [`see`], of a snapshot, which waits for who is about to commit.
-fn see_as_snapshot(world: &World, record: Record, moment: u64) {
+/// As [`see`], of a snapshot, which waits for a thread that is about to commit.
+fn see_as_snapshot(world: &World, record: Record, timestamp: u64) {
     loop {
-        match world.transactions.look(record, moment, TransactionId::NONE) {
+        match world.transactions.look(record, timestamp, TransactionId::NONE) {
             Look::Row(_, Basis::On(on)) => world.transactions.await_outcome(on),
             Look::Row(version, _) => {
                 world.read(version);
                 return;
             }
-            Look::Nothing(..) => panic!("the key has a row at every moment"),
+            Look::Nothing(..) => panic!("the key has a row at every timestamp"),
         }
     }
 }

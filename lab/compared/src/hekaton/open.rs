@@ -1,10 +1,10 @@
-//! Transactions that are open where nobody can end them: by another worker of the same thread, or leaked.
+//! Transactions that are open where no thread can end them: by another worker of the same thread, or leaked.
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, Reason};
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_memory::Guard;
 
 use super::protocol::Shared;
@@ -39,7 +39,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         self.shared.catalog.number()
     }
 
-    /// Undoes the transaction that a worker has open and nobody can end, because it was leaked.
+    /// Undoes the transaction that a worker has open and no thread can end, because it was leaked.
     #[cold]
     pub(super) fn undo_leaked(shared: &'w Shared<R>, state: &'w mut State, guard: Guard<'w>) {
         // The tables are those that it has seen: its guard has kept them, or it has.
@@ -57,23 +57,23 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         {
             self.state.met = Some(Met { id: other, again: false });
         }
-        if let Stamp::At(moment) = stamp {
-            self.state.nested.is_behind(moment);
+        if let Stamp::At(timestamp) = stamp {
+            self.state.nested.is_behind(timestamp);
         }
     }
 
     /// Another transaction has written or is writing the row of which this one sees that version.
     #[cold]
-    pub(super) fn write_conflict(&mut self, seen: Version, end: Stamp, place: Place) -> Error {
+    pub(super) fn write_conflict(&mut self, seen: Version, end: Stamp, index_ref: IndexRef) -> Error {
         let reason = if matches!(end, Stamp::At(_)) { Reason::WrittenLater } else { Reason::BeingWritten };
         self.meet(end);
-        self.conflict(reason, place, Some(seen))
+        self.conflict(reason, index_ref, Some(seen))
     }
 
     /// Another transaction inserted the key first; this one does not see its version, which may still be open.
     #[cold]
-    pub(super) fn inserted_first<K: EncodedKey>(&mut self, latest: Version, key: K, place: Place) -> Error {
+    pub(super) fn inserted_first<K: EncodedKey>(&mut self, latest: Version, key: K, index_ref: IndexRef) -> Error {
         self.meet(latest.begin());
-        self.conflict_over(Reason::InsertedFirst, place, Some(KeyPreview::new(key)))
+        self.conflict_over(Reason::InsertedFirst, index_ref, Some(KeyPreview::new(key)))
     }
 }

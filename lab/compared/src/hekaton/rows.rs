@@ -94,7 +94,7 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
             && intent == Intent::Change
             && !left_out(Step::RefuseOverwritten)
         {
-            self.check_unwritten(version, at.store.place)?;
+            self.check_unwritten(version, at.store.index_ref)?;
         }
         Ok(found)
     }
@@ -112,7 +112,7 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
         row: &mut RowBuffer,
         _: Changes,
     ) -> Result<(), Error> {
-        self.write_version(at.table.primary.place, found.parts(), at.key, row.as_words())
+        self.write_version(at.table.primary.index_ref, found.parts(), at.key, row.as_words())
     }
 
     #[inline]
@@ -129,7 +129,7 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
 
     #[inline]
     fn delete<K: EncodedKey>(&mut self, at: At<'w, Store, K>, found: FoundRow) -> Result<(), Error> {
-        self.end_version(at.store.place, found.parts(), at.key)
+        self.end_version(at.store.index_ref, found.parts(), at.key)
     }
 
     fn check_present<K: EncodedKey>(&mut self, _: At<'w, Store, K>) -> Result<(), Error> {
@@ -145,7 +145,7 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
         if self.shared.options.level.validates() || left_out(Step::LockFilledRows) {
             return Ok(());
         }
-        self.write_version(at.table.primary.place, row.parts(), at.key, row.version.row().as_words())
+        self.write_version(at.table.primary.index_ref, row.parts(), at.key, row.version.row().as_words())
     }
 
     fn follow(
@@ -158,7 +158,7 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
         if found.is_none() {
             // The entry was written by a transaction that has been undone since, or is going to be.
             debug_assert!(!self.snapshot || left_out(Step::RefuseOverwritten), "a snapshot is consistent");
-            return Err(self.conflict(Reason::Inconsistent, table.primary.place, None));
+            return Err(self.conflict(Reason::Inconsistent, table.primary.index_ref, None));
         }
         Ok(found)
     }

@@ -32,7 +32,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     ) -> Result<(), Error> {
         let store: &Store = table.store(scan.index)?;
         // Read-write transactions read the past, too.
-        if !store.is_ready_at(self.moment) && !left_out(Step::AwaitIndexes) {
+        if !store.is_ready_at(self.timestamp) && !left_out(Step::AwaitIndexes) {
             return Err(Error::NoSuchIndex(table.id, scan.index));
         }
         let index = store.scanned(scan)?;
@@ -107,7 +107,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
             // Only leaves that were needed are remembered: those up to the entry at which the visitor stops.
             let leaves = batch.leaves(position);
             self.remember_leaves(batch, store, &mut remembered, leaves);
-            let found = self.read_record(record, batch.stamps()[leaves - 1], store.place, Remember::Rows);
+            let found = self.read_record(record, batch.stamps()[leaves - 1], store.index_ref, Remember::Rows);
             if let Found::Row(record, version) = found
                 && visitor(self, record, version)?.is_break()
             {
@@ -126,7 +126,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
             return;
         }
         for &stamp in batch.stamps().get(*remembered..up_to).unwrap_or_default() {
-            self.state.sets.nodes.add(stamp, store.place);
+            self.state.sets.nodes.add(stamp, store.index_ref);
         }
         *remembered = up_to.max(*remembered);
     }

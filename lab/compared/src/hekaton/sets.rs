@@ -3,7 +3,7 @@
 //! The write set is a list that only grows, so a savepoint is a length, and undoing to it is a truncation, newest write first.
 
 use polychron_base::key::EncodedKey;
-use polychron_engine::stores::{NodeSet, Place};
+use polychron_engine::stores::{IndexRef, NodeSet};
 
 use super::version::{Record, Version};
 
@@ -20,7 +20,7 @@ pub(super) enum Target {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Read {
     pub(super) target: Target,
-    pub(super) place: Place,
+    pub(super) index_ref: IndexRef,
 }
 
 /// A key's words in the transaction's arena.
@@ -42,7 +42,7 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
     pub(super) record: Record,
-    pub(super) place: Place,
+    pub(super) index_ref: IndexRef,
     pub(super) kind: Kind,
     /// The version that it ends.
     pub(super) locked: Option<Version>,

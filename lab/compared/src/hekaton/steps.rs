@@ -14,7 +14,7 @@ named! {
         RefuseLocked,
         /// A transaction says that it draws its end before it does.
         AnnounceEnd,
-        /// Who reads what a preparing transaction has written depends on it.
+        /// A thread that reads what a preparing transaction has written depends on it.
         DependOnOthers,
         /// A transaction commits when those that it depends on have.
         AwaitOthers,
@@ -40,23 +40,23 @@ named! {
         FollowOnlyOwn,
         /// It adds the new node when the old one was divided.
         FollowSplits,
-        /// It finds the stamps of nodes that were taken out meanwhile.
-        FollowSettled,
+        /// It finds the stamps of nodes that were unlinked meanwhile.
+        FollowResolved,
         /// A hint that leads to no row is not believed.
         RefuseEmptyHints,
         /// What a failed procedure read was there before its error is believed.
         AwaitRollBack,
         /// After a conflict every call conflicts.
         StayDoomed,
-        /// Who writes a table knows all its indexes.
+        /// A thread that writes a table knows all its indexes.
         KnowAllIndexes,
         /// An index that was dropped has not been asked.
         KnowDropped,
-        /// An index is not used at moments before its filling.
+        /// An index is not used at timestamps before its filling.
         AwaitIndexes,
         /// A row whose entry is made by the filling is written by it, too, where reads are not validated.
         LockFilledRows,
-        /// A version stays as long as somebody reads a moment at which it is visible.
+        /// A version stays as long as some thread reads a timestamp at which it is visible.
         AwaitReaders,
         /// What a foreign key rests on is validated under snapshot isolation, too.
         ProtectParents,

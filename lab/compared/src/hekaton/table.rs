@@ -32,7 +32,7 @@ impl Records for VersionLists {
         record.end_collection();
         while let Some(gone) = version {
             version = gone.next();
-            // SAFETY: the record is closed, so who pins from now on finds none of its versions; collectors find it closed.
+            // SAFETY: the record is closed, so a thread that pins from now on finds none of its versions; collectors find it closed.
             unsafe { gone.retire(guard) };
         }
         // SAFETY: the share of the index, which goes.

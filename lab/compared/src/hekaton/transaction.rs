@@ -8,7 +8,7 @@ use polychron_engine::Mode;
 use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Batch, Place, WorkerBase};
+use polychron_engine::stores::{Batch, IndexRef, WorkerBase};
 use polychron_index::{Inserted, Lookup};
 use polychron_memory::Guard;
 use polychron_sync::Backoff;
@@ -39,8 +39,8 @@ pub struct HekatonTransaction<'w, R: Redo> {
     pub(super) state: &'w mut State,
     pub(super) guard: Guard<'w>,
     pub(super) id: TransactionId,
-    /// The moment at which it reads.
-    pub(super) moment: u64,
+    /// The timestamp at which it reads.
+    pub(super) timestamp: u64,
     pub(super) snapshot: bool,
     /// Whether reads are protected even if the level does not, now and before.
     pub(super) protects: bool,
@@ -64,7 +64,7 @@ pub(super) enum Found {
     Row(Record, Version),
 }
 
-/// Whether a row that is found is remembered. A row that is going to be locked need not be: nobody else can end it.
+/// Whether a row that is found is remembered. A row that is going to be locked need not be: no other thread can end it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remember {
     Rows,
@@ -75,16 +75,16 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     pub(super) fn new(shared: &'w Shared<R>, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
         debug_assert!(!state.base.is_open, "the transaction before left something behind");
         let snapshot = mode == Mode::Snapshot;
-        let (id, moment) = if snapshot {
+        let (id, timestamp) = if snapshot {
             state.base.counters.snapshot(0);
             (TransactionId::NONE, shared.transactions.begin_snapshot(state.base.slot, state.known))
         } else {
             shared.transactions.begin(state.base.slot, state.known)
         };
-        state.known = moment;
+        state.known = timestamp;
         state.base.begin();
         state.id = id;
-        Self::over(shared, state, guard, id, moment)
+        Self::over(shared, state, guard, id, timestamp)
     }
 
     /// The transaction that a worker has open.
@@ -93,14 +93,14 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         state: &'w mut State,
         guard: Guard<'w>,
         id: TransactionId,
-        moment: u64,
+        timestamp: u64,
     ) -> Self {
         Self {
             shared,
             state,
             guard,
             id,
-            moment,
+            timestamp,
             snapshot: id == TransactionId::NONE,
             protects: false,
             has_protected: false,
@@ -141,11 +141,11 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     /// A transaction on which this one depends was undone.
     #[cold]
     pub(super) fn cascade(&mut self) -> Error {
-        let place = self.state.sets.reads.first().map(|read| read.place);
-        let place = place.or_else(|| self.state.sets.writes().first().map(|write| write.place));
+        let index_ref = self.state.sets.reads.first().map(|read| read.index_ref);
+        let index_ref = index_ref.or_else(|| self.state.sets.writes().first().map(|write| write.index_ref));
         self.conflict(
             Reason::StaleRead,
-            place.unwrap_or(Place { table: TableId::default(), index: IndexId::PRIMARY }),
+            index_ref.unwrap_or(IndexRef { table: TableId::default(), index: IndexId::PRIMARY }),
             None,
         )
     }
@@ -155,7 +155,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     pub(super) fn look(&mut self, record: Record) -> Look {
         let transactions = &self.shared.transactions;
         loop {
-            let look = transactions.look(record, self.moment, self.id);
+            let look = transactions.look(record, self.timestamp, self.id);
             let (Look::Row(_, basis) | Look::Nothing(basis, _)) = look;
             let Basis::On(other) = basis else { return look };
             if self.snapshot {
@@ -176,9 +176,9 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     }
 
     #[inline]
-    fn remember(&mut self, target: Target, place: Place, basis: Basis) {
+    fn remember(&mut self, target: Target, index_ref: IndexRef, basis: Basis) {
         if self.tracks() && basis != Basis::Own {
-            self.state.sets.reads.push(Read { target, place });
+            self.state.sets.reads.push(Read { target, index_ref });
         }
     }
 
@@ -193,13 +193,13 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         let Lookup { handle, stamp } = self.look_up(store, key);
         let Some(handle) = handle else {
             if self.tracks() && !left_out(Step::NodesOfMisses) {
-                self.state.sets.nodes.add(stamp, store.place);
+                self.state.sets.nodes.add(stamp, store.index_ref);
             }
             return Ok(Found::Nothing);
         };
         // SAFETY: the handle was found under this transaction's guard.
         let record = unsafe { Record::from_handle(handle) };
-        Ok(self.read_record(record, stamp, store.place, remember))
+        Ok(self.read_record(record, stamp, store.index_ref, remember))
     }
 
     /// Reads a record that was found where the stamp stands.
@@ -208,20 +208,20 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         &mut self,
         record: Record,
         stamp: polychron_index::Stamp,
-        place: Place,
+        index_ref: IndexRef,
         remember: Remember,
     ) -> Found {
         match self.look(record) {
             Look::Row(version, basis) => {
                 if remember == Remember::Rows {
-                    self.remember(Target::Version(version), place, basis);
+                    self.remember(Target::Version(version), index_ref, basis);
                 }
                 Found::Row(record, version)
             }
             Look::Nothing(basis, _) => {
-                self.remember(Target::Record(record), place, basis);
+                self.remember(Target::Record(record), index_ref, basis);
                 if self.tracks() && !left_out(Step::NodesOfBlanks) {
-                    self.state.sets.nodes.add(stamp, place);
+                    self.state.sets.nodes.add(stamp, index_ref);
                 }
                 Found::Nothing
             }
@@ -239,18 +239,18 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     /// until it is closed, and one that shows a row is not closed before the transaction ends.
     #[inline]
     fn find_hinted<K: EncodedKey>(&mut self, store: &Store, key: K, remember: Remember) -> Option<Found> {
-        if store.place.index != IndexId::PRIMARY || self.snapshot {
+        if store.index_ref.index != IndexId::PRIMARY || self.snapshot {
             return None;
         }
         self.state.base.answer_hints(&self.guard);
-        let handle = self.state.base.hints.find(store.place.table, key)?;
+        let handle = self.state.base.hints.find(store.index_ref.table, key)?;
         // SAFETY: the handle was found under this transaction's guard, or under that of its batch.
         let record = unsafe { Record::from_handle(handle) };
         let Look::Row(version, basis) = self.look(record) else {
             return left_out(Step::RefuseEmptyHints).then_some(Found::Nothing);
         };
         if remember == Remember::Rows {
-            self.remember(Target::Version(version), store.place, basis);
+            self.remember(Target::Version(version), store.index_ref, basis);
         }
         Some(Found::Row(record, version))
     }
@@ -261,13 +261,13 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         version.begin() == Stamp::By(self.id)
     }
 
-    /// A version may be written if nobody else has written it.
+    /// A version may be written if no other thread has written it.
     #[inline]
-    pub(super) fn check_unwritten(&mut self, version: Version, place: Place) -> Result<(), Error> {
+    pub(super) fn check_unwritten(&mut self, version: Version, index_ref: IndexRef) -> Result<(), Error> {
         match version.end() {
             Stamp::At(super::version::INFINITY) => Ok(()),
             Stamp::By(other) if other == self.id => Ok(()),
-            end => Err(self.write_conflict(version, end, place)),
+            end => Err(self.write_conflict(version, end, index_ref)),
         }
     }
 
@@ -286,38 +286,38 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     #[inline]
     pub(super) fn write_version<K: EncodedKey>(
         &mut self,
-        place: Place,
+        index_ref: IndexRef,
         (record, version): (Record, Version),
         key: K,
         row: &[u64],
     ) -> Result<(), Error> {
         if self.is_own(version) {
-            return self.rewrite(place, (record, version), row);
+            return self.rewrite(index_ref, (record, version), row);
         }
         let version = Self::latest_instead(record, version);
         let made = self.make(row, Some(version))?;
         if !version.lock(self.id) {
-            // SAFETY: it was made just now, and nobody has seen it.
+            // SAFETY: it was made just now, and no thread has seen it.
             unsafe { made.free(&self.guard) };
-            return Err(self.write_conflict(version, version.end(), place));
+            return Err(self.write_conflict(version, version.end(), index_ref));
         }
         // An insertion that is undone takes its key out; so does who has written on top of it, if that comes last.
-        let keep = R::ENABLED || version.begin().settled().is_none();
+        let keep = R::ENABLED || version.begin().finished().is_none();
         if !record.replace_top(version, Some(made)) {
             // The version was its writer's, which has been undone.
             version.set_end(super::version::INFINITY);
             // SAFETY: as above.
             unsafe { made.free(&self.guard) };
-            return Err(self.conflict_over(Reason::StaleRead, place, Some(KeyPreview::new(key))));
+            return Err(self.conflict_over(Reason::StaleRead, index_ref, Some(KeyPreview::new(key))));
         }
         let key = if keep { self.state.sets.keep_key(key) } else { Default::default() };
         let (locked, made) = (Some(version), Some(made));
-        self.state.sets.push(Write { record, place, kind: Kind::Update, locked, made, replaced: None, key });
+        self.state.sets.push(Write { record, index_ref, kind: Kind::Update, locked, made, replaced: None, key });
         Ok(())
     }
 
     /// Writes a row that the transaction has written before.
-    fn rewrite(&mut self, place: Place, (record, own): (Record, Version), row: &[u64]) -> Result<(), Error> {
+    fn rewrite(&mut self, index_ref: IndexRef, (record, own): (Record, Version), row: &[u64]) -> Result<(), Error> {
         if !self.state.sets.has_savepoint && own.overwrite(row) {
             return Ok(());
         }
@@ -326,7 +326,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         debug_assert!(replaced, "nobody else puts anything on an own version before the commit");
         let (made, replaced) = (Some(made), Some(own));
         let key = Default::default();
-        self.state.sets.push(Write { record, place, kind: Kind::Update, locked: None, made, replaced, key });
+        self.state.sets.push(Write { record, index_ref, kind: Kind::Update, locked: None, made, replaced, key });
         Ok(())
     }
 
@@ -334,16 +334,17 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     #[inline]
     pub(super) fn end_version<K: EncodedKey>(
         &mut self,
-        place: Place,
+        index_ref: IndexRef,
         (record, version): (Record, Version),
         key: K,
     ) -> Result<(), Error> {
         let version = if self.is_own(version) { version } else { Self::latest_instead(record, version) };
         if !version.lock(self.id) && !left_out(Step::RefuseLocked) {
-            return Err(self.write_conflict(version, version.end(), place));
+            return Err(self.write_conflict(version, version.end(), index_ref));
         }
         let key = self.state.sets.keep_key(key);
-        let write = Write { record, place, kind: Kind::Delete, locked: Some(version), made: None, replaced: None, key };
+        let write =
+            Write { record, index_ref, kind: Kind::Delete, locked: Some(version), made: None, replaced: None, key };
         self.state.sets.push(write);
         Ok(())
     }
@@ -357,12 +358,12 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
             Ok(Some(record)) => {
                 let key = self.state.sets.keep_key(key);
                 let (kind, made) = (Kind::Insert, Some(made));
-                let write = Write { record, place: store.place, kind, locked: None, made, replaced: None, key };
+                let write = Write { record, index_ref: store.index_ref, kind, locked: None, made, replaced: None, key };
                 self.state.sets.push(write);
                 Ok(true)
             }
             other => {
-                // SAFETY: nobody has seen it.
+                // SAFETY: no thread has seen it.
                 unsafe { made.free(&self.guard) };
                 other.map(|_| false)
             }
@@ -390,25 +391,25 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
             let record = unsafe { Record::from_handle(handle) };
             match self.look(record) {
                 Look::Row(version, basis) => {
-                    self.remember(Target::Version(version), store.place, basis);
+                    self.remember(Target::Version(version), store.index_ref, basis);
                     return Ok(None);
                 }
                 Look::Nothing(_, Blank::Over(top)) => {
                     made.set_next(Some(top));
                     if record.replace_top(top, Some(made)) {
                         if self.tracks() && !left_out(Step::NodesOfBlanks) {
-                            self.state.sets.nodes.add(stamp, store.place);
+                            self.state.sets.nodes.add(stamp, store.index_ref);
                         }
                         return Ok(Some(record));
                     }
                     made.set_next(None);
                 }
-                // Who closed it is about to take it out; either may come first.
+                // A thread that closed it is about to take it out; either may come first.
                 Look::Nothing(_, Blank::Closed) => _ = store.index().remove(key, handle, &self.guard),
                 Look::Nothing(_, Blank::Unseen) => {
                     let latest = record.latest();
                     if let Some(latest) = latest.filter(|&latest| !self.shared.transactions.is_undone(latest)) {
-                        return Err(self.inserted_first(latest, key, store.place));
+                        return Err(self.inserted_first(latest, key, store.index_ref));
                     }
                     // Its writer is taking it off.
                     backoff.wait();
@@ -421,7 +422,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     pub(super) fn put_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<(), Error> {
         loop {
             if let Found::Row(record, version) = self.find(store, key, Remember::Nothing)? {
-                return self.write_version(store.place, (record, version), key, row);
+                return self.write_version(store.index_ref, (record, version), key, row);
             }
             if self.insert_record(store, key, row)? {
                 return Ok(());

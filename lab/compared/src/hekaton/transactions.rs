@@ -1,11 +1,11 @@
-//! The table of transactions: what becomes of each, who waits for that, and which moments are still read.
+//! The table of transactions: their outcomes, the threads that wait for these, and which timestamps are still read.
 //!
 //! A worker has a slot, and runs one transaction at a time in it. A stamp that is an id leads there; where the slot has gone on to
-//! another transaction, the stamp has been settled and is read again.
+//! another transaction, the stamp has been finished and is read again.
 //!
-//! *Drawing.* A transaction says that it is drawing its end before it draws it. Who reads at a moment after that end has drawn from
-//! the counter later, so it sees at least that, and waits for the number. So no reader takes a transaction for a running one that ends
-//! before the reader's moment.
+//! *Drawing.* A transaction says that it is drawing its end before it draws it. A thread that reads at a timestamp after that end has drawn
+//! from the counter later, so it sees at least that, and waits for the number. So no reader takes a transaction for a running one that ends
+//! before the reader's timestamp.
 
 use std::sync::PoisonError;
 
@@ -23,7 +23,7 @@ const PREPARING: u64 = 2;
 const COMMITTED: u64 = 3;
 const ABORTED: u64 = 4;
 const STATE: u64 = 7;
-/// Somebody depends on the outcome.
+/// Some thread depends on the outcome.
 const AWAITED: u64 = 8;
 const GENERATION_SHIFT: u32 = 4;
 
@@ -45,7 +45,7 @@ struct Slot {
     status: AtomicU64,
     end: AtomicU64,
     dependencies: AtomicU64,
-    /// The moment that is read; its lowest bit says that no other moment will be.
+    /// The timestamp that is read; its lowest bit says that no other timestamp will be.
     reading: AtomicU64,
     /// The thread that began it.
     thread: AtomicU64,
@@ -63,7 +63,7 @@ enum Outcome {
     Committed(u64),
     /// It was undone.
     Aborted,
-    /// Its stamps have been settled: they are to be read again.
+    /// Its stamps have been finished: they are to be read again.
     Gone,
 }
 
@@ -80,7 +80,7 @@ pub(super) enum Look {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Basis {
     /// What has happened.
-    Settled,
+    Finished,
     /// That this transaction, which is preparing, commits.
     On(TransactionId),
     /// A write of the one who asks.
@@ -92,13 +92,13 @@ pub(super) enum Basis {
 pub(super) enum Blank {
     /// Its latest version is over.
     Over(Version),
-    /// It has only versions that the moment does not see.
+    /// It has only versions that the timestamp does not see.
     Unseen,
     /// It serves no key any more.
     Closed,
 }
 
-/// The moments at which something is read, or may be from now on.
+/// The timestamps at which something is read, or may be from now on.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     /// From here on all of them.
@@ -115,7 +115,7 @@ impl Held {
 
     /// Whether any lies between begin and end.
     pub(super) fn sees(&self, begin: u64, end: u64) -> bool {
-        end > self.from || self.single.iter().any(|&moment| begin <= moment && moment < end)
+        end > self.from || self.single.iter().any(|&timestamp| begin <= timestamp && timestamp < end)
     }
 }
 
@@ -144,13 +144,13 @@ impl Transactions {
         }
     }
 
-    /// A worker takes a slot that nobody else has.
+    /// A worker takes a slot that no other thread has.
     pub(super) fn enter(&self, slot: usize) {
         // Pairs with the fence in `held`: see there.
         self.used.fetch_max(slot + 1, Ordering::SeqCst);
     }
 
-    /// The next timestamp. Acquire and release: who draws later sees what everybody did who drew before.
+    /// The next timestamp. Acquire and release: a thread that draws later sees what every thread did that drew before.
     #[inline]
     fn draw(&self) -> u64 {
         self.counter.fetch_add(1, Ordering::AcqRel)
@@ -163,42 +163,42 @@ impl Transactions {
         self.counter.load(Ordering::SeqCst) - 1
     }
 
-    /// Begins a transaction that may write: answers its id and the moment that it reads. `known` is any timestamp drawn before.
+    /// Begins a transaction that may write: answers its id and the timestamp that it reads. `known` is any timestamp drawn before.
     #[inline]
     pub(super) fn begin(&self, slot: usize, known: u64) -> (TransactionId, u64) {
         let own = &self.slots[slot];
         let generation = (own.status.load(Ordering::Relaxed) >> GENERATION_SHIFT) + 1;
-        // A bound at first: who looks for what is read from then on, and misses this, has read the counter before the draw, for
+        // A bound at first: a thread that looks for what is read from then on, and misses this, has read the counter before the draw, for
         // it would have acquired this store otherwise.
         own.reading.store(known << 1, Ordering::Relaxed);
         own.dependencies.store(dependencies_of(generation) << DEPENDENCIES_SHIFT, Ordering::Relaxed);
         // Relaxed: threads look for their own number only.
         own.thread.store(polychron_sync::this_thread(), Ordering::Relaxed);
-        // Release: who finds this generation sees the stamps of the one before settled.
+        // Release: a thread that finds this generation sees the stamps of the one before finished.
         own.status.store(generation << GENERATION_SHIFT | ACTIVE, Ordering::Release);
-        let moment = self.draw();
-        own.reading.store(moment << 1, Ordering::Relaxed);
-        (TransactionId::new(slot, generation), moment)
+        let timestamp = self.draw();
+        own.reading.store(timestamp << 1, Ordering::Relaxed);
+        (TransactionId::new(slot, generation), timestamp)
     }
 
-    /// Begins a snapshot: answers the moment that it reads.
+    /// Begins a snapshot: answers the timestamp that it reads.
     pub(super) fn begin_snapshot(&self, slot: usize, known: u64) -> u64 {
         let own = &self.slots[slot];
-        // Barrier: pairs with the fence in `held`. Who misses this has read the counter before it is read here.
+        // Barrier: pairs with the fence in `held`. A thread that misses this has read the counter before it is read here.
         publish(&own.reading, known << 1);
-        let moment = self.latest();
-        own.reading.store(moment << 1 | 1, Ordering::Relaxed);
-        moment
+        let timestamp = self.latest();
+        own.reading.store(timestamp << 1 | 1, Ordering::Relaxed);
+        timestamp
     }
 
     /// The worker reads nothing any more.
     #[inline]
     pub(super) fn end(&self, slot: usize) {
-        // Release: pairs with the acquire in `held`; what was read was read before its memory is given back.
+        // Release: pairs with the acquire in `held`; what was read was read before its memory is freed.
         self.slots[slot].reading.store(IDLE, Ordering::Release);
     }
 
-    /// Which moments are read now or from now on.
+    /// Which timestamps are read now or from now on.
     pub(super) fn held(&self, held: &mut Held) {
         held.from = self.latest();
         held.single.clear();
@@ -226,22 +226,23 @@ impl Transactions {
 
     #[inline]
     fn set(&self, id: TransactionId, state: u64) -> u64 {
-        // Acquire and release: the row of a preparing transaction is seen by who sees the state; the list of dependents by its owner.
+        // Acquire and release: the row of a preparing transaction is seen by a thread that sees the state; the list of dependents by its
+        // owner.
         self.own(id).status.swap(id.generation() << GENERATION_SHIFT | state, Ordering::AcqRel)
     }
 
-    /// The transaction ends: draws its end, which everybody can see from now on.
+    /// The transaction ends: draws its end, which all can see from now on.
     #[inline]
     pub(super) fn prepare(&self, id: TransactionId, drawn: impl FnOnce()) -> u64 {
         let own = self.own(id);
         let generation = id.generation() << GENERATION_SHIFT;
         if !left_out(Step::AnnounceEnd) {
-            // Nobody can depend on it yet. The draw releases it to all who draw later.
+            // No thread can depend on it yet. The draw releases it to all who draw later.
             own.status.store(generation | DRAWING, Ordering::Release);
         }
         let end = self.draw();
         drawn();
-        // Release: who sees this number sees the generation that it belongs to.
+        // Release: a thread that sees this number sees the generation that it belongs to.
         own.end.store(end, Ordering::Release);
         own.status.store(generation | PREPARING, Ordering::Release);
         end
@@ -252,21 +253,21 @@ impl Transactions {
     pub(super) fn decide(&self, id: TransactionId, committed: bool) {
         let before = self.set(id, if committed { COMMITTED } else { ABORTED });
         if before & AWAITED != 0 {
-            self.tell(id, committed);
+            self.notify(id, committed);
         }
     }
 
     #[cold]
-    fn tell(&self, id: TransactionId, committed: bool) {
+    fn notify(&self, id: TransactionId, committed: bool) {
         let mut dependents = self.own(id).dependents.lock().unwrap_or_else(PoisonError::into_inner);
         for dependent in dependents.drain(..) {
             let word = &self.own(dependent).dependencies;
             let mut seen = word.load(Ordering::Relaxed);
-            // Who has ended since does not wait any more.
+            // A thread that has ended since does not wait any more.
             while seen >> DEPENDENCIES_SHIFT == dependencies_of(dependent.generation()) {
-                let told = (seen - 1) | if committed { 0 } else { FAILED };
+                let updated = (seen - 1) | if committed { 0 } else { FAILED };
                 // Release: pairs with the acquire in `pending`.
-                match word.compare_exchange_weak(seen, told, Ordering::Release, Ordering::Relaxed) {
+                match word.compare_exchange_weak(seen, updated, Ordering::Release, Ordering::Relaxed) {
                     Ok(_) => break,
                     Err(now) => seen = now,
                 }
@@ -280,7 +281,7 @@ impl Transactions {
         let mut dependents = other.dependents.lock().unwrap_or_else(PoisonError::into_inner);
         let preparing = on.generation() << GENERATION_SHIFT | PREPARING;
         let awaited = preparing | AWAITED;
-        // Who decides swaps the status: it finds this, and then the list behind the lock.
+        // A thread that decides swaps the status: it finds this, and then the list behind the lock.
         let noted = other.status.compare_exchange(preparing, awaited, Ordering::AcqRel, Ordering::Acquire);
         if noted.is_err_and(|status| status != awaited) {
             return false;
@@ -293,7 +294,7 @@ impl Transactions {
     /// Whether the outcome of others is awaited; `None`: one has failed.
     #[inline]
     pub(super) fn pending(&self, id: TransactionId) -> Option<bool> {
-        // Pairs with the release in `tell`.
+        // Pairs with the release in `notify`.
         let word = self.own(id).dependencies.load(Ordering::Acquire);
         (word & FAILED == 0).then_some(word & COUNT != 0)
     }
@@ -322,8 +323,8 @@ impl Transactions {
     /// Whether a transaction runs in the calling thread: it does not end before the caller goes on.
     pub(super) fn is_open_here(&self, id: TransactionId) -> bool {
         let slot = self.own(id);
-        // Acquire: pairs with the release in `begin`: whoever has begun has stored the thread before. In this order, because a thread may have
-        // the number of one that had the slot before it ended.
+        // Acquire: pairs with the release in `begin`: any thread that has begun has stored the thread before. In this order, because a
+        // thread may have the number of one that had the slot before it ended.
         slot.status.load(Ordering::Acquire) == id.generation() << GENERATION_SHIFT | ACTIVE
             && slot.thread.load(Ordering::Relaxed) == polychron_sync::this_thread()
     }
@@ -333,7 +334,7 @@ impl Transactions {
         let slot = self.own(id);
         let mut backoff = Backoff::new();
         loop {
-            // Acquire: pairs with the releases of whoever sets it.
+            // Acquire: pairs with the releases of any thread that sets it.
             let status = slot.status.load(Ordering::Acquire);
             if status >> GENERATION_SHIFT != id.generation() {
                 return Outcome::Gone;
@@ -363,36 +364,36 @@ impl Transactions {
         }
     }
 
-    /// What a record shows at a moment to `me`.
+    /// What a record shows at a timestamp to `me`.
     #[inline]
-    pub(super) fn look(&self, record: Record, moment: u64, me: TransactionId) -> Look {
-        let Top::Version(latest) = record.top() else { return Look::Nothing(Basis::Settled, Blank::Closed) };
+    pub(super) fn look(&self, record: Record, timestamp: u64, me: TransactionId) -> Look {
+        let Top::Version(latest) = record.top() else { return Look::Nothing(Basis::Finished, Blank::Closed) };
         let mut version = latest;
         loop {
-            if let Some(basis) = self.has_begun(version, moment, me) {
-                return self.look_at_end(version, basis, version == latest, moment, me);
+            if let Some(basis) = self.has_begun(version, timestamp, me) {
+                return self.look_at_end(version, basis, version == latest, timestamp, me);
             }
             match version.next() {
                 Some(next) => version = next,
-                None => return Look::Nothing(Basis::Settled, Blank::Unseen),
+                None => return Look::Nothing(Basis::Finished, Blank::Unseen),
             }
         }
     }
 
-    /// Whether a version has begun at a moment, and on what that rests.
+    /// Whether a version has begun at a timestamp, and on what that rests.
     #[inline]
-    fn has_begun(&self, version: Version, moment: u64, me: TransactionId) -> Option<Basis> {
+    fn has_begun(&self, version: Version, timestamp: u64, me: TransactionId) -> Option<Basis> {
         loop {
             let id = match version.begin() {
-                Stamp::At(begin) => return (begin <= moment).then_some(Basis::Settled),
+                Stamp::At(begin) => return (begin <= timestamp).then_some(Basis::Finished),
                 Stamp::By(id) if id == me => return Some(Basis::Own),
                 Stamp::By(id) => id,
             };
             match self.outcome(id) {
-                Outcome::Active if left_out(Step::PassUncommitted) => return Some(Basis::Settled),
+                Outcome::Active if left_out(Step::PassUncommitted) => return Some(Basis::Finished),
                 Outcome::Active | Outcome::Aborted => return None,
-                Outcome::Preparing(end) => return (end <= moment).then_some(Basis::On(id)),
-                Outcome::Committed(end) => return (end <= moment).then_some(Basis::Settled),
+                Outcome::Preparing(end) => return (end <= timestamp).then_some(Basis::On(id)),
+                Outcome::Committed(end) => return (end <= timestamp).then_some(Basis::Finished),
                 Outcome::Gone => {}
             }
         }
@@ -400,28 +401,28 @@ impl Transactions {
 
     /// What a version shows that has begun.
     #[inline]
-    fn look_at_end(&self, version: Version, basis: Basis, is_top: bool, moment: u64, me: TransactionId) -> Look {
+    fn look_at_end(&self, version: Version, basis: Basis, is_top: bool, timestamp: u64, me: TransactionId) -> Look {
         let blank = if is_top { Blank::Over(version) } else { Blank::Unseen };
-        match self.end_at(version, moment, me) {
+        match self.end_at(version, timestamp, me) {
             End::Open => Look::Row(version, basis),
-            End::Over(Basis::Settled) => Look::Nothing(basis, blank),
+            End::Over(Basis::Finished) => Look::Nothing(basis, blank),
             End::Over(end) => Look::Nothing(end, blank),
         }
     }
 
-    /// Whether a version that has begun is over at a moment.
+    /// Whether a version that has begun is over at a timestamp.
     #[inline]
-    pub(super) fn end_at(&self, version: Version, moment: u64, me: TransactionId) -> End {
+    pub(super) fn end_at(&self, version: Version, timestamp: u64, me: TransactionId) -> End {
         loop {
             let id = match version.end() {
-                Stamp::At(end) if end > moment => return End::Open,
-                Stamp::At(_) => return End::Over(Basis::Settled),
+                Stamp::At(end) if end > timestamp => return End::Open,
+                Stamp::At(_) => return End::Over(Basis::Finished),
                 Stamp::By(id) if id == me => return End::Over(Basis::Own),
                 Stamp::By(id) => id,
             };
             match self.outcome(id) {
-                Outcome::Preparing(end) if end <= moment => return End::Over(Basis::On(id)),
-                Outcome::Committed(end) if end <= moment => return End::Over(Basis::Settled),
+                Outcome::Preparing(end) if end <= timestamp => return End::Over(Basis::On(id)),
+                Outcome::Committed(end) if end <= timestamp => return End::Over(Basis::Finished),
                 Outcome::Gone => {}
                 _ => return End::Open,
             }

@@ -7,10 +7,10 @@
 //!
 //! * A *stamp* of a version (its begin, its end) is a timestamp, or the id of the transaction that is writing it. An id in the end is
 //!   the write lock.
-//! * A version's row changes only while its begin is the id of a running transaction, and then by that transaction alone. Nobody
+//! * A version's row changes only while its begin is the id of a running transaction, and then by that transaction alone. No thread
 //!   else reads it before that transaction is preparing.
 //! * The list of a record is sorted, latest first. What is not committed is on top of what is.
-//! * `next` of a version changes under the record's collection latch, when the version is settled; or before it is linked.
+//! * `next` of a version changes under the record's collection latch, when the version is finished; or before it is linked.
 
 use std::ptr::NonNull;
 
@@ -31,9 +31,9 @@ pub(super) struct TransactionId(u64);
 
 impl TransactionId {
     const SLOT_BITS: u32 = 12;
-    /// Slots that an id can tell apart.
+    /// Slots that an id can distinguish.
     pub(super) const MAX_SLOTS: usize = 1 << Self::SLOT_BITS;
-    /// Nobody's.
+    /// No thread's.
     pub(super) const NONE: Self = Self(0);
 
     #[inline]
@@ -67,11 +67,11 @@ impl Stamp {
         if word & MARK == 0 { Self::At(word) } else { Self::By(TransactionId(word)) }
     }
 
-    /// The timestamp, where that is settled.
+    /// The timestamp, where that is finished.
     #[inline]
-    pub(super) fn settled(self) -> Option<u64> {
+    pub(super) fn finished(self) -> Option<u64> {
         match self {
-            Self::At(moment) if moment != INFINITY => Some(moment),
+            Self::At(timestamp) if timestamp != INFINITY => Some(timestamp),
             _ => None,
         }
     }
@@ -123,7 +123,7 @@ impl Version {
 
     #[inline]
     fn header(&self) -> &Header {
-        // SAFETY: whoever has a version keeps it alive.
+        // SAFETY: any thread that has a version keeps it alive.
         unsafe { self.0.as_ref() }
     }
 
@@ -145,11 +145,11 @@ impl Version {
         Stamp::of(self.header().end.load(Ordering::Acquire))
     }
 
-    /// Writes the beginning: by the transaction whose id stands there. Sequentially consistent for who takes an aborted version out
-    /// ([`Record::pop`]); also a release, so that who sees the timestamp sees the row.
+    /// Writes the beginning: by the transaction whose id stands there. Sequentially consistent for a thread that takes an aborted version
+    /// out ([`Record::pop`]); also a release, so that a thread that sees the timestamp sees the row.
     #[inline]
-    pub(super) fn set_begin(self, moment: u64) {
-        self.header().begin.store(moment, Ordering::SeqCst);
+    pub(super) fn set_begin(self, timestamp: u64) {
+        self.header().begin.store(timestamp, Ordering::SeqCst);
     }
 
     /// Whether it was given up.
@@ -160,12 +160,12 @@ impl Version {
 
     /// Writes the end: by the transaction that locked the version.
     #[inline]
-    pub(super) fn set_end(self, moment: u64) {
+    pub(super) fn set_end(self, timestamp: u64) {
         // Pairs with the acquire in `end`.
-        self.header().end.store(moment, Ordering::Release);
+        self.header().end.store(timestamp, Ordering::Release);
     }
 
-    /// Locks the version for a writer, if nobody has.
+    /// Locks the version for a writer, if no thread has.
     #[inline]
     pub(super) fn lock(self, writer: TransactionId) -> bool {
         // Acquire: what the one before did is seen. Release: pairs with `end`.
@@ -196,7 +196,7 @@ impl Version {
         RowRef::from_words(unsafe { std::slice::from_raw_parts(self.first_word(), length) })
     }
 
-    /// Writes another row into a version that nobody else reads yet. `false`: it has no room.
+    /// Writes another row into a version that no other thread reads yet. `false`: it has no room.
     #[inline]
     pub(super) fn overwrite(self, row: &[u64]) -> bool {
         if row.len() > self.header().capacity as usize {
@@ -217,7 +217,7 @@ impl Version {
     /// Gives the memory back once all guards that exist now are gone.
     ///
     /// # Safety
-    /// Who pins from now on does not find the version; it is given back once.
+    /// A thread that pins from now on does not find the version; it is freed once.
     pub(super) unsafe fn retire(self, guard: &Guard<'_>) {
         let (memory, bytes) = self.memory();
         // SAFETY: the caller promises the same.
@@ -227,7 +227,7 @@ impl Version {
     /// Gives the memory back at once.
     ///
     /// # Safety
-    /// Nobody finds the version, or has found it; it is given back once.
+    /// No thread finds the version, or has found it; it is freed once.
     pub(super) unsafe fn free(self, guard: &Guard<'_>) {
         let (memory, bytes) = self.memory();
         // SAFETY: the caller promises the same.
@@ -298,7 +298,7 @@ impl Record {
     /// Gives back a record that no index has taken.
     ///
     /// # Safety
-    /// Nobody else has seen it.
+    /// No other thread has seen it.
     pub(super) unsafe fn free(self, guard: &Guard<'_>) {
         // SAFETY: the caller promises the same.
         unsafe { guard.free(self.0.cast(), BODY_BYTES) };
@@ -353,9 +353,9 @@ impl Record {
         latest.compare_exchange(from.0.as_ptr(), to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// Takes an aborted version off the top, and whatever aborted version comes to the top by that. One that has another on top of it
-    /// is left to who takes that one off: of the two, one sees that it is on top and aborted, because each stores first and looks then,
-    /// sequentially consistently. `true`: the record has no version left and is closed.
+    /// Takes an aborted version off the top, and whatever aborted version comes to the top by that. One that has another on top of it is
+    /// left to a thread that takes that one off: of the two, one sees that it is on top and aborted, because each stores first and looks
+    /// then, sequentially consistently. `true`: the record has no version left and is closed.
     pub(super) fn pop(self, version: Version, mut retire: impl FnMut(Version)) -> bool {
         let mut top = version;
         while top.is_aborted() {
@@ -397,7 +397,7 @@ impl Record {
         self.body().state.fetch_and(!bit, Ordering::Relaxed);
     }
 
-    /// One more keeps the record: who asks knows that somebody does already.
+    /// One more keeps the record: a thread that asks knows that some thread does already.
     #[inline]
     pub(super) fn share(self) {
         self.body().state.fetch_add(DEFERRED_DROPS, Ordering::Relaxed);
@@ -411,7 +411,7 @@ impl Record {
     pub(super) unsafe fn release(self, guard: &Guard<'_>) {
         // Release: what the others did with the record came before; acquire: and is seen by the last one.
         if self.body().state.fetch_sub(DEFERRED_DROPS, Ordering::AcqRel) / DEFERRED_DROPS == 1 {
-            // SAFETY: the index has given up its share, so nobody finds the record from now on.
+            // SAFETY: the index has given up its share, so no thread finds the record from now on.
             unsafe { guard.retire(self.0.cast(), BODY_BYTES) };
         }
     }

@@ -90,7 +90,7 @@ impl<R: Redo> StoreWorker for HekatonWorker<R> {
         if state.met.is_some() {
             state.meet_again(&shared.transactions)?;
         }
-        // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
+        // Pinned first: a thread that waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
         // SAFETY: the transaction holds the guard, and keeps the list before it renews the guard.
         unsafe { state.base.tables.renew(&shared.catalog) };
@@ -120,7 +120,7 @@ impl<R: Redo> StoreWorker for HekatonWorker<R> {
     fn maintain_stores(&mut self) {
         let guard = self.local.pin();
         let State { base: WorkerBase { tables, .. }, collector, .. } = &mut self.state;
-        // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
+        // SAFETY: pinned just before; no thread looks at the list between transactions but who renews it like this.
         unsafe { tables.renew(&self.shared.catalog) };
         let limit = collector.len() + self.shared.orphans.len();
         collector.work(limit, &self.shared.transactions, &self.shared.orphans, tables, &guard);

@@ -81,7 +81,7 @@ impl HasStores for KeyValue {
     /// See `rows::fill_entry` for the races with writers of the same row.
     ///
     /// A procedure that began before the index was known makes no entries in it, and takes none away that others made. When the
-    /// last of these has ended, entries that lead to no such row are taken out. One may have been ahead of its row, whose writer
+    /// last of these has ended, entries that lead to no such row are unlinked. One may have been ahead of its row, whose writer
     /// had only come so far; when that has ended, too, every row gets its entry.
     fn fill(&self, table: TableId, _: IndexId, store: &Arc<Entries>) -> Result<(), Error> {
         let epochs = self.base.epochs();

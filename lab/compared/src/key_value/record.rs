@@ -6,7 +6,7 @@
 //!  word 2… the row, or a secondary entry's primary key
 //! ```
 //!
-//! * A record is born with its row and without a latch: before it is linked nobody sees it, afterwards everybody does.
+//! * A record is created with its row and without a latch: before it is linked no thread sees it, afterwards all threads do.
 //! * Only the owner of the latch changes a record that others can reach.
 //! * A reader takes the version, then the other words with acquiring loads, then compares the version, its latch aside. The
 //!   owner sets *dirty* first and stores every further word with a release, so a reader that saw any of the new words also
@@ -78,7 +78,7 @@ impl Record {
     /// # Safety
     /// No index has ever held it.
     pub(super) unsafe fn free(self, guard: &Guard<'_>) {
-        // SAFETY: nobody but the caller knows of the record.
+        // SAFETY: no thread but the caller knows of the record.
         unsafe { guard.free(self.0.cast(), self.bytes()) };
     }
 
@@ -212,7 +212,7 @@ impl Latched {
     pub(super) fn write(self, start: usize, words: &[u64], length: usize) {
         let header = self.0.header();
         let latched = header.version.load(Ordering::Relaxed);
-        // Every word stored after this one is stored with a release, so whoever sees one of them sees the dirty bit.
+        // Every word stored after this one is stored with a release, so any thread that sees one of them sees the dirty bit.
         header.version.store(latched | DIRTY, Ordering::Relaxed);
         polychron_sync::store_words(&self.0.words()[start..start + words.len()], words);
         // Pairs with the acquiring load in `Record::length`.
@@ -252,7 +252,7 @@ impl Records for RowRecords {
     unsafe fn retire(handle: Handle, guard: &Guard<'_>) {
         // SAFETY: the caller promises that the handle is one of ours and found under the guard.
         let record = unsafe { Record::from_handle(handle) };
-        // SAFETY: the caller promises that nobody who pins from now on can reach it.
+        // SAFETY: the caller promises that no thread that pins from now on can reach it.
         unsafe { guard.retire(record.0.cast(), record.bytes()) };
     }
 }

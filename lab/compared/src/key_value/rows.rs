@@ -1,6 +1,6 @@
 //! Atomic operations on one key, and how secondary entries follow the rows.
 //!
-//! Entries are kept up one key after the other, so for a moment a scan of a secondary index may miss a row that is being
+//! Entries are kept up one key after the other, so for a timestamp a scan of a secondary index may miss a row that is being
 //! changed. The order keeps that harmless: new entries are added before the row is written, and what is taken away
 //! afterwards is taken from the row that was really replaced, which is copied under its latch.
 
@@ -163,7 +163,7 @@ pub(super) fn patch<K: EncodedKey>(
         replace(store, key, latched, row.as_words(), guard)?;
     } else {
         // Without variable columns changed, only words of the fixed part are written, which every row has.
-        let words = words_of(&changes.hull());
+        let words = words_of(&changes.bounding_range());
         let length = latched.length();
         latched.write(words.start, &row.as_words()[words], length);
     }
@@ -217,7 +217,7 @@ pub(super) fn add_entries(table: &Table, row: RowRef<'_>, guard: &Guard<'_>) -> 
         if !matches!(added, Ok(true)) {
             remove_entries(table.secondaries().take(position), row, primary, guard)?;
             added?;
-            return Ok(Insertion::Duplicate(store.place.index));
+            return Ok(Insertion::Duplicate(store.index_ref.index));
         }
     }
     Ok(Insertion::Inserted)
@@ -325,7 +325,7 @@ pub(super) fn change_row<K: EncodedKey>(
         if !matches!(added, Ok(true)) {
             affected().take(position).try_for_each(undo)?;
             added?;
-            return Ok(Changed::Duplicate(store.place.index));
+            return Ok(Changed::Duplicate(store.index_ref.index));
         }
     }
     let mut old = RowBuffer::new();
@@ -344,7 +344,7 @@ pub(super) fn change_row<K: EncodedKey>(
     if changes.whole_row() {
         new.copy_from(row.as_row().as_bytes());
     } else {
-        let words = words_of(&changes.hull());
+        let words = words_of(&changes.bounding_range());
         new.words_mut()[words.clone()].copy_from_slice(&row.as_words()[words]);
     }
     for store in affected() {
@@ -405,7 +405,7 @@ pub(super) fn fill_entry(table: &Table, store: &Entries, primary: &[u8], guard: 
             if added {
                 return Ok(());
             }
-            return Err(Error::duplicate(table.id, store.place.index));
+            return Err(Error::duplicate(table.id, store.index_ref.index));
         }
         remove_entry(store, key, primary, guard);
     }

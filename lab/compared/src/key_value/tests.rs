@@ -1,4 +1,4 @@
-//! White-box tests: single operations are atomic under threads, records and entries are given back.
+//! White-box tests: single operations are atomic under threads, records and entries are freed.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;

@@ -53,7 +53,7 @@ impl StoreWorker for KeyValueWorker {
     #[inline]
     fn start(&mut self, mode: Mode) -> Result<KeyValueTransaction<'_>, Error> {
         let Self { local, state, database } = self;
-        // Pinned first: who waits for the procedures that know an old catalog waits for their epochs.
+        // Pinned first: a thread that waits for the procedures that know an old catalog waits for their epochs.
         let guard = local.pin();
         // SAFETY: the transaction holds the guard, and never renews it.
         unsafe { state.base.tables.renew(&database.base.catalog) };

@@ -31,7 +31,8 @@ impl HasStores for PartitionedStore {
         let divided = KeyColumn::find(definition, &layout, &definition.key).is_some();
         let count = if divided { self.locks.len() } else { 1 };
         let (mut columns, mut unique_over_all) = (definition.key.clone(), false);
-        if let Some(index) = definition.indexes.last().filter(|_| store_definition.place.index != IndexId::PRIMARY) {
+        if let Some(index) = definition.indexes.last().filter(|_| store_definition.index_ref.index != IndexId::PRIMARY)
+        {
             columns.clone_from(&index.columns);
             unique_over_all =
                 index.unique && count > 1 && definition.partition_column.is_some_and(|at| !columns.contains(&at));
@@ -95,7 +96,7 @@ fn make_entries(table: &Table, index: &Index, guard: &Guard<'_>) -> Result<(), E
                 // SAFETY: the index did not take the record.
                 unsafe { made.free(guard) };
                 inserted?;
-                return Err(Error::duplicate(table.id, index.place().index));
+                return Err(Error::duplicate(table.id, index.index_ref().index));
             }
         }
     }

@@ -1,10 +1,10 @@
 //! The partitions' locks.
 //!
-//! * Rows and entries of a partition are read and written only by who holds its lock.
-//! * Rows of tables that are not divided are read by who holds any lock, and written by who holds all of them; so no
+//! * Rows and entries of a partition are read and written only by a thread that holds its lock.
+//! * Rows of tables that are not divided are read by a thread that holds any lock, and written by a thread that holds all of them; so no
 //!   transaction runs without a lock.
-//! * Locks are taken in ascending order, all of them before the first operation, so nobody waits in a cycle. Where a thread runs a transaction
-//!   inside of another one, two orders meet: that transaction does not wait without end.
+//! * Locks are taken in ascending order, all of them before the first operation, so no thread waits in a cycle. Where a thread runs a
+//!   transaction inside of another one, two orders meet: that transaction does not wait without end.
 
 use polychron_base::Error;
 use polychron_engine::Protocol;
@@ -127,7 +127,7 @@ impl Partitions {
         }
     }
 
-    /// Nobody named any: all are wanted.
+    /// No thread named any: all are wanted.
     #[inline]
     pub(super) fn complete(&mut self) {
         self.all = self.list.is_empty() || self.list.len() == self.named.len();

@@ -1,5 +1,5 @@
-//! Every interleaving of two threads that take the locks of partitions, under loom: each partition has one holder, who sees
-//! what the last one did, and nobody waits in a cycle.
+//! Every interleaving of two threads that take the locks of partitions, under loom: each partition has one holder, which sees
+//! what the last one did, and no thread waits in a cycle.
 
 use std::sync::Arc;
 

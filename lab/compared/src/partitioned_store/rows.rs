@@ -43,7 +43,7 @@ fn insert<K: EncodedKey>(
     guard: &Guard<'_>,
 ) -> Result<bool, Error> {
     let store = &index.stores[partition];
-    let at = Entry { place: store.place, partition };
+    let at = Entry { index_ref: store.index_ref, partition };
     let record = Record::new(row, guard)?;
     let inserted = store.index().insert(key, record.handle(), &mut (), guard);
     match inserted {
@@ -73,7 +73,7 @@ impl PartitionedTransaction<'_> {
     #[inline]
     pub(super) fn readable<K: EncodedKey>(&self, table: &Table, key: K) -> Result<usize, Error> {
         match partition_of(table, key) {
-            // Whoever writes a table that is not divided holds all locks, and this transaction holds at least one.
+            // Any thread that writes a table that is not divided holds all locks, and this transaction holds at least one.
             None => Ok(0),
             Some(partition) if self.state.partitions.contains(partition) || left_out(Step::RefuseUndeclared) => {
                 Ok(partition)
@@ -112,7 +112,7 @@ impl PartitionedTransaction<'_> {
         changes: Changes,
     ) -> Result<(), Error> {
         let store = &table.primary.stores[partition];
-        let at = Entry { place: store.place, partition };
+        let at = Entry { index_ref: store.index_ref, partition };
         let log = &mut self.state.log;
         // SAFETY: the transaction holds the partition's lock, and the key led to the record.
         let written = unsafe { log.overwrite(at, (store.index(), key), record, (row, changes), &self.guard) };
@@ -157,7 +157,7 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     #[inline]
     fn find<K: EncodedKey>(&mut self, at: At<'w, Index, K>, _: &Projection) -> Result<Option<FoundRow>, Error> {
         // An entry lies where its row does, which was found just before.
-        let is_row = at.store.place().index == IndexId::PRIMARY;
+        let is_row = at.store.index_ref().index == IndexId::PRIMARY;
         let partition = if is_row { self.readable(at.table, at.key)? } else { self.partition };
         let found = find(&at.store.stores[partition], at.key, &self.guard);
         self.partition = partition;
@@ -171,7 +171,7 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
         _: &Projection,
         _: Intent,
     ) -> Result<Option<FoundRow>, Error> {
-        let is_row = at.store.place().index == IndexId::PRIMARY;
+        let is_row = at.store.index_ref().index == IndexId::PRIMARY;
         let partition = if is_row { self.writable(at.table, at.key)? } else { self.partition };
         let found = find(&at.store.stores[partition], at.key, &self.guard);
         self.partition = partition;
@@ -220,7 +220,7 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     fn delete<K: EncodedKey>(&mut self, at: At<'w, Index, K>, found: FoundRow) -> Result<(), Error> {
         let FoundRow { record, partition } = found;
         record.set_deleted(true);
-        self.state.log.deleted(Entry { place: at.store.place(), partition }, at.key, record);
+        self.state.log.deleted(Entry { index_ref: at.store.index_ref(), partition }, at.key, record);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ named! {
         RefuseUndeclared,
         /// A range that reaches into another partition is refused.
         RefuseUndeclaredRanges,
-        /// A table that is not divided is written by who has all partitions.
+        /// A table that is not divided is written by a thread that has all partitions.
         RefuseSharedWrites,
         /// So is an index that is unique over all partitions.
         RefuseSharedEntries,

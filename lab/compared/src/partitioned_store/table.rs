@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use polychron_base::key::{EncodedKey, Key16};
 use polychron_engine::catalog;
-use polychron_engine::stores::{Keyed, Place, Record, Records, RowRecords, Store, StoreTable, Undoable};
+use polychron_engine::stores::{IndexRef, Keyed, Record, Records, RowRecords, Store, StoreTable, Undoable};
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
 use polychron_schema::{ColumnType, Layout, TableDefinition};
@@ -128,7 +128,7 @@ pub(super) fn partition_of<K: EncodedKey>(table: &Table, key: K) -> Option<usize
 /// Where an entry stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    pub(super) place: Place,
+    pub(super) index_ref: IndexRef,
     pub(super) partition: usize,
 }
 
@@ -140,13 +140,13 @@ impl Undoable for Undone<'_> {
 
     #[inline]
     fn index(&self, at: Entry) -> &AnyIndex {
-        let table = catalog::known(self.0, at.place.table).expect("tables stay while a transaction runs");
-        let index = table.store(at.place.index).expect("indexes stay while a transaction runs");
+        let table = catalog::known(self.0, at.index_ref.table).expect("tables stay while a transaction runs");
+        let index = table.store(at.index_ref.index).expect("indexes stay while a transaction runs");
         index.stores[at.partition].index()
     }
 
     unsafe fn give_back(&self, record: Record, guard: &Guard<'_>) {
-        // SAFETY: nobody finds records but under the partition's locks, which the caller holds.
+        // SAFETY: no thread finds records but under the partition's locks, which the caller holds.
         unsafe { record.free(guard) };
     }
 }

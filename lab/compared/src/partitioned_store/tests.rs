@@ -34,7 +34,7 @@ struct Account {
     note: String,
 }
 
-/// Read by everybody, and not divided.
+/// Read by all, and not divided.
 #[derive(Row, Clone, Debug, PartialEq)]
 #[row(name = "fee")]
 struct Fee {
@@ -214,7 +214,7 @@ fn everything_is_undone() {
         Err::<(), _>(Error::RolledBack)
     });
     assert!(matches!(rolled_back, Err(Error::RolledBack)));
-    // The index keeps the nodes into which the first insertions split it; records and entries are given back.
+    // The index keeps the nodes into which the first insertions split it; records and entries are freed.
     let used_before = used(&mut bank);
     let panicked = run(&mut bank.worker, |transaction| -> Result<(), Error> {
         changes(transaction)?;

@@ -131,7 +131,7 @@ pub(super) fn contenders(
         }
     }
     for line in lines {
-        (bench.tell)(&format!("  {line}"));
+        (bench.status)(&format!("  {line}"));
         figure.note = format!("{} Note: {line}.", figure.note);
     }
     found.into_iter().map(|contender| (contender.series, contender)).collect()
@@ -179,12 +179,12 @@ mod tests {
     #[test]
     fn protocols_that_are_not_there_are_left_out_and_named() {
         let (settings, runner, stop) = (Settings::quick(2), Notes::default(), AtomicBool::new(false));
-        let told = RefCell::new(Vec::new());
+        let lines = RefCell::new(Vec::new());
         let bench = Bench {
             settings: &settings,
             runner: &runner,
             stop: &stop,
-            tell: &|line| told.borrow_mut().push(line.to_owned()),
+            status: &|line| lines.borrow_mut().push(line.to_owned()),
         };
         let mut figure = Figure::new("1", "", "", Kind::Lines, "");
         "A note.".clone_into(&mut figure.note);
@@ -194,7 +194,7 @@ mod tests {
         let missing = "left out, since this build's list of protocols has no hekaton, no snapshot-isolation, no locking, no maflingo";
         let divided = "bohm divides its threads by itself where it refuses to be told: 0 is too few";
         assert_eq!(figure.note, format!("A note. Note: {missing}. Note: {divided}."));
-        assert_eq!(*told.borrow(), [missing, divided].map(|line| format!("  {line}")));
+        assert_eq!(*lines.borrow(), [missing, divided].map(|line| format!("  {line}")));
 
         let work = Work::Increment(IncrementOptions::default());
         for division in divisions {

@@ -17,7 +17,7 @@ const TWO_AT_ONCE: &str = "The clients draw inputs on the same cores, and other 
 const FEW_CORES: &str = "This needs four threads and as many cores.";
 
 /// The divisions of the threads: in turns, a thread for each, and where there are more threads each way to divide them.
-fn places(threads: usize) -> Vec<Division> {
+fn xs(threads: usize) -> Vec<Division> {
     let ways = (1..threads).map(|control| Division { control, execution: threads - control });
     let small = [Division::TURNS, Division::of(2)].into_iter();
     small.chain(ways.filter(|division| division.threads() > 2)).collect()
@@ -25,7 +25,7 @@ fn places(threads: usize) -> Vec<Division> {
 
 /// Figure 4.
 pub(super) fn divisions(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
-    let divisions = places(bench.settings.threads);
+    let divisions = xs(bench.settings.threads);
     "Where one thread does both it takes turns. Beside it systems that are not divided, with as many threads in all."
         .clone_into(&mut figure.note);
     let series = contenders(bench, figure, &[BOHM, OCC, CICADA], &divisions);
@@ -38,8 +38,8 @@ pub(super) fn divisions(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), En
     figure.expect_higher("a thread for each is faster than turns", values, TWO_AT_ONCE);
     let scales = "twice the threads of both kinds are faster";
     match divisions.iter().position(|division| *division == Division::of(4)) {
-        Some(place) => {
-            let values = [figure.point_of(BOHM, place), figure.point_of(BOHM, 1)];
+        Some(x) => {
+            let values = [figure.point_of(BOHM, x), figure.point_of(BOHM, 1)];
             figure.expect_higher(scales, values, TWO_AT_ONCE);
         }
         None => figure.cannot_show(scales, FEW_CORES),
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn threads_are_divided_in_every_way() {
-        let names = |threads| places(threads).into_iter().map(Division::name).collect::<Vec<_>>();
+        let names = |threads| xs(threads).into_iter().map(Division::name).collect::<Vec<_>>();
         assert_eq!(names(1), ["in turns", "1 + 1"]);
         assert_eq!(names(2), ["in turns", "1 + 1"]);
         assert_eq!(names(4), ["in turns", "1 + 1", "1 + 3", "2 + 2", "3 + 1"]);

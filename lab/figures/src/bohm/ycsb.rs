@@ -34,7 +34,7 @@ const LONG_READERS_A_BATCH: f64 = 10.0;
 /// Reads of a long reader.
 const LONG_READS: usize = 10_000;
 
-const FEW_CORES: &str = "On few cores hardly two transactions meet at a row at the same moment, so that there are few aborts to save, and what counts is \
+const FEW_CORES: &str = "On few cores hardly two transactions meet at a row at the same time, so that there are few aborts to save, and what counts is \
      the price of a transaction alone; and the clients take their share of the cores.";
 const VERSIONS: &str = "Rows of a table this small, and of the versions that were just left, lie in the caches, so that writing to another place costs \
      little.";
@@ -58,19 +58,18 @@ fn two_updates(bench: &Bench<'_>, theta: f64) -> YcsbOptions {
 
 /// Each contender over the threads.
 pub(super) fn over_threads(bench: &Bench<'_>, figure: &mut Figure, work: &Work, batch: usize) -> Result<(), Ended> {
-    let places: Vec<_> =
-        bench.threads().into_iter().map(|(name, threads)| (name, Division::in_turns(threads))).collect();
-    let divisions: Vec<_> = places.iter().map(|(_, division)| *division).collect();
+    let xs: Vec<_> = bench.threads().into_iter().map(|(name, threads)| (name, Division::in_turns(threads))).collect();
+    let divisions: Vec<_> = xs.iter().map(|(_, division)| *division).collect();
     format!("In batches of {batch}. BOHM's clients plan and execute in turns.").clone_into(&mut figure.note);
     let series = contenders(bench, figure, &[], &divisions);
     let measure =
         |contender: &Contender, division: &Division| Ok([contender.run(bench, work, *division, batch)?.committed_tps]);
-    bench.sweep(figure, [THROUGHPUT], &places, &series, measure)
+    bench.sweep(figure, [THROUGHPUT], &xs, &series, measure)
 }
 
 /// Expects the first series above the second one at a place.
-fn expect(figure: &mut Figure, claim: &str, [higher, lower]: [&str; 2], place: usize, why: &str) {
-    let values = [figure.point_of(higher, place), figure.point_of(lower, place)];
+fn expect(figure: &mut Figure, claim: &str, [higher, lower]: [&str; 2], x: usize, why: &str) {
+    let values = [figure.point_of(higher, x), figure.point_of(lower, x)];
     figure.expect_higher(claim, values, why);
 }
 

@@ -26,7 +26,7 @@ const ONE_COUNTER: &str = "A counter's line travels between two cores only, whic
 const IN_CACHE: &str = "The table, or what is hot of it, lies in the caches of this machine, so that an indirection costs a hit and no miss.";
 const LITTLE_GARBAGE: &str = "Two threads make a fourteenth of the garbage of 28, which the large caches of this machine hold for longer; and workers \
      share what is too much with the background thread.";
-const FEW_CONFLICTS: &str = "With two threads a conflict needs two transactions on the same key at the same moment; so few are saved or found early \
+const FEW_CONFLICTS: &str = "With two threads a conflict needs two transactions on the same key at the same time; so few are saved or found early \
      that the difference lies within the noise.";
 const FLAT: &str = "With few conflicts the throughput hardly depends on the wait, so that the hill is flat, and the climb walks about on it.";
 
@@ -67,7 +67,7 @@ pub(super) fn inlining(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), End
         .clone_into(&mut figure.note);
     let values = [figure.point(0, 0), figure.point(1, 0)];
     figure.expect_higher("inlining speeds up the smallest records", values, IN_CACHE);
-    let gain = |place| Some(figure.point(0, place)?.over(figure.point(1, place)?));
+    let gain = |x| Some(figure.point(0, x)?.over(figure.point(1, x)?));
     let values = [gain(0), gain(figure.last())];
     figure.expect_higher("its gain is larger for small records than for large ones", values, IN_CACHE);
     measured
@@ -112,7 +112,7 @@ pub(super) enum Load {
 /// Figure 10.
 pub(super) fn waits(bench: &Bench<'_>, figure: &mut Figure, load: Load) -> Result<(), Ended> {
     let waits: &[u64] = if bench.settings.quick { &[0, 5, 50] } else { &[0, 1, 2, 5, 10, 20, 50, 100] };
-    let places: Vec<_> = waits.iter().map(|us| (us.to_string(), Duration::from_micros(*us))).collect();
+    let xs: Vec<_> = waits.iter().map(|us| (us.to_string(), Duration::from_micros(*us))).collect();
     let most = bench.settings.threads;
     let run = |system: &System| -> Result<[f64; 2], Ended> {
         let report = match load {
@@ -129,14 +129,14 @@ pub(super) fn waits(bench: &Bench<'_>, figure: &mut Figure, load: Load) -> Resul
     let series = [("regulated", false), ("fixed", true)];
     let measure =
         |&fixed: &bool, wait: &Duration| run(&System::cicada(|options| options.fixed_backoff = fixed.then_some(*wait)));
-    let measured = bench.sweep(figure, panels, &places, &series, measure);
+    let measured = bench.sweep(figure, panels, &xs, &series, measure);
     if load != Load::Ycsb {
         "With one warehouse, where the paper has 4 for 28 threads.".clone_into(&mut figure.note);
     }
     figure.note += " The regulated runs do not depend on the horizontal axis; each place has one, which shows how far runs \
                     differ. The paper shows the share of time lost to aborts, here it is the share of attempts.";
     let last = figure.last();
-    let best = (0..=last).filter_map(|place| figure.point(1, place)).map(|point| point.y).fold(0.0, f64::max);
+    let best = (0..=last).filter_map(|x| figure.point(1, x)).map(|point| point.y).fold(0.0, f64::max);
     let regulated = figure.panels[0].series[0].points.iter().flatten().map(|point| point.y).fold(0.0, f64::max);
     let verdict = match regulated / best {
         _ if measured.is_err() => Verdict::NotMeasured,
@@ -165,11 +165,11 @@ pub(super) fn optimisations(bench: &Bench<'_>, figure: &mut Figure) -> Result<()
     figure.panels = vec![Panel { y_name: "throughput, % more or less".to_owned(), series: vec![here, of_paper] }];
     let options = ycsb::options(bench, 16, 0.5, 0.99);
     let run = |what: &str, system: &System| {
-        (bench.tell)(&format!("  left out {what}"));
+        (bench.status)(&format!("  left out {what}"));
         Ok(bench.run::<Ycsb>(system, &options, most)?.committed_tps)
     };
     let whole = System::cicada(|_| ());
-    for (place, (name, without, of_paper)) in left_out.iter().enumerate() {
+    for (x, (name, without, of_paper)) in left_out.iter().enumerate() {
         let mut runs = Vec::new();
         // The whole and what is left of it run in turns, and at least three times: the differences are small.
         for _ in 0..bench.settings.repeat.max(3) {
@@ -177,7 +177,7 @@ pub(super) fn optimisations(bench: &Bench<'_>, figure: &mut Figure) -> Result<()
             runs.push((without / whole.max(f64::MIN_POSITIVE) - 1.0) * 100.0);
         }
         let point = Point::of(runs);
-        figure.panels[0].series[0].points[place] = Some(point);
+        figure.panels[0].series[0].points[x] = Some(point);
         let verdict = match (point.least, point.most) {
             (_, most) if most < 0.0 => Verdict::Agrees,
             (least, _) if least > 0.0 => Verdict::Differs,

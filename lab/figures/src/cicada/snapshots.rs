@@ -21,11 +21,11 @@ const PREEMPTED: &str = "Where there are more threads than free cores, one that 
 const IN_CACHE: &str = "A small table lies in the caches, where rows outside of their heads cost little more.";
 
 /// A bar beside the paper's own.
-fn beside_the_paper(figure: &mut Figure, places: &[(&str, f64)], y_name: &str) {
-    figure.x_values = places.iter().map(|&(name, _)| name.to_owned()).collect();
+fn beside_the_paper(figure: &mut Figure, xs: &[(&str, f64)], y_name: &str) {
+    figure.x_values = xs.iter().map(|&(name, _)| name.to_owned()).collect();
     let paper = |&(_, y): &(&str, f64)| Some(Point { y, least: y, most: y });
-    let here = Series { name: "here".to_owned(), points: vec![None; places.len()] };
-    let of_paper = Series { name: "the paper".to_owned(), points: places.iter().map(paper).collect() };
+    let here = Series { name: "here".to_owned(), points: vec![None; xs.len()] };
+    let of_paper = Series { name: "the paper".to_owned(), points: xs.iter().map(paper).collect() };
     figure.panels = vec![Panel { y_name: y_name.to_owned(), series: vec![here, of_paper] }];
 }
 
@@ -36,7 +36,7 @@ pub(super) fn staleness(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), En
     let options = TpccOptions { snapshots: true, read_only_percent: 20, ..tpcc::options(bench, None, most) };
     let mut runs = [Vec::new(), Vec::new()];
     for _ in 0..bench.settings.repeat.max(1) {
-        (bench.tell)("  snapshots");
+        (bench.status)("  snapshots");
         let report: Report = bench.run::<Tpcc>(&System::cicada(|_| ()), &options, most)?;
         if let Some(staleness) = report.staleness_us {
             runs[0].push(staleness.mean);
@@ -58,9 +58,9 @@ pub(super) fn staleness(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), En
 
 /// Scans of a whole table.
 pub(super) fn scans(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
-    let mut places = vec![("alone".to_owned(), 0)];
+    let mut xs = vec![("alone".to_owned(), 0)];
     if bench.settings.threads > 1 {
-        places.push(("beside a writer".to_owned(), 1));
+        xs.push(("beside a writer".to_owned(), 1));
     }
     let systems = [
         ("rows in their heads", System::cicada(|_| ())),
@@ -77,7 +77,7 @@ pub(super) fn scans(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended>
         let report = bench.run::<Scan>(system, &options, 1 + writers)?;
         Ok([report.metrics.values().next().copied().unwrap_or_default() as f64])
     };
-    let measured = bench.sweep(figure, ["rows a second, one thread"], &places, &systems, measure);
+    let measured = bench.sweep(figure, ["rows a second, one thread"], &xs, &systems, measure);
     "Whole tables of 100-byte rows along the record array, one column, one scanning thread; the paper scans short ranges by an index."
         .clone_into(&mut figure.note);
     let values = [figure.point(0, 0), figure.point(1, 0)];
@@ -87,14 +87,14 @@ pub(super) fn scans(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended>
 
 /// The space that versions take.
 pub(super) fn space(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
-    let places = [("10 µs", 10, 1.83), ("100 ms", 100_000, 9.89)];
-    beside_the_paper(figure, &places.map(|(name, _, paper)| (name, paper)), "versions that wait, % of all records");
+    let xs = [("10 µs", 10, 1.83), ("100 ms", 100_000, 9.89)];
+    beside_the_paper(figure, &xs.map(|(name, _, paper)| (name, paper)), "versions that wait, % of all records");
     let most = bench.settings.threads;
-    for (place, (name, us, _)) in places.into_iter().enumerate() {
+    for (x, (name, us, _)) in xs.into_iter().enumerate() {
         let system = factors::collecting_every(Duration::from_micros(us));
         let mut runs = Vec::new();
         for _ in 0..bench.settings.repeat.max(1) {
-            (bench.tell)(&format!("  collection interval {name}"));
+            (bench.status)(&format!("  collection interval {name}"));
             // Long enough for what is made to be collected several times.
             let report = bench.for_at_least(us as f64 * 6e-6, |bench| {
                 bench.run::<Tpcc>(&system, &tpcc::options(bench, None, most), most)
@@ -106,7 +106,7 @@ pub(super) fn space(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended>
             let records: u64 = report.versions.iter().flat_map(|versions| &versions.records).sum();
             runs.push(waiting * 100.0 / records.max(1) as f64);
         }
-        figure.panels[0].series[0].points[place] = Some(Point::of(runs));
+        figure.panels[0].series[0].points[x] = Some(Point::of(runs));
     }
     "Here: records that wait in queues for their collection, on average over the run, of all that there are at its end. Small \
      tables and few threads make the share another one; the direction counts."

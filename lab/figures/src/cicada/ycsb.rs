@@ -61,8 +61,8 @@ pub(super) fn skews(bench: &Bench<'_>, figure: &mut Figure, requests: usize, rea
         Ok([bench.run::<Ycsb>(system, &options(bench, requests, read_share, *theta), most)?.committed_tps])
     };
     let measured = bench.sweep(figure, [THROUGHPUT], &skews, &systems(), measure);
-    for (place, name) in [(0, "without skew"), (figure.last(), "with skew 0.99")] {
-        let values = [figure.point(0, place), figure.point(1, place)];
+    for (x, name) in [(0, "without skew"), (figure.last(), "with skew 0.99")] {
+        let values = [figure.point(0, x), figure.point(1, x)];
         if requests == ONE && read_share < 0.9 {
             let claim = format!("Cicada pays more outside of tiny transactions that write, {name}");
             figure.expect_higher(&claim, [values[1], values[0]], FEW_CORES);

@@ -1,7 +1,7 @@
 //! Figures 7 to 9: the sum of a column, of which some records have versions.
 
 use polychron_workloads::run::{IndexChoice, Report};
-use polychron_workloads::scan::{Ask, Moment, PLAIN_ROWS_A_SECOND, ROWS_A_SECOND, ScanOptions};
+use polychron_workloads::scan::{Ask, PLAIN_ROWS_A_SECOND, ROWS_A_SECOND, ScanOptions, SnapshotTime};
 
 use crate::figure::Point;
 use crate::measure::Bench;
@@ -45,13 +45,13 @@ struct Contender {
     options: &'static [&'static str],
     /// How often each dirty record was changed; 0: there are none.
     versions: u64,
-    moment: Moment,
+    snapshot_time: SnapshotTime,
     /// The figure of the workload that is drawn.
     figure: &'static str,
 }
 
-const fn over_columns(options: &'static [&'static str], versions: u64, moment: Moment) -> Contender {
-    Contender { protocol: "hyper", options, versions, moment, figure: ROWS_A_SECOND }
+const fn over_columns(options: &'static [&'static str], versions: u64, snapshot_time: SnapshotTime) -> Contender {
+    Contender { protocol: "hyper", options, versions, snapshot_time, figure: ROWS_A_SECOND }
 }
 
 const COLUMNS: &[&str] = &["backend=columns"];
@@ -70,7 +70,7 @@ impl Contender {
             ask: Ask::Sum,
             dirty: if self.versions == 0 { 0 } else { dirty },
             versions: self.versions.max(1),
-            moment: self.moment,
+            snapshot_time: self.snapshot_time,
             plain: true,
             index: IndexChoice::Ordered,
             ..ScanOptions::default()
@@ -81,12 +81,12 @@ impl Contender {
 }
 
 const SINGLE_VERSION: [(&str, Contender); 2] = [
-    (PLAIN, Contender { figure: PLAIN_ROWS_A_SECOND, ..over_columns(COLUMNS, 0, Moment::Newest) }),
-    (SERIAL, Contender { protocol: "serial", ..over_columns(&[], 0, Moment::Newest) }),
+    (PLAIN, Contender { figure: PLAIN_ROWS_A_SECOND, ..over_columns(COLUMNS, 0, SnapshotTime::Newest) }),
+    (SERIAL, Contender { protocol: "serial", ..over_columns(&[], 0, SnapshotTime::Newest) }),
 ];
 
 /// Percentages of dirty records. With `--quick` there are few records.
-fn places(bench: &Bench<'_>) -> Vec<(String, f64)> {
+fn xs(bench: &Bench<'_>) -> Vec<(String, f64)> {
     let percents: &[f64] = if bench.settings.quick { &[0.001, 0.01, 0.1] } else { &[0.0001, 0.001, 0.01, 0.1] };
     percents.iter().map(|percent| (percent.to_string(), *percent)).collect()
 }
@@ -109,21 +109,21 @@ fn sweep(bench: &Bench<'_>, figure: &mut Figure, contenders: &[(&'static str, Co
     for (series, _) in missing {
         figure.note = format!("{} Left out, since this build does not have it: {series}.", figure.note);
     }
-    bench.sweep(figure, [RATE], &places(bench), &found, |contender, percent| Ok([contender.run(bench, *percent)?]))
+    bench.sweep(figure, [RATE], &xs(bench), &found, |contender, percent| Ok([contender.run(bench, *percent)?]))
 }
 
 /// Figure 7.
 pub(super) fn versions(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
     let lines = [
-        (NEWEST, over_columns(COLUMNS, 4, Moment::Newest)),
-        (OLDEST_4, over_columns(COLUMNS, 4, Moment::Oldest)),
-        (OLDEST_16, over_columns(COLUMNS, 16, Moment::Oldest)),
+        (NEWEST, over_columns(COLUMNS, 4, SnapshotTime::Newest)),
+        (OLDEST_4, over_columns(COLUMNS, 4, SnapshotTime::Oldest)),
+        (OLDEST_16, over_columns(COLUMNS, 16, SnapshotTime::Oldest)),
     ];
     let measured = sweep(bench, figure, &[&SINGLE_VERSION[..], &lines].concat());
-    let place = realistic(figure);
-    let values = [figure.point_of(NEWEST, place), figure.point_of(PLAIN, place)];
+    let x = realistic(figure);
+    let values = [figure.point_of(NEWEST, x), figure.point_of(PLAIN, x)];
     figure.expect_alike("the newest state, 0.01 % dirty, as fast as a plain slice", values, SMALL);
-    let values = [figure.point_of(OLDEST_4, place), figure.point_of(NEWEST, place)];
+    let values = [figure.point_of(OLDEST_4, x), figure.point_of(NEWEST, x)];
     figure.expect_alike("the oldest state, 4 versions, 0.01 % dirty, as fast as the newest", values, FEW_CORES);
     let values = [figure.point_of(OLDEST_16, 0), figure.point_of(OLDEST_16, figure.last())];
     figure.expect_higher("0.1 % dirty with 16 versions is slower than few", values, FEW_CORES);
@@ -132,22 +132,22 @@ pub(super) fn versions(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), End
 
 /// Figure 8.
 pub(super) fn synopses(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
-    let of = |options| over_columns(options, 4, Moment::Oldest);
+    let of = |options| over_columns(options, 4, SnapshotTime::Oldest);
     let lines = [
         SINGLE_VERSION[0],
-        (NONE, of(&["backend=columns", "synopsis=none", "images=records"])),
+        (NONE, of(&["backend=columns", "synopsis=none", "before-images=records"])),
         (OF_1024, of(COLUMNS)),
         (OF_16, of(&["backend=columns", "synopsis=16"])),
         (OF_65536, of(&["backend=columns", "synopsis=65536"])),
     ];
     let measured = sweep(bench, figure, &lines);
-    let place = realistic(figure);
+    let x = realistic(figure);
     for (claim, other) in [
         ("synopses are faster than none, 0.01 % dirty", NONE),
         ("1024 records are better than 16", OF_16),
         ("1024 records are better than 65536", OF_65536),
     ] {
-        let values = [figure.point_of(OF_1024, place), figure.point_of(other, place)];
+        let values = [figure.point_of(OF_1024, x), figure.point_of(other, x)];
         figure.expect_higher(claim, values, CHEAP);
     }
     measured
@@ -163,19 +163,19 @@ const PARTS: [(&str, &str); 4] = [
 
 /// Figure 9.
 pub(super) fn breakdown(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
-    let contender = over_columns(&["backend=columns", "timed-scans=yes"], 4, Moment::Oldest);
-    let places = places(bench);
-    let x_values: Vec<_> = places.iter().map(|(value, _)| value.clone()).collect();
+    let contender = over_columns(&["backend=columns", "timed-scans=yes"], 4, SnapshotTime::Oldest);
+    let xs = xs(bench);
+    let x_values: Vec<_> = xs.iter().map(|(value, _)| value.clone()).collect();
     figure.frame(&x_values, &["share of the time, %"], &PARTS.map(|(name, _)| name));
     figure.note = format!(
         "{} records. The scan looks at the clock between its parts, which costs it some 20 ns each time; this is in the part that ends there. \
          Positions of versioned records are looked up for each 1024 records, and slots between them are looked at one by one.",
         bench.settings.records * SCALE
     );
-    for (place, (value, percent)) in places.iter().enumerate() {
+    for (x, (value, percent)) in xs.iter().enumerate() {
         let mut runs = PARTS.map(|_| Vec::new());
         for _ in 0..bench.settings.repeat.max(1) {
-            (bench.tell)(&format!("  {} {value}", figure.x_name));
+            (bench.status)(&format!("  {} {value}", figure.x_name));
             let report = contender.report(bench, *percent)?;
             let of =
                 |name: &str| report.protocol_metrics.get(name).and_then(serde_json::Value::as_f64).unwrap_or_default();
@@ -184,7 +184,7 @@ pub(super) fn breakdown(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), En
             runs.iter_mut().zip(parts).for_each(|(runs, part)| runs.push(100.0 * part / all));
         }
         for (series, runs) in figure.panels[0].series.iter_mut().zip(runs) {
-            series.points[place] = Some(Point::of(runs));
+            series.points[x] = Some(Point::of(runs));
         }
     }
     let realistic = realistic(figure);

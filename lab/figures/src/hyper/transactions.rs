@@ -56,9 +56,9 @@ pub(super) fn systems(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ende
     let work = Work::Tpcc(tpcc(bench, 5));
     let systems =
         [("single version", "serial"), ("HyPer", "hyper"), ("Hekaton", "hekaton"), ("2PL", "locking-no-wait")];
-    let places = [("column store", "backend=columns"), ("row store", "backend=rows")]
+    let xs = [("column store", "backend=columns"), ("row store", "backend=rows")]
         .map(|(name, option)| (name.to_owned(), option.to_owned()));
-    let measured = bench.sweep(figure, [RATE], &places, &systems, |protocol, backend| {
+    let measured = bench.sweep(figure, [RATE], &xs, &systems, |protocol, backend| {
         let options = if *protocol == "hyper" { std::slice::from_ref(backend) } else { &[] };
         one_thread(bench, protocol, options, &work)
     });
@@ -70,8 +70,8 @@ pub(super) fn systems(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ende
 
 /// Figure 10 b.
 pub(super) fn top_customer(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
-    let places = [0, 20, 40, 60, 80, 100].map(|percent: u8| (percent.to_string(), percent));
-    let measured = bench.sweep(figure, [RATE], &places, &LEVELS, |&(_, level), &percent| {
+    let xs = [0, 20, 40, 60, 80, 100].map(|percent: u8| (percent.to_string(), percent));
+    let measured = bench.sweep(figure, [RATE], &xs, &LEVELS, |&(_, level), &percent| {
         let options = TpccOptions { top_customer_percent: percent, ..tpcc(bench, 5) };
         Ok([bench.run_interleaved::<Tpcc>(level, &options, OPEN)?.committed_tps])
     });
@@ -89,8 +89,8 @@ pub(super) fn top_customer(bench: &Bench<'_>, figure: &mut Figure) -> Result<(),
 
 /// Figure 10 c.
 pub(super) fn aborts(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
-    let places = [1, 5, 10].map(|warehouses: u16| (warehouses.to_string(), warehouses));
-    let measured = bench.sweep(figure, ["aborts, % of attempts"], &places, &LEVELS, |&(_, level), &warehouses| {
+    let xs = [1, 5, 10].map(|warehouses: u16| (warehouses.to_string(), warehouses));
+    let measured = bench.sweep(figure, ["aborts, % of attempts"], &xs, &LEVELS, |&(_, level), &warehouses| {
         let report = bench.run_interleaved::<Tpcc>(level, &tpcc(bench, warehouses), OPEN)?;
         Ok([report.abort_rate * 100.0])
     });
@@ -124,9 +124,9 @@ pub(super) fn scaling(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ende
 
 /// Figure 11 b.
 pub(super) fn crossing(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
-    let places = [0, 5, 10, 15, 20, 25].map(|percent: u8| (percent.to_string(), percent));
+    let xs = [0, 5, 10, 15, 20, 25].map(|percent: u8| (percent.to_string(), percent));
     let threads = bench.settings.threads;
-    let measured = bench.sweep(figure, [RATE], &places, &TWO_LEVELS, |protocol, &percent| {
+    let measured = bench.sweep(figure, [RATE], &xs, &TWO_LEVELS, |protocol, &percent| {
         let options = TpccOptions {
             // A payment crosses once; of ten order lines one in a hundred crosses for each ten per cent of orders that do.
             remote_payment_percent: percent,
@@ -145,9 +145,9 @@ pub(super) fn crossing(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), End
 
 /// Figure 11 c.
 pub(super) fn read_only(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
-    let places = [0, 20, 40, 60, 80, 100].map(|percent: u8| (percent.to_string(), percent));
+    let xs = [0, 20, 40, 60, 80, 100].map(|percent: u8| (percent.to_string(), percent));
     let threads = bench.settings.threads;
-    let measured = bench.sweep(figure, [RATE], &places, &TWO_LEVELS, |protocol, &percent| {
+    let measured = bench.sweep(figure, [RATE], &xs, &TWO_LEVELS, |protocol, &percent| {
         let warehouses = threads.try_into().unwrap_or(u16::MAX).max(2);
         let options = TpccOptions { read_only_percent: percent, ..tpcc(bench, warehouses) };
         Ok([bench.run_listed(protocol, &[], &Work::Tpcc(options), threads, (1, 0))?.committed_tps])
@@ -164,14 +164,14 @@ pub(super) fn read_only(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), En
 
 /// The rates of section 4.2.
 pub(super) fn rates(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
-    let places = [
+    let xs = [
         ("insert", Operation::Insert),
         ("update", Operation::Update),
         ("delete and insert", Operation::DeleteAndInsert),
     ]
     .map(|(name, operation)| (name.to_owned(), operation));
     let systems = [("single version", "serial"), ("HyPer", "hyper")];
-    let measured = bench.sweep(figure, [RATE], &places, &systems, |protocol, &operation| {
+    let measured = bench.sweep(figure, [RATE], &xs, &systems, |protocol, &operation| {
         let options =
             ModifyOptions { records: bench.settings.records.max(1000), operation, ..ModifyOptions::default() };
         one_thread(bench, protocol, &[], &Work::Modify(options))
@@ -203,19 +203,19 @@ fn subscribers(bench: &Bench<'_>) -> TatpOptions {
 
 /// What predicate logs cost in a serial stream, section 4.4.
 pub(super) fn logging(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
-    let places = [
+    let xs = [
         ("TPC-C".to_owned(), Work::Tpcc(TpccOptions { transactions: Transactions::Full, ..tpcc(bench, 5) })),
         ("TATP".to_owned(), Work::Tatp(subscribers(bench))),
     ];
-    let measured = bench.sweep(figure, [RATE], &places, &LEVELS, |&(protocol, _), work| {
+    let measured = bench.sweep(figure, [RATE], &xs, &LEVELS, |&(protocol, _), work| {
         let report: Report = bench.run_listed(protocol, &[], work, 1, (1, 0))?;
         Ok([report.committed_tps])
     });
     "One thread, so that nothing is ever compared: what is left of serializability is the logging."
         .clone_into(&mut figure.note);
-    for (place, name) in ["TPC-C", "TATP"].into_iter().enumerate() {
+    for (x, name) in ["TPC-C", "TATP"].into_iter().enumerate() {
         let claim = format!("logging costs little in {name}");
-        figure.expect_alike(&claim, [figure.point(0, place), figure.point(1, place)], CHEAP);
+        figure.expect_alike(&claim, [figure.point(0, x), figure.point(1, x)], CHEAP);
     }
     figure.cannot_show("so it is in TPC-H", "There are no analytical queries yet.");
     measured

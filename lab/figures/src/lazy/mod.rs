@@ -139,8 +139,8 @@ fn tpcc(bench: &Bench<'_>, figure: &mut Figure, warehouses: u16, high: bool) -> 
     let series = contenders(bench, figure);
     let most = clients(bench);
     let all = if bench.settings.quick { vec![1, most / 2, most] } else { vec![1, 2, 4, most / 2, most, 2 * most] };
-    let places: Vec<_> = all.into_iter().map(|clients| (clients.to_string(), clients)).collect();
-    let measured = bench.sweep(figure, [THROUGHPUT, LATENCY], &places, &series, |contender, &clients| {
+    let xs: Vec<_> = all.into_iter().map(|clients| (clients.to_string(), clients)).collect();
+    let measured = bench.sweep(figure, [THROUGHPUT, LATENCY], &xs, &series, |contender, &clients| {
         let talk = contender.talk();
         let scale = bench.settings.scale;
         let transactions = Transactions::Np;
@@ -163,8 +163,8 @@ fn tpcc(bench: &Bench<'_>, figure: &mut Figure, warehouses: u16, high: bool) -> 
 fn hotkey(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
     let series = contenders(bench, figure);
     let shares: &[u64] = if bench.settings.quick { &[0, 50, 100] } else { &[0, 10, 20, 40, 60, 80, 100] };
-    let places: Vec<_> = shares.iter().map(|hot| (hot.to_string(), *hot)).collect();
-    let measured = bench.sweep(figure, [THROUGHPUT, ABORTS], &places, &series, |contender, &hot| {
+    let xs: Vec<_> = shares.iter().map(|hot| (hot.to_string(), *hot)).collect();
+    let measured = bench.sweep(figure, [THROUGHPUT, ABORTS], &xs, &series, |contender, &hot| {
         let options = HotOptions { hot, talk: contender.talk() };
         let report = contender.run(bench, &Work::HotKey(options), clients(bench))?;
         Ok([report.committed_tps, 100.0 * report.abort_rate])
@@ -181,13 +181,13 @@ fn hotkey(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
 
 fn assert(bench: &Bench<'_>, figure: &mut Figure, hot: u64) -> Result<(), Ended> {
     let mut series = contenders(bench, figure);
-    if let Some(place) = series.iter().position(|(name, _)| *name == OCC_LSD) {
-        let speculating = Contender { speculates: true, ..series[place].1 };
-        series.insert(place + 1, (OCC_LSD_PLUS, speculating));
+    if let Some(x) = series.iter().position(|(name, _)| *name == OCC_LSD) {
+        let speculating = Contender { speculates: true, ..series[x].1 };
+        series.insert(x + 1, (OCC_LSD_PLUS, speculating));
     }
     let beginnings: &[u64] = if bench.settings.quick { &[1, 100, 10_000] } else { &[1, 10, 100, 1000, 10_000] };
-    let places: Vec<_> = beginnings.iter().map(|initial| (initial.to_string(), *initial)).collect();
-    let measured = bench.sweep(figure, [THROUGHPUT, ABORTS], &places, &series, |contender, &initial| {
+    let xs: Vec<_> = beginnings.iter().map(|initial| (initial.to_string(), *initial)).collect();
+    let measured = bench.sweep(figure, [THROUGHPUT, ABORTS], &xs, &series, |contender, &initial| {
         let hot = HotOptions { hot, talk: contender.talk() };
         let options = AssertOptions { hot, initial, speculate: contender.speculates };
         let report = contender.run(bench, &Work::Assert(options), clients(bench))?;

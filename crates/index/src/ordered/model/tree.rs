@@ -1,5 +1,5 @@
 //! Every interleaving, up to one or two preemptions, of two threads on a whole tree: readers, scans and stamps against divisions,
-//! new layers, and leaves, roots and layers that are taken out.
+//! new layers, and leaves, roots and layers that are unlinked.
 
 use crate::Lookup;
 use crate::model::{NodeSet, beside, handle};
@@ -115,7 +115,7 @@ fn insertions_into_a_full_leaf_meet() {
     }
 }
 
-/// While the last leaf, which has one key, is emptied and taken out, and the root with it, `own` runs.
+/// While the last leaf, which has one key, is emptied and unlinked, and the root with it, `own` runs.
 fn beside_a_collapse<O: 'static>(own: fn(&OrderedIndex, &Guard<'_>) -> O, after: fn(&OrderedIndex, &Guard<'_>, O)) {
     explore(1, move || {
         beside(|guard| tree(16, guard), |index, guard| assert!(index.remove(key(160), handle(160), guard)), own, after);
@@ -138,9 +138,9 @@ fn a_collapse_hides_nothing_and_fails_no_stamp() {
     );
 }
 
-/// A stamp of a leaf that is taken out while a key comes into its range fails; the inserter's own set holds.
+/// A stamp of a leaf that is unlinked while a key comes into its range fails; the inserter's own set holds.
 #[test]
-fn insertions_beside_a_collapse_tell_the_truth() {
+fn insertions_beside_a_collapse_answer_correctly() {
     beside_a_collapse(
         |index, guard| {
             let stamp = index.get(key(165), guard).stamp;

@@ -26,7 +26,7 @@ fn extra_versions(database: &Arc<Cicada>) -> usize {
 /// A huge transaction, and garbage that piled up behind a snapshot, leave short lists with little room.
 #[test]
 #[cfg_attr(miri, ignore = "does more than an interpreter can")]
-fn the_room_of_a_backlog_is_given_back() {
+fn the_room_of_a_backlog_is_freed() {
     const ROWS: u64 = 4 * ROOM as u64;
     let database = open(|options| {
         (options.collection_interval, options.pruning_after) = (Duration::ZERO, Duration::ZERO);

@@ -3,7 +3,7 @@
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason};
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_schema::RowBuffer;
 
 use super::Versioned;
@@ -163,13 +163,13 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// Keeps what a node is to become.
-    pub(super) fn write_node(&mut self, record: Record, place: Place, row: &mut RowBuffer, is_fresh: bool) {
+    pub(super) fn write_node(&mut self, record: Record, place: IndexRef, row: &mut RowBuffer, is_fresh: bool) {
         let write = Write { is_fresh, ..Write::of_node(record, place, Kind::Put) };
         self.state.sets.writes.push(write, None::<&[u8]>, Some(row));
     }
 
     /// Ends the transaction early when a write on a node can hardly pass.
-    pub(super) fn check_node_early(&mut self, spot: &Spot, place: Place) -> Result<(), Error> {
+    pub(super) fn check_node_early(&mut self, spot: &Spot, place: IndexRef) -> Result<(), Error> {
         let Some(version) = spot.version() else { return Ok(()) };
         if version.rts().is_after(self.timestamp) && !self.is_overtaken() {
             return Err(self.conflict_at(spot.record, None, Reason::ReadLater, (place, None)));
@@ -253,7 +253,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         key: KeyRef<'_>,
         level: usize,
         child: Record,
-        place: Place,
+        place: IndexRef,
     ) -> Result<Spot, Error> {
         let mut next = path.pop();
         while let Some(record) = next {

@@ -11,7 +11,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_schema::RowRef;
 use polychron_sync::Backoff;
 
@@ -229,7 +229,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         nodes: &Versioned,
         root: Record,
         aim: Aim<K>,
-        place: Place,
+        place: IndexRef,
         path: Option<&mut Vec<Record>>,
     ) -> Result<Spot, Error> {
         match find_leaf(self, nodes, root, aim, path, MOST_ATTEMPTS) {
@@ -240,7 +240,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// The transaction's own view of an index cannot be of one moment.
     #[cold]
-    pub(super) fn does_not_stand_together(&mut self, place: Place) -> Error {
+    pub(super) fn does_not_stand_together(&mut self, place: IndexRef) -> Error {
         debug_assert!(!self.snapshot, "a snapshot is consistent");
         self.conflict(Reason::Inconsistent, place, None)
     }
@@ -248,7 +248,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Remembers what was seen of a node, which validation then guards; `step` says for the sake of what. Whoever has written it
     /// had remembered it before.
     #[inline]
-    pub(super) fn remember(&mut self, spot: &Spot, place: Place, step: Step) {
+    pub(super) fn remember(&mut self, spot: &Spot, place: IndexRef, step: Step) {
         if self.snapshot || spot.own.is_some() || left_out(step) {
             return;
         }

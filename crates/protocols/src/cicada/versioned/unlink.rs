@@ -8,7 +8,7 @@
 use polychron_base::Error;
 use polychron_base::key::EncodedKey;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_schema::RowBuffer;
 
 use super::Versioned;
@@ -69,7 +69,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// Takes an empty leaf, which is written already, out of its tree.
-    fn merge(&mut self, place: Place, leaf: Record, changing: &mut Changing) -> Result<(), Error> {
+    fn merge(&mut self, place: IndexRef, leaf: Record, changing: &mut Changing) -> Result<(), Error> {
         let Some((ancestor, position)) = self.common_ancestor(place, leaf, changing)? else { return Ok(()) };
         let Some(node) = self.node(&ancestor) else { return Err(self.does_not_stand_together(place)) };
         let right = position.max(1);
@@ -93,7 +93,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// is none; a root with a single child is none.
     fn common_ancestor(
         &mut self,
-        place: Place,
+        place: IndexRef,
         leaf: Record,
         changing: &mut Changing,
     ) -> Result<Option<(Spot, usize)>, Error> {
@@ -116,7 +116,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// the first.
     fn merge_pair(
         &mut self,
-        place: Place,
+        place: IndexRef,
         lower: Record,
         upper: Record,
         changing: &mut Changing,
@@ -147,25 +147,25 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// The words of a node that does not lie in its head; none of another one.
-    fn words_outside(&self, node: &Node<'_>, place: Place) -> usize {
+    fn words_outside(&self, node: &Node<'_>, place: IndexRef) -> usize {
         let inlined = self.store(place).map_or(0, |store| store.records_of(true).inline_words());
         if node.words() > inlined { node.words() } else { 0 }
     }
 
     /// Keeps what a deletion makes of a node.
-    fn shrink_node(&mut self, record: Record, place: Place, row: &mut RowBuffer) {
+    fn shrink_node(&mut self, record: Record, place: IndexRef, row: &mut RowBuffer) {
         let write = Write { makes_room: true, ..Write::of_node(record, place, Kind::Put) };
         self.state.sets.writes.push(write, None::<&[u8]>, Some(row));
     }
 
-    fn delete_node(&mut self, record: Record, place: Place) {
+    fn delete_node(&mut self, record: Record, place: IndexRef) {
         self.state.sets.writes.push(Write::of_node(record, place, Kind::Delete), None::<&[u8]>, None);
     }
 
     /// A root with a single child takes over what that child is.
     fn lower_root(
         &mut self,
-        place: Place,
+        place: IndexRef,
         root: Record,
         mut only: Record,
         changing: &mut Changing,

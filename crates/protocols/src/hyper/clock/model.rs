@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use polychron_base::{IndexId, TableId};
-use polychron_engine::stores::Place;
+use polychron_engine::stores::IndexRef;
 use polychron_memory::{Guard, Memory, Options as MemoryOptions};
 use polychron_schema::ColumnSet;
 use polychron_sync::model::explore;
@@ -16,7 +16,7 @@ use polychron_memory::model::beside;
 use super::super::collect::replace;
 use super::super::options::Options;
 use super::super::rows::Rows;
-use super::super::undo::{Copies, Draft, Kind, Undo, Writing, piece_head};
+use super::super::undo::{Copies, Draft, Kind, Undo, Writing, fragment_head};
 use super::super::view::{SNAPSHOT, view};
 use super::{Clock, Held};
 
@@ -45,10 +45,10 @@ impl World {
         world
     }
 
-    /// What a row shows at a moment, by the paper's rule.
-    fn read(&self, row: u64, moment: u64, own: u64, guard: &Guard<'_>) -> u64 {
+    /// What a row shows at a timestamp, by the paper's rule.
+    fn read(&self, row: u64, timestamp: u64, own: u64, guard: &Guard<'_>) -> u64 {
         let mut word = [0];
-        assert!(view(self.rows.record(row), 0..1, &mut word, (moment, own), guard).present);
+        assert!(view(self.rows.record(row), 0..1, &mut word, (timestamp, own), guard).present);
         word[0]
     }
 
@@ -61,38 +61,40 @@ impl World {
     fn write(&self, row: u64, id: u64, writing: &mut Writing, guard: &Guard<'_>) {
         let draft = Draft {
             kind: Kind::Update,
-            place: Place { table: TableId::new(1, 0), index: IndexId::PRIMARY },
+            index_ref: IndexRef { table: TableId::new(1, 0), index: IndexId::PRIMARY },
             row,
             summary: row,
             columns: ColumnSet::ALL,
-            piece_words: 2,
-            has_tail: false,
+            fragment_words: 2,
+            has_out_of_line: false,
         };
-        let image = writing.draft(id, draft, &[][..], guard).expect("memory is there");
+        let before_image = writing.draft(id, draft, &[][..], guard).expect("memory is there");
         let mut latched = self.rows.record(row).latch();
-        // SAFETY: nobody else has the image yet.
-        unsafe { image.pieces_mut() }.copy_from_slice(&[piece_head(0, 1), latched.load(0)]);
+        // SAFETY: no other thread has the before-image yet.
+        unsafe { before_image.fragments_mut() }.copy_from_slice(&[fragment_head(0, 1), latched.load(0)]);
         latched.store(0, &[2]);
-        image.set_older(latched.version(guard));
-        latched.set_version(Some(image));
+        before_image.set_older(latched.version(guard));
+        latched.set_version(Some(before_image));
         drop(latched);
-        writing.keep(image);
+        writing.keep(before_image);
     }
 
-    /// Commits, unless `meets` says of an image that was committed since the start that it conflicts; answers with the commit time.
+    /// Commits, unless `meets` says of a before-image that was committed since the start that it conflicts; answers with the commit time.
     fn commit(&self, start: u64, writing: &mut Writing, meets: impl Fn(Undo<'_>) -> bool) -> Option<u64> {
         let mut compared = start;
         if self.clock.latest() != compared {
             let others: Vec<_> = self.clock.history().between(compared, u64::MAX).collect();
             compared = others.last().map_or(compared, |last| last.at);
-            if others.iter().any(|other| other.buffer.images().any(|image| meets(image))) {
+            if others.iter().any(|other| other.buffer.before_images().any(|before_image| meets(before_image))) {
                 return None;
             }
         }
         writing.seal();
         let mut history = self.clock.history();
         if self.clock.latest() != compared
-            && history.between(compared, u64::MAX).any(|other| other.buffer.images().any(|image| meets(image)))
+            && history
+                .between(compared, u64::MAX)
+                .any(|other| other.buffer.before_images().any(|before_image| meets(before_image)))
         {
             return None;
         }
@@ -109,8 +111,8 @@ fn play(
 ) {
     explore(2, move || {
         let memory = Memory::new(MemoryOptions { max_workers: 3, ..MemoryOptions::tiny() }).expect("sound options");
-        let place = memory.register().expect("a slot is free");
-        let world = Arc::new(World::new(rows, &place.pin(), &memory));
+        let local = memory.register().expect("a slot is free");
+        let world = Arc::new(World::new(rows, &local.pin(), &memory));
         let (by_writer, by_other) = (Arc::clone(&world), Arc::clone(&world));
         beside(
             |_| (),
@@ -134,7 +136,7 @@ fn write_all(world: &World, rows: u64, guard: &Guard<'_>) {
 
 /// A commit is seen whole or not at all, and what was seen is seen again.
 #[test]
-fn a_moment_shows_commits_whole() {
+fn a_timestamp_shows_commits_whole() {
     play(
         2,
         |world, guard| write_all(world, 2, guard),
@@ -150,7 +152,7 @@ fn a_moment_shows_commits_whole() {
     );
 }
 
-/// An image stays as long as anybody reads a moment at which it is undone: of a snapshot, and of a transaction that may write.
+/// A before-image stays as long as anybody reads a timestamp at which it is undone: of a snapshot, and of a transaction that may write.
 #[test]
 fn who_reads_keeps_what_it_undoes() {
     for (is_snapshot, has_exchange) in [(false, false), (true, false), (false, true)] {
@@ -181,21 +183,21 @@ fn who_reads_keeps_what_it_undoes() {
     }
 }
 
-/// A snapshot that reads while an image moves out of its buffer finds the image or its copy.
+/// A snapshot that reads while a before-image moves out of its buffer finds the before-image or its copy.
 #[test]
 fn what_moves_out_is_found() {
     play(
         1,
         |world, guard| {
             write_all(world, 1, guard);
-            // As `Collector::thin_out` does with a buffer of which little is needed.
+            // As `Collector::prune_buffers` does with a buffer of which little is needed.
             let Some(committed) = world.clock.history().recent.pop_front() else { return };
-            for image in committed.buffer.images() {
-                let mut copies = Copies::new(committed.buffer, image.bytes(), guard).expect("memory is there");
-                let copy = copies.copy(image).expect("there is room");
-                assert!(replace(world.rows.record(image.row()), image, copy, guard));
+            for before_image in committed.buffer.before_images() {
+                let mut copies = Copies::new(committed.buffer, before_image.bytes(), guard).expect("memory is there");
+                let copy = copies.copy(before_image).expect("there is room");
+                assert!(replace(world.rows.record(before_image.row()), before_image, copy, guard));
             }
-            // SAFETY: its only image has left its chain.
+            // SAFETY: its only before-image has left its chain.
             unsafe { committed.buffer.retire(guard) };
         },
         |world, guard| {
@@ -210,19 +212,19 @@ fn what_moves_out_is_found() {
     );
 }
 
-/// Who may write does not look at a settled image, and yet sees what its moment shows.
+/// A thread that may write does not look at an all-visible before-image, and yet sees what its timestamp shows.
 #[test]
-fn what_is_settled_was_there_before_who_may_write() {
+fn all_visible_images_are_older_than_every_writer() {
     play(
         1,
         |world, guard| {
             write_all(world, 1, guard);
             let mut held = Held::default();
             world.clock.held(&mut held);
-            // As `thin` does with what a snapshot needs.
+            // As `to_prune` does with what a snapshot needs.
             let mut latched = world.rows.record(0).latch();
-            if latched.version(guard).is_some_and(|image| image.stamp() <= held.from) {
-                latched.settle();
+            if latched.version(guard).is_some_and(|before_image| before_image.stamp() <= held.from) {
+                latched.mark_all_visible();
             }
         },
         |world, guard| {
@@ -235,7 +237,7 @@ fn what_is_settled_was_there_before_who_may_write() {
     );
 }
 
-/// Of two transactions that each read what the other one writes, one fails: whoever comes to the lock second finds the other one.
+/// Of two transactions that each read what the other one writes, one fails: any thread that comes to the lock second finds the other one.
 #[test]
 fn of_two_that_read_what_the_other_writes_one_fails() {
     /// Reads one row, and writes the other one if that is still as it was.
@@ -245,7 +247,7 @@ fn of_two_that_read_what_the_other_writes_one_fails() {
         let mut writing = Writing::default();
         if world.read(others, start, id, guard) == 1 {
             world.write(own, id, &mut writing, guard);
-            if world.commit(start, &mut writing, |image| image.row() == others).is_none() {
+            if world.commit(start, &mut writing, |before_image| before_image.row() == others).is_none() {
                 // Undone, as `undo` does.
                 let mut latched = world.rows.record(own).latch();
                 latched.store(0, &[1]);
@@ -260,7 +262,7 @@ fn of_two_that_read_what_the_other_writes_one_fails() {
         |world, guard| cross(world, WRITER, guard),
         |world, guard| cross(world, OTHER, guard),
         |world| {
-            // The images went with the threads' memory.
+            // The before-images went with the threads' memory.
             assert_eq!([0, 1].map(|row| world.in_place(row)).iter().sum::<u64>(), 3, "one of the two has written");
         },
     );

@@ -1,4 +1,4 @@
-//! Sweeps: the lists of what is kept are gone through, in slices, when many of the images in them have left their chains.
+//! Sweeps: the lists of what is kept are gone through, in slices, when many of the before-images in them have left their chains.
 
 use std::ops::Bound;
 
@@ -6,13 +6,13 @@ use super::Collector;
 use crate::hyper::clock::History;
 
 impl Collector {
-    /// Looks for kept buffers of which nothing is left, and for those of which little is: these are thinned again. Goes on where the slice
+    /// Looks for kept buffers of which nothing is left, and for those of which little is: these are pruned again. Goes on where the slice
     /// before has stopped, and at most so far.
     #[cold]
     pub(in crate::hyper) fn sweep(&mut self, history: &mut History, most: usize) {
         if !history.is_sweeping {
             history.is_sweeping = true;
-            history.gone_images = 0;
+            history.gone_before_images = 0;
         }
         for _ in 0..most {
             let Some(kept) = history.kept.pop_front() else {
@@ -22,16 +22,16 @@ impl Collector {
             };
             self.walked += 1;
             let linked = kept.buffer.linked().count();
-            if linked > 0 && 2 * linked > kept.images {
+            if linked > 0 && 2 * linked > kept.before_images {
                 history.swept.push_back(kept);
                 continue;
             }
-            history.kept_images -= kept.images;
+            history.kept_before_images -= kept.before_images;
             let kept = history.forget(kept);
             if linked == 0 {
                 self.dead.push(kept.buffer);
             } else {
-                self.thin.push(kept);
+                self.to_prune.push(kept);
             }
         }
     }
@@ -44,17 +44,17 @@ impl Collector {
         }
         let first = history.behind_swept.map_or(Bound::Unbounded, Bound::Excluded);
         let (mut looked_at, mut last) = (0, None);
-        for (place, behind) in history.behind.range((first, Bound::Unbounded)).take(most) {
+        for (position, behind) in history.behind.range((first, Bound::Unbounded)).take(most) {
             let linked = behind.committed.buffer.linked().count();
-            if linked == 0 || 2 * linked <= behind.committed.images {
-                self.swept.push(*place);
+            if linked == 0 || 2 * linked <= behind.committed.before_images {
+                self.swept.push(*position);
             }
-            (looked_at, last) = (looked_at + 1, Some(*place));
+            (looked_at, last) = (looked_at + 1, Some(*position));
         }
         self.walked += looked_at as u64;
         history.behind_swept = last.filter(|_| looked_at == most);
-        for place in self.swept.drain(..) {
-            self.behind.extend(history.take_in_hand(place, self.slot).map(|committed| (committed, 0)));
+        for position in self.swept.drain(..) {
+            self.behind.extend(history.take_to_prune(position, self.slot).map(|committed| (committed, 0)));
         }
     }
 }

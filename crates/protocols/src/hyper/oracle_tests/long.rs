@@ -1,5 +1,5 @@
-//! The same beside transactions that stay open for long: what others have changed since is thinned behind them, so that they see and compare what
-//! is left.
+//! The same beside transactions that stay open for long: what others have changed since is pruned behind them, so that they see and compare
+//! what is left.
 
 use super::*;
 
@@ -13,7 +13,7 @@ impl Question {
     }
 }
 
-/// One history: who disturbs, and how many commits of no account lie in between.
+/// One history: a thread that disturbs, and how many commits of no account lie in between.
 struct Story<'l> {
     lab: &'l Lab,
     random: Random,
@@ -55,7 +55,7 @@ impl Story<'_> {
 
     /// One transaction from its beginning to its end, with another one inside of it that may end before it. Whether it was refused without
     /// need, or not, or whether an answer has changed.
-    fn tell(&mut self) -> Outcome {
+    fn run(&mut self) -> Outcome {
         let lab = self.lab;
         let (mut worker, mut another) = (lab.database.worker().unwrap(), lab.database.worker().unwrap());
         let mut t = worker.begin(Mode::ReadWrite).unwrap();
@@ -119,7 +119,7 @@ enum Outcome {
 fn play_long(level: Level, backend: Backend, seed: u64, cases: usize) -> [usize; 3] {
     let lab = Lab::open(level, backend);
     let mut story = Story { lab: &lab, random: Random::from_seed(seed), rows: Rows::new(), number: 0 };
-    let outcomes: Vec<_> = (0..cases).map(|_| story.tell()).collect();
+    let outcomes: Vec<_> = (0..cases).map(|_| story.run()).collect();
     lab.database.worker().unwrap().maintain();
     let history = lab.database.shared.clock.history();
     assert!(history.buffers() <= 2, "{} buffers are left", history.buffers());

@@ -1,14 +1,15 @@
-//! Slots whose latch is held, and slots that nobody has seen yet.
+//! Slots whose latch is held, and slots that no thread has seen yet.
 
 use polychron_memory::Guard;
 use polychron_sync::atomic::Ordering;
 use polychron_sync::store_words;
 
 use super::{
-    ABSENT, CHANGE, CLOSED, DISPLACED, LATCHED, RESTORED, Record, SETTLED, SPECIAL, STATE, TAIL, VERSION, VERSIONED,
+    ABSENT, ALL_VISIBLE, CHANGE, CLOSED, DISPLACED, LATCHED, OUT_OF_LINE, RESTORED, Record, SPECIAL, STATE, VERSION,
+    VERSIONED,
 };
+use crate::hyper::out_of_line::OutOfLineAddress;
 use crate::hyper::restored::Restored;
-use crate::hyper::tail::TailAddress;
 use crate::hyper::undo::Undo;
 
 /// A slot that was allocated and shows nothing yet.
@@ -19,15 +20,15 @@ pub(in crate::hyper) struct Fresh<'t> {
 }
 
 impl<'t> Fresh<'t> {
-    /// Takes the latch of the slot, which is absent then. One that was in use before may have others at its latch, who go along images
-    /// that have left it; at the latch of one that never was there is nobody, so no exchange is needed.
+    /// Takes the latch of the slot, which is absent then. One that was in use before may have others at its latch, who go along
+    /// before-images that have left it; at the latch of one that never was there is no thread, so no exchange is needed.
     #[inline]
     pub(in crate::hyper) fn latch(self) -> Latched<'t> {
         if self.is_reused {
             return self.record.reopen();
         }
         let word = self.record.word::<STATE>();
-        // Relaxed: whoever goes along the slots is kept off as in `Record::latch`.
+        // Relaxed: any thread that goes along the slots is kept off as in `Record::latch`.
         let state = word.load(Ordering::Relaxed);
         debug_assert!(state & (LATCHED | SPECIAL) == ABSENT, "nobody has had the slot");
         word.store(state | LATCHED, Ordering::Relaxed);
@@ -54,44 +55,46 @@ impl Latched<'_> {
     pub(in crate::hyper) fn set_version(&mut self, version: Option<Undo<'_>>) {
         // Release: pairs with the acquire in `read`.
         self.record.word::<VERSION>().store(version.map_or(0, Undo::address), Ordering::Release);
-        self.state &= !(VERSIONED | SETTLED);
+        self.state &= !(VERSIONED | ALL_VISIBLE);
         if version.is_some() {
             self.state |= VERSIONED;
         }
     }
 
-    /// See [`InPlace::settled`].
+    /// See [`ReadInPlace::all_visible`].
     #[inline]
-    pub(in crate::hyper) fn is_settled(&self) -> bool {
-        self.state & SETTLED != 0
+    pub(in crate::hyper) fn is_all_visible(&self) -> bool {
+        self.state & ALL_VISIBLE != 0
     }
 
-    /// Says that the newest image is settled.
+    /// Says that the newest before-image is all-visible.
     #[inline]
-    pub(in crate::hyper) fn settle(&mut self) {
-        self.state |= SETTLED;
+    pub(in crate::hyper) fn mark_all_visible(&mut self) {
+        self.state |= ALL_VISIBLE;
     }
 
     /// What is behind the fixed part.
     #[inline]
-    pub(in crate::hyper) fn tail(&self) -> Option<TailAddress> {
-        self.record.tail(Ordering::Relaxed)
+    pub(in crate::hyper) fn out_of_line(&self) -> Option<OutOfLineAddress> {
+        self.record.out_of_line(Ordering::Relaxed)
     }
 
     #[inline]
-    pub(in crate::hyper) fn set_tail(&mut self, tail: Option<TailAddress>) {
-        debug_assert!(tail.is_none() || self.record.rows.has_tails);
-        if self.record.rows.has_tails {
+    pub(in crate::hyper) fn set_out_of_line(&mut self, out_of_line: Option<OutOfLineAddress>) {
+        debug_assert!(out_of_line.is_none() || self.record.rows.has_out_of_line);
+        if self.record.rows.has_out_of_line {
             // Release: as above.
-            self.record.word::<TAIL>().store(tail.map_or(0, TailAddress::to_word), Ordering::Release);
+            self.record
+                .word::<OUT_OF_LINE>()
+                .store(out_of_line.map_or(0, OutOfLineAddress::to_word), Ordering::Release);
         }
     }
 
-    /// What whoever undoes the slot puts back, as far as it is known.
+    /// What any thread that undoes the slot puts back, as far as it is known.
     #[inline]
     pub(in crate::hyper) fn restored(&self) -> Restored {
-        let has_tails = self.record.rows.has_tails;
-        if has_tails {
+        let has_out_of_line = self.record.rows.has_out_of_line;
+        if has_out_of_line {
             Restored::default()
         } else {
             Restored::from_word(self.record.word::<RESTORED>().load(Ordering::Relaxed))
@@ -100,16 +103,16 @@ impl Latched<'_> {
 
     #[inline]
     pub(super) fn set_restored(&mut self, restored: Restored) {
-        if !self.record.rows.has_tails {
+        if !self.record.rows.has_out_of_line {
             // Only who holds the latch looks at it.
             self.record.word::<RESTORED>().store(restored.to_word(), Ordering::Relaxed);
         }
     }
 
-    /// Notes what a committed image puts back that stays in the chain; `moment` is the latest one before its commit that is read.
+    /// Notes what a committed before-image puts back that stays in the chain; `timestamp` is the latest one before its commit that is read.
     #[inline]
-    pub(in crate::hyper) fn note_restored(&mut self, image: Undo<'_>, moment: u64) {
-        self.set_restored(self.restored().with(image, moment, self.record.rows.words));
+    pub(in crate::hyper) fn note_restored(&mut self, before_image: Undo<'_>, timestamp: u64) {
+        self.set_restored(self.restored().with(before_image, timestamp, self.record.rows.words));
     }
 
     /// A word of the row.

@@ -4,20 +4,22 @@ use polychron_base::room::ROOM;
 use polychron_engine::drive;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::super::options::Images;
+use super::super::options::BeforeImages;
 use super::*;
 
 const COMMITS: i64 = scaled(4000, 1000) as i64;
 
 /// Steps that some work takes.
 fn steps(bank: &Bank, work: impl FnOnce()) -> f64 {
-    let all = || bank.metric("images_walked") + bank.metric("images_compared") + bank.metric("conditions_tested");
+    let all = || {
+        bank.metric("before_images_walked") + bank.metric("before_images_compared") + bank.metric("conditions_tested")
+    };
     let before = all();
     work();
     all() - before
 }
 
-/// Whatever others commit, it holds back as many images as rows have changed, compares as many, and leaves no more.
+/// Whatever others commit, it holds back as many before-images as rows have changed, compares as many, and leaves no more.
 #[test]
 fn undo_memory_behind_an_idle_writer_is_what_it_sees() {
     let bank = Bank::new(Backend::Rows);
@@ -50,7 +52,7 @@ fn undo_memory_behind_an_idle_writer_is_what_it_sees() {
 /// afterwards, and so is their room, in the database and in the worker that has drained them.
 #[test]
 #[cfg_attr(miri, ignore = "does more than an interpreter can")]
-fn the_room_of_a_backlog_is_given_back() {
+fn the_room_of_a_backlog_is_freed() {
     let database = Hyper::open(Options::default(), Common::default()).unwrap();
     let accounts = Table::from_id(database.create_table(Account::definition()).unwrap());
     let bank = Bank { database, accounts };
@@ -73,11 +75,11 @@ fn the_room_of_a_backlog_is_given_back() {
     assert!(worker.collector().buffers_room() <= ROOM, "{} buffers", worker.collector().buffers_room());
 }
 
-/// A change of a column meets whoever has read it, though the image that is left of it is that of a change of another column.
+/// A change of a column meets any thread that has read it, though the before-image that is left of it is that of a change of another column.
 #[test]
 fn what_an_image_stands_for_is_compared() {
     for (changes_balance, stands) in [(true, false), (false, true)] {
-        let options = Options { images: Images::Records, ..Options::default() };
+        let options = Options { before_images: BeforeImages::Records, ..Options::default() };
         let database = Hyper::open(options, Common::default()).unwrap();
         let accounts = Table::from_id(database.create_table(Account::definition()).unwrap());
         let bank = Bank { database, accounts };
@@ -102,7 +104,7 @@ fn what_an_image_stands_for_is_compared() {
     }
 }
 
-/// A row that was deleted, and is there again, meets whoever has counted on nothing but that it is there; and so does one that went.
+/// A row that was deleted, and is there again, meets any thread that has counted on nothing but that it is there; and so does one that went.
 #[test]
 fn rows_that_went_behind_an_idle_writer_are_compared() {
     for comes_back in [false, true] {
@@ -169,7 +171,7 @@ fn an_idle_writer_is_in_no_epoch() {
     }));
 }
 
-/// Who began before an index was added, and does nothing meanwhile, does not hold it up, and does not commit past it.
+/// A thread that began before an index was added, and does nothing meanwhile, does not hold it up, and does not commit past it.
 #[test]
 fn an_idle_writer_does_not_hold_up_a_new_index() {
     let bank = Bank::new(Backend::Rows);
@@ -203,12 +205,12 @@ impl Drop for Over<'_> {
     }
 }
 
-/// A number of account 0 may become 1 while that of account 1 is 0, and the other way round: the one by a transaction that stays open while others
-/// change other columns of the row that it has read, the other one by short ones. They never become 1 both.
+/// A number of account 0 may become 1 while that of account 1 is 0, and the other way round: the one by a transaction that stays open while
+/// others change other columns of the row that it has read, the other one by short ones. They never become 1 both.
 #[test]
 fn long_and_short_transactions_exclude_each_other() {
     const ROUNDS: usize = scaled(30, 3);
-    let options = Options { images: Images::Records, ..Options::default() };
+    let options = Options { before_images: BeforeImages::Records, ..Options::default() };
     let database = Hyper::open(options, Common::default()).unwrap();
     let accounts = Table::from_id(database.create_table(Account::definition()).unwrap());
     let bank = Bank { database, accounts };

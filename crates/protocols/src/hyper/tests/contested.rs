@@ -18,7 +18,7 @@ fn a_transaction_whose_reads_others_overwrite_commits_soon() {
     overtaken_at_each_attempt(&Bank::new(Backend::Rows).database, Deed::Update, &[5]);
 }
 
-/// Who had begun before is waited for under the same favour, and nobody else begins to write the row meanwhile.
+/// A thread that had begun before is waited for under the same favour, and no other thread begins to write the row meanwhile.
 #[test]
 fn the_favour_outlasts_a_conflict_with_an_open_write() {
     let bank = Bank::new(Backend::Rows);

@@ -23,8 +23,8 @@ fn entries(bank: &Bank, worker: &HyperWorker) -> Vec<(usize, usize)> {
     stores.map(|store| (count(store.index()), count(store.displaced.index().unwrap()))).collect()
 }
 
-/// What a snapshot sees, by single reads, by scans of the primary index in both directions and in parts, by those of the secondary one, and along the
-/// slots.
+/// What a snapshot sees, by single reads, by scans of the primary index in both directions and in parts, by those of the secondary one, and
+/// along the slots.
 pub(super) fn check(t: &mut Tx<'_>, table: &Table<Account>, rows: &BTreeMap<u64, i64>, keys: u64) {
     for id in 0..keys {
         assert_eq!(t.get(table, id).unwrap().map(|row| row.balance()), rows.get(&id).copied(), "row {id}");
@@ -66,7 +66,7 @@ fn empty(worker: &mut HyperWorker, accounts: &Table<Account>) {
     change(worker, |t| (0..10).try_for_each(|id| t.delete(accounts, id).map(drop)));
 }
 
-fn settle(bank: &Bank, worker: &mut HyperWorker) {
+fn quiesce(bank: &Bank, worker: &mut HyperWorker) {
     for _ in 0..4 {
         bank.database.memory().epochs().advance();
         worker.maintain();
@@ -96,7 +96,7 @@ fn a_queue_beside_an_idle_transaction_has_no_deleted_head() {
                 assert!(t.delete(&accounts, head)?);
                 t.insert(&accounts, &account(tail))
             });
-            // Whoever looks for the head goes past no more than these.
+            // Any thread that looks for the head goes past no more than these.
             let most = rows + 3 + if tail < rows + young + young / 4 { young } else { 0 };
             if tail % 16 == 0 {
                 let there = entries(&bank, &worker).into_iter().map(|counts| counts.0 as u64).max();
@@ -109,7 +109,7 @@ fn a_queue_beside_an_idle_transaction_has_no_deleted_head() {
         }
         check(&mut open, &accounts, &(0..rows).map(|id| (id, account(id).balance)).collect(), 3 * rows);
         drop(open);
-        settle(&bank, &mut worker);
+        quiesce(&bank, &mut worker);
         assert!(entries(&bank, &worker).iter().all(|&counts| counts == (rows as usize, 0)));
     }
 }
@@ -175,7 +175,7 @@ fn older_writers_find_what_was_displaced() {
         change(&mut worker, |t| t.delete(&cards, 1).map(drop));
         change(&mut worker, |t| t.delete(&accounts, 3).map(drop));
         (0..300).for_each(|balance| set_balance(&mut worker, &accounts, 9, balance));
-        settle(&bank, &mut worker);
+        quiesce(&bank, &mut worker);
         assert_eq!(entries(&bank, &worker), [(9, 1); 2], "it is displaced");
         let answer = ask(&mut open, &accounts, &cards);
         assert_eq!(answer.is_ok(), is_answered, "{what}");
@@ -186,12 +186,13 @@ fn older_writers_find_what_was_displaced() {
             assert!(answer.is_err_and(|error| error.is_conflict()), "{what}");
             drop(open);
         }
-        settle(&bank, &mut worker);
+        quiesce(&bank, &mut worker);
         assert_eq!(entries(&bank, &worker), [(9 + usize::from(stands), 0); 2], "{what}");
     }
 }
 
-/// Rows of a few keys come, go, move in the secondary index and come back while snapshots of several moments are open: each sees its moment.
+/// Rows of a few keys come, go, move in the secondary index and come back while snapshots of several timestamps are open: each sees its
+/// timestamp.
 #[test]
 fn snapshots_find_what_was_displaced() {
     const KEYS: u64 = 40;
@@ -235,10 +236,10 @@ fn snapshots_find_what_was_displaced() {
         // The oldest goes first, and then the latest, so that what others see stays.
         while !open.is_empty() {
             drop(open.remove(if open.len().is_multiple_of(2) { 0 } else { open.len() - 1 }));
-            settle(&bank, &mut worker);
+            quiesce(&bank, &mut worker);
             open.iter_mut().for_each(|(snapshot, seen)| check(snapshot, &accounts, seen, KEYS));
         }
-        settle(&bank, &mut worker);
+        quiesce(&bank, &mut worker);
         assert!(entries(&bank, &worker).iter().all(|&counts| counts == (rows.len(), 0)));
     }
 }
@@ -260,7 +261,7 @@ fn rows_are_displaced_under_a_scan() {
                         for id in (0..rows).step_by(2) {
                             change(&mut worker, |t| t.delete(&accounts, id).map(drop));
                         }
-                        settle(&bank, &mut worker);
+                        quiesce(&bank, &mut worker);
                         assert_eq!(entries(&bank, &worker)[0], (rows as usize / 2, rows as usize / 2));
                     }
                     seen.push(Account::view(row).id());
@@ -276,7 +277,7 @@ fn rows_are_displaced_under_a_scan() {
     }
 }
 
-/// While one thread turns a queue, others see all of it at each moment, old ones and young ones, whatever moves beside meanwhile.
+/// While one thread turns a queue, others see all of it at each timestamp, old ones and young ones, whatever moves beside meanwhile.
 #[test]
 fn older_transactions_see_whole_queues() {
     const ROWS: u64 = 40;
@@ -319,6 +320,6 @@ fn older_transactions_see_whole_queues() {
         }
         ends.store(true, Ordering::Relaxed);
     });
-    settle(&bank, &mut worker);
+    quiesce(&bank, &mut worker);
     assert!(entries(&bank, &worker).iter().all(|&counts| counts == (ROWS as usize, 0)));
 }

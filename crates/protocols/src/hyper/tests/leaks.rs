@@ -4,7 +4,7 @@ use std::mem;
 
 use super::*;
 
-/// Leaves a transaction behind that has updated, inserted and deleted, which nobody may ever see.
+/// Leaves a transaction behind that has updated, inserted and deleted, which no thread may ever see.
 fn leak(bank: &Bank, worker: &mut HyperWorker, mode: Mode) {
     let accounts = bank.accounts;
     let mut t = worker.begin(mode).unwrap();
@@ -40,7 +40,7 @@ fn check(bank: &Bank) {
     (0..3).for_each(|_| _ = epochs.advance());
     assert!(epochs.readonly() > epoch, "no pin was left behind");
     bank.worker().maintain();
-    assert!(bank.metric("undo_buffers_kept") <= 2.0, "no moment was left behind");
+    assert!(bank.metric("undo_buffers_kept") <= 2.0, "no read timestamp was left behind");
 }
 
 #[test]

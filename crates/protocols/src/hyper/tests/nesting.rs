@@ -34,7 +34,7 @@ fn attempts(write: impl Fn(&mut Tx<'_>, &Bank, Table<Card>) -> Result<(), Error>
 }
 
 #[test]
-fn a_nested_transaction_is_told_that_it_would_wait_for_its_own_thread() {
+fn a_nested_transaction_fails_where_it_would_wait_for_its_own_thread() {
     let waits =
         |outcome: Result<(), Error>| assert!(matches!(outcome, Err(Error::WaitsForItself(wait)) if wait.key.is_some()));
     waits(attempts(|t, bank, _| t.update(&bank.accounts, 1, |row| row.set_balance(6)).map(drop)));

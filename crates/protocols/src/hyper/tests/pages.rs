@@ -1,4 +1,4 @@
-//! Pages without rows go back to memory, and their numbers serve again.
+//! Pages without rows go back to memory, and their numbers are reused.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,8 @@ fn empty(worker: &mut HyperWorker, accounts: &Table<Account>, rows: &BTreeMap<u6
     }
 }
 
-/// While a snapshot sees the rows their pages stay; then they leave, but for one with a row, and serve other rows, at the numbers that there were.
+/// While a snapshot sees the rows their pages stay; then they leave, but for one with a row, and serve other rows, at the numbers that there
+/// were.
 #[test]
 fn pages_leave_and_come_back() {
     for (backend, synopsis) in [(Backend::Rows, Some(16)), (Backend::Columns, Some(1024)), (Backend::Rows, None)] {

@@ -13,13 +13,13 @@ fn bank_with_snapshots() -> Bank {
 
 /// Steps that some work takes.
 fn steps(bank: &Bank, work: impl FnOnce()) -> f64 {
-    let all = || bank.metric("images_walked") + bank.metric("conditions_tested");
+    let all = || bank.metric("before_images_walked") + bank.metric("conditions_tested");
     let before = all();
     work();
     all() - before
 }
 
-/// Behind a transaction that may write all images stay. When it ends they go, in slices, and each chain is cut once.
+/// Behind a transaction that may write all before-images stay. When it ends they go, in slices, and each chain is cut once.
 #[test]
 fn a_long_chain_is_cut_once() {
     for has_second in [false, true] {
@@ -49,9 +49,9 @@ fn a_long_chain_is_cut_once() {
     }
 }
 
-/// The same beside a snapshot that is older, for which one image stays.
+/// The same beside a snapshot that is older, for which one before-image stays.
 #[test]
-fn a_long_chain_is_thinned_once() {
+fn a_long_chain_is_pruned_once() {
     let bank = bank_with_snapshots();
     let (accounts, mut writer) = (bank.accounts, bank.worker());
     let (mut oldest, mut old, mut younger) = (bank.worker(), bank.worker(), bank.worker());
@@ -144,7 +144,7 @@ fn many_questions_are_compared_in_few_steps() {
     }));
 }
 
-/// Two threads on one row, beside whoever comes and goes: chains stay short.
+/// Two threads on one row, beside any thread that comes and goes: chains stay short.
 #[test]
 fn a_hot_row_keeps_its_chain_short() {
     const UPDATES: usize = scaled(20_000, 50);
@@ -174,7 +174,7 @@ fn a_hot_row_keeps_its_chain_short() {
 
 /// The list of what has committed is told in slices of a bounded length, wherever its parts lie.
 #[test]
-fn a_list_is_told_in_slices() {
+fn a_list_is_processed_in_slices() {
     const COMMITS: u64 = 1000;
     const MOST: usize = 50;
     let bank = bank_with_snapshots();
@@ -186,7 +186,7 @@ fn a_list_is_told_in_slices() {
     history.recent.extend((1..=COMMITS).map(|at| Committed { at, bytes: 0, ..one }));
     for at in 1..=400 {
         let next = history.put_behind(400, 0).unwrap();
-        history.empty_hand(0);
+        history.end_pruning(0);
         if !u64::is_multiple_of(at, 3) {
             history.keep_behind(next);
         }
@@ -203,14 +203,14 @@ fn a_list_is_told_in_slices() {
             assert!(all.len() - before <= MOST + 10 + 1, "{} at once", all.len() - before);
             listed = by;
         }
-        // What workers have in hand comes in no order.
+        // What workers are pruning comes in no order.
         all.sort_unstable();
         assert!(all.into_iter().eq((after + 1..=COMMITS).filter(is_there)));
     }
 }
 
-/// Rows whose entries move, and rows that come and go, beside an idle transaction: of what is not needed any more the list behind one that may write
-/// is told where it is, and the list behind a snapshot is gone through once in many commits.
+/// Rows whose entries move, and rows that come and go, beside an idle transaction: of what is not needed any more the list behind one that
+/// may write is told where it is, and the list behind a snapshot is gone through once in many commits.
 #[test]
 fn what_goes_behind_an_idle_transaction_is_found_in_few_steps() {
     const ROWS: u64 = scaled(400, 40) as u64;

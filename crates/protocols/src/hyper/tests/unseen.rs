@@ -1,4 +1,4 @@
-//! Rows that come and go behind a transaction that does nothing: whoever looks for rows must not meet them.
+//! Rows that come and go behind a transaction that does nothing: any thread that looks for rows must not meet them.
 
 use super::*;
 
@@ -75,7 +75,7 @@ fn a_row_that_came_and_went_meets_no_range() {
     open.commit().unwrap();
 }
 
-/// An idle snapshot holds back the images that it undoes, and no epoch, before its first operation and after any.
+/// An idle snapshot holds back the before-images that it undoes, and no epoch, before its first operation and after any.
 #[test]
 fn an_idle_snapshot_is_in_no_epoch() {
     let bank = Bank::new(Backend::Rows);

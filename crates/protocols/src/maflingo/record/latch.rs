@@ -56,7 +56,7 @@ impl Record<'_> {
         }
     }
 
-    /// Claims a tombstone. The word is only changed while the latch is free, so its owner sees a settled claim.
+    /// Claims a tombstone. The word is only changed while the latch is free, so its owner sees a final claim.
     #[cold]
     pub(in crate::maflingo) fn claim(self) -> Claim {
         let version = &self.header().version;
@@ -79,11 +79,11 @@ impl Record<'_> {
         Claim::Latched
     }
 
-    /// Leaves an own insertion, which others have claimed, to them. It is not latched: who has the latch either gives it back with the
-    /// bits as they are, or writes the record, and then it has an id and the mark says nothing any more.
+    /// Leaves an own insertion, which others have claimed, to them. It is not latched: a thread that has the latch either gives it back with
+    /// the bits as they are, or writes the record, and then it has an id and the mark says nothing any more.
     #[cold]
     pub(in crate::maflingo) fn give_up(self) {
-        // The queue to which the record goes carries it to whoever takes the record out.
+        // The queue to which the record goes carries it to any thread that takes the record out.
         self.header().version.fetch_or(GIVEN_UP, Ordering::Relaxed);
     }
 
@@ -115,7 +115,7 @@ impl Record<'_> {
 
     /// Marks an older version that has left its chain. The caller holds the latch of the chain's head.
     pub(in crate::maflingo) fn mark_pruned(self) {
-        // Pairs with the acquire in `is_pruned`. A record that moved may be latched by who does not know that yet.
+        // Pairs with the acquire in `is_pruned`. A record that moved may be latched by a thread that does not know that yet.
         self.header().version.fetch_or(PRUNED, Ordering::Release);
     }
 

@@ -46,7 +46,7 @@ fn change(worker: &mut MaflingoWorker, body: impl FnOnce(&mut Tx<'_>) -> Result<
     t.commit().unwrap();
 }
 
-fn settle(database: &Arc<Maflingo>, worker: &mut MaflingoWorker) {
+fn quiesce(database: &Arc<Maflingo>, worker: &mut MaflingoWorker) {
     for _ in 0..12 {
         database.tick();
         worker.maintain();
@@ -56,14 +56,14 @@ fn settle(database: &Arc<Maflingo>, worker: &mut MaflingoWorker) {
 /// A huge transaction, deletions, and versions that piled up behind a snapshot, leave short lists with little room.
 #[test]
 #[cfg_attr(miri, ignore = "does more than an interpreter can")]
-fn the_room_of_a_backlog_is_given_back() {
+fn the_room_of_a_backlog_is_freed() {
     const ROWS: u64 = 4 * ROOM as u64;
     let (database, table) = open();
     let [mut writer, mut reader] = [database.worker().unwrap(), database.worker().unwrap()];
     change(&mut writer, |t| (0..ROWS).try_for_each(|id| t.insert(&table, &member(id))));
-    settle(&database, &mut writer);
+    quiesce(&database, &mut writer);
     let snapshot = reader.begin(Mode::Snapshot).unwrap();
-    settle(&database, &mut writer);
+    quiesce(&database, &mut writer);
     change(&mut writer, |t| t.delete(&table, 0).map(drop));
     let mut huge = writer.begin(Mode::ReadWrite).unwrap();
     (1..ROWS).for_each(|id| assert!(huge.update(&table, id, |row| row.set_balance(7)).unwrap()));
@@ -75,7 +75,7 @@ fn the_room_of_a_backlog_is_given_back() {
         change(&mut writer, |t| half.clone().try_for_each(|id| t.delete(&table, id).map(drop)));
         assert!(writer.state.reclaimer.room() <= ROOM);
     }
-    settle(&database, &mut writer);
+    quiesce(&database, &mut writer);
     change(&mut writer, |t| t.insert(&table, &member(0)));
     let state = &writer.state;
     let rooms = [state.sets.room(), state.reclaimer.room(), state.pruner.room()];
@@ -121,14 +121,14 @@ fn check(t: &mut Tx<'_>, table: &Table<Member>, rows: &BTreeMap<u64, i64>, keys:
     assert_eq!(by_group.sum::<i64>(), rows.values().sum::<i64>());
 }
 
-/// A queue beside an idle snapshot: who looks for its head passes by what was deleted in the latest epochs, and by nothing else.
+/// A queue beside an idle snapshot: a thread that looks for its head passes by what was deleted in the latest epochs, and by nothing else.
 #[test]
 fn a_queue_beside_an_idle_snapshot_has_no_deleted_head() {
     let rows = scaled(2000, 60) as u64;
     let ((database, table), turns) = (open(), 2 * rows);
     let (mut idle, mut worker) = (database.worker().unwrap(), database.worker().unwrap());
     change(&mut worker, |t| (0..rows).try_for_each(|id| t.insert(&table, &member(id))));
-    settle(&database, &mut worker);
+    quiesce(&database, &mut worker);
     let mut open = idle.begin(Mode::Snapshot).unwrap();
     for tail in rows..rows + turns {
         change(&mut worker, |t| {
@@ -150,11 +150,11 @@ fn a_queue_beside_an_idle_snapshot_has_no_deleted_head() {
     }
     check(&mut open, &table, &(0..rows).map(|id| (id, member(id).balance)).collect(), rows + turns);
     drop(open);
-    settle(&database, &mut worker);
+    quiesce(&database, &mut worker);
     assert!(entries(&database, &table).iter().all(|&counts| counts == (rows as usize, 0)));
 }
 
-/// Rows of a few keys come, go, move in the secondary index and come back while snapshots of several moments are open: each sees its moment.
+/// Rows of a few keys come, go, move in the secondary index and come back while snapshots of several times are open: each sees its time.
 #[test]
 fn snapshots_find_what_was_displaced() {
     const KEYS: u64 = 40;
@@ -168,7 +168,7 @@ fn snapshots_find_what_was_displaced() {
         if round % scaled(400, 24) as i64 == 10
             && let Some(reader) = readers.next()
         {
-            settle(&database, &mut worker);
+            quiesce(&database, &mut worker);
             open.push((reader.begin(Mode::Snapshot).unwrap(), rows.clone()));
         }
         let id = random.below(KEYS);
@@ -189,10 +189,10 @@ fn snapshots_find_what_was_displaced() {
     // The oldest goes first, and then the latest, so that what others see stays.
     while !open.is_empty() {
         drop(open.remove(if open.len().is_multiple_of(2) { 0 } else { open.len() - 1 }));
-        settle(&database, &mut worker);
+        quiesce(&database, &mut worker);
         open.iter_mut().for_each(|(t, seen)| check(t, &table, seen, KEYS));
     }
-    settle(&database, &mut worker);
+    quiesce(&database, &mut worker);
     assert!(entries(&database, &table).iter().all(|&counts| counts == (rows.len(), 0)));
 }
 
@@ -205,9 +205,9 @@ fn rows_are_displaced_under_a_scan() {
                 let (database, table) = open();
                 let (mut reader, mut worker) = (database.worker().unwrap(), database.worker().unwrap());
                 change(&mut worker, |t| (0..rows).try_for_each(|id| t.insert(&table, &member(id))));
-                settle(&database, &mut worker);
+                quiesce(&database, &mut worker);
                 let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
-                settle(&database, &mut worker);
+                quiesce(&database, &mut worker);
                 let mut seen = Vec::new();
                 let visit = &mut |row: RowRef<'_>| {
                     if seen.len() as u64 == stop {
@@ -215,7 +215,7 @@ fn rows_are_displaced_under_a_scan() {
                         for id in (0..rows).step_by(2) {
                             change(&mut worker, |t| t.delete(&table, id).map(drop));
                         }
-                        settle(&database, &mut worker);
+                        quiesce(&database, &mut worker);
                         assert_eq!(entries(&database, &table)[0], (rows as usize / 2, rows as usize / 2));
                     }
                     seen.push(Member::view(row).id());

@@ -24,7 +24,7 @@ fn pair(id: u64) -> Pair {
     Pair { id, left: id, right: 0 }
 }
 
-fn settle(database: &Arc<Maflingo>, worker: &mut MaflingoWorker) {
+fn quiesce(database: &Arc<Maflingo>, worker: &mut MaflingoWorker) {
     for _ in 0..4 {
         database.tick();
         worker.maintain();
@@ -36,7 +36,8 @@ fn first_record(transaction: &Tx<'_>) -> Kept {
     transaction.state.sets.writes.get(0).record
 }
 
-/// Whichever of those that have inserted a key on one record gives up first, and whether or not one commits: the index is as small as before.
+/// Whichever of those that have inserted a key on one record gives up first, and whether or not one commits: the index is as small as
+/// before.
 #[test]
 fn insertions_that_are_given_up_leave_the_index() {
     let (database, pairs) = open();
@@ -65,12 +66,12 @@ fn insertions_that_are_given_up_leave_the_index() {
             end(other, false);
             end(inserter, commits);
         }
-        settle(&database, &mut first);
-        settle(&database, &mut second);
+        quiesce(&database, &mut first);
+        quiesce(&database, &mut second);
         assert_eq!(entries(&database, &pairs), usize::from(commits), "case {case}");
         if commits {
             assert!(drive::transact(&mut first, Mode::ReadWrite, &mut |t| t.delete(&pairs, 1)).unwrap());
-            settle(&database, &mut first);
+            quiesce(&database, &mut first);
         }
         assert_eq!(entries(&database, &pairs), 0, "case {case}");
     }
@@ -79,7 +80,7 @@ fn insertions_that_are_given_up_leave_the_index() {
 /// A record that was given up may go by another way, and its memory serve the same key again, while a queue still has it: the insertion that
 /// lies there then is not taken for the one that was given up.
 #[test]
-fn only_what_was_given_up_is_taken_out() {
+fn only_abandoned_insertions_are_unlinked() {
     let (database, pairs) = open();
     let mut worker = database.worker().unwrap();
     let mut inserter = worker.begin(Mode::ReadWrite).unwrap();
@@ -87,12 +88,12 @@ fn only_what_was_given_up_is_taken_out() {
     let write = *inserter.state.sets.writes.get(0);
     let key = inserter.state.sets.writes.key_bytes(&write).to_vec();
     let (_, tables) = database.shared.catalog.snapshot();
-    let store = super::super::versions::store_at(&tables, write.place).unwrap();
+    let store = super::super::versions::store_at(&tables, write.index_ref).unwrap();
     let clean = || {
         let mut reclaimer = super::super::reclaim::Reclaimer::default();
         database.shared.deferred_drops.with_guard(|guard| {
             let record = table::find(store, &key[..], guard).unwrap();
-            reclaimer.push(super::super::reclaim::Tombstone::new(write.place, &key, record, Tid::ZERO));
+            reclaimer.push(super::super::reclaim::Tombstone::new(write.index_ref, &key, record, Tid::ZERO));
             reclaimer.step(&tables, 1, guard);
         });
     };
@@ -140,12 +141,12 @@ fn keys_are_inserted_in_all_orders() {
     // An even number of commits has inserted and deleted each.
     let commits = THREADS * (0..scaled(200, 20) as u64).filter(|round| round % 4 < 3).count() as u64;
     assert_eq!(left, commits % 2 * KEYS);
-    settle(&database, &mut worker);
+    quiesce(&database, &mut worker);
     assert_eq!(entries(&database, &pairs) as u64, left);
 }
 
-/// Who conflicts over a key that had no row is told which one it was: the inserter that comes late, and who has read the insertion or a
-/// tombstone as absent.
+/// A thread that conflicts over a key that had no row is told which one it was: the inserter that comes late, and a thread that has read the
+/// insertion or a tombstone as absent.
 #[test]
 fn conflicts_name_keys_without_a_row() {
     let (database, pairs) = open();
@@ -183,8 +184,8 @@ fn conflicts_name_keys_without_a_row() {
     }
 }
 
-/// A key that is deleted and inserted again and again beside a client that does nothing leaves a tombstone each time that was claimed when the
-/// reclaimer came: those do not pile up.
+/// A key that is deleted and inserted again and again beside a client that does nothing leaves a tombstone each time that was claimed when
+/// the reclaimer came: those do not pile up.
 #[test]
 #[cfg_attr(miri, ignore = "does more than an interpreter can")]
 fn claimed_tombstones_do_not_pile_up_beside_an_idle_transaction() {

@@ -47,9 +47,9 @@ pub(super) struct Findings {
 impl Findings {
     /// Notes whether condition `number` holds for some rows.
     fn judge(&mut self, number: usize, holds: bool, rows: impl FnOnce() -> String) {
-        let place = &mut self.broken[number - 1];
-        if !holds && place.is_none() {
-            *place = Some(rows());
+        let position = &mut self.broken[number - 1];
+        if !holds && position.is_none() {
+            *position = Some(rows());
         }
     }
 
@@ -84,13 +84,13 @@ impl Paid {
         Self { scale, districts: vec![0; districts], customers: vec![0; districts * scale.customers as usize] }
     }
 
-    fn district_place(&self, warehouse: u16, district: u8) -> usize {
+    fn district_position(&self, warehouse: u16, district: u8) -> usize {
         let (warehouse, district) = (usize::from(warehouse).wrapping_sub(1), usize::from(district).wrapping_sub(1));
         warehouse.wrapping_mul(usize::from(self.scale.districts)).wrapping_add(district)
     }
 
-    fn customer_place(&self, (warehouse, district, customer): (u16, u8, u32)) -> usize {
-        let district = self.district_place(warehouse, district);
+    fn customer_position(&self, (warehouse, district, customer): (u16, u8, u32)) -> usize {
+        let district = self.district_position(warehouse, district);
         district.wrapping_mul(self.scale.customers as usize).wrapping_add((customer as usize).wrapping_sub(1))
     }
 }
@@ -100,7 +100,7 @@ impl Paid {
 struct OrderSeen {
     customer: u32,
     /// Lines that the order says it has; `None` when there is no such order.
-    said: Option<u8>,
+    stated: Option<u8>,
     carried: bool,
     undelivered: bool,
     lines: u32,
@@ -147,7 +147,7 @@ impl<'a> Checker<'a> {
             for district in 1..=self.options.scale.districts {
                 let seen = self.read_district(&mut worker, warehouse, district)?;
                 of_districts += seen.year_to_date;
-                of_payments += paid.districts[paid.district_place(warehouse, district)];
+                of_payments += paid.districts[paid.district_position(warehouse, district)];
                 seen.judge(&paid, &mut findings);
             }
             findings.judge(1, year_to_date == of_districts, || {
@@ -189,7 +189,7 @@ impl<'a> Checker<'a> {
             for row in worker.execute(&mut ReadHistory { tables: *self.tables, warehouse, client, numbers })? {
                 // A row that names no district or customer is missed where it should have been counted.
                 let (district, customer) =
-                    (paid.district_place(warehouse, row.district), paid.customer_place(row.customer));
+                    (paid.district_position(warehouse, row.district), paid.customer_position(row.customer));
                 if let Some(sum) = paid.districts.get_mut(district) {
                     *sum += row.amount;
                 }
@@ -242,8 +242,9 @@ impl<'a> Checker<'a> {
         let beyond = seen.next_order as usize;
         in_chunks(customers + 1, (CHUNK / per_customer).max(1), |customers| {
             for order in worker.execute(&mut ReadOrders { tables, warehouse, district, customers })? {
-                let place = &mut seen.orders[beyond.min(order.id as usize)];
-                (place.customer, place.said, place.carried) = (order.customer, Some(order.lines), order.carried);
+                let position = &mut seen.orders[beyond.min(order.id as usize)];
+                (position.customer, position.stated, position.carried) =
+                    (order.customer, Some(order.lines), order.carried);
             }
             Ok(())
         })
@@ -269,7 +270,7 @@ impl DistrictSeen {
         self.judge_numbers(findings);
         self.judge_orders(findings);
         self.judge_customers(paid, findings);
-        let payments = paid.districts[paid.district_place(self.warehouse, self.district)];
+        let payments = paid.districts[paid.district_position(self.warehouse, self.district)];
         findings.judge(9, self.year_to_date == payments, || {
             format!("{} has {}, the payments are {payments} hundredths", self.name(), self.year_to_date)
         });
@@ -277,7 +278,7 @@ impl DistrictSeen {
 
     /// Conditions 2, 3, 4 and 11.
     fn judge_numbers(&self, findings: &mut Findings) {
-        let last = self.orders.iter().rposition(|order| order.said.is_some()).unwrap_or(0) as u32;
+        let last = self.orders.iter().rposition(|order| order.stated.is_some()).unwrap_or(0) as u32;
         let first_new = self.orders.iter().position(|order| order.undelivered).map(|id| id as u32);
         let last_new = self.orders.iter().rposition(|order| order.undelivered).map(|id| id as u32);
         let count_new = self.orders.iter().filter(|order| order.undelivered).count() as u32;
@@ -291,18 +292,18 @@ impl DistrictSeen {
                 format!("{}: new orders {first} to {last} are {count_new}", self.name())
             });
         }
-        let said: u64 = self.orders.iter().filter_map(|order| order.said).map(u64::from).sum();
+        let stated: u64 = self.orders.iter().filter_map(|order| order.stated).map(u64::from).sum();
         let lines: u64 = self.orders.iter().map(|order| u64::from(order.lines)).sum();
-        findings.judge(4, said == lines, || format!("{}: orders say {said} lines, there are {lines}", self.name()));
+        findings.judge(4, stated == lines, || format!("{}: orders say {stated} lines, there are {lines}", self.name()));
     }
 
     /// Conditions 5, 6 and 7.
     fn judge_orders(&self, findings: &mut Findings) {
         for (id, order) in self.orders.iter().enumerate() {
             let name = || format!("order {id} of {}: {order:?}", self.name());
-            if let Some(said) = order.said {
+            if let Some(stated) = order.stated {
                 findings.judge(5, order.undelivered != order.carried, name);
-                findings.judge(6, u32::from(said) == order.lines, name);
+                findings.judge(6, u32::from(stated) == order.lines, name);
             } else {
                 findings.judge(5, !order.undelivered, name);
                 findings.judge(6, order.lines == 0, name);
@@ -322,14 +323,14 @@ impl DistrictSeen {
         }
         for customer in &self.customers {
             let key = (self.warehouse, self.district, customer.id);
-            let payments = paid.customers.get(paid.customer_place(key)).copied().unwrap_or(0);
+            let payments = paid.customers.get(paid.customer_position(key)).copied().unwrap_or(0);
             let delivered = delivered.get(customer.id as usize).copied().unwrap_or(0);
             let name = || format!("{customer:?} of {}: delivered {delivered}, paid {payments} hundredths", self.name());
             findings.judge(10, customer.balance == delivered - payments, name);
             findings.judge(12, customer.balance + customer.paid == delivered, name);
         }
         let count = |which: fn(&OrderSeen) -> bool| self.orders.iter().filter(|order| which(order)).count() as u64;
-        let (orders, new) = (count(|order| order.said.is_some()), count(|order| order.undelivered));
+        let (orders, new) = (count(|order| order.stated.is_some()), count(|order| order.undelivered));
         let loaded = u64::from(paid.scale.orders - paid.scale.undelivered);
         let since: u64 = self.customers.iter().map(|customer| u64::from(customer.deliveries)).sum();
         findings.judge(11, orders == new + loaded + since, || {

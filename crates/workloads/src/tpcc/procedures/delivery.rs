@@ -2,7 +2,7 @@
 //!
 //! Orders of a district are numbered in the order in which they commit, and Delivery takes them in that order. So once a
 //! committed transaction has delivered an order, neither it nor one below it will ever wait again, and a client that
-//! remembers it can begin to search behind it, instead of among the keys of orders that went out a moment ago.
+//! remembers it can begin to search behind it, instead of among the keys of orders that went out a time ago.
 
 use polychron_engine::{Access, Declare, Error, Operations, Procedure, Transaction};
 use polychron_schema::Timestamp;

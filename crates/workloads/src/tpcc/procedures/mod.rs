@@ -145,15 +145,15 @@ fn customer_by_last_name<T: Transaction>(
             count += 1;
         },
     )?;
-    let place = count.div_ceil(2);
-    if place == 0 {
+    let position = count.div_ceil(2);
+    if position == 0 {
         return Err(missing::<Customer>(&name));
     }
-    if let Some(&id) = ids.get(place - 1) {
+    if let Some(&id) = ids.get(position - 1) {
         return Ok(id);
     }
     let mut middle = 0;
-    let range = transaction.scan_prefix_by(&tables.customer, Customer::BY_NAME, name).limit(place);
+    let range = transaction.scan_prefix_by(&tables.customer, Customer::BY_NAME, name).limit(position);
     range.columns(Customer::ID).for_each(|customer| middle = customer.id())?;
     Ok(middle)
 }

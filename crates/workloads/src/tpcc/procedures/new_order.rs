@@ -178,10 +178,11 @@ impl Procedure for NewOrder {
     type Output = ();
     type Error = Error;
 
-    /// Supplies the lines first and draws the number afterwards, so that the district, which every order of it meets
-    /// at, is touched as late as may be; the warehouse, which every payment changes, last of all. An item that does not exist rolls everything back (clause 2.4.2.3).
+    /// Supplies the lines first and draws the number afterwards, so that the district, which every order of it meets at, is touched as late
+    /// as may be; the warehouse, which every payment changes, last of all. An item that does not exist rolls everything back (clause
+    /// 2.4.2.3).
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
-        // The commit's messages stand before it: who waits for its answer holds nothing.
+        // The commit's messages stand before it: a client that waits for its answer holds no lock.
         self.talk.round_trip();
         if !transaction.has_prefetched() {
             self.prefetch(transaction);
@@ -195,7 +196,7 @@ impl Procedure for NewOrder {
         let mut supplied = [Supplied::default(); MOST_LINES];
         let mut sum: i64 = 0;
         let (mut generic, mut unused_item) = (0, false);
-        for (place, (line, supplied)) in self.lines().iter().zip(&mut supplied).enumerate() {
+        for (position, (line, supplied)) in self.lines().iter().zip(&mut supplied).enumerate() {
             let line_supplied = match self.talk.futures {
                 false => self.supply(transaction, *line)?,
                 true => self.supply_later(transaction, *line)?,
@@ -203,7 +204,7 @@ impl Procedure for NewOrder {
             match line_supplied {
                 Some(now) => {
                     sum = sum.wrapping_add(now.amount.units());
-                    generic |= u16::from(now.generic) << place;
+                    generic |= u16::from(now.generic) << position;
                     *supplied = now;
                 }
                 None => unused_item = true,

@@ -170,7 +170,7 @@ impl Procedure for Payment {
     /// The customer comes first and the warehouse, at which all payments meet, last.
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let Self { tables, warehouse, district, amount, .. } = *self;
-        // The commit's messages stand before it: who waits for its answer holds nothing.
+        // The commit's messages stand before it: a client that waits for its answer holds no lock.
         self.talk.round_trip();
         if self.talk.futures {
             return self.run_with_futures(transaction);

@@ -72,7 +72,7 @@ fn condition_3_new_orders_have_no_gap() {
 }
 
 #[test]
-fn condition_4_lines_are_as_many_as_orders_say() {
+fn condition_4_lines_are_as_many_as_orders_state() {
     let failing = failing_after(|transaction, tables| {
         change!(transaction, tables.order, DELIVERED, |row| row.set_line_count(row.line_count() + 1));
         Ok(())

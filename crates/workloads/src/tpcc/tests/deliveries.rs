@@ -34,7 +34,7 @@ fn the_owner_executes_what_all_terminals_ask_for() {
 }
 
 #[test]
-fn immediate_deliveries_wait_for_nobody() {
+fn immediate_deliveries_do_not_wait() {
     let options = TpccOptions { delivery: DeliveryMode::Immediate, ..tiny() };
     let mut loaded = load(&options, 1);
     let threads = usize::from(options.warehouses) + 1;

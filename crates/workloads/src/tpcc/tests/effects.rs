@@ -60,10 +60,10 @@ fn new_order_has_its_effects(futures: bool) {
             sum += row.amount().units();
         }
         let mut generic = 0;
-        for (place, line) in order.lines[..5].iter().enumerate() {
+        for (position, line) in order.lines[..5].iter().enumerate() {
             let item = transaction.get(&tables.item, line.item)?.expect("item").data().as_str().contains("ORIGINAL");
             let stock = transaction.get(&tables.stock, (line.supplier, line.item))?.expect("stock");
-            generic |= u16::from(item && stock.data().as_str().contains("ORIGINAL")) << place;
+            generic |= u16::from(item && stock.data().as_str().contains("ORIGINAL")) << position;
         }
         assert_eq!((order.generic, generic & 0b11), (generic, 0b11));
         let key = (order.warehouse, order.district, order.customer);

@@ -27,7 +27,7 @@ fn a_stale_read_alone_needs_no_abort() {
     assert_eq!(unexplained(&beside_a_writer(&[read(1, v(1, 1))])), 1);
     assert_eq!(unexplained(&beside_a_writer(&[read(1, v(1, 1)), read(2, v(1, 2)), absent(5)])), 1);
     assert_eq!(unexplained(&beside_a_writer(&[])), 1);
-    // It writes where nobody else is.
+    // It writes where no other client is.
     assert_eq!(unexplained(&beside_a_writer(&[read(1, v(1, 1)), insert(7, v(3, 1))])), 1);
 }
 

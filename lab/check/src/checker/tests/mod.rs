@@ -1,4 +1,4 @@
-//! Histories made by hand and at random.
+//! Histories made interactively and at random.
 
 mod aborts;
 mod named;

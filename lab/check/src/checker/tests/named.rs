@@ -118,17 +118,17 @@ fn write_skew() {
     assert_named(&[&[absent(1), insert(2, v(1, 1))], &[absent(2), insert(1, v(2, 1))]], Anomaly::G2Item, &[1, 2]);
 }
 
-/// Who was told that a row is there stands before its deletion; one that had been deleted before the call was not meant.
+/// A client that was told that a row is there stands before its deletion; one that had been deleted before the call was not meant.
 #[test]
 fn write_skew_over_a_row_that_was_not_shown() {
-    let told = [Operation::Present(Box::new(present(0, 1))), write(2, v(4, 1), v(1, 2))];
+    let observed = [Operation::Present(Box::new(present(0, 1))), write(2, v(4, 1), v(1, 2))];
     let deletes = [read(2, v(1, 2)), delete(1, v(3, 1))];
     let history = |others_begin| {
         let mut history = History::default();
         add(&mut history, 1, (0, 10), Outcome::Committed, &two_rows());
         add(&mut history, 2, (11, 20), Outcome::Committed, &[delete(1, v(1, 1))]);
         add(&mut history, 3, (21, 30), Outcome::Committed, &[insert(1, v(3, 1))]);
-        add(&mut history, 4, (others_begin, 50), Outcome::Committed, &told);
+        add(&mut history, 4, (others_begin, 50), Outcome::Committed, &observed);
         add(&mut history, 5, (31, 50), Outcome::Committed, &deletes);
         history
     };
@@ -194,7 +194,7 @@ fn blind_writes_are_ordered_by_who_read_them() {
     let (one, two, three) = ([insert(1, v(1, 1))], [blind(1, v(2, 1))], [blind(1, v(3, 1))]);
     let first = [read(1, v(2, 1)), insert(7, v(4, 1))];
     let second = [read(1, v(3, 1)), absent(7)];
-    // Whoever read the third did so before the one who read the second, and so the third was written first.
+    // Any client that read the third did so before the one who read the second, and so the third was written first.
     let order = assert_clean(&concurrent(&[&one, &two, &three, &first, &second]), false);
     assert_eq!(order, [1, 3, 5, 2, 4]);
     // A transaction that sees them both ways sees no order.
@@ -236,7 +236,7 @@ fn stale_reads_show_in_real_time_only() {
 
 /// What was found absent may not have been there yet, or not any more: where neither can be, both are told.
 #[test]
-fn absent_between_two_snapshots_is_told_from_both_sides() {
+fn absent_between_two_snapshots_is_observed_from_both_sides() {
     let mut history = History::default();
     add(&mut history, 1, (0, 1), Outcome::Committed, &[insert(1, v(1, 1))]);
     for (id, seen) in [(2, read(1, v(1, 1))), (3, absent(1)), (4, read(1, v(1, 1)))] {
@@ -253,7 +253,7 @@ fn absent_between_two_snapshots_is_told_from_both_sides() {
 
 /// What a procedure that rolled back was told is checked, too.
 #[test]
-fn roll_backs_are_readers() {
+fn rollbacks_are_readers() {
     let mut history = concurrent(&[&two_rows(), &[write(1, v(2, 1), v(1, 1)), write(2, v(2, 2), v(1, 2))]]);
     let skewed = [read(1, v(1, 1)), read(2, v(2, 2))];
     add(&mut history, 3, (0, 9), Outcome::Aborted, &skewed);

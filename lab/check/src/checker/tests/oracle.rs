@@ -92,26 +92,26 @@ fn leaves_something(history: &History, attempt: &Attempt) -> bool {
 }
 
 /// Attempts that a snapshot must come behind: its session was told of them, or has read what they wrote.
-fn told(history: &History, snapshot: &Attempt) -> BTreeSet<u64> {
+fn acknowledged(history: &History, snapshot: &Attempt) -> BTreeSet<u64> {
     let session = |it: &Attempt| (it.thread, it.session);
-    let is_told = |it: &&Attempt| {
+    let is_acknowledged = |it: &&Attempt| {
         let has_answers = matches!(it.outcome, Outcome::Committed | Outcome::RolledBack);
         session(it) == session(snapshot) && it.end < snapshot.begin && has_answers
     };
-    let mut told = BTreeSet::new();
-    for attempt in history.attempts.iter().filter(is_told) {
+    let mut acknowledged = BTreeSet::new();
+    for attempt in history.attempts.iter().filter(is_acknowledged) {
         if attempt.snapshot || leaves_something(history, attempt) {
-            told.insert(attempt.id);
+            acknowledged.insert(attempt.id);
         }
         for operation in history.operations_of(attempt) {
             match operation {
-                Operation::Read { seen, .. } => told.extend(seen.map(Version::attempt)),
-                Operation::Range(range) => told.extend(range.rows.iter().map(|row| row.1.attempt())),
+                Operation::Read { seen, .. } => acknowledged.extend(seen.map(Version::attempt)),
+                Operation::Range(range) => acknowledged.extend(range.rows.iter().map(|row| row.1.attempt())),
                 _ => {}
             }
         }
     }
-    told
+    acknowledged
 }
 
 fn extend(history: &History, strict: bool, left: &mut Vec<&Attempt>, rows: &Rows) -> bool {
@@ -121,7 +121,7 @@ fn extend(history: &History, strict: bool, left: &mut Vec<&Attempt>, rows: &Rows
     for position in 0..left.len() {
         let attempt = left[position];
         let late = |other: &&Attempt| !other.snapshot && !attempt.snapshot && other.end < attempt.begin;
-        let own = |other: &&Attempt| attempt.snapshot && told(history, attempt).contains(&other.id);
+        let own = |other: &&Attempt| attempt.snapshot && acknowledged(history, attempt).contains(&other.id);
         if strict && left.iter().any(|other| late(other) || own(other)) {
             continue;
         }

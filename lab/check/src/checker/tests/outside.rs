@@ -62,9 +62,9 @@ fn lists_show_write_cycles_and_lost_updates() {
     assert_named(&[APPEND_1, &update(11), &update(12), all], Anomaly::LostUpdate);
 }
 
-/// Of values that nobody saw only this is known: they came behind those that somebody saw.
+/// Of values that no client saw only this is known: they came behind those that some client saw.
 #[test]
-fn values_nobody_saw_come_last() {
+fn unobserved_values_come_last() {
     let unseen = r#"{"operations": [{"do": "append", "key": 1, "value": 40}, {"do": "list", "key": 2, "values": []}]}"#;
     let other = r#"{"operations": [{"do": "append", "key": 1, "value": 50}]}"#;
     assert_clean(&[APPEND_1, unseen, other, &lists(&[10], &[])], false);

@@ -1,22 +1,22 @@
-//! Settling what is open: rows are claimed, columns read, expressions evaluated, conditions compared, columns written; in this
+//! Flushing what is open: rows are claimed, columns read, expressions evaluated, conditions compared, columns written; in this
 //! order, which is that of Algorithms 1 and 2. Insertions and writes under keys that were futures come last.
 use polychron_base::{Error, Reason, TableId};
-use polychron_engine::futures::{FutureError, Operand, hull};
-use polychron_engine::lazy::{Inner, LazyHost, Needed, Node, Nodes, Program, Source};
+use polychron_engine::futures::{FutureError, Operand, bounding_range};
+use polychron_engine::lazy::{BaseTransaction, LazyHost, Needed, Node, Nodes, Program, Source};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{Insertion, Transaction};
 
-use super::arena::{Arena, NONE, Told};
+use super::arena::{Arena, NONE, Observed};
 use super::steps::Step;
 use super::transaction::LazyTransaction;
 
 /// Reads what is open of a row under the protection of the protocol beneath.
-fn read_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Error> {
-    let projection = hull(arena.open_columns_of(row).map(|(_, column)| column));
+fn read_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Error> {
+    let projection = bounding_range(arena.open_columns_of(row).map(|(_, column)| column));
     let (table, key) = arena.nodes.program.row(row);
-    let found = inner.read_row(table, key, &projection)?.ok_or(FutureError::NoRow(table))?;
-    while let Some((place, column)) = { arena.open_columns_of(row).next() } {
-        arena.nodes.values[place as usize] = Some(column.load(found).ok_or(FutureError::Null(table))?);
+    let found = base.read_row(table, key, &projection)?.ok_or(FutureError::NoRow(table))?;
+    while let Some((position, column)) = { arena.open_columns_of(row).next() } {
+        arena.nodes.values[position as usize] = Some(column.load(found).ok_or(FutureError::Null(table))?);
     }
     arena.read(row);
     Ok(())
@@ -24,28 +24,28 @@ fn read_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) 
 
 /// Reads what is open of a row and writes what is to be written in one operation, where that follows from the row alone: what most
 /// futures come to. Where it does not, the row is only read.
-fn change_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Error> {
+fn change_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Error> {
     let Some(nodes) = arena.nodes_around(row) else { return Ok(()) };
     let columns = arena.open_columns_of(row).map(|(_, column)| column);
-    let projection = hull(columns.chain(arena.writes_of(row).map(|write| write.column)));
+    let projection = bounding_range(columns.chain(arena.writes_of(row).map(|write| write.column)));
     let (mut is_null, mut written) = (false, false);
     // The key is put aside, since the closure changes what lies beside it.
     let mut kept = std::mem::take(&mut arena.key);
     let (table, key) = arena.nodes.program.row(row);
     kept.clear();
     kept.extend_from_slice(key);
-    let found = inner.update_unchecked(table, &kept[..], &projection, |into| {
-        while let Some((place, column)) = { arena.open_columns_of(row).next() } {
+    let found = base.update_unchecked(table, &kept[..], &projection, |into| {
+        while let Some((position, column)) = { arena.open_columns_of(row).next() } {
             let Some(value) = column.load(into.as_row()) else {
                 is_null = true;
                 return;
             };
-            arena.nodes.values[place as usize] = Some(value);
+            arena.nodes.values[position as usize] = Some(value);
         }
         arena.compute(nodes);
-        written = arena.writes_of(row).all(|write| arena.settled(write.value).is_ok());
+        written = arena.writes_of(row).all(|write| arena.resolved(write.value).is_ok());
         for write in arena.writes_of(row).filter(|_| written) {
-            write.column.store(into, arena.settled(write.value).expect("it was looked at just now"));
+            write.column.store(into, arena.resolved(write.value).expect("it was looked at just now"));
         }
     })?;
     arena.key = kept;
@@ -63,15 +63,15 @@ fn change_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32
 }
 
 /// Writes what is to be written of a row.
-fn write_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Error> {
+fn write_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Error> {
     for write in arena.writes_of(row) {
-        arena.settled(write.value)?;
+        arena.resolved(write.value)?;
     }
-    let projection = hull(arena.writes_of(row).map(|write| write.column));
+    let projection = bounding_range(arena.writes_of(row).map(|write| write.column));
     let (table, key) = arena.nodes.program.row(row);
-    let found = inner.update_unchecked(table, key, &projection, |into| {
+    let found = base.update_unchecked(table, key, &projection, |into| {
         for write in arena.writes_of(row) {
-            write.column.store(into, arena.settled(write.value).expect("it was looked at before"));
+            write.column.store(into, arena.resolved(write.value).expect("it was looked at before"));
         }
     })?;
     if !found {
@@ -82,32 +82,32 @@ fn write_row<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, row: u32)
 }
 
 /// Inserts or writes a row whose key is known now.
-fn place<B: LazyHost>(inner: &mut Inner<'_, B>, arena: &mut Arena, at: usize) -> Result<(), Error> {
+fn write_deferred<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena, at: usize) -> Result<(), Error> {
     let (mut key, mut filled) = (std::mem::take(&mut arena.key), std::mem::take(&mut arena.row));
-    let unplaced = &arena.unplaced[at];
-    let table = unplaced.table;
+    let deferred = &arena.deferred[at];
+    let table = deferred.table;
     key.clear();
-    key.extend_from_slice(arena.nodes.program.bytes(unplaced.key));
-    for part in &arena.parts[unplaced.parts.clone()] {
-        part.put(&mut key, arena.settled(part.value)?);
+    key.extend_from_slice(arena.nodes.program.bytes(deferred.key));
+    for part in &arena.parts[deferred.parts.clone()] {
+        part.put(&mut key, arena.resolved(part.value)?);
     }
-    let columns = &arena.columns[unplaced.columns.clone()];
+    let columns = &arena.columns[deferred.columns.clone()];
     for (_, value) in columns {
-        arena.settled(*value)?;
+        arena.resolved(*value)?;
     }
-    let value = |operand| arena.settled(operand).expect("it was looked at before");
-    let outcome = match unplaced.row {
+    let value = |operand| arena.resolved(operand).expect("it was looked at before");
+    let outcome = match deferred.row {
         Some(row) => {
             filled.copy_from(arena.nodes.program.bytes(row));
             columns.iter().for_each(|(column, operand)| column.store_in(&mut filled, value(*operand)));
-            match inner.insert_unchecked(table, &key[..], filled.as_row())? {
+            match base.insert_unchecked(table, &key[..], filled.as_row())? {
                 Insertion::Inserted => Ok(()),
-                Insertion::Duplicate(index) => Err(inner.constraints(table)?.duplicate(table, index, filled.as_row())),
+                Insertion::Duplicate(index) => Err(base.constraints(table)?.duplicate(table, index, filled.as_row())),
             }
         }
         None => {
-            let projection = hull(columns.iter().map(|(column, _)| *column));
-            let found = inner.update_unchecked(table, &key[..], &projection, |into| {
+            let projection = bounding_range(columns.iter().map(|(column, _)| *column));
+            let found = base.update_unchecked(table, &key[..], &projection, |into| {
                 columns.iter().for_each(|(column, operand)| column.store(into, value(*operand)));
             })?;
             if found { Ok(()) } else { Err(FutureError::NoRow(table).into()) }
@@ -132,10 +132,10 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         for &row in &self.arena.touched {
             let (table, key) = self.arena.nodes.program.row(row);
             let written = self.arena.rows[row as usize].write != NONE;
-            B::claim(&mut self.inner, table, key, written)?;
+            B::claim(&mut self.base, table, key, written)?;
         }
-        B::settling(&mut self.inner)?;
-        self.settle()
+        B::resolving(&mut self.base)?;
+        self.flush()
     }
 
     /// Does something with the nodes, which lie on the expression arena otherwise.
@@ -152,23 +152,23 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
 
     /// Resolves all that is open, and writes what is to be written. Nothing is claimed: in the middle of a transaction it takes its
     /// chance like one that never left anything open.
-    pub(super) fn settle(&mut self) -> Result<(), Error> {
-        let mut placed = 0;
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
+        let mut written = 0;
         // Rows are changed, read and written.
         self.arena.count_steps(3 * self.arena.open.len());
         let changed = (0..self.arena.open.len()).try_for_each(|at| {
             let row = self.arena.open[at];
-            change_row::<B>(&mut self.inner, self.arena, row)
+            change_row::<B>(&mut self.base, self.arena, row)
         });
         let read = changed.and_then(|()| self.read_all()).and_then(|()| self.check_overwritten());
-        let outcome = read.and_then(|()| self.write_all(&mut placed));
+        let outcome = read.and_then(|()| self.write_all(&mut written));
         match &outcome {
             Ok(()) => self.arena.leave_nothing_open(),
             Err(_) => {
-                self.arena.keep_unwritten(placed);
-                self.arena.failure_is_told = true;
+                self.arena.keep_unwritten(written);
+                self.arena.failure_is_reported = true;
                 // If a savepoint could not be set for the same reason, that is told now.
-                self.inner.savepoints().told();
+                self.base.savepoints().failure_reported();
             }
         }
         outcome
@@ -178,28 +178,28 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     fn check_overwritten(&self) -> Result<(), Error> {
         let values = if left_out(Step::ComputeOverwritten) { &[] } else { &self.arena.overwritten[..] };
         self.arena.count_steps(values.len());
-        values.iter().try_for_each(|&value| self.arena.settled(value).map(drop)).map_err(Error::from)
+        values.iter().try_for_each(|&value| self.arena.resolved(value).map(drop)).map_err(Error::from)
     }
 
-    /// Closes all that is open before it is undone: it is settled first, so that what fails of it is found. Futures keep the values that they
-    /// have then. Answers a failure of which the transaction was not told.
+    /// Closes all that is open before it is undone: it is flushed first, so that what fails of it is found. Futures keep the values that
+    /// they have then. Answers a failure of which the transaction was not told.
     ///
     /// # Errors
     /// What keeps it from being undone.
     pub(super) fn close_undone(&mut self) -> Result<Option<Error>, Error> {
-        let mut untold = None;
-        if !self.arena.failure_is_told && !left_out(Step::SettleBeforeRollBacks) {
-            match self.settle() {
+        let mut unreported = None;
+        if !self.arena.failure_is_reported && !left_out(Step::FlushBeforeRollbacks) {
+            match self.flush() {
                 Ok(()) => {}
                 Err(Error::Conflict) => return Err(Error::Conflict),
-                Err(error) => untold = Some(error),
+                Err(error) => unreported = Some(error),
             }
         }
         self.read_rest()?;
         if !left_out(Step::ForgetUndone) {
             self.arena.leave_nothing_open();
         }
-        Ok(untold)
+        Ok(unreported)
     }
 
     /// Reads what is open; what is not there to be read has no value.
@@ -209,7 +209,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
             if self.arena.open_columns_of(row).next().is_none() {
                 continue;
             }
-            match read_row::<B>(&mut self.inner, self.arena, row) {
+            match read_row::<B>(&mut self.base, self.arena, row) {
                 Ok(()) => {}
                 Err(Error::Other(_)) => self.arena.read(row),
                 Err(error) => return Err(error),
@@ -220,16 +220,16 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         Ok(())
     }
 
-    fn write_all(&mut self, placed: &mut usize) -> Result<(), Error> {
+    fn write_all(&mut self, written: &mut usize) -> Result<(), Error> {
         for at in 0..self.arena.open.len() {
             let row = self.arena.open[at];
             if self.arena.rows[row as usize].write != NONE {
-                write_row::<B>(&mut self.inner, self.arena, row)?;
+                write_row::<B>(&mut self.base, self.arena, row)?;
             }
         }
-        for at in 0..self.arena.unplaced.len() {
-            *placed = at;
-            place::<B>(&mut self.inner, self.arena, at)?;
+        for at in 0..self.arena.deferred.len() {
+            *written = at;
+            write_deferred::<B>(&mut self.base, self.arena, at)?;
         }
         Ok(())
     }
@@ -241,21 +241,21 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
             for at in 0..arena.open.len() {
                 let row = arena.open[at];
                 if arena.open_columns_of(row).next().is_some() {
-                    read_row::<B>(&mut self.inner, arena, row)?;
+                    read_row::<B>(&mut self.base, arena, row)?;
                 }
             }
             arena.compute(arena.open_from..arena.nodes.values.len());
             arena.open_from = arena.nodes.values.len();
         }
-        while let Some(&told) = self.arena.told.last() {
-            // One that has no value stays: whoever catches the failure must not commit.
-            let truth = self.arena.settled(told.condition)? != 0;
-            if truth != told.truth && !left_out(Step::CheckConditions) {
+        while let Some(&observed) = self.arena.observed.last() {
+            // One that has no value stays: any thread that catches the failure must not commit.
+            let truth = self.arena.resolved(observed.condition)? != 0;
+            if truth != observed.truth && !left_out(Step::CheckConditions) {
                 self.arena.was_mistaken = true;
-                let table = self.table_of(told.condition);
-                return Err(B::conflict(&mut self.inner, Reason::Condition, table));
+                let table = self.table_of(observed.condition);
+                return Err(B::conflict(&mut self.base, Reason::Condition, table));
             }
-            self.arena.told.pop();
+            self.arena.observed.pop();
         }
         Ok(())
     }
@@ -263,9 +263,9 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     /// Whether all answers still hold that a transaction was given which fails or gives up. A condition that has no value any more does not
     /// hold: the transaction begins again, assumes nothing then, and fails there if it must. What is read is protected.
     pub(super) fn stands(&mut self) -> bool {
-        for told in 0..if left_out(Step::CheckBeforeFailing) { 0 } else { self.arena.told.len() } {
-            let Told { condition, truth } = self.arena.told[told];
-            let answer = self.resolve_node(condition).and_then(|()| Ok(self.arena.settled(condition)?));
+        for observed in 0..if left_out(Step::CheckBeforeFailing) { 0 } else { self.arena.observed.len() } {
+            let Observed { condition, truth } = self.arena.observed[observed];
+            let answer = self.resolve_node(condition).and_then(|()| Ok(self.arena.resolved(condition)?));
             if answer.map_or(true, |value| (value != 0) != truth) {
                 self.arena.was_mistaken = true;
                 return false;
@@ -288,16 +288,16 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     /// Gives nodes their values, of which all that they depend on are among them or have theirs.
     fn evaluate(&mut self, needed: &Needed) -> Result<(), Error> {
         let arena = &mut *self.arena;
-        arena.count_steps(needed.places.len());
-        for place in needed.places.iter().map(|&place| place as usize) {
+        arena.count_steps(needed.positions.len());
+        for position in needed.positions.iter().map(|&position| position as usize) {
             // A row gives all its columns their values at once.
-            if arena.nodes.values[place].is_some() {
+            if arena.nodes.values[position].is_some() {
                 continue;
             }
-            match arena.nodes.program.nodes[place] {
-                Node::Column(Source { row, .. }) => read_row::<B>(&mut self.inner, arena, row)?,
+            match arena.nodes.program.nodes[position] {
+                Node::Column(Source { row, .. }) => read_row::<B>(&mut self.base, arena, row)?,
                 Node::Expression(expression) => {
-                    arena.nodes.values[place] = Program::compute(expression, &arena.nodes.values)
+                    arena.nodes.values[position] = Program::compute(expression, &arena.nodes.values)
                 }
             }
         }
@@ -312,12 +312,12 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         if let Operand::Pending(top) = condition {
             // Those whose turn has come and that have no value are cut out, too: they fail.
             program.gather(&mut arena.needed, values, 0, top);
-            if arena.needed.places.len() > MANY {
+            if arena.needed.positions.len() > MANY {
                 return Ok(None);
             }
         }
         arena.condition.cut(program, values, condition, &arena.needed);
-        B::observe(&mut self.inner, &arena.condition, &mut arena.scratch).map(Some)
+        B::observe(&mut self.base, &arena.condition, &mut arena.scratch).map(Some)
     }
 
     /// A table that a condition depends on, to tell where the conflict was.
@@ -326,7 +326,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         let Operand::Pending(top) = condition else { return TableId::default() };
         let (program, mut needed) = (&self.arena.nodes.program, Needed::default());
         program.gather(&mut needed, &vec![None; program.nodes.len()], 0, top);
-        let row = needed.places.iter().find_map(|&place| match program.nodes[place as usize] {
+        let row = needed.positions.iter().find_map(|&position| match program.nodes[position as usize] {
             Node::Column(source) => Some(source.row),
             Node::Expression(_) => None,
         });

@@ -1,7 +1,7 @@
 //! Which slots are free, and which pages are there.
 //!
-//! A page whose slots are all free goes back to memory, where it serves anything ([`Rows::release_pages`]); its numbers stay with the rows and
-//! serve again in another page. `docs/protocols/hyper.md`, P1 to P4, says why nobody misses it.
+//! A page whose slots are all free goes back to memory, where it serves anything ([`Rows::release_pages`]); its numbers stay with the rows
+//! and are reused in another page. `docs/protocols/hyper.md`, P1 to P4, says why no thread misses it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -13,13 +13,13 @@ use polychron_sync::atomic::{Ordering, fence};
 
 use super::{Fresh, Record, Rows};
 
-/// Empty pages that stay while nobody asks for memory, and the part of all pages that others must be: a table that is filled and emptied again and
-/// again keeps what it needs.
+/// Empty pages that stay while no thread asks for memory, and the part of all pages that others must be: a table that is filled and emptied
+/// again and again keeps what it needs.
 const KEPT_EMPTY: usize = 16;
 
 /// Which slots are free.
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct SlotAllocator {
     /// Slots of the page that was opened last, of which none was used since.
     fresh: Range<u64>,
     /// Whether they were used in a page of the same number, which has left.
@@ -45,17 +45,17 @@ struct PageUse {
     /// Its slots that are neither fresh nor waiting.
     used: u32,
     /// The epoch whose guards may still find any of those that were given back.
-    given_back: u64,
+    freed_at: u64,
 }
 
 impl PageUse {
-    /// Whether nobody can find one of its slots any more but by its number.
+    /// Whether no thread can find one of its slots any more but by its number.
     fn is_free(&self, readonly: u64) -> bool {
-        !self.is_gone && self.used == 0 && self.given_back <= readonly
+        !self.is_gone && self.used == 0 && self.freed_at <= readonly
     }
 }
 
-impl Places {
+impl SlotAllocator {
     /// A slot of a page is used from now on.
     #[inline]
     fn take(&mut self, page: usize) {
@@ -69,7 +69,7 @@ impl Places {
     fn put(&mut self, page: usize, epoch: u64) {
         let page = &mut self.pages[page];
         page.used -= 1;
-        page.given_back = page.given_back.max(epoch);
+        page.freed_at = page.freed_at.max(epoch);
         self.empty += usize::from(page.used == 0);
     }
 
@@ -79,7 +79,7 @@ impl Places {
         self.empty > KEPT_EMPTY && 2 * self.empty > self.pages.len() - self.gone.len()
     }
 
-    /// Takes out the pages that nobody can find: their numbers are added to a list.
+    /// Takes out the pages that no thread can find: their numbers are added to a list.
     fn take_free(&mut self, readonly: u64, page_of: impl Fn(u64) -> usize, free: &mut Vec<usize>) {
         let pages = &mut self.pages;
         free.extend((0..pages.len()).filter(|page| pages[*page].is_free(readonly)));
@@ -100,24 +100,24 @@ impl Places {
 }
 
 impl Rows {
-    /// A slot that nobody else has: absent, without versions.
+    /// A slot that no other thread has: absent, without versions.
     #[inline]
     pub(in crate::hyper) fn allocate(&self, epochs: &Epochs, guard: &Guard<'_>) -> Result<Fresh<'_>, OutOfMemory> {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        let ready = places.waiting.pop_front_if(|(epoch, _)| *epoch <= epochs.readonly());
+        let mut allocator = self.allocator.lock().unwrap_or_else(PoisonError::into_inner);
+        let ready = allocator.waiting.pop_front_if(|(epoch, _)| *epoch <= epochs.readonly());
         if let Some((_, id)) = ready {
-            places.take(self.page_of(id));
-            drop(places);
+            allocator.take(self.page_of(id));
+            drop(allocator);
             return Ok(Fresh { record: self.record(id), is_reused: true });
         }
-        if places.fresh.is_empty() {
-            self.open_page(&mut places, guard)?;
+        if allocator.fresh.is_empty() {
+            self.open_page(&mut allocator, guard)?;
         }
-        let (id, is_reused) = (places.fresh.start, places.is_again);
-        places.fresh.start += 1;
-        places.next = places.next.max(id + 1);
-        places.take(self.page_of(id));
-        drop(places);
+        let (id, is_reused) = (allocator.fresh.start, allocator.is_again);
+        allocator.fresh.start += 1;
+        allocator.next = allocator.next.max(id + 1);
+        allocator.take(self.page_of(id));
+        drop(allocator);
         let record = self.record(id);
         // Rows often come several at a time. Behind the page's end nothing is read: it is a hint.
         polychron_sync::prefetch_read(record.first.as_ptr().wrapping_add(super::FETCHED_AHEAD * self.slot_stride));
@@ -126,66 +126,66 @@ impl Rows {
 
     /// Makes a page whose slots are fresh, of a number that has left if there is one.
     #[cold]
-    fn open_page(&self, places: &mut Places, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
-        let (page, is_again) = match places.gone.peek() {
+    fn open_page(&self, allocator: &mut SlotAllocator, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
+        let (page, is_again) = match allocator.gone.peek() {
             Some(Reverse(page)) => (*page, true),
-            None => (places.pages.len(), false),
+            None => (allocator.pages.len(), false),
         };
         self.add_page(page, guard)?;
         if is_again {
-            places.gone.pop();
-            places.pages[page] = PageUse::default();
+            allocator.gone.pop();
+            allocator.pages[page] = PageUse::default();
         } else {
-            places.pages.push(PageUse::default());
+            allocator.pages.push(PageUse::default());
         }
-        places.empty += 1;
-        places.is_again = is_again;
-        places.fresh = (page as u64) << self.slots..(page as u64 + 1) << self.slots;
+        allocator.empty += 1;
+        allocator.is_again = is_again;
+        allocator.fresh = (page as u64) << self.slots..(page as u64 + 1) << self.slots;
         Ok(())
     }
 
-    /// Gives a slot back that is closed and has left its index: it serves again when no guard of the present is left. Whether so many pages are
+    /// Gives a slot back that is closed and has left its index: it is reused when no guard of the present is left. Whether so many pages are
     /// empty that the caller should have some [released](Rows::release_pages).
-    pub(in crate::hyper) fn give_back(&self, record: Record<'_>, epochs: &Epochs) -> bool {
-        // Barrier: pairs with the one in a worker's pin. Who pins behind it does not find the record in the index.
+    pub(in crate::hyper) fn free(&self, record: Record<'_>, epochs: &Epochs) -> bool {
+        // Barrier: pairs with the one in a worker's pin. A thread that pins behind it does not find the record in the index.
         fence(Ordering::SeqCst);
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut allocator = self.allocator.lock().unwrap_or_else(PoisonError::into_inner);
         let epoch = epochs.current();
-        places.waiting.push_back((epoch, record.id));
-        places.put(self.page_of(record.id), epoch);
-        places.has_many_empty() && places.released_at < epochs.readonly()
+        allocator.waiting.push_back((epoch, record.id));
+        allocator.put(self.page_of(record.id), epoch);
+        allocator.has_many_empty() && allocator.released_at < epochs.readonly()
     }
 
-    /// Gives a slot back that nobody else has seen.
+    /// Gives a slot back that no other thread has seen.
     pub(in crate::hyper) fn give_back_unseen(&self, record: Record<'_>) {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.waiting.push_front((0, record.id));
-        places.put(self.page_of(record.id), 0);
+        let mut allocator = self.allocator.lock().unwrap_or_else(PoisonError::into_inner);
+        allocator.waiting.push_front((0, record.id));
+        allocator.put(self.page_of(record.id), 0);
     }
 
     /// Gives pages to memory in which no slot is used, nor found by any guard that is left. Whether there were any.
     #[cold]
     pub(in crate::hyper) fn release_pages(&self, epochs: &Epochs, guard: &Guard<'_>) -> bool {
         let (mut free, readonly) = (Vec::new(), epochs.readonly());
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.released_at = readonly;
-        if places.empty > 0 {
-            places.take_free(readonly, |id| self.page_of(id), &mut free);
+        let mut allocator = self.allocator.lock().unwrap_or_else(PoisonError::into_inner);
+        allocator.released_at = readonly;
+        if allocator.empty > 0 {
+            allocator.take_free(readonly, |id| self.page_of(id), &mut free);
         }
         // Under the lock: from now on the numbers serve in other pages.
         let pages = free.into_iter().filter_map(|page| self.place_of(page));
-        pages.filter(|place| self.retire_page(place, guard)).count() > 0
+        pages.filter(|page| self.retire_page(page, guard)).count() > 0
     }
 
     /// A number behind all slots that were ever used.
     pub(in crate::hyper) fn len(&self) -> u64 {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).next
+        self.allocator.lock().unwrap_or_else(PoisonError::into_inner).next
     }
 
     /// How many pages are there.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(in crate::hyper) fn pages(&self) -> usize {
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.pages.len() - places.gone.len()
+        let allocator = self.allocator.lock().unwrap_or_else(PoisonError::into_inner);
+        allocator.pages.len() - allocator.gone.len()
     }
 }

@@ -14,11 +14,11 @@ use super::TICK;
 const LOOKS: u32 = 500;
 
 /// The table of the row that is waited for.
-const TABLE: &str = "polychron settles";
+const TABLE: &str = "polychron quiesces";
 
 /// Returns when a snapshot shows what has been committed by now: snapshots may lie slightly in the past, and the first
 /// ones after a load would show empty tables.
-pub(super) fn settle(database: &Arc<AnyProtocol>) -> Result<(), Error> {
+pub(super) fn quiesce(database: &Arc<AnyProtocol>) -> Result<(), Error> {
     let definition = TableDefinition::new(TABLE).with_column("key", ColumnType::U64).with_key([0]);
     let table = database.create_table(definition)?;
     let mut worker = database.worker()?;

@@ -16,7 +16,7 @@ cases! {
         rows: [(1, 10), (2, 20)],
         steps: [|_, rows| rows.get(1).map(one), |_, rows| rows.get(2).map(one)],
         steps: [|_, rows| rows.add(1, 10).map(flag), |_, rows| rows.add(2, -10).map(flag)],
-        roll_backs: [0],
+        rollbacks: [0],
         turns: [0, 1, 1, 1, 0, 0],
     }
 
@@ -29,7 +29,7 @@ cases! {
             |_, rows| rows.get(2).map(one),
         ],
         steps: [|_, rows| rows.add(1, 10).map(flag), |_, rows| rows.add(2, -10).map(flag)],
-        roll_backs: [0],
+        rollbacks: [0],
         turns: [0, 0, 1, 1, 1, 0, 0],
     }
 
@@ -38,7 +38,7 @@ cases! {
         rows: [(1, 10)],
         steps: [|_, rows| rows.insert(5, 50).map(flag), |_, rows| rows.add(1, 1).map(flag)],
         steps: [|_, rows| rows.insert(5, 55).map(flag), |_, rows| rows.get(1).map(one)],
-        roll_backs: [1],
+        rollbacks: [1],
         turns: [1, 0, 0, 0, 1, 1],
     }
 
@@ -47,7 +47,7 @@ cases! {
         rows: [(1, 10)],
         steps: [|_, rows| rows.insert(5, 50).map(flag), |_, rows| rows.get(1).map(one)],
         steps: [|_, rows| rows.insert(5, 55).map(flag), |_, rows| rows.add(1, 1).map(flag)],
-        roll_backs: [0],
+        rollbacks: [0],
         turns: [0, 1, 1, 1, 0, 0],
     }
 
@@ -56,7 +56,7 @@ cases! {
         rows: [(1, 10)],
         steps: [|_, rows| rows.get(1).map(one), |_, rows| rows.insert(5, 50).map(flag)],
         steps: [|_, rows| rows.insert(5, 55).map(flag), |_, rows| rows.add(1, 1).map(flag)],
-        roll_backs: [0],
+        rollbacks: [0],
         turns: [0, 1, 1, 1, 0, 0],
     }
 
@@ -65,7 +65,7 @@ cases! {
         rows: [(1, 10), (5, 50)],
         steps: [|_, rows| rows.get(1).map(one), |_, rows| rows.delete(5).map(flag)],
         steps: [|_, rows| rows.delete(5).map(flag), |_, rows| rows.add(1, 1).map(flag)],
-        roll_backs: [0],
+        rollbacks: [0],
         turns: [0, 1, 1, 1, 0, 0],
     }
 
@@ -74,7 +74,7 @@ cases! {
         rows: [(1, 10), (5, 50)],
         steps: [|_, rows| rows.range(2..9).map(values), |_, rows| rows.get(1).map(one)],
         steps: [|_, rows| rows.insert(6, 60).map(flag), |_, rows| rows.add(1, 1).map(flag)],
-        roll_backs: [0],
+        rollbacks: [0],
         turns: [0, 1, 1, 1, 0, 0],
     }
 }
