@@ -253,7 +253,7 @@ impl BohmWorker {
         guesses: impl Iterator<Item = Guess>,
     ) -> (OwnBatch, Vec<u32>) {
         let Executor { local, state } = &mut self.executor;
-        debug_assert!(local.is_held(), "the tables stay while the procedures are under way");
+        assert!(local.is_held(), "the tables stay while the procedures are under way");
         state.renew_tables(&self.shared, &local.pin());
         let mut client_batch = self.empty_client_batch();
         self.prepare(&mut client_batch);

@@ -35,3 +35,20 @@ impl HandedIn {
         Shared(Arc::clone(&self.0))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::ClientBatches;
+
+    #[test]
+    fn a_client_takes_a_client_batch_back_when_no_other_thread_shares_it() {
+        let (_, handed_in) = ClientBatches::default().take().hand_over();
+        let shares = [handed_in.share(), handed_in.share()];
+        let handed_in = shares.into_iter().fold(handed_in, |handed_in, share| {
+            let handed_in = handed_in.take_back().expect_err("it is shared");
+            drop(share);
+            handed_in
+        });
+        handed_in.take_back().expect("it is shared no more");
+    }
+}
