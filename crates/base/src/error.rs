@@ -5,153 +5,23 @@
 //!
 //! An error takes two words, so that operations answer in registers; what is rare lies in a box.
 
+mod abort;
+mod details;
 mod names;
+mod tables;
+mod values;
 
 use std::fmt;
 use std::ops::Deref;
 
 use crate::id::{IndexId, TableId};
-use crate::key::EncodedKey;
 use crate::line::OneLine;
 
+pub use abort::{Abort, KeyPreview, Opponent, Reason};
+pub use details::*;
 pub use names::{NamedKey, Reference};
-
-/// Why a transaction was aborted by the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Reason {
-    /// A record that was read has been changed by a transaction that committed first.
-    StaleRead,
-    /// A key was inserted where the transaction had found none: in a range it scanned or at a key it missed.
-    Phantom,
-    /// A record to be written stayed latched by another committing transaction.
-    Latched,
-    /// A record that was read is being written by another committing transaction.
-    BeingWritten,
-    /// The procedure ran on reads that did not fit together, and was stopped before it could do harm.
-    Inconsistent,
-    /// Another transaction inserted the same key first.
-    InsertedFirst,
-    /// A transaction with a later timestamp has read what this one would have changed.
-    ReadLater,
-    /// A transaction with a later timestamp has written what this one read and was going to write.
-    WrittenLater,
-    /// A key or a range is locked by another transaction.
-    Locked,
-    /// An older transaction wants a key or a range that this one had locked.
-    Wounded,
-    /// A condition over futures is not any more what the transaction was told.
-    Condition,
-}
-
-impl Reason {
-    /// Every reason, in the order of their numbers.
-    pub const ALL: [Self; 11] = [
-        Self::StaleRead,
-        Self::Phantom,
-        Self::Latched,
-        Self::BeingWritten,
-        Self::Inconsistent,
-        Self::InsertedFirst,
-        Self::ReadLater,
-        Self::WrittenLater,
-        Self::Locked,
-        Self::Wounded,
-        Self::Condition,
-    ];
-
-    /// The reason's name in statistics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::StaleRead => "stale-read",
-            Self::Phantom => "phantom",
-            Self::Latched => "latched",
-            Self::BeingWritten => "being-written",
-            Self::Inconsistent => "inconsistent",
-            Self::InsertedFirst => "inserted-first",
-            Self::ReadLater => "read-later",
-            Self::WrittenLater => "written-later",
-            Self::Locked => "locked",
-            Self::Wounded => "wounded",
-            Self::Condition => "condition",
-        }
-    }
-}
-
-/// The first bytes of a key, for explaining an abort without allocating.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct KeyPreview {
-    bytes: [u8; Self::BYTES],
-    len: u16,
-}
-
-impl KeyPreview {
-    const BYTES: usize = 24;
-
-    /// Keeps the front of `key` and its whole length.
-    pub fn new<K: EncodedKey>(key: K) -> Self {
-        let mut bytes = [0; Self::BYTES];
-        for (index, chunk) in bytes.chunks_mut(8).enumerate() {
-            chunk.copy_from_slice(&key.slice(index).to_be_bytes());
-        }
-        Self { bytes, len: key.len().min(usize::from(u16::MAX)) as u16 }
-    }
-
-    /// The whole key, when it is short enough to be kept.
-    pub fn whole(&self) -> Option<&[u8]> {
-        (usize::from(self.len) <= Self::BYTES).then(|| self.bytes())
-    }
-
-    /// The kept bytes: the whole key when it is short enough.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len).min(Self::BYTES)]
-    }
-}
-
-impl fmt::Debug for KeyPreview {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, out)
-    }
-}
-
-impl fmt::Display for KeyPreview {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("0x")?;
-        for byte in self.bytes() {
-            write!(out, "{byte:02x}")?;
-        }
-        if usize::from(self.len) > Self::BYTES {
-            write!(out, "… ({} bytes)", self.len)?;
-        }
-        Ok(())
-    }
-}
-
-/// Why, and over which key, a transaction was aborted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Abort {
-    /// The check that failed.
-    pub reason: Reason,
-    /// The table of the key.
-    pub table: TableId,
-    /// The index in which the key stands.
-    pub index: IndexId,
-    /// The encoded key, where the check knows one (a phantom in a range names a key at the range's front).
-    pub key: Option<KeyPreview>,
-}
-
-impl fmt::Display for Abort {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} in {}", self.reason.name(), self.table)?;
-        if self.index != IndexId::PRIMARY {
-            write!(out, ", {}", self.index)?;
-        }
-        if let Some(key) = &self.key {
-            write!(out, ", key {key}")?;
-        }
-        Ok(())
-    }
-}
+pub use tables::{Naming, TableNames, column as column_name, key as key_name, table as table_name, table_is_dropped};
+pub use values::{AggregateError, Arithmetic, FutureError};
 
 /// A refusal or a failure of the engine, or, inside a transaction, a conflict.
 ///
@@ -166,7 +36,7 @@ pub enum Error {
     /// Outside of transactions this is not seen, except by who made it up: that is an error like any other.
     #[error("the transaction conflicts with another one")]
     Conflict,
-    /// The transaction conflicted as often as the options allow.
+    /// The transaction conflicted as often as the options allow; one that its client drives, at its end.
     #[error("{0}")]
     Conflicts(Box<Conflicts>),
     /// The transaction had not committed when the time was over that its caller gave it; it is rolled back.
@@ -224,24 +94,17 @@ pub enum Error {
     #[error("{0}")]
     WrongKey(Box<WrongKey>),
     /// No such table, or it was dropped.
-    #[error("{0} does not exist")]
-    NoSuchTable(TableId),
+    #[error("{0}")]
+    NoSuchTable(Box<NoSuchTable>),
     /// The id, or a handle with it, is of a table of another database.
-    #[error("{0} belongs to another database")]
-    OtherDatabase(TableId),
+    #[error("{0}")]
+    OtherDatabase(Box<OtherDatabase>),
     /// The handle is of an index that was made at run time for another table.
-    #[error("{index} belongs to {own} and not to {table}")]
-    OtherTable {
-        /// The index.
-        index: IndexId,
-        /// Its table.
-        own: TableId,
-        /// The table with which it was used.
-        table: TableId,
-    },
+    #[error("{0}")]
+    OtherTable(Box<OtherTable>),
     /// No such index, or it was dropped, or is still being filled.
-    #[error("{1} of {0} does not exist")]
-    NoSuchIndex(TableId, IndexId),
+    #[error("{0}")]
+    NoSuchIndex(Box<NoSuchIndex>),
     /// A table or index of this name exists already.
     #[error("`{0}` exists already")]
     NameTaken(Text),
@@ -273,15 +136,28 @@ pub enum Error {
     #[error("the answer was taken before")]
     AnswerTaken,
     /// An ordered scan was asked of an index without order.
-    #[error("{1} of {0} has no order")]
-    NoOrder(TableId, IndexId),
+    #[error("{0}")]
+    NoOrder(Box<NoOrder>),
+    /// A future has no value.
+    #[error("{0}")]
+    NoValue(Box<NoValue>),
+    /// A sum or another aggregate, or a restriction, has no answer.
+    #[error("{0}")]
+    NoAnswer(Box<NoAnswer>),
+    /// A column whose values do not come in batches of numbers.
+    #[error("{0}")]
+    NotNumeric(Box<NotNumeric>),
+    /// The transaction object was used behind an error that ended the transaction. Nothing of the transaction remains.
+    #[error("the transaction has ended before")]
+    Ended,
 }
 
 impl Error {
-    /// Whether this says that the transaction conflicts.
+    /// Whether this says that the transaction conflicts: [`Error::Conflict`] of its operations, or [`Error::Conflicts`] of its end. Run again, it may
+    /// well commit.
     #[inline]
     pub const fn is_conflict(&self) -> bool {
-        matches!(self, Self::Conflict)
+        matches!(self, Self::Conflict | Self::Conflicts(_))
     }
 
     /// An error of another type, for procedures that have none of their own.
@@ -290,11 +166,10 @@ impl Error {
         Self::Other(Box::new(Foreign(error.into())))
     }
 
-    /// [`Error::Duplicate`] where only the ids of table and index are known.
+    /// [`Error::Duplicate`] of a row whose key is not at hand.
     #[cold]
     pub fn duplicate(table: TableId, index: IndexId) -> Self {
-        let key = NamedKey::new(table.to_string(), Some(index.to_string()), Vec::new(), Vec::new());
-        Self::duplicate_key(table, index, key)
+        Self::duplicate_key(table, index, tables::key(table, index, None))
     }
 
     /// [`Error::Panicked`].
@@ -404,171 +279,6 @@ impl fmt::Display for Foreign {
 impl std::error::Error for Foreign {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source()
-    }
-}
-
-macro_rules! details {
-    ($(
-        $(#[$doc:meta])*
-        $name:ident by $make:ident, $text:literal $(($($argument:tt)+))? {
-            $($(#[$of_field:meta])* $field:ident: $type:ty,)+
-        }
-    )+) => {
-        $(
-            $(#[$doc])*
-            #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-            #[error($text $(, $($argument)+)?)]
-            #[non_exhaustive]
-            pub struct $name {
-                $($(#[$of_field])* pub $field: $type,)+
-            }
-
-            impl From<$name> for Error {
-                #[cold]
-                fn from(details: $name) -> Self {
-                    Self::$name(Box::new(details))
-                }
-            }
-        )+
-
-        impl Error {
-            $(
-                #[doc = concat!("[`Error::", stringify!($name), "`].")]
-                #[cold]
-                pub fn $make($($field: $type),+) -> Self {
-                    $name { $($field),+ }.into()
-                }
-            )+
-        }
-    };
-}
-
-/// A conflict, in words as far as they are known.
-struct Conflicted<'e>(&'e Abort, Option<&'e NamedKey>);
-
-impl fmt::Display for Conflicted<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self(abort, Some(key)) => write!(out, "{} of {key}", abort.reason.name()),
-            Self(abort, None) => abort.fmt(out),
-        }
-    }
-}
-
-details! {
-    /// The transaction conflicted as often as the options allow.
-    Conflicts by conflicts, "the transaction conflicted {attempts} times, at last: {}" (Conflicted(abort, key.as_ref())) {
-        /// How often it was tried.
-        attempts: u64,
-        /// The last conflict.
-        abort: Abort,
-        /// Its key in words, where the protocol knows one.
-        key: Option<NamedKey>,
-    }
-    /// A row with this key exists already.
-    Duplicate by duplicate_key, "duplicate key {key}" {
-        /// The table.
-        table: TableId,
-        /// The unique index that holds the key already.
-        index: IndexId,
-        /// The same in words, and the values.
-        key: NamedKey,
-    }
-    /// A foreign key of a row leads to no row.
-    NoParent by no_parent, "{reference}, which does not exist" {
-        /// The table of the row.
-        table: TableId,
-        /// The table that its foreign key leads to.
-        parent: TableId,
-        /// The parent's primary key.
-        key: KeyPreview,
-        /// The same in words.
-        reference: Reference,
-    }
-    /// A row that foreign keys of other rows lead to cannot go.
-    HasChildren by has_children, "{reference}, which cannot go" {
-        /// The table of the row.
-        table: TableId,
-        /// The table of a row that refers to it.
-        child: TableId,
-        /// The row's primary key.
-        key: KeyPreview,
-        /// The same in words.
-        reference: Reference,
-    }
-    /// The memory limit is reached, or the system has no more.
-    OutOfMemory by out_of_memory, "out of memory: {requested} bytes were asked for, and {}" (OfLimit(*used, *limit)) {
-        /// Bytes asked for.
-        requested: usize,
-        /// Bytes taken of the limit: in use, waiting to be freed, or kept to be used again.
-        used: usize,
-        /// The limit in bytes; `usize::MAX` where there is none but the system's.
-        limit: usize,
-    }
-    /// A row is longer than the limit.
-    RowTooLong by row_too_long, "a row of {bytes} bytes is longer than {limit}" {
-        /// Its length.
-        bytes: usize,
-        /// The limit.
-        limit: usize,
-    }
-    /// A text or bytes are longer than their column holds.
-    TooLong by too_long, "{column} holds at most {limit} bytes, and {bytes} were given" {
-        /// The column, behind its table where that is known: `user.email`.
-        column: String,
-        /// The length in bytes.
-        bytes: usize,
-        /// The limit.
-        limit: usize,
-    }
-    /// A row does not fit the layout of its table, or an update makes something of it that it cannot be.
-    WrongRow by wrong_row, "the row does not fit {table}: {}" (OneLine(why)) {
-        /// The table.
-        table: TableId,
-        /// What is wrong with the row.
-        why: String,
-    }
-    /// A row was to be written under another key than its own.
-    WrongKey by wrong_key, "key {key} of {table} was given for the row of key {own}" {
-        /// The table.
-        table: TableId,
-        /// The key that was given.
-        key: KeyPreview,
-        /// The key that the row's columns make.
-        own: KeyPreview,
-    }
-    /// The protocol does not offer this.
-    Unsupported by unsupported, "{protocol} does not offer {what}" {
-        /// The protocol's name.
-        protocol: &'static str,
-        /// What was asked for.
-        what: &'static str,
-    }
-    /// A planned transaction touched a key that it had not declared.
-    Undeclared by undeclared, "key {key} of {table} was not declared" {
-        /// The table.
-        table: TableId,
-        /// The key.
-        key: KeyPreview,
-    }
-    /// The transaction waits for another transaction that the same thread has open: the wait could not end.
-    WaitsForItself by waits_for_itself, "the transaction would wait for another one that this thread has open, in {table}" {
-        /// The table of the row or range, or [`TableId::NONE`] where it is not one that is waited for.
-        table: TableId,
-        /// The encoded key, where one is known.
-        key: Option<KeyPreview>,
-    }
-}
-
-/// How much is taken of a limit.
-struct OfLimit(usize, usize);
-
-impl fmt::Display for OfLimit {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self(used, usize::MAX) => write!(out, "the system has no more beside the {used} bytes that are taken"),
-            Self(used, limit) => write!(out, "{used} of {limit} bytes are taken"),
-        }
     }
 }
 

@@ -27,9 +27,14 @@ impl Write for Escaping<'_, '_> {
     }
 }
 
-/// Control characters, and those that break lines or change the direction of writing.
+/// Control characters, those that separate lines and paragraphs, and format characters: what breaks lines, changes the direction of writing, or is not
+/// seen.
 fn is_special(it: char) -> bool {
-    it.is_control() || matches!(it, '\u{2028}' | '\u{2029}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+    it.is_control()
+        || matches!(it, '\u{2028}' | '\u{2029}')
+        || matches!(it, '\u{AD}' | '\u{61C}' | '\u{180E}' | '\u{FEFF}' | '\u{600}'..='\u{605}' | '\u{6DD}' | '\u{70F}')
+        || matches!(it, '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{206F}')
+        || matches!(it, '\u{FFF9}'..='\u{FFFB}' | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}' | '\u{E0000}'..='\u{E007F}')
 }
 
 #[cfg(test)]
@@ -44,5 +49,10 @@ mod tests {
         );
         assert_eq!(OneLine("Größe: \"5\" → 'ü'").to_string(), "Größe: \"5\" → 'ü'");
         assert_eq!(OneLine("").to_string(), "");
+        for special in
+            ['\u{85}', '\u{2028}', '\u{2029}', '\u{200b}', '\u{200f}', '\u{2066}', '\u{feff}', '\u{ad}', '\u{e0041}']
+        {
+            assert_eq!(OneLine(special).to_string(), special.escape_default().to_string());
+        }
     }
 }

@@ -11,14 +11,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
-use polychron_schema::Value;
 
+use crate::aggregate::{Group, Grouping};
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar, Scope};
 use crate::keys::with_bytes;
 use crate::{
-    Abort, Access, Aggregate, ColumnBatch, Commit, Common, Constraints, Counters, Declare, Error, Insertion,
-    Interactive, Isolation, LazyFutures, Mode, Prefetch, Procedure, Projection, Protocol, Queries, RowMut, RowRef,
-    Savepoints, Scan, Storage, TableDefinition, TableId, Transaction, Worker, options,
+    Abort, Access, ColumnBatch, Commit, Common, Constraints, Counters, Declare, Error, Insertion, Interactive,
+    Isolation, LazyFutures, Mode, Prefetch, Procedure, Projection, Protocol, Queries, RowMut, RowRef, Savepoints, Scan,
+    Storage, TableDefinition, TableId, Transaction, Worker, options,
 };
 
 mod object;
@@ -48,11 +48,19 @@ impl fmt::Debug for AnyProtocol {
 }
 
 type Open = dyn Fn(Common) -> Result<Box<dyn Database>, Error> + Send + Sync;
+/// The same options with another value of one.
+type Set = dyn Fn(&str, &str) -> Result<AnyOptions, Error> + Send + Sync;
 
 /// A protocol with its own options. By default there is none, and nothing can be opened.
 #[derive(Clone, Default)]
 pub struct AnyOptions {
-    open: Option<Arc<Open>>,
+    chosen: Option<Chosen>,
+}
+
+#[derive(Clone)]
+struct Chosen {
+    open: Arc<Open>,
+    set: Arc<Set>,
 }
 
 impl AnyOptions {
@@ -67,17 +75,23 @@ impl AnyOptions {
     }
 
     fn opened<P: Protocol, S: Steps<P::Worker>>(options: P::Options) -> Self {
+        let before = options.clone();
+        let set = move |name: &str, value: &str| {
+            let mut options = before.clone();
+            P::set_option(&mut options, name, value)?;
+            Ok(Self::opened::<P, S>(options))
+        };
         let open = move |common| {
             let database = P::open(options.clone(), common)?;
             Ok(Box::new(Opened::<P, S>(database, PhantomData)) as Box<dyn Database>)
         };
-        Self { open: Some(Arc::new(open)) }
+        Self { chosen: Some(Chosen { open: Arc::new(open), set: Arc::new(set) }) }
     }
 }
 
 impl fmt::Debug for AnyOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("AnyOptions").field("chosen", &self.open.is_some()).finish()
+        formatter.debug_struct("AnyOptions").field("chosen", &self.chosen.is_some()).finish()
     }
 }
 
@@ -91,8 +105,14 @@ impl Protocol for AnyProtocol {
     type Worker = AnyWorker;
 
     fn open(options: AnyOptions, common: Common) -> Result<Arc<Self>, Error> {
-        let open = options.open.ok_or_else(|| Error::options("no protocol was chosen"))?;
-        Ok(Arc::new(Self(open(common)?)))
+        let chosen = options.chosen.ok_or_else(|| Error::options("no protocol was chosen"))?;
+        Ok(Arc::new(Self((chosen.open)(common)?)))
+    }
+
+    fn set_option(options: &mut AnyOptions, name: &str, value: &str) -> Result<(), Error> {
+        let chosen = options.chosen.as_ref().ok_or_else(|| Error::options("no protocol was chosen"))?;
+        *options = (chosen.set)(name, value)?;
+        Ok(())
     }
 
     fn name(&self) -> &'static str {
@@ -347,8 +367,8 @@ impl<B: Reach> Queries for Erased<B> {
         self.0.operate().visit_table(table, projection, visitor)
     }
 
-    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error> {
-        self.0.operate().aggregate_range(scan, wanted)
+    fn aggregate_range(&mut self, scan: &Scan<'_>, grouping: &Grouping<'_>) -> Result<Vec<Group>, Error> {
+        self.0.operate().aggregate_range(scan, grouping)
     }
 
     fn visit_columns<O>(

@@ -5,11 +5,11 @@
 //! [`Queries::visit_columns`](crate::Queries::visit_columns)). The sums, extremes and comparisons here go along the slices by the machine's
 //! vectors.
 
-use std::fmt;
 use std::ops::ControlFlow;
 
-use polychron_base::Error;
+use polychron_base::error::column_name;
 use polychron_base::floats::{narrow, widen};
+use polychron_base::{Error, TableId};
 use polychron_schema::{ColumnType, LayoutColumn, RowRef, Value, ValueRef};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::vectors::{self, Form};
@@ -182,22 +182,15 @@ impl<'b> ColumnVector<'b> {
     }
 }
 
-/// A column that cannot come as a slice of numbers.
+/// A column of this type cannot come as a slice of numbers. Ends the procedure as [`Error::NotNumeric`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotNumeric(pub ColumnType);
 
-impl fmt::Display for NotNumeric {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "a column of type {} does not come in batches", self.0)
-    }
-}
-
-impl std::error::Error for NotNumeric {}
-
-impl From<NotNumeric> for Error {
+impl NotNumeric {
+    /// The error, of the column at a position of a table.
     #[cold]
-    fn from(error: NotNumeric) -> Self {
-        Self::other(error)
+    pub fn into_error(self, table: TableId, column: usize) -> Error {
+        Error::not_numeric(column_name(table, column), self.0.to_string())
     }
 }
 
@@ -340,7 +333,8 @@ pub fn over_rows<T: Transaction + ?Sized, O>(
     let layout = transaction.definition(scan.table)?.layout().map_err(polychron_base::Error::from)?;
     let mut gathering = Vec::with_capacity(columns.len());
     for &column in columns {
-        gathering.push(Gathering::new(column_of(&layout, scan.table, column)?)?);
+        let gathered = Gathering::new(column_of(&layout, scan.table, column)?);
+        gathering.push(gathered.map_err(|error| error.into_error(scan.table, column))?);
     }
     let mut hand_over = |gathering: &mut [Gathering], rows| {
         let columns: Vec<_> = gathering.iter().map(Gathering::lend).collect();

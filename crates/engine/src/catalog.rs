@@ -8,9 +8,10 @@
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError};
 
+use polychron_base::error::table_is_dropped;
 use polychron_base::{Error, TableId};
 use polychron_memory::Epochs;
-use polychron_schema::TableDefinition;
+use polychron_schema::{EvolutionError, TableDefinition};
 use polychron_sync::atomic::{AtomicU64, Ordering, fence};
 use polychron_sync::{Mutex, MutexGuard, new_number};
 
@@ -40,11 +41,16 @@ pub struct TableList<T> {
     slots: Vec<Option<Arc<T>>>,
     /// Tables that were made later than this list have this position or a higher one.
     next: u32,
+    /// Tables in whose place others are, and why.
+    superseded: Vec<Superseded>,
 }
+
+/// A table in whose place there is another one, and what differs.
+pub type Superseded = (TableId, Arc<EvolutionError>);
 
 impl<T> Default for TableList<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), next: 0 }
+        Self { slots: Vec::new(), next: 0, superseded: Vec::new() }
     }
 }
 
@@ -59,18 +65,26 @@ impl<T> Deref for TableList<T> {
 
 impl<T> TableList<T> {
     /// No tables.
-    const NONE: *const Self = &Self { slots: Vec::new(), next: 0 };
+    const NONE: *const Self = &Self { slots: Vec::new(), next: 0, superseded: Vec::new() };
 
     /// Whether a table that is not in the list is newer than the list. Otherwise it was dropped.
     pub fn is_older_than(&self, table: TableId) -> bool {
         table.position() >= self.next as usize
+    }
+
+    /// An error that is told better of a table in whose place there is another one.
+    #[cold]
+    fn explain(&self, error: Error) -> Error {
+        let Error::NoSuchTable(missing) = &error else { return error };
+        let found = self.superseded.iter().find(|(superseded, _)| *superseded == missing.table);
+        found.map_or(error, |(_, why)| EvolutionError::clone(why).into())
     }
 }
 
 impl<T: Described> TableList<T> {
     /// The same tables.
     fn copy(&self) -> Self {
-        Self { slots: self.slots.clone(), next: self.next }
+        Self { slots: self.slots.clone(), next: self.next, superseded: self.superseded.clone() }
     }
 
     /// The same tables in another number of slots, unless two of them meet in one.
@@ -82,7 +96,7 @@ impl<T: Described> TableList<T> {
                 return None;
             }
         }
-        Some(Self { slots: spread, next: self.next })
+        Some(Self { slots: spread, next: self.next, superseded: self.superseded.clone() })
     }
 
     /// Makes room for one more table, and answers its position.
@@ -208,7 +222,7 @@ impl<T: Described> Seen<T> {
     /// [`Error::NoSuchTable`], or [`Error::OtherDatabase`].
     #[inline]
     pub fn table<'t>(&self, id: TableId) -> Result<&'t T, Error> {
-        let table = get(self, id)?;
+        let table = get(self, id).map_err(|error| self.list().explain(error))?;
         // SAFETY: the list keeps its tables, and the caller of `renew` promised to look only while the list is kept.
         Ok(unsafe { &*Arc::as_ptr(table) })
     }
@@ -424,6 +438,34 @@ impl<T: Described> Catalog<T> {
         let mut changed = lists.present.copy();
         *changed.slot(id) = None;
         changed.shrink();
+        table_is_dropped(id, &removed.definition().name);
+        self.publish(&mut lists, changed);
+        Ok(removed)
+    }
+
+    /// Puts a table in the place of another one, which goes, in one step: `renamed` is the same as the new one, and has the name of the old one.
+    /// `going` is shown the old one before anybody can know that.
+    ///
+    /// # Errors
+    /// As [`Catalog::remove`], and what `renamed` answers.
+    pub fn supersede(
+        &self,
+        (old, why): Superseded,
+        new: TableId,
+        renamed: impl FnOnce(&T) -> Result<T, Error>,
+        going: impl FnOnce(&T),
+    ) -> Result<Arc<T>, Error> {
+        let mut lists = self.lists();
+        let removed = Arc::clone(get(&lists.present, old)?);
+        removed
+            .constraints()
+            .check_removal(&removed.definition().name, old, |child| get(&lists.present, child).is_ok())?;
+        let renamed = renamed(get(&lists.present, new)?)?;
+        going(&removed);
+        let mut changed = lists.present.copy();
+        *changed.slot(new) = Some(Arc::new(renamed));
+        *changed.slot(old) = None;
+        changed.superseded.push((old, why));
         self.publish(&mut lists, changed);
         Ok(removed)
     }
@@ -452,7 +494,7 @@ impl<T: Described> Catalog<T> {
     /// [`Error::NoSuchTable`].
     pub fn definition(&self, id: TableId) -> Result<Arc<TableDefinition>, Error> {
         let (_, tables) = self.snapshot();
-        get(&tables, id).map(|table| Arc::clone(table.definition()))
+        get(&tables, id).map(|table| Arc::clone(table.definition())).map_err(|error| tables.explain(error))
     }
 
     /// Gives up the lists of the past at which no thread looks any more, and with them the tables that only they had. Guards
@@ -516,8 +558,8 @@ pub fn known<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Option<&Ar
 #[cold]
 fn no_such_table<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Error {
     match tables.iter().flatten().next() {
-        Some(table) if table.id().database() != id.database() => Error::OtherDatabase(id),
-        _ => Error::NoSuchTable(id),
+        Some(table) if table.id().database() != id.database() => Error::other_database(id),
+        _ => Error::no_such_table(id),
     }
 }
 

@@ -7,14 +7,13 @@ use std::cell::RefCell;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use polychron_base::error::KeyPreview;
+use polychron_base::error::AggregateError;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, TableId};
 use polychron_schema::{
     Changes, ColumnSet, KeyExtractor, KeyScratch, Layout, MAX_ROW_BYTES, Projection, RowMut, RowRef, TableDefinition,
 };
 
-use crate::aggregate::AggregateError;
 use crate::{ChangeOutcome, Insertion, Scan, Transaction, change_outcome, foreign_keys, keys, steady};
 
 /// What every row of a table must be.
@@ -44,7 +43,7 @@ impl RowRules {
         let mut scratch = KeyScratch::new();
         let own = self.key.extract(row, &mut scratch)?;
         if !is_same(key, own) {
-            return Err(Error::wrong_key(table, KeyPreview::new(key), KeyPreview::new(own)));
+            return Err(Error::wrong_key(table, key, own));
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! How numbers are distributed, to an eighth of their size: counts in buckets that one thread writes and anyone reads.
 
+use std::fmt;
+
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 /// Buckets for each power of two; numbers below this have a bucket each.
@@ -45,11 +47,48 @@ impl Counting {
     }
 }
 
+/// Threads that count into the same distribution have so many buckets for each number, by their own numbers.
+const STRIPES: usize = 8;
+
+/// A distribution under way that any thread may count into.
+#[derive(Debug, Default)]
+pub struct SharedDistribution {
+    stripes: [Counting; STRIPES],
+}
+
+impl SharedDistribution {
+    /// Counts a number, on the thread with this number: those of different numbers seldom write to the same words.
+    #[inline]
+    pub fn count(&self, number: u64, thread: usize) {
+        self.stripes[thread % STRIPES].buckets[bucket(number)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What was counted so far.
+    pub fn sum(&self) -> Distribution {
+        let mut sum = Distribution::default();
+        self.stripes.iter().for_each(|stripe| sum.add(stripe));
+        sum
+    }
+}
+
 /// How numbers are distributed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Distribution {
     /// Empty, or a count for each bucket.
     counts: Vec<u64>,
+}
+
+impl fmt::Debug for Distribution {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = out.debug_struct("Distribution");
+        shown.field("total", &self.total());
+        for (name, share) in [("p50", 0.5), ("p99", 0.99), ("p99_9", 0.999), ("most", 1.0)] {
+            if let Some(number) = self.quantile(share) {
+                shown.field(name, &number);
+            }
+        }
+        shown.finish()
+    }
 }
 
 impl Distribution {
@@ -68,9 +107,14 @@ impl Distribution {
         Self { counts: self.counts.iter().zip(earlier).map(|(now, before)| now - before).collect() }
     }
 
+    /// How many numbers there are.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
     /// A number that at least this share of all numbers does not exceed, at most an eighth too large; `None` of none.
     pub fn quantile(&self, share: f64) -> Option<u64> {
-        let total: u64 = self.counts.iter().sum();
+        let total = self.total();
         let wanted = ((total as f64 * share).ceil() as u64).clamp(1, total.max(1));
         let mut sum = 0;
         let reaches = |count: &u64| {

@@ -4,7 +4,6 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use polychron_base::clock::{Clock, SystemClock};
-use polychron_base::error::NamedKey;
 use polychron_base::random::Random;
 use polychron_base::{Abort, Error};
 use polychron_sync::{MODELLED, spin_hint, thread};
@@ -13,7 +12,7 @@ use crate::futures::{self, Outcome, Resolved, Scope};
 use crate::limits;
 use crate::nested::{Endurance, is_in_the_way};
 use crate::options::Retry;
-use crate::{Commit, Interactive, LazyFutures, Mode, Procedure, Transaction};
+use crate::{Commit, Interactive, LazyFutures, Mode, Procedure};
 
 /// Runs `procedure` in transactions until one commits: the body of [`crate::Worker::execute`] and
 /// [`crate::Worker::snapshot`] for interactive protocols.
@@ -178,22 +177,27 @@ fn until_committed<W: Interactive, B: Body<W>>(
     body: &mut B,
 ) -> Result<B::Output, B::Error> {
     let is_limited = limits::are_set();
+    let begun = worker.counters().events().begin();
     let mut conflicts = ConflictsSoFar::default();
-    loop {
+    let ended = loop {
         match attempt(worker, mode, body, is_limited) {
-            Attempt::Committed(output) => return Ok(output),
+            Attempt::Committed(output) => break Ok(output),
             Attempt::Failed(failure) => {
                 worker.counters().refused();
-                return Err(failure.into_own());
+                break Err(failure);
             }
             Attempt::Conflict => {
                 if let Some(error) = conflicts.give_up(worker) {
-                    return Err(error.into());
+                    break Err(Failure::Engine(error));
                 }
                 worker.back_off(conflicts.attempts);
             }
         }
+    };
+    if let Some(begun) = &begun {
+        worker.counters().events().ended(begun, conflicts.attempts, ended.is_ok());
     }
+    ended.map_err(Failure::into_own)
 }
 
 /// What a transaction has been through.
@@ -211,7 +215,7 @@ impl ConflictsSoFar {
         self.attempts += 1;
         let abort = worker.last_abort();
         if let Some(abort) = &abort {
-            worker.counters().aborted(abort);
+            worker.counters().aborted(abort, self.attempts);
         }
         let within = limits::check().err();
         let error = within.or_else(|| worker.waits_for_itself());
@@ -223,7 +227,7 @@ impl ConflictsSoFar {
         if !self.is_last(worker.retry()) {
             return None;
         }
-        Some(abort.map_or(Error::Conflict, |abort| Error::conflicts(self.attempts, abort, name_of(worker, &abort))))
+        Some(abort.map_or(Error::Conflict, |abort| Error::conflicts(self.attempts, abort)))
     }
 
     fn is_last(&mut self, retry: &Retry) -> bool {
@@ -236,15 +240,6 @@ impl ConflictsSoFar {
         };
         u128::from(self.clock.get_or_insert_default().now_ns()) >= time.as_nanos()
     }
-}
-
-/// The key of a conflict in words. A transaction knows the tables, so one more is begun, and undone.
-#[cold]
-fn name_of<W: Interactive>(worker: &mut W, abort: &Abort) -> Option<NamedKey> {
-    let transaction = worker.begin(Mode::ReadWrite).ok()?;
-    let key = transaction.constraints(abort.table).ok().and_then(|table| table.name_of(abort));
-    transaction.roll_back();
-    key
 }
 
 /// Attempts after which a transaction that conflicts asks whether it is nested, and from time to time again, for the answer takes a look at
@@ -272,7 +267,7 @@ fn endure<W: Interactive>(
     abort: Option<&Abort>,
     endurance: &mut Option<Endurance>,
 ) -> Option<Error> {
-    let Some(&Abort { table, key, .. }) = abort.filter(|abort| is_in_the_way(abort.reason)) else {
+    let Some(&Abort { table, index, key, .. }) = abort.filter(|abort| is_in_the_way(abort.reason)) else {
         *endurance = None;
         return None;
     };
@@ -284,7 +279,7 @@ fn endure<W: Interactive>(
         return None;
     }
     let waits = endurance.get_or_insert_with(Endurance::begin).wait();
-    (!waits).then_some(Error::waits_for_itself(table, key))
+    (!waits).then(|| Error::waits_in_index(table, index, key))
 }
 
 enum Attempt<O, E> {

@@ -9,17 +9,17 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use polychron_base::error::{self, KeyPreview, NamedKey};
+use polychron_base::error::{self, KeyPreview, Naming};
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
-use polychron_base::{Abort, Error, IndexId, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{
-    ColumnSet, ForeignKeyDefinition, KeyExtractor, KeyScratch, Projection, RowBuffer, RowMut, RowRef, Slot,
-    TableDefinition, Value,
+    ColumnSet, EvolutionError, ForeignKeyDefinition, KeyExtractor, KeyScratch, Projection, RowBuffer, RowMut, RowRef,
+    Slot, TableDefinition, Value,
 };
 
 use crate::checked::RowRules;
-use crate::key_names::KeyNames;
-use crate::{Insertion, Scan, Transaction, drive, steady};
+use crate::key_names::{KeyNames, Words};
+use crate::{Insertion, Scan, Transaction, steady};
 
 /// A foreign key between two tables of a database.
 #[derive(Debug)]
@@ -45,8 +45,12 @@ pub struct Constraints {
     rules: Option<Arc<RowRules>>,
     /// By the ids of the indexes, also of those that were dropped.
     keys: Vec<Arc<KeyNames>>,
+    /// Says the names to errors.
+    naming: Option<Arc<Naming>>,
     parents: Vec<Arc<Reference>>,
     children: Vec<Arc<Reference>>,
+    /// Why nothing is written, while the table becomes one of other rows.
+    held: Option<Arc<EvolutionError>>,
 }
 
 impl Reference {
@@ -123,7 +127,8 @@ fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
 
 impl Constraints {
     /// None.
-    pub const NONE: &'static Self = &Self { rules: None, keys: Vec::new(), parents: Vec::new(), children: Vec::new() };
+    pub const NONE: &'static Self =
+        &Self { rules: None, keys: Vec::new(), naming: None, parents: Vec::new(), children: Vec::new(), held: None };
 
     /// Those of a new table: the foreign keys that it declares, and those among them that lead to itself.
     ///
@@ -138,6 +143,7 @@ impl Constraints {
         let rules = Some(Arc::new(RowRules::new(definition)?));
         let keys = KeyNames::all(definition)?.into_iter().map(Arc::new).collect();
         let mut constraints = Self { rules, keys, ..Self::default() };
+        constraints.say_names(table, definition);
         for foreign_key in &definition.foreign_keys {
             let parent = if foreign_key.parent == definition.name { Some(table) } else { find(&foreign_key.parent) };
             let parent = parent.ok_or_else(|| {
@@ -160,16 +166,14 @@ impl Constraints {
     ///
     /// # Errors
     /// When the definition is not valid.
-    pub fn add_index(&mut self, definition: &TableDefinition) -> Result<(), Error> {
+    pub fn add_index(&mut self, table: TableId, definition: &TableDefinition) -> Result<(), Error> {
         self.keys.push(Arc::new(KeyNames::secondary(definition, definition.indexes.len() - 1)?));
+        self.say_names(table, definition);
         Ok(())
     }
 
-    /// The key at which a transaction conflicted, in words; without its values where it is not known whole.
-    pub(crate) fn name_of(&self, abort: &Abort) -> Option<NamedKey> {
-        let names = self.keys.get(abort.index.position())?;
-        let whole = abort.key.as_ref().and_then(KeyPreview::whole);
-        Some(whole.and_then(|key| names.of_bytes(key)).unwrap_or_else(|| names.without_key()))
+    fn say_names(&mut self, table: TableId, definition: &TableDefinition) {
+        self.naming = Some(Arc::new(Naming::begin(table, Arc::new(Words::new(definition, &self.keys)))));
     }
 
     /// [`Error::Duplicate`] of a row whose key is taken in an index.
@@ -201,7 +205,35 @@ impl Constraints {
     pub fn check_removal(&self, name: &str, table: TableId, exists: impl Fn(TableId) -> bool) -> Result<(), Error> {
         let child =
             self.children.iter().map(|reference| reference.child).find(|&child| child != table && exists(child));
-        child.map_or(Ok(()), |child| Err(Error::definition(format!("{child} refers to `{name}`"))))
+        child.map_or(Ok(()), |child| Err(Error::definition(format!("{} refers to `{name}`", error::table_name(child)))))
+    }
+
+    /// From here on nothing is written into the table, or it is again.
+    pub fn hold(&mut self, why: Option<Arc<EvolutionError>>) {
+        self.held = why;
+    }
+
+    /// The table has another name now, that of its definition.
+    ///
+    /// # Errors
+    /// When the definition is not valid.
+    pub fn rename(&mut self, table: TableId, definition: &TableDefinition) -> Result<(), Error> {
+        self.rules = Some(Arc::new(RowRules::new(definition)?));
+        self.keys = KeyNames::all(definition)?.into_iter().map(Arc::new).collect();
+        self.say_names(table, definition);
+        Ok(())
+    }
+
+    /// The table may be written.
+    ///
+    /// # Errors
+    /// [`EvolutionError::Superseded`].
+    #[inline]
+    fn check_open(&self) -> Result<&Self, Error> {
+        match &self.held {
+            None => Ok(self),
+            Some(why) => Err(EvolutionError::clone(why).into()),
+        }
     }
 
     /// An index by which children are found is not dropped.
@@ -253,7 +285,7 @@ fn write_row<T: Transaction + ?Sized>(
     row: RowRef<'_>,
     write: impl FnOnce(&mut T) -> Result<Insertion, Error>,
 ) -> Result<Insertion, Error> {
-    let mark = before(transaction, !transaction.constraints(table)?.parents.is_empty())?;
+    let mark = before(transaction, !transaction.constraints(table)?.check_open()?.parents.is_empty())?;
     let outcome = write(transaction);
     match mark {
         None => outcome,
@@ -274,7 +306,7 @@ pub fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
     change: impl FnOnce(&mut RowMut<'_>),
 ) -> Result<bool, Error> {
     steady!(key => update_row(transaction, table, key, projection, change));
-    let mark = before(transaction, !transaction.constraints(table)?.parents.is_empty())?;
+    let mark = before(transaction, !transaction.constraints(table)?.check_open()?.parents.is_empty())?;
     let mut changed = ColumnSet::EMPTY;
     let outcome = transaction.update_unchecked(table, key, projection, |row| {
         change(row);
@@ -297,7 +329,7 @@ pub fn delete_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
 ) -> Result<bool, Error> {
     steady!(key => delete_row(transaction, table, key));
-    let mark = before(transaction, !transaction.constraints(table)?.children.is_empty())?;
+    let mark = before(transaction, !transaction.constraints(table)?.check_open()?.children.is_empty())?;
     let outcome = transaction.delete_unchecked(table, key);
     match mark {
         None => outcome,
@@ -311,7 +343,7 @@ pub(crate) fn concerns<T: Transaction + ?Sized>(
     table: TableId,
     columns: ColumnSet,
 ) -> Result<bool, Error> {
-    let parents = &transaction.constraints(table)?.parents;
+    let parents = &transaction.constraints(table)?.check_open()?.parents;
     Ok(parents.iter().any(|reference| reference.columns.intersects(columns)))
 }
 
@@ -398,7 +430,7 @@ fn undo_refused<T: Transaction + ?Sized>(
         match transaction.undo_operation(mark) {
             Ok(()) | Err(Error::Unsupported { .. }) => {}
             Err(Error::Conflict) => return Err(Error::Conflict),
-            Err(failed) => drive::end(failed),
+            Err(failed) => return Err(transaction.give_up(failed)),
         }
     }
     checked

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use polychron_base::{Error, TableId};
-use polychron_schema::Row;
+use polychron_schema::{Evolution, EvolutionError, Row};
 
 use crate::{Protocol, TableDefinition};
 
@@ -27,7 +27,8 @@ impl<R: Row> Table<R> {
     /// that `R` declares come first.
     ///
     /// # Errors
-    /// As [`Protocol::create_table`], and [`Error::Definition`] when the definition is not one of `R`s.
+    /// As [`Protocol::create_table`], [`EvolutionError`] for other columns than those of `R`, and [`Error::Definition`] where indexes that `R`
+    /// declares are missing.
     pub fn create_as<P: Protocol>(database: &P, definition: TableDefinition) -> Result<Self, Error> {
         Self::check(&definition)?;
         database.create_table(definition).map(Self::from_id)
@@ -36,8 +37,8 @@ impl<R: Row> Table<R> {
     /// The table with this id.
     ///
     /// # Errors
-    /// [`Error::NoSuchTable`], [`Error::OtherDatabase`], and [`Error::Definition`] when the table has other columns than `R`, or does not
-    /// have the indexes that `R` declares.
+    /// [`Error::NoSuchTable`], [`Error::OtherDatabase`], [`EvolutionError`] when the table has other columns than `R`, which the error names, and
+    /// [`Error::Definition`] when it does not have the indexes that `R` declares.
     pub fn with_id<P: Protocol>(database: &P, id: TableId) -> Result<Self, Error> {
         Self::check(&*database.definition(id)?)?;
         Ok(Self::from_id(id))
@@ -45,8 +46,9 @@ impl<R: Row> Table<R> {
 
     fn check(present: &TableDefinition) -> Result<(), Error> {
         let (name, wanted) = (&present.name, R::definition());
-        if present.columns != wanted.columns || present.key != wanted.key {
-            return Err(Error::definition(format!("the table `{name}` has other columns than asked for")));
+        if let Some(evolution) = Evolution::between(present, &wanted, &R::history())? {
+            let difference = evolution.difference().to_owned();
+            return Err(EvolutionError::Older { table: name.clone(), difference }.into());
         }
         let mut indexes = wanted.indexes.iter().enumerate();
         match indexes.find(|&(position, index)| present.indexes.get(position) != Some(index)) {

@@ -1,7 +1,9 @@
 //! The keys of a table's indexes in the words of its definition, for errors.
 
-use polychron_base::Error;
-use polychron_base::error::NamedKey;
+use std::sync::Arc;
+
+use polychron_base::error::{NamedKey, TableNames};
+use polychron_base::{Error, IndexId};
 use polychron_schema::{KeyExtractor, KeyScratch, RowRef, TableDefinition, Value};
 
 /// What the key of an index is called.
@@ -40,6 +42,12 @@ impl KeyNames {
         self.of_bytes(self.extractor.extract(row, &mut scratch).ok()?)
     }
 
+    /// An encoded key of which these are the first bytes.
+    fn of_front(&self, key: &[u8]) -> NamedKey {
+        let values = self.extractor.describe_front(key);
+        NamedKey::new(self.table.clone(), self.index.clone(), self.columns.clone(), values)
+    }
+
     /// An encoded key. `None`: it is none of this index.
     pub(crate) fn of_bytes(&self, key: &[u8]) -> Option<NamedKey> {
         let values = self.extractor.decode_key(key).ok()?;
@@ -47,9 +55,39 @@ impl KeyNames {
         let values = values.iter().take(self.columns.len()).map(Value::to_string).collect();
         Some(NamedKey::new(self.table.clone(), self.index.clone(), self.columns.clone(), values))
     }
+}
 
-    /// The index alone, for keys that are not known.
-    pub(crate) fn without_key(&self) -> NamedKey {
-        NamedKey::new(self.table.clone(), self.index.clone(), Vec::new(), Vec::new())
+/// What a table, its columns and the keys of its indexes are called.
+#[derive(Debug)]
+pub(crate) struct Words {
+    table: String,
+    columns: Vec<String>,
+    /// By the ids of the indexes.
+    keys: Vec<Arc<KeyNames>>,
+}
+
+impl Words {
+    pub(crate) fn new(definition: &TableDefinition, keys: &[Arc<KeyNames>]) -> Self {
+        let columns = definition.columns.iter().map(|column| column.name.clone()).collect();
+        Self { table: definition.name.clone(), columns, keys: keys.to_vec() }
+    }
+}
+
+impl TableNames for Words {
+    fn table(&self) -> &str {
+        &self.table
+    }
+
+    fn column(&self, position: usize) -> Option<&str> {
+        self.columns.get(position).map(String::as_str)
+    }
+
+    fn index(&self, index: IndexId) -> Option<&str> {
+        self.keys.get(index.position())?.index.as_deref()
+    }
+
+    fn key(&self, index: IndexId, key: &[u8], is_whole: bool) -> Option<NamedKey> {
+        let names = self.keys.get(index.position())?;
+        if is_whole { names.of_bytes(key) } else { Some(names.of_front(key)) }
     }
 }

@@ -17,8 +17,8 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use polychron_base::clock::{Clock, SystemClock};
-use polychron_base::error::KeyPreview;
-use polychron_base::{Abort, Error, Reason, TableId};
+use polychron_base::error::{KeyPreview, Opponent};
+use polychron_base::{Abort, Error, IndexId, Reason, TableId};
 use polychron_sync::{MODELLED, thread};
 
 /// Conflicts of unknown origin in a row, with commits of the thread inside each, that may come from others.
@@ -77,10 +77,12 @@ pub struct Nested {
     commits: u64,
     /// When the other side of the conflict that is being told committed.
     timestamp: Option<u64>,
+    /// The id of the other side that is open.
+    open: Option<u64>,
     own: u32,
     unknown: u32,
     /// Where the transaction conflicted, if beginning again cannot help.
-    waits: Option<(TableId, Option<KeyPreview>)>,
+    waits: Option<(TableId, IndexId, Option<KeyPreview>)>,
 }
 
 impl Nested {
@@ -107,10 +109,17 @@ impl Nested {
         self.timestamp = Some(timestamp);
     }
 
-    /// The transaction conflicts.
+    /// The other side of the conflict that comes next is open, and has this id.
     #[cold]
-    pub fn conflicts(&mut self, database: u32, abort: &Abort) {
+    pub fn is_beside(&mut self, id: u64) {
+        self.open = Some(id);
+    }
+
+    /// The transaction conflicts. Who the other side is, if that was told, goes into the abort.
+    #[cold]
+    pub fn conflicts(&mut self, database: u32, abort: &mut Abort) {
         let timestamp = self.timestamp.take();
+        abort.opponent = self.open.take().or(timestamp).map(Opponent::numbered);
         let (inside, is_own) = COMMITS.with(|commits| {
             let inside = commits.count.get() - self.commits;
             let is_own = |timestamp| commits.latest.iter().any(|latest| latest.get() == (database, timestamp));
@@ -124,12 +133,12 @@ impl Nested {
             _ => (self.own, self.unknown) = (0, self.unknown + 1),
         }
         let is_useless = self.own >= OWN || self.unknown >= SPIN_BUDGET;
-        self.waits = is_useless.then_some((abort.table, abort.key));
+        self.waits = is_useless.then_some((abort.table, abort.index, abort.key));
     }
 
     /// What a transaction that is run again and again is ended with.
     pub fn error(&self) -> Option<Error> {
-        self.waits.map(|(table, key)| Error::waits_for_itself(table, key))
+        self.waits.map(|(table, index, key)| Error::waits_in_index(table, index, key))
     }
 }
 
@@ -180,12 +189,15 @@ pub(crate) fn is_in_the_way(reason: Reason) -> bool {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use polychron_base::IndexId;
-
     use super::*;
 
-    const ABORT: Abort =
-        Abort { reason: Reason::StaleRead, table: TableId::new(1, 1), index: IndexId::PRIMARY, key: None };
+    const ABORT: Abort = Abort {
+        reason: Reason::StaleRead,
+        table: TableId::new(1, 1),
+        index: IndexId::PRIMARY,
+        key: None,
+        opponent: None,
+    };
 
     /// How many attempts it takes to give up, of at most 1000.
     fn attempts(database: u32, mut attempt: impl FnMut(&mut Nested, &mut Nested, u64)) -> Option<u64> {
@@ -193,7 +205,7 @@ mod tests {
         (1..=1000).find(|&at| {
             outer.begin();
             attempt(&mut outer, &mut inner, at);
-            outer.conflicts(database, &ABORT);
+            outer.conflicts(database, &mut ABORT.clone());
             outer.error().is_some()
         })
     }

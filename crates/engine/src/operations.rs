@@ -5,10 +5,11 @@ use std::ops::{ControlFlow, RangeBounds};
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{
-    Columns, Index, Key, KeyBound, KeyPrefix, KeyRef, KeyScratch, OwnedKey, Projection, Row, RowMut, RowRef, RowView,
-    Value,
+    Columns, Index, Key, KeyBound, KeyPrefix, KeyRef, KeyScratch, KeyStart, OwnedKey, Projection, Row, RowMut, RowRef,
+    RowView, Value,
 };
 
+use crate::aggregate::{self, Group, Grouping};
 use crate::typed::{KeyBounds, Range, with_encoded};
 use crate::{
     Aggregate, ChangeOutcome, ColumnBatch, Insertion, Savepoint, Scan, Table, Transaction, change_outcome, checked,
@@ -25,7 +26,16 @@ fn duplicate<T: Transaction + ?Sized, R: Row>(transaction: &T, table: &Table<R>,
 /// What procedures do, with typed tables and with rows as bytes. Every [`Transaction`] has it, and none can do it in another way: what is written is
 /// checked here.
 pub trait Operations: Transaction {
-    /// Reads a row.
+    /// Reads a row, where it lies: for as long as nothing else is read. [`Operations::get_owned`] copies it, to be kept.
+    ///
+    /// ```compile_fail,E0499
+    /// # use polychron_engine::{Operations, Row, Error, Table, Transaction};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// fn richer<T: Transaction>(transaction: &mut T, accounts: &Table<Account>) -> Result<bool, Error> {
+    ///     let (one, two) = (transaction.get(accounts, 1)?, transaction.get(accounts, 2)?);
+    ///     Ok(one.zip(two).is_some_and(|(one, two)| one.balance() > two.balance()))
+    /// }
+    /// ```
     #[inline]
     fn get<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R::Ref<'_>>, Error> {
         key.check().map_err(Error::from)?;
@@ -270,6 +280,42 @@ pub trait Operations: Transaction {
         Range::new(self, table.id, IndexId::PRIMARY, KeyBounds::of_prefix(&prefix))
     }
 
+    /// The rows whose keys start with a text, or with bytes, in order: those for which it is the start of the key's one column, or of its first
+    /// column; behind whole values of leading columns, as `(7, "Moby")`, of the column behind these. The empty start is that of every value,
+    /// and of NULL there is none.
+    ///
+    /// ```
+    /// # use polychron_engine::{Operations, Row, Error, Table, Transaction};
+    /// #[derive(Row)]
+    /// #[index(columns(shelf, title))]
+    /// struct Book { #[key] code: String, shelf: u16, title: String }
+    ///
+    /// fn find<T: Transaction>(transaction: &mut T, books: &Table<Book>) -> Result<(u64, Option<Book>), Error> {
+    ///     let of_the_nineties = transaction.scan_starting_with(books, "199").count()?;
+    ///     let last = transaction.scan_starting_with_by(books, Book::BY_SHELF_TITLE, (7, "Moby")).last(Book::from_ref)?;
+    ///     Ok((of_the_nineties, last))
+    /// }
+    /// ```
+    #[inline]
+    fn scan_starting_with<'k, R: Row, P: KeyStart<KeyRef<'k, R>>>(
+        &mut self,
+        table: &Table<R>,
+        start: P,
+    ) -> Range<'_, Self, R> {
+        Range::new(self, table.id, IndexId::PRIMARY, KeyBounds::of_start::<KeyRef<'k, R>, P>(&start, false))
+    }
+
+    /// The same by the columns of a secondary index, in the index's order.
+    #[inline]
+    fn scan_starting_with_by<'k, R: Row, K: OwnedKey, P: KeyStart<K::Ref<'k>>>(
+        &mut self,
+        table: &Table<R>,
+        index: Index<R, K>,
+        start: P,
+    ) -> Range<'_, Self, R> {
+        Range::by(self, table, index, KeyBounds::of_start::<K::Ref<'k>, P>(&start, index.is_open()))
+    }
+
     /// The rows that have these values in the columns of a secondary index, in the order of their primary keys. Of a hash
     /// index, this is what can be asked.
     #[inline]
@@ -393,7 +439,17 @@ pub trait Operations: Transaction {
     /// [`AggregateError`](crate::aggregate::AggregateError) where the column has no such answer, beside what a scan may end with.
     fn aggregate(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error> {
         checked::check_scan(self, scan)?;
-        self.aggregate_range(scan, wanted)
+        Ok(aggregate::the_one(self.aggregate_range(scan, &Grouping::whole(&[wanted]))?))
+    }
+
+    /// Several answers in one pass over a range, of all its rows or of each group of them, in the order of the groups' keys.
+    ///
+    /// # Errors
+    /// As [`Operations::aggregate`], [`Error::KeyTooLong`] where the values that a group has in common are longer than a key, and
+    /// [`AggregateError::TooManyGroups`](crate::aggregate::AggregateError::TooManyGroups).
+    fn aggregate_groups(&mut self, scan: &Scan<'_>, grouping: &Grouping<'_>) -> Result<Vec<Group>, Error> {
+        checked::check_scan(self, scan)?;
+        self.aggregate_range(scan, grouping)
     }
 
     /// Visits the rows of a range as column batches of up to [`ROWS`](crate::batch::ROWS) rows, in any order of rows. The columns, by
@@ -404,7 +460,7 @@ pub trait Operations: Transaction {
     /// elsewhere must be overwritten when it is asked again, and what is to last belongs into `keep`, which is called once for each batch.
     ///
     /// # Errors
-    /// [`NotNumeric`](crate::batch::NotNumeric) where a column cannot come as a slice, beside what a scan may end with.
+    /// [`Error::NotNumeric`] where a column cannot come as a slice, beside what a scan may end with.
     fn scan_columns<O>(
         &mut self,
         scan: &Scan<'_>,

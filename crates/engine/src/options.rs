@@ -5,6 +5,8 @@ use std::time::Duration;
 use polychron_base::Error;
 use polychron_base::key::HashSeed;
 
+use crate::events::Events;
+
 /// Options of a database that do not depend on its protocol.
 #[derive(Clone, Debug, Default)]
 pub struct Common {
@@ -16,6 +18,8 @@ pub struct Common {
     pub submissions: Submissions,
     /// What the hashes of keys depend on: chosen anew whenever such options are made, so that no client can foresee which keys collide.
     pub hash_seed: HashSeed,
+    /// Who listens to what happens.
+    pub events: Events,
 }
 
 impl Common {

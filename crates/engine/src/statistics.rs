@@ -4,10 +4,14 @@ use polychron_base::{Abort, Reason};
 use polychron_memory::MemoryStatistics;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{CachePadded, Mutex};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError};
 
 use crate::distribution::{Counting, Distribution};
+use crate::events::Events;
+use crate::hot_keys::{HotKey, HotKeys};
 
 const REASONS: usize = Reason::ALL.len();
 
@@ -22,6 +26,8 @@ pub struct Counters {
     staleness_max_us: AtomicU64,
     staleness: Counting,
     aborts: [AtomicU64; REASONS],
+    hot_keys: HotKeys,
+    events: Events,
 }
 
 /// Adds to a counter that only the calling thread writes.
@@ -48,10 +54,17 @@ impl Counters {
         }
     }
 
-    /// Counts a conflict.
-    #[inline]
-    pub fn aborted(&self, abort: &Abort) {
+    /// Counts a conflict of a transaction that has conflicted so often.
+    pub fn aborted(&self, abort: &Abort, attempts: u64) {
         add(&self.aborts[abort.reason as usize], 1);
+        self.hot_keys.count(abort);
+        self.events.conflict(abort, attempts);
+    }
+
+    /// Who listens to what the worker does.
+    #[inline]
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
     }
 
     /// Counts a transaction that its procedure, or a refusal, ended.
@@ -83,6 +96,7 @@ impl Counters {
         for (total, count) in sum.aborts.iter_mut().zip(&self.aborts) {
             *total += count.load(Ordering::Relaxed);
         }
+        self.hot_keys.add_to(&mut sum.hot_keys);
     }
 }
 
@@ -94,6 +108,7 @@ pub struct Registry(Arc<Registrations>);
 struct Registrations {
     workers: Mutex<Vec<Arc<Counters>>>,
     gone: Mutex<Statistics>,
+    events: Events,
 }
 
 /// A registered worker's counts. They stay in the sum when the worker leaves, by dropping this.
@@ -114,7 +129,7 @@ impl Deref for Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        let Registrations { workers, gone } = &*self.registrations;
+        let Registrations { workers, gone, .. } = &*self.registrations;
         let mut workers = workers.lock().unwrap_or_else(PoisonError::into_inner);
         workers.retain(|other| !Arc::ptr_eq(other, &self.counters));
         self.counters.add_to(&mut gone.lock().unwrap_or_else(PoisonError::into_inner));
@@ -122,9 +137,14 @@ impl Drop for Registered {
 }
 
 impl Registry {
+    /// No workers yet. What they do is reported to whoever listens.
+    pub fn new(events: Events) -> Self {
+        Self(Arc::new(Registrations { events, ..Registrations::default() }))
+    }
+
     /// Adds a worker.
     pub fn register(&self) -> Registered {
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(Counters { events: self.0.events.clone(), ..Counters::default() });
         self.0.workers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counters));
         Registered { counters, registrations: Arc::clone(&self.0) }
     }
@@ -141,7 +161,7 @@ impl Registry {
 }
 
 /// Counts of a database since it was opened.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Statistics {
     /// Committed read-write transactions.
     pub commits: u64,
@@ -153,6 +173,8 @@ pub struct Statistics {
     pub reconnaissance: u64,
     /// Conflicts, by [`Reason`].
     pub aborts: [u64; REASONS],
+    /// The keys at which transactions conflicted most often, most often first; [`HotKey::conflicts`] is too small by at most a 33rd of all conflicts.
+    pub hot_keys: Vec<HotKey>,
     /// Sum over all snapshots of how old each was when it began, in microseconds.
     pub staleness_sum_us: u64,
     /// The oldest of them, in microseconds.
@@ -163,6 +185,24 @@ pub struct Statistics {
     pub memory: Option<MemoryStatistics>,
     /// What this protocol counts besides, as far as that costs no walk over the tables.
     pub metrics: Vec<Metric>,
+}
+
+impl fmt::Debug for Statistics {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let aborts: BTreeMap<_, _> = self.aborts_by_reason().collect();
+        out.debug_struct("Statistics")
+            .field("commits", &self.commits)
+            .field("snapshots", &self.snapshots)
+            .field("refusals", &self.refusals)
+            .field("reconnaissance", &self.reconnaissance)
+            .field("aborts", &aborts)
+            .field("hot_keys", &self.hot_keys)
+            .field("staleness_us", &self.staleness)
+            .field("staleness_max_us", &self.staleness_max_us)
+            .field("memory", &self.memory)
+            .field("metrics", &self.metrics)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Statistics {

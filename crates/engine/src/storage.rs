@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_memory::Memory;
-use polychron_schema::{IndexDefinition, TableDefinition};
+use polychron_schema::{EvolutionError, IndexDefinition, TableDefinition};
+use polychron_sync::Mutex;
 
+use crate::catalog::Superseded;
 use crate::{Metric, Statistics, Versions};
 
 /// The memory and the tables of a database: what [`Protocol`](crate::Protocol) forwards to, so that a protocol over another one, and one behind
@@ -27,6 +29,22 @@ pub trait Storage: Send + Sync {
 
     /// See [`Protocol::drop_index`](crate::Protocol::drop_index).
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error>;
+
+    /// Refuses writes into a table to transactions that begin from now on, for this reason, or admits them again. Whoever has made an index of
+    /// the table afterwards knows that no older transaction will write into it either.
+    fn hold_table(&self, table: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error>;
+
+    /// Puts a table in the place of another one, which goes, with its name: in one step, for all transactions that begin from now on. A
+    /// transaction that is open may go on reading the old one, as with [`Protocol::drop_table`](crate::Protocol::drop_table).
+    fn supersede_table(&self, old: Superseded, new: TableId) -> Result<(), Error>;
+
+    /// Held while a table becomes one of other rows.
+    fn evolving(&self) -> &Mutex<()>;
+
+    /// Whether what waits for all transactions would wait for one that the calling thread has open.
+    fn waits_for_itself(&self) -> bool {
+        false
+    }
 
     /// See [`Protocol::find_table`](crate::Protocol::find_table).
     fn find_table(&self, name: &str) -> Option<TableId>;

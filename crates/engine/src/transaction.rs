@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, TableId};
-use polychron_schema::{Projection, RowMut, RowRef, TableDefinition, Value};
+use polychron_schema::{Projection, RowMut, RowRef, TableDefinition};
 
+use crate::aggregate::{Group, Grouping};
 use crate::futures::{self, Assigned, FutureColumn, FutureError, OpenKey, Operand, Scalar, Scope};
-use crate::{Aggregate, ColumnBatch, Constraints, IndexId, Savepoints, Scan, aggregate, batch};
+use crate::{ColumnBatch, Constraints, IndexId, Savepoints, Scan, aggregate, batch, drive};
 
 /// What an insertion did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +113,13 @@ pub trait Transaction: Queries + LazyFutures + Prefetch {
     /// From here on, or up to here, reads stay as they were until the commit, or the transaction conflicts, whatever its level of
     /// isolation: for what a foreign key rests on. Nothing to do where all reads do.
     fn protect_reads(&mut self, _protect: bool) {}
+
+    /// The transaction cannot go on, whatever its procedure makes of errors: something half done is left in it. What drives it undoes it, and answers
+    /// with the error. A transaction that its client drives answers what its operation fails with.
+    #[doc(hidden)]
+    fn give_up(&mut self, error: Error) -> Error {
+        drive::end(error)
+    }
 }
 
 /// Questions about many rows at once, of which all restrictions name columns of the table. The defaults visit the rows; a protocol overrides what it
@@ -131,14 +139,14 @@ pub trait Queries {
         self.scan_unchecked(&Scan { projection: *projection, ..Scan::all(table) }, visitor)
     }
 
-    /// [`Operations::aggregate`](crate::Operations::aggregate). A protocol that locks predicates learns here which answer is wanted, so that it can
+    /// [`Operations::aggregate_groups`](crate::Operations::aggregate_groups). A protocol that locks predicates learns here which answer is wanted, so that it can
     /// protect that answer and not every value (a minimum conflicts only with what could lower it); one that stores columns
     /// computes it from them.
-    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error>
+    fn aggregate_range(&mut self, scan: &Scan<'_>, grouping: &Grouping<'_>) -> Result<Vec<Group>, Error>
     where
         Self: Transaction,
     {
-        aggregate::over_rows(self, scan, wanted)
+        aggregate::over_rows(self, scan, grouping)
     }
 
     /// [`Operations::scan_columns`](crate::Operations::scan_columns). The default gathers rows into buffers. A protocol that stores columns lends

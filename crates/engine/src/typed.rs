@@ -4,15 +4,17 @@ mod bounds;
 mod conditions;
 mod range;
 mod rows;
+mod totals;
 
 use polychron_base::Error;
 use polychron_schema::{Row, RowBuffer, RowRef};
 
 pub use crate::handle::Table;
 pub(crate) use bounds::KeyBounds;
-pub use conditions::{Condition, Conditions, Summed};
+pub use conditions::{Condition, Conditions};
 pub use range::{Mapped, Range};
 pub use rows::Rows;
+pub use totals::{Aggregates, GroupColumns, Groups, MOST_GROUPS, Summed, Total, Totals, count};
 
 /// Lends the bytes of a row, built in a buffer that the thread keeps.
 pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> Result<O, Error>) -> Result<O, Error> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 #[cfg(feature = "any")]
 use polychron_engine::any::AnyProtocol;
 use polychron_engine::options::Retry;
-use polychron_engine::{Error, Protocol};
+use polychron_engine::{Error, Event, Protocol};
 
 use crate::list::DefaultProtocol;
 #[cfg(feature = "any")]
@@ -113,6 +113,37 @@ impl<P: Protocol> Builder<P> {
     pub fn workers(mut self, most: usize) -> Self {
         self.options.common.memory.max_workers = most;
         self
+    }
+
+    /// Has `listener` called with what happens in the database, on the thread on which it happens: see [`Event`].
+    ///
+    /// ```
+    /// use polychron::{Database, Event};
+    ///
+    /// let database = Database::builder()
+    ///     .on_event(|event| {
+    ///         if let Event::Conflict { abort, attempts, .. } = event {
+    ///             eprintln!("conflict {attempts}: {abort}");
+    ///         }
+    ///     })
+    ///     .in_memory()?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    pub fn on_event(mut self, listener: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+        self.options.common.events = std::mem::take(&mut self.options.common.events).listener(listener);
+        self
+    }
+
+    /// Reports transactions that take so long, repetitions included, as [`Event::Slow`].
+    pub fn slow_transactions(mut self, least: Duration) -> Self {
+        self.options.common.events = std::mem::take(&mut self.options.common.events).slow(least);
+        self
+    }
+
+    /// Makes `tracing` events of what happens: a conflict is one of level `DEBUG`, a slow transaction one of level `WARN`.
+    #[cfg(feature = "tracing")]
+    pub fn trace(self) -> Self {
+        self.on_event(crate::telemetry::trace)
     }
 
     /// How conflicts are retried.

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use polychron_engine::limits::{self, Limits};
 use polychron_engine::{
-    Common, Error, IndexDefinition, IndexId, Interactive, Metric, Mode, Procedure, Protocol, Row, Statistics, Table,
-    TableDefinition, TableId, Versions, Worker, drive,
+    Common, Error, IndexDefinition, IndexId, Interactive, Mode, Procedure, Protocol, Row, Table, TableDefinition,
+    TableId, Worker, drive,
 };
 use polychron_schema::{Index, OwnedKey};
 
 use crate::claims::Claims;
 use crate::list::DefaultProtocol;
 use crate::pool::Pool;
+use crate::requests::Requests;
 use crate::submitting::Submitting;
 use crate::{Builder, Session};
 
@@ -77,6 +78,7 @@ pub struct Database<P: Protocol = DefaultProtocol> {
     pub(crate) submitting: Arc<Submitting<P>>,
     pub(crate) pool: Pool<P>,
     pub(crate) claims: Arc<Claims>,
+    pub(crate) requests: Arc<Requests>,
 }
 
 /// Another handle of the same database. What the last one does when it is dropped, the others do not.
@@ -87,6 +89,7 @@ impl<P: Protocol> Clone for Database<P> {
             submitting: Arc::clone(&self.submitting),
             pool: self.pool.clone(),
             claims: Arc::clone(&self.claims),
+            requests: Arc::clone(&self.requests),
         }
     }
 }
@@ -132,6 +135,7 @@ impl<P: Protocol> Database<P> {
             submitting,
             pool: Pool::new(),
             claims: Arc::default(),
+            requests: Arc::default(),
         })
     }
 
@@ -206,38 +210,11 @@ impl<P: Protocol> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Definition`] when the table of that name has other columns than `R`, or lacks an index that `R` declares.
+    /// [`EvolutionError`](crate::EvolutionError) when the table of that name has other columns than `R`, and [`Error::Definition`] when it lacks
+    /// an index that `R` declares.
     pub fn table<R: Row>(&self) -> Result<Option<Table<R>>, Error> {
         let Some(id) = self.protocol.find_table(R::NAME) else { return Ok(None) };
         Table::with_id(&*self.protocol, id).map(Some)
-    }
-
-    /// The table of the rows `R`: the one that there is, or a new one.
-    ///
-    /// ```
-    /// # use polychron::{Database, Row};
-    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::in_memory()?;
-    /// let accounts = database.create_or_open_table::<Account>()?;
-    /// assert_eq!(database.create_or_open_table::<Account>()?.id(), accounts.id());
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Database::table`] and [`Database::create_table`], but for [`Error::NameTaken`].
-    pub fn create_or_open_table<R: Row>(&self) -> Result<Table<R>, Error> {
-        loop {
-            // Others may create it, or drop it, between the two.
-            match self.table() {
-                Ok(Some(table)) => return Ok(table),
-                Err(Error::NoSuchTable(_)) | Ok(None) => {}
-                Err(error) => return Err(error),
-            }
-            match self.create_table() {
-                Err(Error::NameTaken(_)) => {}
-                other => return other,
-            }
-        }
     }
 
     /// The id of the table of this name.
@@ -414,47 +391,6 @@ impl<P: Protocol> Database<P> {
     pub fn session(&self) -> Result<Session<P>, Error> {
         let worker = self.pool.take(&self.protocol)?;
         Ok(Session { worker, _slot: self.pool.slot(), claims: Arc::clone(&self.claims) })
-    }
-
-    /// Counts since the database was opened.
-    ///
-    /// ```
-    /// # let database = polychron::Database::in_memory()?;
-    /// database.transact(|_| polychron::Ok(()))?;
-    /// assert_eq!(database.statistics().commits, 1);
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    pub fn statistics(&self) -> Statistics {
-        self.protocol.statistics()
-    }
-
-    /// How many versions records have; `None` where they have one only. Walks every table.
-    ///
-    /// ```
-    /// # use polychron::{Database, Operations, Row};
-    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
-    /// # let database = Database::in_memory()?;
-    /// # let accounts = database.create_table::<Account>()?;
-    /// database.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 0 }))?;
-    /// let records: u64 = database.versions().map_or(0, |versions| versions.records.iter().sum());
-    /// assert!(records <= 1);
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    pub fn versions(&self) -> Option<Versions> {
-        self.protocol.versions()
-    }
-
-    /// What the protocol can tell of its tables that others cannot. Walks every table.
-    ///
-    /// ```
-    /// # let database = polychron::Database::in_memory()?;
-    /// for metric in database.inspect() {
-    ///     println!("{}: {:?}", metric.name, metric.value);
-    /// }
-    /// # Ok::<(), polychron::Error>(())
-    /// ```
-    pub fn inspect(&self) -> Vec<Metric> {
-        self.protocol.inspect()
     }
 }
 

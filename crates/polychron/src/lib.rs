@@ -100,7 +100,28 @@
 //! ```
 //!
 //! **Aggregates and column batches** ask for a range's answer or its columns in place of its rows; a protocol that stores
-//! columns answers from them ([`Operations::aggregate`], [`Operations::scan_columns`]).
+//! columns answers from them, and one with precision locking protects the answer alone ([`Range::aggregate`], [`Range::group_by`]).
+//!
+//! ```
+//! use polychron::prelude::*;
+//! # #[derive(Row)] struct Item { #[key] id: u64, shelf: u16, price: i64, stock: Option<u32> }
+//!
+//! let database = Database::in_memory()?;
+//! let items = database.create_table::<Item>()?;
+//! database.transact(|transaction| {
+//!     (0..10).try_for_each(|id| transaction.insert(&items, &Item { id, shelf: 7, price: 5, stock: Some(id as u32) }))
+//! })?;
+//! let ((value, least, rows), shelves) = database.transact(|transaction| {
+//!     let in_stock = transaction.scan(&items, ..).such_that(Item::STOCK.at_least(Some(5)));
+//!     let totals = in_stock.aggregate((Item::PRICE.sum(), Item::STOCK.min(), count()))?;
+//!     polychron::Ok((totals, transaction.scan(&items, ..).group_by(Item::SHELF, count())?))
+//! })?;
+//! assert_eq!((value, least, rows), (Some(25), Some(5), 5));
+//! assert_eq!(shelves, [(7, 10)]);
+//! # Ok::<(), polychron::Error>(())
+//! ```
+//!
+//! [`Operations::aggregate`] and [`Operations::scan_columns`] ask for columns by their positions.
 //!
 //! ```
 //! use std::ops::ControlFlow;
@@ -141,39 +162,52 @@ mod builder;
 mod claims;
 mod database;
 mod list;
+mod open_transaction;
+mod opening;
 mod pool;
 pub mod prelude;
+mod requests;
 mod resolving;
 mod session;
+mod statistics;
 mod submitting;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+mod telemetry;
 
 pub use builder::Builder;
 pub use database::{Database, Options, TransactionOf};
 pub use list::{DefaultProtocol, ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols, UnknownProtocol};
 #[cfg(feature = "any")]
 pub use list::{any_protocol, any_protocol_of};
+pub use open_transaction::OpenTransaction;
 #[doc(inline)]
 pub use polychron_base::{Ok, error};
+pub use polychron_engine::aggregate::{AggregateError, Group, Grouping};
 #[cfg(feature = "any")]
 pub use polychron_engine::any::{AnyOptions, AnyProtocol};
 pub use polychron_engine::futures::{FutureError, Outcome, Resolved};
 pub use polychron_engine::limits::{Cancellation, Limits};
+pub use polychron_engine::open::Open;
 pub use polychron_engine::options::{Retry, Submissions};
 pub use polychron_engine::scan::Comparison;
-pub use polychron_engine::typed::{Condition, Conditions, Mapped, Range, Rows, Summed};
+pub use polychron_engine::typed::{
+    Aggregates, Condition, Conditions, GroupColumns, MOST_GROUPS, Mapped, Range, Rows, Summed, Total, Totals, count,
+};
 pub use polychron_engine::{
     Abort, Access, Aggregate, Becomes, ChangeOutcome, ColumnBatch, ColumnVector, Commit, Common, Configuration,
-    Declare, Direction, Error, Future, FutureValue, Futures, IndexId, Insertion, Interactive, Isolation, Metric,
-    MetricValue, Mode, Operations, Procedure, Protocol, Reason, Restriction, Savepoint, Scan, Statistics, Submission,
-    Table, TableId, Transaction, Versions, Worker,
+    Declare, Direction, Error, Event, Events, Future, FutureValue, Futures, HotKey, IndexId, Insertion, Interactive,
+    Isolation, Metric, MetricValue, Mode, Operations, Procedure, Protocol, Reason, Restriction, Savepoint, Scan,
+    Statistics, Submission, Table, TableId, Transaction, Versions, Worker,
 };
 pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure};
 pub use polychron_protocols as protocols;
 pub use polychron_schema as schema;
 pub use polychron_schema::row_trait::Row;
-pub use polychron_schema::{Index, Projection};
+pub use polychron_schema::{EvolutionError, Index, Projection};
 #[doc(inline)]
 pub use polychron_schema_derive::{FaceColumn as Column, FaceRow as Row};
+pub use pool::Loan;
+pub use requests::{Request, RequestStatistics};
 pub use session::Session;
 
 #[cfg(doctest)]

@@ -14,10 +14,12 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use polychron_engine::{Error, Protocol, limits};
+use polychron_engine::open::{Home, Open};
+use polychron_engine::{Error, Interactive, Mode, Protocol, limits};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{AtomicCell, CachePadded, fence_behind_exchange};
 
@@ -79,6 +81,15 @@ pub(crate) struct Borrowed<'p, P: Protocol> {
     worker: Option<Box<P::Worker>>,
 }
 
+/// A worker that a transaction has for itself, which goes back to its pool when that has ended.
+pub struct Loan<P: Protocol>(Pool<P>);
+
+impl<P: Protocol> fmt::Debug for Loan<P> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Loan").finish_non_exhaustive()
+    }
+}
+
 /// Tells the pool that a slot is free; dropped behind the worker that had it.
 pub(crate) struct Slot<P: Protocol>(Weak<Shared<P>>);
 
@@ -94,6 +105,12 @@ fn own_number(number: &Cell<usize>) -> usize {
         number.set(polychron_sync::new_number() as usize);
     }
     number.get()
+}
+
+/// The number of the calling thread.
+#[inline]
+pub(crate) fn thread_number() -> usize {
+    NUMBER.with(own_number)
 }
 
 /// Pools of which a thread counts the workers that it has borrowed.
@@ -112,7 +129,7 @@ impl<P: Protocol> Shared<P> {
 
     /// Where the calling thread leaves its worker.
     fn place(&self) -> &Place<P> {
-        &self.places[NUMBER.with(own_number) % PLACES]
+        &self.places[thread_number() % PLACES]
     }
 
     /// A worker that some thread left behind.
@@ -337,6 +354,22 @@ fn change_in_list(list: &[Cell<(usize, usize)>], pool: usize, by: isize) -> usiz
 impl<P: Protocol> Borrowed<'_, P> {
     pub(crate) fn worker(&mut self) -> &mut P::Worker {
         self.worker.as_mut().expect("the worker is here until the borrow ends")
+    }
+}
+
+impl<P: Protocol<Worker: Interactive>> Borrowed<'_, P> {
+    /// Begins a transaction that keeps the worker until it ends, in this thread.
+    pub(crate) fn open(mut self, mode: Mode) -> Result<Open<'static, P::Worker, Loan<P>>, Error> {
+        let (pool, worker) = (self.pool.clone(), self.worker.take());
+        // The loan goes on: it ends in `take_back`.
+        std::mem::forget(self);
+        Open::own(worker.expect("the worker is here until the borrow ends"), Loan(pool), mode)
+    }
+}
+
+impl<P: Protocol> Home<P::Worker> for Loan<P> {
+    fn take_back(self, worker: Box<P::Worker>) {
+        drop(Borrowed { pool: &self.0, worker: Some(worker) });
     }
 }
 

@@ -262,7 +262,7 @@ fn attempts_and_time_bound_conflicts() {
         });
         let Err(Error::Conflicts(conflicts)) = conflicts else { panic!("{conflicts:?}") };
         assert_eq!(conflicts.attempts, attempts);
-        assert!(conflicts.to_string().ends_with("of (id)=(1) in account"), "{conflicts}");
+        assert!(conflicts.to_string().contains("of (id)=(1) in account, with transaction "), "{conflicts}");
         assert!(attempts >= 16, "{attempts}");
     }
 }

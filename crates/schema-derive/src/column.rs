@@ -154,6 +154,7 @@ fn value_of_enum(ident: &Ident) -> TokenStream {
         #[allow(trivial_bounds)]
         impl ::polychron_schema::ColumnValue for #ident #is_copied {
             type Ref<'a> = Self;
+            type Plain = Self;
             type Written = ();
             const TYPE: ::polychron_schema::ColumnType =
                 ::polychron_schema::ColumnType::Enum(<Self as ::polychron_schema::derive::EnumColumn>::ENUM);
@@ -309,8 +310,9 @@ struct Newtype<'a> {
 impl Newtype<'_> {
     fn expand(&self) -> TokenStream {
         let (column, blank, key, inner) = (self.column(), self.blank(), self.key(), self.inner());
-        let (Self { ident, member, .. }, clause) = (self, self.clause());
+        let (Self { ident, member, .. }, clause, check) = (self, self.clause(), self.check());
         quote! {
+            #check
             #column
             #blank
             #key
@@ -325,10 +327,41 @@ impl Newtype<'_> {
         }
     }
 
-    /// Says of every implementation that the field's type is a column type, so that one that is none is told of once, at the field.
+    /// Asks whether the struct is copied where it is read by value.
+    fn check(&self) -> TokenStream {
+        let Self { ident, inner, .. } = self;
+        let what = format!("`{ident}` is read by value and must be copied: derive `Clone` and `Copy` for it");
+        quote_spanned! {ident.span()=>
+            const _: () = {
+                #[allow(unused_imports)]
+                use ::polychron_schema::derive::{NotCopied as _, NotReadByValue as _};
+                ::std::assert!(
+                    !::polychron_schema::derive::ReadByValue::<#inner>::IS || ::polychron_schema::derive::Copied::<#ident>::IS,
+                    #what
+                );
+            };
+        }
+    }
+
+    /// Says of every implementation that the field's type is a column type, so that one that is none is told of once, at the field. What is read
+    /// of the struct can be copied, which the compiler takes from here and [`Newtype::check`] finds out.
     fn clause(&self) -> TokenStream {
-        let inner = self.inner;
-        quote_spanned!(inner.span()=> where #inner: ::polychron_schema::derive::Inner)
+        let Self { ident, inner, .. } = self;
+        quote_spanned! {inner.span()=>
+            where
+                #inner: ::polychron_schema::derive::Inner,
+                for<'read> <#inner as ::polychron_schema::derive::Inner>::Wrapped<'read, #ident>: ::std::marker::Copy
+        }
+    }
+
+    /// The same for what also needs the struct as it is read to be a key.
+    fn key_clause(&self) -> TokenStream {
+        let Self { ident, inner, .. } = self;
+        let clause = self.clause();
+        quote_spanned! {inner.span()=>
+            #clause,
+                for<'read> <#inner as ::polychron_schema::derive::Inner>::Wrapped<'read, #ident>: ::polychron_schema::Key
+        }
     }
 
     fn column(&self) -> TokenStream {
@@ -339,6 +372,7 @@ impl Newtype<'_> {
             #[allow(trivial_bounds)]
             impl ::polychron_schema::ColumnValue for #ident #clause {
                 type Ref<'a> = <#inner as ::polychron_schema::derive::Inner>::Wrapped<'a, Self>;
+                type Plain = Self;
                 type Written = <#inner as ::polychron_schema::ColumnValue>::Written;
                 const TYPE: ::polychron_schema::ColumnType = <#inner as ::polychron_schema::ColumnValue>::TYPE;
 
@@ -417,7 +451,7 @@ impl Newtype<'_> {
     }
 
     fn key(&self) -> TokenStream {
-        let (Self { ident, member, inner }, clause) = (self, self.clause());
+        let (Self { ident, member, inner }, clause, key_clause) = (self, self.clause(), self.key_clause());
         let key = key(
             ident,
             &clause,
@@ -440,7 +474,7 @@ impl Newtype<'_> {
             #key
 
             #[allow(trivial_bounds)]
-            impl ::polychron_schema::OwnedKey for #ident #clause {
+            impl ::polychron_schema::OwnedKey for #ident #key_clause {
                 type Ref<'a> = <#inner as ::polychron_schema::derive::Inner>::Wrapped<'a, Self>;
 
                 #[inline(always)]
@@ -466,11 +500,16 @@ impl Newtype<'_> {
     }
 
     fn inner(&self) -> TokenStream {
-        let (Self { ident, member, inner }, clause) = (self, self.clause());
+        let (Self { ident, member, inner }, clause) = (self, self.key_clause());
         let make = quote!(|inner: #inner| Self { #member: inner });
         quote! {
             #[allow(trivial_bounds)]
+            impl ::polychron_schema::derive::KeyColumn for #ident #clause {}
+
+            #[allow(trivial_bounds)]
             impl ::polychron_schema::derive::Inner for #ident #clause {
+                const BY_VALUE: bool = <#inner as ::polychron_schema::derive::Inner>::BY_VALUE;
+
                 type Wrapped<'a, N: 'static> = <#inner as ::polychron_schema::derive::Inner>::Wrapped<'a, N>;
 
                 #[inline(always)]

@@ -70,8 +70,10 @@ fn clauses(table: &Table<'_>) -> TokenStream {
     let unknown = table.columns.iter().enumerate().filter(|(_, column)| !types::is_surely_column(column.column_type));
     let clauses = unknown.map(|(position, column)| {
         let (column_type, span) = (column.column_type, column.column_type.span());
-        let key = in_key(position).then(|| quote_spanned!(span=> + ::polychron_schema::OwnedKey));
-        quote_spanned!(span=> #column_type: ::polychron_schema::ColumnValue #key)
+        match in_key(position) {
+            true => quote_spanned!(span=> #column_type: ::polychron_schema::derive::KeyColumn),
+            false => quote_spanned!(span=> #column_type: ::polychron_schema::ColumnValue),
+        }
     });
     quote!(where #(#clauses,)*)
 }
@@ -217,10 +219,34 @@ fn definition(table: &Table<'_>) -> TokenStream {
     }
 }
 
+/// What the attributes say of the past, if they say anything.
+fn history(table: &Table<'_>) -> Option<TokenStream> {
+    table.columns.iter().find(|column| column.was.is_some() || column.default.is_some())?;
+    let none = quote!(::std::option::Option::None);
+    let columns = table.columns.iter().map(|column| {
+        let was = column.was.as_ref().map(|was| quote!(::std::option::Option::Some(::std::string::String::from(#was))));
+        let default = column.default.as_ref().map(|default| {
+            let column_type = column.column_type;
+            // The type of the binding, and so the error of another one, at the expression.
+            quote_spanned! {default.span()=> {
+                let value: <#column_type as ::polychron_schema::ColumnValue>::Ref<'static> = #default;
+                ::std::option::Option::Some(::std::convert::From::from(<#column_type as ::polychron_schema::ColumnValue>::own(value)))
+            }}
+        });
+        let (was, default) = (was.unwrap_or_else(|| none.clone()), default.unwrap_or_else(|| none.clone()));
+        quote!(::polychron_schema::ColumnHistory { was: #was, default: #default })
+    });
+    Some(quote! {
+        fn history() -> ::std::vec::Vec<::polychron_schema::ColumnHistory> {
+            ::std::vec![#(#columns),*]
+        }
+    })
+}
+
 fn row_trait(table: &Table<'_>) -> TokenStream {
     let (ident, name) = (table.ident, &table.name);
     let (reference, mutable) = view_names(table);
-    let definition = definition(table);
+    let (definition, history) = (definition(table), history(table));
     let key_columns: Vec<_> = table.columns.iter().filter(|column| column.key.is_some()).collect();
     let key = key_type(&key_columns);
     let keys = key_methods(&key_columns);
@@ -238,6 +264,8 @@ fn row_trait(table: &Table<'_>) -> TokenStream {
             fn definition() -> ::polychron_schema::TableDefinition {
                 #definition
             }
+
+            #history
 
             #[inline(always)]
             fn view(row: ::polychron_schema::RowRef<'_>) -> #reference<'_> {

@@ -36,6 +36,10 @@ pub(crate) struct Column<'a> {
     /// Where it is marked as part of the primary key.
     pub(crate) key: Option<Span>,
     pub(crate) max: Option<Expr>,
+    /// The name that it had before.
+    pub(crate) was: Option<LitStr>,
+    /// What it holds in older rows.
+    pub(crate) default: Option<Expr>,
 }
 
 /// An `#[index(…)]`.
@@ -205,6 +209,7 @@ impl<'a> Table<'a> {
     fn check(&self, problems: &mut Problems) {
         self.check_key(problems);
         self.check_names(problems);
+        self.check_history(problems);
         for (position, index) in self.indexes.iter().enumerate() {
             if self.indexes[..position].iter().any(|other| other.name == index.name) {
                 let what = format!("another index is called `{}`: give this one a name, `name = \"…\"`", index.name);
@@ -229,6 +234,22 @@ impl<'a> Table<'a> {
                 column.column_type.span(),
                 "a column of the primary key cannot be NULL: remove the `Option`, or take `#[key]` off",
             );
+        }
+    }
+
+    /// Checks what is said of the past.
+    fn check_history(&self, problems: &mut Problems) {
+        for (position, column) in self.columns.iter().enumerate() {
+            if let (Some(_), Some(default)) = (column.key, &column.default) {
+                let what = "a column of the primary key is in every older table: remove `default`";
+                problems.add(default.span(), what);
+            }
+            let Some(was) = &column.was else { continue };
+            let is_other = |other: &Column<'_>| other.was.as_ref().is_some_and(|other| other.value() == was.value());
+            if self.columns[..position].iter().any(is_other) {
+                problems
+                    .add(was.span(), format!("another column `was` \"{}\" as well: a column becomes one", was.value()));
+            }
         }
     }
 
@@ -351,9 +372,11 @@ fn parse_column<'a>(field: &'a syn::Field, problems: &mut Problems) -> Option<Co
         name: unraw(ident),
         key: None,
         max: None,
+        was: None,
+        default: None,
     };
     problems.take(types::check(&field.ty));
-    let mut options = Options::new(&["max"]);
+    let mut options = Options::new(&["max", "default", "was"]);
     for attribute in &field.attrs {
         let path = attribute.path();
         if path.is_ident("key") {
@@ -383,10 +406,21 @@ fn parse_column<'a>(field: &'a syn::Field, problems: &mut Problems) -> Option<Co
 fn parse_column_options(attribute: &Attribute, column: &mut Column<'_>, options: &mut Options) -> Result<()> {
     require_list(attribute, "column(max = 100)")?;
     attribute.parse_nested_meta(|meta| {
-        options.next(&meta)?;
-        column.max = Some(meta.value()?.parse()?);
-        if types::has_max(column.column_type) == Some(false) {
-            return Err(meta.error("only `String` and `Vec<u8>` have a maximum: remove `max`"));
+        match options.next(&meta)? {
+            "max" => {
+                column.max = Some(meta.value()?.parse()?);
+                if types::has_max(column.column_type) == Some(false) {
+                    return Err(meta.error("only `String` and `Vec<u8>` have a maximum: remove `max`"));
+                }
+            }
+            "default" => column.default = Some(meta.value()?.parse()?),
+            _ => {
+                let was: LitStr = meta.value()?.parse()?;
+                if non_empty(&was)? == column.name {
+                    return Err(Error::new(was.span(), "this is the column's name now: remove `was`"));
+                }
+                column.was = Some(was);
+            }
         }
         Ok(())
     })

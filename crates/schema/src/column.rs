@@ -21,6 +21,9 @@ pub trait ColumnValue: Sized + 'static {
     /// How a value is read from a row: the value itself, or a reference into the row.
     type Ref<'a>: Copy;
 
+    /// The type without NULL: what is in an `Option`, and of every other type itself.
+    type Plain: ColumnValue;
+
     /// What a setter returns: nothing for fixed width, a result for variable width.
     type Written;
 

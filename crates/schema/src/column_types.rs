@@ -14,6 +14,7 @@ macro_rules! plain_column {
     ($($type:ty, [$($generics:tt)*], $column:expr, $bytes:literal, |$value:ident| $to:expr, |$raw:ident| $from:expr;)*) => {$(
         impl<$($generics)*> ColumnValue for $type {
             type Ref<'a> = Self;
+            type Plain = Self;
             type Written = ();
             const TYPE: ColumnType = $column;
 
@@ -79,6 +80,7 @@ macro_rules! inline_column {
     ($type:ty, $column:ident, |$value:ident| $bytes:expr, |$array:ident| $from:expr) => {
         impl<const N: usize> ColumnValue for $type {
             type Ref<'a> = &'a Self;
+            type Plain = Self;
             type Written = ();
             const TYPE: ColumnType = ColumnType::$column { bytes: N as u32 };
 
@@ -119,6 +121,7 @@ macro_rules! variable_column {
     ($type:ty, $borrowed:ty, $column:ident, |$bytes:ident| $read:expr, $as_bytes:ident) => {
         impl ColumnValue for $type {
             type Ref<'a> = &'a $borrowed;
+            type Plain = Self;
             type Written = Result<(), Error>;
             const TYPE: ColumnType = ColumnType::$column { max: DEFAULT_VARIABLE_MAX };
 
@@ -199,6 +202,7 @@ blank_variable!(String, Vec<u8>);
 
 impl<T: Blank> ColumnValue for Option<T> {
     type Ref<'a> = Option<T::Ref<'a>>;
+    type Plain = T;
     type Written = T::Written;
     const TYPE: ColumnType = T::TYPE;
     const NULLABLE: bool = true;

@@ -218,7 +218,7 @@ impl TableDefinition {
             self.column(column)?;
         }
         let columns = self.columns.iter().map(|column| (column.name.clone(), column.shape()));
-        let layout = Layout::new(columns);
+        let layout = Layout::new(&self.name, columns);
         let bytes = layout.shape().fixed_bytes as usize;
         if bytes > MAX_ROW_BYTES { Err(SchemaError::RowTooWide { bytes }) } else { Ok(layout) }
     }

@@ -19,6 +19,9 @@ use crate::value::Value;
     note = "an Option stands around the column type: derive `Column` for a struct around `T`, and write an Option of the struct in the row"
 )]
 pub trait Inner: ColumnValue + OwnedKey + Blank {
+    /// Whether a struct around this is read by value, and so must be one that is copied.
+    const BY_VALUE: bool = true;
+
     /// How a struct `N` around this is read.
     type Wrapped<'a, N: 'static>;
 
@@ -44,6 +47,19 @@ pub trait Inner: ColumnValue + OwnedKey + Blank {
     fn to_value(self) -> Value;
 }
 
+/// A column type in a key or an index: every one is, and a type that is none is told of by one error.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no column type",
+    label = "not a column type",
+    note = "a column is a bool, an integer of 8 to 128 bits, an f32 or f64, a char, a Decimal or Decimal128, a Date or \
+            Timestamp, a [u8; N], FixedBytes or FixedString, a String or Vec<u8>, a type with `#[derive(Column)]`, or \
+            an Option of one of these",
+    note = "an enum without fields and a struct around one column type become one with `#[derive(Column)]`"
+)]
+pub trait KeyColumn: ColumnValue + OwnedKey {}
+
+impl<T: KeyColumn + Blank> KeyColumn for Option<T> {}
+
 /// What a type is as a column, for checks that must not fail where it is none.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbedShape {
@@ -66,6 +82,34 @@ pub trait NotAColumn {
 
 impl<T> NotAColumn for Probe<T> {}
 
+/// Asks whether structs around a type are read by value, in the same way.
+#[derive(Debug)]
+pub struct ReadByValue<T>(std::marker::PhantomData<T>);
+
+impl<T: Inner> ReadByValue<T> {
+    pub const IS: bool = T::BY_VALUE;
+}
+
+pub trait NotReadByValue {
+    const IS: bool = false;
+}
+
+impl<T> NotReadByValue for ReadByValue<T> {}
+
+/// Asks whether a type is copied, in the same way.
+#[derive(Debug)]
+pub struct Copied<T>(std::marker::PhantomData<T>);
+
+impl<T: Copy> Copied<T> {
+    pub const IS: bool = true;
+}
+
+pub trait NotCopied {
+    const IS: bool = false;
+}
+
+impl<T> NotCopied for Copied<T> {}
+
 /// Structs around these types are read by value.
 #[doc(hidden)]
 #[macro_export]
@@ -75,6 +119,9 @@ macro_rules! __read_by_value {
     )*};
     // The clause token by token, so that it stays where it was written.
     (@[$($generics:tt)*] [$type:ty] [$($clause:tt)*]) => {
+        #[allow(trivial_bounds)]
+        impl<$($generics)*> $crate::derive::KeyColumn for $type $($clause)* {}
+
         #[allow(trivial_bounds)]
         impl<$($generics)*> $crate::derive::Inner for $type $($clause)* {
             type Wrapped<'a, N: 'static> = N;
@@ -122,7 +169,11 @@ read_by_value!(
 
 macro_rules! read_by_reference {
     ($($type:ty),*) => {$(
+        impl KeyColumn for $type {}
+
         impl Inner for $type {
+            const BY_VALUE: bool = false;
+
             type Wrapped<'a, N: 'static> = <Self as ColumnValue>::Ref<'a>;
 
             #[inline(always)]

@@ -3,13 +3,13 @@
 use polychron_base::floats::{narrow, widen};
 
 use crate::buffer::{RowBuffer, RowRef, text_of};
-use crate::column::check_max;
+use crate::column::{ColumnValue, check_max};
 use crate::column_types::character;
 use crate::enums::bits_of;
 use crate::error::SchemaError;
 use crate::key::{KeyReader, KeyScratch, KeySink};
 use crate::key_types::{float_from_bits, float_to_bits, short_float_from_bits, short_float_to_bits};
-use crate::layout::{Layout, LayoutColumn};
+use crate::layout::{ColumnShape, Layout, LayoutColumn};
 use crate::mutate::RowMut;
 use crate::types::ColumnType;
 use crate::value::{Value, ValueRef};
@@ -335,12 +335,14 @@ impl<'a> RowRef<'a> {
 pub fn build_row(layout: &Layout, values: &[Value], out: &mut RowBuffer) -> Result<(), SchemaError> {
     out.clear();
     if values.len() != layout.columns().len() {
-        return Err(SchemaError::Arity { expected: layout.columns().len(), found: values.len() });
+        let (table, expected) = (layout.table().to_owned(), layout.columns().len());
+        return Err(SchemaError::RowArity { table, expected, found: values.len() });
     }
-    out.build(layout.shape(), |out| {
+    let built = out.build(layout.shape(), |out| {
         let mut columns = layout.columns().iter().zip(values);
         columns.try_for_each(|(column, value)| column.build(out, value.as_value_ref()))
-    })
+    });
+    built.map_err(|error| error.in_table(layout.table()))
 }
 
 /// Changes one column of a row, and notes it in the row's changes.
@@ -351,6 +353,10 @@ pub fn build_row(layout: &Layout, values: &[Value], out: &mut RowBuffer) -> Resu
 /// # Errors
 /// As [`build_row`]; the row is then as it was.
 pub fn set_value(row: &mut RowMut<'_>, layout: &Layout, column: usize, value: &Value) -> Result<(), SchemaError> {
+    set(row, layout, column, value).map_err(|error| error.in_table(layout.table()))
+}
+
+fn set(row: &mut RowMut<'_>, layout: &Layout, column: usize, value: &Value) -> Result<(), SchemaError> {
     let found = layout.columns().get(column);
     let definition = found.ok_or_else(|| SchemaError::UnknownColumn { column: column.to_string() })?;
     let slot = definition.slot;
@@ -369,14 +375,36 @@ pub fn set_value(row: &mut RowMut<'_>, layout: &Layout, column: usize, value: &V
 }
 
 /// Appends the values of key columns; `open` says that more follow.
-pub(crate) fn put_values<'c>(
-    columns: impl ExactSizeIterator<Item = &'c LayoutColumn>,
-    values: &[Value],
+pub(crate) fn put_values<'c, 'v>(
+    columns: impl Iterator<Item = &'c LayoutColumn>,
+    values: impl ExactSizeIterator<Item = ValueRef<'v>>,
     scratch: &mut KeyScratch,
     open: bool,
 ) -> Result<(), SchemaError> {
+    let last = values.len().wrapping_sub(1);
     for (index, (column, value)) in columns.zip(values).enumerate() {
-        column.put_value(value.as_value_ref(), scratch, open || index + 1 < values.len())?;
+        column.put_value(value, scratch, open || index != last)?;
     }
     Ok(())
+}
+
+impl Value {
+    /// The value as one of a column of the type `T`.
+    ///
+    /// ```
+    /// use polychron_schema::Value;
+    /// assert_eq!(Value::Integer(5).to_column::<u8>().unwrap(), 5);
+    /// assert_eq!(Value::Null.to_column::<Option<String>>().unwrap(), None);
+    /// assert!(Value::Integer(-5).to_column::<u8>().is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// As [`build_row`], of a column that is named as the type is.
+    pub fn to_column<T: ColumnValue>(&self) -> Result<T, SchemaError> {
+        let shape = ColumnShape { column_type: T::TYPE, nullable: T::NULLABLE };
+        let layout = Layout::new("a value", std::iter::once((std::any::type_name::<T>().to_owned(), shape)));
+        let mut row = RowBuffer::new();
+        build_row(&layout, std::slice::from_ref(self), &mut row)?;
+        Ok(T::own(T::read(row.as_row(), layout.columns()[0].slot)))
+    }
 }

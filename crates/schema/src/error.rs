@@ -119,7 +119,7 @@ pub enum SchemaError {
     /// A value of another type than the column's.
     #[error("column {} has the type {expected}, not {found}", OneLine(column))]
     WrongType {
-        /// The column's name.
+        /// The column's name, behind that of its table where the table is known.
         column: String,
         /// The column's type.
         expected: ColumnType,
@@ -143,6 +143,16 @@ pub enum SchemaError {
     /// Too few or too many values.
     #[error("{found} values for {expected} columns")]
     Arity {
+        /// How many are needed.
+        expected: usize,
+        /// How many were given.
+        found: usize,
+    },
+    /// Too few or too many values for a row.
+    #[error("{found} values for the {expected} columns of {}", OneLine(table))]
+    RowArity {
+        /// The table's name.
+        table: String,
         /// How many are needed.
         expected: usize,
         /// How many were given.
@@ -172,6 +182,22 @@ pub enum SchemaError {
     },
 }
 
+impl SchemaError {
+    /// The same of a value for a row of this table.
+    #[cold]
+    pub(crate) fn in_table(mut self, table: &str) -> Self {
+        if let Self::UnknownColumn { column }
+        | Self::TooLong { column, .. }
+        | Self::WrongType { column, .. }
+        | Self::OutOfRange { column, .. }
+        | Self::UnexpectedNull { column } = &mut self
+        {
+            column.insert_str(0, &format!("{table}."));
+        }
+        self
+    }
+}
+
 impl From<SchemaError> for polychron_base::Error {
     fn from(error: SchemaError) -> Self {
         match error {
@@ -183,6 +209,7 @@ impl From<SchemaError> for polychron_base::Error {
             | SchemaError::OutOfRange { .. }
             | SchemaError::UnexpectedNull { .. }
             | SchemaError::Arity { .. }
+            | SchemaError::RowArity { .. }
             | SchemaError::RowLength { .. }
             | SchemaError::MalformedColumn { .. }
             | SchemaError::KeyColumnChanged { .. } => Self::wrong_value(error.to_string()),

@@ -10,7 +10,7 @@ use crate::error::SchemaError;
 use crate::key::{KeyReader, KeyScratch, KeySink};
 use crate::layout::{Layout, LayoutColumn, Slot};
 use crate::types::ColumnType;
-use crate::value::Value;
+use crate::value::{Value, ValueRef};
 
 /// When entries of an index carry the primary key behind the index's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +96,12 @@ impl KeyExtractor {
         extractor.columns.iter_mut().for_each(|column| column.slot.null_bit = Slot::NOT_NULL);
         extractor.fixed = width_of(&extractor.columns);
         Ok(extractor)
+    }
+
+    /// The extractor of the columns at these positions, which may be NULL: rows with equal values there, and no others, have the same key, and it
+    /// is that of [`crate::Key::encode`].
+    pub fn of_columns(layout: &Layout, positions: &[usize]) -> Self {
+        Self::new(layout, positions, &[], Suffix::Never)
     }
 
     fn new(layout: &Layout, positions: &[usize], primary: &[usize], suffix: Suffix) -> Self {
@@ -185,6 +191,18 @@ impl KeyExtractor {
     /// # Errors
     /// Too many values, a wrong type, or a key that is too long.
     pub fn encode_key<'s>(&self, values: &[Value], scratch: &'s mut KeyScratch) -> Result<&'s [u8], SchemaError> {
+        self.encode_values(values.iter().map(Value::as_value_ref), scratch)
+    }
+
+    /// As [`KeyExtractor::encode_key`], of values that lie elsewhere.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn encode_values<'s, 'v>(
+        &self,
+        values: impl ExactSizeIterator<Item = ValueRef<'v>>,
+        scratch: &'s mut KeyScratch,
+    ) -> Result<&'s [u8], SchemaError> {
         if values.len() > self.columns.len() {
             return Err(SchemaError::Arity { expected: self.columns.len(), found: values.len() });
         }
@@ -207,6 +225,28 @@ impl KeyExtractor {
             take_values(&self.primary, &mut reader, false, &mut values)?;
         }
         if reader.is_empty() { Ok(values) } else { Err(SchemaError::MalformedKey) }
+    }
+}
+
+impl KeyExtractor {
+    /// The values of the index's columns in words, of a key of which only these first bytes are known. Where they end stands `…`, behind as much of a
+    /// text as there is.
+    pub fn describe_front(&self, bytes: &[u8]) -> Vec<String> {
+        let mut reader = Some(KeyReader::new(bytes));
+        let described = self.columns.iter().map(|column| {
+            let Some(values) = &mut reader else { return "…".to_owned() };
+            let rest = values.rest();
+            if let Ok(value) = column.take_value(values, true) {
+                return value.to_string();
+            }
+            reader = None;
+            let text = rest.get(usize::from(column.slot.is_nullable())..).unwrap_or_default();
+            match column.column_type {
+                ColumnType::String { .. } => format!("{}…", String::from_utf8_lossy(text).trim_end_matches('\u{FFFD}')),
+                _ => "…".to_owned(),
+            }
+        });
+        described.collect()
     }
 }
 

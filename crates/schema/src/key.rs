@@ -413,6 +413,10 @@ impl<'a> KeyReader<'a> {
         self.bytes.is_empty()
     }
 
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// The next `N` bytes.
     #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], SchemaError> {

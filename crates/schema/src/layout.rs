@@ -187,6 +187,7 @@ pub struct LayoutColumn {
 /// The layout of a table's rows at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
+    table: Box<str>,
     columns: Box<[LayoutColumn]>,
     by_offset: Box<[Stretch]>,
     nullable: ColumnSet,
@@ -206,7 +207,7 @@ pub(crate) struct Stretch {
 
 impl Layout {
     /// Places the columns, which [`crate::TableDefinition::validate`] has found good.
-    pub(crate) fn new(columns: impl Iterator<Item = (String, ColumnShape)>) -> Self {
+    pub(crate) fn new(table: &str, columns: impl Iterator<Item = (String, ColumnShape)>) -> Self {
         let (names, shapes): (Vec<_>, Vec<_>) = columns.unzip();
         let mut slots = vec![Slot::EMPTY; shapes.len()];
         let shape = place(&shapes, &mut slots);
@@ -226,7 +227,12 @@ impl Layout {
             .zip(slots)
             .map(|((name, shape), slot)| LayoutColumn { name, column_type: shape.column_type, slot })
             .collect();
-        Self { columns, by_offset, nullable, shape }
+        Self { table: table.into(), columns, by_offset, nullable, shape }
+    }
+
+    /// The table's name.
+    pub(crate) fn table(&self) -> &str {
+        &self.table
     }
 
     /// The columns in declaration order.

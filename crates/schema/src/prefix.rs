@@ -70,6 +70,11 @@ impl RangeScratch {
         ByteRange { start, end: bounded.then(|| self.end.as_bytes()) }
     }
 
+    /// The memory of the lower bound, and that of the upper one.
+    pub(crate) fn both(&mut self) -> (&mut KeyScratch, &mut KeyScratch) {
+        (&mut self.start, &mut self.end)
+    }
+
     /// Whether the bounds made last were cut because a key is never so long.
     #[inline]
     pub fn is_too_long(&self) -> bool {

@@ -4,10 +4,12 @@ use crate::MAX_KEY_COLUMNS;
 use crate::buffer::{RowBuffer, RowRef};
 use crate::definition::{IndexDefinition, TableDefinition};
 use crate::error::SchemaError;
+use crate::evolution::ColumnHistory;
 use crate::key::{Key, KeyScratch, OwnedKey};
 use crate::layout::Shape;
 use crate::mutate::{Changes, RowMut};
 use crate::prefix::{ByteRange, KeyPrefix, RangeScratch};
+use crate::start::KeyStart;
 use polychron_base::{Error, IndexId, TableId};
 use std::marker::PhantomData;
 
@@ -44,6 +46,10 @@ pub type KeyRef<'a, R> = <<R as Row>::Key as OwnedKey>::Ref<'a>;
 /// |---|---|
 /// | `#[key]` | part of the primary key: one to eight columns, in the fields' order, none of them an `Option` |
 /// | `#[column(max = 100)]` | the longest value in bytes, of a `String` or `Vec<u8>`; without it, as long as a row may be |
+/// | `#[column(default = 0)]` | the value in rows of an older table, which lacks the column; for text and bytes a `&str` or `&[u8]` |
+/// | `#[column(was = "…")]` | the column's name in an older table |
+///
+/// The last two say how an older table becomes one of these rows ([`crate::Evolution::between`]).
 ///
 /// # Types of fields
 ///
@@ -108,6 +114,11 @@ pub trait Row: Sized + Send + Sync + 'static {
     /// The table's definition.
     fn definition() -> TableDefinition;
 
+    /// What is declared of the past of the columns, in their order; nothing where nothing is declared of any.
+    fn history() -> Vec<ColumnHistory> {
+        Vec::new()
+    }
+
     /// Reads columns of a row.
     fn view(row: RowRef<'_>) -> Self::Ref<'_>;
 
@@ -162,7 +173,7 @@ pub trait RowViewMut {
 
 #[cold]
 fn other_table(index: IndexId, own: TableId, table: TableId) -> Error {
-    if own.database() == table.database() { Error::OtherTable { index, own, table } } else { Error::OtherDatabase(own) }
+    if own.database() == table.database() { Error::other_table(index, own, table) } else { Error::other_database(own) }
 }
 
 /// A secondary index of the typed row `R` over columns of the types `K`: a constant that `derive(Row)` makes, for every table of `R`s, or
@@ -269,6 +280,15 @@ impl<R: Row, K: OwnedKey> Index<R, K> {
     pub fn point<'s>(self, key: K::Ref<'_>, scratch: &'s mut KeyScratch) -> &'s [u8] {
         debug_assert!(self.unique, "a key of other indexes has many entries");
         if self.open { key.encode_prefix(scratch) } else { key.encode_bytes(scratch) }
+    }
+
+    /// The bounds of all entries that start so; `None` when there can be none.
+    pub fn starting_with<'s, 'k, P: KeyStart<K::Ref<'k>>>(
+        self,
+        start: P,
+        scratch: &'s mut RangeScratch,
+    ) -> Option<ByteRange<'s>> {
+        scratch.starting_with(&start, self.open)
     }
 
     /// The bounds of all entries whose first columns are given.

@@ -145,19 +145,22 @@ fn values_are_checked() {
         assert!(buffer.is_empty());
         error
     };
-    let out_of_range = SchemaError::OutOfRange { column: "a".into(), expected: ColumnType::U16 };
+    let out_of_range = SchemaError::OutOfRange { column: format!("{}.a", valid().name), expected: ColumnType::U16 };
     assert_eq!(refused(0, Value::Integer(-1)), out_of_range);
     assert_eq!(refused(0, Value::Unsigned(65536)), out_of_range);
-    assert_eq!(refused(0, Value::Null), SchemaError::UnexpectedNull { column: "a".into() });
+    assert_eq!(refused(0, Value::Null), SchemaError::UnexpectedNull { column: format!("{}.a", valid().name) });
     assert!(matches!(refused(0, "1".into()), SchemaError::WrongType { found: "a string", .. }));
-    assert_eq!(refused(1, "longer".into()), SchemaError::TooLong { column: "b".into(), bytes: 6, max: 5 });
+    assert_eq!(
+        refused(1, "longer".into()),
+        SchemaError::TooLong { column: format!("{}.b", valid().name), bytes: 6, max: 5 }
+    );
     assert!(matches!(refused(1, Value::Bytes(vec![1])), SchemaError::WrongType { .. }));
     assert!(matches!(refused(2, Value::Decimal { units: 1, scale: 3 }), SchemaError::OutOfRange { .. }));
     assert!(matches!(refused(2, Value::Decimal { units: i64::MAX.into(), scale: 1 }), SchemaError::OutOfRange { .. }));
     assert!(matches!(refused(3, Value::Bytes(vec![1, 2])), SchemaError::OutOfRange { .. }));
     assert!(matches!(refused(3, Value::Bytes(vec![1; 4])), SchemaError::TooLong { .. }));
     let few = build_row(&layout, &good[..3], &mut buffer);
-    assert_eq!(few, Err(SchemaError::Arity { expected: 4, found: 3 }));
+    assert_eq!(few, Err(SchemaError::RowArity { table: valid().name, expected: 4, found: 3 }));
 }
 
 /// Values of some columns as bytes of rows.
@@ -224,7 +227,7 @@ fn values_of_kinds_are_checked() {
     for (column, value) in [(1, "Open".into()), (3, "ä".into()), (3, Value::Unsigned(1)), (4, Value::Integer(1))] {
         assert!(matches!(tried(column, value.clone()), Err(SchemaError::WrongType { .. })), "{column} {value}");
     }
-    assert_eq!(tried(1, Value::Null), Err(SchemaError::UnexpectedNull { column: "state".into() }));
+    assert_eq!(tried(1, Value::Null), Err(SchemaError::UnexpectedNull { column: "kinds.state".into() }));
 }
 
 /// Bytes of no value are refused where rows come in from outside, and read without harm.

@@ -192,8 +192,7 @@ impl Script {
 
 /// Whether a transaction was undone because a future's row is not there.
 fn lacks_row(error: &Error) -> bool {
-    let Error::Other(error) = error else { return false };
-    matches!(error.downcast_ref::<FutureError>(), Some(FutureError::NoRow(_)))
+    matches!(error, Error::NoValue(failed) if matches!(failed.why, FutureError::NoRow(_)))
 }
 
 /// What a transaction was answered whose end is to be explained. `None`: it was rolled back, or conflicted too often, and had no effect.

@@ -318,6 +318,7 @@ impl Model {
             // Texts have no sum.
             Aggregate::Sum(4) => return Answer::Refused,
             Aggregate::Sum(_) => return sum(rows.iter().map(|row| row.number)),
+            Aggregate::Average(_) => unreachable!("samples are asked for averages"),
         })
     }
 
@@ -330,6 +331,7 @@ impl Model {
             Aggregate::Sum(_) => return sum(rows().map(|row| row.number)),
             Aggregate::Min(_) => codes().min().map_or(Value::Null, |code| Value::Unsigned(code.into())),
             Aggregate::Max(_) => rows().map(|row| row.number).max().map_or(Value::Null, Value::Integer),
+            Aggregate::Average(_) => unreachable!("samples are asked for averages"),
         })
     }
 

@@ -4,7 +4,7 @@
 #![allow(clippy::duplicated_attributes)]
 
 use polychron_engine::{Error, Operations, Table, Transaction};
-use polychron_schema::Row;
+use polychron_schema::{Decimal, Row};
 
 /// A number under a number.
 #[derive(Row, Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,4 +145,21 @@ pub(crate) struct Host {
     pub(crate) name: String,
     #[column(max = 4000)]
     pub(crate) address: String,
+}
+
+/// A row with numbers of every kind that has sums, and text.
+#[derive(Row, Clone, Debug, PartialEq)]
+#[index(name = "by_shelf", columns(shelf))]
+pub(crate) struct Goods {
+    #[key]
+    pub(crate) id: u64,
+    pub(crate) shelf: Option<u16>,
+    pub(crate) label: String,
+    pub(crate) stock: i32,
+    pub(crate) sold: Option<u64>,
+    pub(crate) price: Decimal<2>,
+    pub(crate) weight: f32,
+    pub(crate) ratio: Option<f64>,
+    pub(crate) far: i128,
+    pub(crate) mark: i64,
 }

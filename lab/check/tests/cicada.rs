@@ -147,7 +147,7 @@ fn is_needed_of_versions(step: Step, seeds: u64) -> bool {
 /// Nodes are validated like rows; neither stamps nor words of absent parts serve for anything.
 #[test]
 fn versioned_nodes_need_the_validation_and_nothing_else() {
-    for step in [Step::CompareNodes, Step::RaiseAbsences, Step::AdmitKeys] {
+    for step in [Step::CompareNodes, Step::RaiseGaps, Step::AdmitKeys] {
         assert!(!is_needed_of_versions(step, 30), "{step:?} serves for something");
     }
     let needed =

@@ -12,12 +12,12 @@ use corosensei::stack::DefaultStack;
 use corosensei::{CoroutineResult, ScopedCoroutine, ScopedCoroutineRef, Yielder};
 use polychron_base::key::EncodedKey;
 use polychron_base::random::Random;
+use polychron_engine::aggregate::{Group, Grouping};
 use polychron_engine::drive::Failure;
 use polychron_engine::{
-    Aggregate, Common, Constraints, Counters, Declare, Error, Insertion, LazyFutures, Prefetch, Procedure, Projection,
-    Protocol, Queries, RowMut, RowRef, Savepoints, Scan, Storage, TableDefinition, TableId, Transaction, Worker,
+    Common, Constraints, Counters, Declare, Error, Insertion, LazyFutures, Prefetch, Procedure, Projection, Protocol,
+    Queries, RowMut, RowRef, Savepoints, Scan, Storage, TableDefinition, TableId, Transaction, Worker,
 };
-use polychron_schema::Value;
 use send_wrapper::SendWrapper;
 
 /// A protocol whose workers have several transactions of a batch open at a time.
@@ -308,9 +308,9 @@ impl<T: Transaction> Queries for InTurns<'_, '_, T> {
         turns.note(self.turn().visit_table(table, projection, visitor))
     }
 
-    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error> {
+    fn aggregate_range(&mut self, scan: &Scan<'_>, grouping: &Grouping<'_>) -> Result<Vec<Group>, Error> {
         let turns = self.turns;
-        turns.note(self.turn().aggregate_range(scan, wanted))
+        turns.note(self.turn().aggregate_range(scan, grouping))
     }
 }
 

@@ -65,8 +65,8 @@ const UNSAFE: &[(&str, usize)] = &[
     ("memory", 106),
     ("index", 211),
     ("schema", 10),
-    ("engine", 52),
-    ("protocols", 376),
+    ("engine", 55),
+    ("protocols", 348),
     ("lab/compared", 85),
 ];
 
@@ -109,6 +109,8 @@ const WORDS: &[(&str, &str)] = &[
     ("blueprint", "store definition"),
     ("burying", "deferring"),
     ("circle", "cycle"),
+    ("dresses", "variants"),
+    ("employed", "worker box"),
     ("grave", "deferred free"),
     ("graves", "deferred frees"),
     ("hull", "bounding range"),

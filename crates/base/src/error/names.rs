@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use crate::line::OneLine;
+
 /// A foreign key and its values in words: what a reader needs to know when the database is gone.
 ///
-/// `order (customer) refers to customer (id)=(7)`; control characters in values are escaped.
+/// `order (customer) refers to customer (id)=(7)`; what breaks lines is escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reference {
@@ -34,14 +36,12 @@ impl Reference {
 impl fmt::Display for Reference {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (child, columns) = (&self.child, self.columns.join(", "));
-        let (parent, key_columns) = (&self.parent, self.key_columns.join(", "));
-        write!(out, "{child} ({columns}) refers to {parent} ({key_columns})=(")?;
-        write_values(&self.values, out)?;
-        out.write_str(")")
+        let (parent, key_columns, values) = (&self.parent, self.key_columns.join(", "), self.values.join(", "));
+        OneLine(format_args!("{child} ({columns}) refers to {parent} ({key_columns})=({values})")).fmt(out)
     }
 }
 
-/// A key of an index and its values in words: `(email)=(a@b.c) in user.by_email`; control characters in values are escaped.
+/// A key of an index and its values in words: `(email)=(a@b.c) in user.by_email`; what breaks lines is escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamedKey {
@@ -49,9 +49,9 @@ pub struct NamedKey {
     pub table: String,
     /// The index's name; none of the primary one.
     pub index: Option<String>,
-    /// The names of the key's columns; none where only the ids of table and index are known.
+    /// The names of the key's columns; none where it is not decoded.
     pub columns: Vec<String>,
-    /// Their values.
+    /// Their values; without columns the first bytes of the key.
     pub values: Vec<String>,
 }
 
@@ -60,32 +60,22 @@ impl NamedKey {
     pub fn new(table: String, index: Option<String>, columns: Vec<String>, values: Vec<String>) -> Self {
         Self { table, index, columns, values }
     }
+
+    /// Whether it is known which key it is, and not the index alone.
+    pub fn is_known(&self) -> bool {
+        !self.values.is_empty()
+    }
 }
 
 impl fmt::Display for NamedKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = self.values.join(", ");
         if !self.columns.is_empty() {
-            write!(out, "({})=(", self.columns.join(", "))?;
-            write_values(&self.values, out)?;
-            out.write_str(") ")?;
+            OneLine(format_args!("({})=({values}) ", self.columns.join(", "))).fmt(out)?;
+        } else if self.is_known() {
+            OneLine(format_args!("{values} ")).fmt(out)?;
         }
-        write!(out, "in {}", self.table)?;
-        self.index.as_ref().map_or(Ok(()), |index| write!(out, ".{index}"))
+        OneLine(format_args!("in {}", self.table)).fmt(out)?;
+        self.index.as_ref().map_or(Ok(()), |index| OneLine(format_args!(".{index}")).fmt(out))
     }
-}
-
-fn write_values(values: &[String], out: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for (number, value) in values.iter().enumerate() {
-        out.write_str(if number == 0 { "" } else { ", " })?;
-        escape(value, out)?;
-    }
-    Ok(())
-}
-
-/// Writes a value without its control characters, so that it cannot break the line in which it stands.
-fn escape(value: &str, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-    value.chars().try_for_each(|character| match character.is_control() {
-        true => write!(out, "{}", character.escape_default()),
-        false => fmt::Write::write_char(out, character),
-    })
 }

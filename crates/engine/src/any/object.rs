@@ -5,15 +5,14 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polychron_schema::Value;
-
 use super::{Erased, Naming};
+use crate::aggregate::{Group, Grouping};
 use crate::drive::{Failure, discard};
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Resolved, Scalar, Scope};
 use crate::{
-    Abort, Access, Aggregate, ColumnBatch, Commit, Constraints, Counters, Declare, Error, Insertion, Interactive,
-    Isolation, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoints, Scan, Storage, TableDefinition,
-    TableId, Transaction, Worker, options,
+    Abort, Access, ColumnBatch, Commit, Constraints, Counters, Declare, Error, Insertion, Interactive, Isolation, Mode,
+    Procedure, Projection, Protocol, RowMut, RowRef, Savepoints, Scan, Storage, TableDefinition, TableId, Transaction,
+    Worker, options,
 };
 
 /// [`Protocol`].
@@ -46,7 +45,7 @@ impl<P: Protocol, S: Steps<P::Worker>> Database for Opened<P, S> {
     }
 
     fn worker(&self) -> Result<Box<dyn WorkerObject>, Error> {
-        Ok(Box::new(Driven::<P::Worker, S>(self.0.worker()?, PhantomData)))
+        Ok(Box::new(Driven::<P::Worker, S> { worker: self.0.worker()?, protocol: self.0.name(), steps: PhantomData }))
     }
 }
 
@@ -76,7 +75,8 @@ pub(super) trait WorkerObject: Send {
 
 /// [`Interactive`], for workers that have it and for those that do not.
 pub(super) trait Steps<W>: 'static {
-    fn begin(worker: &mut W, mode: Mode) -> Result<Box<dyn End + '_>, Error>;
+    /// `protocol` is its name.
+    fn begin<'w>(worker: &'w mut W, mode: Mode, protocol: &'static str) -> Result<Box<dyn End + 'w>, Error>;
     fn last_abort(worker: &W) -> Option<Abort>;
     fn waits_for_itself(worker: &W) -> Option<Error>;
     fn is_nested(worker: &W) -> bool;
@@ -88,7 +88,7 @@ pub(super) trait Steps<W>: 'static {
 pub(super) struct Stepped;
 
 impl<W: Interactive> Steps<W> for Stepped {
-    fn begin(worker: &mut W, mode: Mode) -> Result<Box<dyn End + '_>, Error> {
+    fn begin<'w>(worker: &'w mut W, mode: Mode, _: &'static str) -> Result<Box<dyn End + 'w>, Error> {
         Ok(Box::new(worker.begin(mode)?))
     }
 
@@ -117,8 +117,8 @@ impl<W: Interactive> Steps<W> for Stepped {
 pub(super) struct Whole;
 
 impl<W> Steps<W> for Whole {
-    fn begin(_: &mut W, _: Mode) -> Result<Box<dyn End + '_>, Error> {
-        Err(Error::unsupported("any", "transactions that are driven step by step"))
+    fn begin<'w>(_: &'w mut W, _: Mode, protocol: &'static str) -> Result<Box<dyn End + 'w>, Error> {
+        Err(Error::unsupported(protocol, "transactions that are driven step by step"))
     }
 
     fn last_abort(_: &W) -> Option<Abort> {
@@ -141,27 +141,31 @@ impl<W> Steps<W> for Whole {
 }
 
 /// A worker, and how it is driven.
-struct Driven<W, S>(W, PhantomData<fn() -> S>);
+struct Driven<W, S> {
+    worker: W,
+    protocol: &'static str,
+    steps: PhantomData<fn() -> S>,
+}
 
 impl<W: Worker + 'static, S: Steps<W>> WorkerObject for Driven<W, S> {
     fn execute(&mut self, procedure: &mut dyn Run) -> Outcome {
-        Worker::execute(&mut self.0, &mut Unnamed(procedure))
+        Worker::execute(&mut self.worker, &mut Unnamed(procedure))
     }
 
     fn execute_batch(&mut self, procedures: &mut [Unnamed<'_>], done: &mut dyn FnMut(usize, Outcome)) {
-        Worker::execute_batch(&mut self.0, procedures, &mut |position, outcome| done(position, outcome));
+        Worker::execute_batch(&mut self.worker, procedures, &mut |position, outcome| done(position, outcome));
     }
 
     fn execute_batch_with(&mut self, procedures: &mut [Unnamed<'_>], done: &(dyn Fn(usize, Outcome) + Sync)) {
-        Worker::execute_batch_with(&mut self.0, procedures, &|position, outcome| done(position, outcome), |_| ());
+        Worker::execute_batch_with(&mut self.worker, procedures, &|position, outcome| done(position, outcome), |_| ());
     }
 
     fn help_others(&mut self) -> Option<bool> {
-        Worker::help_others(&mut self.0)
+        Worker::help_others(&mut self.worker)
     }
 
     fn snapshot(&mut self, procedure: &mut dyn Run) -> Outcome {
-        Worker::snapshot(&mut self.0, &mut Unnamed(procedure))
+        Worker::snapshot(&mut self.worker, &mut Unnamed(procedure))
     }
 
     fn read_one(
@@ -171,39 +175,39 @@ impl<W: Worker + 'static, S: Steps<W>> WorkerObject for Driven<W, S> {
         projection: &Projection,
         read: &mut (dyn FnMut(Option<RowRef<'_>>) + Send),
     ) -> Result<(), Error> {
-        Worker::read_one(&mut self.0, table, key, projection, read)
+        Worker::read_one(&mut self.worker, table, key, projection, read)
     }
 
     fn counters(&self) -> &Counters {
-        self.0.counters()
+        self.worker.counters()
     }
 
     fn maintain(&mut self) {
-        self.0.maintain();
+        self.worker.maintain();
     }
 
     fn begin(&mut self, mode: Mode) -> Result<Box<dyn End + '_>, Error> {
-        S::begin(&mut self.0, mode)
+        S::begin(&mut self.worker, mode, self.protocol)
     }
 
     fn last_abort(&self) -> Option<Abort> {
-        S::last_abort(&self.0)
+        S::last_abort(&self.worker)
     }
 
     fn waits_for_itself(&self) -> Option<Error> {
-        S::waits_for_itself(&self.0)
+        S::waits_for_itself(&self.worker)
     }
 
     fn is_nested(&self) -> bool {
-        S::is_nested(&self.0)
+        S::is_nested(&self.worker)
     }
 
     fn back_off(&mut self, attempts: u64) {
-        S::back_off(&mut self.0, attempts);
+        S::back_off(&mut self.worker, attempts);
     }
 
     fn retry(&self) -> &options::Retry {
-        S::retry(&self.0)
+        S::retry(&self.worker)
     }
 }
 
@@ -484,7 +488,7 @@ operate! {
     fn insert_unchecked(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Error>;
     fn put_unchecked(&mut self, table: TableId, key: &[u8], row: RowRef<'_>) -> Result<Insertion, Error>;
     fn delete_unchecked(&mut self, table: TableId, key: &[u8]) -> Result<bool, Error>;
-    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error>;
+    fn aggregate_range(&mut self, scan: &Scan<'_>, grouping: &Grouping<'_>) -> Result<Vec<Group>, Error>;
     fn read_futures(&mut self, table: TableId, key: &[u8], columns: &[FutureColumn], futures: &mut [Operand]) -> Result<(), Error>;
     fn test_future(&mut self, condition: Operand) -> Result<bool, Error>;
     fn test_future_assuming(&mut self, condition: Operand, assumed: bool) -> Result<bool, Error>;

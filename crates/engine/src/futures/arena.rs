@@ -35,7 +35,8 @@ polychron_sync::thread_local! {
     static LATEST: Cell<Scope> = const { Cell::new(Scope::NONE) };
 }
 polychron_sync::thread_local! {
-    static IS_RUNNING: Cell<bool> = const { Cell::new(false) };
+    /// How many attempts run.
+    static RUNNING: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Benches of threads that end.
@@ -158,10 +159,9 @@ impl Drop for ExpressionArena {
     }
 }
 
-/// An attempt at a transaction runs in this thread: the driver of a transaction holds one meanwhile.
+/// A transaction runs in this thread: the driver of transactions holds one meanwhile, and so does a transaction that its client keeps open.
 #[derive(Debug)]
 pub struct Attempt {
-    before: bool,
     thread: PhantomData<*const ()>,
 }
 
@@ -169,21 +169,22 @@ impl Attempt {
     /// It begins.
     #[inline]
     pub fn begin() -> Self {
-        let before = IS_RUNNING.with(|is_running| is_running.replace(true));
-        Self { before, thread: PhantomData }
+        RUNNING.with(|running| running.set(running.get() + 1));
+        Self { thread: PhantomData }
     }
 
     /// Whether one runs in the calling thread.
     #[inline]
     pub fn is_running() -> bool {
-        IS_RUNNING.with(Cell::get)
+        RUNNING.with(Cell::get) > 0
     }
 }
 
 impl Drop for Attempt {
+    /// Those that clients keep open end in any order.
     #[inline]
     fn drop(&mut self) {
-        IS_RUNNING.with(|is_running| is_running.set(self.before));
+        RUNNING.with(|running| running.set(running.get() - 1));
     }
 }
 
@@ -201,9 +202,10 @@ mod tests {
         assert!(third != fourth && ![one.scope(), two.scope()].contains(&third));
         assert!(!Attempt::is_running());
         {
-            let _outer = Attempt::begin();
-            drop(Attempt::begin());
+            let (outer, inner) = (Attempt::begin(), Attempt::begin());
+            drop(outer);
             assert!(Attempt::is_running());
+            drop(inner);
         }
         assert!(!Attempt::is_running());
     }

@@ -1,8 +1,6 @@
 //! What protocols see of futures: operands, what is made of them, and the columns that they stand for.
 
-use std::fmt;
-
-use polychron_base::{Error, TableId};
+pub use polychron_base::error::{Arithmetic, FutureError};
 use polychron_schema::{ColumnSpan, ColumnType, RowBuffer, RowMut, RowRef};
 
 use crate::scan::Comparison;
@@ -17,19 +15,6 @@ pub enum Operand {
     Known(Scalar),
     /// A place in the transaction's arena, which the protocol made.
     Pending(u32),
-}
-
-/// Computations that keep the type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum Arithmetic {
-    Add,
-    Subtract,
-    Multiply,
-    /// Towards zero.
-    Divide,
-    Min,
-    Max,
 }
 
 /// What is made of operands.
@@ -51,65 +36,6 @@ pub struct FutureColumn {
     pub span: ColumnSpan,
     /// Its type: one that has a [`FutureValue`](crate::FutureValue).
     pub column_type: ColumnType,
-}
-
-/// Why a future has no value. Ends the procedure as [`Error::Other`](polychron_base::Error::Other), from which it can be downcast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FutureError {
-    /// The result of a computation does not fit in its type.
-    Overflow {
-        /// The computation.
-        operation: Arithmetic,
-        /// Its type.
-        column_type: ColumnType,
-        /// The left side's value.
-        left: i128,
-        /// The right side's value.
-        right: i128,
-    },
-    /// A division by zero.
-    DivisionByZero {
-        /// The left side's value.
-        left: i128,
-    },
-    /// The row whose column was read or written does not exist. A procedure that must know reads the row instead.
-    NoRow(TableId),
-    /// The column is NULL.
-    Null(TableId),
-    /// The future belongs to another transaction, or to none that still runs.
-    Foreign,
-}
-
-impl fmt::Display for FutureError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Overflow { operation, column_type, left, right } => {
-                let operation = match operation {
-                    Arithmetic::Add => "+",
-                    Arithmetic::Subtract => "-",
-                    Arithmetic::Multiply => "×",
-                    Arithmetic::Divide => "÷",
-                    Arithmetic::Min => "min",
-                    Arithmetic::Max => "max",
-                };
-                write!(out, "{left} {operation} {right} does not fit in {column_type}")
-            }
-            Self::DivisionByZero { left } => write!(out, "{left} ÷ 0 has no value"),
-            Self::NoRow(table) => write!(out, "a future names a row that does not exist in {table}"),
-            Self::Null(table) => write!(out, "a future names a column that is NULL in {table}"),
-            Self::Foreign => out.write_str("a future of another transaction was used"),
-        }
-    }
-}
-
-impl std::error::Error for FutureError {}
-
-impl From<FutureError> for Error {
-    #[cold]
-    fn from(error: FutureError) -> Self {
-        Self::other(error)
-    }
 }
 
 /// The number behind the bits.
@@ -152,9 +78,9 @@ impl Expression {
                     Arithmetic::Max => Some(left.max(right)),
                 };
                 let result = result.filter(|result| fits(*result, column_type));
-                result.map(|result| result as Scalar).ok_or(FutureError::Overflow {
+                result.map(|result| result as Scalar).ok_or_else(|| FutureError::Overflow {
                     operation,
-                    column_type,
+                    type_name: column_type.to_string(),
                     left,
                     right,
                 })

@@ -52,7 +52,8 @@ fn check_columns<T: Transaction + ?Sized>(transaction: &T, table: TableId, colum
     let Some((column, _)) = columns.iter().find(|(column, _)| key.contains(&usize::from(column.span.index))) else {
         return Ok(());
     };
-    let why = format!("a future cannot change column {} of the primary key", column.span.index);
+    let name = &transaction.definition(table)?.columns[usize::from(column.span.index)].name;
+    let why = format!("a future cannot change a column of the primary key: {name}");
     Err(Error::wrong_row(table, why))
 }
 

@@ -5,10 +5,11 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_memory::{Epochs, Memory};
+use polychron_schema::EvolutionError;
 use polychron_sync::Mutex;
 
 use super::{DeferredDrops, Keyed, StoreDefinition, StoreTable};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Superseded};
 use crate::statistics::Registry;
 use crate::{Common, IndexDefinition, Metric, Statistics, Storage, TableDefinition, Versions};
 
@@ -27,6 +28,7 @@ pub struct Base<S> {
     pub deferred_drops: Arc<DeferredDrops>,
     /// Held while an index is made and filled: the database has one slot for that.
     filling: Mutex<()>,
+    evolving: Mutex<()>,
 }
 
 impl<S> Base<S> {
@@ -36,8 +38,16 @@ impl<S> Base<S> {
     /// [`Error::TooManyWorkers`]: the memory has no slot for the deferred drops.
     pub fn new(memory: Arc<Memory>, common: Common) -> Result<Self, Error> {
         let deferred_drops = Arc::new(DeferredDrops::new(&memory)?);
-        let (catalog, counters) = (Catalog::default(), Registry::default());
-        Ok(Self { memory, common, catalog, counters, deferred_drops, filling: Mutex::default() })
+        let (catalog, counters) = (Catalog::default(), Registry::new(common.events.clone()));
+        Ok(Self {
+            memory,
+            common,
+            catalog,
+            counters,
+            deferred_drops,
+            filling: Mutex::default(),
+            evolving: Mutex::default(),
+        })
     }
 
     /// The epochs of its memory.
@@ -151,7 +161,7 @@ impl<D: HasStores> Storage for D {
     }
 
     fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        if self.waits_for_itself() {
+        if HasStores::waits_for_itself(self) {
             return Err(Error::waits_for_itself(table, None));
         }
         let _still = self.stand_still()?;
@@ -172,6 +182,29 @@ impl<D: HasStores> Storage for D {
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
         let _still = self.stand_still()?;
         remove_index(self, table, index)
+    }
+
+    fn hold_table(&self, table: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error> {
+        let _still = self.stand_still()?;
+        StoreTable::hold(&self.base().catalog, table, why)
+    }
+
+    fn supersede_table(&self, old: Superseded, new: TableId) -> Result<(), Error> {
+        let _still = self.stand_still()?;
+        let catalog = &self.base().catalog;
+        let name = catalog.definition(old.0)?.name.clone();
+        let going = |table: &StoreTable<D::Store>| table.stores().for_each(|store| self.dropping(store));
+        drop(catalog.supersede(old, new, |table| table.renamed(&name), going)?);
+        self.give_back();
+        Ok(())
+    }
+
+    fn evolving(&self) -> &Mutex<()> {
+        &self.base().evolving
+    }
+
+    fn waits_for_itself(&self) -> bool {
+        HasStores::waits_for_itself(self)
     }
 
     fn find_table(&self, name: &str) -> Option<TableId> {

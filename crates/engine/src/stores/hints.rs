@@ -8,6 +8,7 @@
 //! Keys are known because the procedures of a batch declare them ([`Hints::gather`]), or because a running transaction asks for
 //! some at once ([`Hints::ask`], and [`Hints::answer`] before the first of them is read).
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use polychron_base::TableId;
@@ -40,6 +41,21 @@ impl Hint {
     #[inline]
     fn is_of(&self, table: TableId, key: &Key16) -> bool {
         self.table == table && self.key == *key
+    }
+}
+
+/// What the index of a table gave for a hint, under a guard that is held.
+#[derive(Clone, Copy, Debug)]
+pub struct Hinted<'g> {
+    handle: Handle,
+    guard: PhantomData<&'g ()>,
+}
+
+impl Hinted<'_> {
+    /// The handle.
+    #[inline]
+    pub fn handle(self) -> Handle {
+        self.handle
     }
 }
 
@@ -223,7 +239,7 @@ impl Hints {
         if has_more {
             for hint in &self.all[first..] {
                 if let Some((table, handle)) = known(tables, hint.table).zip(hint.handle) {
-                    S::fetch_more(table, handle);
+                    S::fetch_more(table, Hinted { handle, guard: PhantomData });
                 }
             }
         }

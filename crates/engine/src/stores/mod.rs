@@ -37,7 +37,7 @@ pub use batch::Batch;
 pub use both::{Both, Point};
 pub use deferred::{DeferredDrops, Keys, OwnedKey, for_each, wait_for};
 pub use fingers::Fingers;
-pub use hints::Hints;
+pub use hints::{Hinted, Hints};
 pub use nodes::{NodeSet, NodeStep};
 pub use record::{Record, RowRecords, is_too_roomy};
 pub use rows::{check_row, entry_words, key_in_entry, words_of};
@@ -131,10 +131,10 @@ impl<R: Records> Store<R> {
     pub fn scanned(&self, scan: &Scan<'_>) -> Result<&AnyIndex, Error> {
         let IndexRef { table, index } = self.index_ref;
         if !self.is_ready() {
-            return Err(Error::NoSuchIndex(table, index));
+            return Err(Error::no_such_index(table, index));
         }
         match &*self.index {
-            AnyIndex::Hash(_) if scan.point().is_none() => Err(Error::NoOrder(table, index)),
+            AnyIndex::Hash(_) if scan.point().is_none() => Err(Error::no_order(table, index)),
             index => Ok(index),
         }
     }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use polychron_base::error::KeyPreview;
 use polychron_base::key::{HashSeed, Key16};
 use polychron_base::{Error, IndexId, TableId};
-use polychron_index::{AnyIndex, Handle};
+use polychron_index::AnyIndex;
 use polychron_schema::{
-    ColumnSet, IndexDefinition, IndexKind, KeyExtractor, KeyScratch, Layout, RowRef, TableDefinition,
+    ColumnSet, EvolutionError, IndexDefinition, IndexKind, KeyExtractor, KeyScratch, Layout, RowRef, TableDefinition,
 };
 
-use super::{IndexRef, Records, key_in_entry};
+use super::{Hinted, IndexRef, Records, key_in_entry};
 use crate::Scan;
 use crate::catalog::{self, Catalog, Described};
 use crate::foreign_keys::Constraints;
@@ -86,7 +86,7 @@ pub trait Keyed {
 
     /// Starts fetching what a record leads to that the index gave just now; its first line was asked for a while ago.
     #[inline]
-    fn fetch_more(_table: &StoreTable<Self>, _record: Handle)
+    fn fetch_more(_table: &StoreTable<Self>, _record: Hinted<'_>)
     where
         Self: Sized,
     {
@@ -233,6 +233,30 @@ impl<S: Keyed> StoreTable<S> {
         }
     }
 
+    /// From here on nothing is written into a table of the catalog by transactions that begin, or it is again.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`].
+    pub fn hold(catalog: &Catalog<Self>, table: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error> {
+        catalog.replace(table, |present| {
+            let mut same = present.same();
+            same.constraints.hold(why);
+            Ok((same, ()))
+        })
+    }
+
+    /// The same table under another name.
+    ///
+    /// # Errors
+    /// When the definition is not valid under that name.
+    pub fn renamed(&self, name: &str) -> Result<Self, Error> {
+        let definition = TableDefinition::clone(&self.definition).with_name(name);
+        let mut same = self.same();
+        same.constraints.rename(self.id, &definition)?;
+        same.definition = Arc::new(definition);
+        Ok(same)
+    }
+
     /// Adds a secondary index to a table of the catalog.
     ///
     /// # Errors
@@ -255,7 +279,7 @@ impl<S: Keyed> StoreTable<S> {
             let mut secondaries = present.secondaries.clone();
             secondaries.push(Some(Arc::clone(&store)));
             let mut constraints = present.constraints.clone();
-            constraints.add_index(&changed)?;
+            constraints.add_index(table, &changed)?;
             let changed = Self::new(table, changed, Arc::clone(&present.primary), secondaries, constraints)?;
             Ok((changed, (index, store)))
         })
@@ -276,7 +300,7 @@ impl<S: Keyed> StoreTable<S> {
             let mut secondaries = present.secondaries.clone();
             let position = index.position().wrapping_sub(1);
             let store = secondaries.get_mut(position).and_then(Option::take);
-            let store = store.ok_or(Error::NoSuchIndex(table, index))?;
+            let store = store.ok_or_else(|| Error::no_such_index(table, index))?;
             present.constraints.check_index_removal(index)?;
             let mut definition = TableDefinition::clone(&present.definition);
             // The definition lists the indexes that exist, so the dropped one's place is counted among those.
@@ -299,7 +323,7 @@ impl<S: Keyed> StoreTable<S> {
             return Ok(&self.primary);
         }
         let store = self.secondaries.get(index.position() - 1).and_then(Option::as_ref);
-        store.ok_or(Error::NoSuchIndex(self.id, index))
+        store.ok_or_else(|| Error::no_such_index(self.id, index))
     }
 
     /// Whether an index of the table was made later than this entry of the catalog.

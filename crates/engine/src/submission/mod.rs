@@ -67,7 +67,7 @@ impl<P: Protocol> Service<P> {
         clock: Arc<dyn Clock>,
         mut worker: impl FnMut() -> Result<P::Worker, Error>,
     ) -> Result<Self, Error> {
-        let queue = Arc::new(Queue::new(options, clock, P::NAME));
+        let queue = Arc::new(Queue::new(options, clock, protocol.name()));
         let mut service = Self { queue, threads: Vec::new() };
         for number in 0..options.threads.max(1) {
             match worker().and_then(|worker| service.spawn(protocol, worker)) {

@@ -3,7 +3,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use polychron_base::Error;
-use polychron_schema::{Key, KeyScratch, MAX_KEY_BYTES, RangeScratch};
+use polychron_schema::{Key, KeyScratch, KeyStart, MAX_KEY_BYTES, RangeScratch};
 
 use crate::keys;
 
@@ -63,6 +63,20 @@ impl KeyBounds {
     pub(crate) fn of_prefix<K: Key>(prefix: &K) -> Result<Self, Error> {
         let (first, behind) = ends(prefix)?;
         Ok(Self { lower: Bound::Included(first), upper: behind.map_or(Bound::Unbounded, Bound::Excluded) })
+    }
+
+    /// All keys `K` that start so; `open` says that their entries carry more behind the columns.
+    pub(crate) fn of_start<K, P: KeyStart<K>>(start: &P, open: bool) -> Result<Self, Error> {
+        let mut scratch = RangeScratch::new();
+        let bounds = match scratch.starting_with(start, open) {
+            Some(range) => Self {
+                lower: Bound::Included(BoundKey::new(range.start)),
+                upper: range.end.map_or(Bound::Unbounded, |end| Bound::Excluded(BoundKey::new(end))),
+            },
+            // A range without keys, which are all greater than the empty one.
+            None => Self { lower: Bound::Included(BoundKey::new(&[])), upper: Bound::Excluded(BoundKey::new(&[])) },
+        };
+        if scratch.is_too_long() { Err(Error::KeyTooLong) } else { Ok(bounds) }
     }
 
     /// Leading columns: a bound stands for every key that begins with it.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_base::key::{EncodedKey, HashSeed};
-use polychron_engine::stores::{DeferredDrops, OwnedKey, Records, Store};
+use polychron_engine::stores::{DeferredDrops, Hinted, OwnedKey, Records, Store};
 use polychron_index::hash::HashIndex;
 use polychron_index::{AnyIndex, Handle, Inserted, handle_of, pointer_of};
 use polychron_memory::{Guard, OutOfMemory};
@@ -359,9 +359,9 @@ impl Chains {
 
     /// Starts fetching the newest version of a chain that a hint has led to, with a row of so many words.
     #[inline]
-    pub(super) fn fetch_newest(record: Handle, words: usize) {
-        // SAFETY: hints are looked up under the transaction's guard.
-        unsafe { Chain::from_handle(record) }.prefetch_newest(words);
+    pub(super) fn fetch_newest(record: Hinted<'_>, words: usize) {
+        // SAFETY: an index of this protocol gave it, under a guard that is held.
+        unsafe { Chain::from_handle(record.handle()) }.prefetch_newest(words);
     }
 }
 

@@ -22,8 +22,8 @@ impl Guess {
             return None;
         }
         let table = self.keys.last().map_or_else(TableId::default, |(table, _)| *table);
-        let abort = Abort { reason: Reason::StaleRead, table, index: IndexId::PRIMARY, key: None };
-        Some(Error::conflicts(wrong, abort, None))
+        let abort = Abort { reason: Reason::StaleRead, table, index: IndexId::PRIMARY, key: None, opponent: None };
+        Some(Error::conflicts(wrong, abort))
     }
 }
 

@@ -22,14 +22,14 @@ impl<'t> BohmTransaction<'t> {
     ) -> Result<(), Error> {
         let index = store.entries.scanned(scan)?;
         if !store.entries.is_ready_at(self.timestamp.batch()) {
-            return Err(Error::NoSuchIndex(scan.table, scan.index));
+            return Err(Error::no_such_index(scan.table, scan.index));
         }
         self.enter_index(store)?;
         self.await_range(store, scan)?;
         // Who comes before this one may have been executed with a later list of tables, and has left the index alone: that was waited for,
         // or was planned by that list, so the drop is seen.
         if !store.entries.is_ready() {
-            return Err(Error::NoSuchIndex(scan.table, scan.index));
+            return Err(Error::no_such_index(scan.table, scan.index));
         }
         let mut batch = std::mem::take(&mut self.state.buffers.batch);
         let mut both = std::mem::take(&mut self.state.buffers.both);

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_base::Error;
 use polychron_base::key::{EncodedKey, HashSeed, Key8, Key16};
-use polychron_engine::stores::{self, DeferredDrops, IndexRef, Keyed, StoreDefinition, StoreTable};
-use polychron_index::{AnyIndex, Handle};
+use polychron_engine::stores::{self, DeferredDrops, Hinted, IndexRef, Keyed, StoreDefinition, StoreTable};
+use polychron_index::AnyIndex;
 use polychron_memory::Guard;
 use polychron_schema::TableDefinition;
 use polychron_sync::Mutex;
@@ -58,7 +58,7 @@ impl Keyed for BohmStore {
     }
 
     #[inline]
-    fn fetch_more(table: &BohmTable, record: Handle) {
+    fn fetch_more(table: &BohmTable, record: Hinted<'_>) {
         Chains::fetch_newest(record, table.primary.row_words);
     }
 }

@@ -1,54 +1,145 @@
-//! Where the heads of a table's records lie: an expandable array of pages (§3.2), and the places that are free.
+//! Where the heads of a table's records lie: an expandable array of pages (§3.2), and the slots that are free.
 //!
 //! Pages never move, so an index holds the address of a head and no number that would have to be looked up in a directory first.
 //! The first pages are small, so that a small table needs little; from 8192 records on a page holds as many and has up to 2 MiB.
 //!
-//! A page whose places are all free is given back when memory is short or the client does nothing ([`RecordArray::give_pages_back`]),
-//! and with the table. Places are free when no guard is left that could hold their records, but garbage may still name them: pages stay
+//! A page whose slots are all free is given back when memory is short or the client does nothing ([`RecordArray::free_pages`]),
+//! and with the table. Slots are free when no guard is left that could hold their records, but garbage may still name them: pages stay
 //! while any garbage waits. A page waits for the guards once more, for the sake of those that looked at it ahead. Who goes along
 //! pages beyond one guard keeps all of them ([`Runs`]).
 
 use std::marker::PhantomData;
-use std::ops::{Deref, Range};
-use std::ptr::NonNull;
+use std::ops::Range;
 use std::sync::PoisonError;
 
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{Mutex, SpinLatch};
 
-use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Link, Record};
+use super::bins::Bins;
+use super::record::{HEAD_BYTES, Head, LONGEST_INLINE_BYTES, NewVersion, Record, RecordAddress};
+use super::timestamp::Timestamp;
 
 const FIRST_PAGE: usize = 64;
 const LEAST_PAGE: usize = STEP;
 const LARGEST_PAGE: usize = 8192;
 const LARGEST_PAGE_BYTES: usize = 2 << 20;
-/// Lists of free places, so that workers seldom meet.
+/// Lists of free slots, so that workers seldom meet.
 const STRIPES: usize = 8;
-/// New places taken at a time.
+/// New slots taken at a time.
 const STEP: usize = 16;
 
+/// Words of a row that fit in a head of so many bytes.
+#[inline]
+fn words_in(head_bytes: usize) -> usize {
+    (head_bytes - HEAD_BYTES) / 8
+}
+
+/// Memory for heads that lie one behind the other. Not given back when it is dropped.
 #[derive(Debug)]
-struct Page {
-    memory: NonNull<u8>,
+pub(super) struct Page {
+    first: RecordAddress,
+    head_bytes: usize,
     /// Records that there is room for, and those that were made.
     capacity: usize,
     made: usize,
 }
 
-// SAFETY: the page is owned by the array; what lies in it is shared through `Record`.
-unsafe impl Send for Page {}
+impl Page {
+    /// Room for so many heads of so many bytes each.
+    pub(super) fn allocate(capacity: usize, head_bytes: usize, guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
+        assert!(head_bytes >= HEAD_BYTES && head_bytes.is_multiple_of(64), "heads are whole lines");
+        let first = RecordAddress::at(guard.allocate(capacity * head_bytes)?);
+        Ok(Self { first, head_bytes, capacity, made: 0 })
+    }
 
-/// Places of heads that lie one behind the other.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Run<'a> {
-    memory: NonNull<u8>,
-    heads: usize,
-    head_bytes: usize,
-    array: PhantomData<&'a RecordArray>,
+    /// Makes the next record.
+    pub(super) fn make(&mut self) -> Option<NewRecord<'_>> {
+        if self.made == self.capacity {
+            return None;
+        }
+        // SAFETY: the page has room for its capacity of heads, and this one was not made before.
+        unsafe { self.first.start().add(self.made * self.head_bytes).cast().write(Head::new()) };
+        self.made += 1;
+        let record = self.get(self.made - 1)?;
+        Some(NewRecord { record, room: words_in(self.head_bytes), array: None })
+    }
+
+    /// The heads that were made.
+    #[inline]
+    fn run(&self) -> Run<'_> {
+        Run { first: self.first, heads: self.made, head_bytes: self.head_bytes, pages: PhantomData }
+    }
+
+    /// One of the records.
+    #[inline]
+    pub(super) fn get(&self, position: usize) -> Option<Record<'_>> {
+        self.run().get(position)
+    }
+
+    /// Frees it, and the versions of its records.
+    pub(super) fn free(self, guard: &Guard<'_>) {
+        // SAFETY: the page was allocated with this size. All that was found in it was borrowed from it, or is found through its table, whose last user
+        // frees it.
+        unsafe {
+            self.run().records().for_each(|record| record.clear(guard, true));
+            guard.free(self.first.start(), self.capacity * self.head_bytes);
+        }
+    }
 }
 
-impl Run<'_> {
+/// A record that no other thread knows, with no version yet.
+#[derive(Debug)]
+pub(super) struct NewRecord<'g> {
+    record: Record<'g>,
+    /// Words that there is room for in its head.
+    room: usize,
+    array: Option<&'g RecordArray>,
+}
+
+impl<'g> NewRecord<'g> {
+    /// Where it lies.
+    pub(super) fn address(&self) -> RecordAddress {
+        self.record.address()
+    }
+
+    /// Writes a version for it.
+    pub(super) fn version<'r>(
+        &'r self,
+        timestamp: Timestamp,
+        row: &[u64],
+        inlines: bool,
+        guard: &'r Guard<'_>,
+    ) -> Result<NewVersion<'r>, OutOfMemory> {
+        let room = if inlines { self.room } else { 0 };
+        // SAFETY: the head has that room.
+        unsafe { self.record.new_version(timestamp, row, room, guard) }
+    }
+
+    /// The record, which others may come to know now.
+    pub(super) fn publish(self) -> Record<'g> {
+        self.record
+    }
+
+    /// Gives it back, with what was installed in it.
+    pub(super) fn give_back(self, worker: usize, guard: &Guard<'_>) {
+        if let Some(array) = self.array {
+            // SAFETY: no other thread has come to know the record.
+            unsafe { array.give(self.record, worker, guard) };
+        }
+    }
+}
+
+/// Slots of heads that lie one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run<'a> {
+    first: RecordAddress,
+    heads: usize,
+    head_bytes: usize,
+    pages: PhantomData<&'a ()>,
+}
+
+impl<'a> Run<'a> {
     /// How many there are.
     #[inline]
     pub(super) fn len(self) -> usize {
@@ -63,13 +154,20 @@ impl Run<'_> {
 
     /// One of them.
     #[inline]
-    pub(super) fn get(self, position: usize) -> Option<Record> {
-        // SAFETY: a head was made there, and pages live as long as the array, which is borrowed.
-        (position < self.heads).then(|| unsafe { Record::at(self.memory.add(position * self.head_bytes)) })
+    pub(super) fn get(self, position: usize) -> Option<Record<'a>> {
+        if position >= self.heads {
+            return None;
+        }
+        // SAFETY: a head was made there. The page stays while it or its runs are borrowed, or the guard is held under which they were listed.
+        Some(unsafe { RecordAddress::at(self.first.start().add(position * self.head_bytes)).under(&()) })
+    }
+
+    fn records(self) -> impl Iterator<Item = Record<'a>> {
+        (0..self.heads).filter_map(move |position| self.get(position))
     }
 }
 
-/// Some of the places of several arrays: those behind as many that are skipped.
+/// Some of the slots of several arrays: those behind as many that are skipped.
 #[derive(Debug)]
 pub(super) struct Window {
     pub(super) skipped: usize,
@@ -77,7 +175,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Which of the next `count` places are in it.
+    /// Which of the next `count` slots are in it.
     pub(super) fn of(&mut self, count: usize) -> Range<usize> {
         let start = self.skipped.min(count);
         let end = count.min(start + self.left);
@@ -91,14 +189,15 @@ impl Window {
 #[derive(Debug)]
 pub(super) struct Runs<'a> {
     array: &'a RecordArray,
-    list: Vec<Run<'a>>,
+    /// The pages, and how many heads were made in each.
+    list: Vec<(RecordAddress, usize)>,
 }
 
-impl<'a> Deref for Runs<'a> {
-    type Target = [Run<'a>];
-
-    fn deref(&self) -> &[Run<'a>] {
-        &self.list
+impl Runs<'_> {
+    /// One after the other.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Run<'_>> {
+        let head_bytes = self.array.head_bytes;
+        self.list.iter().map(move |&(first, heads)| Run { first, heads, head_bytes, pages: PhantomData })
     }
 }
 
@@ -114,10 +213,10 @@ impl Drop for Runs<'_> {
 pub(super) struct RecordArray {
     head_bytes: usize,
     pages: Mutex<Vec<Page>>,
-    free: [SpinLatch<Vec<Record>>; STRIPES],
+    free: [SpinLatch<Vec<RecordAddress>>; STRIPES],
     /// How many have the pages listed just now. Raised under the pages' lock.
     listed: AtomicUsize,
-    /// Free places that were counted by pages last, in vain. Written under the pages' lock.
+    /// Free slots that were counted by pages last, in vain. Written under the pages' lock.
     scattered: AtomicUsize,
 }
 
@@ -143,7 +242,7 @@ impl RecordArray {
     /// Words of a row that fit in a head.
     #[inline]
     pub(super) fn inline_words(&self) -> usize {
-        (self.head_bytes - HEAD_BYTES) / 8
+        words_in(self.head_bytes)
     }
 
     /// Cache lines of a head.
@@ -152,16 +251,17 @@ impl RecordArray {
         self.head_bytes / 64
     }
 
-    /// A place for a new record, which is open and has no version.
-    pub(super) fn take(&self, worker: usize, guard: &Guard<'_>) -> Result<Record, OutOfMemory> {
-        if let Some(record) = self.free[worker % STRIPES].lock().pop() {
-            return Ok(record);
-        }
-        self.take_slowly(worker, guard)
+    /// A new record.
+    pub(super) fn take<'g>(&'g self, worker: usize, guard: &'g Guard<'_>) -> Result<NewRecord<'g>, OutOfMemory> {
+        let free = self.free[worker % STRIPES].lock().pop();
+        let taken = free.map_or_else(|| self.take_slowly(worker, guard), Ok)?;
+        // SAFETY: a head was made there, and its page is retired when all its slots are free, and later than now.
+        let record = unsafe { taken.under(guard) };
+        Ok(NewRecord { record, room: self.inline_words(), array: Some(self) })
     }
 
     #[cold]
-    fn take_slowly(&self, worker: usize, guard: &Guard<'_>) -> Result<Record, OutOfMemory> {
+    fn take_slowly(&self, worker: usize, guard: &Guard<'_>) -> Result<RecordAddress, OutOfMemory> {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         if pages.last().is_none_or(|page| page.made == page.capacity) {
             if let Some(record) = self.free.iter().find_map(|stripe| stripe.lock().pop()) {
@@ -170,35 +270,31 @@ impl RecordArray {
             let so_far: usize = pages.iter().map(|page| page.capacity).sum();
             let mut capacity = so_far.clamp(FIRST_PAGE, LARGEST_PAGE.min(LARGEST_PAGE_BYTES / self.head_bytes));
             // Near the limit a smaller page may still find room.
-            let memory = loop {
-                match guard.allocate(capacity * self.head_bytes) {
-                    Ok(memory) => break memory,
+            let page = loop {
+                match Page::allocate(capacity, self.head_bytes, guard) {
+                    Ok(page) => break page,
                     Err(_) if capacity > LEAST_PAGE => capacity = (capacity / 2).max(LEAST_PAGE),
                     Err(refused) => return Err(refused),
                 }
             };
-            pages.push(Page { memory, capacity, made: 0 });
+            pages.push(page);
         }
         let page = pages.last_mut().expect("there is a page with room");
-        let step = STEP.min(page.capacity - page.made);
-        let mut fresh = (page.made..page.made + step).map(|position| {
-            // SAFETY: the page has room for its capacity of heads, and this one was not made before.
-            unsafe { Record::create(page.memory.add(position * self.head_bytes)) }
-        });
-        let record = fresh.next().expect("a page with room gives a place");
-        self.free[worker % STRIPES].lock().extend(fresh.rev());
-        page.made += step;
+        let mut fresh: Vec<_> = (0..STEP).map_while(|_| page.make().map(|new| new.address())).collect();
+        fresh.reverse();
+        let record = fresh.pop().expect("a page with room gives a slot");
+        self.free[worker % STRIPES].lock().extend(fresh);
         Ok(record)
     }
 
-    /// Gives a place back.
+    /// Gives a slot back.
     ///
     /// # Safety
-    /// Nobody can find or hold the record or a version of it.
-    pub(super) unsafe fn give(&self, record: Record, worker: usize) {
+    /// The record is one of this array. No transaction can find or hold it or a version of it, and no guard is left under which it was found.
+    pub(super) unsafe fn give(&self, record: Record<'_>, worker: usize, guard: &Guard<'_>) {
         // SAFETY: as promised.
-        unsafe { record.reset() };
-        self.free[worker % STRIPES].lock().push(record);
+        unsafe { record.clear(guard, false) };
+        self.free[worker % STRIPES].lock().push(record.address());
     }
 
     /// How many pages there are.
@@ -207,10 +303,10 @@ impl RecordArray {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Gives pages back of which all places are free, if about an eighth of all places became free since that was tried last.
-    /// `is_named`: whether garbage may name free places. A place is free when all who could make garbage of its record have put it where it
-    /// waits, so what is asked when the places were taken holds of all garbage of theirs.
-    pub(super) fn give_pages_back(&self, is_named: &dyn Fn() -> bool, guard: &Guard<'_>) {
+    /// Gives pages back of which all slots are free, if about an eighth of all slots became free since that was tried last.
+    /// Garbage in the bins may name free slots. A slot is free when all who could make garbage of its record have put it where it
+    /// waits, so what is asked when the slots were taken holds of all garbage of theirs.
+    pub(super) fn free_pages(&self, bins: &Bins, guard: &Guard<'_>) {
         let free: usize = self.free.iter().map(|stripe| stripe.lock().len()).sum();
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         let made: usize = pages.iter().map(|page| page.made).sum();
@@ -220,84 +316,69 @@ impl RecordArray {
         if free == 0 || is_listed || (free < made && free - scattered < made.div_ceil(8)) {
             return;
         }
-        // Who needs a place meanwhile waits for the lock.
-        let mut places: Vec<Record> = self.free.iter().flat_map(|stripe| std::mem::take(&mut *stripe.lock())).collect();
-        if is_named() {
-            self.free[0].lock().append(&mut places);
+        // Who needs a slot meanwhile waits for the lock.
+        let mut slots: Vec<RecordAddress> =
+            self.free.iter().flat_map(|stripe| std::mem::take(&mut *stripe.lock())).collect();
+        if !bins.are_empty() {
+            self.free[0].lock().append(&mut slots);
             return;
         }
-        pages.sort_unstable_by_key(|page| page.memory);
-        let page_of = |pages: &[Page], record: &Record| {
-            let behind = pages.partition_point(|page| page.memory.addr().get() as u64 <= record.address());
+        pages.sort_unstable_by_key(|page| page.first.number());
+        let page_of = |pages: &[Page], record: &RecordAddress| {
+            let behind = pages.partition_point(|page| page.first.number() <= record.number());
             behind - 1
         };
         let mut counts = vec![0; pages.len()];
-        places.iter().for_each(|record| counts[page_of(&pages, record)] += 1);
+        slots.iter().for_each(|record| counts[page_of(&pages, record)] += 1);
         let goes: Vec<bool> = pages.iter().zip(counts).map(|(page, free)| free == page.made).collect();
-        places.retain(|record| !goes[page_of(&pages, record)]);
-        self.scattered.store(places.len(), Ordering::Relaxed);
-        let share = places.len().div_ceil(STRIPES).max(1);
-        places.chunks(share).zip(&self.free).for_each(|(places, stripe)| stripe.lock().extend(places));
+        slots.retain(|record| !goes[page_of(&pages, record)]);
+        self.scattered.store(slots.len(), Ordering::Relaxed);
+        let share = slots.len().div_ceil(STRIPES).max(1);
+        slots.chunks(share).zip(&self.free).for_each(|(slots, stripe)| stripe.lock().extend(slots));
         let mut goes = goes.into_iter();
         pages.retain(|page| {
             let goes = goes.next() == Some(true);
             if goes {
-                // SAFETY: the page was allocated with this size; no place of it is in use or can be taken, and nobody goes along it.
-                unsafe { guard.retire(page.memory, page.capacity * self.head_bytes) };
+                // SAFETY: the page was allocated with this size; no slot of it is in use or can be taken, and nobody goes along it.
+                unsafe { guard.retire(page.first.start(), page.capacity * page.head_bytes) };
             }
             !goes
         });
-        // The last page alone has places that were not made.
+        // The last page alone has slots that were not made.
         pages.sort_unstable_by_key(|page| page.made < page.capacity);
     }
 
-    /// All places that were made so far, free ones too, page by page. The pages stay as long as somebody has them listed.
+    /// All slots that were made so far, free ones too, page by page. The pages stay as long as somebody has them listed.
     pub(super) fn runs(&self) -> Runs<'_> {
         let pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        let run = |page: &Page| Run {
-            memory: page.memory,
-            heads: page.made,
-            head_bytes: self.head_bytes,
-            array: PhantomData,
-        };
         // Relaxed: who gives pages back has the lock.
         self.listed.fetch_add(1, Ordering::Relaxed);
-        Runs { array: self, list: pages.iter().map(run).collect() }
+        Runs { array: self, list: pages.iter().map(|page| (page.first, page.made)).collect() }
     }
 
-    /// Visits the places in a window, free ones too.
-    pub(super) fn for_some(&self, window: &mut Window, mut visit: impl FnMut(Record)) {
-        for run in self.runs().iter() {
+    /// Visits the slots in a window, free ones too.
+    pub(super) fn for_some<'g>(&'g self, window: &mut Window, guard: &'g Guard<'_>, mut visit: impl FnMut(Record<'g>)) {
+        for run in self.runs_under(guard) {
             window.of(run.len()).filter_map(|at| run.get(at)).for_each(&mut visit);
         }
     }
 
-    /// Visits all places, free ones too.
-    pub(super) fn for_each(&self, visit: impl FnMut(Record)) {
-        let runs = self.runs();
-        let records = runs.iter().flat_map(|run| (0..run.len()).filter_map(|at| run.get(at)));
-        records.for_each(visit);
+    /// Visits all slots, free ones too.
+    pub(super) fn for_each<'g>(&'g self, guard: &'g Guard<'_>, visit: impl FnMut(Record<'g>)) {
+        self.runs_under(guard).into_iter().flat_map(Run::records).for_each(visit);
     }
 
-    /// Gives all memory back.
-    ///
-    /// # Safety
-    /// Nobody uses a record of the array, now or later.
-    pub(super) unsafe fn destroy(&self, guard: &Guard<'_>) {
-        self.for_each(|record| {
-            let mut place = record.latest();
-            while let Link::To(version) = place.link() {
-                place = version.next();
-                if !record.is_inline(version) {
-                    let (memory, bytes) = version.memory();
-                    // SAFETY: the version is in the list of a record that nobody uses.
-                    unsafe { guard.free(memory, bytes) };
-                }
-            }
-        });
-        for page in self.pages.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // SAFETY: the page was allocated with this size, and nobody uses what lies in it.
-            unsafe { guard.free(page.memory, page.capacity * self.head_bytes) };
-        }
+    /// All slots that were made so far. Pages that are listed under a guard are retired later, and stay until it is dropped.
+    fn runs_under<'g>(&'g self, _guard: &'g Guard<'_>) -> Vec<Run<'g>> {
+        let runs = self.runs();
+        let run = |&(first, heads)| Run { first, heads, head_bytes: self.head_bytes, pages: PhantomData };
+        runs.list.iter().map(run).collect()
+    }
+
+    /// Frees all memory: the array's last user does.
+    pub(super) fn free_all(&mut self, guard: &Guard<'_>) {
+        let pages = std::mem::take(&mut *self.pages.lock().unwrap_or_else(PoisonError::into_inner));
+        self.free.iter().for_each(|stripe| stripe.lock().clear());
+        pages.into_iter().for_each(|page| page.free(guard));
     }
 }

@@ -1,8 +1,8 @@
-//! Between two operations a transaction is in no epoch, so that one whose client does nothing holds back only what its moment keeps.
+//! Between two operations a transaction is in no epoch, so that one whose client does nothing holds back only what its timestamp keeps.
 //!
 //! A snapshot rests (`Guard::rest`). A transaction that may write stands aside, which costs less, and finds out when it comes back whether it
-//! was told to leave its epoch. If it was not, everything is as if it had stayed. If it was, of all that it has found there remains what its
-//! *span* keeps, the moments from its floor to its timestamp (`clocks/held.rs`): the versions of rows that it has read, and their records. What
+//! was asked to leave its epoch. If it was not, everything is as if it had stayed. If it was, of all that it has found there remains what its
+//! *span* keeps, the timestamps from its floor to its timestamp (`clocks/held.rs`): the versions of rows that it has read, and their records. What
 //! only the epoch kept is given up:
 //!
 //! * fingers, hints, and notes for promotion;
@@ -10,7 +10,7 @@
 //! * records that showed no row, and the stamps of the nodes in which nothing was found. The keys and ranges were kept
 //!   (`searches.rs`), and the validation looks again.
 //!
-//! The list of tables stays as long as the moment is held (`Shared::release_lists`). The transactions of a batch stay in its epoch.
+//! The list of tables stays as long as the timestamp is held (`Shared::release_lists`). The transactions of a batch stay in its epoch.
 
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::left_out;
@@ -58,7 +58,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if self.until_check == 0 { self.check_midway() } else { Ok(()) }
     }
 
-    /// A procedure that loops on what does not stand together is stopped here. A snapshot takes the occasion to renew its
+    /// A procedure that loops on what is not mutually consistent is stopped here. A snapshot takes the occasion to renew its
     /// guard, so that it holds back nothing but the versions it can see.
     #[cold]
     fn check_midway(&mut self) -> Result<(), Error> {
@@ -81,16 +81,16 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Leaves a snapshot's epoch for the present one.
     pub(super) fn renew_guard(&mut self) {
         self.state.base.fingers.clear();
-        self.guard.refresh();
+        self.guard.epoch_mut().refresh();
     }
 
     /// Called at the end of every operation, and of the beginning.
     #[inline]
     pub(super) fn rest(&mut self) {
         if self.stands_aside {
-            self.guard.stand_aside();
+            self.guard.epoch_mut().stand_aside();
         } else if self.snapshot {
-            self.guard.rest();
+            self.guard.epoch_mut().rest();
             self.until_check = 1;
         }
     }
@@ -98,7 +98,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Who may write is in an epoch from now on. A snapshot enters one with its next step.
     #[inline]
     pub(super) fn come_back(&mut self) {
-        if self.stands_aside && !self.guard.come_back() {
+        if self.stands_aside && !self.guard.epoch_mut().come_back() {
             self.forget_found();
         }
     }

@@ -19,7 +19,7 @@ const LEFT_TO_ITS_WORKER: usize = 1024;
 /// One worker's bin.
 #[derive(Debug, Default)]
 pub(super) struct Bin {
-    /// What transactions have put in, behind a latch that is held for moments.
+    /// What transactions have put in, behind a latch that is held briefly.
     fresh: SpinLatch<VecDeque<Garbage>>,
     /// What is worked off, behind a latch that nobody waits for.
     reclaimer: SpinLatch<Reclaimer>,

@@ -1,7 +1,7 @@
 //! The workers' clocks and the horizons that a leader derives from them (§3.1, 3.8).
 //!
-//! Each worker has a slot, which it alone writes: the timestamp of its running transaction (`active`), the moment before
-//! which everything is settled for that transaction (`floor`), and its clock. A leader, which is whoever comes by when it is
+//! Each worker has a slot, which it alone writes: the timestamp of its running transaction (`active`), the timestamp before
+//! which everything is stable for that transaction (`floor`), and its clock. A leader, which is whoever comes by when it is
 //! due, first publishes `bound`, a clock reading that no transaction begins before from then on, and looks at every
 //! `active` word: the earliest of these is `min_wts`, and every transaction that has an earlier timestamp has ended. It
 //! publishes that, looks at every `floor`, and the earliest is `min_rts`: what was superseded by then, nobody looks at.
@@ -22,7 +22,7 @@ use polychron_memory::OWN_SLOTS;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, publish, this_thread};
 
-pub(super) use self::held::{Held, Span};
+pub(super) use self::held::{Held, HeldSpans, Span};
 use self::overtaking::Watch;
 use super::counts::Counts;
 use super::options::{Consistency, Options};
@@ -36,7 +36,7 @@ const NONE: u64 = 0;
 const SIXTEENTHS_AHEAD: u64 = 3;
 /// By how many sixteenths more a round may be, which others wait for.
 const SIXTEENTHS_OF_ROUNDS: u64 = 1;
-/// A clock that stood still for longer than this is believed to have done something else (§3.1).
+/// A clock that stopped for longer than this is believed to have done something else (§3.1).
 const LONGEST_STEP_NS: u64 = 3_600_000_000_000;
 
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ struct Horizons {
     /// When `min_wts` was moved last.
     moved_at_ns: AtomicU64,
     /// The clock reading of `min_rts`.
-    settled: AtomicU64,
+    stable: AtomicU64,
     /// The clock when the last round of renewal began that has come to its end.
     renewed: AtomicU64,
     /// No transaction begins at this reading or later.
@@ -129,6 +129,24 @@ impl LocalClock {
     }
 }
 
+/// A timestamp that nobody, now or later, looks behind ([`Clocks::min_rts`]).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Horizon(Timestamp);
+
+impl Horizon {
+    /// The horizon of a test, which frees nothing that its readers see.
+    #[cfg(test)]
+    pub(super) fn of_test(timestamp: Timestamp) -> Self {
+        Self(timestamp)
+    }
+
+    /// The timestamp.
+    #[inline]
+    pub(super) fn timestamp(self) -> Timestamp {
+        self.0
+    }
+}
+
 impl Clocks {
     /// Clocks for so many workers.
     pub(super) fn new(options: &Options, shape: Shape, workers: usize) -> Self {
@@ -141,7 +159,7 @@ impl Clocks {
             min_rts: AtomicU64::new(first.predecessor().0),
             led_at_ns: AtomicU64::new(time.now_ns()),
             moved_at_ns: AtomicU64::new(time.now_ns()),
-            settled: AtomicU64::new(start),
+            stable: AtomicU64::new(start),
             renewed: AtomicU64::new(start),
             limit: AtomicU64::new(start + shape.sixteenths(SIXTEENTHS_AHEAD)),
         };
@@ -356,7 +374,7 @@ impl Clocks {
         self.shape.proper(next.max(self.bound())) < self.limit()
     }
 
-    /// Begins a snapshot of what is settled (thread.rts of §3.1).
+    /// Begins a snapshot of what is stable (thread.rts of §3.1).
     #[inline]
     pub(super) fn begin_snapshot(&self, slot: usize) -> Timestamp {
         let mut min_wts = self.min_wts();
@@ -433,18 +451,24 @@ impl Clocks {
         Timestamp(self.horizons.min_wts.load(Ordering::Acquire))
     }
 
-    /// Nobody, now or later, looks at what was superseded at this moment or before.
+    /// Nobody, now or later, looks at what was superseded at this timestamp or before.
     #[inline]
     pub(super) fn min_rts(&self) -> Timestamp {
         // Acquire: pairs with the leader's release store, which comes after it saw the readers leave.
         Timestamp(self.horizons.min_rts.load(Ordering::Acquire))
     }
 
-    /// How far the oldest reader is behind what is settled.
+    /// The same for a collector.
+    #[inline]
+    pub(super) fn horizon(&self) -> Horizon {
+        Horizon(self.min_rts())
+    }
+
+    /// How far the oldest reader is behind what is stable.
     #[inline]
     pub(super) fn readers_lag(&self) -> u64 {
-        let (settled, min_rts) = (self.min_wts().predecessor(), self.min_rts());
-        if min_rts.is_before(settled) { self.shape.clock_between(min_rts, settled) } else { 0 }
+        let (stable, min_rts) = (self.min_wts().predecessor(), self.min_rts());
+        if min_rts.is_before(stable) { self.shape.clock_between(min_rts, stable) } else { 0 }
     }
 
     /// Whether the horizons should be moved on.
@@ -453,20 +477,20 @@ impl Clocks {
         now_ns.saturating_sub(self.horizons.led_at_ns.load(Ordering::Relaxed)) >= interval_ns
     }
 
-    /// How old what a snapshot of this moment sees is, in nanoseconds. Where a counter stands for the clock, it is as old as the horizon.
-    pub(super) fn staleness_ns(&self, moment: Timestamp) -> u64 {
+    /// How old what a snapshot of this timestamp sees is, in nanoseconds. Where a counter stands for the clock, it is as old as the horizon.
+    pub(super) fn staleness_ns(&self, timestamp: Timestamp) -> u64 {
         let now_ns = self.now_ns();
         if self.central.is_some() {
             return now_ns.saturating_sub(self.horizons.moved_at_ns.load(Ordering::Relaxed));
         }
         let now = self.shape.timestamp(self.shape.proper(now_ns), 0);
-        if moment.is_before(now) { self.shape.clock_between(moment, now) } else { 0 }
+        if timestamp.is_before(now) { self.shape.clock_between(timestamp, now) } else { 0 }
     }
 
     /// How far the clocks are ahead of what nobody looks at any more.
     #[inline]
     pub(super) fn lag(&self) -> u64 {
-        self.bound().saturating_sub(self.horizons.settled.load(Ordering::Relaxed))
+        self.bound().saturating_sub(self.horizons.stable.load(Ordering::Relaxed))
     }
 
     /// The leader has a clock as well, so that the horizon passes what workers did before they became idle.
@@ -479,10 +503,10 @@ impl Clocks {
     }
 
     /// Moves the limit on behind the horizon, whose clock reading this is, and the last round. Only the leader does.
-    fn move_limit(&self, settled: u64) {
+    fn move_limit(&self, stable: u64) {
         let horizons = &*self.horizons;
-        horizons.settled.store(settled, Ordering::Relaxed);
-        let limit = settled.min(self.renewed()) + self.shape.sixteenths(SIXTEENTHS_AHEAD);
+        horizons.stable.store(stable, Ordering::Relaxed);
+        let limit = stable.min(self.renewed()) + self.shape.sixteenths(SIXTEENTHS_AHEAD);
         // Release: pairs with the acquire in `limit`.
         horizons.limit.store(limit.max(horizons.limit.load(Ordering::Relaxed)), Ordering::Release);
     }

@@ -2,7 +2,7 @@
 //!
 //! 0. Unless the worker's last transactions have all committed: bring the most contended writes to the front, and check the
 //!    reads, so that a conflict is found before anything is installed.
-//! 1. **Install** a pending version for each write, in its place by timestamp. A key that leads to no record gets one, with the pending
+//! 1. **Install** a pending version for each write, where its timestamp belongs in the list. A key that leads to no record gets one, with the pending
 //!    version in it, and its index entry now: no index is touched before.
 //! 2. **Raise** the read timestamp of every version that was read, and of every part of the key space that was found empty.
 //! 3. **Check** that (a) what was visible still is, and no stamp is broken; (b) what is visible below each installed version was not
@@ -23,49 +23,21 @@
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{IndexRef, OwnedKey, WorkerBase};
-use polychron_index::Inserted;
+use polychron_engine::stores::IndexRef;
 use polychron_sync::Backoff;
 
 use super::counts::Stage;
-use super::marks::Queued;
+use super::installation::{Pending, refuses_rows};
 use super::options::Consistency;
-use super::reclaim::{Entry, Garbage};
-use super::record::{Link, Record, Status, Version, search};
-use super::sets::{Fresh, Kind, Sets, Target, Write};
+use super::record::Link;
+use super::sets::{Kind, Sets, Target, Write};
 use super::steps::{Point, Step};
-use super::table::Store;
-use super::timestamp::Timestamp;
+use super::table::{CicadaTable, Store};
 use super::transaction::CicadaTransaction;
 use super::worker::State;
 
 /// How many writes are sorted by contention (§3.5).
 const SORTED: usize = 8;
-
-/// A write that counts, on its way into the database.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pending {
-    pub(super) write: u32,
-    /// How long ago, in timestamps, the record was written last.
-    age: i64,
-    /// Where it was installed, as what.
-    installed: Option<(Record, Version)>,
-}
-
-/// What came of putting a version into a list.
-enum Linked {
-    Done,
-    /// The record is closed.
-    Closed,
-    /// With the other one that stands at this moment.
-    Conflict(Reason, Timestamp),
-}
-
-/// Whether the write is the insertion of a key that must have no row.
-#[inline]
-fn refuses_rows(write: &Write) -> bool {
-    write.target == Target::Key && !write.blind && !left_out(Step::RefuseInsertedFirst)
-}
 
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// Validates, and makes the writes part of the database.
@@ -109,23 +81,22 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// what it read with what is visible.
     #[inline]
     fn hold_timestamp(&mut self) -> Result<(), Error> {
-        let stands = self.shared.clocks.stand(self.state.base.slot, self.timestamp);
+        let stands = self.shared.clocks.stand(self.state.base.slot, self.timestamp());
         if stands { Ok(()) } else { self.draw_again() }
     }
 
-    /// The floor stays, and so does every version that was read: none can be taken for another one.
+    /// Another timestamp is drawn.
     #[cold]
     fn draw_again(&mut self) -> Result<(), Error> {
         let clocks = &self.shared.clocks;
         if self.state.stage != Stage::Rewriting {
-            // A round of renewal takes place where everybody can be by now, not where time has gone on to.
+            // A round of renewal is made where everybody can be by now, not where time has gone on to.
             clocks.advance(&mut self.state.clock, self.state.base.slot);
         }
-        let Some(timestamp) = clocks.draw_again(self.state.base.slot, &mut self.state.clock) else {
+        if !self.draw_timestamp_again() {
             let place = self.state.sets.writes.get(0).place;
             return Err(self.conflict(Reason::Inconsistent, place, None));
-        };
-        self.timestamp = timestamp;
+        }
         // What was later than the old timestamp may be before this one.
         self.state.sets.reads.iter_mut().for_each(|read| read.later = None);
         Ok(())
@@ -194,18 +165,18 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Brings those records to the front that were written last: they are probably written most often.
     fn sort_by_contention(&mut self) {
-        let timestamp = self.timestamp;
+        let (guard, reader) = (&self.guard, self.guard.reader());
         let (pending, writes) = (&mut self.state.buffers.pending, &self.state.sets.writes);
         if pending.len() < 2 {
             return;
         }
         for entry in pending.iter_mut() {
             let latest = match writes.get(entry.write).target {
-                Target::Record(record) => record.latest().link(),
+                Target::Record(record) => reader.latest(record.under(guard)),
                 Target::Key => Link::End,
             };
             entry.age = match latest {
-                Link::To(version) => timestamp.0.wrapping_sub(version.wts().0) as i64,
+                Link::To(version) => reader.timestamp().0.wrapping_sub(version.wts().0) as i64,
                 _ => i64::MAX,
             };
         }
@@ -234,185 +205,24 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         table.store(place.index).map(|store| &**store)
     }
 
-    /// Step 1 for one write.
-    fn install(&mut self, position: usize) -> Result<(), Error> {
-        let write = *self.state.sets.writes.get(self.state.buffers.pending[position].write);
-        let (mut backoff, mut has_record) = (Backoff::new(), write.has_record);
-        loop {
-            let record = match write.target {
-                Target::Record(record) => Some(record),
-                Target::Key if has_record => self.record_of_key(&write)?,
-                Target::Key => None,
-            };
-            let Some(record) = record else {
-                if self.install_new(position, &write)? {
-                    return Ok(());
-                }
-                has_record = true;
-                continue;
-            };
-            if self.is_barred(record) {
-                return Err(self.conflict_at(record, None, Reason::BeingWritten, (write.place, None)));
-            }
-            let version = self.make_version(record, position, &write)?;
-            match self.link(record, version, &write) {
-                Linked::Done => {
-                    self.state.buffers.pending[position].installed = Some((record, version));
-                    return Ok(());
-                }
-                // Its key is about to leave the index, or has left it.
-                Linked::Closed if write.target == Target::Key && !left_out(Step::ReplaceClosed) => {
-                    self.discard(record, version);
-                    backoff.wait();
-                }
-                // An earlier transaction has deleted since what was found there, and no reader needed the record any more.
-                Linked::Closed => {
-                    self.discard(record, version);
-                    return Err(self.conflict(Reason::StaleRead, write.place, None));
-                }
-                Linked::Conflict(reason, other) => {
-                    self.discard(record, version);
-                    return Err(self.conflict_at(record, Some(other), reason, (write.place, None)));
-                }
-            }
-        }
-    }
-
-    fn record_of_key(&self, write: &Write) -> Result<Option<Record>, Error> {
-        let key = self.state.sets.writes.key(write);
-        let handle = self.store(write.place)?.index().get(key, &self.guard).handle;
-        // SAFETY: the handle was found under this transaction's guard.
-        Ok(handle.map(|handle| unsafe { Record::from_handle(handle) }))
-    }
-
-    /// Installs a version in a new record, and its key in the index. `false`: the key has a record by now.
-    fn install_new(&mut self, position: usize, write: &Write) -> Result<bool, Error> {
-        let store: *const Store = self.store(write.place)?;
-        // SAFETY: the worker's list of tables keeps the store until the transaction has ended.
-        let store = unsafe { &*store };
-        let record = store.records.take(self.state.base.slot, &self.guard).map_err(Error::from)?;
-        let version = match self.make_version(record, position, write) {
-            Ok(version) => version,
-            Err(error) => {
-                // SAFETY: nobody has seen the record.
-                unsafe { store.records.give(record, self.state.base.slot) };
-                return Err(error);
-            }
-        };
-        let linked = record.latest().install(None, version);
-        debug_assert!(linked, "nobody knows the record");
-        let State { base: WorkerBase { fingers, .. }, sets, .. } = &mut *self.state;
-        let (key, nodes) = (sets.writes.key(write), &mut sets.nodes);
-        // SAFETY: fingers are cleared when the transaction begins and when it leaves its epoch.
-        let inserted = unsafe { fingers.insert(&store.entries, key, record.handle(), nodes, &self.guard) };
-        if matches!(inserted, Ok(Inserted::New)) {
-            self.state.buffers.pending[position].installed = Some((record, version));
-            return Ok(true);
-        }
-        if record.is_inline(version) {
-            version.end(Status::Unused);
-        } else {
-            // A collector with an outdated item for whatever lay in this place before may be looking.
-            let (memory, bytes) = version.memory();
-            // SAFETY: the record is given back below, so nobody finds the version from now on.
-            unsafe { self.guard.retire(memory, bytes) };
-        }
-        // SAFETY: the index did not take the record, so no transaction has seen it.
-        unsafe { store.records.give(record, self.state.base.slot) };
-        inserted.map_err(Error::from)?;
-        Ok(false)
-    }
-
-    /// A version for a write: the head's if it is free and large enough, else one of its own (§3.3).
+    /// The same for as long as the transaction looks at its list of tables.
     #[inline]
-    fn make_version(&self, record: Record, position: usize, write: &Write) -> Result<Version, Error> {
-        let row: &[u64] = match write.kind {
-            Kind::Put => self.state.sets.writes.row(self.state.buffers.pending[position].write).as_words(),
-            Kind::Delete => &[],
-        };
-        let fits = self.shared.options.parts().inlining
-            && self.store(write.place)?.records_of(write.is_node).inline_words() >= row.len();
-        let inline = if fits { record.claim_version() } else { None };
-        let version = match inline {
-            Some(version) => version,
-            // At the memory limit deletions go on, with the nodes of multi-version indexes that they change.
-            None if write.makes_room => self.allocate_for_deletion(row.len())?,
-            None => Version::allocate(row.len(), &self.guard)?,
-        };
-        // SAFETY: the version was claimed or allocated just now, with room for the row.
-        unsafe { version.fill(self.timestamp, row) };
-        Ok(version)
-    }
-
-    /// Gives a version back that nobody has seen.
-    fn discard(&self, record: Record, version: Version) {
-        if record.is_inline(version) {
-            version.end(Status::Unused);
-        } else {
-            let (memory, bytes) = version.memory();
-            // SAFETY: the version was allocated for this write and never installed.
-            unsafe { self.guard.free(memory, bytes) };
-        }
-    }
-
-    /// Puts a version into its place in a list, unless it is plain already that it would not pass.
-    fn link(&self, record: Record, version: Version, write: &Write) -> Linked {
-        let (timestamp, options) = (self.timestamp, &self.shared.options);
-        let latest_only = options.parts().write_latest_only && !write.blind && write.target != Target::Key;
-        loop {
-            let mut place = record.latest();
-            let below = loop {
-                match place.link() {
-                    Link::To(other) if other.wts().is_after(timestamp) && !left_out(Step::InstallInOrder) => {
-                        if latest_only && other.status() != Status::Aborted {
-                            return Linked::Conflict(Reason::WrittenLater, other.wts());
-                        }
-                        place = other.next();
-                    }
-                    Link::To(other) => break Some(other),
-                    Link::End => break None,
-                    Link::Closed => return Linked::Closed,
-                }
-            };
-            if let Some((reason, other)) = below.and_then(|below| self.refuse_early(below, write)) {
-                return Linked::Conflict(reason, other);
-            }
-            pass(Point::Linking);
-            if place.install(below, version) {
-                if left_out(Step::InstallPending) {
-                    version.end(Status::Committed);
-                }
-                return Linked::Done;
-            }
-            if record.latest().is_sealed() {
-                return Linked::Closed;
-            }
-        }
-    }
-
-    /// Why a version cannot be installed above `below`, as far as one look tells.
-    #[inline]
-    fn refuse_early(&self, below: Version, write: &Write) -> Option<(Reason, Timestamp)> {
-        match below.status() {
-            Status::Committed if refuses_rows(write) => Some((Reason::InsertedFirst, below.wts())),
-            Status::Committed | Status::Deleted => {
-                Some((Reason::ReadLater, below.rts())).filter(|(_, rts)| rts.is_after(self.timestamp))
-            }
-            _ => None,
-        }
+    pub(super) fn kept_store<'t>(&self, place: IndexRef) -> Result<&'t Store, Error> {
+        let table: &'t CicadaTable = self.state.base.tables.table(place.table)?;
+        table.store(place.index).map(|store| &**store)
     }
 
     /// Step 2.
     fn raise(&self) {
-        let timestamp = self.timestamp;
+        let timestamp = self.timestamp();
         for read in &self.state.sets.reads {
             if let Some(version) = read.version
                 && !left_out(Step::RaiseVersions)
             {
-                version.raise_rts(timestamp);
+                version.under(&self.guard).raise_rts(timestamp);
             }
         }
-        for &part in self.state.sets.gaps.iter().filter(|_| !left_out(Step::RaiseAbsences)) {
+        for &part in self.state.sets.gaps.iter().filter(|_| !left_out(Step::RaiseGaps)) {
             self.shared.gaps.raise(part, timestamp);
         }
     }
@@ -422,13 +232,12 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if left_out(Step::CompareVersions) {
             return Ok(());
         }
-        let timestamp = self.timestamp;
         let wait = (wait || self.shared.options.parts().wait_for_pending) && !left_out(Step::AwaitPendingReads);
         let mut at = 0;
-        while let Some(passed) = self.state.sets.reads[at..].iter().position(|read| !read.is_latest()) {
+        while let Some(passed) = self.state.sets.reads[at..].iter().position(|read| !read.is_latest(&self.guard)) {
             at += passed;
             let read = self.state.sets.reads[at];
-            let seen = search(read.record, timestamp, read.later, wait);
+            let seen = self.search(read.record, read.later, wait);
             // A record that was closed meanwhile and showed no row shows none.
             let tolerated = seen.closed && !read.is_row && !left_out(Step::TolerateClosed);
             if seen.version != read.version && !tolerated {
@@ -436,7 +245,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     true => (Reason::Phantom, None),
                     false => (Reason::StaleRead, read.version),
                 };
-                let other = seen.version.map(|other| other.wts());
+                let other = seen.version.map(|other| other.under(&self.guard).wts());
                 return Err(self.conflict_at(read.record, other, reason, (read.place, version)));
             }
             self.state.sets.set_later(at, seen.later);
@@ -449,8 +258,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     fn check_stamps(&mut self) -> Result<(), Error> {
         if !left_out(Step::CompareNodes) {
             self.search_again()?;
-            // SAFETY: the stamps were taken under this transaction's guard, in the epoch in which it is.
-            if let Some(place) = unsafe { self.state.sets.nodes.first_broken() } {
+            if let Some(place) = self.guard.first_broken(&self.state.sets.nodes) {
                 return Err(self.conflict(Reason::Phantom, place, None));
             }
         }
@@ -469,21 +277,21 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Step 3 (b).
     fn check_writes(&mut self) -> Result<(), Error> {
-        let timestamp = self.timestamp;
+        let timestamp = self.timestamp();
         for position in 0..self.state.buffers.pending.len() {
-            let Pending { write, installed, .. } = self.state.buffers.pending[position];
-            let Some((record, version)) = installed else { continue };
-            let write = *self.state.sets.writes.get(write);
-            let below = search(record, timestamp, Some(version), !left_out(Step::AwaitPendingBelow));
+            let Pending { write, installed, .. } = &self.state.buffers.pending[position];
+            let Some((record, version)) = installed.as_ref().map(|own| (own.record(), own.version())) else { continue };
+            let write = *self.state.sets.writes.get(*write);
+            let below = self.search(record, Some(version), !left_out(Step::AwaitPendingBelow));
             if below.is_row && refuses_rows(&write) {
                 return Err(self.conflict_at(record, None, Reason::InsertedFirst, (write.place, below.version)));
             }
-            if let Some(below) = below.version
-                && below.rts().is_after(timestamp)
-                && !left_out(Step::RefuseReadLater)
-            {
-                let version = Some(below).filter(|_| !write.is_node);
-                return Err(self.conflict_at(record, Some(below.rts()), Reason::ReadLater, (write.place, version)));
+            if let Some(version) = below.version {
+                let rts = version.under(&self.guard).rts();
+                if rts.is_after(timestamp) && !left_out(Step::RefuseReadLater) {
+                    let version = Some(version).filter(|_| !write.is_node);
+                    return Err(self.conflict_at(record, Some(rts), Reason::ReadLater, (write.place, version)));
+                }
             }
             if !below.is_row && write.kind == Kind::Put && !self.admits(&write)? {
                 return Err(self.conflict(Reason::ReadLater, write.place, None));
@@ -496,81 +304,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     fn admits(&self, write: &Write) -> Result<bool, Error> {
         let (store, key) = (self.store(write.place)?, self.state.sets.writes.key(write));
         // Nodes of multi-version indexes have read timestamps of their own.
-        Ok(store.versioned.is_some() || self.shared.gaps.admit(write.place, key, &store.lengths, self.timestamp))
-    }
-
-    /// Step 4: from here on the versions are visible, and those below them are garbage soon.
-    fn commit_installed(&mut self) {
-        let wts = self.timestamp;
-        for pending in &self.state.buffers.pending {
-            let Some((record, version)) = pending.installed else { continue };
-            let write = self.state.sets.writes.get(pending.write);
-            let deleted = write.kind == Kind::Delete;
-            version.end(if deleted { Status::Deleted } else { Status::Committed });
-            pass(Point::Ended);
-            let kind = if deleted { Queued::Leaving } else { Queued::Versions };
-            if (deleted || version.next().link() != Link::End) && record.marks().note_queued(kind) {
-                let entry = if deleted { self.entry_of_deleted(write) } else { Entry::Stays };
-                self.state.garbage.push_back(Garbage { place: write.place, record, wts, entry });
-            }
-        }
-        self.state.buffers.pending.clear();
-    }
-
-    fn entry_of_deleted(&self, write: &Write) -> Entry {
-        match self.store(write.place) {
-            Ok(store) if store.versioned.is_some() => Entry::Unlinked { is_node: write.is_node },
-            _ => Entry::Key(OwnedKey::new(self.state.sets.writes.key(write))),
-        }
-    }
-
-    /// Gives back the records that were taken and of which nobody came to know: all of them, or those that were not written in
-    /// the end. The transaction still holds its moment.
-    #[cold]
-    pub(super) fn give_back_fresh(&mut self) {
-        for position in 0..self.state.sets.fresh.len() {
-            let Fresh { record, place, is_node } = self.state.sets.fresh[position];
-            let Ok(store) = self.store(place) else { continue };
-            let store: *const Store = store;
-            // SAFETY: the worker's list of tables keeps the store until the transaction has ended.
-            let store = unsafe { &*store };
-            match record.latest().link() {
-                Link::To(_) if self.committed => {}
-                // The node that names it was not committed, so nobody but collectors comes here.
-                Link::To(version) => {
-                    let closed = record.latest().close(Some(version));
-                    debug_assert!(closed, "nobody else writes the record");
-                    let mut reclaimer = self.shared.bins.of(self.state.base.slot).wait();
-                    reclaimer.defer_record(record, version, store, is_node, &self.guard);
-                }
-                // SAFETY: the record was never written, so no transaction has seen it.
-                _ => unsafe { store.records_of(is_node).give(record, self.state.base.slot) },
-            }
-        }
-    }
-
-    /// What was installed counts for nothing. It is taken out when nobody can stand on it any more.
-    #[cold]
-    pub(super) fn abort_installed(&mut self) {
-        self.look_after_shortage();
-        let wts = self.timestamp;
-        for pending in &self.state.buffers.pending {
-            let Some((record, version)) = pending.installed else { continue };
-            version.end(Status::Aborted);
-            let write = self.state.sets.writes.get(pending.write);
-            if write.is_fresh {
-                // It is given back as a whole.
-                continue;
-            }
-            let entry = match write.target {
-                Target::Key => Entry::Key(OwnedKey::new(self.state.sets.writes.key(write))),
-                Target::Record(_) => Entry::Stays,
-            };
-            if record.marks().note_queued(entry.kind()) {
-                self.state.garbage.push_back(Garbage { place: write.place, record, wts, entry });
-            }
-        }
-        self.state.buffers.pending.clear();
+        Ok(store.versioned.is_some() || self.shared.gaps.admit(write.place, key, &store.lengths, self.timestamp()))
     }
 
     /// Holds a commit back until nobody can come to stand before it any more who begins after it was acknowledged (§3.1).
@@ -590,7 +324,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     backoff.wait();
                 }
             }
-            Consistency::External => clocks.await_horizon(self.timestamp),
+            Consistency::External => clocks.await_horizon(self.timestamp()),
         }
     }
 }

@@ -9,7 +9,8 @@ use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 
 use super::counts::Stage;
-use super::record::{Record, Status, Version};
+use super::kept::{Kept, KeptVersion};
+use super::record::Status;
 use super::steps::Step;
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
@@ -23,18 +24,18 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// The transaction has committed. One that only read counts, too: others may not write below it any more.
     #[inline]
     pub(super) fn note_commit(&mut self) {
-        let (database, moment) = (self.database(), self.timestamp.0);
-        self.state.nested.committed(database, moment);
+        let (database, timestamp) = (self.database(), self.timestamp().0);
+        self.state.nested.committed(database, timestamp);
     }
 
     /// As [`CicadaTransaction::conflict`], at a record, with the other transaction's timestamp where that is known.
     #[cold]
     pub(super) fn conflict_at(
         &mut self,
-        record: Record,
+        record: Kept,
         other: Option<Timestamp>,
         reason: Reason,
-        (place, version): (IndexRef, Option<Version>),
+        (place, version): (IndexRef, Option<KeptVersion>),
     ) -> Error {
         self.state.contested.note(record);
         if let Some(other) = other {
@@ -45,10 +46,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Keeps why the transaction conflicts. The key is taken from a version where it has a row.
     #[cold]
-    pub(super) fn conflict(&mut self, reason: Reason, place: IndexRef, version: Option<Version>) -> Error {
+    pub(super) fn conflict(&mut self, reason: Reason, place: IndexRef, version: Option<KeptVersion>) -> Error {
         let key = version.and_then(|version| self.key_of(place, version));
-        let abort = Abort { reason, table: place.table, index: place.index, key };
-        self.state.nested.conflicts(self.database(), &abort);
+        let mut abort = Abort { reason, table: place.table, index: place.index, key, opponent: None };
+        self.state.nested.conflicts(self.database(), &mut abort);
         self.state.base.last_abort = Some(abort);
         self.state.commits_in_row = 0;
         self.shared.clocks.boost(&mut self.state.clock, self.state.base.slot);
@@ -74,18 +75,18 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Whether a row is left to a favoured transaction. Not by what rewrites rows as they are, for which the favoured one may have to wait before
     /// it begins.
     #[inline]
-    pub(super) fn is_barred(&self, record: Record) -> bool {
+    pub(super) fn is_barred(&self, record: Kept) -> bool {
         let is_here = |other| self.guard.epochs().is_here(other);
         self.state.contested.is_barred(&self.shared.favour, record, self.state.base.slot, is_here)
             && self.state.stage != Stage::Rewriting
     }
 
-    fn key_of(&self, place: IndexRef, version: Version) -> Option<KeyPreview> {
+    fn key_of(&self, place: IndexRef, version: KeptVersion) -> Option<KeyPreview> {
+        let version = version.under(&self.guard);
         if version.status() != Status::Committed {
             return None;
         }
         let table = catalog::known(&self.state.base.tables, place.table)?;
-        // SAFETY: the version was visible to this transaction, which still runs.
-        table.key_in(place.index, unsafe { version.row() }.as_words())
+        table.key_in(place.index, version.row().as_words())
     }
 }

@@ -1,7 +1,7 @@
 //! Deleted records that only old readers see leave their index for one beside it.
 //!
 //! A row that a long reader sees keeps its record when it is deleted, and in a single-version index the key would keep its entry: a queue whose head is
-//! deleted would be scanned through all that was deleted since the reader began. When the deletion is settled, the record is *displaced*:
+//! deleted would be scanned through all that was deleted since the reader began. When the deletion is stable, the record is *displaced*:
 //!
 //! 1. its key goes into the index beside;
 //! 2. `until` is raised to the timestamp of the deletion;
@@ -9,8 +9,8 @@
 //!    one;
 //! 4. its key leaves the index.
 //!
-//! Who has a timestamp at or after `until` sees none of these rows and looks at the index alone. A snapshot of an earlier moment that misses a
-//! key looks beside, and its scans go along both. It looks at `until` behind the index, so what it misses there because of step 4 it is told of by step
+//! Who has a timestamp at or after `until` sees none of these rows and looks at the index alone. A snapshot of an earlier timestamp that misses a
+//! key looks beside, and its scans go along both. It looks at `until` behind the index, so what it misses there because of step 4 it learns of by step
 //! 2. A transaction that may write and is so old has been overtaken: it conflicts where it misses a key or scans.
 //!
 //! The item of the record waits for the oldest reader, as it did before, and then the record is closed and its key leaves the index beside.
@@ -21,12 +21,13 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason};
 use polychron_engine::Scan;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{self, Both, OwnedKey};
+use polychron_engine::stores::{self, OwnedKey};
 use polychron_index::{AnyIndex, Inserted};
 use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
-use super::record::{Record, Version};
+use super::kept::Ranges;
+use super::record::{Latched, Record, Version};
 use super::table::{Heads, Store};
 use super::timestamp::Timestamp;
 use super::transaction::{CicadaTransaction, Found, Source};
@@ -46,12 +47,12 @@ impl Displaced {
         self.entries.as_ref().map(stores::Store::index)
     }
 
-    /// Whether rows that are seen at this moment may lie beside.
+    /// Whether rows that are seen at this timestamp may lie beside.
     #[inline]
-    pub(super) fn concern(&self, moment: Timestamp) -> bool {
+    pub(super) fn concern(&self, timestamp: Timestamp) -> bool {
         // Acquire: pairs with the release in `raise`.
         let until = self.until.load(Ordering::Acquire);
-        until != 0 && moment.is_before(Timestamp(until))
+        until != 0 && timestamp.is_before(Timestamp(until))
     }
 
     fn raise(&self, deletion: Timestamp) {
@@ -61,9 +62,9 @@ impl Displaced {
     }
 
     /// Forgets until when there was something, when nobody is so old any more: it would come to lie in the future.
-    pub(super) fn renew(&self, settled: Timestamp) {
+    pub(super) fn renew(&self, stable: Timestamp) {
         let until = self.until.load(Ordering::Relaxed);
-        if until != 0 && !settled.is_before(Timestamp(until)) {
+        if until != 0 && !stable.is_before(Timestamp(until)) {
             // Whoever has raised it meanwhile keeps it.
             let _ = self.until.compare_exchange(until, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -71,16 +72,17 @@ impl Displaced {
 }
 
 impl Store {
-    /// Displaces a deleted record that old readers see; `deletion` is its latest version, which is settled. The caller has the record's
+    /// Displaces a deleted record that old readers see; `deletion` is its latest version, which is stable. The caller has the record's
     /// latch.
-    pub(super) fn displace(&self, key: &OwnedKey, record: Record, deletion: Version, guard: &Guard<'_>) {
+    pub(super) fn displace(&self, key: &OwnedKey, record: &Latched<'_>, deletion: Version<'_>, guard: &Guard<'_>) {
         match key {
             OwnedKey::Short(key) => self.displace_key(*key, record, deletion, guard),
             OwnedKey::Long(key) => self.displace_key(&**key, record, deletion, guard),
         }
     }
 
-    fn displace_key<K: EncodedKey>(&self, key: K, record: Record, deletion: Version, guard: &Guard<'_>) {
+    fn displace_key<K: EncodedKey>(&self, key: K, latched: &Latched<'_>, deletion: Version<'_>, guard: &Guard<'_>) {
+        let record = latched.record();
         let Some(beside) = self.displaced.index() else { return };
         // Another record of the key may lie there, and without memory everything stays where it is.
         let inserted = beside.insert(key, record.handle(), &mut (), guard);
@@ -88,22 +90,21 @@ impl Store {
             return;
         }
         self.displaced.raise(deletion.wts());
-        let from = if record.latest().seal(deletion) { self.index() } else { beside };
+        let from = if latched.seal(deletion) { self.index() } else { beside };
         let removed = from.remove(key, record.handle(), guard);
         debug_assert!(removed, "the record was in both, and only who has its latch takes it out");
     }
 
     /// Whether a key leads to a record, in the index or beside.
-    pub(super) fn leads_to<K: EncodedKey>(&self, key: K, record: Record, guard: &Guard<'_>) -> bool {
+    pub(super) fn leads_to<K: EncodedKey>(&self, key: K, record: Record<'_>, guard: &Guard<'_>) -> bool {
         let handle = Some(record.handle());
         self.index().find(key, guard) == handle
-            || record.latest().is_sealed()
-                && self.displaced.index().and_then(|beside| beside.find(key, guard)) == handle
+            || record.is_sealed() && self.displaced.index().and_then(|beside| beside.find(key, guard)) == handle
     }
 
     /// Takes the key of a record that was closed just now out of the index in which it is. The caller has the record's latch.
-    pub(super) fn take_out<K: EncodedKey>(&self, key: K, record: Record, guard: &Guard<'_>) {
-        let handle = record.handle();
+    pub(super) fn remove_key<K: EncodedKey>(&self, key: K, record: &Latched<'_>, guard: &Guard<'_>) {
+        let handle = record.record().handle();
         let removed = self.index().remove(key, handle, guard)
             || self.displaced.index().is_some_and(|beside| beside.remove(key, handle, guard));
         debug_assert!(removed, "the record was in one of them, and only who has its latch takes it out");
@@ -117,9 +118,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if !self.snapshot {
             return Err(self.conflict(Reason::Inconsistent, store.place(), None));
         }
-        let beside = store.displaced.index().and_then(|beside| beside.find(key, &self.guard));
-        // SAFETY: the handle was found under this transaction's guard.
-        Ok(beside.map_or(missed, |handle| self.read_record(unsafe { Record::from_handle(handle) }, store.place())))
+        let beside = self.guard.find_beside(store, key);
+        Ok(beside.map_or(missed, |record| self.read_record(record, store.place())))
     }
 
     /// As a scan of the index, along both. Answers whether the visitor stopped.
@@ -133,16 +133,14 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if !self.snapshot {
             return Err(self.conflict(Reason::Inconsistent, store.place(), None));
         }
-        let Some(beside) = store.displaced.index() else { return Ok(false) };
-        let mut both = Both::default();
+        let mut both = Ranges::default();
         loop {
             // Between two parts the guard may be renewed.
             self.until_check = 1;
             self.step()?;
-            let more = both.fill((store.index(), beside), scan, &self.guard);
-            while let Some(handle) = both.next(scan.direction) {
-                // SAFETY: the handle was found under this transaction's guard.
-                let found = self.read_record(unsafe { Record::from_handle(handle) }, store.place());
+            let more = both.fill(store, scan, &self.guard);
+            while let Some(record) = both.next(scan.direction) {
+                let found = self.read_record(record, store.place());
                 if let Found::Row(_, source) = found
                     && visitor(self, source)?.is_break()
                 {

@@ -11,7 +11,7 @@ use polychron_schema::KeyScratch;
 use polychron_sync::Backoff;
 
 use super::protocol::Shared;
-use super::record::{Link, Record, Status};
+use super::record::{Reader, Record, Status};
 use super::steps::Step;
 use super::table::Store;
 use super::timestamp::Timestamp;
@@ -20,7 +20,7 @@ use super::worker::CicadaWorker;
 /// Makes the entries of a new index that the catalog shows already, but that is not read yet.
 ///
 /// As [`rows::fill`] does, but behind all that did not know the index, which are not ahead of the clock reading `unknowing`, whatever this
-/// worker's own clock says. Answers a moment at which all entries are there.
+/// worker's own clock says. Answers a timestamp at which all entries are there.
 pub(super) fn fill<R: Redo>(
     shared: &Arc<Shared<R>>,
     table: TableId,
@@ -57,18 +57,16 @@ pub(super) fn fill<R: Redo>(
 /// The keys of a table whose primary index keeps versions, as of the latest commits: who did not know the new index may have had a
 /// timestamp that lies ahead of this one's.
 fn collect_keys<R: Redo>(store: &Store, worker: &mut CicadaWorker<R>, keys: &mut Keys) -> Result<(), Error> {
-    // The latest settled version of a record is freed when a later one is, which the transaction's horizon prevents.
+    // The latest stable version of a record is freed when a later one is, which the transaction's horizon prevents.
     let transaction = worker.begin_in_epoch(Mode::ReadWrite)?;
     let mut failed = Ok(());
-    store.records.for_each(|record| {
-        let mut place = record.latest();
-        while let Link::To(version) = place.link() {
-            place = version.next();
-            match version.settled() {
+    let reader = transaction.guard.reader();
+    store.records.for_each(&transaction.guard, |record| {
+        for version in reader.versions(record) {
+            match version.ended() {
                 Status::Committed => {
                     let mut scratch = KeyScratch::new();
-                    // SAFETY: as above.
-                    match store.entries.extractor.extract(unsafe { version.row() }, &mut scratch) {
+                    match store.entries.extractor.extract(version.row(), &mut scratch) {
                         Ok(key) => keys.push(key),
                         Err(error) => failed = Err(error.into()),
                     }
@@ -105,21 +103,16 @@ impl Found {
         ]
     }
 
-    fn count(&mut self, record: Record, moment: Timestamp) {
-        let (mut place, mut found) = (record.latest(), 0);
-        while let Link::To(version) = place.link() {
+    fn count<'g>(&mut self, record: Record<'g>, reader: Reader<'g>) {
+        let mut found = 0;
+        for version in reader.versions(record) {
             let status = version.status();
-            let counts = matches!(status, Status::Committed | Status::Deleted);
+            let counts = status.counts();
             if counts && found == 0 && status == Status::Committed {
                 self.rows += 1;
-                self.inlined += u64::from(record.is_inline(version));
+                self.inlined += u64::from(record.is_inline(version.address()));
             }
             found += usize::from(counts);
-            // Who looks further than what is visible at a moment that is held may look at what is collected.
-            if counts && !version.wts().is_after(moment) {
-                break;
-            }
-            place = version.next();
         }
         if found > 0 {
             self.versions.count(found - 1);
@@ -136,9 +129,10 @@ pub(super) fn look_through<R: Redo>(shared: &Arc<Shared<R>>) -> Found {
     let worker = CicadaWorker::new(local, shared);
     let held = shared.clocks.hold(worker.slot());
     let (_, tables) = shared.catalog.snapshot();
-    shared.deferred_drops.with_guard(|_guard| {
+    shared.deferred_drops.with_guard(|guard| {
+        let reader = Reader::at(&held, guard);
         for table in tables.iter().flatten() {
-            table.primary.records.for_each(|record| found.count(record, held.moment));
+            table.primary.records.for_each(guard, |record| found.count(record, reader));
         }
     });
     drop(held);

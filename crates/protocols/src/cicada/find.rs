@@ -5,15 +5,16 @@ use polychron_base::{Error, IndexId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
-use polychron_index::{Handle, Lookup, Stamp};
+use polychron_index::Stamp;
 
 use super::gaps::KeyPartition;
-use super::record::{Link, Record, Status, Version};
+use super::kept::{Kept, KeptVersion};
+use super::record::{Link, Status};
 use super::sets::{Read, Target};
 use super::steps::Step;
 use super::table::Store;
 use super::transaction::{CicadaTransaction, Found, Source};
-use super::versioned::Moment;
+use super::versioned::CommittedView;
 use super::worker::State;
 
 /// A lookup that came to nothing.
@@ -33,10 +34,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             return self.find_versioned(store, nodes, key);
         }
         if left_out(Step::RefuseEmptyHints)
-            && let Some(handle) = self.hinted(store, key)
+            && let Some(record) = self.hinted(store, key)
         {
-            // SAFETY: as in `find_at_once`.
-            return Ok(self.read_record(unsafe { Record::from_handle(handle) }, store.place()));
+            return Ok(self.read_record(record, store.place()));
         }
         let (found, missed) = self.look_up(store, key)?;
         if let Some(missed) = missed {
@@ -62,13 +62,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         {
             return Ok((self.own(position), None));
         }
-        // SAFETY: fingers are cleared when the transaction begins and when its guard is renewed.
-        let Lookup { handle, stamp } = unsafe { self.state.base.fingers.get(&store.entries, key, &self.guard) };
-        let mut found = match handle {
-            Some(handle) => {
-                // SAFETY: the handle was found under this transaction's guard.
-                let record = unsafe { Record::from_handle(handle) };
-                record.prefetch(store.records.lines());
+        let (record, stamp) = self.guard.get(&mut self.state.base.fingers, store, key);
+        let mut found = match record {
+            Some(record) => {
+                record.address().prefetch(store.records.lines());
                 let found = self.read_record(record, place);
                 if let Found::Row(_, Source::Version(version)) = found {
                     self.see_outside(store, record, version);
@@ -78,18 +75,18 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             None => Found::Absent(Target::Key),
         };
         let is_missed = matches!(found, Found::Absent(Target::Key));
-        if is_missed && store.displaced.concern(self.timestamp) {
+        if is_missed && store.displaced.concern(self.timestamp()) {
             found = self.look_beside(store, key, found)?;
         }
         let missed = !self.snapshot && is_missed;
-        Ok((found, missed.then_some(Missed { stamp, has_record: handle.is_some() })))
+        Ok((found, missed.then_some(Missed { stamp, has_record: record.is_some() })))
     }
 
     /// A row that lies outside of its head is fetched whole, and may be worth moving there.
     #[inline]
-    pub(super) fn see_outside(&mut self, store: &Store, record: Record, version: Version) {
-        if !self.snapshot && !record.is_inline(version) {
-            version.prefetch_row();
+    pub(super) fn see_outside(&mut self, store: &Store, record: Kept, version: KeptVersion) {
+        if !self.snapshot && !record.under(&self.guard).is_inline(version.address()) {
+            version.under(&self.guard).prefetch_row();
             self.note_for_promotion(store, record, version, false);
         }
     }
@@ -100,29 +97,26 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// Finds the row of a key where nothing is in the way: the latest version is one that this transaction sees, and it has written
-    /// no other. `None`: [`Self::find`] must tell.
+    /// no other. `None`: [`Self::find`] must look.
     #[inline]
-    fn find_at_once<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<(Record, Version)> {
+    fn find_at_once<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<(Kept, KeptVersion)> {
         let hinted = if self.state.base.hints.any() { self.hinted(store, key) } else { None };
-        let handle = match hinted {
-            Some(handle) => handle,
+        let record = match hinted {
+            Some(record) => record,
             None if store.versioned.is_some() => return None,
-            // SAFETY: as in `look_up`.
-            None => unsafe { self.state.base.fingers.find(&store.entries, key, &self.guard) }?,
+            None => self.guard.find(&mut self.state.base.fingers, store, key)?,
         };
-        // SAFETY: the handle was found under this transaction's guard, or under that of its batch; or earlier in a snapshot, which
-        // keeps the table and with it the places of its records.
-        let record = unsafe { Record::from_handle(handle) };
         if hinted.is_none() {
-            record.prefetch(store.records.lines());
+            record.address().prefetch(store.records.lines());
         }
         if !self.state.sets.writes.is_empty() && self.reads_own() && self.has_written(store.place(), record, key) {
             return None;
         }
-        let Link::To(version) = record.latest().link() else { return None };
-        if version.wts().is_after(self.timestamp) || version.status() != Status::Committed {
+        let Link::To(version) = self.guard.reader().latest(record.under(&self.guard)) else { return None };
+        if version.wts().is_after(self.timestamp()) || version.status() != Status::Committed {
             return None;
         }
+        let version = KeptVersion::from(version);
         self.see_outside(store, record, version);
         if !self.snapshot {
             let (version, place) = (Some(version), store.place());
@@ -132,24 +126,25 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// The record that a key was found to lead to a while ago, in this transaction or for its batch. That is safe because a record serves one key
-    /// until it is closed, and its place no other one while the batch holds its guard: a record that shows a row is not closed. A snapshot renews
-    /// its guard, but in a place that serves another key by then it sees nothing. In every other case the key is looked up again.
+    /// until it is closed, and its slot no other one while the batch holds its guard: a record that shows a row is not closed. A snapshot renews
+    /// its guard, but in a slot that serves another key by then it sees nothing. In every other case the key is looked up again.
     #[inline]
-    fn hinted<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<Handle> {
+    fn hinted<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<Kept> {
         let IndexRef { table, index } = store.place();
         if index != IndexId::PRIMARY {
             return None;
         }
         let State { base, buffers, .. } = &mut *self.state;
         if let Some(first) = base.answer_hints(&self.guard) {
-            let moment = Moment { timestamp: self.timestamp, wait: self.shared.options.parts().wait_for_pending };
-            buffers.planned.look_up(moment, &base.tables, &mut base.hints, first);
+            let timestamp =
+                CommittedView { reader: self.guard.reader(), wait: self.shared.options.parts().wait_for_pending };
+            buffers.planned.look_up(timestamp, &base.tables, &mut base.hints, first);
         }
-        base.hints.find(table, key)
+        self.guard.hinted(&mut base.hints, table, key)
     }
 
     #[inline(never)]
-    fn has_written<K: EncodedKey>(&self, place: IndexRef, record: Record, key: K) -> bool {
+    fn has_written<K: EncodedKey>(&self, place: IndexRef, record: Kept, key: K) -> bool {
         let writes = &self.state.sets.writes;
         writes.latest(record).is_some() || writes.latest_of_key(place, key).is_some()
     }

@@ -27,7 +27,7 @@ use super::timestamp::Timestamp;
 
 /// Words of the table: what was read absent within the life of a transaction is spread over them.
 const WORDS: usize = if MODELLED { 64 } else { 4096 };
-/// The longest prefix that is told apart.
+/// The longest prefix that is distinguished.
 const LONGEST_PREFIX: usize = 31;
 
 /// The table.
@@ -128,9 +128,9 @@ impl PrefixLengths {
 }
 
 impl GapReadTimestamps {
-    /// Nothing was found empty after `settled`.
-    pub(super) fn new(settled: Timestamp) -> Self {
-        Self { words: (0..WORDS).map(|_| AtomicU64::new(settled.0)).collect() }
+    /// Nothing was found empty after `stable`.
+    pub(super) fn new(stable: Timestamp) -> Self {
+        Self { words: (0..WORDS).map(|_| AtomicU64::new(stable.0)).collect() }
     }
 
     /// Notes that nothing more may come into the part before `timestamp`.
@@ -166,9 +166,9 @@ impl GapReadTimestamps {
     }
 
     /// Brings words that nobody can depend on any more near, so that they never come to lie in the future.
-    pub(super) fn refresh(&self, settled: Timestamp) {
+    pub(super) fn refresh(&self, stable: Timestamp) {
         for word in &self.words {
-            raise(word, settled);
+            raise(word, stable);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Below a layer that leaves futures open: what is settled at the commit is read and written at a timestamp that is drawn then, so
-//! that increments of one counter meet in the moments between their reads and their validation only. Conditions are looked at without
+//! Below a layer that leaves futures open: what is flushed at the commit is read and written at a timestamp that is drawn then, so
+//! that increments of one counter meet in the time between their reads and their validation only. Conditions are looked at without
 //! protection.
 
 use polychron_base::{Error, IndexId, Reason, TableId};
@@ -44,11 +44,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             return Ok(());
         }
         self.shared.clocks.advance(&mut self.state.clock, self.state.base.slot);
-        match self.shared.clocks.begin(self.state.base.slot, &mut self.state.clock) {
-            Some(timestamp) => self.timestamp = timestamp,
-            None => return Err(self.end_in_conflict(Reason::Inconsistent, TableId::default())),
+        if self.begin_untouched() {
+            return Ok(());
         }
-        Ok(())
+        Err(self.end_in_conflict(Reason::Inconsistent, TableId::default()))
     }
 
     /// The transaction conflicts, for a reason that this protocol does not know.

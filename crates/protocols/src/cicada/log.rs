@@ -12,10 +12,10 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let (shape, adjusted) = (self.shared.clocks.shape, self.state.clock.adjusted);
         debug_assert_eq!(
             shape.timestamp(adjusted, self.state.base.slot),
-            self.timestamp,
+            self.timestamp(),
             "a worker runs one transaction"
         );
-        redo::ExtendedTimestamp { era: shape.era(adjusted), timestamp: self.timestamp.0 }
+        redo::ExtendedTimestamp { era: shape.era(adjusted), timestamp: self.timestamp().0 }
     }
 
     /// Hands the changes of rows to the log.

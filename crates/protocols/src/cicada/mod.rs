@@ -2,7 +2,7 @@
 //! In-Memory Transactions*, SIGMOD 2017; section numbers refer to it).
 //!
 //! **Idea.** A transaction takes a timestamp from its worker's own clock when it begins, and reads of each record the version that
-//! is visible at that moment. Its writes stay with it. At commit it installs them as pending versions, notes on what it read
+//! is visible at that timestamp. Its writes stay with it. At commit it installs them as pending versions, notes on what it read
 //! that it was read so late, and checks that what it read is still what is visible, and that nobody later has read what it
 //! overwrites (§3.4). Records are lists of versions; the head of a list holds a small version itself, so that a row that
 //! changes seldom costs no more than in a single-version design (§3.3). Garbage is collected by timestamps, microseconds after it
@@ -13,7 +13,7 @@
 //!
 //! **Invariants** are written where they are relied on: versions in `record.rs`, horizons in `clocks.rs`, validation in
 //! `commit.rs`, absent keys in `gaps.rs`, collection in `reclaim.rs`. `docs/protocols/cicada.md` lists them, and every
-//! place where this differs from the paper and why.
+//! point where this differs from the paper and why.
 
 mod array;
 mod aside;
@@ -26,9 +26,10 @@ mod displaced;
 mod fill;
 mod find;
 mod gaps;
+mod installation;
+mod kept;
 mod lazy_host;
 mod log;
-mod marks;
 #[cfg(all(test, loom))]
 mod model;
 mod options;

@@ -5,7 +5,7 @@
 //! between what a transaction makes known and its look at the others, which loom does model: they show that the
 //! order of the steps is enough if their accesses have one order, and not that these accesses have it.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Mutex};
 
 use polychron_base::{IndexId, TableId};
@@ -16,9 +16,13 @@ use polychron_sync::model::explore;
 
 use polychron_memory::model::beside;
 
+use super::array::Page;
+use super::clocks::Horizon;
 use super::gaps::{GapReadTimestamps, KeyPartition, PrefixLengths};
-use super::reclaim::free_below;
-use super::record::{HEAD_BYTES, Link, Record, Status, Version, search};
+use super::record::{
+    Address, Guarded, HEAD_BYTES, Installed, Kind, Link, NewVersion, OfRecord, OfVersion, Reader, Record, Status,
+    Unlinked, Version,
+};
 use super::timestamp::Timestamp;
 
 const PLACE: IndexRef = IndexRef { table: TableId::new(1, 3), index: IndexId(0) };
@@ -34,95 +38,154 @@ pub(super) fn have_passed(passed: &Passed) -> usize {
     passed.lock().expect("no thread panics").len()
 }
 
+/// A record of a model, or a version that stays until its end.
+#[derive(Clone, Copy)]
+pub(super) struct InModel<K>(Address<K>);
+
+pub(super) type Modelled = InModel<OfRecord>;
+type ModelledVersion = InModel<OfVersion>;
+
+impl<K: Kind> InModel<K> {
+    pub(super) fn of(found: Guarded<'_, K>) -> Self {
+        Self(found.address())
+    }
+
+    pub(super) fn of_address(address: Address<K>) -> Self {
+        Self(address)
+    }
+
+    pub(super) fn under<'g>(self, guard: &'g Guard<'_>) -> Guarded<'g, K> {
+        // SAFETY: no model gives a record back, or frees such a version.
+        unsafe { self.0.under(guard) }
+    }
+}
+
+/// Who reads and writes at a timestamp.
+pub(super) fn at<'g>(timestamp: u64, guard: &'g Guard<'_>) -> Reader<'g> {
+    // SAFETY: no model frees what is visible to its readers.
+    unsafe { Reader::new(guard, Timestamp(timestamp)) }
+}
+
 /// A record without a version.
-pub(super) fn empty(guard: &Guard<'_>) -> Record {
-    let place = guard.allocate(HEAD_BYTES + 8).expect("memory is there");
-    // SAFETY: the block has room for a head and a word, and nobody else knows it.
-    unsafe { Record::create(place) }
+pub(super) fn empty<'g>(guard: &'g Guard<'_>) -> Record<'g> {
+    let bytes = (HEAD_BYTES + 8).next_multiple_of(64);
+    let mut page = Page::allocate(1, bytes, guard).expect("memory is there");
+    let record = page.make().expect("there is room for one").address();
+    Modelled::of_address(record).under(guard)
 }
 
-/// A version of that moment, with the moment for its row: the head's, if it is free.
-fn version(record: Record, wts: u64, guard: &Guard<'_>) -> Version {
-    let version = record.claim_version();
-    let version = version.unwrap_or_else(|| Version::allocate(1, guard).expect("memory is there"));
-    // SAFETY: the version was claimed or allocated just now, with room for a word.
-    unsafe { version.fill(Timestamp(wts), &[wts]) };
-    version
+/// A version with its timestamp for its row: the head's, if it is free.
+fn version<'g>(record: Record<'g>, wts: u64, guard: &'g Guard<'_>) -> NewVersion<'g> {
+    new_version(record, wts, &[wts], 1, guard)
 }
 
-/// Puts a version into its place; `false`: the record is closed.
-pub(super) fn install(record: Record, version: Version) -> bool {
+/// A version of a record of a model.
+pub(super) fn new_version<'g>(
+    record: Record<'g>,
+    wts: u64,
+    row: &[u64],
+    room: usize,
+    guard: &'g Guard<'_>,
+) -> NewVersion<'g> {
+    assert!(room <= 1, "heads of models have room for a word");
+    // SAFETY: see above.
+    unsafe { record.new_version(Timestamp(wts), row, room, guard) }.expect("memory is there")
+}
+
+/// Puts a version into a list; `None`: the record is closed.
+pub(super) fn install<'g>(
+    record: Record<'g>,
+    wts: u64,
+    mut version: NewVersion<'g>,
+    guard: &'g Guard<'_>,
+) -> Option<Installed<'g>> {
     loop {
-        let mut place = record.latest();
-        let below = loop {
-            match place.link() {
-                Link::To(other) if other.wts().is_after(version.wts()) => place = other.next(),
-                Link::To(other) => break Some(other),
-                Link::End => break None,
-                Link::Closed => return false,
-            }
-        };
-        if place.install(below, version) {
-            return true;
+        let position = at(wts, guard).position(record, |_| ControlFlow::<()>::Continue(()));
+        let position = position.continue_value().flatten()?;
+        match position.install(version) {
+            Ok(installed) => return Some(installed),
+            Err(again) => version = again,
         }
     }
 }
 
-/// A record with versions of these moments and statuses, the earliest first.
-fn record(versions: &[(u64, Status)], guard: &Guard<'_>) -> Record {
+/// Ends a version.
+pub(super) fn end(version: Installed<'_>, status: Status) {
+    match status {
+        Status::Committed => version.commit(),
+        Status::Deleted => version.delete(),
+        _ => version.abort(),
+    }
+}
+
+/// Writes a version, and ends it.
+fn write<'g>(record: Record<'g>, wts: u64, status: Status, guard: &'g Guard<'_>) -> Option<Version<'g>> {
+    let installed = install(record, wts, version(record, wts, guard), guard)?;
+    let written = installed.version();
+    end(installed, status);
+    Some(written)
+}
+
+/// A record with versions of these timestamps and statuses, the earliest first.
+fn record<'g>(versions: &[(u64, Status)], guard: &'g Guard<'_>) -> Record<'g> {
     let record = empty(guard);
     for &(wts, status) in versions {
-        let version = version(record, wts, guard);
-        assert!(install(record, version));
-        version.end(status);
+        assert!(write(record, wts, status, guard).is_some());
     }
     record
 }
 
-/// The moments of a record's versions, the latest first.
-fn moments(record: Record) -> Vec<u64> {
-    let (mut place, mut moments) = (record.latest(), Vec::new());
-    while let Link::To(version) = place.link() {
-        moments.push(version.wts().0);
-        place = version.next();
+/// The timestamps of a record's versions, the latest first.
+fn timestamps(record: Modelled, guard: &Guard<'_>) -> Vec<u64> {
+    let mut latched = record.under(guard).latch();
+    let (mut cursor, mut timestamps) = (latched.cursor(), Vec::new());
+    while let Link::To(version) = cursor.link() {
+        timestamps.push(version.wts().0);
+        cursor.pass();
     }
-    moments
+    timestamps
 }
 
-/// What a transaction of that moment sees, by the row.
-fn seen(record: Record, moment: u64) -> Option<u64> {
-    let version = search(record, Timestamp(moment), None, true).version?;
-    // SAFETY: no model frees what is visible.
-    let row = unsafe { version.row() }.as_words()[0];
+/// What a transaction of that timestamp sees, by the row.
+fn seen(record: Modelled, timestamp: u64, guard: &Guard<'_>) -> Option<u64> {
+    let version = at(timestamp, guard).search(record.under(guard), None, true).version?;
+    let row = version.row().as_words()[0];
     assert_eq!(row, version.wts().0, "the row is another version's");
     Some(row)
 }
 
 /// A writer installs, and then looks until when the version below was read.
-fn writer(record: Record, moment: u64, passed: &Passed, guard: &Guard<'_>) {
-    let version = version(record, moment, guard);
-    assert!(install(record, version));
+fn writer(record: Modelled, timestamp: u64, passed: &Passed, guard: &Guard<'_>) {
+    let record = record.under(guard);
+    let own = install(record, timestamp, version(record, timestamp, guard), guard).expect("nobody closes it");
     fence(Ordering::SeqCst);
-    let below = search(record, Timestamp(moment), Some(version), true).version;
-    let read_later = below.is_some_and(|below| below.rts().is_after(Timestamp(moment)));
+    let below = at(timestamp, guard).search(record, Some(own.version()), true).version;
+    let read_later = below.is_some_and(|below| below.rts().is_after(Timestamp(timestamp)));
     if !read_later {
         pass(passed, "writer");
     }
-    version.end(if read_later { Status::Aborted } else { Status::Committed });
+    end(own, if read_later { Status::Aborted } else { Status::Committed });
 }
 
 /// A reader raises the read timestamp of what it saw, and then looks whether it still sees that.
-fn reader(record: Record, read: Version, moment: u64, passed: &Passed) {
-    read.raise_rts(Timestamp(moment));
+fn reader(record: Modelled, read: ModelledVersion, timestamp: u64, passed: &Passed, guard: &Guard<'_>) {
+    let read = read.under(guard);
+    read.raise_rts(Timestamp(timestamp));
     fence(Ordering::SeqCst);
-    if search(record, Timestamp(moment), None, true).version == Some(read) {
+    if at(timestamp, guard).search(record.under(guard), None, true).version == Some(read) {
         pass(passed, "reader");
     }
 }
 
-fn only(record: Record) -> Version {
-    let Link::To(version) = record.latest().link() else { panic!("there is a version") };
+fn only<'g>(record: Record<'g>, guard: &'g Guard<'_>) -> Version<'g> {
+    let Link::To(version) = at(0, guard).latest(record) else { panic!("there is a version") };
     version
+}
+
+/// A record, and its latest version.
+fn with_latest(versions: &[(u64, Status)], guard: &Guard<'_>) -> (Modelled, ModelledVersion) {
+    let record = record(versions, guard);
+    (Modelled::of(record), ModelledVersion::of(only(record, guard)))
 }
 
 /// Of a later reader and an earlier writer of the same record one fails.
@@ -132,12 +195,9 @@ fn a_later_reader_or_an_earlier_writer_fails() {
         let passed = Passed::default();
         let (by_writer, by_reader) = (Arc::clone(&passed), Arc::clone(&passed));
         beside(
-            |guard| {
-                let record = record(&[(1, Status::Committed)], guard);
-                (record, only(record))
-            },
+            |guard| with_latest(&[(1, Status::Committed)], guard),
             move |(record, _), guard| writer(record, 5, &by_writer, guard),
-            move |(record, read), _| reader(record, read, 9, &by_reader),
+            move |(record, read), guard| reader(record, read, 9, &by_reader, guard),
             |_, _| assert!(have_passed(&passed) < 2, "the reader did not see the writer"),
         );
     });
@@ -148,10 +208,10 @@ fn a_later_reader_or_an_earlier_writer_fails() {
 fn a_read_timestamp_never_goes_back() {
     explore(3, || {
         beside(
-            |guard| record(&[(1, Status::Committed)], guard),
-            |record, _| only(record).raise_rts(Timestamp(9)),
-            |record, _| only(record).raise_rts(Timestamp(7)),
-            |record, _| assert_eq!(only(record).rts(), Timestamp(9)),
+            |guard| with_latest(&[(1, Status::Committed)], guard).1,
+            |version, guard| version.under(guard).raise_rts(Timestamp(9)),
+            |version, guard| version.under(guard).raise_rts(Timestamp(7)),
+            |version, guard| assert_eq!(version.under(guard).rts(), Timestamp(9)),
         );
     });
 }
@@ -160,30 +220,31 @@ fn a_read_timestamp_never_goes_back() {
 #[test]
 fn there_is_no_write_skew() {
     const START: u64 = 1;
-    fn transact(own: Record, other: Record, moment: u64, passed: &Passed, guard: &Guard<'_>) {
-        let read = search(other, Timestamp(moment), None, true).version.expect("it was committed");
-        let (version, below) = (version(own, moment, guard), only(own));
-        assert!(install(own, version));
+    fn transact((own, other): (Modelled, Modelled), timestamp: u64, passed: &Passed, guard: &Guard<'_>) {
+        let (own, other) = (own.under(guard), other.under(guard));
+        let read = at(timestamp, guard).search(other, None, true).version.expect("it was committed");
+        let (new, below) = (version(own, timestamp, guard), only(own, guard));
+        let installed = install(own, timestamp, new, guard).expect("nobody closes it");
         fence(Ordering::SeqCst);
-        read.raise_rts(Timestamp(moment));
+        read.raise_rts(Timestamp(timestamp));
         fence(Ordering::SeqCst);
-        let unchanged = search(other, Timestamp(moment), None, true).version == Some(read);
-        let passes = unchanged && !below.rts().is_after(Timestamp(moment));
+        let unchanged = at(timestamp, guard).search(other, None, true).version == Some(read);
+        let passes = unchanged && !below.rts().is_after(Timestamp(timestamp));
         if passes && read.wts().0 == START {
             pass(passed, "on what was there");
         }
-        version.end(if passes { Status::Committed } else { Status::Aborted });
+        end(installed, if passes { Status::Committed } else { Status::Aborted });
     }
     explore(2, || {
         let passed = Passed::default();
         let (by_earlier, by_later) = (Arc::clone(&passed), Arc::clone(&passed));
         beside(
             |guard| {
-                let committed = || record(&[(START, Status::Committed)], guard);
+                let committed = || Modelled::of(record(&[(START, Status::Committed)], guard));
                 (committed(), committed())
             },
-            move |(left, right), guard| transact(left, right, 5, &by_earlier, guard),
-            move |(left, right), guard| transact(right, left, 9, &by_later, guard),
+            move |(left, right), guard| transact((left, right), 5, &by_earlier, guard),
+            move |(left, right), guard| transact((right, left), 9, &by_later, guard),
             |_, _| assert!(have_passed(&passed) < 2, "write skew"),
         );
     });
@@ -192,22 +253,26 @@ fn there_is_no_write_skew() {
 /// Two installations into one list, one of them in the head: both are there, in order, each with its own row.
 #[test]
 fn the_heads_version_has_one_owner() {
-    fn write(record: Record, moment: u64, guard: &Guard<'_>) {
-        let version = version(record, moment, guard);
-        assert!(install(record, version));
-        version.end(Status::Committed);
-    }
     explore(3, || {
         beside(
-            empty,
-            |record, guard| write(record, 5, guard),
-            |record, guard| write(record, 9, guard),
-            |record, _| {
-                assert_eq!(moments(record), [9, 5]);
-                assert_eq!((seen(record, 5), seen(record, 9)), (Some(5), Some(9)));
+            |guard| Modelled::of(empty(guard)),
+            |record, guard| assert!(write(record.under(guard), 5, Status::Committed, guard).is_some()),
+            |record, guard| assert!(write(record.under(guard), 9, Status::Committed, guard).is_some()),
+            |record, guard| {
+                assert_eq!(timestamps(record, guard), [9, 5]);
+                assert_eq!((seen(record, 5, guard), seen(record, 9, guard)), (Some(5), Some(9)));
             },
         );
     });
+}
+
+/// Frees what lies below the latest version up to a timestamp.
+fn free_below(record: Modelled, until: u64, guard: &Guard<'_>) {
+    let mut latched = record.under(guard).latch();
+    let horizon = Horizon::of_test(Timestamp(until));
+    let (bottom, _) = latched.bottom(horizon).expect("there is such a version");
+    let (_, is_all) = bottom.free_below(horizon, u64::MAX, guard);
+    assert!(is_all);
 }
 
 /// A head's version that is cut off serves a writer, while a reader reads the version that superseded it.
@@ -215,70 +280,58 @@ fn the_heads_version_has_one_owner() {
 fn a_heads_version_that_is_free_again_is_claimed_whole() {
     explore(2, || {
         beside(
-            |guard| {
-                let record = record(&[(1, Status::Committed), (3, Status::Committed)], guard);
-                (record, only(record))
-            },
-            |(record, settled), guard| {
-                assert!(free_below(record, settled, u64::MAX, guard).1);
-            },
+            |guard| with_latest(&[(1, Status::Committed), (3, Status::Committed)], guard),
+            |(record, _), guard| free_below(record, 3, guard),
             |(record, _), guard| {
-                let version = version(record, 9, guard);
-                assert!(install(record, version));
-                version.end(Status::Committed);
-                assert_eq!((seen(record, 4), seen(record, 9)), (Some(3), Some(9)));
+                assert!(write(record.under(guard), 9, Status::Committed, guard).is_some());
+                assert_eq!((seen(record, 4, guard), seen(record, 9, guard)), (Some(3), Some(9)));
             },
-            |(record, _), _| assert_eq!(moments(record), [9, 3]),
+            |(record, _), guard| assert_eq!(timestamps(record, guard), [9, 3]),
         );
     });
 }
 
-/// What is cut off lies behind what every reader sees; an aborted version is taken out under readers.
+/// Unlinks aborted versions, beginning again where something was installed.
+fn unlink_aborted(record: Modelled, guard: &Guard<'_>) {
+    let mut latched = record.under(guard).latch();
+    let mut cursor = latched.cursor();
+    while let Link::To(_) = cursor.link() {
+        if cursor.status() != Some(Status::Aborted) {
+            cursor.pass();
+        } else if cursor.unlink_aborted(guard) == Unlinked::Not {
+            cursor = latched.cursor();
+        }
+    }
+}
+
+/// What is cut off lies behind what every reader sees; an aborted version is unlinked under readers.
 #[test]
 fn readers_do_not_notice_collection() {
     explore(3, || {
         beside(
             |guard| {
-                record(
-                    &[(1, Status::Committed), (3, Status::Committed), (4, Status::Aborted), (7, Status::Committed)],
-                    guard,
-                )
+                let (one, three) = ((1, Status::Committed), (3, Status::Committed));
+                Modelled::of(record(&[one, three, (4, Status::Aborted), (7, Status::Committed)], guard))
             },
             |record, guard| {
-                let aborted = only(record).next();
-                let Link::To(version) = aborted.link() else { panic!("it is there") };
-                assert!(aborted.take_out(version));
-                let Link::To(visible) = aborted.link() else { panic!("it stays") };
-                assert!(free_below(record, visible, u64::MAX, guard).1);
+                unlink_aborted(record, guard);
+                free_below(record, 3, guard);
             },
-            |record, _| assert_eq!((seen(record, 5), seen(record, 8)), (Some(3), Some(7))),
-            |record, _| assert_eq!(moments(record), [7, 3]),
+            |record, guard| assert_eq!((seen(record, 5, guard), seen(record, 8, guard)), (Some(3), Some(7))),
+            |record, guard| assert_eq!(timestamps(record, guard), [7, 3]),
         );
     });
 }
 
-/// An aborted version is taken out where another one is installed: neither change undoes the other.
+/// An aborted version is unlinked where another one is installed: neither change undoes the other.
 #[test]
 fn an_installation_beside_a_collector_is_not_lost() {
     explore(3, || {
         beside(
-            |guard| record(&[(3, Status::Committed), (4, Status::Aborted)], guard),
-            |record, _| {
-                let mut place = record.latest();
-                while let Link::To(version) = place.link() {
-                    if version.status() != Status::Aborted {
-                        place = version.next();
-                    } else if !place.take_out(version) {
-                        place = record.latest();
-                    }
-                }
-            },
-            |record, guard| {
-                let version = version(record, 7, guard);
-                assert!(install(record, version));
-                version.end(Status::Committed);
-            },
-            |record, _| assert_eq!(moments(record), [7, 3]),
+            |guard| Modelled::of(record(&[(3, Status::Committed), (4, Status::Aborted)], guard)),
+            unlink_aborted,
+            |record, guard| assert!(write(record.under(guard), 7, Status::Committed, guard).is_some()),
+            |record, guard| assert_eq!(timestamps(record, guard), [7, 3]),
         );
     });
 }
@@ -290,26 +343,22 @@ fn a_record_is_closed_or_written() {
         let happened = Passed::default();
         let (by_collector, by_writer) = (Arc::clone(&happened), Arc::clone(&happened));
         beside(
-            |guard| {
-                let record = record(&[(3, Status::Deleted)], guard);
-                (record, only(record))
-            },
-            move |(record, deletion), _| {
-                if record.latest().close(Some(deletion)) {
+            |guard| Modelled::of(record(&[(3, Status::Deleted)], guard)),
+            move |record, guard| {
+                let latched = record.under(guard).latch();
+                if latched.close(Horizon::of_test(Timestamp(3))).is_some() {
                     pass(&by_collector, "closed");
                 }
             },
-            move |(record, _), guard| {
-                let version = version(record, 7, guard);
-                if install(record, version) {
-                    version.end(Status::Committed);
+            move |record, guard| {
+                if write(record.under(guard), 7, Status::Committed, guard).is_some() {
                     pass(&by_writer, "written");
                 }
             },
-            |(record, _), _| {
+            |record, guard| {
                 assert_eq!(have_passed(&happened), 1);
-                let closed = record.latest().link() == Link::Closed;
-                assert_eq!(seen(record, 9).is_some(), !closed);
+                let closed = at(9, guard).latest(record.under(guard)) == Link::Closed;
+                assert_eq!(seen(record, 9, guard).is_some(), !closed);
             },
         );
     });

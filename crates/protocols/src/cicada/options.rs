@@ -108,7 +108,7 @@ pub struct Options {
     pub clock_bits: Option<u32>,
     /// How often the horizons move on and garbage is collected (Figure 9: 10 µs to 100 ms).
     pub collection_interval: Duration,
-    /// How far the oldest reader may fall behind before versions that nobody sees are taken out between the versions that it
+    /// How far the oldest reader may fall behind before versions that nobody sees are unlinked between the versions that it
     /// and others see. The paper has no such thing: there a long reader holds back everything that came after it.
     pub pruning_after: Duration,
     /// How long a transaction may be open before the horizons pass it. One that was passed and writes draws another timestamp when it commits,

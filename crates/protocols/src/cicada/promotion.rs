@@ -6,17 +6,20 @@
 //! Nodes of multi-version indexes that deletions have written at the memory limit lie outside of their heads, in what was put aside for
 //! deletions. Once that is used up, the worker that was refused moves them back, and what they took serves the next deletions.
 
+use std::cell::Cell;
+
 use polychron_base::Error;
 use polychron_base::key::EncodedKey;
 use polychron_engine::Mode;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
-use polychron_memory::Local;
+use polychron_memory::{Guard, Local, OutOfMemory};
 
 use super::array::Window;
 use super::counts::Stage;
+use super::kept::{Beginning, Kept, KeptVersion, OwnGuard};
 use super::protocol::Shared;
-use super::record::{Link, Record, Status, Version, search};
+use super::record::{Link, NewVersion, Reader, Record, Status};
 use super::sets::{Kind, Target, Write};
 use super::table::Store;
 use super::transaction::{CicadaTransaction, Found, Source};
@@ -29,8 +32,8 @@ const MOST: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     place: IndexRef,
-    record: Record,
-    version: Version,
+    record: Kept,
+    version: KeptVersion,
     is_node: bool,
 }
 
@@ -38,15 +41,24 @@ pub(super) struct Candidate {
 const MOVED_AT_ONCE: usize = 256;
 const LOOKED_AT: usize = 1 << 16;
 
-impl<R: Redo> CicadaTransaction<'_, R> {
-    /// A version of so many words for a deletion, or for a node that it changes.
-    #[inline]
-    pub(super) fn allocate_for_deletion(&self, words: usize) -> Result<Version, Error> {
-        let version = self.guard.with_reserve(|guard| Version::allocate(words, guard));
-        self.state.is_short.set(version.is_err());
-        Ok(version?)
+/// Makes a version for a write. At the memory limit deletions go on, with the nodes of multi-version indexes that they change; if one is refused all
+/// the same, that is noted.
+#[inline]
+pub(super) fn allocate<'g>(
+    guard: &'g OwnGuard<'_>,
+    write: &Write,
+    is_short: &Cell<bool>,
+    make: impl FnOnce(&'g Guard<'g>) -> Result<NewVersion<'g>, OutOfMemory>,
+) -> Result<NewVersion<'g>, Error> {
+    if !write.makes_room {
+        return Ok(make(guard)?);
     }
+    let version = guard.with_reserve(|_| make(guard));
+    is_short.set(version.is_err());
+    Ok(version?)
+}
 
+impl<R: Redo> CicadaTransaction<'_, R> {
     /// If a deletion was refused memory, the worker maintains before its next transaction.
     pub(super) fn look_after_shortage(&mut self) {
         if self.state.is_short.get() {
@@ -57,14 +69,14 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Notes a record whose row lies outside of its head, if it is worth while to move it: it fits, there is room, and nobody has
     /// written it for a while.
     #[inline]
-    pub(super) fn note_for_promotion(&mut self, store: &Store, record: Record, version: Version, is_node: bool) {
+    pub(super) fn note_for_promotion(&mut self, store: &Store, record: Kept, version: KeptVersion, is_node: bool) {
         let options = &self.shared.options;
         if options.parts().promotion
             && options.parts().inlining
-            && version.words() <= store.records_of(is_node).inline_words()
-            && record.inline_status() == Status::Unused
+            && version.under(&self.guard).words() <= store.records_of(is_node).inline_words()
+            && record.under(&self.guard).inline_status() == Status::Unused
             && self.state.promotions.len() < MOST
-            && version.wts().is_before(self.shared.clocks.min_rts())
+            && version.under(&self.guard).wts().is_before(self.shared.clocks.min_rts())
         {
             self.state.promotions.push(Candidate { place: store.place(), record, version, is_node });
         }
@@ -76,13 +88,14 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let commits_in_row = self.state.commits_in_row;
         while let Some(Candidate { place, record, version, is_node }) = self.state.promotions.pop() {
             // Most often the transaction itself has written what it read.
-            if record.latest().link() != Link::To(version) {
+            if !record.under(&self.guard).leads_to(version.address()) {
                 continue;
             }
             // Nothing is lost where the clocks do not admit another transaction.
-            let begun = self.shared.clocks.begin_standing(self.state.base.slot, &mut self.state.clock);
-            let Some(timestamp) = begun else { continue };
-            (self.doomed, self.ended, self.timestamp) = (false, false, timestamp);
+            if !self.begin_anew() {
+                continue;
+            }
+            (self.doomed, self.ended) = (false, false);
             let again = self.rewrite(place, record, version, is_node, None::<&[u8]>);
             if again && self.validate_and_write().is_ok() {
                 self.shared.clocks.counts(self.state.base.slot).promotions.add(1);
@@ -94,12 +107,12 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.shared.clocks.calm(&mut self.state.clock);
     }
 
-    /// Writes a row once more, if it is still that version; or the deletion of a key that is told. The log need not know.
+    /// Writes a row once more, if it is still that version; or the deletion of a key that is given. The log need not know.
     pub(super) fn rewrite<K: EncodedKey>(
         &mut self,
         place: IndexRef,
-        record: Record,
-        version: Version,
+        record: Kept,
+        version: KeptVersion,
         is_node: bool,
         key: Option<K>,
     ) -> bool {
@@ -136,10 +149,10 @@ pub(super) fn see_to_shortage<R: Redo>(shared: &Shared<R>, state: &mut State, lo
 #[cold]
 fn move_nodes<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
     let guard = local.pin();
-    for (place, record) in find_outside(shared, state) {
-        let Some(timestamp) = shared.clocks.begin_standing(state.base.slot, &mut state.clock) else { break };
-        let mut transaction = CicadaTransaction::new(shared, state, local.pin(), timestamp, Mode::ReadWrite);
-        let seen = search(record, timestamp, None, true);
+    for (place, record) in find_outside(shared, state, &guard) {
+        let Some(own) = OwnGuard::begin(shared, state, local, Beginning::InBetween) else { break };
+        let mut transaction = CicadaTransaction::new(shared, state, own, Mode::ReadWrite);
+        let seen = transaction.search(record, None, true);
         if let Some(version) = seen.version.filter(|_| seen.is_row)
             && transaction.rewrite(place, record, version, true, None::<&[u8]>)
         {
@@ -151,17 +164,19 @@ fn move_nodes<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
     drop(guard);
 }
 
-/// Nodes that lie outside of their heads, of those from where the worker looked last. The caller is pinned.
-fn find_outside<R: Redo>(shared: &Shared<R>, state: &mut State) -> Vec<(IndexRef, Record)> {
+/// Nodes that lie outside of their heads, of those from where the worker looked last.
+fn find_outside<R: Redo>(shared: &Shared<R>, state: &mut State, guard: &Guard<'_>) -> Vec<(IndexRef, Kept)> {
     let (tables, mut found) = (state.base.tables.keep(), Vec::new());
     let mut window = Window { skipped: state.moved_to, left: LOOKED_AT };
-    let _held = shared.clocks.hold(state.base.slot);
+    let held = shared.clocks.hold(state.base.slot);
     for table in tables.iter().flatten() {
         for store in std::iter::once(&table.primary).chain(table.secondaries()) {
             let Some(nodes) = &store.versioned else { continue };
-            nodes.for_some(&mut window, |record| {
-                if found.len() < MOVED_AT_ONCE && lies_outside(record, nodes.nodes.inline_words()) {
-                    found.push((store.place(), record));
+            nodes.for_some(&mut window, guard, |record| {
+                if found.len() < MOVED_AT_ONCE
+                    && lies_outside(record, nodes.nodes.inline_words(), Reader::at(&held, guard))
+                {
+                    found.push((store.place(), record.into()));
                 }
             });
         }
@@ -174,13 +189,13 @@ fn find_outside<R: Redo>(shared: &Shared<R>, state: &mut State) -> Vec<(IndexRef
     found
 }
 
-/// Whether a node lies outside of its head, which has room for it. The caller holds a moment and a guard.
-fn lies_outside(record: Record, inlined: usize) -> bool {
-    match record.latest().link() {
+/// Whether a node lies outside of its head, which has room for it.
+fn lies_outside<'g>(record: Record<'g>, inlined: usize, reader: Reader<'g>) -> bool {
+    match reader.latest(record) {
         Link::To(version) => {
             version.status() == Status::Committed
                 && version.words() <= inlined
-                && !record.is_inline(version)
+                && !record.is_inline(version.address())
                 && record.inline_status() == Status::Unused
         }
         Link::End | Link::Closed => false,

@@ -42,7 +42,7 @@ pub(super) struct Shared<R: Redo> {
     /// For transactions that conflict again and again.
     pub(super) favour: CachePadded<Favour>,
     pub(super) redo: R,
-    /// Lists of tables that no guard keeps any more, each with a moment: who may look at it holds that or an earlier one.
+    /// Lists of tables that no guard keeps any more, each with a timestamp: who may look at it holds that or an earlier one.
     past_lists: Mutex<Vec<(Timestamp, Tables<CicadaTable>)>>,
 }
 
@@ -82,21 +82,21 @@ impl<R: Redo> Shared<R> {
         }
     }
 
-    /// A collector holds what is settled: paused between two looks, it would else compare with a horizon that has long been passed by
+    /// A collector holds what is stable: paused between two looks, it would else compare with a horizon that has long been passed by
     /// all that it finds.
     pub(super) fn hold_for_collection(&self, slot: usize) -> Option<Held<'_>> {
         (!left_out(Step::HoldToCollect)).then(|| self.clocks.hold(slot))
     }
 
     /// Gives up the lists of tables of the past. A transaction looks at its list beyond the guard under which it found it, for as long as it
-    /// holds the moment at which it began under that guard. So those that still look when no such guard is left hold what is settled by then, or
-    /// an earlier moment.
+    /// holds the timestamp at which it began under that guard. So those that still look when no such guard is left hold what is stable by then, or
+    /// an earlier timestamp.
     fn release_lists(&self) {
         let released = self.catalog.take_released(self.memory.epochs());
         let mut lists = self.past_lists.lock().unwrap_or_else(PoisonError::into_inner);
-        let settled = self.clocks.min_wts().predecessor();
-        lists.extend(released.into_iter().map(|list| (settled, list)));
-        let given_up: Vec<_> = lists.extract_if(.., |(moment, _)| !self.clocks.is_held(*moment)).collect();
+        let stable = self.clocks.min_wts().predecessor();
+        lists.extend(released.into_iter().map(|list| (stable, list)));
+        let given_up: Vec<_> = lists.extract_if(.., |(timestamp, _)| !self.clocks.is_held(*timestamp)).collect();
         drop(lists);
         // A table that goes with its list takes time, and asks the deferred drops.
         drop(given_up);
@@ -110,12 +110,12 @@ impl<R: Redo> Shared<R> {
         self.deferred_drops.with_guard(|guard| {
             let worker = guard.worker_id().position();
             let _held = self.hold_for_collection(worker);
-            let site = Site { tables: &tables, min_rts: self.clocks.min_rts(), worker, guard };
-            let mut moments = Vec::new();
+            let site = Site::new(&tables, &self.clocks, worker, guard);
+            let mut spans = Vec::new();
             match extent {
-                Extent::Some => collect_some(self, &mut moments, &site),
-                Extent::Idle => collect_all(self, false, &mut moments, &site),
-                Extent::All => collect_all(self, true, &mut moments, &site),
+                Extent::Some => collect_some(self, &mut spans, &site),
+                Extent::Idle => collect_all(self, false, &mut spans, &site),
+                Extent::All => collect_all(self, true, &mut spans, &site),
             }
         });
         self.deferred_drops.collect();
@@ -213,10 +213,9 @@ impl<R: Redo> HasStores for Cicada<R> {
         ready: bool,
     ) -> Result<Store, Error> {
         let Shared { base: Base { deferred_drops, .. }, options, clocks, .. } = &*self.shared;
-        let settled = clocks.min_rts();
-        deferred_drops.with_guard(|guard| {
-            Store::new(definition, store_definition, options, settled, ready, deferred_drops, guard)
-        })
+        let stable = clocks.min_rts();
+        deferred_drops
+            .with_guard(|guard| Store::new(definition, store_definition, options, stable, ready, deferred_drops, guard))
     }
 
     fn fill(&self, table: TableId, index: IndexId, store: &Arc<Store>) -> Result<(), Error> {

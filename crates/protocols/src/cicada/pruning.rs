@@ -1,19 +1,18 @@
 //! A long reader holds back what it can see, and not all that came after it.
 //!
 //! Between the version that a reader sees and the latest one there may be thousands that nobody sees: readers who run look at their own
-//! moments, whoever begins from now on looks at the horizon or later. When the oldest reader has fallen behind, records are
-//! *pruned*: of the versions that are settled, the latest stays, and of those behind it the ones that are visible at a moment that
-//! somebody holds. The others are taken out. Readers may stand on them, so their memory waits for the epochs.
+//! timestamps, whoever begins from now on looks at the horizon or later. When the oldest reader has fallen behind, records are
+//! *pruned*: of the versions that are stable, the latest stays, and of those behind it the ones that are visible at a timestamp that
+//! somebody holds. The others are unlinked. Readers may hold them, so their memory waits for the epochs.
 
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::OwnedKey;
 use polychron_memory::Guard;
 use polychron_sync::atomic::{Ordering, fence};
 
-use super::clocks::Span;
-use super::marks::Queued;
-use super::reclaim::{DeferredFree, Entry, Garbage, Reclaimer, Site, Waiting};
-use super::record::{Link, Record, Status, Version};
+use super::clocks::HeldSpans;
+use super::reclaim::{Entry, Garbage, Item, Reclaimer, Site, Waiting};
+use super::record::{Latched, Link, Queued, Record, Status, Unlinked};
 use super::steps::Step;
 use super::table::Store;
 use super::timestamp::Timestamp;
@@ -24,20 +23,20 @@ const LOOKED_AT_AGAIN: usize = 8;
 /// What pruning did to a record.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pruned {
-    /// The latest version, if it is not settled yet: the record is to be looked at again when it is.
-    unsettled: Option<Timestamp>,
+    /// The latest version, if it is not stable yet: the record is to be looked at again when it is.
+    unstable: Option<Timestamp>,
     /// Of the earliest version that is kept for a reader, the one that took over from it: when nobody looks behind that, it is garbage.
     kept_until: Option<Timestamp>,
-    /// The moment of the latest one who keeps one and has read for long.
+    /// The timestamp of the latest one who keeps one and has read for long.
     kept_by: Option<Timestamp>,
-    /// Whether versions were taken out.
-    took_out: bool,
+    /// Whether versions were unlinked.
+    has_unlinked: bool,
 }
 
 impl Pruned {
-    fn keep_by(&mut self, moment: Option<Timestamp>) {
-        let is_later = |now: Timestamp| moment.is_none_or(|moment| now.is_after(moment));
-        self.kept_by = self.kept_by.filter(|now| is_later(*now)).or(moment);
+    fn keep_by(&mut self, timestamp: Option<Timestamp>) {
+        let is_later = |now: Timestamp| timestamp.is_none_or(|timestamp| now.is_after(timestamp));
+        self.kept_by = self.kept_by.filter(|now| is_later(*now)).or(timestamp);
     }
 }
 
@@ -50,65 +49,21 @@ enum Forgetting {
     Not,
 }
 
-/// The moments that count when records are pruned.
-#[derive(Clone, Copy)]
-struct Moments<'m> {
-    settled: Timestamp,
-    /// Those at which somebody reads: `from` grows, and `to`.
-    held: &'m [Span],
-    /// How many of them, the first ones, are held for long.
-    lasting: usize,
-}
-
-impl Moments<'_> {
-    /// Whether somebody sees what was there from `from` on and not from `until` on.
-    #[inline]
-    fn sees(&self, from: Timestamp, until: Timestamp) -> bool {
-        Self::find(self.held, from, until).is_some()
-    }
-
-    /// The moment of somebody who sees it and has read for long.
-    #[inline]
-    fn sees_for_long(&self, from: Timestamp, until: Timestamp) -> Option<Timestamp> {
-        Self::find(&self.held[..self.lasting], from, until)
-    }
-
-    /// Whether somebody holds a moment.
-    fn holds(&self, moment: Timestamp) -> bool {
-        let next = self.held.partition_point(|span| span.from.is_before(moment));
-        self.held.get(next).is_some_and(|span| span.from == moment)
-    }
-
-    #[inline]
-    fn find(held: &[Span], from: Timestamp, until: Timestamp) -> Option<Timestamp> {
-        let next = held.partition_point(|span| span.to.is_before(from));
-        held.get(next).map(|span| span.from).filter(|moment| moment.is_before(until))
-    }
-}
-
 impl Reclaimer {
-    /// Prunes the records of up to `limit` queued items that only long readers hold back. `held` are the moments at which somebody
-    /// reads, the first `lasting` of them for long. Answers how many were looked at.
+    /// Prunes the records of up to `limit` queued items that only long readers hold back. Answers how many were looked at.
     #[cold]
-    pub(super) fn prune(
-        &mut self,
-        limit: usize,
-        settled: Timestamp,
-        (held, lasting): (&[Span], usize),
-        site: &Site<'_>,
-    ) -> usize {
+    pub(super) fn prune(&mut self, limit: usize, spans: &HeldSpans<'_>, site: &Site<'_>) -> usize {
         let (mut again, mut done) = (Vec::new(), 0);
-        let moments = Moments { settled, held, lasting };
         while done < limit {
-            let is_settled = |garbage: &mut Garbage| !garbage.wts.is_after(settled);
-            let Some(garbage) = self.garbage.pop_front_if(is_settled) else { break };
+            let is_stable = |garbage: &mut Garbage| !garbage.wts.is_after(spans.stable());
+            let Some(garbage) = self.garbage.pop_front_if(is_stable) else { break };
             done += 1;
-            if let Some(garbage) = self.prune_item(garbage, moments, site) {
+            if let Some(garbage) = self.prune_item(garbage, spans, site) {
                 again.push(garbage);
             }
         }
         self.garbage.extend(again);
-        self.look_again(moments, site);
+        self.look_again(spans, site);
         // The time for which they wait begins.
         self.free_deferred(site);
         self.give_back_room();
@@ -116,7 +71,7 @@ impl Reclaimer {
     }
 
     /// Looks at some of the items that wait, in turns, and prunes those again for which somebody waited who has ended.
-    fn look_again(&mut self, moments: Moments<'_>, site: &Site<'_>) {
+    fn look_again(&mut self, spans: &HeldSpans<'_>, site: &Site<'_>) {
         // Otherwise they are being looked through already.
         if self.held_left > 0 {
             return;
@@ -124,50 +79,48 @@ impl Reclaimer {
         for _ in 0..LOOKED_AT_AGAIN.min(self.held.len()) {
             let Some(waiting) = self.held.pop_front() else { return };
             self.collected.steps += 1;
-            let Garbage { place, record, .. } = waiting.garbage;
-            let is_known = site.store(place).is_some();
-            if !is_known && !site.comes_later(place) {
+            let item = waiting.garbage.item;
+            let known = item.found(site);
+            if known.is_none() && !site.comes_later(item.place()) {
                 // Where the store has gone, so has the record.
                 continue;
             }
-            if !is_known || moments.holds(waiting.by) || !record.marks().try_latch() {
+            let latched = known.filter(|_| !spans.holds(waiting.by)).and_then(|(_, record)| record.try_latch());
+            let Some(latched) = latched else {
                 self.held.push_back(waiting);
                 continue;
-            }
-            record.marks().clear_waiting(waiting.garbage.entry.kind());
-            record.marks().unlatch();
-            let again = self.prune_item(waiting.garbage, moments, site);
+            };
+            latched.record().marks().clear_waiting(waiting.garbage.entry.kind());
+            drop(latched);
+            let again = self.prune_item(waiting.garbage, spans, site);
             self.garbage.extend(again);
         }
     }
 
     /// Answers the item if it is to be queued again.
-    fn prune_item(&mut self, garbage: Garbage, moments: Moments<'_>, site: &Site<'_>) -> Option<Garbage> {
-        let Some(store) = site.store(garbage.place) else {
-            return site.comes_later(garbage.place).then_some(garbage);
+    fn prune_item(&mut self, garbage: Garbage, spans: &HeldSpans<'_>, site: &Site<'_>) -> Option<Garbage> {
+        let Some((store, record)) = garbage.item.found(site) else {
+            return site.comes_later(garbage.item.place()).then_some(garbage);
         };
-        let (record, kind) = (garbage.record, garbage.entry.kind());
-        if !record.marks().try_latch() {
-            return Some(garbage);
-        }
+        let kind = garbage.entry.kind();
+        let Some(mut latched) = record.try_latch() else { return Some(garbage) };
         if record.marks().is_sliced() {
-            record.marks().unlatch();
             return Some(garbage);
         }
         record.marks().clear_queued(kind);
         // SeqCst: as in `take_marks`.
         fence(Ordering::SeqCst);
-        let mut forgotten = self.forget(&garbage, store, moments, site);
+        let mut forgotten = self.forget(&latched, &garbage, store, spans, site);
         let mut pruned = Pruned::default();
         if matches!(forgotten, Forgetting::Not) {
-            pruned = self.prune_latched(record, store, moments, site);
+            pruned = self.prune_latched(&mut latched, garbage.item, spans, site);
             // What was aborted may have been in the way.
-            if pruned.took_out && pruned.unsettled.is_none() && kind == Queued::Leaving {
-                forgotten = self.forget(&garbage, store, moments, site);
+            if pruned.has_unlinked && pruned.unstable.is_none() && kind == Queued::Leaving {
+                forgotten = self.forget(&latched, &garbage, store, spans, site);
             }
         }
-        let Pruned { unsettled, kept_until, kept_by, .. } = pruned;
-        let again = match (forgotten, unsettled, kept_until, kind) {
+        let Pruned { unstable, kept_until, kept_by, .. } = pruned;
+        match (forgotten, unstable, kept_until, kind) {
             (Forgetting::Done, ..) | (_, None, None, Queued::Versions) => None,
             (Forgetting::Later, ..) => record.marks().note_queued(kind).then_some(garbage),
             // Who keeps it will have ended soon, and does not make it wait for the oldest reader.
@@ -175,129 +128,106 @@ impl Reclaimer {
             (_, Some(wts), ..) => record.marks().note_queued(kind).then_some(Garbage { wts, ..garbage }),
             (_, None, kept_until, _) => {
                 let wts = kept_until.unwrap_or(garbage.wts);
-                if let (Entry::Key(key), Some(_), Link::To(latest)) =
-                    (&garbage.entry, kept_until, record.latest().link())
+                if let (Entry::Key(key), Some(_), Link::To(latest)) = (&garbage.entry, kept_until, latched.latest())
                     && latest.status() == Status::Deleted
-                    && !latest.wts().is_after(moments.settled)
-                    && !record.latest().is_sealed()
+                    && !latest.wts().is_after(spans.stable())
+                    && !record.is_sealed()
                 {
-                    store.displace(key, record, latest, site.guard);
+                    store.displace(key, &latched, latest, site.guard);
                 }
                 if record.marks().note_waiting(kind) {
-                    let by = kept_by.unwrap_or(site.min_rts);
+                    let by = kept_by.unwrap_or(site.min_rts());
                     self.held.push_back(Waiting { garbage: Garbage { wts, ..garbage }, by });
                 }
                 None
             }
-        };
-        record.marks().unlatch();
-        again
-    }
-
-    /// Closes a deleted record that shows a row or node at no moment that anybody holds. No multi-version index names it there
-    /// either; out of a single-version index it is taken. Whatever else is garbage of it goes with it.
-    fn forget(&mut self, garbage: &Garbage, store: &Store, moments: Moments<'_>, site: &Site<'_>) -> Forgetting {
-        let record = garbage.record;
-        match (record.latest().link(), &garbage.entry) {
-            // The record may be closed already, and its place serve another key.
-            (Link::To(_) | Link::End, Entry::Key(key)) if !leads_to(store, key, record, site.guard) => Forgetting::Done,
-            (Link::To(latest), _) if !self.is_unseen(latest, moments) => Forgetting::Not,
-            // The deletion has an item of its own.
-            (Link::To(_), Entry::Stays) | (Link::Closed, _) | (Link::End, Entry::Stays | Entry::Unlinked { .. }) => {
-                Forgetting::Done
-            }
-            // As below.
-            (Link::End, Entry::Key(_)) if record.inline_status() == Status::Retired || !record.latest().close(None) => {
-                Forgetting::Later
-            }
-            (Link::End, Entry::Key(key)) => {
-                take_out(store, key, record, site.guard);
-                self.defer(DeferredFree { place: store.place(), record, whole: true, is_node: false, epoch: None });
-                Forgetting::Done
-            }
-            // A version that was taken out of the head, and may still be looked at, keeps the head for a while.
-            (Link::To(latest), _)
-                if record.inline_status() == Status::Retired || !record.latest().close(Some(latest)) =>
-            {
-                Forgetting::Later
-            }
-            (Link::To(latest), entry) => {
-                let is_node = matches!(entry, Entry::Unlinked { is_node: true });
-                if let Entry::Key(key) = entry {
-                    take_out(store, key, record, site.guard);
-                }
-                self.defer_record(record, latest, store, is_node, site.guard);
-                Forgetting::Done
-            }
         }
     }
 
-    fn prune_latched(&mut self, record: Record, store: &Store, moments: Moments<'_>, site: &Site<'_>) -> Pruned {
-        let mut pruned = Pruned::default();
-        let mut place = record.latest();
-        // The version that takes over from the one that is looked at.
-        let mut successor: Option<Timestamp> = None;
-        while let Link::To(version) = place.link() {
+    /// Closes a deleted record that shows a row or node at no timestamp that anybody holds. No multi-version index names it there
+    /// either; out of a single-version index it is taken. Whatever else is garbage of it goes with it.
+    fn forget(
+        &mut self,
+        latched: &Latched<'_>,
+        garbage: &Garbage,
+        store: &Store,
+        spans: &HeldSpans<'_>,
+        site: &Site<'_>,
+    ) -> Forgetting {
+        let record = latched.record();
+        let unseen = match (latched.latest(), &garbage.entry) {
+            // The record may be closed already, and its slot serve another key.
+            (Link::To(_) | Link::End, Entry::Key(key)) if !leads_to(store, key, record, site.guard) => {
+                return Forgetting::Done;
+            }
+            // The deletion has an item of its own.
+            (Link::Closed, _) | (Link::End, Entry::Stays | Entry::Unlinked) => return Forgetting::Done,
+            (Link::End, Entry::Key(_)) => None,
+            (Link::To(_), entry) => match latched.unseen(spans, &mut self.collected.steps) {
+                None => return Forgetting::Not,
+                Some(_) if matches!(entry, Entry::Stays) => return Forgetting::Done,
+                unseen => unseen,
+            },
+        };
+        // A version that was unlinked from the head, and may still be held, keeps the head for a while.
+        if record.inline_status() == Status::Retired {
+            return Forgetting::Later;
+        }
+        let closed = unseen.map_or_else(|| latched.close(site.horizon), |unseen| latched.close_unseen(unseen));
+        let Some(closed) = closed else { return Forgetting::Later };
+        if let Entry::Key(key) = &garbage.entry {
+            remove_key(store, key, latched, site.guard);
+        }
+        self.defer_record(closed, garbage.item, site.guard);
+        Forgetting::Done
+    }
+
+    fn prune_latched(
+        &mut self,
+        latched: &mut Latched<'_>,
+        item: Item,
+        spans: &HeldSpans<'_>,
+        site: &Site<'_>,
+    ) -> Pruned {
+        let (mut pruned, record) = (Pruned::default(), latched.record());
+        let mut cursor = latched.cursor();
+        while let Link::To(version) = cursor.link() {
             self.collected.steps += 1;
-            let wts = version.wts();
-            let status = version.status();
-            let stands = matches!(status, Status::Committed | Status::Deleted);
-            let unsettled = wts.is_after(moments.settled) && !(left_out(Step::KeepUnsettled) && stands);
-            if unsettled || status == Status::Pending {
-                pruned.unsettled.get_or_insert(wts);
-                place = version.next();
+            let (wts, status) = (version.wts(), cursor.status());
+            let counts = status.is_some_and(Status::counts);
+            let unstable = wts.is_after(spans.stable()) && !(left_out(Step::KeepUnsettled) && counts);
+            if unstable || status == Some(Status::Pending) {
+                pruned.unstable.get_or_insert(wts);
+                cursor.pass();
                 continue;
             }
-            let is_seen = stands
-                && successor.map_or(!left_out(Step::KeepLatest), |successor| {
-                    moments.sees(wts, successor) && !left_out(Step::KeepSeen)
-                });
-            if stands && !wts.is_after(site.min_rts) {
+            let successor = cursor.successor(spans);
+            if cursor.is_bottom(site.horizon) {
                 // What is left of many goes on by itself.
-                let _is_all = self.free_below(record, version, store.place(), site);
+                let _is_all = self.free_below(cursor, record, item, site);
                 pruned.kept_until = successor.or(pruned.kept_until);
-                pruned.keep_by(successor.map(|_| moments.held.first().map_or(site.min_rts, |span| span.from)));
+                pruned.keep_by(successor.map(|_| spans.earliest().unwrap_or(site.min_rts())));
                 break;
             }
-            if is_seen {
-                pruned.kept_until = successor.or(pruned.kept_until);
-                pruned.keep_by(successor.and_then(|successor| moments.sees_for_long(wts, successor)));
-                place = version.next();
-            } else if place.take_out(version) {
-                self.defer_version(record, version, store, site);
-                self.collected.versions += 1;
-                pruned.took_out = true;
-            }
-            if stands {
-                successor = Some(wts);
+            match cursor.unlink_unseen(spans, site.guard) {
+                None => {
+                    pruned.kept_until = successor.or(pruned.kept_until);
+                    pruned.keep_by(successor.and_then(|successor| spans.sees_for_long(wts, successor)));
+                    cursor.pass();
+                }
+                Some(Unlinked::Not) => {}
+                Some(unlinked) => {
+                    self.defer_version(unlinked, item);
+                    pruned.has_unlinked = true;
+                }
             }
         }
         pruned
     }
-
-    /// Whether a record whose latest version this is has been deleted, and is seen as it was before at no moment that is held.
-    fn is_unseen(&mut self, last: Version, moments: Moments<'_>) -> bool {
-        if last.status() != Status::Deleted || last.wts().is_after(moments.settled) {
-            return false;
-        }
-        let (mut place, mut successor) = (last.next(), last.wts());
-        while let Link::To(version) = place.link() {
-            self.collected.steps += 1;
-            place = version.next();
-            match version.status() {
-                Status::Committed if moments.sees(version.wts(), successor) && !left_out(Step::KeepRows) => {
-                    return false;
-                }
-                Status::Committed | Status::Deleted => successor = version.wts(),
-                _ => {}
-            }
-        }
-        true
-    }
 }
 
 /// Whether a key of a single-version index leads to a record.
-fn leads_to(store: &Store, key: &OwnedKey, record: Record, guard: &Guard<'_>) -> bool {
+fn leads_to(store: &Store, key: &OwnedKey, record: Record<'_>, guard: &Guard<'_>) -> bool {
     match key {
         OwnedKey::Short(key) => store.leads_to(*key, record, guard),
         OwnedKey::Long(key) => store.leads_to(&**key, record, guard),
@@ -305,9 +235,9 @@ fn leads_to(store: &Store, key: &OwnedKey, record: Record, guard: &Guard<'_>) ->
 }
 
 /// Takes the key of a closed record out of a single-version index.
-fn take_out(store: &Store, key: &OwnedKey, record: Record, guard: &Guard<'_>) {
+fn remove_key(store: &Store, key: &OwnedKey, record: &Latched<'_>, guard: &Guard<'_>) {
     match key {
-        OwnedKey::Short(key) => store.take_out(*key, record, guard),
-        OwnedKey::Long(key) => store.take_out(&**key, record, guard),
+        OwnedKey::Short(key) => store.remove_key(*key, record, guard),
+        OwnedKey::Long(key) => store.remove_key(&**key, record, guard),
     }
 }

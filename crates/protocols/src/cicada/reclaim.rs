@@ -3,11 +3,11 @@
 //! A record of which a version is committed before another one, deleted or aborted is queued, unless it is queued already. When nobody
 //! can look behind the timestamp of the item any more (`min_rts`), the record is collected, by one thread at a time:
 //!
-//! * What lies behind the latest version of that moment is cut off and serves again **at once**. All who run began when that
-//!   version was settled, so they stop there and cannot even hold what lies behind.
-//! * Aborted versions of that moment and before are taken out. Readers may stand on them, so their memory waits for the epochs.
+//! * What lies behind the latest version of that timestamp is cut off and serves again **at once**. All who run began when that
+//!   version was stable, so they stop there and cannot even hold what lies behind.
+//! * Aborted versions of that timestamp and before are unlinked. Readers may hold them, so their memory waits for the epochs.
 //! * A record that is deleted since then, and nothing newer, is closed: nobody installs a version any more. Then its key leaves the
-//!   index, and when the epochs say that nobody holds the record, its place serves another key.
+//!   index, and when the epochs say that nobody holds the record, its slot is reused for another key.
 //!
 //! A record that has later versions by then is queued again, for the latest of them: when their time has come, all those before it are cut off
 //! at once. So a version is passed by at most twice before it is collected, however many there are.
@@ -25,9 +25,8 @@ use polychron_engine::stores::{IndexRef, OwnedKey};
 use polychron_memory::Guard;
 use polychron_sync::atomic::{Ordering, fence};
 
-use super::clocks::Clocks;
-use super::marks::Queued;
-use super::record::{Link, Record, Status, Version};
+use super::clocks::{Clocks, Horizon};
+use super::record::{Closed, Cursor, Latched, Link, Queued, Record, RecordAddress, Status, Unlinked};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
@@ -39,12 +38,44 @@ pub(super) const SLICE: u64 = 2048;
 /// Items whose marks are taken away behind one barrier.
 const MARKS_AT_ONCE: usize = 16;
 
+/// A record that is collected: the address, and the store in which it lies, as one of a row or of a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item {
+    place: IndexRef,
+    is_node: bool,
+    record: RecordAddress,
+}
+
+impl Item {
+    /// # Safety
+    /// The record lies in that store, as one of a row or of a node as is said. The item goes into a bin, where it keeps the record's page ([`Bins::are_empty`]),
+    /// or is used under the guard under which the record was found.
+    ///
+    /// [`Bins::are_empty`]: super::bins::Bins::are_empty
+    #[inline]
+    pub(super) unsafe fn new(place: IndexRef, is_node: bool, record: Record<'_>) -> Self {
+        Self { place, is_node, record: record.address() }
+    }
+
+    #[inline]
+    pub(super) fn place(self) -> IndexRef {
+        self.place
+    }
+
+    /// The store and the record. A dropped table or index gives its records back as a whole: without it they are not looked at.
+    #[inline]
+    pub(super) fn found<'s>(self, site: &Site<'s>) -> Option<(&'s Store, Record<'s>)> {
+        let store = site.store(self.place)?;
+        // SAFETY: the record lies in the store, and its page stays while the item waits in a bin, or under the site's guard.
+        Some((store, unsafe { self.record.under(site.guard) }))
+    }
+}
+
 /// A record that has garbage.
 #[derive(Debug)]
 pub(super) struct Garbage {
-    pub(super) place: IndexRef,
-    pub(super) record: Record,
-    /// What lies behind a version of this moment is garbage.
+    pub(super) item: Item,
+    /// What lies behind a version of this timestamp is garbage.
     pub(super) wts: Timestamp,
     /// What the index has to do with it.
     pub(super) entry: Entry,
@@ -57,8 +88,8 @@ pub(super) enum Entry {
     Stays,
     /// The record may have to leave the index, where it stands under this key.
     Key(OwnedKey),
-    /// The deletion that made the garbage has unlinked the record, a row's or a node's of a multi-version index.
-    Unlinked { is_node: bool },
+    /// The deletion that made the garbage has unlinked the record from a multi-version index.
+    Unlinked,
 }
 
 impl Entry {
@@ -71,33 +102,26 @@ impl Entry {
 
 /// What waits until no guard is left that could hold it.
 #[derive(Debug)]
-pub(super) struct DeferredFree {
-    pub(super) place: IndexRef,
-    pub(super) record: Record,
+struct DeferredFree {
+    item: Item,
     /// The whole record, or only the version in its head.
-    pub(super) whole: bool,
-    pub(super) is_node: bool,
+    whole: bool,
     /// The epoch behind the barrier that came after the unlinking.
-    pub(super) epoch: Option<u64>,
+    epoch: Option<u64>,
 }
 
 /// Garbage whose record was pruned: what is left of it somebody sees.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) garbage: Garbage,
-    /// The moment of the latest one who sees it and has read for long.
+    /// The timestamp of the latest one who sees it and has read for long.
     pub(super) by: Timestamp,
 }
 
 /// A record whose versions are freed in slices, because there are many. Nobody else frees any of it meanwhile (`Marks::is_sliced`), so the record
-/// and the version above them stay.
+/// stays.
 #[derive(Debug)]
-struct Sliced {
-    place: IndexRef,
-    record: Record,
-    /// The latest version that is settled for everybody. What lies below nobody looks at.
-    bottom: Version,
-}
+struct Sliced(Item);
 
 /// One worker's queues.
 #[derive(Debug, Default)]
@@ -131,16 +155,33 @@ pub(super) struct Collected {
 #[derive(Clone, Copy)]
 pub(super) struct Site<'s> {
     pub(super) tables: &'s TableList<CicadaTable>,
-    pub(super) min_rts: Timestamp,
+    pub(super) horizon: Horizon,
     pub(super) worker: usize,
     pub(super) guard: &'s Guard<'s>,
 }
 
 impl<'s> Site<'s> {
-    /// Whether nobody looks behind this moment any more.
+    /// Collects as a worker, up to the horizon.
     #[inline]
-    fn is_past(&self, moment: Timestamp) -> bool {
-        !moment.is_after(self.min_rts) || left_out(Step::CollectSuperseded)
+    pub(super) fn new(
+        tables: &'s TableList<CicadaTable>,
+        clocks: &Clocks,
+        worker: usize,
+        guard: &'s Guard<'s>,
+    ) -> Self {
+        Self { tables, horizon: clocks.horizon(), worker, guard }
+    }
+
+    /// The horizon's timestamp: nobody looks behind a version of it.
+    #[inline]
+    pub(super) fn min_rts(&self) -> Timestamp {
+        self.horizon.timestamp()
+    }
+
+    /// Whether nobody looks behind a version of this timestamp any more.
+    #[inline]
+    fn is_past(&self, timestamp: Timestamp) -> bool {
+        !timestamp.is_after(self.min_rts()) || left_out(Step::CollectSuperseded)
     }
 
     /// Whether the list of tables is older than a store that it does not have. Otherwise that was dropped.
@@ -172,10 +213,11 @@ enum Outcome {
     Unknown,
 }
 
-/// A record that is collected, and of which kind the item was if it has waited for the oldest reader.
+/// A record that is collected, and of which kind its item was if that has waited for the oldest reader.
 #[derive(Clone, Copy)]
 struct Work<'s> {
-    record: Record,
+    item: Item,
+    record: Record<'s>,
     store: &'s Store,
     waited: Option<Queued>,
 }
@@ -187,9 +229,7 @@ enum Leaving<K> {
     /// By this key.
     Key(K),
     /// It has left already.
-    Unlinked {
-        is_node: bool,
-    },
+    Unlinked,
 }
 
 impl Reclaimer {
@@ -199,7 +239,7 @@ impl Reclaimer {
     }
 
     /// Tells the counts of a worker what was collected since the last time, and how long that had waited.
-    pub(super) fn tell(&mut self, clocks: &Clocks, worker: usize) {
+    pub(super) fn report(&mut self, clocks: &Clocks, worker: usize) {
         let Collected { records, versions, steps, waited, longest } = std::mem::take(&mut self.collected);
         clocks.counts(worker).collected_versions.add(versions);
         clocks.counts(worker).collection_steps.add(steps);
@@ -231,18 +271,17 @@ impl Reclaimer {
             let Some(garbage) = next else { break };
             marked -= usize::from(!waited);
             done += 1;
-            let (record, kind) = (garbage.record, garbage.entry.kind());
+            let (item, kind) = (garbage.item, garbage.entry.kind());
+            let queues_again = || item.found(site).is_some_and(|(_, record)| record.marks().note_queued(kind));
             match self.collect(&garbage, waited, site) {
                 Outcome::Later | Outcome::Unknown if waited => self.held.push_back(Waiting { garbage, by }),
                 Outcome::Unknown => again.push(garbage),
-                Outcome::Later if record.marks().note_queued(kind) => again.push(garbage),
-                Outcome::For(wts) if record.marks().note_queued(kind) => {
-                    self.garbage.push_back(Garbage { wts, ..garbage })
-                }
+                Outcome::Later if queues_again() => again.push(garbage),
+                Outcome::For(wts) if queues_again() => self.garbage.push_back(Garbage { wts, ..garbage }),
                 // There is another item of the record.
                 Outcome::Later => {}
                 Outcome::Done | Outcome::For(_) => {
-                    let waited = site.min_rts.0.wrapping_sub(garbage.wts.0);
+                    let waited = site.min_rts().0.wrapping_sub(garbage.wts.0);
                     self.collected.records += 1;
                     self.collected.waited += u128::from(waited);
                     self.collected.longest = self.collected.longest.max(waited);
@@ -280,8 +319,8 @@ impl Reclaimer {
         let due = self.garbage.iter().take(limit.min(MARKS_AT_ONCE)).take_while(|garbage| site.is_past(garbage.wts));
         let clear = |garbage: &Garbage| {
             // Where the store has gone, so has the record.
-            if site.store(garbage.place).is_some() {
-                garbage.record.marks().clear_queued(garbage.entry.kind());
+            if let Some((_, record)) = garbage.item.found(site) {
+                record.marks().clear_queued(garbage.entry.kind());
             }
         };
         let marked = due.map(clear).count();
@@ -296,10 +335,10 @@ impl Reclaimer {
     /// moved, a few at a time.
     fn next_held(&mut self, site: &Site<'_>) -> Option<Waiting> {
         if self.held_left == 0 {
-            if self.held_until == site.min_rts {
+            if self.held_until == site.min_rts() {
                 return None;
             }
-            (self.held_until, self.held_left) = (site.min_rts, self.held.len());
+            (self.held_until, self.held_left) = (site.min_rts(), self.held.len());
         }
         for _ in 0..LOOKED_AT_IN_VAIN.min(self.held_left) {
             self.held_left -= 1;
@@ -314,7 +353,7 @@ impl Reclaimer {
 
     /// Works off all that is there, as far as readers allow.
     pub(super) fn drain(&mut self, site: &Site<'_>) {
-        (self.held_until, self.held_left) = (site.min_rts, self.held.len());
+        (self.held_until, self.held_left) = (site.min_rts(), self.held.len());
         loop {
             self.step(self.garbage.len() + self.held.len(), site);
             if self.held_left == 0 && self.sliced.is_empty() {
@@ -325,44 +364,45 @@ impl Reclaimer {
 
     /// `waited`: whether the item has waited for the oldest reader.
     fn collect(&mut self, garbage: &Garbage, waited: bool, site: &Site<'_>) -> Outcome {
-        let Some(store) = site.store(garbage.place) else {
-            return if site.comes_later(garbage.place) { Outcome::Unknown } else { Outcome::Done };
+        let Some((store, record)) = garbage.item.found(site) else {
+            return if site.comes_later(garbage.item.place) { Outcome::Unknown } else { Outcome::Done };
         };
-        let (record, kind) = (garbage.record, garbage.entry.kind());
-        let work = Work { record, store, waited: waited.then_some(kind) };
+        let waited = waited.then_some(garbage.entry.kind());
+        let work = Work { item: garbage.item, record, store, waited };
         match &garbage.entry {
             Entry::Stays => self.collect_latched(work, site, Leaving::No::<&[u8]>),
-            Entry::Unlinked { is_node } => {
-                self.collect_latched(work, site, Leaving::Unlinked::<&[u8]> { is_node: *is_node })
-            }
+            Entry::Unlinked => self.collect_latched(work, site, Leaving::Unlinked::<&[u8]>),
             Entry::Key(OwnedKey::Short(key)) => self.collect_key(work, site, *key),
             Entry::Key(OwnedKey::Long(key)) => self.collect_key(work, site, &**key),
         }
     }
 
-    /// Collects a record that stays, and waits for whoever does just now.
-    pub(super) fn collect_in_place(&mut self, record: Record, store: &Store, site: &Site<'_>) {
-        self.collect_behind_others(record, store, site, Leaving::No::<&[u8]>);
+    /// Collects all records of rows, or of nodes, which stay, and waits for whoever does just now.
+    pub(super) fn collect_in_place(&mut self, store: &Store, is_node: bool, site: &Site<'_>) {
+        store.for_each_record(is_node, site.guard, |record| {
+            self.collect_behind_others((record, is_node), store, site, Leaving::No::<&[u8]>);
+        });
     }
 
-    /// The same with a record that a key of the index leads to, queued or not.
-    pub(super) fn collect_now<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, key: K) {
+    /// Collects a record that a key of the index leads to, queued or not.
+    pub(super) fn collect_now<K: EncodedKey>(&mut self, record: Record<'_>, store: &Store, site: &Site<'_>, key: K) {
         if store.leads_to(key, record, site.guard) {
-            self.collect_behind_others(record, store, site, Leaving::Key(key));
+            self.collect_behind_others((record, false), store, site, Leaving::Key(key));
         }
     }
 
     fn collect_behind_others<K: EncodedKey>(
         &mut self,
-        record: Record,
+        (record, is_node): (Record<'_>, bool),
         store: &Store,
         site: &Site<'_>,
         leaving: Leaving<K>,
     ) {
-        record.marks().latch();
+        // SAFETY: both callers have found the record there.
+        let item = unsafe { Item::new(store.place(), is_node, record) };
+        let mut latched = record.latch();
         // What stays now is renewed as soon as it is old, and what is queued stays queued.
-        let _ = self.clean(record, store, site, leaving);
-        record.marks().unlatch();
+        let _ = self.clean(&mut latched, item, store, site, leaving);
     }
 
     fn collect_key<K: EncodedKey>(&mut self, work: Work<'_>, site: &Site<'_>, key: K) -> Outcome {
@@ -373,154 +413,133 @@ impl Reclaimer {
     }
 
     fn collect_latched<K: EncodedKey>(&mut self, work: Work<'_>, site: &Site<'_>, leaving: Leaving<K>) -> Outcome {
-        let Work { record, store, waited } = work;
-        if !record.marks().try_latch() {
-            return Outcome::Later;
+        let Some(mut latched) = work.record.try_latch() else { return Outcome::Later };
+        let marks = work.record.marks();
+        if let Some(kind) = work.waited {
+            marks.clear_waiting(kind);
         }
-        if let Some(kind) = waited {
-            record.marks().clear_waiting(kind);
+        let outcome = self.clean(&mut latched, work.item, work.store, site, leaving);
+        if let (Outcome::Later, Some(kind)) = (outcome, work.waited) {
+            marks.note_waiting(kind);
         }
-        let outcome = self.clean(record, store, site, leaving);
-        if let (Outcome::Later, Some(kind)) = (outcome, waited) {
-            record.marks().note_waiting(kind);
-        }
-        record.marks().unlatch();
         outcome
     }
 
-    /// Collects a record; the caller has its latch.
-    fn clean<K: EncodedKey>(&mut self, record: Record, store: &Store, site: &Site<'_>, leaving: Leaving<K>) -> Outcome {
+    /// Collects a latched record, which is the item's.
+    fn clean<K: EncodedKey>(
+        &mut self,
+        latched: &mut Latched<'_>,
+        item: Item,
+        store: &Store,
+        site: &Site<'_>,
+        leaving: Leaving<K>,
+    ) -> Outcome {
+        let record = latched.record();
         if record.marks().is_sliced() {
             return Outcome::Later;
         }
-        let (mut place, mut newer) = (record.latest(), Newer::default());
+        let (mut cursor, mut newer) = (latched.cursor(), Newer::default());
         let bottom = loop {
-            let version = match place.link() {
+            let version = match cursor.link() {
                 Link::Closed => return Outcome::Done,
                 Link::End => break None,
                 Link::To(version) => version,
             };
             self.collected.steps += 1;
-            let status = version.status();
+            let status = cursor.status();
             if !site.is_past(version.wts()) {
                 newer.count += 1;
-                newer.latest.get_or_insert((version.wts(), status));
-                place = version.next();
+                newer.latest = newer.latest.or(Some(version.wts()).zip(status));
+                cursor.pass();
                 continue;
             }
-            match status {
-                Status::Aborted if place.take_out(version) => {
-                    self.collected.versions += 1;
-                    self.defer_version(record, version, store, site);
-                }
+            if status != Some(Status::Aborted) {
+                break status.filter(|_| cursor.is_bottom(site.horizon));
+            }
+            match cursor.unlink_aborted(site.guard) {
                 // Something was installed above it just now.
-                Status::Aborted => (place, newer) = (record.latest(), Newer::default()),
-                _ => break Some(version),
+                Unlinked::Not => (cursor, newer) = (latched.cursor(), Newer::default()),
+                unlinked => self.defer_version(unlinked, item),
             }
         };
-        if let Some(version) = bottom
-            && !self.free_below(record, version, store.place(), site)
-        {
+        if bottom.is_some() && !self.free_below(cursor, record, item, site) {
             return Outcome::Later;
         }
         if let Some((latest, status)) = newer.latest {
             let is_all = bottom.is_none() && newer.count == 1 && status == Status::Committed;
             return if is_all { Outcome::Done } else { Outcome::For(latest) };
         }
-        let is_deleted = bottom.is_none_or(|version| version.status() == Status::Deleted);
+        let is_deleted = bottom.is_none_or(|status| status == Status::Deleted);
         if matches!(leaving, Leaving::No) || !is_deleted && !left_out(Step::CloseOnlyDeleted) {
             return Outcome::Done;
         }
         if record.inline_status() == Status::Retired {
             return Outcome::Later;
         }
-        if !left_out(Step::CloseRecords) && !record.latest().close(bottom) {
-            return Outcome::Later;
+        let Some(closed) = latched.close(site.horizon) else { return Outcome::Later };
+        if let Leaving::Key(key) = leaving {
+            store.remove_key(key, latched, site.guard);
         }
-        let is_node = match leaving {
-            Leaving::Key(key) => {
-                store.take_out(key, record, site.guard);
-                false
-            }
-            Leaving::Unlinked { is_node } => is_node,
-            Leaving::No => false,
-        };
-        match bottom {
-            Some(version) => self.defer_record(record, version, store, is_node, site.guard),
-            None => self.defer(DeferredFree { place: store.place(), record, whole: true, is_node, epoch: None }),
-        }
+        self.defer_record(closed, item, site.guard);
         Outcome::Done
     }
 
-    /// Frees what lies below the latest version that is settled for everybody, a slice of it now where that is much. `false`: there is more.
-    /// The caller has the record's latch.
-    pub(super) fn free_below(&mut self, record: Record, bottom: Version, place: IndexRef, site: &Site<'_>) -> bool {
-        let (freed, is_all) = free_below(record, bottom, SLICE, site.guard);
+    /// Frees what lies below a bottom version of a record, a slice of it now where that is much. `false`: there is more.
+    pub(super) fn free_below(&mut self, bottom: Cursor<'_>, record: Record<'_>, item: Item, site: &Site<'_>) -> bool {
+        let (freed, is_all) = bottom.free_below(site.horizon, SLICE, site.guard);
         self.collected.versions += freed;
         self.collected.steps += freed;
         if !is_all {
             record.marks().set_sliced(true);
-            self.sliced.push_back(Sliced { place, record, bottom });
+            self.sliced.push_back(Sliced(item));
         }
         is_all
     }
 
     /// Frees the next slice of the first record that has many.
     fn free_slice(&mut self, site: &Site<'_>) {
-        let Some(&Sliced { place, record, bottom }) = self.sliced.front() else { return };
-        if site.store(place).is_none() && !site.comes_later(place) {
-            // Where the store has gone, so has all of the record.
-            self.sliced.pop_front();
+        let Some(&Sliced(item)) = self.sliced.front() else { return };
+        let Some((_, record)) = item.found(site) else {
+            if !site.comes_later(item.place) {
+                // Where the store has gone, so has all of the record.
+                self.sliced.pop_front();
+            }
             return;
-        }
-        if !record.marks().try_latch() {
-            return;
-        }
-        let (freed, is_all) = free_below(record, bottom, SLICE, site.guard);
+        };
+        let Some(mut latched) = record.try_latch() else { return };
+        // A later version may be the bottom by now. Then what lies between goes, too.
+        let (freed, is_all) = match latched.bottom(site.horizon) {
+            Some((bottom, above)) => {
+                self.collected.steps += above;
+                bottom.free_below(site.horizon, SLICE, site.guard)
+            }
+            None => (0, true),
+        };
         self.collected.versions += freed;
         self.collected.steps += freed;
         record.marks().set_sliced(!is_all);
-        record.marks().unlatch();
+        drop(latched);
         if is_all {
             self.sliced.pop_front();
         }
     }
 
-    /// A record was closed above its latest version, and nobody finds it any more; somebody may still hold it, or stand on a
-    /// version.
-    pub(super) fn defer_record(
-        &mut self,
-        record: Record,
-        latest: Version,
-        store: &Store,
-        is_node: bool,
-        guard: &Guard<'_>,
-    ) {
-        let mut link = Link::To(latest);
-        while let Link::To(version) = link {
-            link = version.next().link();
-            if !record.is_inline(version) {
-                let (memory, bytes) = version.memory();
-                // SAFETY: the record is closed, so nobody who pins from now on finds the version.
-                unsafe { guard.retire(memory, bytes) };
-            }
-        }
-        self.defer(DeferredFree { place: store.place(), record, whole: true, is_node, epoch: None });
+    /// The item's record was closed, and nobody finds it any more; a guard may still hold it, or one of its versions.
+    pub(super) fn defer_record(&mut self, closed: Closed<'_>, item: Item, guard: &Guard<'_>) {
+        assert!(closed.retire(guard) == item.record, "the item is the record's");
+        self.defer(DeferredFree { item, whole: true, epoch: None });
     }
 
-    /// An aborted version was taken out; somebody may still stand on it.
-    pub(super) fn defer_version(&mut self, record: Record, version: Version, store: &Store, site: &Site<'_>) {
-        if record.is_inline(version) {
-            version.end(Status::Retired);
-            self.defer(DeferredFree { place: store.place(), record, whole: false, is_node: false, epoch: None });
-        } else {
-            let (memory, bytes) = version.memory();
-            // SAFETY: the version was taken out of the list, so nobody who pins from now on finds it.
-            unsafe { site.guard.retire(memory, bytes) };
+    /// A version of the item's record was unlinked; a guard may still hold it.
+    pub(super) fn defer_version(&mut self, unlinked: Unlinked, item: Item) {
+        self.collected.versions += 1;
+        if let Unlinked::Inline(record) = unlinked {
+            assert!(record == item.record, "the item is the record's");
+            self.defer(DeferredFree { item, whole: false, epoch: None });
         }
     }
 
-    pub(super) fn defer(&mut self, deferred_free: DeferredFree) {
+    fn defer(&mut self, deferred_free: DeferredFree) {
         self.deferred_frees.push_back(deferred_free);
         self.fresh_deferred_frees = true;
     }
@@ -540,15 +559,17 @@ impl Reclaimer {
             }
         }
         let readonly = epochs.readonly();
-        while let Some(deferred_free) =
+        while let Some(DeferredFree { item, whole, .. }) =
             self.deferred_frees.pop_front_if(|deferred_free| deferred_free.epoch.is_some_and(|epoch| epoch <= readonly))
         {
-            let Some(store) = site.store(deferred_free.place) else { continue };
-            if deferred_free.whole {
-                // SAFETY: the index has forgotten the record, and every guard that could hold it has gone.
-                unsafe { store.records_of(deferred_free.is_node).give(deferred_free.record, site.worker) };
-            } else {
-                deferred_free.record.free_inline();
+            let Some((store, record)) = item.found(site) else { continue };
+            // SAFETY: the index has forgotten the record, or its list the version, and every guard that could hold it has gone.
+            unsafe {
+                if whole {
+                    store.records_of(item.is_node).give(record, site.worker, site.guard);
+                } else {
+                    record.free_inline();
+                }
             }
         }
     }
@@ -559,29 +580,4 @@ impl Reclaimer {
 struct Newer {
     count: usize,
     latest: Option<(Timestamp, Status)>,
-}
-
-/// Frees versions below the latest one that is settled for everybody, up to `limit` of them: nobody can hold them. Answers how many, and
-/// whether these were all.
-pub(super) fn free_below(record: Record, bottom: Version, limit: u64, guard: &Guard<'_>) -> (u64, bool) {
-    let (mut first, mut freed) = (bottom.next().cut(), 0);
-    while let Some(version) = first {
-        if freed == limit {
-            bottom.next().put_back(version);
-            return (freed, false);
-        }
-        freed += 1;
-        first = match version.next().link() {
-            Link::To(next) => Some(next),
-            Link::End | Link::Closed => None,
-        };
-        if record.is_inline(version) {
-            version.end(Status::Unused);
-        } else {
-            let (memory, bytes) = version.memory();
-            // SAFETY: all transactions that run began when a later version was settled, and stop there.
-            unsafe { guard.free(memory, bytes) };
-        }
-    }
-    (freed, true)
 }

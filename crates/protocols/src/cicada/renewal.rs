@@ -1,5 +1,5 @@
 //! Timestamps wrap around (§3.1): versions that are very old are written once more, as they are, before the clock can come to
-//! lie half its numbers ahead of them, where early and late change places.
+//! lie half its numbers ahead of them, where early and late are exchanged.
 //!
 //! Whenever the clock has gone on by a sixteenth of its numbers, the worker that notices goes through all records: it collects
 //! them, and rewrites what is older than an eighth, rows and deletions. Nobody begins a transaction when the last round, or the horizon, lies three
@@ -14,14 +14,14 @@ use polychron_base::{Error, TableId};
 use polychron_engine::Mode;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::for_each;
 use polychron_memory::{Guard, Local};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{Backoff, Mutex};
 
+use super::kept::{Beginning, Kept, KeptVersion, OwnGuard};
 use super::protocol::Shared;
 use super::reclaim::{Reclaimer, Site};
-use super::record::{Record, Version, search};
+use super::record::{Record, Version};
 use super::steps::{Point, Step};
 use super::table::Store;
 use super::transaction::CicadaTransaction;
@@ -91,7 +91,7 @@ fn try_round<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) -> b
         Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
         Err(TryLockError::WouldBlock) => return false,
     };
-    // A round takes place where everybody can be by now, not where time may have gone on to.
+    // A round is made where everybody can be by now, not where time may have gone on to.
     shared.clocks.lead();
     let time = state.clock.fall_back(shared.clocks.bound());
     let is_due = is_due(shared, state);
@@ -106,8 +106,7 @@ fn try_round<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) -> b
 fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
     let began = clock(shared, state);
     let guard = local.pin();
-    // SAFETY: the guard stands until the round is over, and those of its transactions are not renewed.
-    unsafe { state.base.tables.renew(&shared.catalog) };
+    super::worker::renew_tables(shared, state, &guard);
     let tables = state.base.tables.keep();
     for table in tables.iter().flatten() {
         for store in std::iter::once(&table.primary).chain(table.secondaries()) {
@@ -118,18 +117,15 @@ fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
             }
             let oldest = shared.clocks.shape.sixteenths(2);
             let mut round = Round { shared, state, local, guard: &guard, store, oldest };
-            if let Some(nodes) = &store.versioned {
-                round.renew_places(true, |visit| nodes.for_each(visit));
-                round.renew_places(false, |visit| store.records.for_each(visit));
+            if store.versioned.is_some() {
+                round.renew_records(true);
+                round.renew_records(false);
                 continue;
             }
-            for_each(store.index(), &guard, &mut |key, handle| {
-                // SAFETY: the handle was found under the guard.
-                round.renew_entry(unsafe { Record::from_handle(handle) }, key);
-            });
+            store.for_each_entry(&guard, &mut |key, record| round.renew_entry(record, key));
         }
     }
-    if !left_out(Step::RenewAbsences) {
+    if !left_out(Step::RenewGaps) {
         let _held = shared.clocks.hold(state.base.slot);
         shared.gaps.refresh(shared.clocks.min_rts());
     }
@@ -150,8 +146,8 @@ struct Round<'r, R: Redo> {
 
 impl<R: Redo> Round<'_, R> {
     /// Collects a record that a key leads to, and rewrites its row until it is young. So is a deletion that could not be collected:
-    /// a version above it is not settled, or its head waits for an epoch.
-    fn renew_entry<K: EncodedKey>(&mut self, record: Record, key: K) {
+    /// a version above it is not stable, or its head waits for an epoch.
+    fn renew_entry<K: EncodedKey>(&mut self, record: Record<'_>, key: K) {
         self.collect(|reclaimer, store, site| reclaimer.collect_now(record, store, site, key));
         self.rewrite(record, false, Some(key));
     }
@@ -159,40 +155,45 @@ impl<R: Redo> Round<'_, R> {
     fn collect(&mut self, work: impl FnOnce(&mut Reclaimer, &Store, &Site<'_>)) {
         let (tables, worker) = (self.state.base.tables.keep(), self.state.base.slot);
         let _held = self.shared.clocks.hold(worker);
-        let site = Site { tables: &tables, min_rts: self.shared.clocks.min_rts(), worker, guard: self.guard };
+        let site = Site::new(&tables, &self.shared.clocks, worker, self.guard);
         work(&mut self.shared.bins.of(worker).wait(), self.store, &site);
     }
 
-    /// The same for the places of an array, rows' or nodes' of a multi-version index; what is deleted there leaves by itself.
-    fn renew_places(&mut self, is_node: bool, for_each: impl Fn(&mut dyn FnMut(Record))) {
-        self.collect(|reclaimer, store, site| for_each(&mut |record| reclaimer.collect_in_place(record, store, site)));
+    /// The same for the slots of an array, rows' or nodes' of a multi-version index; what is deleted there leaves by itself.
+    fn renew_records(&mut self, is_node: bool) {
+        self.collect(|reclaimer, store, site| reclaimer.collect_in_place(store, is_node, site));
         let worker = self.state.base.slot;
-        // One moment for all, so that a round costs few timestamps, however many places there are.
-        let timestamp = self.shared.clocks.begin_in_round(worker, &mut self.state.clock);
+        // One timestamp for all, so that a round costs few timestamps, however many slots there are.
+        let begun = OwnGuard::begin(self.shared, self.state, self.local, Beginning::InRound);
+        let Some(own) = begun else { return };
+        let (reader, timestamp) = (own.reader(), own.timestamp());
         let mut old = Vec::new();
-        for_each(&mut |record| {
-            let seen = search(record, timestamp, None, true);
-            let age = |version: Version| self.shared.clocks.shape.clock_between(version.wts(), timestamp);
+        self.store.for_each_record(is_node, self.guard, |record| {
+            let seen = reader.search(record, None, true);
+            let age = |version: Version<'_>| self.shared.clocks.shape.clock_between(version.wts(), timestamp);
             if seen.version.is_some_and(|version| seen.is_row && age(version) > self.oldest) {
                 old.push(record);
             }
         });
         self.shared.clocks.end(worker);
-        // The round's guard keeps the places from serving again.
+        // The round's guard keeps the slots from being reused.
         old.into_iter().for_each(|record| self.rewrite(record, is_node, None::<&[u8]>));
     }
 
-    fn rewrite<K: EncodedKey>(&mut self, record: Record, is_node: bool, key: Option<K>) {
+    fn rewrite<K: EncodedKey>(&mut self, record: Record<'_>, is_node: bool, key: Option<K>) {
         let (shared, oldest) = (self.shared, self.oldest);
         let mut backoff = Backoff::new();
         loop {
-            let timestamp = shared.clocks.begin_in_round(self.state.base.slot, &mut self.state.clock);
-            let guard = self.local.pin();
-            let mut transaction = CicadaTransaction::new(shared, self.state, guard, timestamp, Mode::ReadWrite);
-            let seen = search(record, timestamp, None, true);
+            let begun = OwnGuard::begin(shared, self.state, self.local, Beginning::InRound);
+            let Some(guard) = begun else { return };
+            let mut transaction = CicadaTransaction::new(shared, self.state, guard, Mode::ReadWrite);
+            let (record, timestamp) = (Kept::from(record), transaction.timestamp());
+            let seen = transaction.search(record, None, true);
             let counts =
                 if seen.is_row { !left_out(Step::RenewRows) } else { key.is_some() && !left_out(Step::RenewDeletions) };
-            let age = |version: Version| shared.clocks.shape.clock_between(version.wts(), timestamp);
+            let age = |version: KeptVersion| {
+                shared.clocks.shape.clock_between(version.under(&transaction.guard).wts(), timestamp)
+            };
             let Some(version) = seen.version.filter(|&version| counts && age(version) > oldest) else { return };
             if transaction.rewrite(self.store.place(), record, version, is_node, key)
                 && transaction.validate_and_write().is_ok()

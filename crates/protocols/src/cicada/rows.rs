@@ -153,7 +153,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
 
     /// That a secondary key is taken is a duplicate if another row has the key; if the entry leads to the very row that is written,
     /// or to one that has another key, the entry and what was read of the rows are of different transactions, and the
-    /// caller is told of the conflict, not of a duplicate that may never have been.
+    /// caller gets the conflict, not a duplicate that may never have been.
     fn check_taken(&mut self, at: At<'w, Store, &[u8]>, primary: &[u8]) -> Result<(), Error> {
         if let Some((_, entry)) = self.find_row(at.store, at.key)? {
             let owner = key_in_entry(self.row_at(entry).as_words()).to_vec();
@@ -178,7 +178,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     ) -> Result<Option<FoundRow>, Error> {
         let found = follow_key(self, table, entry, projection)?;
         if found.is_none() {
-            // The entry and the row did not stand together; validation would find that out too.
+            // The entry and the row were not mutually consistent; validation would find that out too.
             debug_assert!(!self.snapshot, "a snapshot is consistent");
             return Err(self.conflict(Reason::Inconsistent, table.primary.place(), None));
         }
@@ -250,7 +250,7 @@ impl<R: Redo> Prefetch for CicadaTransaction<'_, R> {
 
 impl<R: Redo> CicadaTransaction<'_, R> {
     /// Whether this transaction comes after all that write the table and do not know a new index of it: then it sees what they
-    /// did to the rows whose entries it makes. There is a moment in which nobody can tell.
+    /// did to the rows whose entries it makes. For a while nobody knows.
     #[cold]
     fn follows_unknowing(&self, store: &Store) -> bool {
         left_out(Step::FollowUnknowing)

@@ -11,7 +11,8 @@ use polychron_engine::{Direction, Scan};
 use polychron_index::AnyIndex;
 
 use super::gaps::KeyPartition;
-use super::record::{Record, Seen, search};
+use super::kept::{Kept, Range};
+use super::record::Seen;
 use super::sets::{Read, Target};
 use super::steps::Step;
 use super::table::Store;
@@ -47,8 +48,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         store: &Store,
         visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(), Error> {
-        if self.snapshot && !store.is_ready_at(self.timestamp) && !left_out(Step::AwaitIndexes) {
-            return Err(Error::NoSuchIndex(scan.table, scan.index));
+        if self.snapshot && !store.is_ready_at(self.timestamp()) && !left_out(Step::AwaitIndexes) {
+            return Err(Error::no_such_index(scan.table, scan.index));
         }
         if let Some(nodes) = &store.versioned {
             store.check_scan(scan)?;
@@ -102,12 +103,12 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         &mut self,
         scan: &Scan<'_>,
         store: &Store,
-        batch: &mut Batch,
+        batch: &mut Range,
         own: &mut OwnKeys,
         visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
     ) -> Result<bool, Error> {
         if self.snapshot {
-            batch.begin(scan.limit.max(LEAST), false);
+            batch.begin(scan.limit.max(LEAST));
         } else {
             batch.begin_guarded(scan.limit.max(LEAST));
         }
@@ -118,8 +119,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 self.step()?;
             }
             let come_to = if self.snapshot { batch.last_key().map(<[u8]>::to_vec) } else { None };
-            let more = batch.fill(store.index(), scan, &self.guard);
-            if store.displaced.concern(self.timestamp) {
+            let more = batch.fill(store, scan, &self.guard);
+            if store.displaced.concern(self.timestamp()) {
                 // What was visited so far was all there: it had not been displaced when it was collected.
                 let (lower, upper) = match (&come_to, scan.direction) {
                     (None, _) => (scan.lower, scan.upper),
@@ -169,7 +170,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     fn visit_batch(
         &mut self,
-        batch: &Batch,
+        batch: &Range,
         store: &Store,
         own: &mut OwnKeys,
         visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
@@ -181,7 +182,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         for position in 0..batch.len() {
             prefetch(batch, position + Batch::AHEAD, lines);
-            let Some(handle) = batch.get(position) else { break };
+            let Some(record) = batch.get(position) else { break };
             if !self.snapshot {
                 self.step()?;
                 // Only leaves that were needed are remembered: those up to the entry at which the visitor stops.
@@ -192,8 +193,6 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     Before::Nothing => {}
                 }
             }
-            // SAFETY: the handle was found under this transaction's guard.
-            let record = unsafe { Record::from_handle(handle) };
             let found = self.read_record(record, store.place());
             own.rows += usize::from(match found {
                 Found::Row(_, Source::Version(_)) => true,
@@ -241,19 +240,19 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Remembers what lies beneath an own write in a range that may be searched again. Answers whether it is a row.
     #[cold]
-    fn read_beneath(&mut self, record: Record, store: &Store) -> bool {
+    fn read_beneath(&mut self, record: Kept, store: &Store) -> bool {
         if !self.state.sets.searches.are_kept() {
             return false;
         }
         let Seen { version, is_row, later, .. } =
-            search(record, self.timestamp, None, self.shared.options.parts().wait_for_pending);
+            self.search(record, None, self.shared.options.parts().wait_for_pending);
         let place = store.place();
         self.state.sets.reads.push(Read { record, version, later, place, is_row, is_node: false });
         is_row
     }
 
     #[inline]
-    fn remember_leaves(&mut self, batch: &Batch, store: &Store, remembered: &mut usize, up_to: usize) {
+    fn remember_leaves(&mut self, batch: &Range, store: &Store, remembered: &mut usize, up_to: usize) {
         if left_out(Step::NodesOfRanges) {
             return;
         }
@@ -272,9 +271,8 @@ impl OwnKeys {
 }
 
 #[inline]
-fn prefetch(batch: &Batch, position: usize, lines: usize) {
-    if let Some(handle) = batch.get(position) {
-        // SAFETY: the handle was found under the transaction's guard.
-        unsafe { Record::from_handle(handle) }.prefetch(lines);
+fn prefetch(batch: &Range, position: usize, lines: usize) {
+    if let Some(record) = batch.get(position) {
+        record.address().prefetch(lines);
     }
 }

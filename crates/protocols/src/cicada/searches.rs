@@ -5,7 +5,7 @@
 //! no row. A range must show as many rows as it did: those that were read there are validated one by one, so they are there still, and there is
 //! no other one.
 //!
-//! The second look takes the place of the stamps in the order of validation: words of absent parts are raised, then the index is looked at; who makes a
+//! The second look replaces the stamps in the order of validation: words of absent parts are raised, then the index is looked at; who makes a
 //! key come into being enters it into the index, and then looks at the words.
 
 use std::ops::{Bound, Range};
@@ -15,11 +15,10 @@ use polychron_base::{Error, Reason};
 use polychron_engine::Scan;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Batch, Both, IndexRef};
-use polychron_index::{AnyIndex, Handle};
+use polychron_engine::stores::IndexRef;
 use polychron_sync::atomic::{Ordering, fence};
 
-use super::record::{Record, search};
+use super::kept::{Kept, Range as Entries, Ranges};
 use super::steps::Step;
 use super::table::Store;
 use super::transaction::CicadaTransaction;
@@ -151,42 +150,40 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// Whether a record shows a row beneath own writes, which are pending.
-    fn shows_row(&self, handle: Handle) -> bool {
-        // SAFETY: the handle was found under this transaction's guard.
-        let record = unsafe { Record::from_handle(handle) };
-        search(record, self.timestamp, None, true).is_row
+    fn shows_row(&self, record: Kept) -> bool {
+        self.search(record, None, true).is_row
     }
 
-    /// The index beside, if it may have rows of this moment: asked behind the index itself, as in every lookup.
-    fn beside<'s>(&self, store: &'s Store) -> Option<&'s AnyIndex> {
-        let concerns = store.displaced.concern(self.timestamp) && !left_out(Step::LookBesideAgain);
-        store.displaced.index().filter(|_| concerns)
+    /// Whether the index beside may have rows of this timestamp: asked behind the index itself, as in every lookup.
+    fn looks_beside(&self, store: &Store) -> bool {
+        store.displaced.concern(self.timestamp()) && !left_out(Step::LookBesideAgain)
     }
 
     fn has_row(&self, store: &Store, key: &[u8]) -> bool {
-        let in_index = store.index().find(key, &self.guard);
-        if in_index.is_some_and(|handle| self.shows_row(handle)) {
+        if self.guard.find_anew(store, key).is_some_and(|record| self.shows_row(record)) {
             return true;
         }
-        let handle = self.beside(store).and_then(|beside| beside.find(key, &self.guard));
-        handle.is_some_and(|handle| self.shows_row(handle))
+        let record = if self.looks_beside(store) { self.guard.find_beside(store, key) } else { None };
+        record.is_some_and(|record| self.shows_row(record))
     }
 
     fn count_rows(&self, store: &Store, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> usize {
         let IndexRef { table, index } = store.place();
         let scan = Scan { index, lower, upper, ..Scan::all(table) };
-        let (mut batch, mut rows) = (Batch::default(), 0);
-        batch.begin(usize::MAX, false);
-        while batch.fill(store.index(), &scan, &self.guard) {
-            let handles = (0..batch.len()).filter_map(|position| batch.get(position));
-            rows += handles.filter(|&handle| self.shows_row(handle)).count();
+        let (mut batch, mut rows) = (Entries::default(), 0);
+        batch.begin(usize::MAX);
+        while batch.fill(store, &scan, &self.guard) {
+            let records = (0..batch.len()).filter_map(|position| batch.get(position));
+            rows += records.filter(|&record| self.shows_row(record)).count();
         }
-        let Some(beside) = self.beside(store) else { return rows };
-        let (mut both, mut rows) = (Both::default(), 0);
+        if !self.looks_beside(store) {
+            return rows;
+        }
+        let (mut both, mut rows) = (Ranges::default(), 0);
         loop {
-            let more = both.fill((store.index(), beside), &scan, &self.guard);
-            let handles = std::iter::from_fn(|| both.next(scan.direction));
-            rows += handles.filter(|&handle| self.shows_row(handle)).count();
+            let more = both.fill(store, &scan, &self.guard);
+            let records = std::iter::from_fn(|| both.next(scan.direction));
+            rows += records.filter(|&record| self.shows_row(record)).count();
             if !more {
                 return rows;
             }

@@ -17,21 +17,21 @@ use polychron_base::{IndexId, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{IndexRef, NodeSet};
 use polychron_index::Stamp;
-use polychron_schema::RowBuffer;
+use polychron_schema::{RowBuffer, RowRef};
 
 use super::gaps::KeyPartition;
-use super::record::{Record, Version};
+use super::kept::{Kept, KeptVersion, OwnGuard};
 use super::searches::Searches;
 use super::steps::Step;
 
 /// A record that was read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Read {
-    pub(super) record: Record,
+    pub(super) record: Kept,
     /// The version that was visible; `None` when there was none.
-    pub(super) version: Option<Version>,
+    pub(super) version: Option<KeptVersion>,
     /// Where a repeated search begins (§3.5).
-    pub(super) later: Option<Version>,
+    pub(super) later: Option<KeptVersion>,
     pub(super) place: IndexRef,
     /// Whether the version was a row, or a node.
     pub(super) is_row: bool,
@@ -42,7 +42,7 @@ pub(super) struct Read {
 /// A record that the transaction has taken for a row or a node which nobody else knows yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fresh {
-    pub(super) record: Record,
+    pub(super) record: Kept,
     pub(super) place: IndexRef,
     pub(super) is_node: bool,
 }
@@ -50,8 +50,9 @@ pub(super) struct Fresh {
 impl Read {
     /// Whether the version that was visible is the latest one still, so that nothing can have come in between.
     #[inline]
-    pub(super) fn is_latest(&self) -> bool {
-        self.later.is_none() && self.version.is_some_and(|version| self.record.latest().leads_to(version))
+    pub(super) fn is_latest(&self, guard: &OwnGuard<'_>) -> bool {
+        let is_latest = |version: KeptVersion| self.record.under(guard).leads_to(version.address());
+        self.later.is_none() && self.version.is_some_and(is_latest)
     }
 }
 
@@ -68,7 +69,7 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// A record that had a row.
-    Record(Record),
+    Record(Kept),
     /// A key that had none, or that nobody looked at.
     Key,
 }
@@ -126,7 +127,7 @@ impl Write {
     }
 
     /// A write on a node of a multi-version index.
-    pub(super) fn of_node(record: Record, place: IndexRef, kind: Kind) -> Self {
+    pub(super) fn of_node(record: Kept, place: IndexRef, kind: Kind) -> Self {
         Self { is_node: true, unlogged: true, ..Self::new(Target::Record(record), place, kind) }
     }
 }
@@ -234,8 +235,7 @@ impl WriteSet {
     #[inline]
     pub(super) fn key(&self, write: &Write) -> &[u8] {
         let words = &self.keys[write.key.offset as usize..][..usize::from(write.key.bytes).div_ceil(8)];
-        // SAFETY: any initialised words are valid bytes, and the key's length never exceeds its words.
-        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), usize::from(write.key.bytes)) }
+        &RowRef::from_words(words).as_bytes()[..usize::from(write.key.bytes)]
     }
 
     #[inline]
@@ -268,11 +268,11 @@ impl WriteSet {
 
     /// The latest write of a record.
     #[inline]
-    pub(super) fn latest(&self, record: Record) -> Option<u32> {
+    pub(super) fn latest(&self, record: Kept) -> Option<u32> {
         if self.writes.is_empty() {
             return None;
         }
-        self.filled(self.find(record.address(), |write| write.target == Target::Record(record)))
+        self.filled(self.find(record.address().number(), |write| write.target == Target::Record(record)))
     }
 
     /// The latest write of a key that had no row.
@@ -288,7 +288,7 @@ impl WriteSet {
     #[inline]
     fn slot_of(&self, write: &Write) -> usize {
         match write.target {
-            Target::Record(record) => self.find(record.address(), |other| other.target == write.target),
+            Target::Record(record) => self.find(record.address().number(), |other| other.target == write.target),
             Target::Key => {
                 let key = self.key(write);
                 let is_it =
@@ -356,7 +356,7 @@ impl WriteSet {
         }
     }
 
-    /// Forgets the writes from `len` on. That a key could be inserted told that it was absent, and the transaction may go on:
+    /// Forgets the writes from `len` on. That a key could be inserted shows that it was absent, and the transaction may go on:
     /// its stamp guards that from now on.
     ///
     /// Taking the newest write out leaves the hash table as it was before that write: it had either changed its slot
@@ -530,7 +530,7 @@ impl Sets {
 
     /// Notes where a repeated search of a read begins.
     #[inline]
-    pub(super) fn set_later(&mut self, read: usize, later: Option<Version>) {
+    pub(super) fn set_later(&mut self, read: usize, later: Option<KeptVersion>) {
         self.reads[read].later = later;
         self.bare = self.bare.min(read);
     }

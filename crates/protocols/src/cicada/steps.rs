@@ -28,7 +28,7 @@ named! {
         EndLast,
         /// What is installed is pending until it is validated.
         InstallPending,
-        /// A version is installed in its place by timestamp.
+        /// A version is installed where its timestamp belongs in the list.
         InstallInOrder,
         /// The read timestamps of what was read are raised.
         RaiseVersions,
@@ -53,7 +53,7 @@ named! {
         /// The nodes that were looked at are as they were.
         CompareNodes,
         /// The words of parts that were seen empty are raised.
-        RaiseAbsences,
+        RaiseGaps,
         /// A key that comes into being was missed by no later transaction.
         AdmitKeys,
         /// No later transaction has found a range empty that holds it.
@@ -122,9 +122,9 @@ named! {
         KeepSpans,
         /// Pruning leaves the latest version.
         KeepLatest,
-        /// Pruning leaves what is not settled.
+        /// Pruning leaves what is not stable.
         KeepUnsettled,
-        /// The horizon is read before the moments that are held.
+        /// The horizon is read before the timestamps that are held.
         HorizonBeforeMoments,
         /// Who writes a table knows all its indexes.
         KnowAllIndexes,
@@ -132,7 +132,7 @@ named! {
         FollowUnknowing,
         /// An index is filled by transactions later than who did not know it.
         FillAfterUnknowing,
-        /// A snapshot does not use an index that was filled after its moment.
+        /// A snapshot does not use an index that was filled after its timestamp.
         AwaitIndexes,
         /// An index is handed out when its filling has become the past.
         AwaitFilling,
@@ -141,8 +141,8 @@ named! {
         /// So are deletions that could not be collected.
         RenewDeletions,
         /// So are the words of parts that were seen empty.
-        RenewAbsences,
-        /// So is the moment from which an index is complete.
+        RenewGaps,
+        /// So is the timestamp from which an index is complete.
         RenewReadiness,
         /// Nobody begins when the horizon, or the last round of renewal, is too far behind.
         HoldBack,
@@ -176,7 +176,7 @@ named! {
         Validated,
         /// A version of the transaction has its status; others may have none yet.
         Ended,
-        /// The moments that are held were looked at.
+        /// The timestamps that are held were looked at.
         Counted,
         /// A node of a multi-version index has led to a record that was not looked at yet.
         Led,

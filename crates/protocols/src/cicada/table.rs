@@ -6,17 +6,18 @@ use std::sync::Arc;
 use polychron_base::Error;
 use polychron_base::key::{EncodedKey, Key16};
 use polychron_engine::Scan;
-use polychron_engine::stores::{self, DeferredDrops, IndexRef, Keyed, Records, StoreDefinition, StoreTable};
+use polychron_engine::stores::{self, DeferredDrops, Hinted, IndexRef, Keyed, Records, StoreDefinition, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
 use polychron_schema::{IndexKind, TableDefinition};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::array::RecordArray;
+use super::bins::Bins;
 use super::displaced::Displaced;
 use super::gaps::PrefixLengths;
 use super::options::Options;
-use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Record};
+use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Reader, Record, RecordAddress};
 use super::timestamp::Timestamp;
 use super::versioned::Versioned;
 
@@ -50,7 +51,7 @@ pub struct Store {
     pub(super) fits_inline: bool,
     /// A clock reading that nobody is ahead of who writes the table and does not know this index; zero while it is not known.
     known_after: AtomicU64,
-    /// Snapshots of this moment or a later one find everything here.
+    /// Snapshots of this timestamp or a later one find everything here.
     ready_from: AtomicU64,
     deferred_drops: Arc<DeferredDrops>,
 }
@@ -69,9 +70,9 @@ impl Keyed for Store {
         let Some(nodes) = &self.versioned else { return self.entries.scanned(scan).map(drop) };
         let IndexRef { table, index } = self.entries.index_ref;
         if !self.entries.is_ready() {
-            return Err(Error::NoSuchIndex(table, index));
+            return Err(Error::no_such_index(table, index));
         }
-        if nodes.ordered || scan.point().is_some() { Ok(()) } else { Err(Error::NoOrder(table, index)) }
+        if nodes.ordered || scan.point().is_some() { Ok(()) } else { Err(Error::no_order(table, index)) }
     }
 
     #[inline]
@@ -84,10 +85,10 @@ impl Keyed for Store {
 
     /// The latest version, where rows do not fit into heads. The head must have come, so asking too early waits for it.
     #[inline]
-    fn fetch_more(table: &CicadaTable, handle: Handle) {
+    fn fetch_more(table: &CicadaTable, record: Hinted<'_>) {
         if !table.primary.fits_inline {
-            // SAFETY: the handle was found just now, under the guard that is held.
-            unsafe { Record::from_handle(handle) }.prefetch_latest();
+            // SAFETY: the index gave it just now, under a guard that is held.
+            unsafe { RecordAddress::of(record.handle()).under(table) }.prefetch_latest();
         }
     }
 }
@@ -97,7 +98,7 @@ impl Store {
         definition: &TableDefinition,
         store_definition: &StoreDefinition,
         options: &Options,
-        settled: Timestamp,
+        stable: Timestamp,
         ready: bool,
         deferred_drops: &Arc<DeferredDrops>,
         guard: &Guard<'_>,
@@ -115,14 +116,13 @@ impl Store {
         let is_versioned = options.indexes.is_versioned(&definition.name, name);
         let unused = StoreDefinition { kind: IndexKind::Ordered, ..store_definition.clone() };
         // Made first: a store of entries asks the deferred drops when it goes, who is busy with the guard here.
-        let versioned = is_versioned
-            .then(|| Versioned::new(store_definition, options.parts().inlining, settled, guard))
+        let mut versioned = is_versioned
+            .then(|| Versioned::new(store_definition, options.parts().inlining, stable, guard))
             .transpose()?;
         let entries =
             stores::Store::new(if is_versioned { &unused } else { store_definition }, ready, deferred_drops, guard);
-        if let (Err(_), Some(versioned)) = (&entries, &versioned) {
-            // SAFETY: nobody knows the index.
-            unsafe { versioned.destroy(guard) };
+        if let (Err(_), Some(versioned)) = (&entries, &mut versioned) {
+            versioned.free_all(guard);
         }
         let entries = entries?;
         // Without memory for it, deleted records stay where they are.
@@ -162,13 +162,35 @@ impl Store {
         Some(self.known_after.load(Ordering::Relaxed)).filter(|&clock| clock != 0)
     }
 
-    /// The record that a key has at a moment which the caller holds; it need not have a row.
+    /// The record that a key has; it need not have a row.
     #[inline]
-    pub(super) fn record_at<K: EncodedKey>(&self, key: K, moment: Timestamp, guard: &Guard<'_>) -> Option<Record> {
+    pub(super) fn record_at<'g, K: EncodedKey>(
+        &'g self,
+        key: K,
+        reader: Reader<'g>,
+        guard: &'g Guard<'_>,
+    ) -> Option<Record<'g>> {
         match &self.versioned {
-            Some(nodes) => nodes.record_at(key, moment),
+            Some(nodes) => nodes.record_at(key, reader),
             // SAFETY: the handle was found under the guard.
-            None => self.index().get(key, guard).handle.map(|handle| unsafe { Record::from_handle(handle) }),
+            None => self.index().get(key, guard).handle.map(|handle| unsafe { RecordAddress::of(handle).under(guard) }),
+        }
+    }
+
+    /// Visits the records to which the keys of a single-version index lead.
+    pub(super) fn for_each_entry<'g>(&self, guard: &'g Guard<'_>, visit: &mut impl FnMut(&[u8], Record<'g>)) {
+        stores::for_each(self.index(), guard, &mut |key, handle| {
+            // SAFETY: the handle was found under the guard.
+            visit(key, unsafe { RecordAddress::of(handle).under(guard) });
+        });
+    }
+
+    /// Visits all records of rows, or of nodes, and slots where none is.
+    pub(super) fn for_each_record<'g>(&'g self, is_node: bool, guard: &'g Guard<'_>, visit: impl FnMut(Record<'g>)) {
+        match &self.versioned {
+            Some(nodes) if is_node => nodes.for_each(guard, visit),
+            None if is_node => {}
+            _ => self.records.for_each(guard, visit),
         }
     }
 
@@ -181,15 +203,15 @@ impl Store {
         }
     }
 
-    /// Gives back the memory of places that serve nobody.
-    pub(super) fn give_pages_back(&self, is_named: &dyn Fn() -> bool, guard: &Guard<'_>) {
-        self.records.give_pages_back(is_named, guard);
+    /// Gives back the memory of slots that serve nobody.
+    pub(super) fn free_pages(&self, bins: &Bins, guard: &Guard<'_>) {
+        self.records.free_pages(bins, guard);
         if let Some(versioned) = &self.versioned {
-            versioned.nodes.give_pages_back(is_named, guard);
+            versioned.nodes.free_pages(bins, guard);
         }
     }
 
-    /// The index leads to every row; snapshots of an earlier moment than `filled` do not read it.
+    /// The index leads to every row; snapshots of an earlier timestamp than `filled` do not read it.
     pub(super) fn set_ready_from(&self, filled: Timestamp) {
         self.ready_from.store(filled.0, Ordering::Relaxed);
         // Releases the store above, too.
@@ -197,14 +219,14 @@ impl Store {
     }
 
     /// Forgets from when on the index is complete, when no snapshot can be older.
-    pub(super) fn renew_ready_from(&self, settled: Timestamp) {
+    pub(super) fn renew_ready_from(&self, stable: Timestamp) {
         let from = self.ready_from.load(Ordering::Relaxed);
-        if from != 0 && !settled.is_before(Timestamp(from)) {
+        if from != 0 && !stable.is_before(Timestamp(from)) {
             self.ready_from.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Whether a snapshot of this moment may read the index.
+    /// Whether a snapshot of this timestamp may read the index.
     pub(super) fn is_ready_at(&self, timestamp: Timestamp) -> bool {
         let ready = self.entries.is_ready();
         let from = self.ready_from.load(Ordering::Relaxed);
@@ -225,11 +247,11 @@ impl Drop for Store {
     /// The last user of a dropped table or index gives its memory back; when the whole database goes, its memory goes at once.
     fn drop(&mut self) {
         if !self.deferred_drops.is_closing() {
-            // SAFETY: the store goes with its last user, so no transaction that could hold a record of it runs.
-            self.deferred_drops.with_guard(|guard| unsafe {
-                self.records.destroy(guard);
-                if let Some(versioned) = &self.versioned {
-                    versioned.destroy(guard);
+            let Self { records, versioned, deferred_drops, .. } = self;
+            deferred_drops.with_guard(|guard| {
+                records.free_all(guard);
+                if let Some(versioned) = versioned {
+                    versioned.free_all(guard);
                 }
             });
         }

@@ -1,13 +1,13 @@
 //! Scans of whole tables in a snapshot: along the pages of heads, in the order in which they lie, past every index.
 //!
-//! A place is seen whether or not a key leads to it. What it shows to a snapshot is right all the same:
+//! A slot is seen whether or not a key leads to it. What it shows to a snapshot is right all the same:
 //!
-//! * A row that the snapshot sees lies in one record, which stays open as long as the snapshot holds its moment, because
-//!   only a deletion before `min_rts` closes a record; so the row is found, and found once. Its place was made before the
+//! * A row that the snapshot sees lies in one record, which stays open as long as the snapshot holds its timestamp, because
+//!   only a deletion before `min_rts` closes a record; so the row is found, and found once. Its slot was made before the
 //!   snapshot began, so the pages that are listed then hold it.
 //! * A record that is being inserted, was given up, or serves another key by now holds only versions of transactions that
-//!   began after the snapshot. They are later than its moment, and passed over.
-//! * What hangs on a place is kept by the guard like anything else that is found under it; between runs the guard is
+//!   began after the snapshot. They are later than its timestamp, and passed over.
+//! * What hangs on a slot is kept by the guard like anything else that is found under it; between runs the guard is
 //!   renewed, and nothing is held then.
 //!
 //! Heads are fetched ahead by software, because the processor's own prefetching ends at small pages and does not follow
@@ -20,7 +20,7 @@ use polychron_engine::redo::Redo;
 use polychron_schema::RowRef;
 
 use super::array::Run;
-use super::record::{Link, Status, search};
+use super::record::{Link, Status};
 use super::table::Store;
 use super::transaction::CicadaTransaction;
 
@@ -38,7 +38,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         debug_assert!(self.snapshot, "what is not there is protected by indexes");
-        for &run in &*store.records.runs() {
+        for run in store.records.runs().iter() {
             for first in (0..run.len()).step_by(HEADS_AT_ONCE) {
                 // Renews the guard.
                 self.until_check = 1;
@@ -59,7 +59,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         first: usize,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let lines = run.lines();
+        let (lines, reader) = (run.lines(), self.guard.reader());
         let ahead = AHEAD_BYTES.div_ceil(64 * lines);
         for position in first..run.len().min(first + HEADS_AT_ONCE) {
             if let Some(record) = run.get(position + ahead) {
@@ -70,15 +70,14 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 record.prefetch_latest_lines(lines);
             }
             let Some(record) = run.get(position) else { break };
-            let Link::To(latest) = record.latest().link() else { continue };
+            let Link::To(latest) = reader.latest(record) else { continue };
             let mut visible = latest;
-            if latest.wts().is_after(self.timestamp) || latest.status() != Status::Committed {
-                let seen = search(record, self.timestamp, None, false);
+            if latest.wts().is_after(self.timestamp()) || latest.status() != Status::Committed {
+                let seen = reader.search(record, None, false);
                 let Some(version) = seen.version.filter(|_| seen.is_row) else { continue };
                 visible = version;
             }
-            // SAFETY: the version is visible to this snapshot, whose moment and guard keep it; the visitor lets it go.
-            visitor(unsafe { visible.row() })?;
+            visitor(visible.row())?;
         }
         ControlFlow::Continue(())
     }

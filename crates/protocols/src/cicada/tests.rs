@@ -481,7 +481,7 @@ fn a_worker_that_follows_comes_after() {
     database.shared.clocks.boost(&mut left.state.clock, left.state.base.slot);
     done(&mut left, |t| t.insert(&notes, &Note { id: 1, text: String::new() }));
     assert!(!done(&mut right, |t| Ok(t.get(&notes, 1)?.is_some())), "the clocks are an hour apart");
-    right.follow(left.moment());
+    right.follow(left.clock_reading());
     assert!(done(&mut right, |t| Ok(t.get(&notes, 1)?.is_some())));
 }
 

@@ -1,6 +1,6 @@
 //! Timestamps and how they are made of a clock and a worker's number (§3.1).
 
-/// A moment of the serial order. Numbers wrap around: of two timestamps less than half the numbers apart, the one behind
+/// A position in the serial order. Numbers wrap around: of two timestamps less than half the numbers apart, the one behind
 /// is the earlier one, so there is an order between neighbours and none over all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Timestamp(pub(super) u64);
@@ -18,7 +18,7 @@ impl Timestamp {
         other.is_before(self)
     }
 
-    /// The last moment before this one.
+    /// The last timestamp before this one.
     #[inline]
     pub(super) const fn predecessor(self) -> Self {
         Self(self.0.wrapping_sub(1))

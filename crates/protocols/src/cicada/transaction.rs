@@ -8,19 +8,19 @@ use polychron_base::{Error, Reason};
 use polychron_engine::mutations::left_out;
 use polychron_engine::nested;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Batch, IndexRef};
+use polychron_engine::stores::IndexRef;
 use polychron_engine::{Commit, Mode};
-use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowRef};
 
 use super::aside::RENEW_EVERY;
 use super::clocks::Span;
-use super::commit::Pending;
 use super::counts::Stage;
 use super::find::Missed;
 use super::gaps::KeyPartition;
+use super::installation::Pending;
+use super::kept::{Kept, KeptVersion, OwnGuard, Range};
 use super::protocol::Shared;
-use super::record::{Link, Record, Seen, Status, Version, search};
+use super::record::{Seen, Status};
 use super::sets::{Kind, Read, Target, Write};
 use super::steps::Step;
 use super::table::Store;
@@ -37,11 +37,11 @@ pub(super) struct Buffers {
     pub(super) put: RowBuffer,
     pub(super) pending: Vec<Pending>,
     /// Entries of a range.
-    pub(super) batch: Batch,
+    pub(super) batch: Range,
     /// Own keys in a range that is scanned.
     pub(super) own_keys: Vec<u32>,
-    /// Moments at which others read.
-    pub(super) moments: Vec<Span>,
+    /// Timestamps at which others read.
+    pub(super) spans: Vec<Span>,
     /// The key at which a scan was stopped.
     pub(super) last_key: Vec<u8>,
     pub(super) changing: Changing,
@@ -54,10 +54,9 @@ pub(super) struct Buffers {
 pub struct CicadaTransaction<'w, R: Redo> {
     pub(super) shared: &'w Shared<R>,
     pub(super) state: &'w mut State,
-    pub(super) guard: Guard<'w>,
-    /// Its place in the serial order; what a snapshot reads at.
-    pub(super) timestamp: Timestamp,
-    /// Whether it reads what is settled, and nothing else.
+    /// Its guard, and its timestamp.
+    pub(super) guard: OwnGuard<'w>,
+    /// Whether it reads what is stable, and nothing else.
     pub(super) snapshot: bool,
     /// After a conflict every call conflicts.
     pub(super) doomed: bool,
@@ -72,7 +71,7 @@ pub struct CicadaTransaction<'w, R: Redo> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
     /// In a version.
-    Version(Version),
+    Version(KeptVersion),
     /// In an own write.
     Own(u32),
 }
@@ -91,9 +90,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     #[inline]
     pub(super) fn row_at(&self, source: Source) -> RowRef<'_> {
         match source {
-            // SAFETY: the version was visible to this transaction, whose span keeps it until it ends; it cannot end while it is
-            // borrowed.
-            Source::Version(version) => unsafe { version.row() },
+            Source::Version(version) => version.under(&self.guard).row(),
             Source::Own(position) => self.state.sets.writes.row(position).as_row(),
         }
     }
@@ -107,16 +104,29 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         }
     }
 
+    /// The timestamp.
+    #[inline]
+    pub(super) fn timestamp(&self) -> Timestamp {
+        self.guard.timestamp()
+    }
+
+    /// Finds the version of a record that is visible ([`Reader::search`](super::record::Reader::search)).
+    #[inline]
+    pub(super) fn search(&self, record: Kept, later: Option<KeptVersion>, wait: bool) -> Seen<KeptVersion> {
+        let (record, later) = (record.under(&self.guard), later.map(|later| later.under(&self.guard)));
+        self.guard.reader().search(record, later, wait).map(KeptVersion::from)
+    }
+
     /// Reads a record as this transaction sees it, and remembers what was visible.
     #[inline]
-    pub(super) fn read_record(&mut self, record: Record, place: IndexRef) -> Found {
+    pub(super) fn read_record(&mut self, record: Kept, place: IndexRef) -> Found {
         if self.reads_own()
             && let Some(position) = self.state.sets.writes.latest(record)
         {
             return self.own(position);
         }
         let Seen { version, is_row, later, .. } =
-            search(record, self.timestamp, None, self.shared.options.parts().wait_for_pending);
+            self.search(record, None, self.shared.options.parts().wait_for_pending);
         if !self.snapshot {
             self.state.sets.reads.push(Read { record, version, later, place, is_row, is_node: false });
         }
@@ -131,8 +141,9 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     pub(super) fn check_early(&mut self, target: Target, source: Source, place: IndexRef) -> Result<(), Error> {
         let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
         let options = &self.shared.options;
-        if version.rts().is_after(self.timestamp) && !self.is_overtaken() {
-            return Err(self.conflict_at(record, Some(version.rts()), Reason::ReadLater, (place, Some(version))));
+        let rts = version.under(&self.guard).rts();
+        if rts.is_after(self.timestamp()) && !self.is_overtaken() {
+            return Err(self.conflict_at(record, Some(rts), Reason::ReadLater, (place, Some(version))));
         }
         if options.parts().write_latest_only
             && let Some(other) = self.superseded_by(record)
@@ -145,21 +156,19 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     /// Whether the transaction will write at a later timestamp than the one at which it reads: then a later reader is none.
     #[cold]
     pub(super) fn is_overtaken(&self) -> bool {
-        self.shared.clocks.is_overtaken(self.state.base.slot, self.timestamp)
+        self.shared.clocks.is_overtaken(self.state.base.slot, self.timestamp())
     }
 
     /// When a version later than this transaction is there or may come to be.
     #[inline]
-    fn superseded_by(&self, record: Record) -> Option<Timestamp> {
-        let mut place = record.latest();
-        while let Link::To(version) = place.link() {
-            if !version.wts().is_after(self.timestamp) {
+    fn superseded_by(&self, record: Kept) -> Option<Timestamp> {
+        for version in self.guard.reader().versions(record.under(&self.guard)) {
+            if !version.wts().is_after(self.timestamp()) {
                 return None;
             }
             if version.status() != Status::Aborted {
                 return Some(version.wts());
             }
-            place = version.next();
         }
         None
     }
@@ -199,24 +208,22 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             return self.put_versioned(store, nodes, key, row);
         }
         let place = store.place();
-        let writes = &mut self.state.sets.writes;
-        let target = if writes.latest_of_key(place, key).is_some() {
+        let target = if self.state.sets.writes.latest_of_key(place, key).is_some() {
             Target::Key
         } else {
-            match store.index().get(key, &self.guard).handle {
+            match self.guard.find_anew(store, key) {
                 None => Target::Key,
-                Some(handle) => {
-                    // SAFETY: the handle was found under this transaction's guard.
-                    let record = unsafe { Record::from_handle(handle) };
+                Some(record) => {
                     // A record that shows a row, or has been written by this transaction, is not closed while this transaction
                     // runs; a tombstone may be.
-                    let stays = writes.latest(record).is_some() || search(record, self.timestamp, None, false).is_row;
+                    let stays =
+                        self.state.sets.writes.latest(record).is_some() || self.search(record, None, false).is_row;
                     if stays { Target::Record(record) } else { Target::Key }
                 }
             }
         };
         let write = Write { blind: true, has_record: true, ..Write::new(target, place, Kind::Put) };
-        writes.push(write, Some(key), Some(row));
+        self.state.sets.writes.push(write, Some(key), Some(row));
         Ok(())
     }
 
@@ -228,7 +235,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             self.abort_installed();
         }
         if !self.state.sets.fresh.is_empty() {
-            self.give_back_fresh();
+            self.free_fresh();
         }
         self.state.sets.clear();
         self.state.buffers.pending.give_back_room();
@@ -244,7 +251,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Whether, since there were so many reads, a version was read that snapshots which begin now might miss.
     pub(super) fn has_seen_news(&self, since: usize) -> bool {
         let min_wts = self.shared.clocks.min_wts();
-        let is_news = |version: Version| !min_wts.is_after(version.wts());
+        let is_news = |version: KeptVersion| !min_wts.is_after(version.under(&self.guard).wts());
         self.state.sets.reads[since..].iter().any(|read| read.version.is_some_and(is_news))
     }
 
@@ -282,7 +289,7 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
         self.end();
         if !self.snapshot {
             self.acknowledge();
-            // A list of tables that is not the present one may go with the moment that has just ended; this one waits for the guard.
+            // A list of tables that is not the present one may go now that no timestamp is held any more; this one waits for the guard.
             if !self.state.promotions.is_empty() && self.state.base.tables.is_present(&self.shared.catalog) {
                 self.promote();
             }
@@ -292,7 +299,7 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
 
     fn roll_back(mut self) -> bool {
         self.come_back();
-        // What is told of a transaction that is rolled back is an answer, too, so its reads are protected like any other's.
+        // What a transaction that is rolled back returns is an answer, too, so its reads are protected like any other's.
         if !left_out(Step::ProtectRolledBack) {
             self.state.sets.undo_writes(0);
         }
@@ -313,17 +320,11 @@ impl<R: Redo> Drop for CicadaTransaction<'_, R> {
 }
 
 impl<'w, R: Redo> CicadaTransaction<'w, R> {
-    pub(super) fn new(
-        shared: &'w Shared<R>,
-        state: &'w mut State,
-        guard: Guard<'w>,
-        timestamp: Timestamp,
-        mode: Mode,
-    ) -> Self {
+    pub(super) fn new(shared: &'w Shared<R>, state: &'w mut State, guard: OwnGuard<'w>, mode: Mode) -> Self {
         debug_assert!(state.sets.writes.is_empty(), "the transaction before left something behind");
         let snapshot = mode == Mode::Snapshot;
         if snapshot {
-            state.base.counters.snapshot(shared.clocks.staleness_ns(timestamp) / 1000);
+            state.base.counters.snapshot(shared.clocks.staleness_ns(guard.timestamp()) / 1000);
         }
         state.promotions.clear();
         state.base.begin();
@@ -331,7 +332,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         state.stage = Stage::Running;
         state.saw_unprotected = false;
         let until_check = shared.options.check_every.min(if snapshot { RENEW_EVERY } else { u32::MAX });
-        let mut transaction = Self::taken_over(shared, state, guard, timestamp);
+        let mut transaction = Self::taken_over(shared, state, guard);
         (transaction.snapshot, transaction.until_check) = (snapshot, until_check);
         if snapshot {
             transaction.rest();
@@ -341,17 +342,11 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
 
     /// A transaction with what its worker's sets hold, that of one that was leaked.
     #[inline]
-    pub(super) fn taken_over(
-        shared: &'w Shared<R>,
-        state: &'w mut State,
-        guard: Guard<'w>,
-        timestamp: Timestamp,
-    ) -> Self {
+    pub(super) fn taken_over(shared: &'w Shared<R>, state: &'w mut State, guard: OwnGuard<'w>) -> Self {
         Self {
             shared,
             state,
             guard,
-            timestamp,
             snapshot: false,
             doomed: false,
             ended: false,

@@ -20,11 +20,11 @@ use polychron_sync::spin_hint;
 
 use super::clocks::{LocalClock, Span};
 use super::counts::Stage;
+use super::kept::{Beginning, OwnGuard};
 use super::options::Snapshots;
 use super::promotion::{self, Candidate};
 use super::protocol::Shared;
 use super::reclaim::{Garbage, Reclaimer, Site};
-use super::record::search;
 use super::sets::Sets;
 use super::steps::{Point, Step};
 use super::table::{CicadaTable, Store};
@@ -123,14 +123,14 @@ impl<R: Redo> CicadaWorker<R> {
     }
 
     /// What to hand to [`CicadaWorker::follow`] of a worker whose transactions are to come after this one's so far.
-    pub fn moment(&self) -> u64 {
+    pub fn clock_reading(&self) -> u64 {
         self.state.clock.adjusted
     }
 
-    /// Makes this worker's transactions follow those of another one up to that moment (causal consistency, §3.1), where
+    /// Makes this worker's transactions follow those of another one up to that clock reading (causal consistency, §3.1), where
     /// [`super::Consistency::Loose`] does not promise it.
-    pub fn follow(&mut self, moment: u64) {
-        self.shared.clocks.follow(&mut self.state.clock, moment);
+    pub fn follow(&mut self, clock_reading: u64) {
+        self.shared.clocks.follow(&mut self.state.clock, clock_reading);
     }
 }
 
@@ -156,14 +156,15 @@ impl<R: Redo> StoreWorker for CicadaWorker<R> {
     /// It still has its words, its sets and its guard.
     fn undo_leaked(&mut self) {
         let Self { local, state, shared } = self;
-        // The leaked transaction still holds its moment, and so its list of tables.
-        let timestamp = shared.clocks.shape.timestamp(state.clock.adjusted, state.base.slot);
-        drop(CicadaTransaction::taken_over(shared, state, local.pin(), timestamp));
+        // The leaked transaction still holds its timestamp, and so its list of tables.
+        let guard = OwnGuard::begin(shared, state, local, Beginning::Leaked);
+        drop(guard.map(|guard| CicadaTransaction::taken_over(shared, state, guard)));
     }
 
     fn has_gathered(&mut self, tables: &[Option<Arc<CicadaTable>>]) {
-        let Self { state: State { base, buffers, .. }, shared, .. } = self;
-        buffers.planned.look_up_now(shared, tables, base.slot, &mut base.hints);
+        let Self { local, state: State { base, buffers, .. }, shared } = self;
+        // The group has a guard of its own for as long as it runs, which keeps what is found under this one.
+        buffers.planned.look_up_now(shared, tables, &local.pin(), &mut base.hints);
     }
 
     /// Waits for a random time below the bound that the regulation has found (§3.9). The paper's wait assumes a processor for each thread; with
@@ -188,23 +189,17 @@ impl<R: Redo> StoreWorker for CicadaWorker<R> {
     fn maintain_stores(&mut self) {
         let Self { local, state, shared } = self;
         let guard = local.pin();
-        // SAFETY: pinned just before; nobody looks at the list between transactions but who renews it like this.
-        unsafe { state.base.tables.renew(&shared.catalog) };
+        renew_tables(shared, state, &guard);
         promotion::see_to_shortage(shared, state, local);
         shared.lead(shared.clocks.now_ns());
         let held = shared.hold_for_collection(state.base.slot);
-        let site = Site {
-            tables: state.base.tables.list(),
-            min_rts: shared.clocks.min_rts(),
-            worker: state.base.slot,
-            guard: &guard,
-        };
-        collect_all(shared, true, &mut state.buffers.moments, &site);
+        let site = Site::new(state.base.tables.list(), &shared.clocks, state.base.slot, &guard);
+        collect_all(shared, true, &mut state.buffers.spans, &site);
         drop((held, guard));
         local.collect();
     }
 
-    /// Appendix B: versions do not change, so one read alone needs no validation. It is of the moment that the worker's clock
+    /// Appendix B: versions do not change, so one read alone needs no validation. It is as of the time that the worker's clock
     /// shows, or of a later one.
     #[inline]
     fn read_alone<K: EncodedKey, O: Send>(
@@ -218,8 +213,8 @@ impl<R: Redo> StoreWorker for CicadaWorker<R> {
         // worker or the thread may, which comes before the read; they have ended when the horizon has passed it.
         let is_passed = |commit| self.shared.clocks.has_passed_commit(commit, self.state.base.slot);
         let min_wts = self.shared.clocks.min_wts();
-        // A moment of long ago may seem to be one that has not been passed, which makes no difference but in speed.
-        let is_after = |moment| !min_wts.is_after(Timestamp(moment));
+        // A reading of long ago may seem not to have been passed, which makes no difference but in speed.
+        let is_after = |commit| !min_wts.is_after(Timestamp(commit));
         if !self.state.last_commit.is_none_or(is_passed) || nested::any_commit(self.shared.catalog.number(), is_after) {
             return drive::transact(self, Mode::ReadWrite, &mut |transaction| {
                 Transaction::read_row(transaction, table, key, projection).map(&mut read)
@@ -227,17 +222,16 @@ impl<R: Redo> StoreWorker for CicadaWorker<R> {
         }
         let mut transaction = self.begin_in_epoch(Mode::ReadWrite)?;
         let table = transaction.state.base.tables.table(table)?;
-        let timestamp = transaction.timestamp;
         // Where nothing was seen, a version of a node or of a tombstone that is just as new says so.
         let mut is_news = true;
-        let seen = table.primary.record_at(key, timestamp, &transaction.guard).and_then(|record| {
+        let reader = transaction.guard.reader();
+        let seen = table.primary.record_at(key, reader, &transaction.guard).and_then(|record| {
             record.prefetch(table.primary.records.lines());
-            let seen = search(record, timestamp, None, !left_out(Step::AwaitPendingAlone));
+            let seen = reader.search(record, None, !left_out(Step::AwaitPendingAlone));
             is_news = seen.version.is_none_or(|version| !min_wts.is_after(version.wts()));
             seen.version.filter(|_| seen.is_row)
         });
-        // SAFETY: the transaction keeps the version until it ends, below.
-        let output = drive::catch(|| read(seen.map(|version| unsafe { version.row() })));
+        let output = drive::catch(|| read(seen.map(|version| version.row())));
         if is_news {
             transaction.note_seen();
         }
@@ -264,8 +258,7 @@ impl<R: Redo> CicadaWorker<R> {
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
         let knows = state.base.tables.is_present(&shared.catalog);
-        // SAFETY: the transaction holds the guard, and a moment before it leaves the epoch (`Shared::release_lists`).
-        unsafe { state.base.tables.renew(&shared.catalog) };
+        renew_tables(shared, state, &guard);
         if !knows {
             // Who leaves an index alone that was dropped comes after all who may still ask it. Relaxed: see `drop_index`.
             shared.clocks.follow(&mut state.clock, shared.unknowing.load(Ordering::Relaxed));
@@ -293,8 +286,18 @@ impl<R: Redo> CicadaWorker<R> {
                 shared.clocks.begin_snapshot(state.base.slot)
             }
         };
-        Ok(CicadaTransaction::new(shared, state, guard, timestamp, mode))
+        // SAFETY: the slot has begun, and the transaction ends it; what it keeps beyond an operation is in its sets (`aside.rs`).
+        let guard = unsafe { OwnGuard::new(guard, timestamp) };
+        Ok(CicadaTransaction::new(shared, state, guard, mode))
     }
+}
+
+/// Looks at the present list of tables from now on: in what the worker does under this guard, and in a transaction that begins under it, which holds
+/// a timestamp before it leaves the epoch (`Shared::release_lists`).
+#[inline]
+pub(super) fn renew_tables<R: Redo>(shared: &Shared<R>, state: &mut State, _guard: &Guard<'_>) {
+    // SAFETY: the worker is pinned, looks between transactions only behind such a call, and in one under the guard or the timestamp.
+    unsafe { state.base.tables.renew(&shared.catalog) };
 }
 
 /// The maintenance between two transactions (§3.8): the worker is quiescent here.
@@ -305,14 +308,13 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
         shared.lead(state.clock.now_ns);
     }
     let held = shared.hold_for_collection(state.base.slot);
-    let site =
-        Site { tables: state.base.tables.list(), min_rts: shared.clocks.min_rts(), worker: state.base.slot, guard };
+    let site = Site::new(state.base.tables.list(), &shared.clocks, state.base.slot, guard);
     let reclaimer = shared.bins.of(state.base.slot).serve();
     pass(Point::Collecting);
     if let Some(mut reclaimer) = reclaimer {
         reclaimer.step(COLLECTED_AT_ONCE, &site);
-        prune(shared, &mut reclaimer, &mut state.buffers.moments, COLLECTED_AT_ONCE, &site);
-        reclaimer.tell(&shared.clocks, state.base.slot);
+        prune(shared, &mut reclaimer, &mut state.buffers.spans, COLLECTED_AT_ONCE, &site);
+        reclaimer.report(&shared.clocks, state.base.slot);
     }
     drop(held);
     promotion::see_to_shortage(shared, state, local);
@@ -323,41 +325,39 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
 fn prune<R: Redo>(
     shared: &Shared<R>,
     reclaimer: &mut Reclaimer,
-    moments: &mut Vec<Span>,
+    spans: &mut Vec<Span>,
     limit: usize,
     site: &Site<'_>,
 ) -> usize {
     if shared.clocks.readers_lag() <= shared.options.pruning_after.as_nanos() as u64 {
         return 0;
     }
-    let settled = shared.clocks.held_moments(site.worker, moments);
-    let lasting = shared.clocks.lasting(settled, moments, shared.options.pruning_after.as_nanos() as u64);
-    reclaimer.prune(limit, settled, (moments, lasting), site)
+    let lag = shared.options.pruning_after.as_nanos() as u64;
+    reclaimer.prune(limit, &shared.clocks.held_spans(site.worker, lag, spans), site)
 }
 
 /// Works off bins that nobody else is at, as far as readers allow; with `all`, those whose workers have come by, too. Then gives back
-/// pages of places that are all free.
-pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, all: bool, moments: &mut Vec<Span>, site: &Site<'_>) {
+/// pages of slots that are all free.
+pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, all: bool, spans: &mut Vec<Span>, site: &Site<'_>) {
     shared.bins.go_round(all, |reclaimer| {
         reclaimer.drain(site);
-        prune(shared, reclaimer, moments, reclaimer.garbage.len(), site);
-        reclaimer.tell(&shared.clocks, site.worker);
+        prune(shared, reclaimer, spans, reclaimer.garbage.len(), site);
+        reclaimer.report(&shared.clocks, site.worker);
         true
     });
-    let is_named = || !shared.bins.are_empty();
-    for table in site.tables.iter().flatten().filter(|_| !is_named()) {
+    for table in site.tables.iter().flatten().filter(|_| shared.bins.are_empty()) {
         let stores = std::iter::once(&table.primary).chain(table.secondaries());
-        stores.for_each(|store| store.give_pages_back(&is_named, site.guard));
+        stores.for_each(|store| store.free_pages(&shared.bins, site.guard));
     }
 }
 
 /// Works off a bounded part of the bins whose workers have not come by.
-pub(super) fn collect_some<R: Redo>(shared: &Shared<R>, moments: &mut Vec<Span>, site: &Site<'_>) {
+pub(super) fn collect_some<R: Redo>(shared: &Shared<R>, spans: &mut Vec<Span>, site: &Site<'_>) {
     let mut left = COLLECTED_IN_A_TICK;
     shared.bins.go_round(false, |reclaimer| {
         left = left.saturating_sub(reclaimer.step(left, site));
-        left = left.saturating_sub(prune(shared, reclaimer, moments, left, site));
-        reclaimer.tell(&shared.clocks, site.worker);
+        left = left.saturating_sub(prune(shared, reclaimer, spans, left, site));
+        reclaimer.report(&shared.clocks, site.worker);
         left > 0
     });
 }

@@ -5,12 +5,13 @@ use std::ops::{ControlFlow, Range};
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, TableId};
+use polychron_engine::aggregate::{Group, Grouping};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
-use polychron_engine::{Aggregate, ColumnBatch, LazyFutures, Prefetch, Projection, Queries, Scan, batch};
-use polychron_schema::{Changes, ColumnSet, RowBuffer, RowRef, Value};
+use polychron_engine::{ColumnBatch, LazyFutures, Prefetch, Projection, Queries, Scan, batch};
+use polychron_schema::{Changes, ColumnSet, RowBuffer, RowRef};
 
 use super::columns::comes_in_slot_ranges;
 use super::rows::Record;
@@ -284,8 +285,8 @@ impl<R: Redo> Queries for HyperTransaction<'_, R> {
         self.operate(|this| this.visit_slots(this.table(table)?, projection, visitor))
     }
 
-    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error> {
-        self.operate(|this| this.aggregate_logged(scan, wanted))
+    fn aggregate_range(&mut self, scan: &Scan<'_>, grouping: &Grouping<'_>) -> Result<Vec<Group>, Error> {
+        self.operate(|this| this.aggregate_logged(scan, grouping))
     }
 
     fn visit_columns<O>(

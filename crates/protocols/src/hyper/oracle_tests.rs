@@ -296,6 +296,7 @@ fn aggregate(rows: &[&Vec<Value>], wanted: Aggregate) -> Answer {
         Aggregate::Min(_) => Some(values.iter().min().map_or(Value::Null, |value| (*value).clone())),
         Aggregate::Max(_) => Some(values.iter().max().map_or(Value::Null, |value| (*value).clone())),
         Aggregate::Sum(_) => sum(&values, TYPES[column]),
+        Aggregate::Average(_) => unreachable!("it is not drawn"),
     };
     answer.map_or(Answer::Refused, Answer::Value)
 }

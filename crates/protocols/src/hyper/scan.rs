@@ -3,12 +3,13 @@
 use std::ops::{Bound, ControlFlow};
 
 use polychron_base::{Error, IndexId};
+use polychron_engine::aggregate::{self, Group, Grouping};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
 use polychron_engine::rows::Visit;
 use polychron_engine::stores::Batch;
-use polychron_engine::{Aggregate, Direction, Projection, Scan, aggregate};
-use polychron_schema::{ColumnSet, ColumnType, RowRef, Value};
+use polychron_engine::{Aggregate, Direction, Projection, Scan};
+use polychron_schema::{ColumnSet, ColumnType, RowRef};
 
 use super::columns::comes_in_slot_ranges;
 use super::entries::FoundRow;
@@ -30,7 +31,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         let (scan, table, store) = (visit.scan, visit.table, visit.store()?);
         // Every transaction reads the past.
         if !store.is_ready_at(self.start) && !left_out(Step::AwaitIndexes) {
-            return Err(Error::NoSuchIndex(table.id, scan.index));
+            return Err(Error::no_such_index(table.id, scan.index));
         }
         store.scanned(scan)?;
         let mut batch = std::mem::take(&mut self.state.buffers.batch);
@@ -152,27 +153,51 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         Ok(())
     }
 
-    /// Counts, sums, or finds an extreme value of a range, and logs the question: so a smallest value conflicts only with what lowers it,
-    /// and with what takes it away.
-    pub(super) fn aggregate_logged(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error> {
+    /// Counts, sums, or finds extreme values of a range or of its groups, and logs the question: so a smallest value of all conflicts only with
+    /// what lowers it, and with what takes it away.
+    pub(super) fn aggregate_logged(&mut self, scan: &Scan<'_>, grouping: &Grouping<'_>) -> Result<Vec<Group>, Error> {
         let table = self.state.base.tables.table(scan.table)?;
-        let in_slot_ranges = comes_in_slot_ranges(scan, &table.layout, wanted.column().as_slice());
+        let in_slot_ranges = comes_in_slot_ranges(scan, &table.layout, &grouping.columns());
         let compute = if in_slot_ranges { aggregate::over_columns } else { aggregate::over_rows };
         if !self.logs() || scan.limit != usize::MAX {
-            return compute(self, scan, wanted);
+            return compute(self, scan, grouping);
         }
         self.state.log.begin_to_show(table.id);
-        let answer = compute(Silent::begin(self).0, scan, wanted);
+        let answer = compute(Silent::begin(self).0, scan, grouping);
         self.state.log.has_shown();
         if left_out(Step::LogExtremes) || answer.is_err() && left_out(Step::LogFailures) {
             return answer;
         }
-        // An error tells of the rows, too: that their sum is too large.
-        let extremum = answer.as_ref().ok().and_then(|answer| Extremum::of(&table.layout, wanted, answer));
-        let columns = columns_of(table, scan, wanted);
-        let bounds = (scan.lower, scan.upper);
-        self.state.log.path(table.id, scan.index, bounds, scan.restrictions, columns, extremum);
+        self.log_question(table, scan, grouping, answer.as_ref().ok());
         answer
+    }
+
+    /// Logs a path for each extreme of a whole range, and one for everything else that was asked.
+    fn log_question(
+        &mut self,
+        table: &HyperTable,
+        scan: &Scan<'_>,
+        grouping: &Grouping<'_>,
+        answer: Option<&Vec<Group>>,
+    ) {
+        let bounds = (scan.lower, scan.upper);
+        // An error tells of the rows, too: that their sum is too large. And of groups the extremes are many.
+        let whole = answer.filter(|_| grouping.by.is_empty()).and_then(|groups| groups.first());
+        let by = grouping.by.iter().fold(ColumnSet::EMPTY, |set, &column| set.with(column as u16));
+        let mut others = (!grouping.by.is_empty() || grouping.wanted.is_empty()).then_some(by);
+        for (position, &wanted) in grouping.wanted.iter().enumerate() {
+            let value = whole.and_then(|group| group.values.get(position));
+            let columns = columns_of(table, scan, wanted);
+            match value.and_then(|value| Extremum::of(&table.layout, wanted, value)) {
+                Some(extremum) => {
+                    self.state.log.path(table.id, scan.index, bounds, scan.restrictions, columns, Some(extremum));
+                }
+                None => others = Some(others.unwrap_or(ColumnSet::EMPTY).union(columns)),
+            }
+        }
+        if let Some(columns) = others {
+            self.state.log.path(table.id, scan.index, bounds, scan.restrictions, columns, None);
+        }
     }
 }
 
@@ -187,7 +212,9 @@ fn columns_of(table: &HyperTable, scan: &Scan<'_>, wanted: Aggregate) -> ColumnS
         .is_some_and(|column| matches!(column.column_type, ColumnType::F32 | ColumnType::F64));
     match table.store(scan.index) {
         // A sum of floating-point numbers depends on the order in which they are added.
-        Ok(store) if is_float && matches!(wanted, Aggregate::Sum(_)) => columns.union(store.extractor.columns()),
+        Ok(store) if is_float && matches!(wanted, Aggregate::Sum(_) | Aggregate::Average(_)) => {
+            columns.union(store.extractor.columns())
+        }
         _ => columns,
     }
 }

@@ -8,6 +8,7 @@ use polychron_base::random::Random;
 use polychron_base::sizes::{SHRINK, scaled};
 use polychron_engine::batch;
 use polychron_engine::scan::Comparison;
+use polychron_engine::typed::{self, Aggregates, Conditions};
 use polychron_engine::{
     Aggregate, ColumnBatch, Commit, Common, Interactive, Metric, MetricValue, Mode, Operations, Protocol, Restriction,
     Scan, Table, Worker,
@@ -288,6 +289,42 @@ fn what_is_plain_is_lent() {
         lab.quiesce();
         count(&lab, &mut reader.begin(Mode::Snapshot).unwrap());
         assert_eq!(count(&lab, &mut reader.begin(Mode::Snapshot).unwrap()), all);
+    }
+}
+
+/// Typed answers go along the columns, with conditions and by groups; and come to what the rows come to.
+#[test]
+fn typed_answers_come_from_columns() {
+    for options in variants() {
+        let (lab, mut random) = (Lab::open(options), Random::from_seed(11));
+        let rows = scaled(2300, 100) as u64;
+        let mut worker = lab.worker();
+        let mut t = worker.begin(Mode::ReadWrite).unwrap();
+        (0..rows).for_each(|id| t.insert(&lab.readings, &reading(&mut random, id)).unwrap());
+        t.commit().unwrap();
+        lab.quiesce();
+        let looked =
+            || ["records_lent", "records_gathered", "records_rebuilt"].map(|name| lab.metric(name)).iter().sum::<u64>();
+        let mut t = worker.begin(Mode::ReadWrite).unwrap();
+        let before = looked();
+        let few = t.scan(&lab.readings, ..).such_that(Reading::TINY.less_than(100));
+        let (sum, least, count) =
+            few.aggregate((Reading::NARROW.sum(), Reading::WEIGHT.min(), typed::count())).unwrap();
+        assert_eq!(looked() - before, rows);
+        let few = t.scan(&lab.readings, ..).such_that(Reading::TINY.less_than(100));
+        let groups = few.group_by((Reading::FLAG, Reading::NARROW), (Reading::WIDE.max(), typed::count())).unwrap();
+        assert_eq!(looked() - before, 2 * rows);
+        let (mut expected, mut by_group) = ((None, None, 0), BTreeMap::<_, (Option<i64>, u64)>::new());
+        for row in t.scan(&lab.readings, ..).rows().unwrap().iter().filter(|row| row.tiny < 100) {
+            expected.0 = row.narrow.map(i64::from).map(|narrow| narrow + expected.0.unwrap_or(0)).or(expected.0);
+            expected.1 =
+                row.weight.map(|weight| expected.1.map_or(weight, |least: f64| least.min(weight))).or(expected.1);
+            expected.2 += 1;
+            let group = by_group.entry((row.flag, row.narrow)).or_default();
+            *group = (group.0.max(Some(row.wide)), group.1 + 1);
+        }
+        assert_eq!((sum, least, count), expected);
+        assert_eq!(groups, by_group.into_iter().collect::<Vec<_>>());
     }
 }
 

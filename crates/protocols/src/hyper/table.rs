@@ -7,7 +7,7 @@ use std::sync::Arc;
 use polychron_base::Error;
 use polychron_base::IndexId;
 use polychron_base::key::Key16;
-use polychron_engine::stores::{DeferredDrops, IndexRef, Keyed, Records, Store, StoreDefinition, StoreTable};
+use polychron_engine::stores::{DeferredDrops, Hinted, IndexRef, Keyed, Records, Store, StoreDefinition, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
 use polychron_schema::{IndexKind, TableDefinition};
@@ -65,8 +65,8 @@ impl Keyed for Relation {
     }
 
     #[inline]
-    fn fetch_more(table: &HyperTable, handle: Handle) {
-        table.primary.record(handle).prefetch();
+    fn fetch_more(table: &HyperTable, record: Hinted<'_>) {
+        table.primary.record(record.handle()).prefetch();
     }
 }
 

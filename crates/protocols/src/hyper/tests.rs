@@ -7,6 +7,7 @@ mod leaks;
 mod nesting;
 mod pages;
 mod steps;
+mod totals;
 mod unseen;
 
 use std::sync::Arc;

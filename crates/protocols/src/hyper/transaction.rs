@@ -217,8 +217,11 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         let mut bytes = [0; MAX_KEY_BYTES];
         let length = key.write_to(&mut bytes);
         let (index_ref, key) = (store.index_ref(), &bytes[..length]);
+        if conflict.stamp >= FIRST_ID {
+            self.state.nested.is_beside(conflict.stamp);
+        }
         if conflict.stamp >= FIRST_ID && self.shared.clock.is_open_here(conflict.stamp) {
-            let error = Error::waits_for_itself(index_ref.table, Some(KeyPreview::new(key)));
+            let error = Error::waits_in_index(index_ref.table, index_ref.index, Some(KeyPreview::new(key)));
             self.state.met = Some(Met { id: conflict.stamp, error, again: false });
         } else if conflict.stamp > 0 && conflict.stamp < FIRST_ID {
             self.state.nested.is_behind(conflict.stamp);
@@ -230,8 +233,8 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     #[cold]
     pub(super) fn conflict(&mut self, reason: Reason, index_ref: IndexRef, key: Option<&[u8]>) -> Error {
         let key = key.map(KeyPreview::new);
-        let abort = Abort { reason, table: index_ref.table, index: index_ref.index, key };
-        self.state.nested.conflicts(self.database(), &abort);
+        let mut abort = Abort { reason, table: index_ref.table, index: index_ref.index, key, opponent: None };
+        self.state.nested.conflicts(self.database(), &mut abort);
         self.state.base.last_abort = Some(abort);
         self.doomed = !left_out(Step::StayDoomed);
         Error::Conflict

@@ -5,14 +5,15 @@
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, TableId};
+use polychron_engine::aggregate::{Group, Grouping};
 use polychron_engine::futures::{Assigned, ExpressionArena, FutureColumn, OpenKey, Operand, Scalar, Scope};
 use polychron_engine::lazy::{BaseTransaction, LazyHost};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
-    Aggregate, ColumnBatch, Commit, Constraints, Insertion, LazyFutures, Prefetch, Projection, Queries, Savepoints,
-    Scan, TableDefinition, Transaction, steady,
+    ColumnBatch, Commit, Constraints, Insertion, LazyFutures, Prefetch, Projection, Queries, Savepoints, Scan,
+    TableDefinition, Transaction, steady,
 };
-use polychron_schema::{RowMut, RowRef, Value};
+use polychron_schema::{RowMut, RowRef};
 use std::fmt;
 use std::ops::ControlFlow;
 
@@ -244,9 +245,9 @@ impl<B: LazyHost> Queries for LazyTransaction<'_, B> {
         self.base.visit_table(table, projection, visitor)
     }
 
-    fn aggregate_range(&mut self, scan: &Scan<'_>, wanted: Aggregate) -> Result<Value, Error> {
+    fn aggregate_range(&mut self, scan: &Scan<'_>, grouping: &Grouping<'_>) -> Result<Vec<Group>, Error> {
         self.before_scan(scan.table)?;
-        self.base.aggregate_range(scan, wanted)
+        self.base.aggregate_range(scan, grouping)
     }
 
     fn visit_columns<O>(

@@ -407,9 +407,7 @@ impl Requests {
             if other.blocks(requester, exclusive) {
                 blocked = true;
                 own |= other.requester.thread == requester.thread;
-                if spin_budget == SpinBudget::Wound {
-                    requester.wound(other.requester);
-                }
+                requester.meets(other.requester, spin_budget);
             }
             spin_budget != SpinBudget::Refuse || !blocked
         });
@@ -495,9 +493,7 @@ impl Requests {
             if answer != Answer::Own {
                 answer = if said.requester.thread == requester.thread { Answer::Own } else { Answer::Refused };
             }
-            if spin_budget == SpinBudget::Wound {
-                requester.wound(said.requester);
-            }
+            requester.meets(said.requester, spin_budget);
             true
         });
         if left_out(Step::UpgradeAlone) {

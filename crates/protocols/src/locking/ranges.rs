@@ -108,7 +108,10 @@ impl Ranges {
         if is_own {
             return Answer::Own;
         }
-        if own.spin_budget() != SpinBudget::Wound && !in_the_way.is_empty() {
+        if own.spin_budget() != SpinBudget::Wound
+            && let Some(&(id, _)) = in_the_way.first()
+        {
+            requester.gives_up_before(locked.ranges.requester(id));
             return Answer::Refused;
         }
         if in_the_way.is_empty() {

@@ -62,7 +62,7 @@ pub(super) fn bytes_of<K: EncodedKey>(key: K) -> Vec<u8> {
 /// A wait for another transaction of the same thread would not end.
 #[cold]
 pub(super) fn own_wait<K: EncodedKey>(place: IndexRef, key: K) -> Error {
-    let itself = || Error::waits_for_itself(place.table, Some(KeyPreview::new(key)));
+    let itself = || Error::waits_in_index(place.table, place.index, Some(KeyPreview::new(key)));
     // A caller that waits no longer has ended the wait.
     limits::check().err().unwrap_or_else(itself)
 }
@@ -77,7 +77,8 @@ impl LockingTransaction<'_> {
         key: Option<KeyPreview>,
         missing: Option<Lock>,
     ) -> Error {
-        self.state.base.last_abort = Some(Abort { reason, table: place.table, index: place.index, key });
+        let opponent = self.state.held.own.opponent();
+        self.state.base.last_abort = Some(Abort { reason, table: place.table, index: place.index, key, opponent });
         if self.shared.policy.is_in_order() && !self.doomed {
             self.state.wanted.remember(&self.state.held, missing);
         }

@@ -165,7 +165,8 @@ impl StoreWorker for LockingWorker {
         let doomed = state.wanted.in_force && !state.take_wanted();
         if doomed {
             let (table, index) = (TableId::default(), IndexId::PRIMARY);
-            state.base.last_abort = Some(Abort { reason: Reason::Wounded, table, index, key: None });
+            let opponent = state.held.own.opponent();
+            state.base.last_abort = Some(Abort { reason: Reason::Wounded, table, index, key: None, opponent });
         } else {
             // Who was wounded will want the same again.
             state.wanted.clear();

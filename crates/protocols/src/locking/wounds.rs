@@ -13,10 +13,11 @@
 use std::cell::Cell;
 use std::sync::{Arc, PoisonError};
 
+use polychron_base::error::Opponent;
 use polychron_engine::limits;
 use polychron_engine::nested::Endurance;
 use polychron_memory::{Local, Memory};
-use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use polychron_sync::{MODELLED, Parker, nap};
 
 /// What to do about a lock that somebody else holds.
@@ -41,6 +42,10 @@ pub(super) struct Slot {
     /// A range that the worker waits for was given back.
     called: AtomicBool,
     parker: Parker,
+    /// The number of the worker whose slot it is.
+    worker: AtomicU32,
+    /// One more than the number of the worker that has wounded this one, or has what this one did not wait for; for messages alone.
+    opponent: AtomicU32,
 }
 
 /// Slots of workers that have left.
@@ -127,6 +132,24 @@ impl Requester {
         }
     }
 
+    /// Another one has what this one wants.
+    #[cold]
+    pub(super) fn meets(self, other: Self, spin_budget: SpinBudget) {
+        match spin_budget {
+            SpinBudget::Wound => self.wound(other),
+            SpinBudget::Refuse => self.gives_up_before(other),
+            SpinBudget::Queue => {}
+        }
+    }
+
+    /// The transaction does not wait for what another one has.
+    #[cold]
+    pub(super) fn gives_up_before(self, other: Self) {
+        if let (Some(own), Some(other)) = (self.slot, other.slot) {
+            own.opponent.store(other.worker.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
     /// Wounds a younger one, unless it runs in the same thread, which does not wait for itself. The caller has latched a list in which the
     /// other has something: else a later transaction of its worker may be wounded.
     #[inline]
@@ -135,8 +158,9 @@ impl Requester {
             && self.thread != other.thread
             && let Some(slot) = other.slot
         {
-            // Relaxed: nothing is read by it; who is wounded gives its locks back under their latches.
-            if !slot.wounded.swap(true, Ordering::Relaxed) {
+            other.gives_up_before(self);
+            // Release: pairs with the acquire in `opponent`. Nothing else is read by it; who is wounded gives its locks back under their latches.
+            if !slot.wounded.swap(true, Ordering::Release) {
                 slot.wake();
             }
         }
@@ -171,13 +195,16 @@ impl Drop for Wounds {
 impl Wounds {
     /// It is this worker's.
     pub(super) fn belong_to(&mut self, worker: &Local) {
-        self.worker = Some((Arc::clone(worker.memory()), worker.worker_id().position()));
+        let slot = worker.worker_id().position();
+        self.slot.worker.store(slot as u32, Ordering::Relaxed);
+        self.worker = Some((Arc::clone(worker.memory()), slot));
     }
 
     /// A transaction begins, in this thread. The one before has nothing in any list.
     #[inline]
     pub(super) fn begin(&mut self, age: u64) {
         self.slot.wounded.store(false, Ordering::Relaxed);
+        self.slot.opponent.store(0, Ordering::Relaxed);
         (self.age, self.thread) = (age, polychron_sync::this_thread());
         self.worn_out.set(false);
     }
@@ -250,6 +277,15 @@ impl Wounds {
     #[inline]
     pub(super) fn wounded(&self) -> bool {
         self.slot.wounded.load(Ordering::Relaxed)
+    }
+
+    /// Who has just wounded the transaction, or has what it did not wait for. It is told once.
+    #[cold]
+    pub(super) fn opponent(&self) -> Option<Opponent> {
+        // Acquire: pairs with the release of who has wounded it.
+        self.slot.wounded.load(Ordering::Acquire);
+        let worker = self.slot.opponent.swap(0, Ordering::Relaxed);
+        worker.checked_sub(1).map(|worker| Opponent::of_worker(worker as usize))
     }
 
     pub(super) fn age(&self) -> u64 {

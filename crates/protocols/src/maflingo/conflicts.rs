@@ -1,6 +1,6 @@
 //! Why a transaction conflicts, and over which record.
 
-use polychron_base::error::KeyPreview;
+use polychron_base::error::{KeyPreview, Opponent};
 use polychron_base::{Abort, Error, IndexId, Reason, TableId};
 use polychron_engine::catalog;
 use polychron_engine::mutations::left_out;
@@ -55,9 +55,17 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             self.state.contested.note(met.record);
         }
         self.look_for_itself(reason, index_ref, met, key);
-        self.state.base.last_abort = Some(Abort { reason, table: index_ref.table, index: index_ref.index, key });
+        let opponent = met.and_then(|met| self.opponent(met));
+        self.state.base.last_abort =
+            Some(Abort { reason, table: index_ref.table, index: index_ref.index, key, opponent });
         self.doomed = !left_out(Step::StayDoomed);
         Error::Conflict
+    }
+
+    /// Who has latched the record, or else who wrote it last.
+    fn opponent(&self, met: Met) -> Option<Opponent> {
+        let owner = met.owner.filter(|&owner| owner != self.state.base.slot).map(Opponent::of_worker);
+        owner.or_else(|| (met.tid != Tid::ZERO).then_some(Opponent::numbered(met.tid.0).run_by(met.tid.worker())))
     }
 }
 

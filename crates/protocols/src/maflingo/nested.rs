@@ -14,7 +14,7 @@
 use std::cell::Cell;
 
 use polychron_base::error::KeyPreview;
-use polychron_base::{Error, Reason, TableId};
+use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::nested;
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
@@ -44,7 +44,7 @@ pub(super) struct Nested {
     /// The newest epoch of a change that the worker has committed or read.
     newest: u64,
     /// Where the transaction conflicted, if beginning again cannot help.
-    waits: Option<(TableId, Option<KeyPreview>)>,
+    waits: Option<(TableId, IndexId, Option<KeyPreview>)>,
 }
 
 impl Nested {
@@ -62,7 +62,7 @@ impl Nested {
 
     /// What a transaction that is run again and again is ended with.
     pub(super) fn error(&self) -> Option<Error> {
-        self.waits.map(|(table, key)| Error::waits_for_itself(table, key))
+        self.waits.map(|(table, index, key)| Error::waits_in_index(table, index, key))
     }
 
     /// A transaction has committed that wrote in this database and epoch.
@@ -124,7 +124,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             is_other(&tid.worker()) && moved_after.is_some_and(|after| tid.0 > after)
         });
         if is_latch && holds || self.state.nested.conflicts(wrote) {
-            self.state.nested.waits = Some((index_ref.table, key));
+            self.state.nested.waits = Some((index_ref.table, index_ref.index, key));
         }
     }
 }

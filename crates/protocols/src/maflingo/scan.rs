@@ -74,7 +74,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     ) -> Result<(), Error> {
         let ready = self.snapshot.map_or_else(|| store.is_ready(), |epoch| store.is_ready_at(epoch));
         if !ready && !left_out(Step::AwaitIndexes) {
-            return Err(Error::NoSuchIndex(scan.table, scan.index));
+            return Err(Error::no_such_index(scan.table, scan.index));
         }
         let index = match (store.index(), scan.point()) {
             (AnyIndex::Ordered(index), _) => index,
@@ -85,7 +85,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
                 }
                 return Ok(());
             }
-            (AnyIndex::Hash(_), None) => return Err(Error::NoOrder(scan.table, scan.index)),
+            (AnyIndex::Hash(_), None) => return Err(Error::no_order(scan.table, scan.index)),
         };
         let direction = match scan.direction {
             Direction::Forward => ordered::Direction::Forward,

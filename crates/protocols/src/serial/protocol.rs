@@ -4,10 +4,12 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, IndexId, TableId};
+use polychron_engine::catalog::Superseded;
 use polychron_engine::limits;
 use polychron_engine::statistics::Registry;
 use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, Storage, TableDefinition};
 use polychron_memory::{Memory, MemoryStatistics};
+use polychron_schema::EvolutionError;
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{Condvar, Mutex, MutexGuard, nap};
 
@@ -25,6 +27,7 @@ pub struct Serial {
     used: Arc<AtomicUsize>,
     limit: usize,
     gate: Mutex<Gate>,
+    evolving: Mutex<()>,
     /// The tables came back.
     free: Condvar,
 }
@@ -134,8 +137,8 @@ impl Protocol for Serial {
         let (limit, used) = (memory.statistics().limit_bytes, Arc::<AtomicUsize>::default());
         let tables = Box::new(Tables::new(limit, Arc::clone(&used)));
         let gate = Mutex::new(Gate { tables: Some(tables), holder: 0, waiting: 0 });
-        let (counters, free) = (Registry::default(), Condvar::new());
-        Ok(Arc::new(Self { memory, common, counters, used, limit, gate, free }))
+        let (counters, free) = (Registry::new(common.events.clone()), Condvar::new());
+        Ok(Arc::new(Self { memory, common, counters, used, limit, gate, evolving: Mutex::default(), free }))
     }
 
     fn storage(&self) -> &dyn Storage {
@@ -166,6 +169,18 @@ impl Storage for Serial {
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
         self.hold()?.drop_index(table, index)
+    }
+
+    fn hold_table(&self, table: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error> {
+        self.hold()?.hold(table, why)
+    }
+
+    fn supersede_table(&self, old: Superseded, new: TableId) -> Result<(), Error> {
+        self.hold()?.supersede(old, new)
+    }
+
+    fn evolving(&self) -> &Mutex<()> {
+        &self.evolving
     }
 
     fn find_table(&self, name: &str) -> Option<TableId> {

@@ -11,9 +11,11 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use polychron_base::error::table_is_dropped;
 use polychron_base::{Error, IndexId, TableId};
+use polychron_engine::catalog::Superseded;
 use polychron_engine::{Constraints, IndexDefinition, TableDefinition};
-use polychron_schema::{IndexKind, KeyExtractor, KeyScratch, Layout, RowRef};
+use polychron_schema::{EvolutionError, IndexKind, KeyExtractor, KeyScratch, Layout, RowRef};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 
 /// All tables by id; dropped ones leave a hole, so that ids are never used again.
@@ -24,6 +26,8 @@ pub(super) struct Tables {
     tables: BTreeMap<TableId, SerialTable>,
     /// How many tables there have been.
     made: u32,
+    /// Tables in whose place others are, and why.
+    superseded: Vec<Superseded>,
     /// Bytes of rows, entries, and what running transactions changed. Written by a thread that has the tables.
     used: Arc<AtomicUsize>,
     /// What `used` may come to.
@@ -65,7 +69,14 @@ pub(super) struct Secondary {
 impl Tables {
     /// No tables, and what they may need.
     pub(super) fn new(limit: usize, used: Arc<AtomicUsize>) -> Self {
-        Self { database: polychron_sync::new_number(), tables: BTreeMap::new(), made: 0, used, limit }
+        Self {
+            database: polychron_sync::new_number(),
+            tables: BTreeMap::new(),
+            made: 0,
+            superseded: Vec::new(),
+            used,
+            limit,
+        }
     }
 
     /// Notes that memory is needed from now on, or no more.
@@ -146,8 +157,27 @@ impl Tables {
         let table = self.get(id)?;
         table.constraints.check_removal(&table.definition.name, id, |child| self.get(child).is_ok())?;
         let bytes = table.bytes;
+        table_is_dropped(id, &table.definition.name);
         self.tables.remove(&id);
         self.count(0, bytes);
+        Ok(())
+    }
+
+    /// See [`polychron_engine::Storage::hold_table`].
+    pub(super) fn hold(&mut self, id: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error> {
+        self.get_mut(id)?.constraints.hold(why);
+        Ok(())
+    }
+
+    /// See [`polychron_engine::Storage::supersede_table`].
+    pub(super) fn supersede(&mut self, (old, why): Superseded, new: TableId) -> Result<(), Error> {
+        let name = self.get(old)?.definition.name.clone();
+        let renamed = TableDefinition::clone(&self.get(new)?.definition).with_name(name);
+        self.remove(old)?;
+        let table = self.get_mut(new)?;
+        table.constraints.rename(new, &renamed)?;
+        table.definition = Arc::new(renamed);
+        self.superseded.push((old, why));
         Ok(())
     }
 
@@ -158,13 +188,19 @@ impl Tables {
 
     /// The table of this id, to be changed.
     pub(super) fn get_mut(&mut self, id: TableId) -> Result<&mut SerialTable, Error> {
-        let missing = self.no_such_table(id);
-        self.tables.get_mut(&id).ok_or(missing)
+        if !self.tables.contains_key(&id) {
+            return Err(self.no_such_table(id));
+        }
+        Ok(self.tables.get_mut(&id).expect("it is there"))
     }
 
     /// Why there is no table of this id.
     fn no_such_table(&self, id: TableId) -> Error {
-        if id.database() == self.database { Error::NoSuchTable(id) } else { Error::OtherDatabase(id) }
+        match self.superseded.iter().find(|(superseded, _)| *superseded == id) {
+            Some((_, why)) => EvolutionError::clone(why).into(),
+            None if id.database() == self.database => Error::no_such_table(id),
+            None => Error::other_database(id),
+        }
     }
 
     /// The id of the table of this name.
@@ -214,7 +250,7 @@ impl SerialTable {
     pub(super) fn secondary(&self, index: IndexId) -> Result<&Secondary, Error> {
         let position = index.position().checked_sub(1);
         let secondary = position.and_then(|position| self.secondaries.get(position)?.as_ref());
-        secondary.ok_or(Error::NoSuchIndex(self.id, index))
+        secondary.ok_or_else(|| Error::no_such_index(self.id, index))
     }
 
     /// Adds a secondary index and fills it; the table is as before when the rows do not fit into it.
@@ -230,13 +266,13 @@ impl SerialTable {
             let key = secondary.key(row, &mut scratch)?.to_vec();
             if secondary.entries.insert(key, primary.clone()).is_some() {
                 let mut constraints = self.constraints.clone();
-                constraints.add_index(&definition)?;
+                constraints.add_index(self.id, &definition)?;
                 return Err(constraints.duplicate(self.id, id, RowRef::from_words(row)));
             }
         }
         self.bytes += secondary.bytes();
         self.secondaries.push(Some(secondary));
-        self.constraints.add_index(&definition)?;
+        self.constraints.add_index(self.id, &definition)?;
         self.definition = Arc::new(definition);
         Ok(id)
     }

@@ -171,7 +171,7 @@ impl Transaction for SerialTransaction<'_> {
             secondary => table.secondary(secondary)?.kind,
         };
         if kind == IndexKind::Hash && !is_point(scan.lower, scan.upper) {
-            return Err(Error::NoOrder(scan.table, scan.index));
+            return Err(Error::no_order(scan.table, scan.index));
         }
         if is_empty(scan.lower, scan.upper) {
             return Ok(());

@@ -14,6 +14,7 @@ use crate::{ColumnType, Value};
 
 impl ColumnValue for Uuid {
     type Ref<'a> = Self;
+    type Plain = Self;
     type Written = ();
     const TYPE: ColumnType = ColumnType::FixedBytes { bytes: 16 };
 

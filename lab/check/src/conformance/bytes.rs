@@ -166,8 +166,8 @@ pub fn columns_that_are_not_there<P: Protocol<Worker: Interactive>>(setup: &Setu
     let (database, table) = items(setup, &[(1, 10), (2, 20)]);
     let mut worker = database.worker().unwrap();
     fn is_no_column<O>(outcome: Result<O, Error>) -> bool {
-        let Error::Other(error) = failure(outcome) else { return false };
-        matches!(error.downcast_ref(), Some(AggregateError::NoSuchColumn(_, 2 | 64 | usize::MAX)))
+        let Error::NoAnswer(failed) = failure(outcome) else { return false };
+        matches!(failed.why, AggregateError::NoSuchColumn(_, 2 | 64 | usize::MAX))
     }
     let whole = Scan::all(table.id());
     done(&mut worker, |t| {

@@ -7,7 +7,6 @@ use std::ops::ControlFlow;
 
 use polychron_base::IndexId;
 use polychron_base::random::Random;
-use polychron_engine::aggregate::AggregateError;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Aggregate, ColumnBatch, Direction, Error, Futures, Insertion, Interactive, Isolation, Mode, Operations, Protocol,
@@ -168,7 +167,7 @@ fn measure<T: Transaction>(
     match t.aggregate(&scan, wanted) {
         Ok(value) => Ok(Answer::Value(value)),
         Err(Error::Conflict) => Err(Error::Conflict),
-        Err(Error::Other(error)) if error.is::<AggregateError>() => Ok(Answer::Refused),
+        Err(Error::NoAnswer(_)) => Ok(Answer::Refused),
         Err(error) => Err(error),
     }
 }

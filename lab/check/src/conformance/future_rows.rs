@@ -29,8 +29,8 @@ fn client_batch(shop: u16, number: i64, weight: u64) -> ClientBatch {
 }
 
 fn cause<O: std::fmt::Debug>(outcome: Result<O, Error>) -> FutureError {
-    let Err(Error::Other(error)) = outcome else { panic!("{outcome:?}") };
-    *error.downcast_ref::<FutureError>().expect("a typed error")
+    let Err(Error::NoValue(failed)) = outcome else { panic!("{outcome:?}") };
+    failed.why
 }
 
 /// Takes a number from a counter, for a client batch.

@@ -30,8 +30,7 @@ struct Ticket {
 }
 
 fn is_foreign<O>(outcome: Result<O, Error>) -> bool {
-    let Err(Error::Other(error)) = outcome else { return false };
-    error.downcast_ref() == Some(&FutureError::Foreign)
+    matches!(outcome, Err(Error::NoValue(failed)) if failed.why == FutureError::Foreign)
 }
 
 /// Gives a future back in every way there is.

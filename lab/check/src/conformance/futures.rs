@@ -147,8 +147,8 @@ fn fails_with<W: Interactive + 'static>(
         t.set_future(table, 1, Item::VALUE, 7)?;
         body(t)
     });
-    let Err(Error::Other(error)) = outcome else { panic!("{outcome:?}") };
-    *error.downcast_ref::<FutureError>().expect("a typed error")
+    let Err(Error::NoValue(failed)) = outcome else { panic!("{outcome:?}") };
+    failed.why
 }
 
 /// What has no value undoes the transaction, now or at its commit, with an error that names the expression.

@@ -121,7 +121,7 @@ pub fn of_another_database<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             let table = Table::<Item>::with_id(&*database, own).unwrap();
             assert_eq!(all(&mut worker, &table), [Item { id: 1, value: 5 }]);
         } else {
-            assert!(matches!(Table::<Item>::with_id(&*database, own), Err(Error::Definition(_))));
+            assert!(matches!(Table::<Item>::with_id(&*database, own), Err(Error::Other(_))));
             let table = Table::<Person>::with_id(&*database, own).unwrap();
             assert_eq!(all(&mut worker, &table), [person(1, 2, 3)]);
         }
@@ -162,9 +162,7 @@ pub fn of_indexes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     done(&mut worker, |t| t.insert(&table, &person(1, 2, 3)));
     assert_eq!(done(&mut worker, |t| t.scan_by(&table, index, 10).count()), 1);
     let mixed = run(&mut worker, |t| t.scan_by(&beside, index, 10).count());
-    assert!(
-        matches!(mixed, Err(Error::OtherTable { own, table, .. }) if (own, table) == (index_of(&index), beside.id()))
-    );
+    assert!(matches!(&mixed, Err(Error::OtherTable(it)) if (it.own, it.table) == (index_of(&index), beside.id())));
     let mixed = run(&mut worker, |t| t.scan_range_by(&beside, index, 1_i64..).count());
     assert!(matches!(mixed, Err(Error::OtherTable { .. })), "{mixed:?}");
     let mut there = other_database.worker().unwrap();
@@ -179,7 +177,7 @@ pub fn of_indexes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 
 fn index_of(index: &Index<Person, i64>) -> TableId {
     match index.id_in(TableId::default()) {
-        Err(Error::OtherDatabase(own)) => own,
+        Err(Error::OtherDatabase(other)) => other.table,
         other => panic!("the handle knows its table: {other:?}"),
     }
 }

@@ -13,6 +13,7 @@ mod crossed;
 pub mod destructors;
 pub mod differential;
 pub mod dropped;
+pub mod evolution;
 pub mod failing_changes;
 pub mod false_keys;
 pub mod foreign_keys;
@@ -24,11 +25,14 @@ pub mod handles;
 pub mod histories;
 mod insertions;
 pub mod iterators;
+pub mod kept;
 pub mod known;
 pub mod lasting;
 pub mod limits;
 pub mod liveness;
 pub mod memory;
+pub mod messages;
+pub mod opponents;
 pub mod options;
 pub mod own_errors;
 pub mod phantoms;
@@ -43,8 +47,10 @@ pub mod savepoints;
 pub mod scans;
 pub mod secondaries;
 pub mod snapshots;
+pub mod starts;
 pub mod stress;
 pub mod submissions;
+pub mod totals;
 pub mod verdict;
 
 /// Makes a test of every behaviour for one protocol: `conformance!(name, setup)`, where `setup` is an expression that
@@ -62,6 +68,9 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, scans: bounds, inverted_bounds, limits_and_stops, empty_keys, own_writes,
                 own_insertions_do_not_abort, restrictions, long_keys, whole_tables, whole_hash_tables);
             $crate::conformance!(@group $setup, iterators: rows_from_both_ends, chosen_rows, conditions, whole_ranges);
+            $crate::conformance!(@group $setup, totals: of_ranges_and_groups, at_the_ends, phantoms);
+            $crate::conformance!(@group $setup, starts: of_keys, at_the_ends, phantoms);
+            $crate::conformance!(@group $setup, evolution: by_declaration, refused, inside_of_a_transaction, beside_writes, beside_threads);
             $crate::conformance!(@group $setup, secondaries: entries_follow_rows, entries_of_growing_rows,
                 violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,
                 hash_entries, hash_lookup, definitions);
@@ -74,6 +83,10 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, caught: panics_in_operations);
             $crate::conformance!(@group $setup, failing_changes: are_skipped, end_the_transaction);
             $crate::conformance!(@group $setup, own_errors: conflicts_stay_inside, come_back_as_they_were);
+            $crate::conformance!(@group $setup, kept: end, go_on_behind_refusals, conflict, given_up, forgotten, beside_panics, beside_closures,
+                end_in_any_order, snapshots, with_their_own_workers, leave_futures_open, beside_submissions);
+            $crate::conformance!(@group $setup, opponents: of_conflicts);
+            $crate::conformance!(@group $setup, messages: of_bytes, of_scans, of_futures, of_tables, of_conflicts, have_one_line);
             $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
             $crate::conformance!(@group $setup, false_keys: too_long, fickle, declared);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, wide_updates, broad_updates, values, workers,

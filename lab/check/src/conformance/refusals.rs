@@ -146,8 +146,7 @@ impl<P: Protocol<Worker: Interactive>> Crowd<P> {
     /// Inserts rows until several are refused, one after the other. Answers how many bytes they have.
     fn fill(&mut self, lengths: Lengths, mut random: Random) -> usize {
         let (mut bytes, mut refusals) = (0, 0);
-        let most = if std::env::var_os("FIRST").is_some() { 1 } else { 10 };
-        while refusals < most {
+        while refusals < 10 {
             let length = lengths.next(&mut random);
             if self.insert(0, 3, length) {
                 (bytes, refusals) = (bytes + length + 16, 0);
@@ -227,9 +226,7 @@ impl<P: Protocol<Worker: Interactive>> Crowd<P> {
     fn quiesce(&mut self) {
         for _ in 0..3 {
             self.setup.pass(&self.database, 2);
-            self.workers[..if std::env::var_os("ALLT").is_some() { 3 } else { 2 }]
-                .iter_mut()
-                .for_each(P::Worker::maintain);
+            self.workers[..2].iter_mut().for_each(P::Worker::maintain);
         }
     }
 }

@@ -5,7 +5,6 @@
 //! them: of a row that it shows, that its mark is one of the set, if the row is there; of all others, that they do not lie in the range.
 
 use polychron_engine::aggregate::AggregateError;
-use polychron_engine::batch::NotNumeric;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{
     Aggregate, ColumnBatch, Direction, Error, Operations, Projection, Restriction, Scan, Table, Transaction,
@@ -77,20 +76,22 @@ fn total_of(wanted: Aggregate, values: Option<&[Value; 6]>) -> Value {
             sum => sum,
         },
         Aggregate::Min(column) | Aggregate::Max(column) => value(column),
+        Aggregate::Average(_) => unreachable!("samples are asked for averages"),
     }
 }
 
 /// Whether an error says that a sum does not fit.
 fn is_overflow(error: &Error) -> bool {
-    let Error::Other(error) = error else { return false };
-    matches!(error.downcast_ref::<AggregateError>(), Some(AggregateError::Overflow(..)))
+    matches!(error, Error::NoAnswer(failed) if matches!(failed.why, AggregateError::Overflow(..)))
 }
 
 /// Whether an error says that values have the wrong type for what was asked.
 fn is_wrong_type(error: &Error) -> bool {
-    let Error::Other(error) = error else { return false };
-    error.downcast_ref::<NotNumeric>().is_some()
-        || matches!(error.downcast_ref::<AggregateError>(), Some(AggregateError::NoSum(_)))
+    match error {
+        Error::NotNumeric(_) => true,
+        Error::NoAnswer(failed) => matches!(failed.why, AggregateError::NoSum(..)),
+        _ => false,
+    }
 }
 
 impl<T: Transaction> Recorded<'_, T> {

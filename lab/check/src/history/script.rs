@@ -371,8 +371,7 @@ fn without_absence(outcome: Result<(), Error>) -> Result<(), Error> {
 }
 
 fn is_absence(error: &Error) -> bool {
-    let Error::Other(error) = error else { return false };
-    matches!(error.downcast_ref::<FutureError>(), Some(FutureError::NoRow(_)))
+    matches!(error, Error::NoValue(failed) if matches!(failed.why, FutureError::NoRow(_)))
 }
 
 fn draw_hash(random: &mut Random, mix: &Mix) -> bool {

@@ -3,10 +3,9 @@
 use std::ops::{Bound, ControlFlow};
 
 use polychron_base::IndexId;
-use polychron_engine::aggregate::AggregateError;
-use polychron_engine::batch::NotNumeric;
-use polychron_engine::{ColumnBatch, Direction, Error, Insertion, Operations, Scan, Table, Transaction};
-use polychron_schema::{ColumnSpan, Key, KeyScratch, Layout, Projection, RangeScratch, RowRef, Value};
+use polychron_engine::aggregate::{AggregateError, Group, Grouping};
+use polychron_engine::{Aggregate, ColumnBatch, Direction, Error, Insertion, Operations, Scan, Table, Transaction};
+use polychron_schema::{ColumnSpan, Key, KeyExtractor, KeyScratch, Layout, Projection, RangeScratch, RowRef, Value};
 
 use super::model::{Answer, Refusal, in_any_order, normal};
 use super::{Ask, Operation, Owner, Sample, SampleMut, Shape, Through, Values};
@@ -39,9 +38,9 @@ fn refusal(error: &Error) -> Option<Refusal> {
         Error::NoParent { .. } => Refusal::NoParent,
         Error::HasChildren { .. } => Refusal::HasChildren,
         Error::TooLong(_) => Refusal::ValueTooLong,
-        Error::Other(error) if error.downcast_ref::<NotNumeric>().is_some() => Refusal::WrongType,
-        Error::Other(error) => match error.downcast_ref::<AggregateError>()? {
-            AggregateError::NoSum(_) => Refusal::WrongType,
+        Error::NotNumeric(_) => Refusal::WrongType,
+        Error::NoAnswer(failed) => match failed.why {
+            AggregateError::NoSum(..) => Refusal::WrongType,
             AggregateError::Overflow(..) => Refusal::Overflow,
             _ => return None,
         },
@@ -137,10 +136,25 @@ fn answer<T: Transaction>(t: &mut T, samples: &Table<Sample>, ask: &Ask) -> Resu
             })?;
             Ok(in_any_order(rows))
         }
-        Shape::Total(wanted) => Ok(Answer::Value(match t.aggregate(&scan, *wanted)? {
-            Value::Float(sum) if matches!(wanted, polychron_engine::Aggregate::Sum(_)) => normal(sum),
-            value => value,
-        })),
+        Shape::Total(wanted) => Ok(Answer::Value(told(t.aggregate(&scan, *wanted)?, *wanted))),
+        Shape::Groups { by, wanted } => {
+            let keys = KeyExtractor::of_columns(&layout, by);
+            let groups = t.aggregate_groups(&scan, &Grouping { by, wanted, most: usize::MAX })?;
+            let values = |group: Group| {
+                let mut values = keys.decode_key(&group.key)?;
+                values.extend(group.values.into_iter().zip(wanted).map(|(value, wanted)| told(value, *wanted)));
+                Ok(values)
+            };
+            groups.into_iter().map(values).collect::<Result<_, Error>>().map(Answer::Rows)
+        }
+    }
+}
+
+/// An answer without what depends on the order of the rows.
+fn told(value: Value, wanted: Aggregate) -> Value {
+    match value {
+        Value::Float(sum) if matches!(wanted, Aggregate::Sum(_) | Aggregate::Average(_)) => normal(sum),
+        value => value,
     }
 }
 

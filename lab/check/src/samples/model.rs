@@ -244,8 +244,39 @@ impl Model {
             }
             Shape::Batches(columns) => in_any_order(rows.into_iter().map(|row| project(row, columns)).collect()),
             Shape::Total(wanted) => total(&rows, *wanted),
+            Shape::Groups { by, wanted } => groups(&rows, by, wanted),
         }
     }
+}
+
+/// The answers over each group, behind the values that its rows have in common, in the order of these.
+fn groups(rows: &[&Values], by: &[usize], wanted: &[Aggregate]) -> Answer {
+    let mut groups: BTreeMap<Vec<Progress>, Vec<&Values>> = BTreeMap::new();
+    for row in rows {
+        groups.entry(by.iter().map(|&column| Progress::of(&row[column])).collect()).or_default().push(row);
+    }
+    if by.is_empty() {
+        groups.entry(Vec::new()).or_default();
+    }
+    // What has no sum has none of no rows either.
+    let mut refused: BTreeSet<_> = wanted.iter().filter_map(|&wanted| refusal(total(&[], wanted))).collect();
+    let mut answers = Vec::new();
+    for rows in groups.into_values() {
+        let mut values = rows.first().map(|row| project(row, by)).unwrap_or_default();
+        for &wanted in wanted {
+            match total(&rows, wanted) {
+                Answer::Value(value) => values.push(value),
+                other => refused.extend(refusal(other)),
+            }
+        }
+        answers.push(values);
+    }
+    if refused.is_empty() { Answer::Rows(answers) } else { Answer::Refused(refused) }
+}
+
+/// Why there is no answer.
+fn refusal(answer: Answer) -> Option<Refusal> {
+    if let Answer::Refused(reasons) = answer { reasons.into_iter().next() } else { None }
 }
 
 /// Rows that came in an order that means nothing.
@@ -269,7 +300,44 @@ fn total(rows: &[&Values], wanted: Aggregate) -> Answer {
         Aggregate::Min(column) => extreme(values(column).into_iter().min_by_key(|value| Progress::of(value))),
         Aggregate::Max(column) => extreme(values(column).into_iter().max_by_key(|value| Progress::of(value))),
         Aggregate::Sum(column) => sum(column, &values(column)),
+        Aggregate::Average(column) => average(column, &values(column)),
     }
+}
+
+/// The exact sum in halves, as one number, by how many there are.
+fn average(column: usize, values: &[&Value]) -> Answer {
+    if column::NOT_SUMMED.contains(&column) {
+        return Answer::refused(Refusal::WrongType);
+    }
+    let (mut high, mut low, mut float) = (0_i128, 0_i128, 0.0);
+    let mut one = 1.0;
+    for value in values {
+        let (more, rest) = match value {
+            Value::Integer(number) => (0, i128::from(*number)),
+            Value::Unsigned(number) => (0, i128::from(*number)),
+            Value::Integer128(number) => (number >> 64, number & i128::from(u64::MAX)),
+            Value::Unsigned128(number) => ((number >> 64) as i128, (number & u128::from(u64::MAX)) as i128),
+            Value::Decimal { units, scale } => {
+                one = 10_f64.powi(*scale as i32);
+                (units >> 64, units & i128::from(u64::MAX))
+            }
+            Value::Float(number) => {
+                float += number;
+                (0, 0)
+            }
+            _ => (0, 0),
+        };
+        (high, low) = (high + more, low + rest);
+    }
+    (high, low) = (high + (low >> 64), low & i128::from(u64::MAX));
+    // A sum that is one number of 128 bits is rounded once.
+    let whole = match i64::try_from(high) {
+        Ok(high) => (i128::from(high) << 64 | low) as f64,
+        Err(_) => u64::try_from(high)
+            .map_or(high as f64 * 2_f64.powi(64) + low as f64, |high| (u128::from(high) << 64 | low as u128) as f64),
+    };
+    let average = (whole + float) / values.len() as f64 / one;
+    Answer::Value(if values.is_empty() { Value::Null } else { normal(average) })
 }
 
 fn sum(column: usize, values: &[&Value]) -> Answer {

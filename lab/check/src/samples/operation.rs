@@ -64,6 +64,8 @@ pub(crate) enum Shape {
     Batches(Vec<usize>),
     /// An answer over all.
     Total(Aggregate),
+    /// Several answers over all, or over each group of rows with equal values in some columns.
+    Groups { by: Vec<usize>, wanted: Vec<Aggregate> },
 }
 
 impl Operation {
@@ -152,19 +154,26 @@ impl Shape {
             3 | 4 => Self::Batches(
                 draw_columns(random).into_iter().filter(|it| !column::NOT_IN_BATCHES.contains(it)).collect(),
             ),
-            _ => {
-                let column = random.below(column::COUNT as u64) as usize;
-                let wanted = [
-                    Aggregate::Rows,
-                    Aggregate::Count(column),
-                    // Of a few numbers the sum may be too large.
-                    Aggregate::Sum([2, 3, 3, 5, column::SPAN, column::MASS, column][random.below(7) as usize]),
-                    Aggregate::Min(column),
-                    Aggregate::Max(column),
-                ];
-                Self::Total(wanted[random.below(5) as usize])
+            5 => {
+                let by = (0..random.below(3)).map(|_| random.below(column::COUNT as u64) as usize).collect();
+                Self::Groups { by, wanted: (0..random.below(4)).map(|_| draw_aggregate(random)).collect() }
             }
+            _ => Self::Total(draw_aggregate(random)),
         }
+    }
+}
+
+fn draw_aggregate(random: &mut Random) -> Aggregate {
+    let column = random.below(column::COUNT as u64) as usize;
+    // Of a few numbers the sum may be too large.
+    let summed = [2, 3, 3, 5, column::SPAN, column::MASS, column][random.below(7) as usize];
+    match random.below(11) {
+        0 | 1 => Aggregate::Rows,
+        2 | 3 => Aggregate::Count(column),
+        4 | 5 => Aggregate::Sum(summed),
+        6 => Aggregate::Average(summed),
+        7 | 8 => Aggregate::Min(column),
+        _ => Aggregate::Max(column),
     }
 }
 

@@ -997,7 +997,7 @@ fn version_before_one_of_the_future() -> bool {
     let (mut cleaner, mut reader, mut hasty) = (stage.worker(), stage.worker(), stage.worker());
     let _oldest = reader.begin(Mode::Snapshot).unwrap();
     overwrite(&stage, &mut cleaner, 11);
-    hasty.follow(hasty.moment() + 1_000_000_000_000);
+    hasty.follow(hasty.clock_reading() + 1_000_000_000_000);
     overwrite(&stage, &mut hasty, 12);
     stage.quiesce(&mut cleaner);
     stage.value(1) != Some(11)
@@ -1087,7 +1087,7 @@ fn entry_left_behind() -> bool {
 /// A worker whose clock is ahead of those of others.
 fn ahead(stage: &Stage, by: Duration) -> CicadaWorker {
     let mut worker = stage.worker();
-    worker.follow(worker.moment() + by.as_nanos() as u64);
+    worker.follow(worker.clock_reading() + by.as_nanos() as u64);
     worker
 }
 
@@ -1112,7 +1112,7 @@ fn entry_of_an_earlier_row() -> bool {
     stage.once(|t| t.try_insert(&table, &Member { id: 9, code: 20 }).map(drop));
     drop(older);
     making.join().unwrap();
-    index_differs(&stage, table, ahead.moment())
+    index_differs(&stage, table, ahead.clock_reading())
 }
 
 /// A worker whose clock is ahead inserts the first row, and then an index is made.
@@ -1123,7 +1123,7 @@ fn index_of_what_was_before() -> bool {
     let mut first = |t: &mut Tx<'_>| t.insert(&table, &Member { id: 1, code: 30 });
     drive::transact(&mut ahead, Mode::ReadWrite, &mut first).unwrap();
     create_index(&stage, table);
-    index_differs(&stage, table, ahead.moment())
+    index_differs(&stage, table, ahead.clock_reading())
 }
 
 fn index_that_is_being_filled() -> bool {
@@ -1358,7 +1358,7 @@ crate::killers! { Step:
     PassOverAborted: read_of_what_was_given_up;
     PassOverOwn: write_of_what_was_read;
     CompareNodes: absent_key;
-    RaiseAbsences: insertion_that_a_later_one_missed;
+    RaiseGaps: insertion_that_a_later_one_missed;
     AdmitKeys: insertion_that_a_later_one_missed;
     AdmitRanges: insertion_into_a_range_of_a_later_one;
     NoteLengths: insertion_into_a_range_of_a_later_one;
@@ -1402,7 +1402,7 @@ crate::killers! { Step:
     AwaitFilling: index_that_was_filled;
     RenewRows: row_that_is_not_written_for_half_a_turn;
     RenewDeletions: deletion_that_stays_for_half_a_turn;
-    RenewAbsences: key_that_is_not_there_for_half_a_turn;
+    RenewGaps: key_that_is_not_there_for_half_a_turn;
     RenewReadiness: index_that_is_half_a_turn_old;
     HoldBack: snapshot_for_half_a_turn;
     HoldToCollect: collector_that_is_paused;

@@ -167,6 +167,19 @@ fn rows_that_are_not_put_back() {
     }
 }
 
+/// A table that is not held while its rows are copied loses what is written meanwhile, under every protocol.
+#[test]
+fn tables_that_are_not_held() {
+    use polychron_check::conformance::evolution::loses_a_write;
+    use polychron_engine::evolve::Step;
+    let setups = [setups::maflingo().erased(), setups::still_cicada().erased(), setups::bohm().erased()];
+    for setup in setups {
+        assert!(!loses_a_write(&setup), "{} needs no step left out", setup.name);
+        let _without = leave_out(Step::HoldTable);
+        assert!(loses_a_write(&setup), "{} does not need HoldTable", setup.name);
+    }
+}
+
 /// The random search of the conformance tests with the step left out that `POLYCHRON_CHECK_STEP` names. It must fail for most;
 /// the page says for which. One step a process: what a lack of steps breaks may end it.
 #[test]

@@ -99,8 +99,10 @@ impl<R: Redo> HekatonTransaction<'_, R> {
                     Target::Version(version) => Some(version.end()),
                     Target::Record(record) => record.latest().map(|latest| latest.begin()),
                 };
-                if let Some(Stamp::At(timestamp)) = other {
-                    self.state.nested.is_behind(timestamp);
+                match other {
+                    Some(Stamp::At(timestamp)) => self.state.nested.is_behind(timestamp),
+                    Some(Stamp::By(id)) if id != self.id => self.state.nested.is_beside(id.0),
+                    _ => {}
                 }
                 return Err(self.conflict(reason, index_ref, version));
             }
@@ -298,8 +300,8 @@ impl<R: Redo> HekatonTransaction<'_, R> {
     /// As [`Self::conflict`], where the key is known.
     #[cold]
     pub(super) fn conflict_over(&mut self, reason: Reason, index_ref: IndexRef, key: Option<KeyPreview>) -> Error {
-        let abort = Abort { reason, table: index_ref.table, index: index_ref.index, key };
-        self.state.nested.conflicts(self.database(), &abort);
+        let mut abort = Abort { reason, table: index_ref.table, index: index_ref.index, key, opponent: None };
+        self.state.nested.conflicts(self.database(), &mut abort);
         self.state.base.last_abort = Some(abort);
         self.doomed = !left_out(Step::StayDoomed);
         Error::Conflict

@@ -27,7 +27,9 @@ impl State {
     pub(super) fn meet_again(&mut self, transactions: &Transactions) -> Result<(), Error> {
         let Some(Met { id, again: true }) = self.met.take() else { return Ok(()) };
         match self.base.last_abort {
-            Some(Abort { table, key, .. }) if transactions.is_open_here(id) => Err(Error::waits_for_itself(table, key)),
+            Some(Abort { table, index, key, .. }) if transactions.is_open_here(id) => {
+                Err(Error::waits_in_index(table, index, key))
+            }
             _ => Ok(()),
         }
     }
@@ -57,8 +59,9 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         {
             self.state.met = Some(Met { id: other, again: false });
         }
-        if let Stamp::At(timestamp) = stamp {
-            self.state.nested.is_behind(timestamp);
+        match stamp {
+            Stamp::At(timestamp) => self.state.nested.is_behind(timestamp),
+            Stamp::By(id) => self.state.nested.is_beside(id.0),
         }
     }
 

@@ -33,7 +33,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         let store: &Store = table.store(scan.index)?;
         // Read-write transactions read the past, too.
         if !store.is_ready_at(self.timestamp) && !left_out(Step::AwaitIndexes) {
-            return Err(Error::NoSuchIndex(table.id, scan.index));
+            return Err(Error::no_such_index(table.id, scan.index));
         }
         let index = store.scanned(scan)?;
         if let (AnyIndex::Hash(_), Some(key)) = (index, scan.point()) {

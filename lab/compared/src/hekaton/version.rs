@@ -27,7 +27,7 @@ const MARK: u64 = 1 << 63;
 
 /// A transaction: its worker's slot, and which of that worker's transactions it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TransactionId(u64);
+pub(super) struct TransactionId(pub(super) u64);
 
 impl TransactionId {
     const SLOT_BITS: u32 = 12;

@@ -1,4 +1,4 @@
-//! Moments that are held: by who compares with a horizon or looks around, and by all others.
+//! Timestamps that are held: by who compares with a horizon or looks around, and by all others.
 
 use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::atomic::{Ordering, fence};
@@ -13,20 +13,75 @@ use crate::cicada::timestamp::Timestamp;
 pub(in crate::cicada) struct Held<'c> {
     clocks: &'c Clocks,
     slot: usize,
-    /// The moment that is held.
-    pub(in crate::cicada) moment: Timestamp,
+    timestamp: Timestamp,
 }
 
-/// Moments at which a transaction reads, or has read.
+/// Timestamps at which a transaction reads, or has read.
 ///
-/// A snapshot reads at one moment. A transaction that may write reads at its timestamp, and until the horizon has passed that, an earlier
-/// transaction may change what it has read: the version that it saw is then visible up to a moment between its floor and its timestamp. All that
-/// it can have seen is visible at a moment of this span, for what had changed by its floor it did not see.
+/// A snapshot reads at one timestamp. A transaction that may write reads at its timestamp, and until the horizon has passed that, an earlier
+/// transaction may change what it has read: the version that it saw is then visible up to a timestamp between its floor and its timestamp. All that
+/// it can have seen is visible at a timestamp of this span, for what had changed by its floor it did not see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cicada) struct Span {
     pub(in crate::cicada) from: Timestamp,
     /// The last of them, or the last of an earlier span that is still later.
     pub(in crate::cicada) to: Timestamp,
+}
+
+/// What is stable, and the timestamps before that at which somebody reads, now or later. This stays true: whoever begins meanwhile reads at what was
+/// stable then, or later.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cicada) struct HeldSpans<'m> {
+    stable: Timestamp,
+    /// `from` grows, and `to`.
+    held: &'m [Span],
+    /// How many of them, the first ones, are held for long.
+    lasting: usize,
+}
+
+impl HeldSpans<'_> {
+    /// A timestamp that all transactions that write, now or later, lie behind.
+    #[inline]
+    pub(in crate::cicada) fn stable(&self) -> Timestamp {
+        self.stable
+    }
+
+    /// The earliest timestamp that is held.
+    pub(in crate::cicada) fn earliest(&self) -> Option<Timestamp> {
+        self.held.first().map(|span| span.from)
+    }
+
+    /// Whether somebody sees what was there from `from` on and not from `until` on.
+    #[inline]
+    pub(in crate::cicada) fn sees(&self, from: Timestamp, until: Timestamp) -> bool {
+        find(self.held, from, until).is_some()
+    }
+
+    /// The timestamp of somebody who sees it and has read for long.
+    #[inline]
+    pub(in crate::cicada) fn sees_for_long(&self, from: Timestamp, until: Timestamp) -> Option<Timestamp> {
+        find(&self.held[..self.lasting], from, until)
+    }
+
+    /// Whether somebody holds a timestamp.
+    pub(in crate::cicada) fn holds(&self, timestamp: Timestamp) -> bool {
+        let next = self.held.partition_point(|span| span.from.is_before(timestamp));
+        self.held.get(next).is_some_and(|span| span.from == timestamp)
+    }
+}
+
+#[inline]
+fn find(held: &[Span], from: Timestamp, until: Timestamp) -> Option<Timestamp> {
+    let next = held.partition_point(|span| span.to.is_before(from));
+    held.get(next).map(|span| span.from).filter(|timestamp| timestamp.is_before(until))
+}
+
+impl Held<'_> {
+    /// The timestamp that is held.
+    #[inline]
+    pub(in crate::cicada) fn timestamp(&self) -> Timestamp {
+        self.timestamp
+    }
 }
 
 impl Drop for Held<'_> {
@@ -36,30 +91,24 @@ impl Drop for Held<'_> {
 }
 
 impl Clocks {
-    /// Holds what is settled until it is dropped. The slot runs nothing.
+    /// Holds what is stable until it is dropped. The slot runs nothing.
     #[inline]
     pub(in crate::cicada) fn hold(&self, slot: usize) -> Held<'_> {
-        Held { clocks: self, slot, moment: self.begin_snapshot(slot) }
+        Held { clocks: self, slot, timestamp: self.begin_snapshot(slot) }
     }
 
-    /// Whether somebody holds a moment, or an earlier one.
-    pub(in crate::cicada) fn is_held(&self, moment: Timestamp) -> bool {
+    /// Whether somebody holds a timestamp, or an earlier one.
+    pub(in crate::cicada) fn is_held(&self, timestamp: Timestamp) -> bool {
         // Acquire: pairs with the release in `join`, and with `end`. Whoever is asked for has left an epoch behind its beginning, which has passed.
         let slots = &self.slots[..self.used_slots.load(Ordering::Acquire)];
         let mut floors = slots.iter().map(|slot| slot.floor.load(Ordering::Acquire));
-        floors.any(|floor| floor != NONE && !Timestamp(floor).is_after(moment))
+        floors.any(|floor| floor != NONE && !Timestamp(floor).is_after(timestamp))
     }
 
-    /// How many of these moments, the first ones, lie further behind what is settled than that.
-    pub(in crate::cicada) fn lasting(&self, settled: Timestamp, held: &[Span], lag: u64) -> usize {
-        let lies_behind = |from: Timestamp| from.is_before(settled) && self.shape.clock_between(from, settled) > lag;
-        held.partition_point(|span| lies_behind(span.from))
-    }
-
-    /// What is settled, and all moments before that at which somebody reads, now or later: of the spans both ends grow. The caller's slot reads
-    /// nothing.
-    pub(in crate::cicada) fn held_moments(&self, slot: usize, held: &mut Vec<Span>) -> Timestamp {
-        let mut settled = self.min_wts().predecessor();
+    /// What is stable, and all timestamps before that at which somebody reads, now or later. The caller's slot reads nothing. Those that lie more
+    /// than `lag` behind what is stable, in clock readings, are held for long.
+    pub(in crate::cicada) fn held_spans<'m>(&self, slot: usize, lag: u64, held: &'m mut Vec<Span>) -> HeldSpans<'m> {
+        let mut stable = self.min_wts().predecessor();
         // SeqCst: the barrier between the horizon and the look at the words; pairs with those of `begin` and `begin_snapshot`.
         // Whom the look misses sees that horizon, and reads at it or later.
         fence(Ordering::SeqCst);
@@ -80,16 +129,18 @@ impl Clocks {
             }
             held.push(Span { from, to: if left_out(Step::KeepSpans) { from } else { to } });
         }
-        held.sort_unstable_by_key(|span| span.from.0.wrapping_sub(settled.0) as i64);
-        let mut furthest = held.first().map_or(settled, |span| span.to);
+        held.sort_unstable_by_key(|span| span.from.0.wrapping_sub(stable.0) as i64);
+        let mut furthest = held.first().map_or(stable, |span| span.to);
         for span in held.iter_mut() {
             furthest = if span.to.is_after(furthest) { span.to } else { furthest };
             span.to = furthest;
         }
         pass(Point::Counted);
         if left_out(Step::HorizonBeforeMoments) {
-            settled = self.min_wts().predecessor();
+            stable = self.min_wts().predecessor();
         }
-        settled
+        let lies_behind = |from: Timestamp| from.is_before(stable) && self.shape.clock_between(from, stable) > lag;
+        let lasting = held.partition_point(|span| lies_behind(span.from));
+        HeldSpans { stable, held, lasting }
     }
 }

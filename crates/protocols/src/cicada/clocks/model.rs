@@ -67,7 +67,7 @@ fn the_horizon_stays_before_a_snapshot() {
         beside_a_leader(
             2,
             |clocks, _| clocks.begin_snapshot(0),
-            |clocks, moment| assert!(!moment.is_before(clocks.min_rts()), "H2"),
+            |clocks, timestamp| assert!(!timestamp.is_before(clocks.min_rts()), "H2"),
         );
     });
 }
@@ -89,9 +89,9 @@ fn the_horizon_stays_before_a_snapshot_of_who_joins() {
             clocks.join(OWN_SLOTS);
             Some(clocks.begin_snapshot(OWN_SLOTS))
         });
-        let moment = reader.join().expect("no thread panics").expect("a snapshot has a moment");
+        let timestamp = reader.join().expect("no thread panics").expect("a snapshot has a timestamp");
         leader.join().expect("no thread panics");
-        assert!(!moment.is_before(clocks.min_rts()), "H2");
+        assert!(!timestamp.is_before(clocks.min_rts()), "H2");
     });
 }
 
@@ -125,7 +125,7 @@ fn what_is_behind_the_horizon_has_happened() {
     });
 }
 
-/// Who counts the moments that are held misses none that it must keep: what it takes for settled is not ahead of a snapshot that it
+/// Who counts the timestamps that are held misses none that it must keep: what it takes for stable is not ahead of a snapshot that it
 /// missed, whoever leads.
 #[test]
 fn no_moment_that_is_held_is_missed() {
@@ -142,13 +142,13 @@ fn no_moment_that_is_held_is_missed() {
             (clocks.min_wts(), Vec::new())
         });
         let pruner = run(|clocks| {
-            let mut moments = Vec::new();
-            (clocks.held_moments(1, &mut moments), moments)
+            let mut spans = Vec::new();
+            (clocks.held_spans(1, 0, &mut spans).stable(), spans)
         });
-        let (moment, _) = reader.join().expect("no thread panics");
+        let (timestamp, _) = reader.join().expect("no thread panics");
         leader.join().expect("no thread panics");
-        let (settled, moments) = pruner.join().expect("no thread panics");
-        let is_held = moments.iter().any(|span| !moment.is_before(span.from) && !moment.is_after(span.to));
-        assert!(is_held || !moment.is_before(settled), "a reader before what is settled was missed");
+        let (stable, spans) = pruner.join().expect("no thread panics");
+        let is_held = spans.iter().any(|span| !timestamp.is_before(span.from) && !timestamp.is_after(span.to));
+        assert!(is_held || !timestamp.is_before(stable), "a reader before what is stable was missed");
     });
 }

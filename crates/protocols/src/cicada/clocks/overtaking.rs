@@ -7,7 +7,7 @@
 //!
 //! Who commits says so first (`is_committing`), passes a barrier, and looks whether it was overtaken. The leader notes the timestamp, passes a barrier,
 //! and looks whether it is being committed. So either the transaction finds that it was overtaken, or the leader that its timestamp stands, and
-//! keeps the horizon before it until it has ended. What takes place between the two is a validation and a write phase, in which no client is asked.
+//! keeps the horizon before it until it has ended. What lies between the two is a validation and a write phase, in which no client is asked.
 
 use polychron_sync::atomic::{AtomicU64, Ordering, fence};
 use polychron_sync::{Backoff, CachePadded, MODELLED, publish, this_thread};

@@ -48,7 +48,7 @@ fn leaps() -> impl Iterator<Item = (u64, bool)> {
     (1..60).step_by(60 / scaled(60, 4)).flat_map(|part| [(part, false), (part, true)])
 }
 
-/// Time goes on while a transaction runs: in one leap, before or behind the moment at which the next one looks at the time.
+/// Time goes on while a transaction runs: in one leap, before or after the next one looks at the time.
 #[test]
 fn nobody_gets_far_ahead_of_a_transaction_that_runs() {
     for change in [(|_| ()) as fn(&mut Options), loose] {

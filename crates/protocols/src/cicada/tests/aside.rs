@@ -57,7 +57,7 @@ impl Stage {
         }
     }
 
-    /// Others insert and delete, so that places and blocks that were given back serve again.
+    /// Others insert and delete, so that slots and blocks that were given back are reused.
     fn use_again(&mut self) {
         let Tables { accounts, notes } = self.tables;
         for round in 0..3 {
@@ -96,7 +96,7 @@ fn commits(indexes: &Indexes, leaves: bool, first: Act, act: Act, then: Act) -> 
         stage.use_again();
     }
     let went_on = then(&mut open, stage.tables);
-    assert!(went_on.is_err() || !leaves || open.guard.epoch() > epoch, "the transaction was not told to leave");
+    assert!(went_on.is_err() || !leaves || open.guard.epoch() > epoch, "the transaction was not asked to leave");
     let committed = went_on.and_then(|()| open.commit()).is_ok();
     // The indexes and the rows stand together.
     let accounts = stage.tables.accounts;
@@ -173,7 +173,7 @@ fn what_was_read_must_be_as_it_was() {
         see(t, on, 50)?;
         write(t, on)
     });
-    // What it saw at its moment stands together, whatever came later.
+    // What it saw at its timestamp stands together, whatever came later.
     both("only read", true, read, |t, on| change(t, on, 50), |t, on| see(t, on, 60));
     both("only read, deleted", true, read, |t, on| delete(t, on, 50), |t, on| see(t, on, 60));
 }
@@ -183,7 +183,7 @@ fn what_was_missed_must_be_absent() {
     let miss_it = |t: &mut Tx<'_>, on: Tables| miss(t, on, 155);
     both("missed", true, miss_it, act_far_away, write);
     both("missed and inserted", false, miss_it, |t, on| add(t, on, 155), write);
-    // A stamp does not tell what came beside, or later; a second look does. At the transaction's own moment leaves do.
+    // A stamp does not tell what came beside, or later; a second look does. At the transaction's own timestamp leaves do.
     for leaves in [false, true] {
         for indexes in [Indexes::SingleVersion, Indexes::MultiVersion] {
             let is_versioned = indexes == Indexes::MultiVersion;
@@ -211,7 +211,7 @@ fn what_was_scanned_must_be_as_it_was() {
         add(t, on, 101)
     };
     both("replaced within", false, scan, replace, write);
-    assert!(commits(&Indexes::SingleVersion, true, scan, replace, |t, on| see(t, on, 60)), "at its own moment");
+    assert!(commits(&Indexes::SingleVersion, true, scan, replace, |t, on| see(t, on, 60)), "at its own timestamp");
     let by_group = |t: &mut Tx<'_>, on: Tables| {
         assert_eq!(t.scan_by(&on.accounts, Account::BY_GROUP, 1).count()?, 32);
         Ok(())
@@ -271,7 +271,7 @@ fn own_writes_stay() {
     assert!(commits(&Indexes::SingleVersion, true, put, put_too, nothing_but_look), "a blind write observes nothing");
 }
 
-/// An insertion that is undone, or deleted again, has told that its key was absent.
+/// An insertion that is undone, or deleted again, has shown that its key was absent.
 #[test]
 fn undone_insertions_are_remembered() {
     let insert = |t: &mut Tx<'_>, on: Tables| {
@@ -293,7 +293,7 @@ fn undone_insertions_are_remembered() {
     inserting("deleted again, inserted by others", false, insert, insert_too, take_back);
 }
 
-/// What was read without validation is no observation, and what is told of a transaction that is rolled back is one.
+/// What was read without validation is no observation, and what is returned by a transaction that is rolled back is one.
 #[test]
 fn only_observations_are_searched_again() {
     let peek = |t: &mut Tx<'_>, on: Tables| {
@@ -339,9 +339,9 @@ fn a_row_in_hand_stays() {
     }
 }
 
-/// A record without a row leaves its index while the client does nothing, and its place serves another key.
+/// A record without a row leaves its index while the client does nothing, and its slot serves another key.
 #[test]
-fn the_place_of_a_record_that_was_missed_serves_again() {
+fn the_slot_of_a_record_that_was_missed_is_reused() {
     for inserted in [false, true] {
         let mut stage = Stage::new(&Indexes::SingleVersion);
         let (accounts, mut idle) = (stage.tables.accounts, stage.database.worker().unwrap());
@@ -388,7 +388,7 @@ fn hints_and_notes_are_good_for_an_epoch() {
         }
         stage.use_again();
         for id in 1..9 {
-            assert_eq!(open.get(&notes, id).unwrap().unwrap().text(), "again", "it reads as of its moment");
+            assert_eq!(open.get(&notes, id).unwrap().unwrap().text(), "again", "it reads as of its timestamp");
             see(&mut open, stage.tables, 10 * id).unwrap();
         }
         open.commit().unwrap();

@@ -168,7 +168,7 @@ fn garbage_of_an_idle_worker_is_everybodys() {
     }
 }
 
-/// Rows of a hundred keys come and go, with and without a reader that looks at an old moment: memory stays where it is.
+/// Rows of a hundred keys come and go, with and without a reader that looks at an old timestamp: memory stays where it is.
 #[test]
 fn churn_on_a_few_keys_needs_no_more_memory() {
     let run = scaled(3000, 100) as u64;
@@ -211,7 +211,7 @@ fn churn_on_a_few_keys_needs_no_more_memory() {
     }
 }
 
-/// Places of deleted records wait for a transaction that is open; each is looked at once and not again with each that comes.
+/// Slots of deleted records wait for a transaction that is open; each is looked at once and not again with each that comes.
 #[test]
 fn places_that_wait_are_not_passed_again_and_again() {
     let database =
@@ -227,10 +227,10 @@ fn places_that_wait_are_not_passed_again_and_again() {
     }
     let steps = count(&database, "collection_steps");
     drop(open);
-    assert!(steps <= 40 * rounds, "{steps} steps for {rounds} places");
+    assert!(steps <= 40 * rounds, "{steps} steps for {rounds} slots");
 }
 
-/// A page of which all places are free stays as long as garbage names one of them: whoever comes for it looks into the record's head.
+/// A page of which all slots are free stays as long as garbage names one of them: whoever comes for it looks into the record's head.
 #[test]
 fn pages_wait_for_garbage_that_names_them() {
     let hour = Duration::from_secs(3600);
@@ -247,7 +247,7 @@ fn pages_wait_for_garbage_that_names_them() {
     (0..rows).for_each(|id| set(&mut updates, &accounts, id, 2));
     (0..rows).for_each(|id| assert!(done(&mut deletes, |t| t.delete(&accounts, id))));
     let slot = updates.state.base.slot;
-    let settle = |worker: &mut CicadaWorker| {
+    let quiesce = |worker: &mut CicadaWorker| {
         for _ in 0..8 {
             database.tick();
             worker.maintain();
@@ -258,9 +258,9 @@ fn pages_wait_for_garbage_that_names_them() {
     {
         let shared = Arc::clone(&database.shared);
         let _at_work = shared.bins.of(slot).wait();
-        settle(&mut deletes);
+        quiesce(&mut deletes);
         assert_eq!(pages(&mut deletes), before, "what is being collected may name any place");
     }
-    settle(&mut deletes);
+    quiesce(&mut deletes);
     assert_eq!(pages(&mut deletes), 0, "nothing names them any more");
 }

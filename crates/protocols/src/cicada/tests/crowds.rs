@@ -16,9 +16,9 @@ fn all_of_many_threads_commit() {
         let notes: Table<Note> = Table::from_id(database.create_table(Note::definition()).unwrap());
         let mut first = database.worker().unwrap();
         done(&mut first, |t| t.insert(&notes, &Note { id: 1, text: "0".into() }));
-        let (told, finished) = mpsc::channel();
+        let (ready, finished) = mpsc::channel();
         for thread in 0..THREADS {
-            let (database, told) = (Arc::clone(&database), told.clone());
+            let (database, ready) = (Arc::clone(&database), ready.clone());
             // Not scoped: a thread that never ends is to fail the test, not to keep it.
             std::thread::spawn(move || {
                 let mut worker = database.worker().unwrap();
@@ -31,7 +31,7 @@ fn all_of_many_threads_commit() {
                         t.update(&notes, 1, |row| row.set_text(&text.to_string()).unwrap()).map(drop)
                     });
                 }
-                told.send(thread).unwrap();
+                ready.send(thread).unwrap();
             });
         }
         for _ in 0..THREADS {

@@ -80,7 +80,7 @@ fn a_queue_beside_idle_readers_has_no_deleted_head() {
             check(&mut open, &table, &(0..rows).map(|id| (id, 1)).collect(), 3 * rows);
         } else {
             let stale = open.scan(&table, ..).count();
-            assert!(stale.is_err_and(|error| error.is_conflict()), "a writer so old is told so");
+            assert!(stale.is_err_and(|error| error.is_conflict()), "a writer so old conflicts");
         }
         drop(open);
         for index in 0..2 {
@@ -94,7 +94,7 @@ fn a_queue_beside_idle_readers_has_no_deleted_head() {
     }
 }
 
-/// Rows of a few keys come, go and come back while snapshots of several moments are open: each sees its moment.
+/// Rows of a few keys come, go and come back while snapshots of several timestamps are open: each sees its timestamp.
 #[test]
 fn snapshots_find_what_was_displaced() {
     const KEYS: u64 = 40;

@@ -48,7 +48,7 @@ fn a_snapshot_sees_its_workers_commits() {
     }
 }
 
-/// Who asks for what has become the past waits for nothing, and is told how old it is.
+/// Who asks for what has become the past waits for nothing, and learns how old it is.
 #[test]
 fn a_snapshot_may_be_of_the_past() {
     let hour = Duration::from_secs(3600);
@@ -79,13 +79,13 @@ fn an_idle_writer_commits_unless_its_reads_have_changed() {
             let mut open = idle.begin(Mode::ReadWrite).unwrap();
             let read = open.get(&accounts, 1).unwrap().unwrap().balance();
             open.update(&accounts, 0, |row| row.set_balance(row.balance() + read + 10)).unwrap();
-            let begun = open.timestamp;
+            let begun = open.timestamp();
             for _ in 0..3 {
                 add(&mut worker, &accounts, touched);
                 balance(&mut worker, &accounts, Mode::Snapshot, touched);
             }
             assert!(database.shared.clocks.min_wts().is_after(begun), "the idle transaction holds the horizon");
-            // What it reads is of one moment all the same.
+            // What it reads is of one timestamp all the same.
             assert_eq!(open.get(&accounts, 1).unwrap().unwrap().balance(), read);
             let before = balance(&mut worker, &accounts, Mode::ReadWrite, 0);
             assert_eq!(open.commit().is_ok(), commits, "account {touched} was written");
@@ -136,7 +136,7 @@ fn a_transaction_inside_a_transaction_commits() {
     }
 }
 
-/// An index cannot be filled while the very thread has a transaction open, and it is told so.
+/// An index cannot be filled while the very thread has a transaction open, and it gets an error.
 #[test]
 fn an_index_inside_a_transaction_is_refused() {
     let database = open(|_| ());

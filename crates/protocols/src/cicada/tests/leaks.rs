@@ -56,14 +56,14 @@ fn a_leaked_transaction_never_commits() {
         let mut worker = database.worker().unwrap();
         assert_eq!(balances(&mut worker, &accounts), [(1, 1), (2, 1)]);
         // No epoch and no horizon waits for what was leaked.
-        let (epoch, moment) = (database.memory().epochs().current(), worker.last_timestamp());
+        let (epoch, timestamp) = (database.memory().epochs().current(), worker.last_timestamp());
         (0..8).for_each(|_| database.tick());
         assert!(database.memory().epochs().readonly() >= epoch);
-        assert!(database.shared.clocks.min_rts().is_after(moment));
+        assert!(database.shared.clocks.min_rts().is_after(timestamp));
     }
 }
 
-/// A log that panics when it is told of a change.
+/// A log that panics when it gets a change.
 #[derive(Clone, Debug, Default)]
 struct Panicking;
 

@@ -9,8 +9,9 @@ use polychron_schema::RowBuffer;
 use super::Versioned;
 use super::draft::{Draft, keep, set_next};
 use super::look_up::{Aim, Spot, Viewer, find_leaf};
-use super::node::{KeyRef, Node, compare, record_of, word_of};
-use crate::cicada::record::{Link, Record, Status};
+use super::node::{KeyRef, Node, compare, word_of};
+use crate::cicada::kept::Kept;
+use crate::cicada::record::{Link, Status};
 use crate::cicada::sets::{Fresh, Kind, Target, Write};
 use crate::cicada::steps::Step;
 use crate::cicada::table::Store;
@@ -20,7 +21,7 @@ use crate::cicada::transaction::{CicadaTransaction, Found, Source};
 #[derive(Debug, Default)]
 pub(in crate::cicada) struct Changing {
     /// The inner nodes on the way to a leaf, from the root on.
-    pub(super) path: Vec<Record>,
+    pub(super) path: Vec<Kept>,
     /// The key of the entry that is added, and the next one further up.
     key: Vec<u64>,
     separator: Vec<u64>,
@@ -31,7 +32,7 @@ pub(in crate::cicada) struct Changing {
 /// What is known of a key that is to be written.
 pub(super) enum Sought {
     /// It has a row, in a record.
-    Row(Record, Source),
+    Row(Kept, Source),
     /// It has none, and would be in this leaf.
     Absent,
 }
@@ -48,20 +49,20 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let place = store.place();
         // A row that is gone while its leaf names it is gone since the leaf was looked at.
         for _ in 0..1000 {
-            let leaf = self.leaf(nodes, nodes.root(key), Aim::At(key), place, Some(&mut changing.path))?;
-            let Some(node) = self.node(&leaf) else { break };
+            let leaf = self.leaf(nodes, nodes.root(key).into(), Aim::At(key), place, Some(&mut changing.path))?;
+            let Some(node) = self.node_of(&leaf) else { break };
             let (position, is_there) = node.rank(key);
             if !is_there {
                 return Ok((leaf, Sought::Absent));
             }
-            let record = node.record(position);
+            let record = Kept::from(node.record(position));
             let reads = self.state.sets.reads.len();
             if let Found::Row(_, source) = self.read_record(record, place) {
                 return Ok((leaf, Sought::Row(record, source)));
             }
             self.state.sets.reads.truncate(reads);
         }
-        Err(self.does_not_stand_together(place))
+        Err(self.is_inconsistent(place))
     }
 
     /// Inserts an entry whose key is absent. `false`: the key has a row.
@@ -123,11 +124,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.remember(leaf, place, Step::NodesOfChanges);
         let before = self.state.sets.writes.len();
         let (record, is_fresh) = match self.own_deleted(nodes, key) {
-            // The key had a row, which this transaction deleted: its record goes on, and the log is told of one change.
+            // The key had a row, which this transaction deleted: its record goes on, and the log gets one change.
             Some(record) => (record, false),
             None => (self.take_fresh(store, false)?, true),
         };
-        let outcome = self.add_to_leaf(store, nodes, leaf, key, word_of(record), changing);
+        let outcome = self.add_to_leaf(store, nodes, leaf, key, word_of(record.address()), changing);
         if let Err(error) = outcome {
             if !self.doomed {
                 self.state.sets.undo_writes(before);
@@ -140,30 +141,31 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// The record of a key whose row this transaction has deleted.
-    fn own_deleted<K: EncodedKey>(&self, nodes: &Versioned, key: K) -> Option<Record> {
+    fn own_deleted<K: EncodedKey>(&self, nodes: &Versioned, key: K) -> Option<Kept> {
         if !self.state.sets.writes.has_nodes() {
             return None;
         }
-        let moment = self.moment();
+        let view = self.committed_view();
         // Where this fails, validation will, too.
-        let leaf = find_leaf(&moment, nodes, nodes.root(key), Aim::At(key), None, 2)?;
-        let node = moment.node(&leaf)?;
+        let leaf = find_leaf(view, nodes, nodes.root(key), Aim::At(key), None, 2)?;
+        let node = view.node(&leaf)?;
         let (position, is_there) = node.rank(key);
-        let record = node.record(if is_there { position } else { return None });
+        let record = Kept::from(node.record(if is_there { position } else { return None }));
         let writes = &self.state.sets.writes;
         writes.latest(record).filter(|&write| writes.get(write).kind == Kind::Delete).map(|_| record)
     }
 
     /// A record that nobody else knows, until this transaction commits.
-    pub(super) fn take_fresh(&mut self, store: &Store, is_node: bool) -> Result<Record, Error> {
+    pub(super) fn take_fresh(&mut self, store: &Store, is_node: bool) -> Result<Kept, Error> {
         let records = store.records_of(is_node);
         let record = records.take(self.state.base.slot, &self.guard).map_err(Error::from)?;
+        let record = Kept::from(record.publish());
         self.state.sets.fresh.push(Fresh { record, place: store.place(), is_node });
         Ok(record)
     }
 
     /// Keeps what a node is to become.
-    pub(super) fn write_node(&mut self, record: Record, place: IndexRef, row: &mut RowBuffer, is_fresh: bool) {
+    pub(super) fn write_node(&mut self, record: Kept, place: IndexRef, row: &mut RowBuffer, is_fresh: bool) {
         let write = Write { is_fresh, ..Write::of_node(record, place, Kind::Put) };
         self.state.sets.writes.push(write, None::<&[u8]>, Some(row));
     }
@@ -171,11 +173,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Ends the transaction early when a write on a node can hardly pass.
     pub(super) fn check_node_early(&mut self, spot: &Spot, place: IndexRef) -> Result<(), Error> {
         let Some(version) = spot.version() else { return Ok(()) };
-        if version.rts().is_after(self.timestamp) && !self.is_overtaken() {
+        if version.under(&self.guard).rts().is_after(self.timestamp()) && !self.is_overtaken() {
             return Err(self.conflict_at(spot.record, None, Reason::ReadLater, (place, None)));
         }
-        let is_superseded = match spot.record.latest().link() {
-            Link::To(latest) => latest.wts().is_after(self.timestamp) && latest.status() != Status::Aborted,
+        let is_superseded = match self.guard.reader().latest(spot.record.under(&self.guard)) {
+            Link::To(latest) => latest.wts().is_after(self.timestamp()) && latest.status() != Status::Aborted,
             Link::End | Link::Closed => false,
         };
         if is_superseded && self.shared.options.parts().write_latest_only {
@@ -201,7 +203,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         loop {
             self.remember(&spot, place, Step::NodesOfChanges);
             self.check_node_early(&spot, place)?;
-            let Some(node) = self.node(&spot) else { return Err(self.does_not_stand_together(place)) };
+            let Some(node) = self.node_of(&spot) else { return Err(self.is_inconsistent(place)) };
             let (level, key) = (node.level(), KeyRef::new(entry, len));
             let mut draft = Draft::of(node);
             let (position, is_there) = node.rank(key);
@@ -218,30 +220,30 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             upper.write(right);
             keep(upper.key(0), separator);
             let separator_len = upper.key(0).len();
-            // What is written from here on is taken back if a place for a node cannot be had further up.
+            // What is written from here on is taken back if a slot for a node cannot be had further up.
             self.state.sets.writes.set_floor();
             let is_root = path.is_empty();
             let (lower_record, upper_record) = self.take_halves(store, &spot, is_root)?;
-            set_next(left, word_of(upper_record));
+            set_next(left, word_of(upper_record.address()));
             self.write_node(lower_record, place, left, is_root);
             self.write_node(upper_record, place, right, true);
             if is_root {
                 let mut root = Draft::empty(level + 1);
-                root.push(KeyRef::EMPTY, word_of(lower_record));
-                root.push(KeyRef::new(separator, separator_len), word_of(upper_record));
+                root.push(KeyRef::EMPTY, word_of(lower_record.address()));
+                root.push(KeyRef::new(separator, separator_len), word_of(upper_record.address()));
                 root.write(left);
                 self.write_node(spot.record, place, left, false);
                 return Ok(());
             }
             std::mem::swap(entry, separator);
-            (len, value) = (separator_len, word_of(upper_record));
+            (len, value) = (separator_len, word_of(upper_record.address()));
             let child = spot.record;
             spot = self.parent(path, KeyRef::new(entry, len), level + 1, child, place)?;
         }
     }
 
     /// The records of the halves of a node: its own and a new one, or two new ones, because a root's record stays the root's.
-    fn take_halves(&mut self, store: &Store, spot: &Spot, is_root: bool) -> Result<(Record, Record), Error> {
+    fn take_halves(&mut self, store: &Store, spot: &Spot, is_root: bool) -> Result<(Kept, Kept), Error> {
         let lower = if is_root { self.take_fresh(store, true)? } else { spot.record };
         Ok((lower, self.take_fresh(store, true)?))
     }
@@ -249,21 +251,21 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// The node above the one that was last on the way: the one that covers `key` now and leads to `child` there.
     pub(super) fn parent(
         &mut self,
-        path: &mut Vec<Record>,
+        path: &mut Vec<Kept>,
         key: KeyRef<'_>,
         level: usize,
-        child: Record,
+        child: Kept,
         place: IndexRef,
     ) -> Result<Spot, Error> {
         let mut next = path.pop();
         while let Some(record) = next {
-            let spot = self.look_at(record);
-            let Some(node) = self.node(&spot) else { break };
+            let spot = self.spot(record);
+            let Some(node) = self.node_of(&spot) else { break };
             if node.level() != level {
                 break;
             }
             if node.high().is_some_and(|high| compare(high, key).is_le()) {
-                next = record_of(node.next());
+                next = node.sibling().map(Kept::from);
                 continue;
             }
             if leads_to(&node, key, child) {
@@ -271,11 +273,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             }
             break;
         }
-        Err(self.does_not_stand_together(place))
+        Err(self.is_inconsistent(place))
     }
 }
 
 /// Whether an inner node leads from `key` to `child`.
-fn leads_to(node: &Node<'_>, key: KeyRef<'_>, child: Record) -> bool {
-    node.low().is_none_or(|low| compare(low, key).is_le()) && node.record(node.child(key, false)) == child
+fn leads_to(node: &Node<'_>, key: KeyRef<'_>, child: Kept) -> bool {
+    node.low().is_none_or(|low| compare(low, key).is_le()) && Kept::from(node.record(node.child(key, false))) == child
 }

@@ -112,7 +112,7 @@ impl<'a> Draft<'a> {
         self.write_padded(0, row);
     }
 
-    /// Writes a node that takes the place of one of `before` words. It has as many, if it has more than half of them: memory of the same size
+    /// Writes a node that replaces one of `before` words. It has as many, if it has more than half of them: memory of the same size
     /// comes back for what it takes, which at the limit may be all that fits.
     pub(super) fn write_padded(&self, before: usize, row: &mut RowBuffer) {
         let (width, least) = (self.width(), self.words());
@@ -150,9 +150,9 @@ impl<'a> Draft<'a> {
         let mut keep = |words: &mut [u64], key: KeyRef<'_>| {
             let slices = key.len().div_ceil(8);
             (0..slices).for_each(|slice| words[end + slice] = key.slice(slice));
-            let place = end as u64 | (key.len() as u64) << 32;
+            let word = end as u64 | (key.len() as u64) << 32;
             end += slices;
-            place
+            word
         };
         for (number, key) in [self.low, self.high].into_iter().enumerate() {
             words[HEADER + number] = key.map_or(0, |key| keep(words, key));

@@ -1,6 +1,6 @@
 //! From the root of a tree to a leaf, and to the record of a key.
 //!
-//! Inner nodes are looked at and not remembered, so those of one way down may be of different moments of other transactions' validations. Each
+//! Inner nodes are looked at and not remembered, so those of one way down may be of different timestamps of other transactions' validations. Each
 //! node says which keys it covers: who comes to one whose keys end before the wanted one goes on to its right sibling, and who
 //! comes to one that begins behind it, or is gone, begins anew. In the end the leaf covers the key. If it is remembered,
 //! validation shows that it did so at the transaction's timestamp.
@@ -12,16 +12,15 @@ use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
-use polychron_schema::RowRef;
 use polychron_sync::Backoff;
 
 use super::Versioned;
-use super::node::{Node, compare, record_of};
-use crate::cicada::record::{Record, Seen, Version, search};
+use super::node::{Node, compare};
+use crate::cicada::kept::{Kept, KeptVersion};
+use crate::cicada::record::{Reader, Record, Seen, Version};
 use crate::cicada::sets::{Kind, Read, Target};
 use crate::cicada::steps::{Point, Step};
 use crate::cicada::table::Store;
-use crate::cicada::timestamp::Timestamp;
 use crate::cicada::transaction::{CicadaTransaction, Found, Source};
 
 /// How often a transaction begins a way down anew before it takes its own view of the index for inconsistent.
@@ -43,9 +42,9 @@ pub(super) enum Aim<K> {
 impl<K: EncodedKey> Aim<K> {
     /// Whether it lies in what a node covers, or to the left or to the right.
     #[inline]
-    pub(super) fn place_at(&self, node: &Node<'_>) -> Ordering {
+    pub(super) fn side_at(&self, node: &Node<'_>) -> Ordering {
         match self {
-            Self::At(key) => node.place_of(*key),
+            Self::At(key) => node.side_of(*key),
             Self::First if node.low().is_some() => Ordering::Less,
             Self::Last if node.high().is_some() => Ordering::Greater,
             Self::First | Self::Last => Ordering::Equal,
@@ -67,123 +66,139 @@ impl<K: EncodedKey> Aim<K> {
     }
 }
 
+/// A node's record, and what is seen there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sight<'v> {
+    pub(super) record: Record<'v>,
+    /// An own write of it.
+    own: Option<u32>,
+    seen: Seen<Version<'v>>,
+}
+
+impl<'v> Sight<'v> {
+    /// The version that is seen, where that is a node and not an own write.
+    #[inline]
+    pub(super) fn version(&self) -> Option<Version<'v>> {
+        self.seen.version.filter(|_| self.own.is_none() && self.seen.is_row)
+    }
+
+    /// The same beyond a borrow of the transaction.
+    #[inline]
+    fn keep(self) -> Spot {
+        Spot { record: self.record.into(), own: self.own, seen: self.seen.map(KeptVersion::from) }
+    }
+}
+
 /// A node's record, and what the transaction sees there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
-    pub(super) record: Record,
+    pub(super) record: Kept,
     /// An own write of it.
     pub(super) own: Option<u32>,
-    pub(super) seen: Seen,
+    pub(super) seen: Seen<KeptVersion>,
 }
 
 impl Spot {
     /// The version that is seen, where that is a node and not an own write.
     #[inline]
-    pub(super) fn version(&self) -> Option<Version> {
+    pub(super) fn version(&self) -> Option<KeptVersion> {
         self.seen.version.filter(|_| self.own.is_none() && self.seen.is_row)
     }
 }
 
-/// Whose eyes a way down is gone with.
-pub(super) trait Viewer {
+/// With which view a way down is gone.
+pub(super) trait Viewer<'v>: Copy {
     /// What is seen of a node's record.
-    fn look_at(&self, record: Record) -> Spot;
+    fn look_at(self, record: Record<'v>) -> Sight<'v>;
 
     /// The node in it, unless there is none.
-    fn node<'v>(&'v self, spot: &Spot) -> Option<Node<'v>>;
+    fn node(self, sight: &Sight<'v>) -> Option<Node<'v>>;
 }
 
-/// Looks at what is committed at one moment, which is held.
+/// Looks at what is committed at one timestamp.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cicada) struct Moment {
-    pub(in crate::cicada) timestamp: Timestamp,
+pub(in crate::cicada) struct CommittedView<'g> {
+    pub(in crate::cicada) reader: Reader<'g>,
     pub(in crate::cicada) wait: bool,
 }
 
-impl Viewer for Moment {
+impl<'g> Viewer<'g> for CommittedView<'g> {
     #[inline]
-    fn look_at(&self, record: Record) -> Spot {
-        Spot { record, own: None, seen: search(record, self.timestamp, None, self.wait) }
+    fn look_at(self, record: Record<'g>) -> Sight<'g> {
+        Sight { record, own: None, seen: self.reader.search(record, None, self.wait) }
     }
 
     #[inline]
-    fn node<'v>(&'v self, spot: &Spot) -> Option<Node<'v>> {
-        // SAFETY: who looks at a moment holds it, and with it what is visible then.
-        let row: RowRef<'v> = unsafe { spot.version()?.row() };
-        Some(Node::new(row.as_words()))
+    fn node(self, sight: &Sight<'g>) -> Option<Node<'g>> {
+        // SAFETY: where roots and nodes lead are nodes, and what is visible at a timestamp stays while that is held.
+        Some(unsafe { Node::new(sight.version()?.row().as_words()) })
     }
 }
 
-impl<R: Redo> Viewer for CicadaTransaction<'_, R> {
+impl<'v, R: Redo> Viewer<'v> for &'v CicadaTransaction<'_, R> {
     #[inline]
-    fn look_at(&self, record: Record) -> Spot {
-        let own = if self.state.sets.writes.has_nodes() { self.state.sets.writes.latest(record) } else { None };
+    fn look_at(self, record: Record<'v>) -> Sight<'v> {
+        let writes = &self.state.sets.writes;
+        let own = if writes.has_nodes() { writes.latest(record.into()) } else { None };
         if own.is_some() {
-            let seen = Seen { version: None, is_row: false, later: None, closed: false };
-            return Spot { record, own, seen };
+            return Sight { record, own, seen: Seen::NOTHING };
         }
-        self.moment().look_at(record)
+        self.committed_view().look_at(record)
     }
 
     #[inline]
-    fn node<'v>(&'v self, spot: &Spot) -> Option<Node<'v>> {
-        match spot.own {
-            None => {
-                let version = spot.version()?;
-                Some(Node::new(self.row_at(Source::Version(version)).as_words()))
-            }
-            Some(position) if self.state.sets.writes.get(position).kind == Kind::Put => {
-                Some(Node::new(self.row_at(Source::Own(position)).as_words()))
-            }
-            Some(_) => None,
+    fn node(self, sight: &Sight<'v>) -> Option<Node<'v>> {
+        match sight.own {
+            None => self.committed_view().node(sight),
+            Some(position) => self.own_node(position),
         }
     }
 }
 
-/// Goes down once, through nodes of so many cache lines. `None`: what was seen on the way does not stand together. The records of inner nodes are left in
+/// Goes down once, through nodes of so many cache lines. `None`: what was seen on the way is not mutually consistent. The records of inner nodes are left in
 /// `path`, from the root on.
 #[inline]
-pub(super) fn go_down<V: Viewer, K: EncodedKey>(
-    viewer: &V,
+pub(super) fn go_down<'v, V: Viewer<'v>, K: EncodedKey>(
+    viewer: V,
     lines: usize,
-    root: Record,
+    root: Record<'v>,
     aim: Aim<K>,
-    mut path: Option<&mut Vec<Record>>,
-) -> Option<Spot> {
-    let mut spot = viewer.look_at(root);
+    mut path: Option<&mut Vec<Kept>>,
+) -> Option<Sight<'v>> {
+    let mut sight = viewer.look_at(root);
     loop {
-        let node = viewer.node(&spot)?;
-        match aim.place_at(&node) {
+        let node = viewer.node(&sight)?;
+        match aim.side_at(&node) {
             Ordering::Greater if !left_out(Step::FollowSiblings) => {
-                spot = viewer.look_at(record_of(node.next())?);
+                sight = viewer.look_at(node.sibling()?);
                 continue;
             }
             Ordering::Less => return None,
             Ordering::Equal | Ordering::Greater => {}
         }
         if node.level() == 0 {
-            return Some(spot);
+            return Some(sight);
         }
         if let Some(path) = &mut path {
-            path.push(spot.record);
+            path.push(sight.record.into());
         }
         let child = node.record(aim.child(&node));
         child.prefetch(lines);
         pass(Point::Led);
-        spot = viewer.look_at(child);
+        sight = viewer.look_at(child);
     }
 }
 
 /// Goes down to a leaf, again if it must be; `None` after so many attempts.
 #[inline]
-pub(super) fn find_leaf<V: Viewer, K: EncodedKey>(
-    viewer: &V,
+pub(super) fn find_leaf<'v, V: Viewer<'v>, K: EncodedKey>(
+    viewer: V,
     nodes: &Versioned,
-    root: Record,
+    root: Record<'v>,
     aim: Aim<K>,
-    mut path: Option<&mut Vec<Record>>,
+    mut path: Option<&mut Vec<Kept>>,
     attempts: usize,
-) -> Option<Spot> {
+) -> Option<Sight<'v>> {
     let mut backoff = Backoff::new();
     for _ in 0..attempts {
         if let Some(path) = &mut path {
@@ -204,22 +219,49 @@ impl Versioned {
         self.root(key).prefetch(self.nodes.lines());
     }
 
-    /// The record that a key has at a moment which the caller holds, whatever becomes of it. It need not have a row.
-    pub(in crate::cicada) fn record_at<K: EncodedKey>(&self, key: K, timestamp: Timestamp) -> Option<Record> {
-        let moment = Moment { timestamp, wait: true };
+    /// The record that a key has at a timestamp which the caller holds, whatever becomes of it. It need not have a row.
+    pub(in crate::cicada) fn record_at<'g, K: EncodedKey>(&'g self, key: K, reader: Reader<'g>) -> Option<Record<'g>> {
+        let view = CommittedView { reader, wait: true };
         // What is in the way are commits with earlier timestamps, of which there are finitely many.
-        let leaf = find_leaf(&moment, self, self.root(key), Aim::At(key), None, usize::MAX)?;
-        let node = moment.node(&leaf)?;
+        let leaf = find_leaf(view, self, self.root(key), Aim::At(key), None, usize::MAX)?;
+        let node = view.node(&leaf)?;
         let (position, is_there) = node.rank(key);
         is_there.then(|| node.record(position))
     }
 }
 
 impl<R: Redo> CicadaTransaction<'_, R> {
-    /// The transaction's moment, without its own writes.
+    /// The transaction's timestamp, without its own writes.
     #[inline]
-    pub(super) fn moment(&self) -> Moment {
-        Moment { timestamp: self.timestamp, wait: self.shared.options.parts().wait_for_pending }
+    pub(super) fn committed_view(&self) -> CommittedView<'_> {
+        CommittedView { reader: self.guard.reader(), wait: self.shared.options.parts().wait_for_pending }
+    }
+
+    /// What the transaction sees of a node's record.
+    #[inline]
+    pub(super) fn spot(&self, record: Kept) -> Spot {
+        self.look_at(record.under(&self.guard)).keep()
+    }
+
+    /// The node at a spot, unless there is none.
+    #[inline]
+    pub(super) fn node_of(&self, spot: &Spot) -> Option<Node<'_>> {
+        match spot.own {
+            None => self.committed_view().node(&Sight {
+                record: spot.record.under(&self.guard),
+                own: None,
+                seen: spot.seen.map(|version| version.under(&self.guard)),
+            }),
+            Some(position) => self.own_node(position),
+        }
+    }
+
+    /// The node that an own write makes; none if it deletes one.
+    #[inline]
+    fn own_node(&self, position: u32) -> Option<Node<'_>> {
+        let is_put = self.state.sets.writes.get(position).kind == Kind::Put;
+        // SAFETY: this transaction has written it, of records that it has found or taken.
+        is_put.then(|| unsafe { Node::new(self.row_at(Source::Own(position)).as_words()) })
     }
 
     /// The leaf to which an aim leads; it is not remembered.
@@ -227,20 +269,21 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     pub(super) fn leaf<K: EncodedKey>(
         &mut self,
         nodes: &Versioned,
-        root: Record,
+        root: Kept,
         aim: Aim<K>,
         place: IndexRef,
-        path: Option<&mut Vec<Record>>,
+        path: Option<&mut Vec<Kept>>,
     ) -> Result<Spot, Error> {
-        match find_leaf(self, nodes, root, aim, path, MOST_ATTEMPTS) {
+        let leaf = find_leaf(&*self, nodes, root.under(&self.guard), aim, path, MOST_ATTEMPTS).map(Sight::keep);
+        match leaf {
             Some(leaf) => Ok(leaf),
-            None => Err(self.does_not_stand_together(place)),
+            None => Err(self.is_inconsistent(place)),
         }
     }
 
-    /// The transaction's own view of an index cannot be of one moment.
+    /// The transaction's own view of an index cannot be of one timestamp.
     #[cold]
-    pub(super) fn does_not_stand_together(&mut self, place: IndexRef) -> Error {
+    pub(super) fn is_inconsistent(&mut self, place: IndexRef) -> Error {
         debug_assert!(!self.snapshot, "a snapshot is consistent");
         self.conflict(Reason::Inconsistent, place, None)
     }
@@ -270,15 +313,15 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     ) -> Result<Found, Error> {
         let place = store.place();
         for _ in 0..MOST_ATTEMPTS {
-            let leaf = self.leaf(nodes, nodes.root(key), Aim::At(key), place, None)?;
-            let Some(node) = self.node(&leaf) else { break };
+            let leaf = self.leaf(nodes, nodes.root(key).into(), Aim::At(key), place, None)?;
+            let Some(node) = self.node_of(&leaf) else { break };
             let (position, is_there) = node.rank(key);
             if !is_there {
                 self.remember(&leaf, place, Step::NodesOfMisses);
                 return Ok(Found::Absent(Target::Key));
             }
-            let record = node.record(position);
-            record.prefetch(store.records.lines());
+            let record = Kept::from(node.record(position));
+            record.address().prefetch(store.records.lines());
             pass(Point::Led);
             let found = self.read_record(record, place);
             if let Found::Row(_, source) = found {
@@ -290,12 +333,12 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             }
             // The row went, and so the leaf has changed since it was looked at.
         }
-        Err(self.does_not_stand_together(place))
+        Err(self.is_inconsistent(place))
     }
 
     /// Rows and leaves that were read outside of their heads may be worth moving there.
     #[inline]
-    fn note_what_lies_outside(&mut self, store: &Store, record: Record, source: Source, leaf: &Spot) {
+    fn note_what_lies_outside(&mut self, store: &Store, record: Kept, source: Source, leaf: &Spot) {
         if self.snapshot {
             return;
         }
@@ -303,7 +346,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             self.see_outside(store, record, version);
         }
         if let Some(version) = leaf.version()
-            && !leaf.record.is_inline(version)
+            && !leaf.record.under(&self.guard).is_inline(version.address())
         {
             self.note_for_promotion(store, leaf.record, version, true);
         }

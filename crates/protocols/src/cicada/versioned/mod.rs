@@ -1,7 +1,7 @@
 //! Multi-version indexes (§3.6): a B⁺-tree, and a hash table of such trees, whose nodes are records like any others.
 //!
 //! A node has a head, a list of versions with read and write timestamps, is read and written through the sets of a
-//! transaction, validated and collected like a row. So whoever reads an index at a timestamp sees it as it was at that moment,
+//! transaction, validated and collected like a row. So whoever reads an index at a timestamp sees it as it was at that timestamp,
 //! and what a transaction changes in it stays with the transaction until it is validated. `docs/protocols/cicada-indexes.md`
 //! has the invariants and the argument why only leaves are validated.
 //!
@@ -24,20 +24,18 @@ mod tests;
 mod unlink;
 mod walk;
 
-use std::ptr::NonNull;
-
 use polychron_base::Error;
 use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_engine::stores::StoreDefinition;
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_schema::{IndexKind, RowBuffer};
 
-use super::array::{RecordArray, Window};
-use super::record::{HEAD_BYTES, Link, Record, Status, Version};
+use super::array::{Page, RecordArray, Window};
+use super::record::{HEAD_BYTES, Record};
 use super::timestamp::Timestamp;
 pub(super) use change::Changing;
 use draft::Draft;
-pub(super) use look_up::Moment;
+pub(super) use look_up::CommittedView;
 pub(super) use scan::Scanning;
 pub(super) use walk::Planned;
 
@@ -72,61 +70,31 @@ pub(super) struct Versioned {
 /// The roots: their records stay where they are for as long as the index.
 #[derive(Debug)]
 struct Roots {
-    pages: Box<[NonNull<u8>]>,
+    pages: Vec<Page>,
     /// Roots in all, a power of two; and in each page.
     count: usize,
     per_page: usize,
     head_bytes: usize,
 }
 
-// SAFETY: the pages are owned by the index, and what lies in them is shared through `Record`.
-unsafe impl Send for Roots {}
-// SAFETY: as above.
-unsafe impl Sync for Roots {}
-
 impl Roots {
-    /// Roots without versions.
-    fn new(count: usize, head_bytes: usize, guard: &Guard<'_>) -> Result<Self, OutOfMemory> {
-        let per_page = count.min(ROOTS_PER_PAGE);
-        let mut pages = Vec::with_capacity(count / per_page);
-        for _ in 0..count / per_page {
-            match guard.allocate(per_page * head_bytes) {
-                Ok(page) => pages.push(page),
-                Err(error) => {
-                    // SAFETY: the pages were allocated with this size just now.
-                    pages.into_iter().for_each(|page| unsafe { guard.free(page, per_page * head_bytes) });
-                    return Err(error);
-                }
-            }
-        }
-        let roots = Self { pages: pages.into(), count, per_page, head_bytes };
-        for number in 0..count {
-            // SAFETY: the place has room for a head and is nobody else's.
-            unsafe { Record::create(roots.place(number)) };
-        }
-        Ok(roots)
+    #[inline]
+    fn get(&self, number: usize) -> Record<'_> {
+        let root = self.pages[number / self.per_page].get(number % self.per_page);
+        root.expect("all roots were made with the index")
     }
 
-    #[inline]
-    fn place(&self, number: usize) -> NonNull<u8> {
-        let page = self.pages[number / self.per_page];
-        // SAFETY: the page has room for so many heads.
-        unsafe { page.add(number % self.per_page * self.head_bytes) }
-    }
-
-    #[inline]
-    fn get(&self, number: usize) -> Record {
-        // SAFETY: a record was created there, and the pages live as long as the index.
-        unsafe { Record::at(self.place(number)) }
+    fn iter(&self) -> impl Iterator<Item = Record<'_>> {
+        (0..self.count).map(|number| self.get(number))
     }
 }
 
 impl Versioned {
-    /// An empty index; it is empty at every moment from `moment` on.
+    /// An empty index; it is empty at every timestamp from `timestamp` on.
     pub(super) fn new(
         store_definition: &StoreDefinition,
         inlining: bool,
-        moment: Timestamp,
+        timestamp: Timestamp,
         guard: &Guard<'_>,
     ) -> Result<Self, Error> {
         let ordered = store_definition.kind == IndexKind::Ordered;
@@ -137,38 +105,31 @@ impl Versioned {
             (BUCKET_HEAD_BYTES, wanted.next_power_of_two())
         };
         let head_bytes = if inlining { head_bytes } else { 64 };
-        let nodes = RecordArray::with_room(head_bytes - HEAD_BYTES);
-        let versioned = Self {
+        let mut versioned = Self {
             ordered,
-            nodes,
-            roots: Roots::new(count, head_bytes, guard)?,
+            nodes: RecordArray::with_room(head_bytes - HEAD_BYTES),
+            roots: Roots { pages: Vec::new(), count, per_page: count.min(ROOTS_PER_PAGE), head_bytes },
             hash_seed: store_definition.hash_seed,
         };
-        if let Err(error) = versioned.fill_roots(moment, guard) {
-            // SAFETY: nobody knows the index.
-            unsafe { versioned.destroy(guard) };
-            return Err(error.into());
+        match versioned.make_roots(timestamp, guard) {
+            Ok(()) => Ok(versioned),
+            Err(error) => {
+                versioned.free_all(guard);
+                Err(error.into())
+            }
         }
-        Ok(versioned)
     }
 
-    /// Gives each root a version, so that who finds nothing there has something to leave a read timestamp on.
-    fn fill_roots(&self, moment: Timestamp, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
+    /// Makes the roots, each with a version, so that a transaction that finds nothing there has something to leave a read timestamp on.
+    fn make_roots(&mut self, timestamp: Timestamp, guard: &Guard<'_>) -> Result<(), OutOfMemory> {
         let mut row = RowBuffer::new();
         Draft::empty(0).write(&mut row);
-        let words = row.as_words();
-        for number in 0..self.roots.count {
-            let root = self.roots.get(number);
-            let fits = words.len() <= self.nodes.inline_words();
-            let version = match if fits { root.claim_version() } else { None } {
-                Some(version) => version,
-                None => Version::allocate(words.len(), guard)?,
-            };
-            // SAFETY: the version was claimed or allocated just now, with room for the row.
-            unsafe { version.fill(moment, words) };
-            version.end(Status::Committed);
-            let installed = root.latest().install(None, version);
-            debug_assert!(installed, "nobody else knows the root");
+        let Roots { pages, count, per_page, head_bytes } = &mut self.roots;
+        while pages.len() < *count / *per_page {
+            let page = pages.push_mut(Page::allocate(*per_page, *head_bytes, guard)?);
+            while let Some(root) = page.make() {
+                root.version(timestamp, row.as_words(), true, guard)?.install_first().commit();
+            }
         }
         Ok(())
     }
@@ -181,47 +142,28 @@ impl Versioned {
 
     /// The root of the tree in which a key is.
     #[inline]
-    fn root<K: EncodedKey>(&self, key: K) -> Record {
+    fn root<K: EncodedKey>(&self, key: K) -> Record<'_> {
         if self.ordered {
             return self.roots.get(0);
         }
         self.roots.get(key.hash(self.hash_seed) as usize & (self.roots.count - 1))
     }
 
-    /// Visits all nodes, and places where none is.
-    pub(super) fn for_each(&self, mut visit: impl FnMut(Record)) {
-        (0..self.roots.count).for_each(|number| visit(self.roots.get(number)));
-        self.nodes.for_each(visit);
+    /// Visits all nodes, and slots where none is.
+    pub(super) fn for_each<'g>(&'g self, guard: &'g Guard<'_>, mut visit: impl FnMut(Record<'g>)) {
+        self.roots.iter().for_each(&mut visit);
+        self.nodes.for_each(guard, visit);
     }
 
-    /// Visits the nodes in a window, and places where none is.
-    pub(super) fn for_some(&self, window: &mut Window, mut visit: impl FnMut(Record)) {
+    /// Visits the nodes in a window, and slots where none is.
+    pub(super) fn for_some<'g>(&'g self, window: &mut Window, guard: &'g Guard<'_>, mut visit: impl FnMut(Record<'g>)) {
         window.of(self.roots.count).for_each(|number| visit(self.roots.get(number)));
-        self.nodes.for_some(window, visit);
+        self.nodes.for_some(window, guard, visit);
     }
 
-    /// Gives all memory back.
-    ///
-    /// # Safety
-    /// Nobody uses a record of the index, now or later.
-    pub(super) unsafe fn destroy(&self, guard: &Guard<'_>) {
-        // SAFETY: as promised.
-        unsafe { self.nodes.destroy(guard) };
-        for number in 0..self.roots.count {
-            let root = self.roots.get(number);
-            let mut place = root.latest();
-            while let Link::To(version) = place.link() {
-                place = version.next();
-                if !root.is_inline(version) {
-                    let (memory, bytes) = version.memory();
-                    // SAFETY: the version is in the list of a record that nobody uses.
-                    unsafe { guard.free(memory, bytes) };
-                }
-            }
-        }
-        for &page in &self.roots.pages {
-            // SAFETY: the page was allocated with this size, and nobody uses what lies in it.
-            unsafe { guard.free(page, self.roots.per_page * self.roots.head_bytes) };
-        }
+    /// Frees all memory: the index's last user does.
+    pub(super) fn free_all(&mut self, guard: &Guard<'_>) {
+        self.nodes.free_all(guard);
+        self.roots.pages.drain(..).for_each(|page| page.free(guard));
     }
 }

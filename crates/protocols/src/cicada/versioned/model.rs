@@ -8,10 +8,10 @@ use polychron_sync::atomic::{Ordering, fence};
 use polychron_sync::model::explore;
 
 use super::draft::Draft;
-use super::look_up::{Aim, Moment, Spot, Viewer, go_down};
+use super::look_up::{Aim, CommittedView, Sight, Viewer, go_down};
 use super::node::{KeyRef, word_of};
-use crate::cicada::model::{Passed, empty, have_passed, install, pass};
-use crate::cicada::record::{Record, Status, Version, search};
+use crate::cicada::model::{Modelled, Passed, at, empty, end, have_passed, install, new_version, pass};
+use crate::cicada::record::{Installed, Record, Status};
 use crate::cicada::timestamp::Timestamp;
 use polychron_memory::model::beside;
 
@@ -35,111 +35,116 @@ const fn letter(letter: u8) -> [u64; 1] {
 /// A root and two leaves.
 #[derive(Clone, Copy)]
 struct Tree {
-    root: Record,
-    left: Record,
-    right: Record,
+    root: Modelled,
+    left: Modelled,
+    right: Modelled,
 }
 
 /// Installs a node, which is pending.
-fn write(record: Record, wts: Timestamp, draft: &Draft<'_>, guard: &Guard<'_>) -> Version {
+fn write<'g>(record: Record<'g>, wts: Timestamp, draft: &Draft<'_>, guard: &'g Guard<'_>) -> Installed<'g> {
     let mut row = RowBuffer::new();
     draft.write(&mut row);
-    let version = Version::allocate(row.as_words().len(), guard).expect("memory is there");
-    // SAFETY: the version was allocated just now, with room for the row.
-    unsafe { version.fill(wts, row.as_words()) };
-    assert!(install(record, version));
-    version
+    install_row(record, wts, row.as_words(), guard)
+}
+
+fn install_row<'g>(record: Record<'g>, wts: Timestamp, row: &[u64], guard: &'g Guard<'_>) -> Installed<'g> {
+    install(record, wts.0, new_version(record, wts.0, row, 0, guard), guard).expect("nobody closes it")
 }
 
 /// A leaf of these letters, which covers the keys from `low` up to, not including, `high`.
-fn write_leaf(
-    record: Record,
+fn write_leaf<'g>(
+    record: Record<'g>,
     wts: Timestamp,
     (low, high): (Option<&[u64; 1]>, Option<&[u64; 1]>),
     letters: &[u8],
-    next: Option<Record>,
-    guard: &Guard<'_>,
-) -> Version {
+    next: Option<Record<'_>>,
+    guard: &'g Guard<'_>,
+) -> Installed<'g> {
     let words: Vec<_> = letters.iter().copied().map(letter).collect();
     let mut draft = Draft::empty(0);
-    (draft.low, draft.high, draft.next) = (low.map(key), high.map(key), next.map_or(0, word_of));
-    words.iter().for_each(|word| draft.push(key(word), word_of(record)));
+    (draft.low, draft.high) = (low.map(key), high.map(key));
+    draft.next = next.map_or(0, |next| word_of(next.address()));
+    words.iter().for_each(|word| draft.push(key(word), word_of(record.address())));
     write(record, wts, &draft, guard)
 }
 
-fn write_root(
-    root: Record,
+fn write_root<'g>(
+    root: Record<'g>,
     wts: Timestamp,
-    first: Record,
-    others: &[([u64; 1], Record)],
-    guard: &Guard<'_>,
-) -> Version {
+    first: Record<'_>,
+    others: &[([u64; 1], Record<'_>)],
+    guard: &'g Guard<'_>,
+) -> Installed<'g> {
     let mut draft = Draft::empty(1);
-    draft.push(KeyRef::EMPTY, word_of(first));
-    others.iter().for_each(|(word, child)| draft.push(key(word), word_of(*child)));
+    draft.push(KeyRef::EMPTY, word_of(first.address()));
+    others.iter().for_each(|(word, child)| draft.push(key(word), word_of(child.address())));
     write(root, wts, &draft, guard)
 }
 
 /// `a` and `f` in the left leaf, `m` and `t` in the right one.
 fn tree(guard: &Guard<'_>) -> Tree {
-    let tree = Tree { root: empty(guard), left: empty(guard), right: empty(guard) };
+    let (root, left, right) = (empty(guard), empty(guard), empty(guard));
     let seam = letter(SEAM[0]);
-    write_leaf(tree.right, START, (Some(&seam), None), b"mt", None, guard).end(Status::Committed);
-    write_leaf(tree.left, START, (None, Some(&seam)), b"af", Some(tree.right), guard).end(Status::Committed);
-    write_root(tree.root, START, tree.left, &[(seam, tree.right)], guard).end(Status::Committed);
-    tree
+    let versions = [
+        write_leaf(right, START, (Some(&seam), None), b"mt", None, guard),
+        write_leaf(left, START, (None, Some(&seam)), b"af", Some(right), guard),
+        write_root(root, START, left, &[(seam, right)], guard),
+    ];
+    versions.into_iter().for_each(|version| end(version, Status::Committed));
+    Tree { root: Modelled::of(root), left: Modelled::of(left), right: Modelled::of(right) }
 }
 
 /// What a way down to a key comes to, of a reader that does not wait, so that it sees one commit in part; `None`: nothing, and the
 /// transaction would go again.
-fn look_up(tree: Tree, wanted: u8) -> Option<(Spot, bool)> {
-    let moment = Moment { timestamp: LATER, wait: false };
-    let leaf = go_down(&moment, 1, tree.root, Aim::At(&[wanted][..]), None)?;
-    let node = moment.node(&leaf).expect("a leaf was found");
-    assert!(node.place_of(&[wanted][..]).is_eq(), "the leaf does not cover the key");
+fn look_up<'g>(tree: Tree, wanted: u8, guard: &'g Guard<'_>) -> Option<(Sight<'g>, bool)> {
+    let view = CommittedView { reader: at(LATER.0, guard), wait: false };
+    let leaf = go_down(view, 1, tree.root.under(guard), Aim::At(&[wanted][..]), None)?;
+    let node = view.node(&leaf).expect("a leaf was found");
+    assert!(node.side_of(&[wanted][..]).is_eq(), "the leaf does not cover the key");
     Some((leaf, node.rank(&[wanted][..]).1))
 }
 
 /// The commit of a division of the left leaf: `f` comes into a new one, together with what is `inserted`.
-fn divide(tree: Tree, inserted: &[u8], guard: &Guard<'_>) -> [Version; 3] {
+fn divide<'g>(tree: Tree, inserted: &[u8], guard: &'g Guard<'_>) -> [Installed<'g>; 3] {
+    let (root, left, right) = (tree.root.under(guard), tree.left.under(guard), tree.right.under(guard));
     let (upper, middle, seam) = (empty(guard), letter(b'd'), letter(SEAM[0]));
     let letters: Vec<_> = inserted.iter().copied().chain([b'f']).collect();
     [
-        write_leaf(tree.left, EARLIER, (None, Some(&middle)), b"a", Some(upper), guard),
-        write_leaf(upper, EARLIER, (Some(&middle), Some(&seam)), &letters, Some(tree.right), guard),
-        write_root(tree.root, EARLIER, tree.left, &[(middle, upper), (seam, tree.right)], guard),
+        write_leaf(left, EARLIER, (None, Some(&middle)), b"a", Some(upper), guard),
+        write_leaf(upper, EARLIER, (Some(&middle), Some(&seam)), &letters, Some(right), guard),
+        write_root(root, EARLIER, left, &[(middle, upper), (seam, right)], guard),
     ]
 }
 
 /// The commit of a merge: the left leaf takes over what the right one covers.
-fn merge(tree: Tree, guard: &Guard<'_>) -> [(Version, Status); 3] {
-    let deletion = Version::allocate(0, guard).expect("memory is there");
-    // SAFETY: the version was allocated just now, for no words.
-    unsafe { deletion.fill(EARLIER, &[]) };
-    let left = write_leaf(tree.left, EARLIER, (None, None), b"afmt", None, guard);
-    assert!(install(tree.right, deletion));
-    let root = write_root(tree.root, EARLIER, tree.left, &[], guard);
-    [(left, Status::Committed), (deletion, Status::Deleted), (root, Status::Committed)]
+fn merge<'g>(tree: Tree, guard: &'g Guard<'_>) -> [(Installed<'g>, Status); 3] {
+    let (root, left, right) = (tree.root.under(guard), tree.left.under(guard), tree.right.under(guard));
+    let leaf = write_leaf(left, EARLIER, (None, None), b"afmt", None, guard);
+    let deletion = install_row(right, EARLIER, &[], guard);
+    let root = write_root(root, EARLIER, left, &[], guard);
+    [(leaf, Status::Committed), (deletion, Status::Deleted), (root, Status::Committed)]
 }
 
 /// A key that was and will be there is found, or the way leads nowhere.
-fn a_key_is_never_missed(wanted: u8, write: fn(Tree, &Guard<'_>) -> [(Version, Status); 3]) {
+fn a_key_is_never_missed(wanted: u8, write: for<'g> fn(Tree, &'g Guard<'_>) -> [(Installed<'g>, Status); 3]) {
     explore(3, move || {
         beside(
             tree,
-            move |tree, guard| write(tree, guard).into_iter().for_each(|(version, status)| version.end(status)),
-            move |tree, _| {
-                assert!(look_up(tree, wanted).is_none_or(|(_, is_there)| is_there), "the key is missed");
+            move |tree, guard| write(tree, guard).into_iter().for_each(|(version, status)| end(version, status)),
+            move |tree, guard| {
+                assert!(look_up(tree, wanted, guard).is_none_or(|(_, is_there)| is_there), "the key is missed");
             },
-            move |tree, _| assert!(look_up(tree, wanted).is_some_and(|(_, is_there)| is_there)),
+            move |tree, guard| assert!(look_up(tree, wanted, guard).is_some_and(|(_, is_there)| is_there)),
         );
     });
 }
 
 #[test]
 fn a_division_hides_no_key() {
-    let divide = |tree, guard: &Guard<'_>| divide(tree, b"", guard).map(|version| (version, Status::Committed));
-    a_key_is_never_missed(b'f', divide);
+    fn commit<'g>(tree: Tree, guard: &'g Guard<'_>) -> [(Installed<'g>, Status); 3] {
+        divide(tree, b"", guard).map(|version| (version, Status::Committed))
+    }
+    a_key_is_never_missed(b'f', commit);
 }
 
 #[test]
@@ -159,22 +164,23 @@ fn a_key_is_missed_or_comes_with_a_division() {
                 let versions = divide(tree, b"e", guard);
                 fence(Ordering::SeqCst);
                 let read_later =
-                    [tree.left, tree.root].into_iter().zip([versions[0], versions[2]]).any(|(node, own)| {
-                        let below = search(node, EARLIER, Some(own), true).version.expect("it was committed");
+                    [tree.left, tree.root].into_iter().zip([&versions[0], &versions[2]]).any(|(node, own)| {
+                        let below = at(EARLIER.0, guard).search(node.under(guard), Some(own.version()), true);
+                        let below = below.version.expect("it was committed");
                         below.rts().is_after(EARLIER)
                     });
                 if !read_later {
                     pass(&by_writer, "writer");
                 }
                 let status = if read_later { Status::Aborted } else { Status::Committed };
-                versions.into_iter().for_each(|version| version.end(status));
+                versions.into_iter().for_each(|version| end(version, status));
             },
-            move |tree, _| {
-                let Some((leaf, false)) = look_up(tree, b'e') else { return };
-                let read = leaf.version().expect("a leaf was found");
-                read.raise_rts(LATER);
+            move |tree, guard| {
+                let Some((leaf, false)) = look_up(tree, b'e', guard) else { return };
+                let version = leaf.version().expect("a leaf was found");
+                version.raise_rts(LATER);
                 fence(Ordering::SeqCst);
-                if search(leaf.record, LATER, None, true).version == Some(read) {
+                if at(LATER.0, guard).search(leaf.record, None, true).version == Some(version) {
                     pass(&by_reader, "reader");
                 }
             },

@@ -18,7 +18,7 @@ use std::cmp::Ordering;
 use polychron_base::key::EncodedKey;
 use polychron_index::Handle;
 
-use crate::cicada::record::Record;
+use crate::cicada::record::{Record, RecordAddress};
 
 /// The width of a node whose keys have different ones.
 pub(super) const MIXED: u64 = 0xFFFF;
@@ -74,14 +74,17 @@ pub(super) fn compare<A: EncodedKey, B: EncodedKey>(left: A, right: B) -> Orderi
             unequal => return unequal,
         }
     }
-    // One is the front of the other, as far as zero bytes do not tell them apart; the longer one is larger.
+    // One is a prefix of the other, as far as zero bytes do not tell them apart; the longer one is larger.
     left.len().cmp(&right.len())
 }
 
 impl<'a> Node<'a> {
     /// The node in a row.
+    ///
+    /// # Safety
+    /// The words are those of a node, as a transaction has written it, or sees it at a timestamp that is held for `'a`.
     #[inline]
-    pub(super) fn new(words: &'a [u64]) -> Self {
+    pub(super) unsafe fn new(words: &'a [u64]) -> Self {
         debug_assert!(words.len() > HEADER, "a node has at least its bounds");
         Node { words }
     }
@@ -134,7 +137,7 @@ impl<'a> Node<'a> {
         KeyRef { words: self.words, at: (HEADER + number * slices) as u32, stride: 1, len: self.width() as u32 }
     }
 
-    /// The least key that the node covers; `None` at the front of the key space.
+    /// The least key that the node covers; `None` at the beginning of the key space.
     #[inline]
     pub(super) fn low(&self) -> Option<KeyRef<'a>> {
         (self.words[0] & HAS_LOW != 0).then(|| self.bound(0))
@@ -172,8 +175,21 @@ impl<'a> Node<'a> {
 
     /// The record of an entry.
     #[inline]
-    pub(super) fn record(&self, position: usize) -> Record {
-        record_of(self.value(position)).expect("entries name records")
+    pub(super) fn record(&self, position: usize) -> Record<'a> {
+        self.record_of(self.value(position)).expect("entries name records")
+    }
+
+    /// The right sibling.
+    #[inline]
+    pub(super) fn sibling(&self) -> Option<Record<'a>> {
+        self.record_of(self.next())
+    }
+
+    /// The record that one of the node's words names.
+    #[inline]
+    fn record_of(&self, word: u64) -> Option<Record<'a>> {
+        // SAFETY: nodes hold handles of records only, and who reads a node keeps the records that it leads to (`mod.rs`).
+        Handle::new(word).map(|handle| unsafe { RecordAddress::of(handle).under(self.words) })
     }
 
     /// Whether all keys have the width of this one, and one slice.
@@ -184,7 +200,7 @@ impl<'a> Node<'a> {
 
     /// Where a key lies: less than what the node covers, greater, or covered by it.
     #[inline]
-    pub(super) fn place_of<K: EncodedKey>(&self, key: K) -> Ordering {
+    pub(super) fn side_of<K: EncodedKey>(&self, key: K) -> Ordering {
         let (has_low, has_high) = (self.words[0] & HAS_LOW != 0, self.words[0] & HAS_HIGH != 0);
         if self.is_narrow(key) {
             let (number, low, high) = (key.slice(0), self.words[HEADER], self.words[HEADER + 1]);
@@ -248,15 +264,8 @@ fn count_below(numbers: &[u64], number: u64) -> usize {
     base + usize::from(size == 1 && numbers[base] < number)
 }
 
-/// The record that a word in a node names.
-#[inline]
-pub(super) fn record_of(word: u64) -> Option<Record> {
-    // SAFETY: nodes hold handles of records only, and who reads a node keeps the records that it leads to (`mod.rs`).
-    Handle::new(word).map(|handle| unsafe { Record::from_handle(handle) })
-}
-
 /// The word that names a record.
 #[inline]
-pub(super) fn word_of(record: Record) -> u64 {
+pub(super) fn word_of(record: RecordAddress) -> u64 {
     record.handle().get()
 }

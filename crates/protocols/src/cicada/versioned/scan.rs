@@ -11,9 +11,9 @@ use polychron_engine::{Direction, Scan};
 
 use super::Versioned;
 use super::draft::keep;
-use super::look_up::{Aim, Spot, Viewer};
-use super::node::{KeyRef, Node, compare, record_of, word_of};
-use crate::cicada::record::Record;
+use super::look_up::{Aim, Spot};
+use super::node::{KeyRef, Node, compare};
+use crate::cicada::kept::Kept;
 use crate::cicada::steps::Step;
 use crate::cicada::table::Store;
 use crate::cicada::transaction::{CicadaTransaction, Found, Source};
@@ -22,7 +22,7 @@ use crate::cicada::transaction::{CicadaTransaction, Found, Source};
 #[derive(Debug, Default)]
 pub(in crate::cicada) struct Scanning {
     /// The records of a leaf that lie in the range, in the order of the scan.
-    records: Vec<Record>,
+    records: Vec<Kept>,
     /// Where the next leaf begins, or the one before ends.
     seam: Vec<u64>,
 }
@@ -35,8 +35,8 @@ const AHEAD: usize = 8;
 struct Following {
     /// Bytes of the seam.
     seam_len: usize,
-    /// The right sibling, or 0.
-    next: u64,
+    /// The right sibling.
+    next: Option<Kept>,
 }
 
 /// The entries of a leaf that lie in the bounds of a scan.
@@ -109,7 +109,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         scanning: &mut Scanning,
         visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(), Error> {
-        let (place, root) = (store.place(), nodes.root(&[][..]));
+        let (place, root) = (store.place(), Kept::from(nodes.root(&[][..])));
         let aim = match (scan.direction, scan.lower, scan.upper) {
             (Direction::Forward, Bound::Unbounded, _) => Aim::First,
             (Direction::Forward, Bound::Included(key) | Bound::Excluded(key), _) => Aim::At(key),
@@ -128,7 +128,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             self.remember(&leaf, place, Step::NodesOfRanges);
             let following = self.collect_leaf(scan, &leaf, scanning)?;
             if self.snapshot {
-                // What it has found is kept by its moment, so that it may do so between leaves, too.
+                // What it has found is kept by its timestamp, so that it may do so between leaves, too.
                 self.until_check = self.until_check.saturating_sub(scanning.records.len() as u32).max(1);
                 self.step()?;
             }
@@ -148,9 +148,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// The right sibling, if it begins where the leaf before it ended.
-    fn sibling(&self, next: u64, seam: KeyRef<'_>) -> Option<Spot> {
-        let spot = self.look_at(record_of(next)?);
-        let low = self.node(&spot)?.low()?;
+    fn sibling(&self, next: Option<Kept>, seam: KeyRef<'_>) -> Option<Spot> {
+        let spot = self.spot(next?);
+        let low = self.node_of(&spot)?.low()?;
         compare(low, seam).is_eq().then_some(spot)
     }
 
@@ -162,8 +162,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         scanning: &mut Scanning,
     ) -> Result<Option<Following>, Error> {
         scanning.records.clear();
-        let Some(node) = self.node(leaf) else { return Ok(None) };
-        let records = within(&node, scan).map(|position| node.record(position));
+        let Some(node) = self.node_of(leaf) else { return Ok(None) };
+        let records = within(&node, scan).map(|position| Kept::from(node.record(position)));
         let seam = match scan.direction {
             Direction::Forward => {
                 scanning.records.extend(records);
@@ -176,9 +176,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         };
         let Some(seam) = seam else { return Ok(None) };
         keep(seam, &mut scanning.seam);
-        let following = Following { seam_len: seam.len(), next: node.next() };
-        if let (Direction::Forward, Some(next)) = (scan.direction, record_of(following.next)) {
-            next.prefetch(super::TREE_HEAD_BYTES / 64);
+        let following = Following { seam_len: seam.len(), next: node.sibling().map(Kept::from) };
+        if let (Direction::Forward, Some(next)) = (scan.direction, following.next) {
+            next.address().prefetch(super::TREE_HEAD_BYTES / 64);
         }
         Ok(Some(following))
     }
@@ -190,15 +190,14 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
     ) -> Result<ControlFlow<()>, Error> {
         let (records, lines) = (&scanning.records[..], store.records.lines());
-        records.iter().take(AHEAD).for_each(|record| record.prefetch(lines));
+        records.iter().take(AHEAD).for_each(|record| record.address().prefetch(lines));
         for (position, &record) in records.iter().enumerate() {
             if let Some(ahead) = records.get(position + AHEAD) {
-                ahead.prefetch(lines);
+                ahead.address().prefetch(lines);
             }
             if !self.snapshot {
                 self.step()?;
             }
-            debug_assert_ne!(word_of(record), 0);
             match self.read_record(record, store.place()) {
                 Found::Row(_, source) => {
                     if visitor(self, source)?.is_break() {
@@ -206,7 +205,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     }
                 }
                 // The leaf has changed since it was looked at.
-                Found::Absent(_) => return Err(self.does_not_stand_together(store.place())),
+                Found::Absent(_) => return Err(self.is_inconsistent(store.place())),
             }
         }
         Ok(ControlFlow::Continue(()))

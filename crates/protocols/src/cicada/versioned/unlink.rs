@@ -14,9 +14,9 @@ use polychron_schema::RowBuffer;
 use super::Versioned;
 use super::change::{Changing, Sought};
 use super::draft::Draft;
-use super::look_up::{Spot, Viewer};
+use super::look_up::Spot;
 use super::node::Node;
-use crate::cicada::record::Record;
+use crate::cicada::kept::Kept;
 use crate::cicada::sets::{Kind, Target, Write};
 use crate::cicada::steps::Step;
 use crate::cicada::table::Store;
@@ -52,7 +52,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.check_early(Target::Record(record), source, place)?;
         self.remember(&leaf, place, Step::NodesOfChanges);
         self.check_node_early(&leaf, place)?;
-        let Some(node) = self.node(&leaf) else { return Err(self.does_not_stand_together(place)) };
+        let Some(node) = self.node_of(&leaf) else { return Err(self.is_inconsistent(place)) };
         let mut draft = Draft::of(node);
         let (position, is_there) = node.rank(key);
         debug_assert!(is_there, "the key was found there");
@@ -69,11 +69,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// Takes an empty leaf, which is written already, out of its tree.
-    fn merge(&mut self, place: IndexRef, leaf: Record, changing: &mut Changing) -> Result<(), Error> {
+    fn merge(&mut self, place: IndexRef, leaf: Kept, changing: &mut Changing) -> Result<(), Error> {
         let Some((ancestor, position)) = self.common_ancestor(place, leaf, changing)? else { return Ok(()) };
-        let Some(node) = self.node(&ancestor) else { return Err(self.does_not_stand_together(place)) };
+        let Some(node) = self.node_of(&ancestor) else { return Err(self.is_inconsistent(place)) };
         let right = position.max(1);
-        let (mut lower, mut upper) = (node.record(right - 1), node.record(right));
+        let (mut lower, mut upper) = (Kept::from(node.record(right - 1)), Kept::from(node.record(right)));
         let mut draft = Draft::of(node);
         draft.remove(right);
         let is_single = draft.count() == 1;
@@ -94,17 +94,17 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     fn common_ancestor(
         &mut self,
         place: IndexRef,
-        leaf: Record,
+        leaf: Kept,
         changing: &mut Changing,
     ) -> Result<Option<(Spot, usize)>, Error> {
         let mut child = leaf;
         while let Some(record) = changing.path.pop() {
-            let spot = self.look_at(record);
+            let spot = self.spot(record);
             self.remember(&spot, place, Step::NodesOfMerges);
             self.check_node_early(&spot, place)?;
-            let position = self.node(&spot).and_then(|node| position_of(&node, child));
-            let Some(position) = position else { return Err(self.does_not_stand_together(place)) };
-            if self.node(&spot).is_some_and(|node| node.count() > 1) {
+            let position = self.node_of(&spot).and_then(|node| position_of(&node, child));
+            let Some(position) = position else { return Err(self.is_inconsistent(place)) };
+            if self.node_of(&spot).is_some_and(|node| node.count() > 1) {
                 return Ok(Some((spot, position)));
             }
             child = record;
@@ -117,23 +117,23 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     fn merge_pair(
         &mut self,
         place: IndexRef,
-        lower: Record,
-        upper: Record,
+        lower: Kept,
+        upper: Kept,
         changing: &mut Changing,
-    ) -> Result<Option<(Record, Record)>, Error> {
-        let (left, right) = (self.look_at(lower), self.look_at(upper));
+    ) -> Result<Option<(Kept, Kept)>, Error> {
+        let (left, right) = (self.spot(lower), self.spot(upper));
         for spot in [&left, &right] {
             self.remember(spot, place, Step::NodesOfMerges);
             self.check_node_early(spot, place)?;
         }
-        let (Some(left), Some(right)) = (self.node(&left), self.node(&right)) else {
-            return Err(self.does_not_stand_together(place));
+        let (Some(left), Some(right)) = (self.node_of(&left), self.node_of(&right)) else {
+            return Err(self.is_inconsistent(place));
         };
-        if super::node::record_of(left.next()) != Some(upper) || left.level() != right.level() {
-            return Err(self.does_not_stand_together(place));
+        if left.sibling().map(Kept::from) != Some(upper) || left.level() != right.level() {
+            return Err(self.is_inconsistent(place));
         }
         let is_leaf = left.level() == 0;
-        let seam = (!is_leaf).then(|| (left.record(left.count() - 1), right.record(0)));
+        let seam = (!is_leaf).then(|| (left.record(left.count() - 1).into(), right.record(0).into()));
         let mut draft = Draft::of(left);
         (draft.high, draft.next) = (right.high(), right.next());
         // The first child of the right one is merged, too.
@@ -153,12 +153,12 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     /// Keeps what a deletion makes of a node.
-    fn shrink_node(&mut self, record: Record, place: IndexRef, row: &mut RowBuffer) {
+    fn shrink_node(&mut self, record: Kept, place: IndexRef, row: &mut RowBuffer) {
         let write = Write { makes_room: true, ..Write::of_node(record, place, Kind::Put) };
         self.state.sets.writes.push(write, None::<&[u8]>, Some(row));
     }
 
-    fn delete_node(&mut self, record: Record, place: IndexRef) {
+    fn delete_node(&mut self, record: Kept, place: IndexRef) {
         self.state.sets.writes.push(Write::of_node(record, place, Kind::Delete), None::<&[u8]>, None);
     }
 
@@ -166,16 +166,16 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     fn lower_root(
         &mut self,
         place: IndexRef,
-        root: Record,
-        mut only: Record,
+        root: Kept,
+        mut only: Kept,
         changing: &mut Changing,
     ) -> Result<(), Error> {
         loop {
-            let spot = self.look_at(only);
+            let spot = self.spot(only);
             self.remember(&spot, place, Step::NodesOfMerges);
             self.check_node_early(&spot, place)?;
-            let Some(node) = self.node(&spot) else { return Err(self.does_not_stand_together(place)) };
-            let below = (node.level() > 0 && node.count() == 1).then(|| node.record(0));
+            let Some(node) = self.node_of(&spot) else { return Err(self.is_inconsistent(place)) };
+            let below = (node.level() > 0 && node.count() == 1).then(|| Kept::from(node.record(0)));
             Draft::of(node).write(&mut changing.left);
             self.shrink_node(root, place, &mut changing.left);
             self.delete_node(only, place);
@@ -188,6 +188,6 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 }
 
 /// Which entry of an inner node leads to a child.
-fn position_of(node: &Node<'_>, child: Record) -> Option<usize> {
-    (0..node.count()).find(|&position| node.record(position) == child)
+fn position_of(node: &Node<'_>, child: Kept) -> Option<usize> {
+    (0..node.count()).find(|&position| Kept::from(node.record(position)) == child)
 }

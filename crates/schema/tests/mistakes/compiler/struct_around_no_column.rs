@@ -6,7 +6,4 @@ struct Address;
 #[derive(Column, Clone)]
 struct Home(Address);
 
-#[derive(Column, Clone)]
-struct Cents(i64);
-
 fn main() {}

@@ -5,7 +5,7 @@ use polychron_sync::atomic::{AtomicU8, Ordering};
 
 /// What an item of a record waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Queued {
+pub(in crate::cicada) enum Queued {
     /// Versions of a record that stays.
     Versions = 0,
     /// The record may have to leave the index, too.
@@ -19,7 +19,7 @@ const SLICED: u8 = 8;
 
 /// The marks of one record, in its head; those of versions elsewhere are not used.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
+pub(in crate::cicada) struct Marks {
     latch: AtomicU8,
     /// Whether an item of the record is queued for collection, by what the item is.
     queued: [AtomicU8; 2],
@@ -28,7 +28,7 @@ pub(super) struct Marks {
 impl Marks {
     /// Marks that an item of the record is about to be queued. `false`: one is queued that will see to it. The caller has ended its version.
     #[inline]
-    pub(super) fn note_queued(&self, kind: Queued) -> bool {
+    pub(in crate::cicada) fn note_queued(&self, kind: Queued) -> bool {
         // SeqCst: comes behind the installation of the version in the one order of all, and pairs with the collector's barrier between
         // `clear_queued` and its look at the list. Either that comes later, and the collector finds the version, or this finds the mark gone.
         let is_queued = |kind: Queued| self.queued[kind as usize].load(Ordering::SeqCst) != 0;
@@ -42,7 +42,7 @@ impl Marks {
 
     /// Takes the mark away. The collector passes a barrier before it looks at the list.
     #[inline]
-    pub(super) fn clear_queued(&self, kind: Queued) {
+    pub(in crate::cicada) fn clear_queued(&self, kind: Queued) {
         // Relaxed: the caller's fence comes behind it.
         self.queued[kind as usize].store(0, Ordering::Relaxed);
     }
@@ -73,7 +73,7 @@ impl Marks {
     }
 
     /// Marks that an item waits for the oldest reader; `false`: one does already. The caller has the latch.
-    pub(super) fn note_waiting(&self, kind: Queued) -> bool {
+    pub(in crate::cicada) fn note_waiting(&self, kind: Queued) -> bool {
         let (latch, bit) = (&self.latch, WAITING[kind as usize]);
         let now = latch.load(Ordering::Relaxed);
         latch.store(now | bit, Ordering::Relaxed);
@@ -81,18 +81,18 @@ impl Marks {
     }
 
     /// Takes that mark away. The caller has the latch.
-    pub(super) fn clear_waiting(&self, kind: Queued) {
+    pub(in crate::cicada) fn clear_waiting(&self, kind: Queued) {
         let latch = &self.latch;
         latch.store(latch.load(Ordering::Relaxed) & !WAITING[kind as usize], Ordering::Relaxed);
     }
 
     /// Whether somebody frees versions of the record in slices: all others leave it alone. The caller has the latch.
-    pub(super) fn is_sliced(&self) -> bool {
+    pub(in crate::cicada) fn is_sliced(&self) -> bool {
         self.latch.load(Ordering::Relaxed) & SLICED != 0
     }
 
     /// Begins or ends that. The caller has the latch.
-    pub(super) fn set_sliced(&self, is_sliced: bool) {
+    pub(in crate::cicada) fn set_sliced(&self, is_sliced: bool) {
         let now = self.latch.load(Ordering::Relaxed);
         self.latch.store(if is_sliced { now | SLICED } else { now & !SLICED }, Ordering::Relaxed);
     }

@@ -1,0 +1,369 @@
+//! What errors tell beside their kind. It lies in boxes, so that errors stay short; names of tables, columns and values are asked for when an error is
+//! made ([`super::tables`]).
+
+use std::fmt;
+
+use super::{Abort, AggregateError, Error, FutureError, KeyPreview, NamedKey, Reference, tables};
+use crate::id::{IndexId, TableId};
+use crate::key::EncodedKey;
+use crate::line::OneLine;
+
+/// What is told of an error, in a box.
+macro_rules! boxed {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident, $text:literal $(($($argument:tt)+))? {
+            $($(#[$of_field:meta])* $field:ident: $type:ty,)+
+        }
+    )+) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+            #[error($text $(, $($argument)+)?)]
+            #[non_exhaustive]
+            pub struct $name {
+                $($(#[$of_field])* pub $field: $type,)+
+            }
+
+            impl From<$name> for Error {
+                #[cold]
+                fn from(details: $name) -> Self {
+                    Self::$name(Box::new(details))
+                }
+            }
+        )+
+    };
+}
+
+/// The same, with a constructor of the error.
+macro_rules! details {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident by $make:ident, $text:literal $(($($argument:tt)+))? {
+            $($(#[$of_field:meta])* $field:ident: $type:ty,)+
+        }
+    )+) => {
+        boxed! {
+            $($(#[$doc])* $name, $text $(($($argument)+))? { $($(#[$of_field])* $field: $type,)+ })+
+        }
+
+        impl Error {
+            $(
+                #[doc = concat!("[`Error::", stringify!($name), "`].")]
+                #[cold]
+                pub fn $make($($field: $type),+) -> Self {
+                    $name { $($field),+ }.into()
+                }
+            )+
+        }
+    };
+}
+
+/// A conflict in words.
+struct Conflicted<'e>(u64, &'e Abort, &'e NamedKey);
+
+impl fmt::Display for Conflicted<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(attempts, abort, key) = self;
+        match attempts {
+            1 => out.write_str("the transaction conflicted: ")?,
+            _ => write!(out, "the transaction conflicted {attempts} times, at last: ")?,
+        }
+        let of = if key.is_known() { "of " } else { "" };
+        write!(out, "{} {of}{key}", abort.reason.name())?;
+        abort.opponent.map_or(Ok(()), |opponent| write!(out, ", with {opponent}"))
+    }
+}
+
+/// Where a transaction waits.
+struct WaitsAt<'e>(Option<&'e NamedKey>);
+
+impl fmt::Display for WaitsAt<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = |key: &NamedKey| write!(out, ", {}{key}", if key.is_known() { "at " } else { "" });
+        self.0.map_or(Ok(()), at)
+    }
+}
+
+boxed! {
+    /// The transaction conflicted, as often as the options allow where it is run again.
+    Conflicts, "{}" (Conflicted(*attempts, abort, key)) {
+        /// How often it was tried.
+        attempts: u64,
+        /// The last conflict.
+        abort: Abort,
+        /// Its key in words, without values where the protocol knows none.
+        key: NamedKey,
+    }
+    /// No such table, or it was dropped.
+    NoSuchTable, "{} does not exist" (OneLine(name)) {
+        /// The table.
+        table: TableId,
+        /// Its name, where it was dropped not long ago.
+        name: String,
+    }
+    /// The id, or a handle with it, is of a table of another database.
+    OtherDatabase, "{} belongs to another database" (OneLine(name)) {
+        /// The table.
+        table: TableId,
+        /// Its name.
+        name: String,
+    }
+    /// The handle is of an index that was made at run time for another table.
+    OtherTable, "{} is not an index of {}" (OneLine(name), OneLine(other)) {
+        /// The index.
+        index: IndexId,
+        /// Its table.
+        own: TableId,
+        /// The table with which it was used.
+        table: TableId,
+        /// The name of the index, behind that of its table.
+        name: String,
+        /// The name of the other table.
+        other: String,
+    }
+    /// No such index, or it was dropped, or is still being filled.
+    NoSuchIndex, "{} does not exist" (OneLine(name)) {
+        /// The table.
+        table: TableId,
+        /// The index.
+        index: IndexId,
+        /// Its name behind that of its table, also where it was dropped.
+        name: String,
+    }
+    /// An ordered scan was asked of an index without order.
+    NoOrder, "{} has no order" (OneLine(name)) {
+        /// The table.
+        table: TableId,
+        /// The index.
+        index: IndexId,
+        /// Its name, behind that of its table.
+        name: String,
+    }
+    /// A row does not fit the layout of its table, or an update makes something of it that it cannot be.
+    WrongRow, "the row does not fit {}: {}" (OneLine(name), OneLine(why)) {
+        /// The table.
+        table: TableId,
+        /// Its name.
+        name: String,
+        /// What is wrong with the row.
+        why: String,
+    }
+    /// A row was to be written under another key than its own.
+    WrongKey, "key {named} was given for the row of key {own_named}" {
+        /// The table.
+        table: TableId,
+        /// The key that was given.
+        key: KeyPreview,
+        /// The key that the row's columns make.
+        own: KeyPreview,
+        /// The key that was given, in words.
+        named: NamedKey,
+        /// The row's own key, in words.
+        own_named: NamedKey,
+    }
+    /// A planned transaction touched a key that it had not declared.
+    Undeclared, "key {named} was not declared" {
+        /// The table.
+        table: TableId,
+        /// The key.
+        key: KeyPreview,
+        /// The key in words.
+        named: NamedKey,
+    }
+    /// The transaction waits for another transaction that the same thread has open: the wait could not end.
+    WaitsForItself, "the transaction would wait for another one that this thread has open{}" (WaitsAt(named.as_ref())) {
+        /// The table of the row or range, or [`TableId::NONE`] where it is not one that is waited for.
+        table: TableId,
+        /// The encoded key, where one is known.
+        key: Option<KeyPreview>,
+        /// The same in words, where there is a table.
+        named: Option<NamedKey>,
+    }
+    /// A future has no value.
+    NoValue, "{}" (OneLine(text)) {
+        /// Why.
+        why: FutureError,
+        /// The same in words.
+        text: String,
+    }
+    /// A sum or another aggregate, or a restriction, has no answer.
+    NoAnswer, "{}" (OneLine(text)) {
+        /// Why.
+        why: AggregateError,
+        /// The same in words.
+        text: String,
+    }
+}
+
+impl Error {
+    /// [`Error::Conflicts`].
+    #[cold]
+    pub fn conflicts(attempts: u64, abort: Abort) -> Self {
+        let key = tables::key(abort.table, abort.index, abort.key.as_ref());
+        Conflicts { attempts, abort, key }.into()
+    }
+
+    /// [`Error::NoSuchTable`].
+    #[cold]
+    pub fn no_such_table(table: TableId) -> Self {
+        NoSuchTable { table, name: tables::table(table) }.into()
+    }
+
+    /// [`Error::OtherDatabase`].
+    #[cold]
+    pub fn other_database(table: TableId) -> Self {
+        OtherDatabase { table, name: tables::table(table) }.into()
+    }
+
+    /// [`Error::OtherTable`].
+    #[cold]
+    pub fn other_table(index: IndexId, own: TableId, table: TableId) -> Self {
+        OtherTable { index, own, table, name: tables::index(own, index), other: tables::table(table) }.into()
+    }
+
+    /// [`Error::NoSuchIndex`].
+    #[cold]
+    pub fn no_such_index(table: TableId, index: IndexId) -> Self {
+        NoSuchIndex { table, index, name: tables::index(table, index) }.into()
+    }
+
+    /// [`Error::NoOrder`].
+    #[cold]
+    pub fn no_order(table: TableId, index: IndexId) -> Self {
+        NoOrder { table, index, name: tables::index(table, index) }.into()
+    }
+
+    /// [`Error::WrongRow`].
+    #[cold]
+    pub fn wrong_row(table: TableId, why: impl Into<String>) -> Self {
+        WrongRow { table, name: tables::table(table), why: why.into() }.into()
+    }
+
+    /// [`Error::WrongKey`]: the key that was given, and that of the row.
+    #[cold]
+    pub fn wrong_key<K: EncodedKey>(table: TableId, key: K, own: &[u8]) -> Self {
+        let (named, own_named) = (tables::whole_key(table, key), tables::whole_key(table, own));
+        WrongKey { table, key: KeyPreview::new(key), own: KeyPreview::new(own), named, own_named }.into()
+    }
+
+    /// [`Error::Undeclared`].
+    #[cold]
+    pub fn undeclared(table: TableId, key: KeyPreview) -> Self {
+        Undeclared { table, key, named: tables::key(table, IndexId::PRIMARY, Some(&key)) }.into()
+    }
+
+    /// [`Error::WaitsForItself`].
+    #[cold]
+    pub fn waits_for_itself(table: TableId, key: Option<KeyPreview>) -> Self {
+        Self::waits_in_index(table, IndexId::PRIMARY, key)
+    }
+
+    /// [`Error::WaitsForItself`], at a key of any index.
+    #[cold]
+    pub fn waits_in_index(table: TableId, index: IndexId, key: Option<KeyPreview>) -> Self {
+        let named = (table != TableId::NONE).then(|| tables::key(table, index, key.as_ref()));
+        WaitsForItself { table, key, named }.into()
+    }
+}
+
+impl From<AggregateError> for Error {
+    #[cold]
+    fn from(why: AggregateError) -> Self {
+        let text = why.to_string();
+        NoAnswer { why, text }.into()
+    }
+}
+
+impl From<FutureError> for Error {
+    #[cold]
+    fn from(why: FutureError) -> Self {
+        let text = why.to_string();
+        NoValue { why, text }.into()
+    }
+}
+
+details! {
+    /// A row with this key exists already.
+    Duplicate by duplicate_key, "duplicate key {key}" {
+        /// The table.
+        table: TableId,
+        /// The unique index that holds the key already.
+        index: IndexId,
+        /// The same in words, and the values.
+        key: NamedKey,
+    }
+    /// A foreign key of a row leads to no row.
+    NoParent by no_parent, "{reference}, which does not exist" {
+        /// The table of the row.
+        table: TableId,
+        /// The table that its foreign key leads to.
+        parent: TableId,
+        /// The parent's primary key.
+        key: KeyPreview,
+        /// The same in words.
+        reference: Reference,
+    }
+    /// A row that foreign keys of other rows lead to cannot go.
+    HasChildren by has_children, "{reference}, which cannot go" {
+        /// The table of the row.
+        table: TableId,
+        /// The table of a row that refers to it.
+        child: TableId,
+        /// The row's primary key.
+        key: KeyPreview,
+        /// The same in words.
+        reference: Reference,
+    }
+    /// The memory limit is reached, or the system has no more.
+    OutOfMemory by out_of_memory, "out of memory: {requested} bytes were asked for, and {}" (OfLimit(*used, *limit)) {
+        /// Bytes asked for.
+        requested: usize,
+        /// Bytes taken of the limit: in use, waiting to be freed, or kept to be used again.
+        used: usize,
+        /// The limit in bytes; `usize::MAX` where there is none but the system's.
+        limit: usize,
+    }
+    /// A row is longer than the limit.
+    RowTooLong by row_too_long, "a row of {bytes} bytes is longer than {limit}" {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    }
+    /// A text or bytes are longer than their column holds.
+    TooLong by too_long, "{column} holds at most {limit} bytes, and {bytes} were given" {
+        /// The column, behind its table where that is known: `user.email`.
+        column: String,
+        /// The length in bytes.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    }
+    /// A column whose values do not come in batches of numbers.
+    NotNumeric by not_numeric, "{} of type {column_type} does not come in batches" (OneLine(column)) {
+        /// The column, behind its table: `user.email`.
+        column: String,
+        /// Its type.
+        column_type: String,
+    }
+    /// The protocol does not offer this.
+    Unsupported by unsupported, "{protocol} does not offer {what}" {
+        /// The protocol's name.
+        protocol: &'static str,
+        /// What was asked for.
+        what: &'static str,
+    }
+}
+
+/// How much is taken of a limit.
+struct OfLimit(usize, usize);
+
+impl fmt::Display for OfLimit {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(used, usize::MAX) => write!(out, "the system has no more beside the {used} bytes that are taken"),
+            Self(used, limit) => write!(out, "{used} of {limit} bytes are taken"),
+        }
+    }
+}

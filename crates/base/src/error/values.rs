@@ -1,0 +1,87 @@
+//! Why there is no value: of a future, or of an aggregate.
+
+use std::fmt;
+
+use super::tables;
+use crate::id::TableId;
+use crate::line::OneLine;
+
+/// Computations that keep the type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Arithmetic {
+    Add,
+    Subtract,
+    Multiply,
+    /// Towards zero.
+    Divide,
+    Min,
+    Max,
+}
+
+impl fmt::Display for Arithmetic {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Add => "+",
+            Self::Subtract => "-",
+            Self::Multiply => "×",
+            Self::Divide => "÷",
+            Self::Min => "min",
+            Self::Max => "max",
+        })
+    }
+}
+
+/// Why a future has no value. Ends the procedure as [`Error::NoValue`](crate::Error::NoValue).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FutureError {
+    /// The result of a computation does not fit in its type.
+    #[error("{left} {operation} {right} does not fit in {type_name}")]
+    Overflow {
+        /// The computation.
+        operation: Arithmetic,
+        /// Its type.
+        type_name: String,
+        /// The left side's value.
+        left: i128,
+        /// The right side's value.
+        right: i128,
+    },
+    /// A division by zero.
+    #[error("{left} ÷ 0 has no value")]
+    DivisionByZero {
+        /// The left side's value.
+        left: i128,
+    },
+    /// The row whose column was read or written does not exist. A procedure that must know reads the row instead.
+    #[error("a future names a row that does not exist in {}", OneLine(tables::table(*.0)))]
+    NoRow(TableId),
+    /// The column is NULL.
+    #[error("a future names a column that is NULL in {}", OneLine(tables::table(*.0)))]
+    Null(TableId),
+    /// The future belongs to another transaction, or to none that still runs.
+    #[error("a future of another transaction was used")]
+    Foreign,
+}
+
+/// Why an aggregate, or a restriction, has no answer. Ends the procedure as [`Error::NoAnswer`](crate::Error::NoAnswer).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AggregateError {
+    /// The table has no such column.
+    #[error("{} has no column {}", OneLine(tables::table(*.0)), .1)]
+    NoSuchColumn(TableId, usize),
+    /// Values of this type, as the column has, have no sum.
+    #[error("{} of type {} has no sum", OneLine(tables::column(*.0, *.1)), .2)]
+    NoSum(TableId, usize, String),
+    /// The sum does not fit in 64 bits, or in 128 where the column's numbers have these.
+    #[error("the sum of {} does not fit in the widest type of its kind", OneLine(tables::column(*.0, *.1)))]
+    Overflow(TableId, usize),
+    /// The rows are of more groups than were allowed.
+    #[error("the rows are of more than {most} groups")]
+    TooManyGroups {
+        /// How many were allowed.
+        most: usize,
+    },
+}

@@ -1,0 +1,95 @@
+//! What a database reports while it works, to whoever listens.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polychron_base::Abort;
+use polychron_base::clock::{Clock, SystemClock};
+
+use crate::drive;
+
+/// Something that happened. Most listeners want some events only: match those, and ignore the others.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event<'e> {
+    /// A transaction has conflicted and was rolled back. It runs again, unless it gives up.
+    #[non_exhaustive]
+    Conflict {
+        /// Why, and at which key.
+        abort: &'e Abort,
+        /// How often it has conflicted so far.
+        attempts: u64,
+    },
+    /// A transaction took as long as [`Events::slow`] says, or longer, its repetitions included.
+    #[non_exhaustive]
+    Slow {
+        /// How long it took.
+        time: Duration,
+        /// How often it conflicted.
+        conflicts: u64,
+        /// Whether it has committed.
+        committed: bool,
+    },
+}
+
+type Listener = dyn Fn(&Event<'_>) + Send + Sync;
+
+/// Who listens to a database, and to what.
+#[derive(Clone, Default)]
+pub struct Events {
+    listener: Option<Arc<Listener>>,
+    slow: Option<Duration>,
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { listener, slow } = self;
+        out.debug_struct("Events").field("listens", &listener.is_some()).field("slow", slow).finish()
+    }
+}
+
+impl Events {
+    /// Has `listener` called with each event, on the thread on which it happens, while no transaction of that call is open. What it panics with is
+    /// dropped.
+    #[must_use]
+    pub fn listener(self, listener: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+        Self { listener: Some(Arc::new(listener)), ..self }
+    }
+
+    /// Reports transactions that take so long: [`Event::Slow`]. Then each transaction reads the clock twice.
+    #[must_use]
+    pub fn slow(self, least: Duration) -> Self {
+        Self { slow: Some(least), ..self }
+    }
+
+    #[cold]
+    fn report(&self, event: &Event<'_>) {
+        if let Some(listener) = &self.listener {
+            // A listener must not decide about the transaction.
+            drop(drive::catch(|| listener(event)));
+        }
+    }
+
+    /// A transaction has conflicted.
+    pub(crate) fn conflict(&self, abort: &Abort, attempts: u64) {
+        if self.listener.is_some() {
+            self.report(&Event::Conflict { abort, attempts });
+        }
+    }
+
+    /// A transaction begins: from when on its time counts, if somebody listens to that.
+    #[inline]
+    pub(crate) fn begin(&self) -> Option<SystemClock> {
+        if self.slow.is_none() || self.listener.is_none() { None } else { Some(SystemClock::new()) }
+    }
+
+    /// It has ended.
+    #[cold]
+    pub(crate) fn ended(&self, since: &SystemClock, conflicts: u64, committed: bool) {
+        let time = Duration::from_nanos(since.now_ns());
+        if self.slow.is_some_and(|least| time >= least) {
+            self.report(&Event::Slow { time, conflicts, committed });
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What users see of a database while it works.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use polychron::{Database, Error, Event, Operations, Row};
+
+#[derive(Row)]
+struct Account {
+    #[key]
+    id: u64,
+    balance: i64,
+}
+
+/// Has a transaction conflict at account 1.
+fn conflict(database: &Database) -> Result<(), Error> {
+    let accounts = database.create_or_open_table::<Account>()?;
+    database.transact(|transaction| transaction.upsert(&accounts, &Account { id: 1, balance: 0 }))?;
+    let (mut session, mut other) = (database.session()?, database.session()?);
+    let mut is_first = true;
+    session.transact(|transaction| {
+        let balance = transaction.get_owned(&accounts, 1)?.expect("it was inserted").balance;
+        if std::mem::take(&mut is_first) {
+            other.transact(|other| other.update(&accounts, 1, |row| row.set_balance(row.balance() + 1)))?;
+        }
+        transaction.update(&accounts, 1, |row| row.set_balance(balance))
+    })?;
+    Ok(())
+}
+
+#[test]
+fn keys_at_which_transactions_conflict_are_counted() -> Result<(), Error> {
+    let database = Database::in_memory()?;
+    assert!(database.hot_keys().is_empty());
+    (0..3).try_for_each(|_| conflict(&database))?;
+    let hot = database.hot_keys();
+    assert_eq!(hot.len(), 1, "{hot:?}");
+    assert_eq!((hot[0].0.to_string(), hot[0].1), ("(id)=(1) in account".to_owned(), 3));
+    assert_eq!(database.statistics().conflicts(), 3);
+    let text = format!("{:?}", database.statistics());
+    assert!(text.contains("aborts: {\"") && text.len() < 2000, "{text}");
+    Ok(())
+}
+
+#[test]
+fn conflicts_and_slow_transactions_are_reported() -> Result<(), Error> {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = Arc::clone(&heard);
+    let database = Database::builder()
+        .on_event(move |event| {
+            let said = match event {
+                Event::Conflict { abort, attempts, .. } => format!("{attempts} {}", abort.table),
+                Event::Slow { conflicts, committed, .. } => format!("slow {conflicts} {committed}"),
+                _ => return,
+            };
+            hears.lock().unwrap().push(said);
+            panic!("what a listener panics with is dropped");
+        })
+        .slow_transactions(Duration::ZERO)
+        .in_memory()?;
+    conflict(&database)?;
+    let table = database.find_table("account").unwrap();
+    let heard = std::mem::take(&mut *heard.lock().unwrap());
+    // The transactions that insert the account, write in between, conflict, and conflicted once.
+    let expected = ["slow 0 true".into(), "slow 0 true".into(), format!("1 {table}"), "slow 1 true".into()];
+    assert_eq!(heard, expected);
+    Ok(())
+}
+
+#[test]
+fn requests_are_counted_by_name() -> Result<(), Error> {
+    let database = Database::in_memory()?;
+    let accounts = database.create_table::<Account>()?;
+    let (open, read) = (database.request("open"), database.request("read"));
+    for id in 0..100 {
+        open.transact(|transaction| transaction.insert(&accounts, &Account { id, balance: 1 }))?;
+    }
+    assert!(open.transact(|transaction| transaction.insert(&accounts, &Account { id: 7, balance: 1 })).is_err());
+    let mut session = database.session()?;
+    assert!(database.request("read").transact_in(&mut session, |transaction| transaction.contains(&accounts, 7))?);
+    read.snapshot(|transaction| transaction.get_owned(&accounts, 7).map(drop))?;
+    let requests = database.requests();
+    let counts: Vec<_> = requests.iter().map(|of| (of.name.as_str(), of.completed, of.failed)).collect();
+    assert_eq!(counts, [("open", 100, 1), ("read", 2, 0)]);
+    let (median, most) = (requests[0].latency(0.5).unwrap(), requests[0].latency(1.0).unwrap());
+    assert!(Duration::ZERO < median && median <= most);
+    assert!(requests[1].latency_of_failed(0.5).is_none());
+    assert!(requests[0].to_string().starts_with("open: 100 completed, 1 failed, p50 "));
+    Ok(())
+}

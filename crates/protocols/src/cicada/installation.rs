@@ -1,0 +1,277 @@
+//! The write phase of a commit (`commit.rs`): pending versions are installed, and become rows and deletions, or count for nothing.
+
+use std::ops::ControlFlow;
+
+use polychron_base::{Error, Reason};
+use polychron_engine::mutations::{left_out, pass};
+use polychron_engine::redo::Redo;
+use polychron_engine::stores::{OwnedKey, WorkerBase};
+use polychron_sync::Backoff;
+
+use super::kept::{Kept, KeptInstalled};
+use super::promotion::allocate;
+use super::reclaim::{Entry, Garbage, Item};
+use super::record::{Installed, Link, NewVersion, Queued, Record, Status, Version};
+use super::sets::{Fresh, Kind, Target, Write, WriteSet};
+use super::steps::{Point, Step};
+use super::timestamp::Timestamp;
+use super::transaction::CicadaTransaction;
+use super::worker::State;
+
+/// A write that counts, on its way into the database.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) write: u32,
+    /// How long ago, in timestamps, the record was written last.
+    pub(super) age: i64,
+    /// Where it was installed, as what.
+    pub(super) installed: Option<KeptInstalled>,
+}
+
+/// What came of putting a version into a list.
+enum Linked<'g> {
+    Done(Installed<'g>),
+    /// The record is closed.
+    Closed(NewVersion<'g>),
+    /// With the other one that has this timestamp.
+    Conflict(NewVersion<'g>, Reason, Timestamp),
+}
+
+/// Whether the write is the insertion of a key that must have no row.
+#[inline]
+pub(super) fn refuses_rows(write: &Write) -> bool {
+    write.target == Target::Key && !write.blind && !left_out(Step::RefuseInsertedFirst)
+}
+
+/// The words that a write puts there; none for a deletion.
+#[inline]
+fn row_of(writes: &WriteSet, position: u32) -> &[u64] {
+    match writes.get(position).kind {
+        Kind::Put => writes.row(position).as_words(),
+        Kind::Delete => &[],
+    }
+}
+
+impl<R: Redo> CicadaTransaction<'_, R> {
+    /// Step 1 for one write.
+    pub(super) fn install(&mut self, position: usize) -> Result<(), Error> {
+        let write = *self.state.sets.writes.get(self.state.buffers.pending[position].write);
+        let (mut backoff, mut has_record) = (Backoff::new(), write.has_record);
+        loop {
+            let record = match write.target {
+                Target::Record(record) => Some(record),
+                Target::Key if has_record => self.record_of_key(&write)?,
+                Target::Key => None,
+            };
+            let Some(kept) = record else {
+                if self.install_new(position, &write)? {
+                    return Ok(());
+                }
+                has_record = true;
+                continue;
+            };
+            if self.is_barred(kept) {
+                return Err(self.conflict_at(kept, None, Reason::BeingWritten, (write.place, None)));
+            }
+            let record = kept.under(&self.guard);
+            let version = self.make_version(record, position, &write)?;
+            match self.link(record, version, &write) {
+                Linked::Done(installed) => {
+                    self.state.buffers.pending[position].installed = Some(KeptInstalled::new(kept, installed));
+                    return Ok(());
+                }
+                // Its key is about to leave the index, or has left it.
+                Linked::Closed(version) if write.target == Target::Key && !left_out(Step::ReplaceClosed) => {
+                    version.discard(&self.guard);
+                    backoff.wait();
+                }
+                // An earlier transaction has deleted since what was found there, and no reader needed the record any more.
+                Linked::Closed(version) => {
+                    version.discard(&self.guard);
+                    return Err(self.conflict(Reason::StaleRead, write.place, None));
+                }
+                Linked::Conflict(version, reason, other) => {
+                    version.discard(&self.guard);
+                    return Err(self.conflict_at(kept, Some(other), reason, (write.place, None)));
+                }
+            }
+        }
+    }
+
+    fn record_of_key(&self, write: &Write) -> Result<Option<Kept>, Error> {
+        let key = self.state.sets.writes.key(write);
+        Ok(self.guard.find_anew(self.store(write.place)?, key))
+    }
+
+    /// Installs a version in a new record, and its key in the index. `false`: the key has a record by now.
+    fn install_new(&mut self, position: usize, write: &Write) -> Result<bool, Error> {
+        let (slot, store, inlines) = (self.state.base.slot, self.kept_store(write.place)?, self.inlines());
+        let record = store.records.take(slot, &self.guard).map_err(Error::from)?;
+        let (State { base: WorkerBase { fingers, .. }, sets, buffers, is_short, .. }, guard) =
+            (&mut *self.state, &self.guard);
+        let pending = &mut buffers.pending[position];
+        let row = row_of(&sets.writes, pending.write);
+        let made = allocate(guard, write, is_short, |of| record.version(guard.timestamp(), row, inlines, of));
+        let version = match made.map(|version| version.install_first().keep()) {
+            Ok(version) => version,
+            Err(error) => {
+                record.give_back(slot, guard);
+                return Err(error);
+            }
+        };
+        let (key, nodes) = (sets.writes.key(write), &mut sets.nodes);
+        pending.installed = guard.insert(fingers, store, (key, record, version), nodes)?;
+        Ok(pending.installed.is_some())
+    }
+
+    /// Whether versions may lie in heads.
+    #[inline]
+    fn inlines(&self) -> bool {
+        self.shared.options.parts().inlining
+    }
+
+    /// A version for a write: the head's if it is free and large enough, else one of its own (§3.3).
+    #[inline]
+    fn make_version<'g>(&'g self, record: Record<'g>, position: usize, write: &Write) -> Result<NewVersion<'g>, Error> {
+        let State { sets, buffers, is_short, .. } = &*self.state;
+        let (row, timestamp) = (row_of(&sets.writes, buffers.pending[position].write), self.timestamp());
+        let heads = self.store(write.place)?.records_of(write.is_node);
+        let room = if self.inlines() { heads.inline_words() } else { 0 };
+        // SAFETY: the record lies in the array of what the write is done to, whose heads have that room.
+        allocate(&self.guard, write, is_short, |of| unsafe { record.new_version(timestamp, row, room, of) })
+    }
+
+    /// Puts a version into a list by its timestamp, unless it is plain already that it would not pass.
+    fn link<'g>(&'g self, record: Record<'g>, version: NewVersion<'g>, write: &Write) -> Linked<'g> {
+        let (reader, options) = (self.guard.reader(), &self.shared.options);
+        let latest_only = options.parts().write_latest_only && !write.blind && write.target != Target::Key;
+        let mut version = version;
+        loop {
+            let position = reader.position(record, |later| match latest_only && later.status() != Status::Aborted {
+                true => ControlFlow::Break(later.wts()),
+                false => ControlFlow::Continue(()),
+            });
+            let position = match position {
+                ControlFlow::Break(later) => return Linked::Conflict(version, Reason::WrittenLater, later),
+                ControlFlow::Continue(None) => return Linked::Closed(version),
+                ControlFlow::Continue(Some(position)) => position,
+            };
+            if let Some((reason, other)) = position.below().and_then(|below| self.refuse_early(below, write)) {
+                return Linked::Conflict(version, reason, other);
+            }
+            pass(Point::Linking);
+            version = match position.install(version) {
+                Ok(installed) => return Linked::Done(installed),
+                Err(version) => version,
+            };
+            if record.is_sealed() {
+                return Linked::Closed(version);
+            }
+        }
+    }
+
+    /// Why a version cannot be installed above `below`, as far as one look tells.
+    #[inline]
+    fn refuse_early(&self, below: Version<'_>, write: &Write) -> Option<(Reason, Timestamp)> {
+        match below.status() {
+            Status::Committed if refuses_rows(write) => Some((Reason::InsertedFirst, below.wts())),
+            Status::Committed | Status::Deleted => {
+                Some((Reason::ReadLater, below.rts())).filter(|(_, rts)| rts.is_after(self.timestamp()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Step 4: from here on the versions are visible, and those below them are garbage soon.
+    pub(super) fn commit_installed(&mut self) {
+        for at in 0..self.state.buffers.pending.len() {
+            let Pending { write, installed, .. } = &mut self.state.buffers.pending[at];
+            let (write, Some(kept)) = (*write, installed.take()) else { continue };
+            let write = *self.state.sets.writes.get(write);
+            let (record, installed) = (kept.record(), kept.under(&self.guard));
+            let (deleted, version) = (write.kind == Kind::Delete, installed.version());
+            if deleted {
+                installed.delete()
+            } else {
+                installed.commit()
+            }
+            pass(Point::Ended);
+            if deleted {
+                self.queue(record, &write, Queued::Leaving, Self::entry_of_deleted);
+            } else if version.has_older() {
+                self.queue(record, &write, Queued::Versions, |_, _| Entry::Stays);
+            }
+        }
+        self.state.buffers.pending.clear();
+    }
+
+    /// Queues a record that was written for collection, unless it is queued. The version that was written has ended.
+    #[inline]
+    fn queue(&mut self, record: Kept, write: &Write, kind: Queued, entry: impl FnOnce(&Self, &Write) -> Entry) {
+        let record = record.under(&self.guard);
+        if record.marks().note_queued(kind) {
+            // SAFETY: the record lies in the store in which it was found or made for the write.
+            let item = unsafe { Item::new(write.place, write.is_node, record) };
+            let garbage = Garbage { item, wts: self.timestamp(), entry: entry(self, write) };
+            self.state.garbage.push_back(garbage);
+        }
+    }
+
+    fn entry_of_deleted(&self, write: &Write) -> Entry {
+        match self.store(write.place) {
+            Ok(store) if store.versioned.is_some() => Entry::Unlinked,
+            _ => Entry::Key(OwnedKey::new(self.state.sets.writes.key(write))),
+        }
+    }
+
+    /// Gives back the records that were taken and of which nobody came to know: all of them, or those that were not written in
+    /// the end. The transaction still holds its timestamp.
+    #[cold]
+    pub(super) fn free_fresh(&mut self) {
+        let slot = self.state.base.slot;
+        for position in 0..self.state.sets.fresh.len() {
+            let Fresh { record, place, is_node } = self.state.sets.fresh[position];
+            let Ok(store) = self.kept_store(place) else { continue };
+            let record = record.under(&self.guard);
+            match self.guard.reader().latest(record) {
+                Link::To(_) if self.committed => {}
+                // The node that names it was not committed, so nobody but collectors comes here.
+                Link::To(_) => {
+                    // SAFETY: it was taken from that store.
+                    let item = unsafe { Item::new(place, is_node, record) };
+                    let mut reclaimer = self.shared.bins.of(slot).wait();
+                    let latched = record.latch();
+                    let closed = latched.close_aborted();
+                    debug_assert!(closed.is_some(), "nobody else writes the record");
+                    if let Some(closed) = closed {
+                        reclaimer.defer_record(closed, item, &self.guard);
+                    }
+                }
+                // SAFETY: the record was never written, so no transaction has seen it.
+                _ => unsafe { store.records_of(is_node).give(record, slot, &self.guard) },
+            }
+        }
+    }
+
+    /// What was installed counts for nothing. It is unlinked when nobody can hold it any more.
+    #[cold]
+    pub(super) fn abort_installed(&mut self) {
+        self.look_after_shortage();
+        for at in 0..self.state.buffers.pending.len() {
+            let Pending { write, installed, .. } = &mut self.state.buffers.pending[at];
+            let (write, Some(kept)) = (*write, installed.take()) else { continue };
+            let write = *self.state.sets.writes.get(write);
+            let record = kept.record();
+            kept.under(&self.guard).abort();
+            match write.target {
+                // It is given back as a whole.
+                _ if write.is_fresh => {}
+                Target::Record(_) => self.queue(record, &write, Queued::Versions, |_, _| Entry::Stays),
+                Target::Key => self.queue(record, &write, Queued::Leaving, |this, write| {
+                    Entry::Key(OwnedKey::new(this.state.sets.writes.key(write)))
+                }),
+            }
+        }
+        self.state.buffers.pending.clear();
+    }
+}
