@@ -66,7 +66,7 @@ const UNSAFE: &[(&str, usize)] = &[
     ("index", 211),
     ("schema", 10),
     ("engine", 55),
-    ("protocols", 390),
+    ("protocols", 348),
     ("lab/compared", 85),
 ];
 

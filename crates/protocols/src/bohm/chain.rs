@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -16,20 +15,67 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::planned::Planned;
 use super::timestamp::Timestamp;
-use super::version::{Fresh, HEADER_BYTES, Old, RawVersion, State, Version};
+use super::version::{Free, Fresh, HEADER_BYTES, RawVersion, State, Version};
 
 /// Bytes of a chain; a model checker's words are larger.
 const CHAIN_BYTES: usize = size_of::<Head>().next_multiple_of(16);
 const _: () = assert!(polychron_sync::MODELLED || CHAIN_BYTES == 16);
 
-/// The head of a chain that is being taken out of its index.
+/// The head of a chain that is being removed from its index.
 const CLOSED: u64 = 1;
-/// The mark of a chain that lies beside its index, next to the address of its newest version. Versions lie at multiples of 8.
+/// The mark of a chain in the index beside, next to the address of its newest version. Versions lie at multiples of 8.
 const SEALED: u64 = 2;
 
-/// The versions of a key, newest first, or intents.
+/// The versions of a key, newest first, or a list of intents.
 #[derive(Debug)]
 pub(super) struct Head(AtomicU64);
+
+/// A version that no transaction reads which comes after a batch. Its holder frees it.
+#[derive(Debug)]
+pub(super) struct Superseded {
+    version: RawVersion,
+    /// The version that was above when this one was superseded; others may have been inserted in between since.
+    above: RawVersion,
+    /// The batch of the version above.
+    batch: u64,
+    readers: Readers,
+}
+
+/// How readers may still reach a superseded version when all transactions that read it are complete.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Readers {
+    /// Snapshots that are older than the version above.
+    Snapshots,
+    /// By its chain, which has left its index: a reader that found the chain there before.
+    Guards,
+    /// They walk further down than to the intent that they search for: from the one above, which then ends the list.
+    Below,
+}
+
+impl Superseded {
+    pub(super) fn version(&self) -> RawVersion {
+        self.version
+    }
+
+    /// The version above when this one was superseded.
+    pub(super) fn above(&self) -> RawVersion {
+        self.above
+    }
+
+    /// The batch of the version above.
+    pub(super) fn batch(&self) -> u64 {
+        self.batch
+    }
+
+    pub(super) fn readers(&self) -> Readers {
+        self.readers
+    }
+
+    /// A late version of this batch, or of a later one, is known to lie in between.
+    pub(super) fn lower_batch(&mut self, batch: u64) {
+        self.batch = self.batch.min(batch);
+    }
+}
 
 impl Head {
     pub(super) fn new() -> Self {
@@ -39,7 +85,7 @@ impl Head {
     /// The newest version.
     #[inline]
     pub(super) fn newest(&self) -> Option<RawVersion> {
-        // Acquire: pairs with the release of who put the version there.
+        // Acquire: pairs with the release in `push` and `insert`.
         let address = self.0.load(Ordering::Acquire);
         if address == CLOSED { None } else { RawVersion::from_address(address & !SEALED) }
     }
@@ -47,7 +93,7 @@ impl Head {
     /// The newest version that does not begin after a timestamp.
     ///
     /// # Safety
-    /// Of this timestamp there is a transaction under way, or a snapshot open, until `'g` is over, and the caller has a guard: so the version
+    /// Until `'g` is over, a transaction of this timestamp is under way, or a snapshot of it open, and the caller has a guard. So the version
     /// stays, and those above stay meanwhile.
     #[inline]
     pub(super) unsafe fn at<'g>(&self, timestamp: Timestamp) -> Option<Version<'g>> {
@@ -62,36 +108,38 @@ impl Head {
         }
     }
 
-    /// Puts a version on top; answers the one it supersedes. `Err`: the chain is closed, and has not taken it.
+    /// Puts a version on top; answers the one that it supersedes. `Err`: the chain is closed, and has not taken the version.
     ///
     /// # Safety
-    /// The version begins after all others. No two threads do so at a time, and no version is put in two chains.
+    /// The version begins after all others. No two threads do so at a time. `readers` says how the versions of this chain are reached.
     #[inline]
-    pub(super) unsafe fn push<'g>(&self, fresh: Fresh<'g>) -> Result<Option<Old>, Fresh<'g>> {
-        let version = fresh.raw();
+    pub(super) unsafe fn push<'g>(&self, fresh: Fresh<'g>, readers: Readers) -> Result<Option<Superseded>, Fresh<'g>> {
+        let (version, batch) = (fresh.raw(), fresh.begin().batch());
         let mut newest = self.0.load(Ordering::Acquire);
         loop {
             if newest & (CLOSED | SEALED) != 0 {
                 return Err(fresh);
             }
             fresh.set_below(RawVersion::from_address(newest));
-            // Release: who finds the version finds it whole. Acquire: another one came in between.
+            // Release: a reader that finds the version finds it whole. Acquire: another one came in between.
             let exchanged = self.0.compare_exchange(newest, version.address(), Ordering::AcqRel, Ordering::Acquire);
             match exchanged {
-                Ok(_) => return Ok(RawVersion::from_address(newest).map(|below| Old::new(below, version))),
+                Ok(_) => {
+                    let below = RawVersion::from_address(newest);
+                    return Ok(below.map(|below| Superseded { version: below, above: version, batch, readers }));
+                }
                 Err(other) => newest = other,
             }
         }
     }
 
-    /// Puts a version where it belongs, perhaps below others; answers which version is now superseded, and by a version of which batch. `Err`:
-    /// as in `push`.
+    /// Inserts a version in its order, perhaps below others; answers the version that is superseded now. `Err`: as in `push`.
     ///
     /// # Safety
-    /// The caller has a guard, and executes the transaction of the version. Below the newest one only the thread that executes the latest
-    /// transaction of those that may write here unplanned puts versions, and it is alone.
-    pub(super) unsafe fn insert<'g>(&self, fresh: Fresh<'g>) -> Result<Option<(Old, u64)>, Fresh<'g>> {
-        let (version, begin) = (fresh.raw(), fresh.begin());
+    /// The caller has a guard, and executes the transaction of the version. Below the newest version only the thread inserts that executes the latest
+    /// transaction of those that may write here unplanned, and it is alone.
+    pub(super) unsafe fn insert<'g>(&self, fresh: Fresh<'g>) -> Result<Option<Superseded>, Fresh<'g>> {
+        let (version, begin, readers) = (fresh.raw(), fresh.begin(), Readers::Snapshots);
         loop {
             let newest = self.0.load(Ordering::Acquire);
             if newest & (CLOSED | SEALED) != 0 {
@@ -99,76 +147,61 @@ impl Head {
             }
             let mut above: Option<Version<'_>> = None;
             let mut below = RawVersion::from_address(newest);
-            while let Some(next) = below {
-                // SAFETY: those above stay until their batches are finished, which this one's is not, and so does the one below.
-                let other = unsafe { next.get() };
-                if other.begin() <= begin {
-                    debug_assert!(other.begin() < begin, "a transaction has one version of a key");
-                    break;
+            // SAFETY: those above stay until their batches are finished, which this one's is not, and so does the one below. The caller says
+            // that it may insert here.
+            unsafe {
+                while let Some(next) = below {
+                    let other = next.get();
+                    if other.begin() <= begin {
+                        debug_assert!(other.begin() < begin, "a transaction has one version of a key");
+                        break;
+                    }
+                    above = Some(other);
+                    below = other.below();
                 }
-                above = Some(other);
-                below = other.below();
-            }
-            fresh.set_below(below);
-            if let Some(above) = above {
-                // Release: pairs with the acquire in `below`.
-                above.set_below(Some(version), Ordering::Release);
-                return Ok(Some((Old::new(version, above.raw()), above.begin().batch())));
+                fresh.set_below(below);
+                if let Some(above) = above {
+                    above.set_below(Some(version));
+                    let (batch, above) = (above.begin().batch(), above.raw());
+                    return Ok(Some(Superseded { version, above, batch, readers }));
+                }
             }
             // Release: pairs with the acquire in `newest`.
             let exchanged = self.0.compare_exchange(newest, version.address(), Ordering::AcqRel, Ordering::Relaxed);
             if exchanged.is_ok() {
-                return Ok(below.map(|below| (Old::new(below, version), begin.batch())));
+                let batch = begin.batch();
+                return Ok(below.map(|below| Superseded { version: below, above: version, batch, readers }));
             }
         }
     }
 
-    /// Closes the chain if this version is its newest, and answers it. The caller alone seals and closes it.
-    pub(super) fn close(&self, version: RawVersion) -> Option<Old> {
+    /// Closes the chain if this version is its newest, and answers that. The caller alone seals and closes the chain; transactions of no batch
+    /// after `planned` know the version.
+    pub(super) fn close(&self, version: RawVersion, planned: u64) -> Option<Superseded> {
         let newest = version.address() | if self.is_sealed() { SEALED } else { 0 };
         // Relaxed: nothing is read through the head from now on. A closed chain is as good as an absent key.
         let closed = self.0.compare_exchange(newest, CLOSED, Ordering::Relaxed, Ordering::Relaxed);
-        closed.is_ok().then_some(Old::new(version, version))
+        closed.is_ok().then_some(Superseded { version, above: version, batch: planned, readers: Readers::Guards })
     }
 
-    /// Keeps further versions out of the chain if this one, which says that the key is absent, is its newest. What is there is read as before.
+    /// Keeps further versions out of the chain if this one, which says that the key is absent, is its newest. The versions are read as before.
     pub(super) fn seal(&self, version: RawVersion) -> bool {
-        // Relaxed: an exchange hands on what was released by who put the version there.
+        // Relaxed: an exchange hands on what was released when the version was put there.
         let sealed = version.address() | SEALED;
         self.0.compare_exchange(version.address(), sealed, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether the chain was sealed, for who may seal it.
+    /// Whether the chain was sealed. The caller is the thread that may seal it.
     pub(super) fn is_sealed(&self) -> bool {
         let newest = self.0.load(Ordering::Relaxed);
         newest & SEALED != 0
     }
-}
 
-/// A list of intents.
-#[derive(Debug)]
-#[repr(transparent)]
-pub(super) struct Intents(Head);
-
-impl Deref for Intents {
-    type Target = Head;
-
-    #[inline]
-    fn deref(&self) -> &Head {
-        &self.0
-    }
-}
-
-impl Intents {
-    pub(super) fn new() -> Self {
-        Self(Head::new())
-    }
-
-    /// Calls `wait` with each transaction before a timestamp that is pending, from the latest on down to those that are
-    /// known to be complete.
+    /// Calls `wait` with each pending transaction of a list of intents before a timestamp, from the latest one down to those that are known to be
+    /// complete.
     ///
     /// # Safety
-    /// The caller has a guard for `'g`, and had it before it looked how far batches are finished.
+    /// The caller has a guard for `'g`, and had it before it read how far batches are finished.
     pub(super) unsafe fn await_pending<'g>(
         &self,
         before: Timestamp,
@@ -177,7 +210,7 @@ impl Intents {
     ) -> Result<(), Error> {
         let (mut next, mut latest) = (self.newest(), None);
         while let Some(intent) = next {
-            // SAFETY: the caller says so; what a finished batch has superseded is cut off before it goes.
+            // SAFETY: the caller says so; what a finished batch has superseded is cut off before it is freed.
             let intent: Version<'g> = unsafe { intent.get() };
             if intent.begin().batch() <= finished || intent.is_all_complete() {
                 break;
@@ -198,57 +231,72 @@ impl Intents {
     }
 }
 
-/// A chain in memory of its own, to which an index leads; it stays for `'g`.
+/// A chain, or a list of intents, in memory of its own, to which an index leads. It stays for `'g`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chain<'g> {
-    place: NonNull<Head>,
+    head: NonNull<Head>,
     _stays: PhantomData<&'g Head>,
 }
 
 impl<'g> Chain<'g> {
-    /// The chain behind a handle.
+    /// The chain of a handle.
     ///
     /// # Safety
-    /// The handle was found in an index of chains under a guard that stands for `'g`.
+    /// The handle was found in an index of chains under a guard that stays for `'g`, or the caller is the only one that removes the chain.
     #[inline]
     pub(super) unsafe fn from_handle(handle: Handle) -> Self {
-        Self { place: pointer_of(handle), _stays: PhantomData }
+        Self { head: pointer_of(handle), _stays: PhantomData }
     }
 
     #[inline]
     pub(super) fn handle(self) -> Handle {
-        handle_of(self.place)
+        handle_of(self.head)
     }
 
     #[inline]
     pub(super) fn head(self) -> &'g Head {
         // SAFETY: the chain stays for that time.
-        unsafe { self.place.as_ref() }
+        unsafe { self.head.as_ref() }
     }
 
     #[inline]
     pub(super) fn prefetch(self) {
-        polychron_sync::prefetch_read(self.place.as_ptr());
+        polychron_sync::prefetch_read(self.head.as_ptr());
     }
 
-    /// Closes the chain if this version is its newest, takes it out of its index, and gives it back; its versions are given back by who superseded
-    /// them. Answers the version. The caller alone seals and closes the chain.
-    pub(super) fn take_out(
+    /// Starts fetching the newest version, with a row of so many words.
+    #[inline]
+    pub(super) fn prefetch_newest(self, words: usize) {
+        if let Some(newest) = self.head().newest() {
+            newest.prefetch();
+            newest.prefetch_row(words);
+        }
+    }
+
+    /// Closes the chain if this version is its newest, removes it from its index, and frees it; its other versions are freed by the holders of
+    /// their [`Superseded`]. Answers the version. The caller alone seals and closes the chain; transactions of no batch after `planned` know the
+    /// version.
+    pub(super) fn remove(
         self,
         index: Option<&AnyIndex>,
         key: &OwnedKey,
-        version: RawVersion,
+        (version, planned): (RawVersion, u64),
         guard: &Guard<'_>,
-    ) -> Option<Old> {
-        let old = self.head().close(version)?;
-        let removed = index.is_some_and(|index| match key {
+    ) -> Option<Superseded> {
+        let superseded = self.head().close(version, planned)?;
+        let is_removed = index.is_some_and(|index| match key {
             OwnedKey::Short(key) => index.remove(*key, self.handle(), guard),
             OwnedKey::Long(key) => index.remove(&**key, self.handle(), guard),
         });
-        assert!(removed, "who closes a chain takes it out");
-        // SAFETY: the index does not lead there any more, since now and by this.
-        unsafe { guard.retire(self.place.cast(), CHAIN_BYTES) };
-        Some(old)
+        self.retire(is_removed, guard);
+        Some(superseded)
+    }
+
+    /// Frees the chain, which was just removed from its index, behind the guards.
+    fn retire(self, is_removed: bool, guard: &Guard<'_>) {
+        assert!(is_removed, "the thread that closes a chain removes it");
+        // SAFETY: the index does not lead there any more, and removes a chain once.
+        unsafe { guard.retire(self.head.cast(), CHAIN_BYTES) };
     }
 }
 
@@ -257,18 +305,19 @@ fn make_chain<'g>(
     insert: impl FnOnce(Handle) -> Result<Inserted, OutOfMemory>,
     guard: &'g Guard<'_>,
 ) -> Result<Chain<'g>, Error> {
-    let place = guard.allocate(CHAIN_BYTES)?.cast::<Head>();
-    // SAFETY: the block has room for a head, is aligned to 16 bytes, and nobody else knows it.
-    unsafe { place.write(Head::new()) };
-    let inserted = insert(handle_of(place));
-    if let Ok(Inserted::New) = inserted {
-        return Ok(Chain { place, _stays: PhantomData });
+    let head = guard.allocate(CHAIN_BYTES)?.cast::<Head>();
+    // SAFETY: the block has room for a head and is aligned to 16 bytes. Nothing else knows it before the index has taken it, and it is freed if the
+    // index has not. A handle that the index answers was found under the guard.
+    unsafe {
+        head.write(Head::new());
+        let inserted = insert(handle_of(head));
+        if let Ok(Inserted::New) = inserted {
+            return Ok(Chain { head, _stays: PhantomData });
+        }
+        guard.free(head.cast(), CHAIN_BYTES);
+        let Inserted::Existing(found) = inserted? else { unreachable!("a new key was answered above") };
+        Ok(Chain::from_handle(found.handle.expect("an existing key has a handle")))
     }
-    // SAFETY: the index did not take it.
-    unsafe { guard.free(place.cast(), CHAIN_BYTES) };
-    let Inserted::Existing(found) = inserted? else { unreachable!("a new key was answered above") };
-    // SAFETY: the handle was found under the guard.
-    Ok(unsafe { Chain::from_handle(found.handle.expect("an existing key has a handle")) })
 }
 
 /// Chains behind an index.
@@ -279,14 +328,14 @@ impl Records for Chains {
     const HEADER_BYTES: usize = HEADER_BYTES;
 
     unsafe fn retire(handle: Handle, guard: &Guard<'_>) {
-        // SAFETY: the caller says that nobody finds the chain any more. What lies below its newest version is given back by who
-        // superseded it.
+        // SAFETY: the caller says that nothing finds the chain any more. The versions below the newest one are freed by the holders of their
+        // `Superseded`.
         unsafe {
             let chain = Chain::from_handle(handle);
             if let Some(newest) = chain.head().newest() {
-                newest.get().retire(guard);
+                newest.get().free(Free::BehindGuards, guard);
             }
-            guard.retire(chain.place.cast(), CHAIN_BYTES);
+            guard.retire(chain.head.cast(), CHAIN_BYTES);
         }
     }
 }
@@ -299,7 +348,7 @@ impl Chains {
         entries.index().find(key, guard).map(|handle| unsafe { Chain::from_handle(handle) })
     }
 
-    /// The chain of a key that had none a moment ago.
+    /// The chain of a key that had none just before.
     pub(super) fn make_or_find<'g, K: EncodedKey>(
         entries: &Store<Self>,
         key: K,
@@ -312,39 +361,7 @@ impl Chains {
     #[inline]
     pub(super) fn fetch_newest(record: Hinted<'_>, words: usize) {
         // SAFETY: an index of this protocol gave it, under a guard that is held.
-        let chain: Chain<'_> = unsafe { Chain::from_handle(record.handle()) };
-        if let Some(newest) = chain.head().newest() {
-            newest.prefetch();
-            newest.prefetch_row(words);
-        }
-    }
-}
-
-/// A list of intents in memory of its own.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct List<'g> {
-    handle: Handle,
-    intents: &'g Intents,
-}
-
-impl<'g> List<'g> {
-    /// The list behind a handle.
-    ///
-    /// # Safety
-    /// It was found in [`Lists`], under a guard that stands for `'g`, or by who takes the list out.
-    #[inline]
-    pub(super) unsafe fn from_handle(handle: Handle) -> Self {
-        // SAFETY: the caller says so; a list of intents is a head.
-        Self { handle, intents: unsafe { pointer_of::<Intents>(handle).as_ref() } }
-    }
-
-    pub(super) fn handle(self) -> Handle {
-        self.handle
-    }
-
-    #[inline]
-    pub(super) fn intents(self) -> &'g Intents {
-        self.intents
+        unsafe { Chain::from_handle(record.handle()) }.prefetch_newest(words);
     }
 }
 
@@ -363,27 +380,23 @@ impl Lists {
     }
 
     /// The list of a key.
-    pub(super) fn find<'g, K: EncodedKey>(&self, key: K, guard: &'g Guard<'_>) -> Option<List<'g>> {
+    pub(super) fn find<'g, K: EncodedKey>(&self, key: K, guard: &'g Guard<'_>) -> Option<Chain<'g>> {
         // SAFETY: the handle was found under the guard.
-        self.index.find(key, guard).map(|handle| unsafe { List::from_handle(handle) })
+        self.index.find(key, guard).map(|handle| unsafe { Chain::from_handle(handle) })
     }
 
     /// Makes a list for a key that has none.
-    pub(super) fn make<'g, K: EncodedKey>(&self, key: K, guard: &'g Guard<'_>) -> Result<List<'g>, Error> {
-        let made = make_chain(|handle| self.index.insert(key, handle, &mut (), guard), guard)?;
-        // SAFETY: it is in the index, and was found under the guard.
-        Ok(unsafe { List::from_handle(made.handle()) })
+    pub(super) fn make<'g, K: EncodedKey>(&self, key: K, guard: &'g Guard<'_>) -> Result<Chain<'g>, Error> {
+        make_chain(|handle| self.index.insert(key, handle, &mut (), guard), guard)
     }
 
-    /// Takes a list out, and gives it back.
-    pub(super) fn remove<K: EncodedKey>(&self, key: K, list: List<'_>, guard: &Guard<'_>) {
-        assert!(self.index.remove(key, list.handle(), guard), "who closes a list takes it out");
-        // SAFETY: the index does not lead there any more, since now and by this.
-        unsafe { guard.retire(pointer_of(list.handle()), CHAIN_BYTES) };
+    /// Removes a list, and frees it.
+    pub(super) fn remove<K: EncodedKey>(&self, key: K, list: Chain<'_>, guard: &Guard<'_>) {
+        list.retire(self.index.remove(key, list.handle(), guard), guard);
     }
 
     /// Visits all lists.
-    pub(super) fn for_each<'g>(&self, mut visit: impl FnMut(&[u8], List<'g>), guard: &'g Guard<'_>) {
+    pub(super) fn for_each<'g>(&self, mut visit: impl FnMut(&[u8], Chain<'g>), guard: &'g Guard<'_>) {
         let mut bytes = Vec::new();
         self.index.for_each(
             |_, entries| {
@@ -391,21 +404,21 @@ impl Lists {
                     bytes.resize(entry.key.len(), 0);
                     entry.key.write_to(&mut bytes);
                     // SAFETY: the handle was found under the guard.
-                    visit(&bytes, unsafe { List::from_handle(entry.handle) });
+                    visit(&bytes, unsafe { Chain::from_handle(entry.handle) });
                 }
             },
             guard,
         );
     }
 
-    /// Gives the index back, of whose lists there are none: by a caller who has the deferred drops' guard, for which a drop would ask.
+    /// Frees the index, which has no lists. The caller has the deferred drops' guard, for which a drop would ask.
     pub(super) fn destroy(mut self, guard: &Guard<'_>) {
         self.destroy_once(guard);
     }
 
     fn destroy_once(&mut self, guard: &Guard<'_>) {
         if !std::mem::replace(&mut self.is_destroyed, true) {
-            // SAFETY: nobody uses the index any more, or looks at the field again. It is empty: who plans keeps the store until then.
+            // SAFETY: nothing uses the index any more, or looks at the field again. It is empty: the planning thread keeps the store until then.
             unsafe { ManuallyDrop::take(&mut self.index).destroy(guard) };
         }
     }

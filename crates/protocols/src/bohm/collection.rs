@@ -1,6 +1,6 @@
-//! Collection (§3.3.2): what was superseded in a batch goes when that batch is finished, but for what open snapshots see.
+//! Collection (§3.3.2): versions that were superseded in a batch are freed when that batch is finished, except those that open snapshots see.
 //!
-//! `docs/protocols/bohm.md` has the invariants. All of it is done by who plans for the partition, so each chain is one thread's.
+//! `docs/protocols/bohm.md` has the invariants. The thread that plans a partition collects it, so one thread at a time collects a chain.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,34 +10,14 @@ use polychron_engine::stores::OwnedKey;
 use polychron_index::Handle;
 use polychron_memory::Guard;
 
-use super::chain::Chain;
+use super::chain::{Chain, Readers, Superseded};
 use super::entry::Known;
 use super::table::BohmStore;
 use super::timestamp::Timestamp;
-use super::version::{Old, RawVersion, State, Version};
+use super::version::{Free, RawVersion, State, Version};
 
-/// Of what a snapshot has held that is over, how much is looked at in one batch.
-const PIECE: usize = if polychron_sync::MODELLED { 2 } else { 1024 };
-
-/// A version that no transaction wants which comes after a batch.
-#[derive(Debug)]
-pub(super) struct Superseded {
-    pub(super) old: Old,
-    /// The batch of the version above.
-    pub(super) batch: u64,
-    pub(super) readers: Readers,
-}
-
-/// How readers may still come to a superseded version when all transactions that want it are over.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Readers {
-    /// Snapshots that are older than the version above.
-    Snapshots,
-    /// By its chain, which has left its index: who found it there before reads what is there since.
-    Guards,
-    /// They walk further down than to what they want: from the version above, which then ends the list.
-    Below,
-}
+/// How many versions and keys of closed snapshots are examined in one batch.
+const EXAMINED_AT_ONCE: usize = if polychron_sync::MODELLED { 2 } else { 1024 };
 
 /// A key whose newest version says that it is absent.
 #[derive(Debug)]
@@ -47,7 +27,7 @@ pub(super) struct Deleted {
     chain: Handle,
     version: RawVersion,
     begin: Timestamp,
-    /// It was looked at before: what it says may not be so any more.
+    /// It was examined before: what it says may have changed since.
     waited: bool,
 }
 
@@ -70,15 +50,16 @@ impl Deleted {
 
     /// The chain and the version, if that is still the newest of its key.
     fn newest<'g>(&self, guard: &'g Guard<'_>) -> Option<(Chain<'g>, Version<'g>)> {
-        // One that has waited may be gone, and its chain, too; the same memory may serve again.
+        // One that has waited may be gone, and so may its chain; the same memory may be another one's.
         if self.waited && !self.store.leads_to(&self.key, self.chain, guard) {
             return None;
         }
-        // SAFETY: the index leads to it, or nobody has taken it out since the version was put there.
-        let chain: Chain<'g> = unsafe { Chain::from_handle(self.chain) };
-        let newest = chain.head().newest().filter(|newest| *newest == self.version)?;
-        // SAFETY: the newest version of a chain goes by the guards, once it is taken out by who plans for the key, which is the caller.
-        let version: Version<'g> = unsafe { newest.get() };
+        // SAFETY: the index leads to the chain, or the chain was not removed since the version was put there. Its newest version is freed behind the
+        // guards, once the thread that plans for the key removes it, which is the caller.
+        let (chain, version): (Chain<'g>, Version<'g>) = unsafe {
+            let chain = Chain::from_handle(self.chain);
+            (chain, chain.head().newest().filter(|newest| *newest == self.version)?.get())
+        };
         (version.begin() == self.begin).then_some((chain, version))
     }
 }
@@ -89,7 +70,7 @@ pub(super) fn owned_key(entry: Known<'_>) -> OwnedKey {
     OwnedKey::new(&bytes)
 }
 
-/// What may be given back: all batches up to one are finished, and which snapshots are older than that.
+/// What may be freed: the last batch up to which all are finished, and the snapshots that are older.
 #[derive(Debug, Default)]
 pub(super) struct Horizon {
     pub(super) finished: u64,
@@ -109,6 +90,13 @@ impl Horizon {
     }
 }
 
+/// The version, which collection comes to from one that is not freed yet: it stays while this thread collects the chain.
+fn reached<'g>(version: RawVersion) -> Version<'g> {
+    // SAFETY: `Garbage` calls this alone. It has each superseded version until it frees that; whatever it follows from there is linked, and by the
+    // invariants 11 to 14 such a version is freed later, or unlinked first.
+    unsafe { version.get() }
+}
+
 /// What a snapshot holds.
 #[derive(Debug, Default)]
 struct Held {
@@ -122,12 +110,12 @@ pub(super) struct Garbage {
     /// In the order of batches, more or less.
     pub(super) superseded: VecDeque<Superseded>,
     pub(super) deleted: VecDeque<Deleted>,
-    /// What open snapshots see, by the newest one that does.
+    /// What open snapshots see, by the newest snapshot that sees it.
     held: BTreeMap<u64, Held>,
     pub(super) horizon: Horizon,
     /// Stores that nothing here needs any more.
     pub(super) unused: Vec<Arc<BohmStore>>,
-    /// Versions and keys that were looked at, for tests.
+    /// Versions and keys that were examined, for tests.
     #[cfg(test)]
     pub(super) steps: usize,
 }
@@ -150,25 +138,25 @@ impl Garbage {
         }
     }
 
-    /// Gives back what the horizon allows. What snapshots held that are over is looked at bit by bit, or all of it. Transactions of batches up
-    /// to `planned` may have been told of what is there.
+    /// Frees what the horizon allows. What closed snapshots held is examined bit by bit, or all of it. Transactions of batches up to `planned` may
+    /// know what is there.
     pub(super) fn collect(&mut self, all: bool, planned: u64, guard: &Guard<'_>) {
         if !self.held.is_empty() {
-            self.let_go(if all { usize::MAX } else { PIECE }, planned, guard);
+            self.let_go(if all { usize::MAX } else { EXAMINED_AT_ONCE }, planned, guard);
         }
         let finished = self.horizon.finished;
         // What has to wait for others comes behind those that are there now.
         for _ in 0..self.superseded.len() {
-            let Some(old) = self.superseded.pop_front_if(|old| old.batch <= finished) else { break };
-            self.give_back(old, guard);
+            let Some(old) = self.superseded.pop_front_if(|old| old.batch() <= finished) else { break };
+            self.examine(old, guard);
         }
         for _ in 0..self.deleted.len() {
             let Some(deleted) = self.deleted.pop_front_if(|deleted| deleted.batch() <= finished) else { break };
-            self.take_out(deleted, planned, guard);
+            self.remove(deleted, planned, guard);
         }
     }
 
-    /// Looks again at what was held for snapshots that are over: it goes, or an older one sees it, too.
+    /// Examines again what closed snapshots held: it is freed, or an older snapshot sees it, too.
     fn let_go(&mut self, most: usize, planned: u64, guard: &Guard<'_>) {
         let mut left = most;
         // From the newest one on: what an older snapshot sees goes there, and is looked at again if that one is over, too.
@@ -186,75 +174,66 @@ impl Garbage {
             if held.versions.is_empty() && held.deleted.is_empty() {
                 self.held.remove(&snapshot);
             }
-            versions.into_iter().for_each(|old| self.give_back(old, guard));
-            deleted.into_iter().for_each(|deleted| self.take_out(deleted, planned, guard));
+            versions.into_iter().for_each(|old| self.examine(old, guard));
+            deleted.into_iter().for_each(|deleted| self.remove(deleted, planned, guard));
             before = snapshot;
         }
     }
 
-    /// Gives a version back whose superseding batch is finished, or keeps it for the newest snapshot that sees it.
-    fn give_back(&mut self, mut old: Superseded, guard: &Guard<'_>) {
+    /// Frees a version whose superseding batch is finished, or keeps it for the newest snapshot that sees it.
+    fn examine(&mut self, mut old: Superseded, guard: &Guard<'_>) {
         self.step();
-        // Every transaction that could want the version, or come past it, is in a batch that is finished.
-        // SAFETY: the version stays until it is given back, which is done here alone.
-        let version = unsafe { old.old.version().get() };
-        match old.readers {
-            Readers::Guards | Readers::Below => {
-                // SAFETY: the intent above goes behind this one. Who still looks at it has found it under a guard.
-                return unsafe {
-                    if matches!(old.readers, Readers::Below) {
-                        old.old.above().get().forget_below();
-                    }
-                    version.retire(guard);
-                };
+        // Every transaction that could read the version, or come past it, is in a batch that is finished.
+        let version = reached(old.version());
+        match old.readers() {
+            Readers::Snapshots if old.batch() > self.horizon.oldest() => {}
+            readers => {
+                let when = if matches!(readers, Readers::Snapshots) { Free::Now } else { Free::BehindGuards };
+                if matches!(readers, Readers::Below) {
+                    // The intent above is freed after this one.
+                    reached(old.above()).forget_below();
+                }
+                // SAFETY: no snapshot is older than the version above, or will be, so none comes past that. What still looks at an intent, or
+                // at a version of a closed chain, has found it under a guard.
+                return unsafe { version.free(when, guard) };
             }
-            Readers::Snapshots if old.batch <= self.horizon.oldest() => {
-                // SAFETY: no snapshot is older than the version above, or will be, so none comes past that.
-                return unsafe { version.free(guard) };
-            }
-            Readers::Snapshots => {}
         }
         let begin = version.begin().batch();
-        // Where no snapshot is older than this version, what is below may be gone, and is wanted by nobody.
+        // Where no snapshot is older than this version, the one below may be gone, and nothing reads it.
         let is_last = self.horizon.newest_before(begin).is_none();
-        let below = if is_last { None } else { version.below() };
-        // SAFETY: a snapshot may want it, so it stays.
-        let below = below.map(|below| unsafe { below.get() });
-        if below.is_some_and(|below| !below.is_settled()) {
-            // Whoever put this one between those two tells of that one later.
+        let below = if is_last { None } else { version.below() }.map(reached);
+        if below.is_some_and(|below| !below.is_linked_upward()) {
+            // The thread that put this version between those two leaves that one later.
             self.superseded.push_back(old);
             return;
         }
-        let above = match version.above() {
-            // SAFETY: what is said to be above stays until it is unlinked, and that says which one is above from then on.
-            Some(above) => unsafe { above.get() },
-            None => self.find_above(&old.old),
-        };
-        // Of those that were put in between the lowest one superseded it.
-        old.batch = old.batch.min(above.begin().batch());
-        let seen_by = self.horizon.newest_before(old.batch).filter(|&snapshot| snapshot >= begin);
-        // Where nothing is below, nothing says that the key is absent as well as a version that says so.
-        match seen_by.filter(|_| !is_last || matches!(version.state(), State::Row)) {
-            Some(snapshot) => {
-                // SAFETY: this collects the chain, and the batch of the version above is finished.
-                unsafe { version.settle(above) };
-                self.held.entry(snapshot).or_default().versions.push(old);
+        // The version that is named as the one above stays until it is unlinked, and then another one is named.
+        let above = version.above().map_or_else(|| self.find_above(&old), reached);
+        // Of those that were inserted in between the lowest one superseded it.
+        old.lower_batch(above.begin().batch());
+        let seen_by = self.horizon.newest_before(old.batch()).filter(|&snapshot| snapshot >= begin);
+        // Where nothing is below, a missing version says that the key is absent as well as one that says so.
+        let seen_by = seen_by.filter(|_| !is_last || matches!(version.state(), State::Row(_)));
+        // SAFETY: this collects the chain, and the batch of the version above is finished. Once unlinked the version is not found any more; snapshots
+        // that are at it have found it under a guard.
+        unsafe {
+            match seen_by {
+                Some(_) => version.link_upward(above),
+                None => version.unlink(above, below, guard),
             }
-            // SAFETY: as above. Then nobody finds it any more; snapshots that are at it have found it under a guard.
-            None => unsafe {
-                version.unlink(above, below);
-                version.retire(guard);
-            },
+        }
+        if let Some(snapshot) = seen_by {
+            self.held.entry(snapshot).or_default().versions.push(old);
         }
     }
 
-    /// The version right above a superseded one, from the one that superseded it on down: between them are those that were put there late.
-    fn find_above<'g>(&mut self, old: &Old) -> Version<'g> {
+    /// The version right above a superseded one: the one that superseded it, or the lowest of those that were inserted late in between.
+    fn find_above<'g>(&mut self, old: &Superseded) -> Version<'g> {
         let mut next = old.above();
         loop {
             self.step();
-            // SAFETY: versions above one that is still there are not given back before it, or are unlinked.
-            let above = unsafe { next.get() };
+            // Versions above one that is still there are freed behind it, or are unlinked.
+            let above = reached(next);
             match above.below() {
                 Some(below) if below != old.version() => next = below,
                 below => {
@@ -265,8 +244,8 @@ impl Garbage {
         }
     }
 
-    /// Takes a key out of its index whose newest version says that it is absent, unless a snapshot sees another one below.
-    fn take_out(&mut self, mut deleted: Deleted, planned: u64, guard: &Guard<'_>) {
+    /// Removes a key from its index whose newest version says that it is absent, unless a snapshot sees another version below.
+    fn remove(&mut self, mut deleted: Deleted, planned: u64, guard: &Guard<'_>) {
         self.step();
         let Some((chain, version)) = deleted.newest(guard) else {
             self.unused.push(deleted.store);
@@ -276,8 +255,7 @@ impl Garbage {
             && let Some(below) = version.below()
         {
             deleted.waited = true;
-            // SAFETY: a snapshot may want it, so it stays.
-            if unsafe { below.get() }.is_settled() {
+            if reached(below).is_linked_upward() {
                 deleted.store.displace(&deleted.key, chain, (deleted.version, deleted.batch()), guard);
                 self.held.entry(snapshot).or_default().deleted.push(deleted);
             } else {
@@ -286,10 +264,8 @@ impl Garbage {
             return;
         }
         let Deleted { store, key, version, .. } = deleted;
-        let taken_out = store.take_out(&key, chain, version, guard);
+        // Transactions that were planned may have been given the version to read.
+        self.superseded.extend(store.remove(&key, chain, (version, planned), guard));
         self.unused.push(store);
-        // Transactions that were planned may have been told to read it.
-        let superseded = taken_out.map(|old| Superseded { old, batch: planned, readers: Readers::Guards });
-        self.superseded.extend(superseded);
     }
 }

@@ -1,17 +1,17 @@
 //! Deleted keys that only snapshots see leave their index for one beside it.
 //!
-//! A row that a snapshot sees keeps its chain when it is deleted. Would its key stay in the index, a queue would be scanned through all that
-//! was deleted since the snapshot began. So when collection leaves such a key for a snapshot, it is *displaced*, by who plans for its
-//! partition:
+//! A row that a snapshot sees keeps its chain when it is deleted. If its key stayed in the index, a queue would be scanned through all rows that
+//! were deleted since the snapshot began. So when collection leaves such a key for a snapshot, the thread that plans its partition *displaces*
+//! the key:
 //!
 //! 1. its chain goes into the index beside;
 //! 2. `until` is raised to the batch of the deletion, which is finished;
-//! 3. the chain is sealed, so that no version is put there any more: a key that comes back gets another chain, as with a closed one;
+//! 3. the chain is sealed and takes no further version: a key that comes back gets another chain, as with a closed one;
 //! 4. the key leaves the index.
 //!
-//! Every transaction that is executed, now and from now on, is of a later batch: it sees no such row, and looks at the index alone. A snapshot
-//! of an earlier batch that finds no row of a key looks beside, and its scans go along both. It looks at `until` behind the index: what it
-//! misses there because of step 4 it is told of by step 2. Later batches only grow, so `until` is never taken back.
+//! Every transaction that is executed, now and from now on, is of a later batch: it sees no such row, and reads the index alone. A snapshot of an
+//! earlier batch that finds no row of a key searches the index beside, and its scans go along both. It reads `until` after the index: where step
+//! 4 made it miss a key, step 2 is visible. Later batches only grow, so `until` is never lowered.
 //!
 //! When no snapshot sees the row any more, the chain is closed as others are, and leaves the index beside.
 
@@ -25,13 +25,13 @@ use polychron_memory::Guard;
 use polychron_schema::IndexKind;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
-use super::chain::{Chain, Chains};
+use super::chain::{Chain, Chains, Superseded};
 use super::steps::Step;
 use super::table::BohmStore;
 use super::timestamp::Timestamp;
-use super::version::{Old, RawVersion};
+use super::version::RawVersion;
 
-/// The index beside, and the latest deletion of what went there.
+/// The index beside, and the latest deletion of a key in it.
 #[derive(Debug)]
 pub(super) struct Displaced {
     /// None beside a hash table, of which no ranges are scanned, and where there was no memory for it: then deleted keys stay where they are.
@@ -115,7 +115,7 @@ impl BohmStore {
         // A late write may have come first.
         let from = if chain.head().seal(deletion) { self.index() } else { beside };
         let removed = from.remove(key, chain.handle(), guard);
-        debug_assert!(removed, "the chain was in both, and only who plans for the key takes it out");
+        debug_assert!(removed, "the chain was in both, and only the thread that plans for the key removes it");
     }
 
     /// Whether a key leads to a chain, in the index or beside.
@@ -127,16 +127,16 @@ impl BohmStore {
         [Some(self.index()), self.displaced.index()].into_iter().flatten().any(|index| find(index) == Some(chain))
     }
 
-    /// Closes a chain if this version, which says that the key is absent, is its newest, takes the key out of the index in which it is, and gives
-    /// the chain back. Answers the version. The caller plans for its partition.
-    pub(super) fn take_out(
+    /// Closes a chain if this version, which says that the key is absent, is its newest, removes the key from its index, and frees the chain.
+    /// Answers the version. The caller plans for the partition, up to the batch `planned`.
+    pub(super) fn remove(
         &self,
         key: &OwnedKey,
         chain: Chain<'_>,
-        version: RawVersion,
+        (version, planned): (RawVersion, u64),
         guard: &Guard<'_>,
-    ) -> Option<Old> {
+    ) -> Option<Superseded> {
         let from = if chain.head().is_sealed() { self.displaced.index() } else { Some(self.index()) };
-        chain.take_out(from, key, version, guard)
+        chain.remove(from, key, (version, planned), guard)
     }
 }

@@ -1,16 +1,15 @@
-//! Stores of tables and indexes that were dropped. What waits to be collected leads from superseded versions to those above, and the newest
-//! ones go with their store: so that stays until no such version leads anywhere any more.
+//! Stores of tables and indexes that were dropped. Superseded versions that wait to be collected lead to those above, and the newest versions are
+//! freed with their store. So a store stays until no such version is left.
 
 use std::sync::{Arc, PoisonError};
 
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering, fence};
 
-use super::collection::{Readers, Superseded};
 use super::protocol::Shared;
 use super::table::BohmStore;
 
-/// Stores that nobody finds any more, or will not soon.
+/// Stores that no thread finds any more, or will not soon.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
     any: AtomicBool,
@@ -20,7 +19,7 @@ pub(super) struct Dropped {
 #[derive(Debug)]
 struct Waiting {
     store: Arc<BohmStore>,
-    /// No later batch has written into it; known when nobody else has the store any more.
+    /// No later batch has written into it; known when no other thread has the store any more.
     last: Option<u64>,
 }
 
@@ -33,8 +32,8 @@ impl Dropped {
         self.any.store(true, Ordering::Relaxed);
     }
 
-    /// Lets those go whose last batch is finished, and which no open snapshot is older than: versions that were superseded by then are given
-    /// back without a look at those above. Answers whether there were some. The caller has no guard of the deferred drops'.
+    /// Drops the stores whose last batch is finished, if no open snapshot is older: versions that were superseded by then are freed without a look at
+    /// those above. Answers whether there were some. The caller does not have the deferred drops' guard.
     pub(super) fn let_go(&self, shared: &Shared) -> bool {
         if !self.any.load(Ordering::Relaxed) {
             return false;
@@ -42,7 +41,7 @@ impl Dropped {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
         for waiting in &mut *stores {
             if waiting.last.is_none() && Arc::strong_count(&waiting.store) == 1 {
-                // Acquire: pairs with the release of who gave up the store last; what it has written was sequenced before.
+                // Acquire: pairs with the release of the reference that was dropped last; what its thread has written was sequenced before.
                 fence(Ordering::Acquire);
                 waiting.last = Some(shared.pipeline.sequenced());
             }
@@ -52,15 +51,14 @@ impl Dropped {
         self.any.store(!stores.is_empty(), Ordering::Relaxed);
         drop(stores);
         for Waiting { store, last } in &gone {
-            // The last intent lies above none that waits. It goes through the partition that planned it, behind the one below, of which it is the
+            // Nothing that waits lies below the last intent. The partition that planned it frees it, after the one below, which names it as the
             // version above.
-            let newest = store.intents.newest().and_then(|newest| store.intents.close(newest));
-            if let (Some(old), Some(batch)) = (newest, *last) {
-                let readers = Readers::Guards;
-                shared.partition(store.hash()).leave_superseded(Superseded { old, batch, readers });
+            let close = |last| store.intents.newest().and_then(|newest| store.intents.close(newest, last));
+            if let Some(superseded) = last.and_then(close) {
+                shared.partition(store.hash()).leave_superseded(superseded);
             }
         }
-        // Their memory is given back by the deferred drops, which the caller does not hold.
+        // The deferred drops free their memory, and the caller does not hold them.
         !gone.is_empty()
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a run: rows are made known, or what was there before is passed on.
+//! The end of a run: rows are published, or the rows below are passed on.
 
 use polychron_base::Error;
 use polychron_engine::mutations::left_out;
@@ -15,7 +15,7 @@ impl BohmTransaction<'_> {
         if self.doomed && !self.again && self.lost.is_none() {
             return self.leave();
         }
-        debug_assert!(ran != Ran::Conflict || self.doomed, "only who was told of a conflict passes one on");
+        debug_assert!(ran != Ran::Conflict || self.doomed, "a conflict that is passed on was observed");
         self.again |= self.is_guessing;
         let commits = ran == Ran::Commit && !self.again || left_out(Step::DiscardFailed);
         for position in self.positions().filter(|_| !commits) {
@@ -27,12 +27,11 @@ impl BohmTransaction<'_> {
         for position in self.positions() {
             self.publish(position);
         }
-        self.planned.as_mut().expect("only planned transactions end").body_mut().again = self.again;
         Outcome::Complete
     }
 
-    /// Puts what was there before where the transaction put nothing. First all of it is made known, which can fail, and then
-    /// put, which cannot.
+    /// Passes on the row below where the transaction put nothing. First all these rows are resolved, which can fail, and then they are put, which
+    /// cannot.
     pub(super) fn pass_on(&mut self) -> Result<(), Error> {
         let mut below = std::mem::take(&mut self.state.passed_on);
         below.clear();
@@ -64,8 +63,8 @@ impl BohmTransaction<'_> {
         }
     }
 
-    /// Leaves the transaction as if it had not run. Versions that were not planned stay pending in their chains: who could want them
-    /// waits for the whole transaction.
+    /// Leaves the transaction as if it had not run. Versions that were not planned stay pending in their chains: whatever could read them waits for
+    /// the whole transaction.
     pub(super) fn leave(&mut self) -> Outcome {
         for position in self.positions() {
             let entry = self.entry(position);

@@ -1,13 +1,14 @@
-//! Execution (§3.3.1): a thread takes a chunk of a planned batch and sees each of its transactions executed, by itself or by who got
-//! there first. A transaction that needs the row of another one executes that first, on the same thread.
+//! Execution (§3.3.1): a thread takes a chunk of a planned batch and has each of its transactions executed, by itself or by the thread that
+//! claimed it first. A transaction that needs the row of another one executes that first, on the same thread.
 
 use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_engine::catalog;
 use polychron_engine::stores::{Batch, Both};
-use polychron_memory::{Guard, Local, stack_left};
+use polychron_memory::{Local, stack_left};
 
+use super::answers::run_procedure;
 use super::executors::Seen;
 use super::leftovers::{Leftover, Waiting};
 use super::pipeline::Chunk;
@@ -18,7 +19,7 @@ use super::table::BohmTable;
 use super::timestamp::Timestamp;
 use super::transaction::{BohmTransaction, Position, Scratch};
 
-/// A batch behind all others: for who may execute any.
+/// A batch behind all others, for a thread that may execute any.
 pub(super) const LAST: u64 = u64::MAX;
 
 /// How many transactions deep a thread goes before it begins anew from the bottom.
@@ -63,13 +64,6 @@ pub(super) struct ExecutorState {
 }
 
 impl ExecutorState {
-    /// Looks at the present list of tables from now on, under this guard or one that is older.
-    #[inline]
-    pub(super) fn renew_tables(&mut self, shared: &Shared, _: &Guard<'_>) {
-        // SAFETY: the caller is pinned, and looks at tables only under that guard.
-        unsafe { self.tables.renew(&shared.catalog) };
-    }
-
     /// Whether another transaction may be executed inside of those that are: there is room for it on the stack.
     #[inline]
     fn may_go_deeper(&mut self) -> bool {
@@ -196,7 +190,7 @@ fn execute(shared: &Shared, local: &Local, state: &mut ExecutorState, last: u64)
             (chunk, left)
         }
     };
-    if !settle_left(shared, local, state, &chunk, &mut left) {
+    if !await_left(shared, local, state, &chunk, &mut left) {
         drop(guard);
         shared.leftovers.leave(Leftover { chunk, left });
         return true;
@@ -212,14 +206,14 @@ fn execute(shared: &Shared, local: &Local, state: &mut ExecutorState, last: u64)
     true
 }
 
-/// Sees to each transaction of a chunk once; some are left, because others execute them or what they wait for.
+/// Tries to complete each transaction of a chunk once; some are left, because other threads execute them or what they wait for.
 fn begin_chunk(shared: &Shared, local: &Local, state: &mut ExecutorState, chunk: &Chunk, left: &mut Vec<Waiting>) {
     if shared.executing.has_some() && shared.pipeline.has_chunk(LAST) {
         shared.executing.wake_one();
     }
     shared.pipeline.for_first(chunk, ClientBatch::fetch_first);
     shared.pipeline.for_each(chunk, |client_batch, place, timestamp| {
-        if let Err(blocker) = try_settle(shared, state, local, client_batch.planned(place), timestamp) {
+        if let Err(blocker) = try_complete(shared, state, local, client_batch.planned(place), timestamp) {
             left.push(Waiting { place: timestamp.place(), blocker });
         }
     });
@@ -227,7 +221,7 @@ fn begin_chunk(shared: &Shared, local: &Local, state: &mut ExecutorState, chunk:
 }
 
 /// Waits for what is left of a chunk. `false`: that takes long, and there may be something else to do.
-fn settle_left(
+fn await_left(
     shared: &Shared,
     local: &Local,
     state: &mut ExecutorState,
@@ -241,26 +235,26 @@ fn settle_left(
         }
         left.retain_mut(|waiting| {
             let (planned, timestamp) = shared.pipeline.transaction(chunk, waiting.place);
-            let settled = try_settle(shared, state, local, planned, timestamp);
-            settled.map_err(|blocker| waiting.blocker = blocker).is_err()
+            let done = try_complete(shared, state, local, planned, timestamp);
+            done.map_err(|blocker| waiting.blocker = blocker).is_err()
         });
     }
     true
 }
 
-/// Sees to a transaction: executes it, and what it waits for, unless other threads do. Answers whether it is complete.
-pub(super) fn settle(
+/// Executes a transaction and those that it waits for, unless other threads do. Answers whether it is complete.
+pub(super) fn ensure_complete(
     shared: &Shared,
     state: &mut ExecutorState,
     local: &Local,
     planned: &Planned,
     timestamp: Timestamp,
 ) -> bool {
-    try_settle(shared, state, local, planned, timestamp).is_ok()
+    try_complete(shared, state, local, planned, timestamp).is_ok()
 }
 
-/// The same; `Err` tells which transaction is to be waited for.
-fn try_settle(
+/// The same; `Err` is the transaction to wait for.
+fn try_complete(
     shared: &Shared,
     state: &mut ExecutorState,
     local: &Local,
@@ -272,8 +266,7 @@ fn try_settle(
     loop {
         let (next, at) = match below.last() {
             None => (planned, timestamp),
-            // SAFETY: the database is open.
-            Some(deep) => (unsafe { deep.planned() }, deep.timestamp()),
+            Some(deep) => (deep.planned(), deep.timestamp()),
         };
         if let Some(executing) = next.claim(at)
             && execute_claimed(shared, state, local, executing, at) == Outcome::HandedBack
@@ -293,23 +286,17 @@ fn try_settle(
     }
 }
 
-/// Has transactions wait for the one that the deepest of those below them waits for: those that lay too deep do not know it.
+/// Lets transactions wait for the one that the deepest of those below them waits for: those that lay too deep do not know it.
 fn wait_above(planned: &Planned, timestamp: Timestamp, below: &[Blocker], blocker: Blocker) -> Blocker {
     let Some((_, above)) = below.split_last() else { return blocker };
-    for above in above.iter().copied().chain([planned.blocker(timestamp)]) {
-        // SAFETY: the database is open.
-        if let Some(mut above) = unsafe { above.planned() }.claim(above.timestamp()) {
-            above.body_mut().blocker = Some(blocker);
+    let first = planned.blocker(timestamp);
+    for above in above.iter().chain([&first]) {
+        if let Some(mut above) = above.planned().claim(above.timestamp()) {
+            above.body_mut().blocker = Some(blocker.clone());
             above.hand_back();
         }
     }
     blocker
-}
-
-/// Whether some thread executes a transaction.
-pub(super) fn is_executing(blocker: Blocker) -> bool {
-    // SAFETY: the database is open.
-    unsafe { blocker.planned() }.progress(blocker.timestamp()) == Progress::Executing
 }
 
 /// Executes a transaction that the calling thread has claimed.
@@ -321,8 +308,8 @@ pub(super) fn execute_claimed(
     timestamp: Timestamp,
 ) -> Outcome {
     // It would come as far as last time, and no further.
-    if let Some(blocker) = executing.body().blocker.filter(|&blocker| is_executing(blocker)) {
-        state.blocker = Some(blocker);
+    if let Some(blocker) = executing.body().blocker.as_ref().filter(|blocker| blocker.is_executing()) {
+        state.blocker = Some(blocker.clone());
         executing.hand_back();
         return Outcome::HandedBack;
     }
@@ -338,23 +325,19 @@ pub(super) fn execute_claimed(
         shared.running.enter(local.worker_id().position());
     }
     state.depth += 1;
-    let content = executing.client_batch().content();
-    let (run, job) = (content.run, std::ptr::with_exposed_provenance(content.job));
-    let procedure = content.procedures[executing.body().place as usize] as usize;
     let mut transaction = BohmTransaction::planned(shared, &mut *state, local, executing, timestamp);
     let ran = match transaction.begin() {
-        // SAFETY: the client keeps job and procedures until the client batch is back.
-        Ok(()) => unsafe { run(job, procedure, &mut transaction) },
+        Ok(()) => run_procedure(&mut transaction),
         Err(_) => Ran::Conflict,
     };
     let outcome = transaction.end(ran);
     let mut executing = transaction.planned.take().expect("it was planned");
     match outcome {
-        Outcome::Complete => executing.complete(),
+        Outcome::Complete => executing.complete(transaction.again),
         Outcome::HandedBack => {
             // It has waited for that one last, unless it lies too deep.
             let state = &transaction.state;
-            executing.body_mut().blocker = state.blocker.filter(|_| state.too_deep.is_none());
+            executing.body_mut().blocker = state.blocker.clone().filter(|_| state.too_deep.is_none());
             executing.hand_back();
         }
     }

@@ -1,7 +1,7 @@
 //! Transactions that one thread drives step by step, and not the pipeline: snapshots, the filling of an index, and tests.
 //!
-//! Such a transaction may write anything. It has its place in the log like any other, those before it are executed when it needs them, and
-//! those after it wait. So users are not offered it: [`polychron_engine::Interactive`] is there for tests only.
+//! Such a transaction may write anything. It has a log position like any other, those before it are executed when it needs them, and those after
+//! it wait. So users are not offered it: [`polychron_engine::Interactive`] is there for tests only.
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::stores::{Keys, for_each};
@@ -122,7 +122,7 @@ impl BohmTransaction<'_> {
         self.shared.driver.store(0, Ordering::Relaxed);
         let outcome = self.end(ran);
         debug_assert_eq!(outcome, Outcome::Complete, "who drives interactively waits as long as it takes");
-        self.planned.take().expect("it was planned").complete();
+        self.planned.take().expect("it was planned").complete(self.again);
         self.shared.acknowledged.raise(self.timestamp.batch());
         let mut spin_budget = SpinBudget::default();
         // Acquire: pairs with the release of who executed the rest.

@@ -1,4 +1,4 @@
-//! Chunks that wait for a transaction which some thread is still executing: nobody stands by them.
+//! Chunks that wait for a transaction which some thread is still executing. No thread has them.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -6,15 +6,14 @@ use std::sync::PoisonError;
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 
-use super::execution::is_executing;
 use super::pipeline::Chunk;
 use super::planned::Blocker;
 
-/// Chunks that are looked at to find one that need not wait any more; the others come later.
+/// Chunks that are examined to find one that does not have to wait any more; the others come later.
 const LOOKED_AT: usize = 16;
 
 /// A transaction that was not executed yet, and what it waits for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Waiting {
     /// Its place in the batch.
     pub(super) place: usize,
@@ -24,7 +23,7 @@ pub(super) struct Waiting {
 impl Waiting {
     /// Whether the transaction that it waits for is not being executed any more.
     fn is_ready(&self) -> bool {
-        !is_executing(self.blocker)
+        !self.blocker.is_executing()
     }
 }
 
@@ -55,13 +54,13 @@ impl Leftovers {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Leaves a chunk to whoever comes when it need not wait any more.
+    /// Leaves a chunk to any thread, for when it does not have to wait any more.
     pub(super) fn leave(&self, leftover: Leftover) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner).push_back(leftover);
     }
 
-    /// Takes a chunk of a batch up to this one that need not wait any more.
+    /// Takes a chunk of a batch up to this one that does not have to wait any more.
     #[inline]
     pub(super) fn take(&self, last: u64) -> Option<Leftover> {
         if self.is_empty() { None } else { self.look(last) }

@@ -14,7 +14,7 @@ use polychron_sync::thread;
 use polychron_memory::model::beside;
 use polychron_sync::model::Witness;
 
-use super::chain::Intents;
+use super::chain::{Head, Readers};
 use super::execution::LAST;
 use super::pipeline::{Pipeline, RING};
 use super::planned::{ClientBatches, HandedIn, OwnBatch, Planned, Progress};
@@ -60,7 +60,7 @@ impl Run {
     }
 
     /// Has it executed, by this thread or another one. The first `attempts` of this thread are handed back.
-    fn settle(&self, mut attempts: u32) {
+    fn complete(&self, mut attempts: u32) {
         while self.planned.progress(timestamp(1)) != Progress::Complete {
             let Some(executing) = self.planned.claim(timestamp(1)) else {
                 thread::yield_now();
@@ -68,7 +68,7 @@ impl Run {
             };
             self.done.write();
             if attempts == 0 {
-                executing.complete();
+                executing.complete(false);
             } else {
                 attempts -= 1;
                 executing.hand_back();
@@ -81,14 +81,14 @@ impl Run {
 /// One of two threads executes a transaction, and the other one finds what it did.
 #[test]
 fn a_transaction_is_executed_once() {
-    let settle = |run: &Run| run.settle(0);
-    explore(3, move || both(Run::new(), settle, settle, |run| assert_eq!(run.done.read(), 1)));
+    let complete = |run: &Run| run.complete(0);
+    explore(3, move || both(Run::new(), complete, complete, |run| assert_eq!(run.done.read(), 1)));
 }
 
 /// Who executes a transaction finds what an attempt left that was handed back.
 #[test]
 fn what_is_handed_back_is_found() {
-    explore(3, || both(Run::new(), |run| run.settle(1), |run| run.settle(0), |run| assert!(run.done.read() <= 2)));
+    explore(3, || both(Run::new(), |run| run.complete(1), |run| run.complete(0), |run| assert!(run.done.read() <= 2)));
 }
 
 /// Who comes too late to a transaction finds that its memory serves another one, and does not execute that.
@@ -98,14 +98,14 @@ fn memory_that_serves_again_is_not_mistaken() {
         both(
             Run::new(),
             |run| {
-                run.settle(0);
+                run.complete(0);
                 // SAFETY: it was executed.
-                unsafe { run.planned.set_timestamp(timestamp(2), false) };
+                unsafe { run.planned.set_timestamp(timestamp(2)) };
             },
             |run| {
                 if let Some(executing) = run.planned.claim(timestamp(1)) {
                     run.done.write();
-                    executing.complete();
+                    executing.complete(false);
                 }
             },
             |run| assert_eq!((run.done.read(), run.planned.progress(timestamp(2))), (1, Progress::Unprocessed)),
@@ -124,9 +124,7 @@ impl Placeholder {
     fn new(guard: &Guard<'_>) -> Self {
         let run = Box::leak(Box::new(Run::new()));
         let version = run.planned.placeholder(timestamp(1), 2, guard).expect("memory is there");
-        let raw = version.raw();
-        version.keep();
-        Self { version: raw, run }
+        Self { version: version.keep(), run }
     }
 
     /// Reads the row, as who needs it: executes the transaction, or waits for it.
@@ -139,15 +137,14 @@ impl Placeholder {
                 continue;
             };
             self.run.done.write();
-            // SAFETY: the transaction was claimed.
-            let mut filling = unsafe { version.fill() };
+            // SAFETY: it is the only one.
+            let mut filling = unsafe { version.fill(&executing) }.expect("it is pending");
             filling.put(&[7, 8], guard).expect("the row has room");
             filling.finish(true);
-            executing.complete();
+            executing.complete(false);
         }
-        assert!(matches!(version.state(), State::Row) && self.run.done.read() == 1);
-        // SAFETY: it has a row.
-        assert_eq!(unsafe { version.words() }, [7, 8]);
+        let State::Row(row) = version.state() else { unreachable!("it was filled") };
+        assert_eq!((row.words(), self.run.done.read()), (&[7, 8][..], 1));
     }
 
     fn free(self) {
@@ -208,7 +205,7 @@ impl Log {
             let planned = client_batch.planned(place);
             let executing = planned.claim(timestamp).expect("a transaction is in one chunk");
             self.executed[timestamp.batch() as usize - 1][place].write();
-            executing.complete();
+            executing.complete(false);
         });
         self.pipeline.end_execution(chunk);
         true
@@ -413,18 +410,18 @@ fn snapshots_keep_what_they_see() {
 
 /// A list of intents, of batches 1 and 2, and what the runs of their transactions did.
 struct Listed {
-    head: Intents,
+    head: Head,
     runs: [Run; 2],
 }
 
 impl Listed {
     fn new(guard: &Guard<'_>) -> Arc<Self> {
         let run = |batch| Run { planned: planned(timestamp(batch)), done: Witness::default() };
-        let intents = Arc::new(Self { head: Intents::new(), runs: [run(1), run(2)] });
+        let intents = Arc::new(Self { head: Head::new(), runs: [run(1), run(2)] });
         for (batch, run) in (1..).zip(&intents.runs) {
             let version = run.planned.placeholder(timestamp(batch), 0, guard).expect("memory is there");
             // SAFETY: nobody else has the list.
-            unsafe { intents.head.push(version) }.expect("the list is open");
+            unsafe { intents.head.push(version, Readers::Below) }.expect("the list is open");
         }
         intents
     }
@@ -434,9 +431,10 @@ impl Listed {
         let run = &self.runs[batch as usize - 1];
         if let Some(executing) = run.planned.claim(timestamp(batch)) {
             run.done.write();
-            // SAFETY: the versions of the list stay for the whole model, and the transaction was claimed.
-            unsafe { self.head.at(timestamp(batch)).expect("it was put there").fill() }.finish(false);
-            executing.complete();
+            // SAFETY: the versions of the list stay for the whole model, and this is the only one that is filled.
+            let filling = unsafe { self.head.at(timestamp(batch)).expect("it was put there").fill(&executing) };
+            filling.expect("it is pending").finish(false);
+            executing.complete(false);
         }
         while run.planned.progress(timestamp(batch)) != Progress::Complete {
             thread::yield_now();

@@ -274,13 +274,7 @@ impl Pipeline {
     /// Gives the transactions of a client batch their places in the log.
     fn number(&self, client_batch: &ClientBatch, batch: u64, first: usize) {
         let content = client_batch.content();
-        content.batch.store(batch, Ordering::Relaxed);
-        content.first_place.store(first, Ordering::Relaxed);
-        for place in 0..content.count {
-            let timestamp = Timestamp::new(batch, first + place);
-            // SAFETY: the client batch was handed in, and nobody has found the transaction since.
-            unsafe { client_batch.planned(place).set_timestamp(timestamp, content.interactive) };
-        }
+        client_batch.enter_log(batch, first);
         if content.has_everything {
             self.everything.store(batch, Ordering::Relaxed);
         }

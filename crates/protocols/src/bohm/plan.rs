@@ -1,8 +1,8 @@
-//! Concurrency control (§3.2): for each key that a transaction will write a placeholder, on top of the one before; for each key that it
-//! will read the version to read.
+//! Concurrency control (§3.2): it puts a placeholder, on top of the one before, for each key that a transaction will write, and finds the version
+//! for each key that it will read.
 //!
-//! The keys are divided by their hash into partitions. One thread at a time plans for a partition, batch by batch, so that nothing here
-//! needs to be coordinated with anybody but those who read chains and indexes.
+//! The keys are divided by their hash into partitions. One thread at a time plans for a partition, batch by batch, so planning is coordinated with
+//! the readers of chains and indexes alone.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -14,20 +14,20 @@ use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::{Mutex, SpinLatch};
 
-use super::chain::{Chain, Head, List};
-use super::collection::{Deleted, Garbage, Readers, Superseded, owned_key};
+use super::chain::{Chain, Head, Readers, Superseded};
+use super::collection::{Deleted, Garbage, owned_key};
 use super::entry::{Known, Want};
 use super::pipeline::RING;
 use super::planned::ClientBatch;
 use super::protocol::Shared;
 use super::table::{BohmStore, Prefix};
 use super::timestamp::Timestamp;
-use super::version::{Fresh, Old};
+use super::version::Fresh;
 
 /// Keys ahead of the one that is planned whose buckets, and then whose chains, are fetched.
 const AHEAD: usize = 8;
 
-/// Batches after which the list of a prefix is taken out that nobody declares any more.
+/// Batches after which the list of a prefix is removed that no transaction declares any more.
 const PREFIXES_STAY: u64 = 64;
 // A batch that was planned before the last transaction of a prefix was executed finds its list: it lies at most so far behind.
 const _: () = assert!(PREFIXES_STAY >= RING);
@@ -63,9 +63,9 @@ struct KnownPrefix {
 }
 
 impl KnownPrefix {
-    fn list(&self) -> List<'_> {
-        // SAFETY: the list is taken out together with this, which is the only one.
-        unsafe { List::from_handle(self.list) }
+    fn list(&self) -> Chain<'_> {
+        // SAFETY: the list is removed together with this, which is the only one.
+        unsafe { Chain::from_handle(self.list) }
     }
 }
 
@@ -77,13 +77,13 @@ struct Inbox {
 }
 
 impl Partition {
-    /// Leaves a version to be given back.
+    /// Leaves a version to be freed.
     pub(super) fn leave_superseded(&self, superseded: Superseded) {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner).superseded.push(superseded);
         self.has_mail.store(true, Ordering::Release);
     }
 
-    /// Leaves a key to be taken out of its index.
+    /// Leaves a key to be removed from its index.
     pub(super) fn leave_deleted(&self, deleted: Deleted) {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner).deleted.push(deleted);
         self.has_mail.store(true, Ordering::Release);
@@ -115,7 +115,7 @@ impl Partition {
         true
     }
 
-    /// What there is to collect, for tests.
+    /// The versions and keys that wait to be collected, for tests.
     #[cfg(test)]
     pub(super) fn garbage<O>(&self, look: impl FnOnce(&Garbage) -> O) -> O {
         look(&self.plan.lock().garbage)
@@ -156,21 +156,21 @@ impl Partition {
     }
 }
 
-/// Takes a prefix's list out whose last intent lies so many batches back; answers the prefix if it stays.
+/// Removes a prefix's list whose last intent lies so many batches back; answers the prefix if it stays.
 fn forget_prefix(prefix: KnownPrefix, age: u64, plan: &mut Plan, guard: &Guard<'_>) -> Option<KnownPrefix> {
-    let intents = prefix.list().intents();
+    let intents = prefix.list().head();
     let last = intents.newest()?;
-    // SAFETY: the last intent stays until it is taken out here.
+    // SAFETY: the last intent stays until the list is removed here.
     if unsafe { last.get() }.begin().batch() + age > plan.garbage.horizon.finished {
         return Some(prefix);
     }
-    let Some(old) = intents.close(last) else { return Some(prefix) };
+    let Some(superseded) = intents.close(last, plan.planned) else { return Some(prefix) };
     match &prefix.prefix {
         OwnedKey::Short(key) => prefix.store.prefixes.remove(*key, prefix.list(), guard),
         OwnedKey::Long(key) => prefix.store.prefixes.remove(&**key, prefix.list(), guard),
     }
     plan.garbage.unused.push(prefix.store);
-    plan.garbage.superseded.push_back(Superseded { old, batch: plan.planned, readers: Readers::Guards });
+    plan.garbage.superseded.push_back(superseded);
     None
 }
 
@@ -236,9 +236,9 @@ impl<'p> Planner<'p> {
         let superseded = &mut plan.garbage.superseded;
         let Some(entry) = self.entry(position) else { return };
         let planned = match entry.want {
-            // Nobody but this thread puts versions on top of the chain, in the order of the log: the newest is the one to read.
+            // This thread alone puts versions on top of the chain, in the order of the log: the newest is the one to read.
             Want::Read => {
-                // Who inserts the key may have been planned since it was looked up ahead.
+                // The transaction that inserts the key may have been planned since it was looked up ahead.
                 let chain = known.or_else(|| store_of(entry)?.find(entry.key(), self.guard));
                 entry.set_version(chain.and_then(|chain| chain.head().newest()));
                 Ok(())
@@ -264,10 +264,10 @@ impl<'p> Planner<'p> {
 
     /// Puts a version of the entry's transaction on top of a chain of this partition.
     #[inline]
-    fn push(&self, head: &Head, version: Fresh<'p>) -> Option<Old> {
-        // SAFETY: this thread alone plans for the key, batch by batch, and a batch's entries lie in the order of their transactions.
-        let pushed = unsafe { head.push(version) };
-        pushed.unwrap_or_else(|_| unreachable!("who plans for the key would have closed it"))
+    fn push(&self, head: &Head, version: Fresh<'p>, readers: Readers) -> Option<Superseded> {
+        // SAFETY: this thread alone plans for the key, batch by batch, and a batch's entries are in the order of their transactions.
+        let pushed = unsafe { head.push(version, readers) };
+        pushed.unwrap_or_else(|_| unreachable!("only this thread closes a chain of its partition"))
     }
 
     #[inline]
@@ -279,7 +279,7 @@ impl<'p> Planner<'p> {
     ) -> Result<(), Error> {
         let store = entry.store();
         let allocate = || self.allocate(entry, store.row_words);
-        // What takes another version's place makes room in the end.
+        // A version that supersedes another one makes room in the end.
         let version = if known.is_some() { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
         let chain = match known.map_or_else(|| store.find_or_make(entry.key(), self.guard), Ok) {
             Ok(chain) => chain,
@@ -290,9 +290,7 @@ impl<'p> Planner<'p> {
         };
         entry.set_chain(Some(chain.handle()));
         entry.set_version(Some(version.raw()));
-        if let Some(old) = self.push(chain.head(), version) {
-            superseded.push_back(Superseded { old, batch: self.batch, readers: Readers::Snapshots });
-        }
+        superseded.extend(self.push(chain.head(), version, Readers::Snapshots));
         Ok(())
     }
 
@@ -300,11 +298,11 @@ impl<'p> Planner<'p> {
         let prefixes = &entry.store().prefixes;
         let prefix = Prefix::of(entry.key());
         if let Some(list) = prefixes.find(prefix, self.guard) {
-            return self.put_intent(entry, list.intents(), &mut plan.garbage.superseded);
+            return self.put_intent(entry, list.head(), &mut plan.garbage.superseded);
         }
         let list = prefixes.make(prefix, self.guard)?;
-        if let Err(error) = self.put_intent(entry, list.intents(), &mut plan.garbage.superseded) {
-            // A list without intents would never be taken out.
+        if let Err(error) = self.put_intent(entry, list.head(), &mut plan.garbage.superseded) {
+            // A list without intents would never be removed.
             prefixes.remove(prefix, list, self.guard);
             return Err(error);
         }
@@ -316,9 +314,7 @@ impl<'p> Planner<'p> {
     fn put_intent(&self, entry: Known<'_>, intents: &Head, superseded: &mut VecDeque<Superseded>) -> Result<(), Error> {
         let version = self.guard.with_reserve(|_| self.allocate(entry, 0))?;
         entry.set_version(Some(version.raw()));
-        if let Some(old) = self.push(intents, version) {
-            superseded.push_back(Superseded { old, batch: self.batch, readers: Readers::Below });
-        }
+        superseded.extend(self.push(intents, version, Readers::Below));
         Ok(())
     }
 }

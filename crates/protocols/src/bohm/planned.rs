@@ -4,6 +4,10 @@
 //! placeholders, and the threads of execution run the procedures. Everything that these threads write of a transaction lies in
 //! its client batch, in words that one of them writes at a time.
 
+mod fetching;
+mod pool;
+mod shared;
+
 use std::cell::UnsafeCell;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
@@ -15,17 +19,17 @@ use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{Mutex, fence_behind_exchange};
 
-use super::entry::{Entry, Known};
+use super::entry::{Entry, Known, Want};
 use super::sleeping::Sleeper;
 use super::timestamp::Timestamp;
-use super::transaction::BohmTransaction;
-use super::version::{Fresh, Version};
+use super::transaction::{BohmTransaction, Position};
+use super::version::{Filling, Fresh, Version};
+
+pub(super) use self::pool::ClientBatches;
+pub(super) use self::shared::Shared;
 
 /// Transactions in one piece of a client batch's memory; few where each of their words is followed.
 const PIECE: usize = if polychron_sync::MODELLED { 2 } else { 64 };
-
-/// Entries between the one that is used and the one whose row is fetched, and again as many to the one whose version is.
-pub(super) const AHEAD: usize = 4;
 
 /// How far a transaction is (§3.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,14 +46,16 @@ pub(super) struct Planned {
     state: AtomicU64,
     /// How many bytes could not be had for a placeholder.
     pub(super) refused: AtomicUsize,
+    /// Its procedure is to be planned again: it wanted to write what it had not planned.
+    again: AtomicBool,
+    /// The address of its client batch, in whose memory it lies.
+    client_batch: NonZeroUsize,
     body: UnsafeCell<Body>,
 }
 
-/// What belongs to the client, then to the sequencer, and then to who executes the transaction.
+/// The data that belong to the client, then to the sequencer, and then to the thread that executes the transaction.
 #[derive(Debug)]
 pub(super) struct Body {
-    /// Its address.
-    client_batch: NonZeroUsize,
     /// The place in the client batch.
     pub(super) place: u32,
     /// Its entries in the client batch.
@@ -63,40 +69,45 @@ pub(super) struct Body {
     pub(super) is_too_long: bool,
     /// What it writes without having planned it.
     pub(super) late: Vec<Entry>,
-    /// Its procedure is to be planned again: it wanted to write what it had not planned.
-    pub(super) again: bool,
     /// Of one that was handed back: what it waits for.
     pub(super) blocker: Option<Blocker>,
 }
 
 /// A transaction at a timestamp: one that another one waits for, or that is executed by another thread.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Blocker {
-    /// Its address.
+    /// The address of the transaction, in the memory of the client batch.
     planned: NonZeroUsize,
+    client_batch: Arc<ClientBatch>,
     timestamp: Timestamp,
 }
 
 impl Blocker {
-    pub(super) fn timestamp(self) -> Timestamp {
+    pub(super) fn timestamp(&self) -> Timestamp {
         self.timestamp
     }
 
-    /// The transaction.
-    ///
-    /// # Safety
-    /// The database is open for `'a`, so its client batches are kept.
-    pub(super) unsafe fn planned<'a>(self) -> &'a Planned {
-        // SAFETY: the address is of a transaction, and the caller says the rest.
+    /// The transaction. Its client may have taken the client batch back and may add others to it, so the content is not looked at.
+    pub(super) fn planned(&self) -> &Planned {
+        // SAFETY: the transaction lies in a piece of the client batch, which this keeps; pieces are neither moved nor freed before.
         unsafe { NonNull::with_exposed_provenance(self.planned).as_ref() }
+    }
+
+    /// Whether some thread executes the transaction.
+    pub(super) fn is_executing(&self) -> bool {
+        self.planned().progress(self.timestamp) == Progress::Executing
+    }
+
+    /// Whether it is a transaction of this client batch.
+    pub(super) fn is_of(&self, client_batch: &ClientBatch) -> bool {
+        std::ptr::eq(&raw const *self.client_batch, client_batch)
     }
 }
 
-/// A transaction that its holder executes: nobody else does, or looks at its body, until it is handed back or complete.
+/// A transaction that its holder executes. No other thread does, or looks at its body, until it is handed back or complete.
 #[derive(Debug)]
 pub(super) struct Executing<'p> {
     planned: &'p Planned,
-    client_batch: &'p ClientBatch,
     timestamp: Timestamp,
 }
 
@@ -106,7 +117,12 @@ impl<'p> Executing<'p> {
         self.planned
     }
 
-    /// What is known of it.
+    #[inline]
+    pub(super) fn timestamp(&self) -> Timestamp {
+        self.timestamp
+    }
+
+    /// The data of the transaction.
     #[inline]
     pub(super) fn body(&self) -> &Body {
         // SAFETY: the holder alone looks at it.
@@ -122,7 +138,7 @@ impl<'p> Executing<'p> {
     /// Its client batch, which its client does not take back before this is complete.
     #[inline]
     pub(super) fn client_batch(&self) -> &ClientBatch {
-        self.client_batch
+        self.planned.client_batch()
     }
 
     /// An entry that it has added.
@@ -132,15 +148,55 @@ impl<'p> Executing<'p> {
         unsafe { Known::new(&self.body().late[position]) }
     }
 
-    /// Leaves it to be executed later, by whoever comes.
+    /// An entry of it: a planned one, or one that it has added.
+    #[inline]
+    pub(super) fn entry(&self, position: Position) -> Known<'_> {
+        match position.late() {
+            None => self.client_batch().entry(position.0 as usize),
+            Some(late) => self.late(late),
+        }
+    }
+
+    /// The version of an entry that it writes.
+    #[inline]
+    pub(super) fn version(&self, position: Position) -> Option<Version<'p>> {
+        let entry = self.entry(position);
+        let version = entry.version().filter(|_| entry.want != Want::Read);
+        // SAFETY: a version that a transaction writes stays until its batch is finished, or its entry does not name it any more.
+        version.map(|version| unsafe { version.get() })
+    }
+
+    /// The version below that of an entry that it writes.
+    #[inline]
+    pub(super) fn below(&self, position: Position) -> Option<Version<'p>> {
+        // SAFETY: it was superseded in this batch or a later one, so it stays, too.
+        self.version(position)?.below().map(|below| unsafe { below.get() })
+    }
+
+    /// The version of an entry, to be filled, and the entry. `None`: there is none, or it was finished.
+    #[inline]
+    pub(super) fn filling(&mut self, position: Position) -> Option<(Filling<'_>, Known<'_>)> {
+        let this: &Self = self;
+        // SAFETY: the answer borrows the transaction, as everything does that looks at the rows it has put.
+        let filling = unsafe { this.version(position)?.fill(this) };
+        Some((filling?, this.entry(position)))
+    }
+
+    /// Leaves it to be executed later, by any thread.
     pub(super) fn hand_back(self) {
+        assert!(
+            !self.client_batch().content().interactive,
+            "executors do not execute a transaction that its client drives"
+        );
         // Release: pairs with the acquire in `claim`.
         self.planned.state.store(Planned::word(self.timestamp, Progress::Unprocessed), Ordering::Release);
     }
 
-    /// It was executed.
+    /// It was executed. `again`: its procedure is to be planned again.
     #[inline]
-    pub(super) fn complete(self) {
+    pub(super) fn complete(self, again: bool) {
+        // Relaxed: handed on with the state.
+        self.planned.again.store(again, Ordering::Relaxed);
         // Release: pairs with the acquire in `progress`.
         self.planned.state.store(Planned::word(self.timestamp, Progress::Complete), Ordering::Release);
     }
@@ -149,7 +205,6 @@ impl<'p> Executing<'p> {
 impl Planned {
     fn new(client_batch: NonNull<ClientBatch>, place: u32) -> Self {
         let body = Body {
-            client_batch: client_batch.expose_provenance(),
             place,
             first: 0,
             end: 0,
@@ -157,18 +212,26 @@ impl Planned {
             is_everything: false,
             is_too_long: false,
             late: Vec::new(),
-            again: false,
             blocker: None,
         };
-        Self { state: AtomicU64::new(0), refused: AtomicUsize::new(0), body: UnsafeCell::new(body) }
+        let (state, client_batch) = (AtomicU64::new(0), client_batch.expose_provenance());
+        let (refused, again) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { state, refused, again, client_batch, body: UnsafeCell::new(body) }
+    }
+
+    /// The client batch in whose memory it lies.
+    #[inline]
+    fn client_batch(&self) -> &ClientBatch {
+        // SAFETY: transactions lie in client batches, which stay for longer.
+        unsafe { NonNull::with_exposed_provenance(self.client_batch).as_ref() }
     }
 
     /// One for models, alone in its client batch.
     #[cfg(all(test, loom))]
     pub(super) fn alone(timestamp: Timestamp) -> Self {
-        let planned = Self::new(NonNull::from(Box::leak(Box::new(ClientBatch::new()))), 0);
-        // SAFETY: nobody knows it.
-        unsafe { planned.set_timestamp(timestamp, false) };
+        let client_batch = Arc::into_raw(Arc::new(ClientBatch::new())).cast_mut();
+        let planned = Self::new(NonNull::new(client_batch).expect("an address"), 0);
+        planned.enter_log(timestamp, false);
         planned
     }
 
@@ -177,11 +240,17 @@ impl Planned {
         timestamp.bits() << 2 | progress as u64
     }
 
-    /// Gives the transaction its place in the log.
+    /// Lets the transaction enter the log again, for models.
     ///
     /// # Safety
-    /// Nobody executes it, or looks at what is known of it.
-    pub(super) unsafe fn set_timestamp(&self, timestamp: Timestamp, interactive: bool) {
+    /// No thread executes it, or looks at its body.
+    #[cfg(all(test, loom))]
+    pub(super) unsafe fn set_timestamp(&self, timestamp: Timestamp) {
+        self.enter_log(timestamp, false);
+    }
+
+    /// Gives the transaction its log position. No thread executes it, or looks at its body.
+    fn enter_log(&self, timestamp: Timestamp, interactive: bool) {
         let progress = if interactive { Progress::Executing } else { Progress::Unprocessed };
         self.state.store(Self::word(timestamp, progress), Ordering::Release);
     }
@@ -200,10 +269,23 @@ impl Planned {
         }
     }
 
+    /// Whether its procedure is to be planned again, of one that is complete.
+    #[inline]
+    pub(super) fn is_again(&self) -> bool {
+        // Relaxed: whoever found it complete has it.
+        self.again.load(Ordering::Relaxed)
+    }
+
     /// The transaction, to be waited for.
     pub(super) fn blocker(&self, timestamp: Timestamp) -> Blocker {
         let planned = NonZeroUsize::new(std::ptr::from_ref(self).expose_provenance()).expect("nothing lies at zero");
-        Blocker { planned, timestamp }
+        let client_batch: *const ClientBatch = std::ptr::with_exposed_provenance(self.client_batch.get());
+        // SAFETY: client batches lie in `Arc`s, from one of which the address came, and this one stays as long as the transaction.
+        let client_batch = unsafe {
+            Arc::increment_strong_count(client_batch);
+            Arc::from_raw(client_batch)
+        };
+        Blocker { planned, client_batch, timestamp }
     }
 
     /// A version that it will fill, with room for a row of so many words.
@@ -213,8 +295,7 @@ impl Planned {
         words: usize,
         guard: &'g Guard<'_>,
     ) -> Result<Fresh<'g>, Error> {
-        // SAFETY: transactions lie in client batches, which are kept while the database is open.
-        unsafe { Version::allocate(timestamp, self, words, guard) }
+        Fresh::allocate(timestamp, self, words, guard)
     }
 
     /// Makes the calling thread the one that executes it. `None`: another one does or did.
@@ -223,35 +304,11 @@ impl Planned {
         let (from, to) = (Self::word(timestamp, Progress::Unprocessed), Self::word(timestamp, Progress::Executing));
         // Acquire: pairs with the release in `hand_back`, so that what an earlier attempt left is there.
         let exchanged = self.state.compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed);
-        // SAFETY: it was claimed.
-        exchanged.is_ok().then(|| unsafe { self.executing(timestamp) })
-    }
-
-    /// The transaction, for who executes it.
-    ///
-    /// # Safety
-    /// Nobody else does.
-    #[inline]
-    unsafe fn executing(&self, timestamp: Timestamp) -> Executing<'_> {
-        // SAFETY: the caller says so; transactions lie in client batches, which are kept as long.
-        let client_batch = unsafe { NonNull::with_exposed_provenance((*self.body.get()).client_batch).as_ref() };
-        Executing { planned: self, client_batch, timestamp }
-    }
-
-    /// What is known of it when it was executed at this timestamp.
-    ///
-    /// # Safety
-    /// Its client does not take it back while this is borrowed.
-    #[inline]
-    pub(super) unsafe fn executed(&self, timestamp: Timestamp) -> Option<&Body> {
-        // Acquire: pairs with the release in `complete`.
-        let is_complete = self.state.load(Ordering::Acquire) == Self::word(timestamp, Progress::Complete);
-        // SAFETY: nobody executes it any more, and the caller says that its client does not fill it anew.
-        is_complete.then(|| unsafe { &*self.body.get() })
+        exchanged.is_ok().then_some(Executing { planned: self, timestamp })
     }
 }
 
-// SAFETY: the body is one thread's at a time, as [`Executing`], `executed` and [`OwnBatch`] say; the rest is atomic.
+// SAFETY: the body is one thread's at a time, as [`Executing`], [`HandedIn`] and [`OwnBatch`] say; the rest is atomic.
 unsafe impl Sync for Planned {}
 
 /// How a run of a procedure ended.
@@ -274,6 +331,8 @@ pub(super) struct ClientBatch {
     content: UnsafeCell<Content>,
     /// Transactions that were not executed yet.
     pub(super) remaining: AtomicUsize,
+    /// How many [`Shared`] there are.
+    shares: AtomicUsize,
     /// Its client sleeps until the client batch is back, or is about to.
     is_awaited: AtomicBool,
     client: Mutex<Option<Arc<Sleeper>>>,
@@ -331,6 +390,7 @@ impl ClientBatch {
         Self {
             content: UnsafeCell::new(content),
             remaining: AtomicUsize::new(0),
+            shares: AtomicUsize::new(0),
             is_awaited: AtomicBool::new(false),
             client: Mutex::default(),
         }
@@ -349,6 +409,17 @@ impl ClientBatch {
             if self.is_awaited.load(Ordering::Relaxed) {
                 self.call_client();
             }
+        }
+    }
+
+    /// Gives the transactions their log positions, once: before, no other thread finds them.
+    pub(super) fn enter_log(&self, batch: u64, first: usize) {
+        let content = self.content();
+        let before = content.batch.swap(batch, Ordering::Relaxed);
+        assert!(before == 0, "a client batch is in one batch");
+        content.first_place.store(first, Ordering::Relaxed);
+        for place in 0..content.count {
+            self.planned(place).enter_log(Timestamp::new(batch, first + place), content.interactive);
         }
     }
 
@@ -394,33 +465,6 @@ impl ClientBatch {
     pub(super) fn entry(&self, position: usize) -> Known<'_> {
         // SAFETY: who looks at entries has a transaction of the client batch under way.
         unsafe { Known::new(&self.content().entries[position]) }
-    }
-
-    /// Starts fetching what entries lead to that will be used soon, whoever executes their transactions.
-    #[inline]
-    pub(super) fn fetch_behind(&self, position: usize) {
-        self.fetch_version(position + 2 * AHEAD);
-        self.fetch_row(position + AHEAD);
-    }
-
-    /// Starts fetching what the first of some entries lead to.
-    pub(super) fn fetch_first(&self, position: usize) {
-        (position..position + 2 * AHEAD).for_each(|position| self.fetch_version(position));
-        (position..position + AHEAD).for_each(|position| self.fetch_row(position));
-    }
-
-    #[inline]
-    fn fetch_version(&self, position: usize) {
-        if position < self.entry_count() {
-            self.entry(position).fetch_version();
-        }
-    }
-
-    #[inline]
-    fn fetch_row(&self, position: usize) {
-        if position < self.entry_count() {
-            self.entry(position).fetch_row();
-        }
     }
 
     /// How many entries there are.
@@ -470,7 +514,7 @@ impl OwnBatch {
 
     /// Adds a transaction, whose entries begin here.
     pub(super) fn add(&mut self, procedure: usize) -> u32 {
-        let client_batch = NonNull::from(&*self.0);
+        let client_batch = NonNull::new(Arc::as_ptr(&self.0).cast_mut()).expect("nothing lies at zero");
         let content = self.content_mut();
         let (place, first) = (content.count, content.entries.len() as u32);
         content.count += 1;
@@ -483,7 +527,6 @@ impl OwnBatch {
         body.late.clear();
         (body.first, body.end) = (first, first);
         (body.has_more, body.is_everything, body.is_too_long) = (false, false, false);
-        body.again = false;
         self.0.planned(place).refused.store(0, Ordering::Relaxed);
         place as u32
     }
@@ -512,26 +555,20 @@ impl Deref for HandedIn {
 }
 
 impl HandedIn {
-    /// The client batch.
-    ///
-    /// # Safety
-    /// It is looked at only before the client takes it back.
-    pub(super) unsafe fn share(&self) -> Arc<ClientBatch> {
-        Arc::clone(&self.0)
-    }
-
     /// The client batch for the client alone, if all of its transactions were executed, and told of.
     pub(super) fn take_back(self) -> Result<OwnBatch, Self> {
-        // Acquire: pairs with the release of who was the last to tell.
-        if self.remaining.load(Ordering::Acquire) == 0 { Ok(OwnBatch(self.0)) } else { Err(self) }
+        // Acquire: pairs with the release of the thread that counted last, and of those that dropped what they shared.
+        let is_back = self.remaining.load(Ordering::Acquire) == 0 && self.0.shares.load(Ordering::Acquire) == 0;
+        if is_back { Ok(OwnBatch(self.0)) } else { Err(self) }
     }
 
     /// What is known of the transaction at a place, which was executed.
     #[inline]
     pub(super) fn executed(&self, place: usize) -> &Body {
-        // SAFETY: taking it back needs this.
-        let body = unsafe { self.planned(place).executed(self.timestamp(place)) };
-        body.expect("it was executed")
+        let planned = self.planned(place);
+        assert!(planned.progress(self.timestamp(place)) == Progress::Complete, "it was executed");
+        // SAFETY: nothing executes it any more, and its client fills it anew only after it took this back.
+        unsafe { &*planned.body.get() }
     }
 
     /// The entries of a transaction that was executed.
@@ -546,46 +583,7 @@ impl HandedIn {
     pub(super) fn drive(&mut self) -> Option<(Executing<'_>, &AtomicUsize)> {
         let (planned, timestamp) = (self.0.planned(0), self.timestamp(0));
         let is_driven = self.content().interactive && planned.progress(timestamp) == Progress::Executing;
-        // SAFETY: no executor claims it, and what this answered before is over.
-        is_driven.then(|| (unsafe { planned.executing(timestamp) }, &self.0.remaining))
-    }
-}
-
-/// Client batches that nobody uses, and all of them: none is given back while the database is open, because a version may still name a
-/// transaction of long ago.
-#[derive(Debug, Default)]
-pub(super) struct ClientBatches {
-    idle: Mutex<Vec<OwnBatch>>,
-    /// Those whose clients have their answers already, while some thread has not told so of the last transactions.
-    lingering: Mutex<Vec<HandedIn>>,
-    all: Mutex<Vec<Arc<ClientBatch>>>,
-}
-
-impl ClientBatches {
-    pub(super) fn take(&self) -> OwnBatch {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.is_empty() {
-            let mut lingering = self.lingering.lock().unwrap_or_else(PoisonError::into_inner);
-            for client_batch in std::mem::take(&mut *lingering) {
-                match client_batch.take_back() {
-                    Ok(own) => idle.push(own),
-                    Err(other) => lingering.push(other),
-                }
-            }
-        }
-        idle.pop().unwrap_or_else(|| {
-            let made = Arc::new(ClientBatch::new());
-            self.all.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&made));
-            OwnBatch(made)
-        })
-    }
-
-    pub(super) fn put_back(&self, client_batch: OwnBatch) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(client_batch);
-    }
-
-    /// Puts back one that threads may still count in, though all its transactions were executed.
-    pub(super) fn put_back_later(&self, client_batch: HandedIn) {
-        self.lingering.lock().unwrap_or_else(PoisonError::into_inner).push(client_batch);
+        // No executor claims it, and what this answered before is dropped.
+        is_driven.then(|| (Executing { planned, timestamp }, &self.0.remaining))
     }
 }

@@ -13,7 +13,7 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence
 use polychron_sync::thread::{self, JoinHandle};
 use polychron_sync::{CachePadded, publish};
 
-use super::chain::Intents;
+use super::chain::Head;
 use super::collection::Horizon;
 use super::dropped::Dropped;
 use super::execution::{Executor, LAST};
@@ -38,7 +38,7 @@ pub(super) struct Shared {
     pub(super) executors: Executors,
     pub(super) partitions: Box<[CachePadded<Partition>]>,
     /// A placeholder for each transaction that may write anything.
-    pub(super) everything: Intents,
+    pub(super) everything: Head,
     pub(super) client_batches: ClientBatches,
     pub(super) snapshots: Snapshots,
     /// Stores of tables and indexes that are there no more.
@@ -349,7 +349,7 @@ impl Protocol for Bohm {
             dropped: Dropped::default(),
             base: Base::new(memory, common)?,
             options,
-            everything: Intents::new(),
+            everything: Head::new(),
             client_batches: ClientBatches::default(),
             leftovers: Leftovers::default(),
             notices: Notices::default(),

@@ -1,4 +1,4 @@
-//! How a transaction finds the row of a key: the version before its own timestamp, and whom it waits for to know it.
+//! How a transaction finds the row of a key: the version before its own timestamp, whose transaction it executes or waits for.
 
 use std::ops::ControlFlow;
 
@@ -11,18 +11,28 @@ use polychron_index::Handle;
 use polychron_memory::Guard;
 use polychron_sync::Backoff;
 
-use super::chain::{Chain, Head, Intents, List};
+use super::chain::{Chain, Head, Superseded};
 use super::collection::Deleted;
 use super::entry::{Known, Put, Want};
-use super::execution::{Outcome, execute_claimed, settle};
+use super::execution::{ExecutorState, Outcome, ensure_complete, execute_claimed};
 use super::interactive::Driven;
 use super::planned::{Planned, Progress};
+use super::protocol::Shared;
 use super::sleeping::SpinBudget;
 use super::steps::Step;
 use super::table::{BohmStore, Prefix, bits};
 use super::timestamp::Timestamp;
 use super::transaction::{BohmTransaction, Position};
-use super::version::{Filling, Fresh, Old, State, Version};
+use super::version::{Filling, Free, Fresh, State, Version};
+
+impl ExecutorState {
+    /// Looks at the present list of tables from now on, under this guard or one that is older.
+    #[inline]
+    pub(super) fn renew_tables(&mut self, shared: &Shared, _: &Guard<'_>) {
+        // SAFETY: the caller is pinned, and looks at tables only under that guard.
+        unsafe { self.tables.renew(&shared.catalog) };
+    }
+}
 
 impl<'t> BohmTransaction<'t> {
     /// The row that a key has here, if it has one.
@@ -38,7 +48,7 @@ impl<'t> BohmTransaction<'t> {
             if entry.want == Want::Read && trusts {
                 // SAFETY: the version to read stays until this transaction is complete.
                 let version = entry.version().map(|version| unsafe { version.get() });
-                return self.settled(version);
+                return self.resolved(version);
             }
         }
         self.look_up(store, key)
@@ -57,8 +67,8 @@ impl<'t> BohmTransaction<'t> {
         Ok(found)
     }
 
-    /// Has all transactions before this one executed that may write this key without having named it. Answers whether a version is the
-    /// right one that concurrency control found.
+    /// Has all transactions before this one executed that may write this key without having named it. Answers whether the version is right that
+    /// concurrency control found.
     #[inline]
     pub(super) fn await_prefixes<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<bool, Error> {
         let lengths = store.prefixes.lengths();
@@ -86,7 +96,7 @@ impl<'t> BohmTransaction<'t> {
             return Ok(());
         }
         let lists = store.prefixes.between(scan.lower, scan.upper, &self.guard);
-        let lists: Vec<_> = lists.into_iter().map(List::handle).collect();
+        let lists: Vec<_> = lists.into_iter().map(Chain::handle).collect();
         for list in lists {
             self.await_intents(self.intents(list))?;
         }
@@ -94,9 +104,9 @@ impl<'t> BohmTransaction<'t> {
     }
 
     /// The intents of a list that was just found.
-    fn intents(&self, list: Handle) -> &'t Intents {
-        // SAFETY: it was found under the guard, which stands as long as the operation of which this is a part.
-        unsafe { List::from_handle(list) }.intents()
+    fn intents(&self, list: Handle) -> &'t Head {
+        // SAFETY: it was found under the guard, which stays as long as the operation of which this is a part.
+        unsafe { Chain::from_handle(list) }.head()
     }
 
     /// The row that the key of an own entry has now.
@@ -104,7 +114,7 @@ impl<'t> BohmTransaction<'t> {
     pub(super) fn present(&mut self, position: Position) -> Result<Option<Version<'t>>, Error> {
         let entry = self.entry(position);
         match entry.put() {
-            Put::Row => Ok(self.filled(position)),
+            Put::Row => Ok(self.own_version_at(position)),
             Put::Deletion => Ok(None),
             Put::Nothing => {
                 let store = entry.store();
@@ -113,7 +123,7 @@ impl<'t> BohmTransaction<'t> {
                     return self.present_below(position);
                 }
                 let below = self.below(position);
-                self.settled(below)
+                self.resolved(below)
             }
         }
     }
@@ -122,21 +132,21 @@ impl<'t> BohmTransaction<'t> {
     fn present_below(&mut self, position: Position) -> Result<Option<Version<'t>>, Error> {
         let entry = self.entry(position);
         let (key, is_guessed) = (entry.kept_key(), entry.want == Want::Guessed);
-        // SAFETY: the store is kept until the transaction was executed.
+        // SAFETY: the store stays until the transaction is complete.
         let store: &'t BohmStore = unsafe { &*std::ptr::from_ref(entry.store()) };
         match &key {
             (key, None) => self.await_prefixes(store, *key)?,
             (_, Some(key)) => self.await_prefixes(store, &**key)?,
         };
         if is_guessed {
-            // No chain has the version, so nobody tells it when what is below it changes, and goes.
+            // No chain has the version, so its link does not follow changes below, where versions may be freed.
             return match &key {
                 (key, None) => self.look_up(store, *key),
                 (_, Some(key)) => self.look_up(store, &**key),
             };
         }
         let below = self.below(position);
-        self.settled(below)
+        self.resolved(below)
     }
 
     /// The newest version of a chain that is not behind this transaction.
@@ -150,61 +160,63 @@ impl<'t> BohmTransaction<'t> {
     #[inline]
     pub(super) fn seen(&self, head: &Head) -> Option<Version<'t>> {
         if left_out(Step::ReadBefore) {
-            // SAFETY: it is looked at under the guard.
+            // SAFETY: it is read under the guard.
             let newest: Option<Version<'t>> = head.newest().map(|newest| unsafe { newest.get() });
-            return newest.filter(|newest| matches!(newest.state(), State::Row));
+            return newest.filter(|newest| matches!(newest.state(), State::Row(_)));
         }
         self.at(head)
     }
 
     /// The version of an own entry, which stays until the transaction is complete.
     #[inline]
-    pub(super) fn filled(&self, position: Position) -> Option<Version<'t>> {
-        let entry = self.entry(position);
-        let version = entry.version().filter(|_| entry.want != Want::Read);
-        // SAFETY: a version that a transaction fills stays until its batch is finished, or the transaction gives it back.
-        version.map(|version| unsafe { version.get() })
+    pub(super) fn own_version_at(&self, position: Position) -> Option<Version<'t>> {
+        self.planned.as_ref()?.version(position)
     }
 
-    /// The version below the one of an own entry.
+    /// The version below that of an own entry.
     #[inline]
-    pub(super) fn below(&self, position: Position) -> Option<Version<'t>> {
-        // SAFETY: it was superseded in this batch or a later one, so it stays, too.
-        self.filled(position)?.below().map(|below| unsafe { below.get() })
+    fn below(&self, position: Position) -> Option<Version<'t>> {
+        self.planned.as_ref()?.below(position)
     }
 
     /// The version of an own entry, to be filled.
     #[inline]
     pub(super) fn filling(&mut self, position: Position) -> Option<(Filling<'_>, Known<'_>, &Guard<'t>)> {
-        let version = self.filled(position)?;
-        // SAFETY: the transaction is executed here, and views of its rows borrow it.
-        Some((unsafe { version.fill() }, self.entry(position), &self.guard))
+        let (version, entry) = self.planned.as_mut()?.filling(position)?;
+        Some((version, entry, &self.guard))
     }
 
     /// Puts an own version that was not planned into a chain.
-    pub(super) fn put_into<'g>(&self, head: &Head, version: Fresh<'g>) -> Result<Option<(Old, u64)>, Fresh<'g>> {
+    pub(super) fn put_into<'g>(&self, head: &Head, version: Fresh<'g>) -> Result<Option<Superseded>, Fresh<'g>> {
+        assert!(self.planned.is_some() && version.begin() == self.timestamp, "a transaction puts its own versions");
         // SAFETY: the transaction is executed here; it may write anything, or all others that may write this key wait for it.
         unsafe { head.insert(version) }
     }
 
-    /// Gives an own version back that no chain has.
+    /// Frees an own version that no chain has.
     pub(super) fn free_guessed(&mut self, position: Position) {
-        let version = self.filled(position).filter(|_| self.entry(position).want == Want::Guessed);
+        let version = self.own_version_at(position).filter(|_| self.entry(position).want == Want::Guessed);
         self.entry(position).set_version(None);
-        // SAFETY: no chain has the version, and the entry not any more.
-        version.into_iter().for_each(|version| unsafe { version.free(&self.guard) });
+        // SAFETY: no chain has the version, and the entry does not name it any more.
+        version.into_iter().for_each(|version| unsafe { version.free(Free::Now, &self.guard) });
     }
 
-    /// Puts what was there before in place of what an own entry has put: the row below, if it has one.
+    /// Replaces what an own entry has put by the row below, if it has one.
     pub(super) fn put_below(&mut self, position: Position, has_row: bool) {
-        let below = self.below(position).filter(|below| has_row && matches!(below.state(), State::Row));
+        let below = self.below(position).filter(|_| has_row).map(Version::state);
         let (mut version, entry, guard) = self.filling(position).expect("it has a version");
-        match below {
-            // SAFETY: it stays, and this is done once of each version, at the end of its transaction.
-            Some(below) => unsafe { version.take_over(below, guard) },
-            None => version.clear(guard),
-        }
-        entry.set_put(if below.is_some() { Put::Row } else { Put::Deletion });
+        let put = match below {
+            Some(State::Row(row)) => {
+                // SAFETY: it stays, and this is done once of each version, at the end of its transaction.
+                unsafe { version.take_over(row, guard) };
+                Put::Row
+            }
+            _ => {
+                version.clear(guard);
+                Put::Deletion
+            }
+        };
+        entry.set_put(put);
     }
 
     /// Copies the row of another version into the one of an own entry, to be changed there.
@@ -214,26 +226,30 @@ impl<'t> BohmTransaction<'t> {
         position: Position,
         found: Version<'t>,
     ) -> Result<(Filling<'_>, Known<'_>), Error> {
+        let State::Row(row) = found.state() else { unreachable!("another version that was found has a row") };
         let (mut version, entry, guard) = self.filling(position).expect("a written key has a version");
-        debug_assert!(entry.version() != Some(found.raw()), "the row is another version's");
-        // SAFETY: the other version has a row, which stays while this is filled.
-        version.put(unsafe { found.words() }, guard)?;
+        version.put(row.words(), guard)?;
         Ok((version, entry))
     }
 
     /// The row to which an entry of a secondary index leads.
     #[inline]
     pub(super) fn see_behind(&mut self, store: &BohmStore, entry: Version<'t>) -> Result<Option<Version<'t>>, Error> {
-        // SAFETY: the version has a row, which nothing here replaces.
-        let key = key_in_entry(unsafe { entry.words() });
-        self.see(store, key)
+        match entry.state() {
+            State::Row(row) => self.see(store, key_in_entry(row.words())),
+            _ => {
+                // What the transaction has put may be replaced while it looks for the row.
+                let words: Box<[u64]> = self.words_put(entry).into();
+                self.see(store, key_in_entry(&words))
+            }
+        }
     }
 
-    /// Leaves the key of an own entry to be taken out of its index, if the version that says that it is absent is its newest.
+    /// Leaves the key of an own entry to be removed from its index, if the version that says that it is absent is its newest.
     pub(super) fn leave_deleted(&self, position: Position) {
         let entry = self.entry(position);
-        if let (Some(chain), Some(version)) = (entry.chain(), self.filled(position)) {
-            // SAFETY: a chain is not taken out before the batches of its versions are finished.
+        if let (Some(chain), Some(version)) = (entry.chain(), self.own_version_at(position)) {
+            // SAFETY: a chain is not removed before the batches of its versions are finished.
             let chain = unsafe { Chain::from_handle(chain) };
             if chain.head().newest() == Some(version.raw()) {
                 self.shared.partition(entry.hash).leave_deleted(Deleted::new(entry, chain, version));
@@ -244,8 +260,14 @@ impl<'t> BohmTransaction<'t> {
     /// The row of a version that was found here to have one, or that this transaction has put.
     #[inline]
     pub(super) fn words(&self, found: Version<'t>) -> &[u64] {
-        // SAFETY: the transaction, which might put another one into its own version, is borrowed. What a snapshot sees stays until it is over.
-        unsafe { found.words() }
+        match found.state() {
+            State::Row(row) => row.words(),
+            _ => self.words_put(found),
+        }
+    }
+
+    fn words_put(&self, found: Version<'t>) -> &[u64] {
+        self.planned.as_ref().and_then(|planned| found.put_by(planned)).expect("the version has a row")
     }
 
     /// The row that a chain has here, of which this version was seen.
@@ -256,17 +278,17 @@ impl<'t> BohmTransaction<'t> {
                 let own = self.own_version(version.raw());
                 self.present(own.expect("a version of its own has an entry"))
             }
-            version => self.settled(version),
+            version => self.resolved(version),
         }
     }
 
     /// The version if it has a row, once that is known.
     #[inline]
-    pub(super) fn settled(&mut self, version: Option<Version<'t>>) -> Result<Option<Version<'t>>, Error> {
+    pub(super) fn resolved(&mut self, version: Option<Version<'t>>) -> Result<Option<Version<'t>>, Error> {
         let Some(version) = version else { return Ok(None) };
         loop {
             match version.state() {
-                State::Row => return Ok(Some(version)),
+                State::Row(_) => return Ok(Some(version)),
                 State::Absent => return Ok(None),
                 State::Pending(_) if left_out(Step::AwaitPlaceholder) => return Ok(None),
                 State::Pending(producer) => self.await_producer(producer, version.begin())?,
@@ -281,7 +303,7 @@ impl<'t> BohmTransaction<'t> {
         debug_assert!(self.awaits, "a snapshot of finished batches sees nothing that is pending");
         if !matches!(self.driven, Driven::ByThePipeline) {
             let mut spin_budget = SpinBudget::default();
-            while !settle(self.shared, self.state, self.local, producer, timestamp) {
+            while !ensure_complete(self.shared, self.state, self.local, producer, timestamp) {
                 spin_budget.wait(&self.state.sleeper);
             }
             return Ok(());
@@ -309,7 +331,7 @@ impl<'t> BohmTransaction<'t> {
     }
 
     /// Has all transactions before this one executed that stand in a list of intents.
-    pub(super) fn await_intents(&mut self, intents: &Intents) -> Result<(), Error> {
+    pub(super) fn await_intents(&mut self, intents: &Head) -> Result<(), Error> {
         if !self.awaits || intents.newest().is_none() {
             return Ok(());
         }
@@ -333,10 +355,8 @@ impl<'t> BohmTransaction<'t> {
             if let Some(ahead) = chain(position) {
                 ahead.prefetch();
             }
-            let newest = |position| chain(position)?.head().newest();
-            if let Some(ahead) = position.checked_sub(Batch::AHEAD).and_then(newest) {
-                ahead.prefetch();
-                ahead.prefetch_row(store.row_words);
+            if let Some(ahead) = position.checked_sub(Batch::AHEAD).and_then(chain) {
+                ahead.prefetch_newest(store.row_words);
             }
             let Some(chain) = position.checked_sub(2 * Batch::AHEAD).and_then(chain) else { continue };
             if self.visit_chain(chain, visit)?.is_break() {
@@ -365,7 +385,7 @@ impl<'t> BohmTransaction<'t> {
         }
     }
 
-    /// A snapshot has found no row of a key in the index. Answers the one that lies beside, if there is one that it sees.
+    /// A snapshot has found no row of a key in the index. Answers the row that it sees in the index beside, if there is one.
     #[cold]
     pub(super) fn look_beside<K: EncodedKey>(
         &mut self,

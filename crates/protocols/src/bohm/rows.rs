@@ -1,4 +1,4 @@
-//! Records as the row layer of the engine wants them.
+//! The records that the row layer of the engine works on.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         let Some(version) = self.see(at.store, at.key)? else { return Ok(None) };
         let words = match intent {
             Intent::Change => at.store.row_words,
-            // As many as there are: if the deletion is undone, its place stays, and the one that is freed makes up for it in the reserve.
+            // As many as there are: if the deletion is undone, its version stays, and the one that is freed makes up for it in the reserve.
             Intent::Delete => version.capacity(),
         };
         let position = self.unplanned(at.store, at.key, want, words)?;
@@ -143,7 +143,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
 
     #[inline(always)]
     fn insert<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, words: &[u64]) -> Result<Option<()>, Error> {
-        let position = self.place(at.store, at.key)?;
+        let position = self.entry_to_write(at.store, at.key)?;
         if self.present(position)?.is_some() {
             return Ok(None);
         }
@@ -155,7 +155,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
 
     #[inline(always)]
     fn put<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, words: &[u64]) -> Result<(), Error> {
-        let position = self.place(at.store, at.key)?;
+        let position = self.entry_to_write(at.store, at.key)?;
         self.put_words(position, words)
     }
 
@@ -171,12 +171,12 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
                 return Ok(false);
             }
         }
-        let position = self.place_of_entry(at.store, at.key)?;
+        let position = self.index_entry_to_write(at.store, at.key)?;
         self.put_words(position, words).map(|()| true)
     }
 
     fn delete_entry(&mut self, at: At<'t, BohmStore, &[u8]>) -> Result<(), Error> {
-        let position = self.place_of_entry(at.store, at.key)?;
+        let position = self.index_entry_to_write(at.store, at.key)?;
         self.put_deletion(position);
         Ok(())
     }
@@ -262,9 +262,9 @@ impl Prefetch for BohmTransaction<'_> {
 }
 
 impl BohmTransaction<'_> {
-    /// The place for a write of a key, whether it has a row or not.
+    /// The entry for a write of a key, whether it has a row or not.
     #[inline]
-    fn place<K: EncodedKey>(&mut self, store: &Arc<BohmStore>, key: K) -> Result<Position, Error> {
+    fn entry_to_write<K: EncodedKey>(&mut self, store: &Arc<BohmStore>, key: K) -> Result<Position, Error> {
         if let Some(position) = self.own_written(store, key) {
             return Ok(position);
         }
@@ -272,7 +272,7 @@ impl BohmTransaction<'_> {
         self.unplanned(store, key, want, store.row_words)
     }
 
-    fn place_of_entry(&mut self, store: &Arc<BohmStore>, key: &[u8]) -> Result<Position, Error> {
+    fn index_entry_to_write(&mut self, store: &Arc<BohmStore>, key: &[u8]) -> Result<Position, Error> {
         if let Some(position) = self.own_written(store, key) {
             return Ok(position);
         }

@@ -12,13 +12,13 @@ use polychron_engine::{
 use polychron_memory::Guard;
 use polychron_schema::{Key, KeyScratch, Row};
 
-use super::chain::{Chain, Head};
-use super::collection::{Garbage, Horizon, Readers, Superseded};
+use super::chain::{Chain, Head, Readers, Superseded};
+use super::collection::{Garbage, Horizon};
 use super::execution::Executor;
 use super::planned::{ClientBatches, Planned};
 use super::timestamp::Timestamp;
 use super::transaction::BohmTransaction;
-use super::version::{Fresh, Old, Version};
+use super::version::{Fresh, Version};
 use super::worker::BohmWorker;
 use super::{Bohm, Options};
 
@@ -353,10 +353,10 @@ fn leaked_snapshots_hold_nothing() {
     assert_eq!(stage.collected().1, 0);
 }
 
-/// Who put a version in between two others tells of it, and of the one below, later than of those above: these wait for it, so that what the one
-/// below was told to be under is there still.
+/// A version that was inserted between two others is left to collection, with the one below, later than those above. These wait for it, so that the
+/// version that superseded the one below is still there.
 #[test]
-fn what_is_told_late_is_waited_for() {
+fn versions_that_are_left_late_are_waited_for() {
     let memory = polychron_memory::Memory::new(polychron_memory::Options::tiny()).unwrap();
     let local = memory.register().unwrap();
     let head = Head::new();
@@ -375,35 +375,35 @@ fn what_is_told_late_is_waited_for() {
     let [oldest, _, late, above, newest] = fresh.each_ref().map(|version| version.raw());
     let [first, second, inserted, fourth, fifth] = fresh;
     // SAFETY: this thread alone has the chain.
-    let pushed = [first, second, fourth, fifth].map(|version| unsafe { head.push(version) }.unwrap());
-    // SAFETY: as above.
-    let (inserted, batch) = unsafe { head.insert(inserted) }.unwrap().expect("it is superseded");
-    assert_eq!((inserted.version(), inserted.above(), batch), (late, above, 6));
-    let superseded = |old: Option<Old>, batch| {
-        let (old, readers) = (old.expect("it was superseded"), Readers::Snapshots);
-        Superseded { old, batch, readers }
+    let (pushed, inserted) = unsafe {
+        let pushed = [first, second, fourth, fifth].map(|version| head.push(version, Readers::Snapshots).unwrap());
+        (pushed, head.insert(inserted).unwrap().expect("it is superseded"))
     };
-    let [_, oldest_old, middle_old, above_old] = pushed;
-    let first_told = [superseded(Some(inserted), 6), superseded(above_old, 8)];
-    // It was superseded before the late one was put above it.
-    let told_late = [superseded(middle_old, 6), superseded(oldest_old, 2)];
+    assert_eq!((inserted.version(), inserted.above(), inserted.batch()), (late, above, 6));
+    let [None, Some(oldest_old), Some(middle_old), Some(above_old)] = pushed else {
+        unreachable!("each push supersedes")
+    };
+    assert_eq!([&oldest_old, &middle_old, &above_old].map(Superseded::batch), [2, 6, 8]);
+    let left_first = [inserted, above_old];
+    // It was superseded before the late one was inserted above it.
+    let left_late = [middle_old, oldest_old];
     drop(guard);
     let mut garbage = Garbage::default();
     garbage.horizon = Horizon { finished: 10, open: vec![1, 5] };
-    let mut collect = |told: [Superseded; 2]| {
-        garbage.superseded.extend(told);
+    let mut collect = |left: [Superseded; 2]| {
+        garbage.superseded.extend(left);
         for _ in 0..4 {
             garbage.collect(true, 10, &local.pin());
             memory.epochs().advance();
             local.collect();
         }
-        // What was given back serves something else.
+        // The memory that was freed is reused.
         let guard = local.pin();
-        (0..8).for_each(|_| make(producer, 9, &guard).keep());
+        (0..8).for_each(|_| _ = make(producer, 9, &guard).keep());
         garbage.held()
     };
-    assert_eq!(collect(first_told), 0);
-    assert_eq!(collect(told_late), 2);
+    assert_eq!(collect(left_first), 0);
+    assert_eq!(collect(left_late), 2);
     // SAFETY: the snapshots are open, as far as collection knows.
     let seen = |batch| unsafe { head.at(Timestamp::end_of(batch)) };
     assert_eq!([1, 5, 10].map(|batch| seen(batch).map(Version::raw)), [Some(oldest), Some(late), Some(newest)]);

@@ -13,7 +13,7 @@ use polychron_schema::TableDefinition;
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
-use super::chain::{Chain, Chains, Intents, List, Lists};
+use super::chain::{Chain, Chains, Head, Lists};
 use super::displaced::Displaced;
 
 /// A table.
@@ -29,9 +29,9 @@ const ENTRY_WORDS: usize = 4;
 #[derive(Debug)]
 pub struct BohmStore {
     pub(super) entries: stores::Store<Chains>,
-    /// Of a secondary index: a placeholder for each transaction that may write entries. Which ones it does not know before it runs, so
-    /// who reads the index executes it first.
-    pub(super) intents: Intents,
+    /// Of a secondary index: an intent of each transaction that may write entries. It does not know which ones before it runs, so a reader of the
+    /// index executes it first.
+    pub(super) intents: Head,
     /// Prefixes of keys under which transactions may write rows that they cannot name beforehand.
     pub(super) prefixes: Prefixes,
     /// Deleted keys that only snapshots see.
@@ -126,22 +126,22 @@ impl Prefixes {
     }
 
     /// The intents of a prefix.
-    pub(super) fn find<'g, K: EncodedKey>(&self, prefix: Prefix<K>, guard: &'g Guard<'_>) -> Option<List<'g>> {
+    pub(super) fn find<'g, K: EncodedKey>(&self, prefix: Prefix<K>, guard: &'g Guard<'_>) -> Option<Chain<'g>> {
         self.lists.find(prefix, guard)
     }
 
     /// Makes a list for a prefix that has none.
-    pub(super) fn make<'g, K: EncodedKey>(&self, prefix: Prefix<K>, guard: &'g Guard<'_>) -> Result<List<'g>, Error> {
+    pub(super) fn make<'g, K: EncodedKey>(&self, prefix: Prefix<K>, guard: &'g Guard<'_>) -> Result<Chain<'g>, Error> {
         let list = self.lists.make(prefix, guard)?;
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts[prefix.len()] += 1;
-        // Relaxed, here and below: who must see it executes a batch that is planned when the caller is done with it.
+        // Relaxed, here and below: a thread that must see it executes a batch that is planned after the caller is done with it.
         self.lengths.fetch_or(1 << prefix.len(), Ordering::Relaxed);
         Ok(list)
     }
 
-    /// Forgets the list of a prefix, and gives it back.
-    pub(super) fn remove<K: EncodedKey>(&self, prefix: K, list: List<'_>, guard: &Guard<'_>) {
+    /// Removes the list of a prefix, and frees it.
+    pub(super) fn remove<K: EncodedKey>(&self, prefix: K, list: Chain<'_>, guard: &Guard<'_>) {
         self.lists.remove(prefix, list, guard);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts[prefix.len()] -= 1;
@@ -151,7 +151,7 @@ impl Prefixes {
     }
 
     /// Collects the lists of all prefixes under which some key between two others may lie.
-    pub(super) fn between<'g>(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>, guard: &'g Guard<'_>) -> Vec<List<'g>> {
+    pub(super) fn between<'g>(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>, guard: &'g Guard<'_>) -> Vec<Chain<'g>> {
         let mut found = Vec::new();
         let (Bound::Included(lower) | Bound::Excluded(lower)) = lower else { return self.all(guard, |_| true) };
         let (Bound::Included(above) | Bound::Excluded(above)) = upper else { return self.all(guard, |_| true) };
@@ -166,7 +166,7 @@ impl Prefixes {
         found
     }
 
-    fn all<'g>(&self, guard: &'g Guard<'_>, wanted: impl Fn(&[u8]) -> bool) -> Vec<List<'g>> {
+    fn all<'g>(&self, guard: &'g Guard<'_>, wanted: impl Fn(&[u8]) -> bool) -> Vec<Chain<'g>> {
         let mut found = Vec::new();
         self.lists.for_each(|prefix, list| found.extend(wanted(prefix).then_some(list)), guard);
         found
@@ -214,7 +214,7 @@ impl BohmStore {
             }
         };
         let displaced = Displaced::new(store_definition, deferred_drops, guard);
-        Ok(Self { entries, intents: Intents::new(), prefixes: Prefixes::new(lists), displaced, row_words, unique })
+        Ok(Self { entries, intents: Head::new(), prefixes: Prefixes::new(lists), displaced, row_words, unique })
     }
 
     #[inline]
@@ -253,7 +253,7 @@ impl BohmStore {
         self.make_or_find(key, guard)
     }
 
-    /// The chain of a key that had none a moment ago.
+    /// The chain of a key that had none just before.
     pub(super) fn make_or_find<'g, K: EncodedKey>(&self, key: K, guard: &'g Guard<'_>) -> Result<Chain<'g>, Error> {
         Chains::make_or_find(&self.entries, key, guard)
     }

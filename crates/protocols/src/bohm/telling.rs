@@ -18,10 +18,10 @@ use polychron_sync::{Backoff, Mutex, MutexGuard};
 
 use super::answers::Job;
 use super::attempt::tell_ended;
-use super::execution::{Executor, settle};
+use super::execution::{Executor, ensure_complete};
 use super::pipeline::Pipeline;
-use super::planned::{Blocker, ClientBatch, HandedIn, Planned, Progress};
-use super::protocol::{Acknowledged, Shared};
+use super::planned::{Blocker, ClientBatch, HandedIn, Planned, Progress, Shared};
+use super::protocol::{self, Acknowledged};
 use super::timestamp::Timestamp;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -48,14 +48,17 @@ pub(super) struct Telling<'j, P: Procedure, D> {
 
 /// The same for who does not know their type.
 trait Tell {
-    /// Claims the answer of a procedure whose transaction is complete. `None`: somebody has, or its client is to see to it.
-    ///
-    /// # Safety
-    /// The transaction is complete, its client does nothing with it meanwhile, and nobody else claims it at this time.
-    unsafe fn claim(&self, position: usize) -> Option<Claimed>;
+    /// Claims the answer of a procedure whose transaction is complete. `None`: another thread has, or it is left to its client.
+    fn claim(&self, complete: &Complete<'_>) -> Option<Claimed>;
 
     /// Gives an answer that the caller has claimed here.
     fn tell(&self, claimed: Claimed);
+}
+
+/// The position of a procedure whose transaction is complete, and whose client does not take the answer while the list is locked.
+struct Complete<'l> {
+    position: usize,
+    _listed: &'l Listed<'l>,
 }
 
 /// The position of an answer that was claimed.
@@ -76,12 +79,12 @@ impl<'j, P: Procedure, D: Fn(usize, Result<P::Output, P::Error>) + Sync> Telling
 }
 
 impl<P: Procedure, D: Fn(usize, Result<P::Output, P::Error>) + Sync> Tell for Telling<'_, P, D> {
-    unsafe fn claim(&self, position: usize) -> Option<Claimed> {
+    fn claim(&self, &Complete { position, .. }: &Complete<'_>) -> Option<Claimed> {
         // Relaxed, here and below: written under the notice's lock. Who has claimed an answer may be taking it.
         if self.told[position].load(Ordering::Relaxed) != Told::No as u8 {
             return None;
         }
-        // SAFETY: the transaction is complete, and nobody has claimed its answer.
+        // SAFETY: the transaction is complete, and under the lock no other thread claims its answer, or has.
         let told = match unsafe { self.job.at(position) }.1 {
             Some(Ok(_)) => Told::Committed,
             // Its client tries it again.
@@ -106,7 +109,7 @@ impl<P: Procedure, D: Fn(usize, Result<P::Output, P::Error>) + Sync> Tell for Te
 struct Notice {
     /// Its client waits until all that help have left.
     telling: NonNull<dyn Tell>,
-    client_batches: Mutex<Vec<Arc<ClientBatch>>>,
+    client_batches: Mutex<Vec<Shared>>,
     helpers: AtomicUsize,
 }
 
@@ -130,27 +133,28 @@ pub(super) struct Notices(Mutex<Vec<Arc<Notice>>>);
 pub(super) struct Opened<'s> {
     notices: &'s Notices,
     notice: Arc<Notice>,
+    /// The address of the client's job.
+    job: usize,
 }
 
 impl Notices {
-    /// Lets others help with what `telling` tells of, for as long as the answer lives.
-    ///
-    /// # Safety
-    /// The answer is dropped before `telling` is.
-    pub(super) unsafe fn open<'s, P: Procedure, D: Fn(usize, Result<P::Output, P::Error>) + Sync>(
+    /// Lets others help with the answers of `telling` while `work` runs.
+    pub(super) fn open<'s, P: Procedure, D: Fn(usize, Result<P::Output, P::Error>) + Sync, O>(
         &'s self,
         telling: &'s Telling<'s, P, D>,
-    ) -> Opened<'s> {
+        work: impl FnOnce(&Opened<'s>) -> O,
+    ) -> O {
+        let job = std::ptr::from_ref(telling.job).addr();
         let telling: NonNull<dyn Tell + 's> = NonNull::from(telling);
-        // SAFETY: only the lifetime changes. Nobody looks at it after `Opened` is dropped, which is before that of `telling`.
+        // SAFETY: only the lifetime changes. Nothing looks at it after `Opened` is dropped, which is done here, however `work` ends.
         let telling = unsafe { std::mem::transmute::<NonNull<dyn Tell + 's>, NonNull<dyn Tell>>(telling) };
         let notice = Arc::new(Notice { telling, client_batches: Mutex::default(), helpers: AtomicUsize::new(0) });
         lock(&self.0).push(Arc::clone(&notice));
-        Opened { notices: self, notice }
+        work(&Opened { notices: self, notice, job })
     }
 
     /// Helps with everything: answers whether there was something to do.
-    pub(super) fn help(&self, shared: &Shared, executor: &mut Executor) -> bool {
+    pub(super) fn help(&self, shared: &protocol::Shared, executor: &mut Executor) -> bool {
         let Executor { local, state } = executor;
         self.help_by(&shared.pipeline, &shared.acknowledged, &mut |planned, timestamp| {
             if !shared.takes_turns() {
@@ -158,7 +162,8 @@ impl Notices {
             }
             // What is executed goes by this guard, as it goes by a client's.
             let _guard = local.pin();
-            planned.progress(timestamp) == Progress::Unprocessed && settle(shared, state, local, planned, timestamp)
+            planned.progress(timestamp) == Progress::Unprocessed
+                && ensure_complete(shared, state, local, planned, timestamp)
         })
     }
 
@@ -176,12 +181,10 @@ impl Notices {
 
 impl Opened<'_> {
     /// A client batch of the client was handed in.
-    ///
-    /// # Safety
-    /// It is of the job that is told of, and is taken off this list before the client takes it back.
-    pub(super) unsafe fn add(&self, client_batch: &HandedIn) {
-        // SAFETY: others look at it under the lock, while it is in the list.
-        lock(&self.notice.client_batches).push(unsafe { client_batch.share() });
+    pub(super) fn add(&self, client_batch: &HandedIn) {
+        // The models have jobs of their own.
+        assert!(polychron_sync::MODELLED || client_batch.content().job == self.job, "the answers are of this job");
+        lock(&self.notice.client_batches).push(client_batch.share());
     }
 
     /// All transactions of a client batch were executed: it is its client's alone, but for the answers that others have claimed.
@@ -216,13 +219,12 @@ type Execute<'e> = &'e mut dyn FnMut(&Planned, Timestamp) -> bool;
 
 /// A transaction of a client batch that is under way.
 struct Left {
-    client_batch: Arc<ClientBatch>,
     place: usize,
     planned: Blocker,
 }
 
 /// The client batches that are in the list, which is locked.
-type Listed<'l> = MutexGuard<'l, Vec<Arc<ClientBatch>>>;
+type Listed<'l> = MutexGuard<'l, Vec<Shared>>;
 
 impl Notice {
     fn telling(&self) -> &dyn Tell {
@@ -233,12 +235,9 @@ impl Notice {
     fn help(&self, log: &Pipeline, acknowledged: &Acknowledged, execute: Execute<'_>) -> bool {
         let mut left = Vec::new();
         let mut helped = self.tell_all(log, acknowledged, &mut left);
-        for Left { client_batch, place, planned } in left {
-            let timestamp = planned.timestamp();
-            // The client may have taken the client batch back by now, and may add transactions to it: it is not looked at.
-            // SAFETY: client batches are kept while the database is open, and their transactions stay where they are.
-            if execute(unsafe { planned.planned() }, timestamp) {
-                self.tell_one(acknowledged, &client_batch, place, timestamp);
+        for left in left {
+            if execute(left.planned.planned(), left.planned.timestamp()) {
+                self.tell_one(acknowledged, &left);
                 helped = true;
             }
         }
@@ -261,10 +260,7 @@ impl Notice {
                     let timestamp = Timestamp::new(batch, first + place);
                     let planned = client_batch.planned(place);
                     match planned.progress(timestamp) {
-                        Progress::Unprocessed => {
-                            let (client_batch, planned) = (Arc::clone(client_batch), planned.blocker(timestamp));
-                            left.push(Left { client_batch, place, planned })
-                        }
+                        Progress::Unprocessed => left.push(Left { place, planned: planned.blocker(timestamp) }),
                         Progress::Executing => {}
                         Progress::Complete => {
                             claimed.extend(self.claim(&client_batches, client_batch, place, timestamp))
@@ -282,18 +278,14 @@ impl Notice {
     }
 
     /// Gives the answer of a transaction that was executed, if it is still to be given.
-    fn tell_one(
-        &self,
-        acknowledged: &Acknowledged,
-        client_batch: &Arc<ClientBatch>,
-        place: usize,
-        timestamp: Timestamp,
-    ) {
+    fn tell_one(&self, acknowledged: &Acknowledged, Left { place, planned }: &Left) {
+        let timestamp = planned.timestamp();
         let claimed = {
             let client_batches = lock(&self.client_batches);
-            let is_under_way = client_batches.iter().any(|other| Arc::ptr_eq(other, client_batch))
-                && client_batch.content().batch.load(Ordering::Relaxed) == timestamp.batch();
-            if is_under_way { self.claim(&client_batches, client_batch, place, timestamp) } else { None }
+            // The client may have taken the client batch back by now, and may add transactions to it.
+            let listed = client_batches.iter().find(|&listed| planned.is_of(listed));
+            let under_way = listed.filter(|listed| listed.content().batch.load(Ordering::Relaxed) == timestamp.batch());
+            under_way.and_then(|client_batch| self.claim(&client_batches, client_batch, *place, timestamp))
         };
         if let Some(claimed) = claimed {
             acknowledged.raise(timestamp.batch());
@@ -302,12 +294,16 @@ impl Notice {
     }
 
     /// Claims the answer of a transaction of a client batch in the list, unless its client is to see to it.
-    fn claim(&self, _: &Listed<'_>, client_batch: &ClientBatch, place: usize, timestamp: Timestamp) -> Option<Claimed> {
+    fn claim(
+        &self,
+        listed: &Listed<'_>,
+        client_batch: &ClientBatch,
+        place: usize,
+        timestamp: Timestamp,
+    ) -> Option<Claimed> {
         let position = client_batch.content().procedures[place] as usize;
-        // SAFETY: its client waits for the lock before it does anything with the client batch.
-        unsafe {
-            let is_left_to_client = client_batch.planned(place).executed(timestamp)?.again;
-            if is_left_to_client { None } else { self.telling().claim(position) }
-        }
+        let planned = client_batch.planned(place);
+        let is_left_to_client = planned.progress(timestamp) != Progress::Complete || planned.is_again();
+        if is_left_to_client { None } else { self.telling().claim(&Complete { position, _listed: listed }) }
     }
 }

@@ -8,7 +8,7 @@ use polychron_engine::{Access, Common, Declare, Operations, Procedure, Protocol,
 use polychron_schema::{Key, KeyScratch, Row};
 use polychron_sync::atomic::Ordering;
 
-use super::execution::{Executor, settle};
+use super::execution::{Executor, ensure_complete};
 use super::planned::OwnBatch;
 use super::protocol::Shared;
 use super::timestamp::Timestamp;
@@ -71,7 +71,13 @@ impl Procedure for Link {
             // SAFETY: this is executed in a chunk of the batch.
             let client_batch = Arc::clone(&unsafe { shared.pipeline.client_batches(batch) }[0].client_batch);
             let timestamp = Timestamp::new(batch, *place);
-            assert!(settle(shared, &mut executor.state, &executor.local, client_batch.planned(*place), timestamp));
+            assert!(ensure_complete(
+                shared,
+                &mut executor.state,
+                &executor.local,
+                client_batch.planned(*place),
+                timestamp
+            ));
             return Ok(0);
         }
         let (depth, most) = DEPTH.get();

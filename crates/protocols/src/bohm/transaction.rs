@@ -1,4 +1,4 @@
-//! What a procedure may ask for: reads of the versions before its place in the log, and rows for its placeholders.
+//! The operations of a procedure: reads of the versions before its log position, and rows for its placeholders.
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
@@ -26,6 +26,14 @@ use super::writing::Undo;
 pub(super) struct Position(pub(super) u32);
 
 pub(super) const UNPLANNED: u32 = 1 << 31;
+
+impl Position {
+    /// Which of the entries it is that were not planned. `None`: it is a planned one.
+    #[inline]
+    pub(super) fn late(self) -> Option<usize> {
+        (self.0 & UNPLANNED != 0).then_some((self.0 & !UNPLANNED) as usize)
+    }
+}
 
 /// After so many reads of keys that were fetched a snapshot goes over to the present epoch.
 const RENEWED_EVERY: u32 = 64;
@@ -302,12 +310,7 @@ impl<'t> BohmTransaction<'t> {
     /// An entry of its own.
     #[inline]
     pub(super) fn entry(&self, position: Position) -> Known<'_> {
-        let planned = self.planned.as_ref().expect("a snapshot has no entries");
-        if position.0 & UNPLANNED == 0 {
-            planned.client_batch().entry(position.0 as usize)
-        } else {
-            planned.late((position.0 & !UNPLANNED) as usize)
-        }
+        self.planned.as_ref().expect("a snapshot has no entries").entry(position)
     }
 
     /// The planned entries.

@@ -7,7 +7,7 @@ use polychron_engine::{Access, Common, Declare, Operations, Procedure, Protocol,
 use polychron_schema::{Key, KeyScratch, Row};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 
-use super::execution::{Executor, settle};
+use super::execution::{Executor, ensure_complete};
 use super::protocol::Shared;
 use super::timestamp::Timestamp;
 use super::{Bohm, Options};
@@ -73,9 +73,14 @@ impl Procedure for Increment {
                 let mut executor = Executor::new(&shared).unwrap();
                 for place in places {
                     let timestamp = Timestamp::new(batch, place);
-                    let is_settled =
-                        settle(&shared, &mut executor.state, &executor.local, client_batch.planned(place), timestamp);
-                    assert!(!is_settled, "it needs this one's row");
+                    let is_complete = ensure_complete(
+                        &shared,
+                        &mut executor.state,
+                        &executor.local,
+                        client_batch.planned(place),
+                        timestamp,
+                    );
+                    assert!(!is_complete, "it needs this one's row");
                 }
             };
             std::thread::spawn(other).join().unwrap();

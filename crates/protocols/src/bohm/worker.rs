@@ -1,4 +1,4 @@
-//! A worker: hands a client's procedures in, and does what is due while it waits for the answers.
+//! A worker: hands in a client's procedures, and takes turns in all stages while it waits for the answers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,16 +8,15 @@ use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::statistics::Registered;
 use polychron_engine::stores::OwnedKey;
 use polychron_engine::{Counters, Procedure, Worker, drive};
-use polychron_memory::Guard;
 use polychron_sync::atomic::Ordering;
 
 use super::answers::{Job, Kept};
 use super::attempt::{Answer, Ended, attempt, tell_ended};
-use super::execution::{Executor, ExecutorState, settle};
+use super::execution::{Executor, ExecutorState, ensure_complete};
 use super::guesses::{Guess, guess};
 use super::naming::{ByKey, Naming, refuse_inside};
 use super::options::Unknown;
-use super::planned::{HandedIn, OwnBatch, Ran, RunProcedure};
+use super::planned::{HandedIn, OwnBatch, Progress};
 use super::protocol::Shared;
 use super::sleeping::{Nap, Sleepers};
 use super::telling::{Opened, Telling, Told};
@@ -41,21 +40,8 @@ pub struct BohmWorker {
     pub(super) known: ByKey,
     /// What it drives interactively, or did last.
     pub(super) driven: Option<HandedIn>,
-    /// Procedures of its client are under way, and so is the guard that keeps what they name.
+    /// Procedures of its client are under way, and it is held in an epoch that keeps what they name.
     pub(super) is_under_way: bool,
-}
-
-/// Runs a procedure, and leaves its answer.
-///
-/// # Safety
-/// `job` is a [`Job`] of `P` whose client waits, and nobody else runs the procedure at this position.
-unsafe fn run<P: Procedure>(job: *const (), position: usize, transaction: &mut BohmTransaction<'_>) -> Ran {
-    // SAFETY: the caller says so.
-    let (procedure, answer) = unsafe { (*job.cast::<Job<P>>()).at(position) };
-    let (ran, outcome) = attempt(transaction, &mut |transaction| procedure.run(transaction));
-    // What a run before has left may lie there.
-    drive::discard(std::mem::replace(answer, outcome));
-    ran
 }
 
 /// The client batches of a client that are under way. However the client ends, the procedures of others must not outlive it.
@@ -63,7 +49,7 @@ struct UnderWay<'w> {
     client_batches: std::collections::VecDeque<(HandedIn, Vec<u32>)>,
     worker: &'w mut BohmWorker,
     /// Where others may give the answers.
-    opened: Option<Opened<'w>>,
+    opened: Option<&'w Opened<'w>>,
     /// Others were under way already, and this client comes right behind them.
     is_nested: bool,
 }
@@ -71,8 +57,7 @@ struct UnderWay<'w> {
 impl UnderWay<'_> {
     fn hand_in(&mut self, (client_batch, attempts): (OwnBatch, Vec<u32>)) {
         let client_batch = self.worker.hand_in(client_batch);
-        // SAFETY: it is taken off the list in `await_oldest`.
-        self.opened.iter().for_each(|opened| unsafe { opened.add(&client_batch) });
+        self.opened.iter().for_each(|opened| opened.add(&client_batch));
         self.client_batches.push_back((client_batch, attempts));
     }
 
@@ -91,6 +76,9 @@ impl Drop for UnderWay<'_> {
             self.worker.keep_client_batch(client_batch);
         }
         self.worker.is_under_way = self.is_nested;
+        if !self.is_nested {
+            self.worker.executor.local.release();
+        }
     }
 }
 
@@ -142,7 +130,7 @@ impl BohmWorker {
             }
             since.get_or_insert_with(|| self.shared.pipeline.time.now_ns());
             // The thread that took the chunk may be busy with another transaction of it, for how long is not known.
-            if self.executor.state.spin_budget.has_slept() && self.settle_own(client_batch) {
+            if self.executor.state.spin_budget.has_slept() && self.execute_own(client_batch) {
                 break;
             }
             self.sleep(client_batch);
@@ -158,7 +146,7 @@ impl BohmWorker {
     }
 
     /// Executes the transactions of a client batch that is handed in, wherever they are due. Answers whether all are complete.
-    fn settle_own(&mut self, client_batch: &HandedIn) -> bool {
+    fn execute_own(&mut self, client_batch: &HandedIn) -> bool {
         let content = client_batch.content();
         let batch = content.batch.load(Ordering::Relaxed);
         if batch == 0 || self.shared.pipeline.planned() < batch || !self.shared.takes_turns() {
@@ -169,7 +157,7 @@ impl BohmWorker {
         let mut all = true;
         for place in 0..content.count {
             let timestamp = Timestamp::new(batch, first + place);
-            all &= settle(&self.shared, state, local, client_batch.planned(place), timestamp);
+            all &= ensure_complete(&self.shared, state, local, client_batch.planned(place), timestamp);
         }
         all
     }
@@ -263,9 +251,10 @@ impl BohmWorker {
         job: &Job<P>,
         new: Range<usize>,
         guesses: impl Iterator<Item = Guess>,
-        guard: &Guard<'_>,
     ) -> (OwnBatch, Vec<u32>) {
-        self.executor.state.renew_tables(&self.shared, guard);
+        let Executor { local, state } = &mut self.executor;
+        assert!(local.is_held(), "the tables stay while the procedures are under way");
+        state.renew_tables(&self.shared, &local.pin());
         let mut client_batch = self.empty_client_batch();
         self.prepare(&mut client_batch);
         let mut attempts = Vec::new();
@@ -274,13 +263,14 @@ impl BohmWorker {
                 Ok(guess) => (guess.position, Some(guess)),
                 Err(position) => (*position, None),
             };
-            // SAFETY: the procedure is not under way.
-            self.add(&mut client_batch, unsafe { &*job.procedures.add(position) }, position, guess);
+            // SAFETY: the procedure is one of the job, and is not under way.
+            let (procedure, _) = unsafe { job.at(position) };
+            self.add(&mut client_batch, procedure, position, guess);
             attempts.push(guess.map_or(0, |guess| guess.attempts));
         }
         let content = client_batch.content_mut();
         content.job = std::ptr::from_ref(job).expose_provenance();
-        content.run = run::<P> as RunProcedure;
+        content.run = Job::<P>::RUN;
         (client_batch, attempts)
     }
 
@@ -343,18 +333,32 @@ impl BohmWorker {
         shared_done: Option<&D>,
         others: impl FnOnce(&mut Self),
     ) {
-        let mut others = Some(others);
         let count = procedures.len();
         let mut answers: Kept<Option<Answer<P>>> = Kept((0..count).map(|_| None).collect());
         let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.0.as_mut_ptr() };
         let shared = Arc::clone(&self.shared);
-        // What the procedures name is found under this guard, and stays while they are under way.
-        let memory = std::ptr::from_ref(&self.executor.local);
-        // SAFETY: the worker is borrowed for the whole call, and its place in the epochs is not replaced.
-        let guard = unsafe { &*memory }.pin();
-        let telling = shared_done.map(|done| Telling::new(&job, count, done));
-        // SAFETY: `under_way` has the answer, and is dropped below.
-        let opened = telling.as_ref().map(|telling| unsafe { shared.notices.open(telling) });
+        // The tables and stores that the procedures name are found in this epoch, and stay while they are under way.
+        self.executor.local.hold();
+        let Some(done_by_any) = shared_done else { return self.execute_job(&job, count, None, done, others) };
+        let telling = Telling::new(&job, count, done_by_any);
+        shared.notices.open(&telling, |opened| {
+            let told = |position| telling.told(position);
+            self.execute_job(&job, count, Some((opened, &told)), done, others);
+        });
+    }
+
+    /// Has the procedures of a job executed, and takes the answers that no other thread has given.
+    fn execute_job<P: Procedure>(
+        &mut self,
+        job: &Job<P>,
+        count: usize,
+        answering: Option<(&Opened<'_>, &dyn Fn(usize) -> Told)>,
+        done: &mut impl FnMut(usize, &mut P, Answer<P>),
+        others: impl FnOnce(&mut Self),
+    ) {
+        let mut others = Some(others);
+        let shared = Arc::clone(&self.shared);
+        let opened = answering.map(|(opened, _)| opened);
         let is_nested = std::mem::replace(&mut self.is_under_way, true);
         let mut under_way =
             UnderWay { client_batches: std::collections::VecDeque::new(), worker: self, opened, is_nested };
@@ -364,7 +368,7 @@ impl BohmWorker {
             while under_way.client_batches.len() < UNDER_WAY && (next < count || !guesses.is_empty()) {
                 let first = next;
                 next = count.min(next + shared.options.batch_size.saturating_sub(guesses.len()));
-                let filled = under_way.worker.fill_client_batch(&job, first..next, guesses.drain(..), &guard);
+                let filled = under_way.worker.fill_client_batch(job, first..next, guesses.drain(..));
                 under_way.hand_in(filled);
             }
             if let Some(others) = others.take() {
@@ -372,15 +376,14 @@ impl BohmWorker {
             }
             let Some((client_batch, attempts)) = under_way.await_oldest() else { break };
             shared.acknowledged.raise(client_batch.content().batch.load(Ordering::Relaxed));
-            let told = |position| telling.as_ref().map_or(Told::No, |telling| telling.told(position));
+            let told = |position| answering.map_or(Told::No, |(_, told)| told(position));
             for (place, attempts) in attempts.into_iter().enumerate() {
-                let again = under_way.worker.take_answer(&job, &client_batch, place, attempts, told, done);
+                let again = under_way.worker.take_answer(job, &client_batch, place, attempts, told, done);
                 guesses.extend(again);
             }
             under_way.worker.keep_client_batch(client_batch);
         }
         drop(under_way);
-        drop(guard);
     }
 
     /// Tells the answer of a procedure whose transaction is complete, unless somebody else has. Answers what is known of one that is to be planned again.
@@ -407,7 +410,9 @@ impl BohmWorker {
                 return None;
             }
         }
-        let is_again = client_batch.executed(place).again;
+        let timestamp = client_batch.timestamp(place);
+        assert!(client_batch.planned(place).progress(timestamp) == Progress::Complete, "it was executed");
+        let is_again = client_batch.planned(place).is_again();
         debug_assert!(client_batch.content().job == std::ptr::from_ref(job).addr(), "the client batch is of this job");
         // SAFETY: the transaction was executed, and nobody else has claimed the answer.
         let (procedure, answer) = unsafe { job.at(position) };

@@ -9,7 +9,6 @@ use polychron_engine::mutations::left_out;
 use polychron_sync::Backoff;
 
 use super::chain::Chain;
-use super::collection::{Readers, Superseded};
 use super::entry::{Entry, Put, Want};
 use super::steps::Step;
 use super::table::{BohmStore, Prefix};
@@ -25,7 +24,7 @@ pub(super) struct Undo {
 }
 
 impl BohmTransaction<'_> {
-    /// A place for a write that was not planned, with room for so many words of a row, which are enough for the row below.
+    /// An entry for a write that was not planned, with room for so many words of a row, which are enough for the row below.
     #[cold]
     pub(super) fn unplanned<K: EncodedKey>(
         &mut self,
@@ -38,11 +37,11 @@ impl BohmTransaction<'_> {
         let entry = Entry::new(Some(store), key, key.hash(store.hash_seed()), want, 0);
         let allocate = || planned.placeholder(self.timestamp, words, &self.guard);
         let chain = store.find(key, &self.guard);
-        // What takes another version's place makes room in the end.
+        // A version that supersedes another one makes room in the end.
         let version = if chain.is_some() { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
         entry.set_version(Some(version.raw()));
         if want == Want::Guessed {
-            version.keep();
+            _ = version.keep();
             self.is_guessing = true;
         } else {
             self.put_late(store, key, chain, &entry, version)?;
@@ -74,9 +73,7 @@ impl BohmTransaction<'_> {
             match self.put_into(chain.head(), version) {
                 Ok(superseded) => {
                     entry.set_chain(Some(chain.handle()));
-                    if let Some((old, batch)) = superseded {
-                        partition.leave_superseded(Superseded { old, batch, readers: Readers::Snapshots });
-                    }
+                    superseded.into_iter().for_each(|superseded| partition.leave_superseded(superseded));
                     return Ok(());
                 }
                 Err(refused) => version = refused,
@@ -155,9 +152,9 @@ impl BohmTransaction<'_> {
 
     pub(super) fn save(&mut self, position: Position) {
         if self.is_saving {
-            let (version, entry, _) = self.filling(position).expect("a written key has a version");
+            let (mut version, entry, _) = self.filling(position).expect("a written key has a version");
             let put = entry.put();
-            let row = (put == Put::Row).then(|| version.words().into());
+            let row = (put == Put::Row).then(|| (&*version.words_mut()).into());
             self.scratch.undo.push(Undo { position, put, row });
         }
     }

@@ -7,11 +7,11 @@ use polychron_sync::model::explore;
 use polychron_memory::model::beside;
 use polychron_sync::model::Witness;
 
-use super::super::chain::Head;
+use super::super::chain::{Head, Readers, Superseded};
 use super::super::displaced::Displaced;
 use super::super::planned::Planned;
 use super::super::timestamp::Timestamp;
-use super::super::version::{Fresh, Old, RawVersion, Version};
+use super::super::version::{Fresh, RawVersion, Version};
 use super::{both, planned, timestamp};
 
 /// A chain that threads add to, and what its versions hold.
@@ -30,12 +30,7 @@ impl Row {
     /// A chain with the version of batch 1.
     fn new(guard: &Guard<'_>) -> Self {
         let producer = &*Box::leak(Box::new(planned(timestamp(1))));
-        let version = |batch| {
-            let version = producer.placeholder(timestamp(batch), 1, guard).expect("memory is there");
-            let raw = version.raw();
-            version.keep();
-            raw
-        };
+        let version = |batch| producer.placeholder(timestamp(batch), 1, guard).expect("memory is there").keep();
         let row = Self {
             head: Box::leak(Box::new(Head::new())),
             versions: [1, 2, 3].map(version),
@@ -50,7 +45,7 @@ impl Row {
     fn fill(self, batch: usize) -> Fresh<'static> {
         self.filled[batch - 1].write();
         // SAFETY: each is put there once.
-        unsafe { self.versions[batch - 1].fresh() }
+        unsafe { Fresh::of(self.versions[batch - 1]) }
     }
 
     fn version(version: RawVersion) -> Version<'static> {
@@ -62,7 +57,7 @@ impl Row {
         Self::version(version).begin()
     }
 
-    fn supersede(self, old: Option<Old>) {
+    fn supersede(self, old: Option<Superseded>) {
         let Some(old) = old else { return };
         let batch = Self::begin(old.version()).batch() as usize;
         assert_eq!(self.superseded[batch - 1].fetch_add(1, Ordering::Relaxed), 0, "it is superseded once");
@@ -71,7 +66,7 @@ impl Row {
     /// Puts a placeholder on top, as who plans.
     fn push(self, batch: usize) {
         // SAFETY: one thread puts versions on top, in their order.
-        let below = unsafe { self.head.push(self.fill(batch)) }.expect("nobody closes the chain");
+        let below = unsafe { self.head.push(self.fill(batch), Readers::Snapshots) }.expect("nobody closes the chain");
         self.supersede(below);
     }
 
@@ -81,9 +76,9 @@ impl Row {
         version.filling().finish(true);
         // SAFETY: one thread puts versions below others.
         let Ok(superseded) = (unsafe { self.head.insert(version) }) else { return false };
-        if let Some((old, above)) = superseded {
+        if let Some(old) = superseded {
             assert!(Self::begin(old.version()) < Self::begin(old.above()));
-            assert_eq!(Self::begin(old.above()).batch(), above);
+            assert_eq!(Self::begin(old.above()).batch(), old.batch());
             self.supersede(Some(old));
         }
         true
@@ -161,7 +156,7 @@ fn a_closed_chain_takes_no_version() {
         beside(
             |guard| (Row::new(guard), &*Box::leak(Box::new(AtomicUsize::new(0)))),
             |(row, closed), _| {
-                _ = closed.fetch_add(row.head.close(row.versions[0]).is_some().into(), Ordering::Relaxed)
+                _ = closed.fetch_add(row.head.close(row.versions[0], 3).is_some().into(), Ordering::Relaxed)
             },
             |(row, closed), _| {
                 let is_in = row.insert(2);

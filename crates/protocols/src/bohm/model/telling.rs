@@ -126,7 +126,7 @@ impl Room {
     }
 
     /// As the thread that executes: leaves the answer. Answers whether the transaction is complete, by whomever.
-    fn settle(planned: &Planned, timestamp: Timestamp) -> bool {
+    fn complete(planned: &Planned, timestamp: Timestamp) -> bool {
         if let Some(executing) = planned.claim(timestamp) {
             let (content, place) = (executing.client_batch().content(), executing.body().place);
             // SAFETY: it was claimed, and its client waits.
@@ -136,7 +136,7 @@ impl Room {
                 client.executed[position as usize].write();
                 *client.answers[position as usize].get() = Some(Ok(((), Scope::default())));
             }
-            executing.complete();
+            executing.complete(false);
         }
         planned.progress(timestamp) == Progress::Complete
     }
@@ -145,7 +145,7 @@ impl Room {
     fn execute(&self) {
         let Some(chunk) = self.log.claim(LAST) else { return };
         self.log.for_each(&chunk, |client_batch, place, timestamp| {
-            while !Self::settle(client_batch.planned(place), timestamp) {
+            while !Self::complete(client_batch.planned(place), timestamp) {
                 thread::yield_now();
             }
         });
@@ -155,7 +155,7 @@ impl Room {
     /// As an idle thread: goes on with what clients have under way.
     fn help(&self) {
         self.notices.help_by(&self.log, &self.acknowledged, &mut |planned, timestamp| {
-            planned.progress(timestamp) == Progress::Unprocessed && Self::settle(planned, timestamp)
+            planned.progress(timestamp) == Progress::Unprocessed && Self::complete(planned, timestamp)
         });
     }
 
@@ -172,25 +172,23 @@ impl Room {
             client.give(position);
         };
         let telling = Telling::new(&job, client.given.len(), &done);
-        // SAFETY: it is dropped below.
-        let opened = unsafe { self.notices.open(&telling) };
-        let mut own = (!is_planned).then(|| client.kept.take());
-        for round in 0..rounds {
-            let mut handed_in = client.handed_in.lock().expect("nobody panics").take();
-            if let Some(own) = own.take() {
-                handed_in = Some(client.hand_in(own, round * count..(round + 1) * count, &self.log));
+        self.notices.open(&telling, |opened| {
+            let mut own = (!is_planned).then(|| client.kept.take());
+            for round in 0..rounds {
+                let mut handed_in = client.handed_in.lock().expect("nobody panics").take();
+                if let Some(own) = own.take() {
+                    handed_in = Some(client.hand_in(own, round * count..(round + 1) * count, &self.log));
+                }
+                let handed_in = handed_in.expect("it was handed in");
+                opened.add(&handed_in);
+                if !is_planned {
+                    self.plan();
+                }
+                wait(self, client, &handed_in);
+                self.take_answers(client, &handed_in, &telling, opened, end, done);
+                own = Some(handed_in.take_back().expect("it is back"));
             }
-            let handed_in = handed_in.expect("it was handed in");
-            // SAFETY: it is taken off the list in `take_answers`.
-            unsafe { opened.add(&handed_in) };
-            if !is_planned {
-                self.plan();
-            }
-            wait(self, client, &handed_in);
-            self.take_answers(client, &handed_in, &telling, &opened, end, done);
-            own = Some(handed_in.take_back().expect("it is back"));
-        }
-        drop(opened);
+        });
         client.memory.write();
     }
 
