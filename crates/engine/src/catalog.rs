@@ -256,8 +256,8 @@ impl<T: Described> Seen<T> {
         catalog.version() == self.version
     }
 
-    /// The first of these places whose table has other indexes now than this list says. A table that was dropped has none to keep
-    /// up.
+    /// The first of these places whose table has other indexes now than this list says, or was superseded: what is written there would be missed
+    /// where its rows are now. A table that was dropped has no indexes to keep up.
     #[inline]
     pub fn outdated<P: Iterator<Item = IndexRef>>(
         &self,
@@ -271,8 +271,10 @@ impl<T: Described> Seen<T> {
     fn outdated_among(&self, catalog: &Catalog<T>, mut index_refs: impl Iterator<Item = IndexRef>) -> Option<IndexRef> {
         let (_, present) = catalog.snapshot();
         index_refs.find(|index_ref| {
-            let tables = known(&present, index_ref.table).zip(known(self, index_ref.table));
-            tables.is_some_and(|(present, known)| !Arc::ptr_eq(present, known))
+            let Some(now) = known(&present, index_ref.table) else {
+                return present.superseded.iter().any(|(old, _)| *old == index_ref.table);
+            };
+            known(self, index_ref.table).is_some_and(|known| !Arc::ptr_eq(now, known))
         })
     }
 

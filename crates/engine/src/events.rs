@@ -21,7 +21,8 @@ pub enum Event<'e> {
         /// How often it has conflicted so far.
         attempts: u64,
     },
-    /// A transaction took as long as [`Events::slow`] says, or longer, its repetitions included.
+    /// A transaction took as long as [`Events::slow`] says, or longer, its repetitions included. Transactions that are kept as objects
+    /// ([`crate::open::Open`]) are not among them: how long these last is their clients' affair.
     #[non_exhaustive]
     Slow {
         /// How long it took.

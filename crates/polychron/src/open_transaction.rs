@@ -72,6 +72,9 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
 
     /// As [`Database::begin`], on a consistent snapshot as that of [`Database::snapshot`].
     ///
+    /// Under two-phase locking a snapshot may have to begin again, which [`Database::snapshot`] does by itself: an operation then answers
+    /// [`Error::Conflict`].
+    ///
     /// ```
     /// # use polychron::{Database, Error, Operations, Row};
     /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }

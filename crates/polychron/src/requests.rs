@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use polychron_base::clock::{Clock, SystemClock};
+use polychron_base::line::OneLine;
 use polychron_engine::{Distribution, SharedDistribution};
 use polychron_engine::{Error, Interactive, Protocol};
 
@@ -103,7 +104,7 @@ fn in_units(units: u64) -> Duration {
 
 impl fmt::Display for RequestStatistics {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {} completed, {} failed", self.name, self.completed, self.failed)?;
+        write!(out, "{}: {} completed, {} failed", OneLine(&self.name), self.completed, self.failed)?;
         for (name, share) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
             if let Some(latency) = self.latency(share) {
                 write!(out, ", {name} {latency:?}")?;

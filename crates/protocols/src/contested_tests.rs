@@ -7,6 +7,7 @@ use polychron_engine::contested::CONFLICTS_UNFAVOURED;
 use polychron_engine::{Commit, Futures, Interactive, Mode, Operations, Protocol, Row, Table, Worker, drive};
 
 #[derive(polychron_schema::Row, Clone, Copy, Debug, PartialEq)]
+#[row(name = "contested")]
 struct Account {
     #[key]
     id: u64,

@@ -332,7 +332,7 @@ details! {
         limit: usize,
     }
     /// A text or bytes are longer than their column holds.
-    TooLong by too_long, "{column} holds at most {limit} bytes, and {bytes} were given" {
+    TooLong by too_long, "{} holds at most {limit} bytes, and {bytes} were given" (OneLine(column)) {
         /// The column, behind its table where that is known: `user.email`.
         column: String,
         /// The length in bytes.

@@ -330,3 +330,35 @@ pub fn inside_of_a_transaction<P: Protocol<Worker: Interactive>>(setup: &Setup<P
     let evolved: Table<Account> = open(&*database, &mut other).unwrap();
     assert_eq!(all(&mut other, &evolved), [new(1)]);
 }
+
+/// A transaction that began before the table became one of other rows, and writes into it or has done so, commits nothing that is missing there.
+pub fn beside_an_open_transaction<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let change = |number| before::Account { balance: -1, ..old(number) };
+    for (reads, writes) in [(false, false), (true, false), (false, true), (true, true)] {
+        let database = setup.open();
+        let accounts = create::<P, before::Account>(&database);
+        let (mut worker, mut other) = (database.worker().unwrap(), database.worker().unwrap());
+        done(&mut worker, |t| (0..9).try_for_each(|number| t.insert(&accounts, &old(number))));
+        let mut client = begin(&mut worker);
+        if reads {
+            client.step(|t| t.scan(&accounts, ..).rows());
+        }
+        let mut expected = 0;
+        if writes {
+            expected += usize::from(client.step(|t| t.upsert(&accounts, &change(1))).is_some());
+        }
+        let inside = evolve::open::<P, Account>(&*database, &mut |copy| other.execute(copy));
+        match inside {
+            Ok(_) | Err(Error::WaitsForItself(_) | Error::Unsupported(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+        // Whether it writes, and commits, is the protocol's affair: nothing of what it has written is lost if it does.
+        expected += usize::from(client.step(|t| Ok(t.upsert(&accounts, &change(2)).is_ok())) == Some(true));
+        if !client.commit() {
+            expected = 0;
+        }
+        let evolved: Table<Account> = open(&*database, &mut other).unwrap();
+        let kept = all(&mut other, &evolved).iter().filter(|row| row.balance == Some(-1)).count();
+        assert_eq!(kept, expected, "acknowledged writes that are kept; read before: {reads}, written before: {writes}");
+    }
+}

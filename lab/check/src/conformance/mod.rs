@@ -70,7 +70,8 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, iterators: rows_from_both_ends, chosen_rows, conditions, whole_ranges);
             $crate::conformance!(@group $setup, totals: of_ranges_and_groups, at_the_ends, phantoms);
             $crate::conformance!(@group $setup, starts: of_keys, at_the_ends, phantoms);
-            $crate::conformance!(@group $setup, evolution: by_declaration, refused, inside_of_a_transaction, beside_writes, beside_threads);
+            $crate::conformance!(@group $setup, evolution: by_declaration, refused, inside_of_a_transaction, beside_writes, beside_threads,
+                beside_an_open_transaction);
             $crate::conformance!(@group $setup, secondaries: entries_follow_rows, entries_of_growing_rows,
                 violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,
                 hash_entries, hash_lookup, definitions);
