@@ -211,7 +211,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
             }
             match read_row::<B>(&mut self.base, self.arena, row) {
                 Ok(()) => {}
-                Err(Error::Other(_)) => self.arena.read(row),
+                Err(Error::NoValue(_)) => self.arena.read(row),
                 Err(error) => return Err(error),
             }
         }

@@ -255,14 +255,14 @@ pub fn beside_ordinary_operations<P: Protocol<Worker: Interactive>>(setup: &Setu
     let values = done(&mut worker, |t| Ok((value(t, &table, 1)?, value(t, &table, 2)?, value(t, &table, 3)?)));
     assert_eq!(values, (Some(52), Some(5), None));
     let foreign = run(&mut worker, |t| t.resolve_future(polychron_engine::futures::Operand::Pending(9)));
-    assert!(matches!(foreign, Err(Error::Other(_))), "{foreign:?}");
+    assert!(matches!(foreign, Err(Error::NoValue(_))), "{foreign:?}");
     // A failure that the procedure passes over at a savepoint is not forgotten.
     let outcome = run(&mut worker, |t| {
         t.set_future(&table, 9, Item::VALUE, 1)?;
         let savepoint = t.savepoint();
         t.roll_back_to(savepoint)
     });
-    assert!(matches!(outcome, Err(Error::Other(_))), "{outcome:?}");
+    assert!(matches!(outcome, Err(Error::NoValue(_))), "{outcome:?}");
 }
 
 /// What was left open behind a savepoint is undone with it, also when it could not be flushed meanwhile. That failure is reported once.
@@ -284,7 +284,7 @@ pub fn failures_behind_savepoints<P: Protocol<Worker: Interactive>>(setup: &Setu
             };
             if missing.is_ok() && way == 0 {
                 let observed = t.roll_back_to(void.expect("it was set just now"));
-                assert!(matches!(observed, Err(Error::Other(_))));
+                assert!(matches!(observed, Err(Error::NoValue(_))));
             }
             // Where it was not told before.
             assert_eq!(t.roll_back_to(first).is_err(), missing.is_ok() && way >= 3, "way {way}");

@@ -229,7 +229,7 @@ fn goods(id: u64) -> Goods {
 
 /// Why there is no answer.
 fn cause(error: &Error) -> Option<&AggregateError> {
-    if let Error::Other(error) = error { error.downcast_ref() } else { None }
+    if let Error::NoAnswer(failed) = error { Some(&failed.why) } else { None }
 }
 
 /// Sums at the ends of their types, numbers that are none, and groups of which there are too many or whose names are too long.
