@@ -13,8 +13,9 @@ use crate::setup::items;
 use crate::watch::watched;
 
 /// Whether a protocol knows who has written what a transaction has read and writes, or has locked it.
-fn is_known(protocol: &str) -> bool {
-    match protocol {
+fn is_known(setup: &str) -> bool {
+    // A setup with options is named by its protocol, a comma, and what differs.
+    match setup.split(',').next().unwrap_or(setup) {
         "cicada" | "maflingo" | "global-tid" | "hyper" | "hyper-record-level" | "hyper-snapshot" => true,
         "locking" | "locking-no-wait" | "locking-wound-wait" | "hekaton" | "snapshot-isolation" => true,
         // What lies beneath knows it; the layer compares values, and asks for the rows.
