@@ -69,7 +69,7 @@ fn what_does_not_fit_is_told_by_name() {
     assert_eq!(told(&more, &[]), "account.limit is not there: the row's field needs a `default`, or what it `was`");
     let mut of = vec![(None, None); 5];
     of[4].1 = Some(Value::from("many"));
-    assert_eq!(told(&more, &of), "the default of account.limit: column limit has the type i64, not a string");
+    assert_eq!(told(&more, &of), "the default of account.limit: column account.limit has the type i64, not a string");
     of[4] = (Some("name"), None);
     assert_eq!(told(&more, &of), "account.limit is string(20), and the row has i64");
     let mut renamed = present();

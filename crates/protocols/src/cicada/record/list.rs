@@ -260,7 +260,11 @@ impl<'g> Position<'g> {
     #[inline]
     pub(in crate::cicada) fn install(self, new: NewVersion<'g>) -> Result<Installed<'g>, NewVersion<'g>> {
         assert!(new.record == self.record && new.version.wts() == self.timestamp, "it belongs here");
-        exchange(self.link, self.below, new)
+        let installed = exchange(self.link, self.below, new)?;
+        if left_out(Step::InstallPending) {
+            installed.version.words_of().status.store(Status::Committed as u8, Ordering::Release);
+        }
+        Ok(installed)
     }
 }
 
@@ -277,12 +281,7 @@ fn exchange<'g>(
     version.next().store(old, Ordering::Relaxed);
     // SeqCst: releases the version; and comes before the load of read timestamps in the one order of all.
     match link.compare_exchange(old, raw(version), Ordering::SeqCst, Ordering::Relaxed) {
-        Ok(_) => {
-            if left_out(Step::InstallPending) {
-                version.words_of().status.store(Status::Committed as u8, Ordering::Release);
-            }
-            Ok(Installed { version })
-        }
+        Ok(_) => Ok(Installed { version }),
         Err(_) => Err(new),
     }
 }
