@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// Entries that a list keeps room for, however few there are.
-pub const ROOM: usize = 1 << 14;
+pub const ROOM: usize = 1 << 12;
 
 /// A list that is kept for long.
 pub trait KeptList {

@@ -139,7 +139,7 @@ fn the_process_stays_near_the_limit() {
         }
     };
     std::thread::scope(|scope| {
-        for (name, percent) in [("cicada", 17), ("maflingo", 4), ("hyper", 12), ("bohm", 10)] {
+        for (name, percent) in [("cicada", 12), ("maflingo", 4), ("hyper", 12), ("bohm", 10)] {
             scope.spawn(move || each(name, percent));
         }
     });

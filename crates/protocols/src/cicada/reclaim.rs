@@ -26,7 +26,7 @@ use polychron_memory::Guard;
 use polychron_sync::atomic::{Ordering, fence};
 
 use super::clocks::{Clocks, Horizon};
-use super::record::{Closed, Cursor, Latched, Link, Queued, Record, RecordAddress, Status, Unlinked};
+use super::record::{Closed, Cursor, Latched, Link, OfRecord, Queued, Record, Status, Tagged, Unlinked};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
@@ -42,8 +42,8 @@ const MARKS_AT_ONCE: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
     place: IndexRef,
-    is_node: bool,
-    record: RecordAddress,
+    /// With whether it is a node. A flag of its own would make each entry of a queue 8 bytes longer, and a backlog has an entry for each record.
+    record: Tagged<OfRecord>,
 }
 
 impl Item {
@@ -54,7 +54,7 @@ impl Item {
     /// [`Bins::are_empty`]: super::bins::Bins::are_empty
     #[inline]
     pub(super) unsafe fn new(place: IndexRef, is_node: bool, record: Record<'_>) -> Self {
-        Self { place, is_node, record: record.address() }
+        Self { place, record: Tagged::new(record.address(), is_node) }
     }
 
     #[inline]
@@ -67,9 +67,12 @@ impl Item {
     pub(super) fn found<'s>(self, site: &Site<'s>) -> Option<(&'s Store, Record<'s>)> {
         let store = site.store(self.place)?;
         // SAFETY: the record lies in the store, and its page stays while the item waits in a bin, or under the site's guard.
-        Some((store, unsafe { self.record.under(site.guard) }))
+        Some((store, unsafe { self.record.address().under(site.guard) }))
     }
 }
+
+// A backlog has an entry for each record that was written, beside the memory limit.
+const _: () = assert!(size_of::<Garbage>() <= 56);
 
 /// A record that has garbage.
 #[derive(Debug)]
@@ -526,7 +529,7 @@ impl Reclaimer {
 
     /// The item's record was closed, and nobody finds it any more; a guard may still hold it, or one of its versions.
     pub(super) fn defer_record(&mut self, closed: Closed<'_>, item: Item, guard: &Guard<'_>) {
-        assert!(closed.retire(guard) == item.record, "the item is the record's");
+        assert!(closed.retire(guard) == item.record.address(), "the item is the record's");
         self.defer(DeferredFree { item, whole: true, epoch: None });
     }
 
@@ -534,7 +537,7 @@ impl Reclaimer {
     pub(super) fn defer_version(&mut self, unlinked: Unlinked, item: Item) {
         self.collected.versions += 1;
         if let Unlinked::Inline(record) = unlinked {
-            assert!(record == item.record, "the item is the record's");
+            assert!(record == item.record.address(), "the item is the record's");
             self.defer(DeferredFree { item, whole: false, epoch: None });
         }
     }
@@ -566,7 +569,7 @@ impl Reclaimer {
             // SAFETY: the index has forgotten the record, or its list the version, and every guard that could hold it has gone.
             unsafe {
                 if whole {
-                    store.records_of(item.is_node).give(record, site.worker, site.guard);
+                    store.records_of(item.record.flag()).give(record, site.worker, site.guard);
                 } else {
                     record.free_inline();
                 }

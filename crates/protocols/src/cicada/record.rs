@@ -37,7 +37,7 @@ use polychron_sync::MODELLED;
 use polychron_sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use super::timestamp::Timestamp;
-pub(super) use address::{Address, Guarded, Kind};
+pub(super) use address::{Address, Guarded, Kind, Tagged};
 pub(super) use latched::{Closed, Cursor, Latched, Unlinked};
 pub(super) use list::{Link, Reader, Seen};
 use marks::Marks;

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use polychron_base::key::{EncodedKey, HashSeed};
-use polychron_base::room::KeptList;
+use polychron_base::room::{KeptList, ROOM};
 use polychron_base::{IndexId, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{IndexRef, NodeSet};
@@ -408,7 +408,7 @@ impl WriteSet {
         }
         self.writes.clear();
         self.writes.give_back_room();
-        self.rows.truncate(1 << 12);
+        self.rows.truncate(ROOM / 4);
         self.rows.give_back_room();
         self.keys.clear();
         self.keys.shrink_to(1 << 16);

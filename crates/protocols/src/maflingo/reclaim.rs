@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::key::EncodedKey;
+use polychron_base::room::KeptList;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{IndexRef, OwnedKey};
 use polychron_memory::Guard;
@@ -91,11 +92,7 @@ impl Queues {
 
     /// Gives the memory back that a backlog has needed.
     fn shrink(&mut self) {
-        for queue in self.all() {
-            if queue.capacity() > (2 * ORPHANS).max(8 * queue.len()) {
-                queue.shrink_to((2 * ORPHANS).max(2 * queue.len()));
-            }
-        }
+        self.all().into_iter().for_each(KeptList::give_back_room);
     }
 
     /// Takes over up to `limit` of another one's, of each kind the oldest ones.

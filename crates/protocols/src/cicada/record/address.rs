@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
+use std::num::NonZero;
 use std::ptr::NonNull;
 
 /// What lies at an address.
@@ -58,6 +59,29 @@ impl<K: Kind> Address<K> {
         for line in 0..lines {
             polychron_sync::prefetch_read(start.wrapping_add(64 * line));
         }
+    }
+}
+
+/// An address with a flag in its lowest bit, which is zero in the address of everything that is aligned.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cicada) struct Tagged<K>(Address<K>);
+
+impl<K: Kind> Tagged<K> {
+    #[inline]
+    pub(in crate::cicada) fn new(address: Address<K>, flag: bool) -> Self {
+        debug_assert!(address.number().is_multiple_of(2), "the lowest bit is free");
+        Self(Address::at(address.start.map_addr(|start| start | usize::from(flag))))
+    }
+
+    #[inline]
+    pub(in crate::cicada) fn flag(self) -> bool {
+        !self.0.number().is_multiple_of(2)
+    }
+
+    #[inline]
+    pub(in crate::cicada) fn address(self) -> Address<K> {
+        let even = |start: NonZero<usize>| NonZero::new(start.get() & !1).expect("nothing lies at the address 0");
+        Address::at(self.0.start.map_addr(even))
     }
 }
 
