@@ -468,6 +468,7 @@ impl<T: Described> Catalog<T> {
         *changed.slot(new) = Some(Arc::new(renamed));
         *changed.slot(old) = None;
         changed.superseded.push((old, why));
+        table_is_dropped(old, &removed.definition().name);
         self.publish(&mut lists, changed);
         Ok(removed)
     }

@@ -143,7 +143,7 @@ impl Constraints {
         let rules = Some(Arc::new(RowRules::new(definition)?));
         let keys = KeyNames::all(definition)?.into_iter().map(Arc::new).collect();
         let mut constraints = Self { rules, keys, ..Self::default() };
-        constraints.say_names(table, definition);
+        constraints.register_names(table, definition);
         for foreign_key in &definition.foreign_keys {
             let parent = if foreign_key.parent == definition.name { Some(table) } else { find(&foreign_key.parent) };
             let parent = parent.ok_or_else(|| {
@@ -168,11 +168,11 @@ impl Constraints {
     /// When the definition is not valid.
     pub fn add_index(&mut self, table: TableId, definition: &TableDefinition) -> Result<(), Error> {
         self.keys.push(Arc::new(KeyNames::secondary(definition, definition.indexes.len() - 1)?));
-        self.say_names(table, definition);
+        self.register_names(table, definition);
         Ok(())
     }
 
-    fn say_names(&mut self, table: TableId, definition: &TableDefinition) {
+    fn register_names(&mut self, table: TableId, definition: &TableDefinition) {
         self.naming = Some(Arc::new(Naming::begin(table, Arc::new(Words::new(definition, &self.keys)))));
     }
 
@@ -220,7 +220,7 @@ impl Constraints {
     pub fn rename(&mut self, table: TableId, definition: &TableDefinition) -> Result<(), Error> {
         self.rules = Some(Arc::new(RowRules::new(definition)?));
         self.keys = KeyNames::all(definition)?.into_iter().map(Arc::new).collect();
-        self.say_names(table, definition);
+        self.register_names(table, definition);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! The keys at which transactions conflict most often: a few counters for each worker, however many keys there are (Misra and Gries, Finding
 //! repeated elements, 1982).
 
-use polychron_base::error::KeyPreview;
+use polychron_base::error::{KeyPreview, key_name};
 use polychron_base::{Abort, IndexId, TableId};
 use polychron_sync::Mutex;
 use std::collections::HashMap;
@@ -38,8 +38,7 @@ impl HotKey {
 
 impl fmt::Display for HotKey {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} at {}, {}", self.conflicts, self.table, self.index)?;
-        self.key.map_or(Ok(()), |key| write!(out, ", key {key}"))
+        write!(out, "{} at {}", self.conflicts, key_name(self.table, self.index, self.key.as_ref()))
     }
 }
 

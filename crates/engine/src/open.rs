@@ -23,24 +23,24 @@ use crate::{
     Transaction, limits,
 };
 
-/// Where the worker goes that an [`Open`] had for itself.
-pub trait Home<W> {
+/// Who gets the worker back that an [`Open`] had for itself.
+pub trait WorkerOwner<W> {
     /// Takes it back. Its transaction has ended.
     fn take_back(self, worker: Box<W>);
 }
 
-/// Of workers that are lent there is none.
+/// A worker that is lent has no other owner than who lent it.
 #[derive(Debug)]
 pub enum Lent {}
 
-impl<W> Home<W> for Lent {
+impl<W> WorkerOwner<W> for Lent {
     fn take_back(self, _: Box<W>) {
         match self {}
     }
 }
 
-/// How a transaction has its worker.
-enum Had<'w, W, H> {
+/// A worker, lent for the transaction or given to it with its owner.
+enum Source<'w, W, H> {
     Lent(&'w mut W),
     Owned(Box<W>, H),
 }
@@ -49,12 +49,12 @@ enum Had<'w, W, H> {
 ///
 /// It belongs to its thread, as its futures do, and what the engine knows of transactions inside of others: it is not [`Send`]. Forgetting it
 /// leaks the transaction, which never commits; one that has its worker for itself leaks that, too, and what it has locked.
-pub struct Open<'w, W: Interactive + 'w, H: Home<W> = Lent> {
+pub struct Open<'w, W: Interactive + 'w, H: WorkerOwner<W> = Lent> {
     /// There until it ends, which it does before the worker is used again.
     transaction: Option<W::Transaction<'w>>,
     /// The worker, which the transaction borrows.
     worker: NonNull<W>,
-    home: Option<H>,
+    owner: Option<H>,
     mode: Mode,
     /// It cannot go on: something half done is left in it.
     given_up: bool,
@@ -63,30 +63,30 @@ pub struct Open<'w, W: Interactive + 'w, H: Home<W> = Lent> {
     lent: PhantomData<&'w mut W>,
 }
 
-impl<W: Interactive, H: Home<W>> fmt::Debug for Open<'_, W, H> {
+impl<W: Interactive, H: WorkerOwner<W>> fmt::Debug for Open<'_, W, H> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Open").field("mode", &self.mode).finish_non_exhaustive()
     }
 }
 
-impl<'w, W: Interactive, H: Home<W>> Open<'w, W, H> {
+impl<'w, W: Interactive, H: WorkerOwner<W>> Open<'w, W, H> {
     /// Begins a transaction of a worker that is lent.
     ///
     /// # Errors
     /// As [`Interactive::begin`], and those of [`limits::check`].
     pub fn lend(worker: &'w mut W, mode: Mode) -> Result<Self, Error> {
-        Self::begin(Had::Lent(worker), mode)
+        Self::begin(Source::Lent(worker), mode)
     }
 
-    fn begin(worker: Had<'w, W, H>, mode: Mode) -> Result<Self, Error> {
+    fn begin(worker: Source<'w, W, H>, mode: Mode) -> Result<Self, Error> {
         let attempt = Attempt::begin();
-        let (worker, home) = match worker {
-            Had::Lent(worker) => (NonNull::from(worker), None),
-            Had::Owned(worker, home) => (NonNull::from(Box::leak(worker)), Some(home)),
+        let (worker, owner) = match worker {
+            Source::Lent(worker) => (NonNull::from(worker), None),
+            Source::Owned(worker, owner) => (NonNull::from(Box::leak(worker)), Some(owner)),
         };
-        // From here on the worker goes home whatever happens.
+        // From here on the worker goes back to its owner whatever happens.
         let mut open =
-            Self { transaction: None, worker, home, mode, given_up: false, _attempt: attempt, lent: PhantomData };
+            Self { transaction: None, worker, owner, mode, given_up: false, _attempt: attempt, lent: PhantomData };
         limits::check()?;
         // SAFETY: only the object uses the worker, which it has borrowed for `'w`, or has in a box that is a pointer meanwhile. It does so again only
         // when it has no transaction any more (`with_worker`, and `drop`, which ends the transaction first), and nobody else gets the transaction.
@@ -205,27 +205,27 @@ fn conflict<W: Interactive>(worker: &mut W) -> Error {
     abort.map_or(Error::Conflict, |abort| Error::conflicts(1, abort))
 }
 
-impl<W: Interactive + 'static, H: Home<W>> Open<'static, W, H> {
-    /// Begins a transaction of a worker that goes home when the object is dropped.
+impl<W: Interactive + 'static, H: WorkerOwner<W>> Open<'static, W, H> {
+    /// Begins a transaction of a worker that goes back to its owner when the object is dropped.
     ///
     /// # Errors
-    /// As [`Open::lend`]. The worker is at home then.
-    pub fn own(worker: Box<W>, home: H, mode: Mode) -> Result<Self, Error> {
-        Self::begin(Had::Owned(worker, home), mode)
+    /// As [`Open::lend`]. The worker is back with its owner then.
+    pub fn own(worker: Box<W>, owner: H, mode: Mode) -> Result<Self, Error> {
+        Self::begin(Source::Owned(worker, owner), mode)
     }
 }
 
-impl<W: Interactive, H: Home<W>> Drop for Open<'_, W, H> {
+impl<W: Interactive, H: WorkerOwner<W>> Drop for Open<'_, W, H> {
     fn drop(&mut self) {
         self.undo();
-        if let Some(home) = self.home.take() {
-            // SAFETY: a worker that has a home was in a box, in `begin`. The transaction, which borrowed it, is gone.
-            home.take_back(unsafe { Box::from_raw(self.worker.as_ptr()) });
+        if let Some(owner) = self.owner.take() {
+            // SAFETY: a worker that has an owner was in a box, in `begin`. The transaction, which borrowed it, is gone.
+            owner.take_back(unsafe { Box::from_raw(self.worker.as_ptr()) });
         }
     }
 }
 
-impl<W: Interactive, H: Home<W>> Transaction for Open<'_, W, H> {
+impl<W: Interactive, H: WorkerOwner<W>> Transaction for Open<'_, W, H> {
     #[inline]
     fn read_row<K: EncodedKey>(
         &mut self,
@@ -321,7 +321,7 @@ impl<W: Interactive, H: Home<W>> Transaction for Open<'_, W, H> {
     }
 }
 
-impl<W: Interactive, H: Home<W>> Queries for Open<'_, W, H> {
+impl<W: Interactive, H: WorkerOwner<W>> Queries for Open<'_, W, H> {
     fn visit_table(
         &mut self,
         table: TableId,
@@ -346,7 +346,7 @@ impl<W: Interactive, H: Home<W>> Queries for Open<'_, W, H> {
     }
 }
 
-impl<W: Interactive, H: Home<W>> LazyFutures for Open<'_, W, H> {
+impl<W: Interactive, H: WorkerOwner<W>> LazyFutures for Open<'_, W, H> {
     fn future_scope(&mut self) -> Scope {
         self.reach().future_scope()
     }
@@ -392,7 +392,7 @@ impl<W: Interactive, H: Home<W>> LazyFutures for Open<'_, W, H> {
     }
 }
 
-impl<W: Interactive, H: Home<W>> Prefetch for Open<'_, W, H> {
+impl<W: Interactive, H: WorkerOwner<W>> Prefetch for Open<'_, W, H> {
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         self.reach().prefetch_row(table, key);
     }

@@ -214,8 +214,8 @@ impl Arena {
     pub(crate) fn take(&self, bytes: usize, least: usize) -> Option<Span> {
         debug_assert!(0 < least && least <= bytes && bytes.is_multiple_of(64) && least.is_multiple_of(64));
         let mut inner = self.inner();
-        if let Some(shorter) = inner.free.take(bytes).or_else(|| inner.free.take_largest(least)) {
-            let (span, rest) = shorter.split(bytes.min(shorter.bytes));
+        if let Some(returned) = inner.free.take(bytes).or_else(|| inner.free.take_largest(least)) {
+            let (span, rest) = returned.split(bytes.min(returned.bytes));
             if rest.bytes > 0 {
                 inner.free.give(rest);
             }

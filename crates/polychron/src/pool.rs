@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use polychron_engine::open::{Home, Open};
+use polychron_engine::open::{Open, WorkerOwner};
 use polychron_engine::{Error, Interactive, Mode, Protocol, limits};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{AtomicCell, CachePadded, fence_behind_exchange};
@@ -367,7 +367,7 @@ impl<P: Protocol<Worker: Interactive>> Borrowed<'_, P> {
     }
 }
 
-impl<P: Protocol> Home<P::Worker> for Loan<P> {
+impl<P: Protocol> WorkerOwner<P::Worker> for Loan<P> {
     fn take_back(self, worker: Box<P::Worker>) {
         drop(Borrowed { pool: &self.0, worker: Some(worker) });
     }

@@ -37,6 +37,10 @@ fn keys_at_which_transactions_conflict_are_counted() -> Result<(), Error> {
     assert_eq!(hot.len(), 1, "{hot:?}");
     assert_eq!((hot[0].0.to_string(), hot[0].1), ("(id)=(1) in account".to_owned(), 3));
     assert_eq!(database.statistics().conflicts(), 3);
+    // What is gone keeps its name.
+    database.drop_table(database.find_table("account").expect("it was created"))?;
+    database.transact(|_| polychron::Ok(()))?;
+    assert!(database.hot_keys()[0].0.to_string().ends_with("in account"), "{:?}", database.hot_keys());
     let text = format!("{:?}", database.statistics());
     assert!(text.contains("aborts: {\"") && text.len() < 2000, "{text}");
     Ok(())

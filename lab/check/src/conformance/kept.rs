@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use polychron_base::Error;
 use polychron_base::clock::SystemClock;
 use polychron_engine::limits::{Cancellation, Limits};
-use polychron_engine::open::{Home, Open};
+use polychron_engine::open::{Open, WorkerOwner};
 use polychron_engine::options::Submissions;
 use polychron_engine::submission::Service;
 use polychron_engine::{
@@ -249,7 +249,7 @@ pub fn snapshots<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 pub fn with_their_own_workers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     struct Shelf<W>(Rc<Cell<Option<Box<W>>>>);
 
-    impl<W> Home<W> for Shelf<W> {
+    impl<W> WorkerOwner<W> for Shelf<W> {
         fn take_back(self, worker: Box<W>) {
             self.0.set(Some(worker));
         }
