@@ -83,7 +83,7 @@ pub use polychron_schema_derive::Column;
 pub use polychron_schema_derive::Row;
 pub use prefix::{ByteRange, KeyBound, KeyPrefix, RangeScratch};
 pub use row::{Index, KeyRef, Row, RowView, RowViewMut};
-pub use start::{KeyStart, ValueStart};
+pub use start::{Behind, KeyStart, ValueStart};
 pub use times::TimeRangeError;
 pub use types::{ColumnType, DEFAULT_VARIABLE_MAX, MAX_DECIMAL_SCALE, MAX_DECIMAL128_SCALE};
 pub use value::{Value, ValueRef};

@@ -22,23 +22,32 @@ use crate::{FixedBytes, FixedString};
             `(7, \"Moby\")`"
 )]
 pub trait KeyStart<K> {
-    /// Appends the bytes with which such keys begin; false when there are none. `open` says that more follows behind the last column of `K`.
+    /// Appends the bytes with which such keys begin; `None` when there are none. `open` says that more follows behind the last column of `K`.
     #[doc(hidden)]
-    fn put_start(&self, sink: &mut KeyScratch, open: bool) -> bool;
+    fn put_start(&self, sink: &mut KeyScratch, open: bool) -> Option<Behind>;
 }
 
 /// What the values of a column `C` can start with.
 pub trait ValueStart<C> {
     /// As [`KeyStart::put_start`], where `open` says that more follows behind the column.
     #[doc(hidden)]
-    fn put_value_start(&self, sink: &mut KeyScratch, open: bool) -> bool;
+    fn put_value_start(&self, sink: &mut KeyScratch, open: bool) -> Option<Behind>;
+}
+
+/// What comes behind the bytes of a start.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    Anything,
+    /// So many bytes of the same column, not all of which are zero.
+    NotOnlyZeros(usize),
 }
 
 /// The start of a value of variable width: escaped as the value is, and without its end.
-fn put_variable(bytes: &[u8], sink: &mut KeyScratch, open: bool) -> bool {
+fn put_variable(bytes: &[u8], sink: &mut KeyScratch, open: bool) -> Option<Behind> {
     if !open {
         sink.bytes(bytes);
-        return true;
+        return Some(Behind::Anything);
     }
     for (number, part) in bytes.split(|&byte| byte == 0).enumerate() {
         if number > 0 {
@@ -46,26 +55,36 @@ fn put_variable(bytes: &[u8], sink: &mut KeyScratch, open: bool) -> bool {
         }
         sink.bytes(part);
     }
-    true
+    Some(Behind::Anything)
 }
 
 /// The start of a value of `width` bytes. A longer one would go on in the column behind.
-fn put_fixed(bytes: &[u8], width: usize, sink: &mut KeyScratch) -> bool {
+fn put_fixed(bytes: &[u8], width: usize, sink: &mut KeyScratch) -> Option<Behind> {
     sink.bytes(&bytes[..bytes.len().min(width)]);
-    bytes.len() <= width
+    (bytes.len() <= width).then_some(Behind::Anything)
+}
+
+/// The same of a text that is padded with zeros, which are no part of it: a start that ends with zeros is one of longer texts alone.
+fn put_padded(text: &str, width: usize, sink: &mut KeyScratch) -> Option<Behind> {
+    let behind = put_fixed(text.as_bytes(), width, sink)?;
+    match width - text.len() {
+        _ if !text.ends_with('\0') => Some(behind),
+        0 => None,
+        rest => Some(Behind::NotOnlyZeros(rest)),
+    }
 }
 
 macro_rules! column_starts {
     ($([$($generics:tt)*] $start:ty => $column:ty, |$self:ident, $sink:ident, $open:ident| $put:expr;)*) => {$(
         impl<$($generics)*> ValueStart<$column> for $start {
-            fn put_value_start(&self, $sink: &mut KeyScratch, $open: bool) -> bool {
+            fn put_value_start(&self, $sink: &mut KeyScratch, $open: bool) -> Option<Behind> {
                 let $self = self;
                 $put
             }
         }
 
         impl<$($generics)*> KeyStart<$column> for $start {
-            fn put_start(&self, sink: &mut KeyScratch, open: bool) -> bool {
+            fn put_start(&self, sink: &mut KeyScratch, open: bool) -> Option<Behind> {
                 ValueStart::<$column>::put_value_start(self, sink, open)
             }
         }
@@ -74,7 +93,7 @@ macro_rules! column_starts {
 
 column_starts! {
     [] &str => &str, |text, sink, open| put_variable(text.as_bytes(), sink, open);
-    [const N: usize] &str => FixedString<N>, |text, sink, _open| put_fixed(text.as_bytes(), N, sink);
+    [const N: usize] &str => FixedString<N>, |text, sink, _open| put_padded(text, N, sink);
     [] &[u8] => &[u8], |bytes, sink, open| put_variable(bytes, sink, open);
     [const N: usize] &[u8] => FixedBytes<N>, |bytes, sink, _open| put_fixed(bytes, N, sink);
     [const N: usize] &[u8] => [u8; N], |bytes, sink, _open| put_fixed(bytes, N, sink);
@@ -99,7 +118,7 @@ macro_rules! first_column_starts {
         where
             Self: ValueStart<A>,
         {
-            fn put_start(&self, sink: &mut KeyScratch, $open: bool) -> bool {
+            fn put_start(&self, sink: &mut KeyScratch, $open: bool) -> Option<Behind> {
                 ValueStart::<A>::put_value_start(self, sink, $is_open)
             }
         }
@@ -113,7 +132,7 @@ macro_rules! starts {
         where
             Self: ValueStart<C>,
         {
-            fn put_value_start(&self, sink: &mut KeyScratch, open: bool) -> bool {
+            fn put_value_start(&self, sink: &mut KeyScratch, open: bool) -> Option<Behind> {
                 sink.integer(1, 1);
                 ValueStart::<C>::put_value_start(self, sink, open)
             }
@@ -123,7 +142,7 @@ macro_rules! starts {
         where
             Self: ValueStart<C>,
         {
-            fn put_start(&self, sink: &mut KeyScratch, open: bool) -> bool {
+            fn put_start(&self, sink: &mut KeyScratch, open: bool) -> Option<Behind> {
                 ValueStart::<Option<C>>::put_value_start(self, sink, open)
             }
         }
@@ -145,7 +164,7 @@ starts! {
 macro_rules! tuple_starts {
     ($($column:ident $position:tt)+; $last:ident $end:tt; ) => {
         impl<$($column: Key,)+ $last, P: ValueStart<$last>> KeyStart<($($column,)+ $last,)> for ($($column,)+ P,) {
-            fn put_start(&self, sink: &mut KeyScratch, open: bool) -> bool {
+            fn put_start(&self, sink: &mut KeyScratch, open: bool) -> Option<Behind> {
                 $(self.$position.put(sink, true);)+
                 self.$end.put_value_start(sink, open)
             }
@@ -155,7 +174,7 @@ macro_rules! tuple_starts {
         impl<$($column: Key,)+ $last, P: ValueStart<$last>, $($behind),+> KeyStart<($($column,)+ $last, $($behind,)+)>
             for ($($column,)+ P,)
         {
-            fn put_start(&self, sink: &mut KeyScratch, _: bool) -> bool {
+            fn put_start(&self, sink: &mut KeyScratch, _: bool) -> Option<Behind> {
                 $(self.$position.put(sink, true);)+
                 self.$end.put_value_start(sink, true)
             }
@@ -189,8 +208,12 @@ impl RangeScratch {
         let (lower, upper) = self.both();
         lower.clear();
         upper.clear();
-        let exists = start.put_start(lower, open) & start.put_start(upper, open);
+        let behind = start.put_start(lower, open).and(start.put_start(upper, open))?;
+        if let Behind::NotOnlyZeros(rest) = behind {
+            (1..rest).for_each(|_| lower.bytes(&[0]));
+            lower.bytes(&[1]);
+        }
         let bounded = upper.make_successor();
-        exists.then_some(ByteRange { start: lower.as_bytes(), end: bounded.then(|| upper.as_bytes()) })
+        Some(ByteRange { start: lower.as_bytes(), end: bounded.then(|| upper.as_bytes()) })
     }
 }
