@@ -2,8 +2,8 @@
 
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
-use syn::Path;
 use syn::spanned::Spanned;
+use syn::{Expr, ExprUnary, Path, UnOp};
 
 use crate::parse::{Column, Index, Parent, Table};
 use crate::types;
@@ -219,6 +219,15 @@ fn definition(table: &Table<'_>) -> TokenStream {
     }
 }
 
+/// Whether an expression is a literal, or the negative of one.
+fn is_literal(expression: &Expr) -> bool {
+    match expression {
+        Expr::Lit(_) => true,
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => is_literal(expr),
+        _ => false,
+    }
+}
+
 /// What the attributes say of the past, if they say anything.
 fn history(table: &Table<'_>) -> Option<TokenStream> {
     table.columns.iter().find(|column| column.was.is_some() || column.default.is_some())?;
@@ -226,9 +235,13 @@ fn history(table: &Table<'_>) -> Option<TokenStream> {
     let columns = table.columns.iter().map(|column| {
         let was = column.was.as_ref().map(|was| quote!(::std::option::Option::Some(::std::string::String::from(#was))));
         let default = column.default.as_ref().map(|default| {
+            let span = default.span();
             let column_type = column.column_type;
+            // A literal is no option, so it can only be the value of one.
+            let is_value = types::in_option(column_type).is_some() && is_literal(default);
+            let default = if is_value { quote!(::std::option::Option::Some(#default)) } else { quote!(#default) };
             // The type of the binding, and so the error of another one, at the expression.
-            quote_spanned! {default.span()=> {
+            quote_spanned! {span=> {
                 let value: <#column_type as ::polychron_schema::ColumnValue>::Ref<'static> = #default;
                 ::std::option::Option::Some(::std::convert::From::from(<#column_type as ::polychron_schema::ColumnValue>::own(value)))
             }}

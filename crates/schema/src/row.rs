@@ -46,7 +46,7 @@ pub type KeyRef<'a, R> = <<R as Row>::Key as OwnedKey>::Ref<'a>;
 /// |---|---|
 /// | `#[key]` | part of the primary key: one to eight columns, in the fields' order, none of them an `Option` |
 /// | `#[column(max = 100)]` | the longest value in bytes, of a `String` or `Vec<u8>`; without it, as long as a row may be |
-/// | `#[column(default = 0)]` | the value in rows of an older table, which lacks the column; for text and bytes a `&str` or `&[u8]` |
+/// | `#[column(default = 0)]` | the value in rows of an older table, which lacks the column; for text and bytes a `&str` or `&[u8]`; of an `Option` the value itself where it is a literal, else `Some(..)` or `None` |
 /// | `#[column(was = "…")]` | the column's name in an older table |
 ///
 /// The last two say how an older table becomes one of these rows ([`crate::Evolution::between`]).

@@ -56,8 +56,12 @@ struct Account {
     balance: Option<i64>,
     #[column(was = "name")]
     owner: String,
-    #[column(default = Some("none"))]
+    #[column(default = "none")]
     note: Option<String>,
+    #[column(default = -3)]
+    rank: Option<i16>,
+    #[column(default = Some(b"ab"))]
+    mark: Option<Vec<u8>>,
 }
 
 #[derive(Row, Clone, Debug, PartialEq, Eq)]
@@ -129,7 +133,16 @@ fn old(number: u64) -> before::Account {
 
 fn new(number: u64) -> Account {
     let before::Account { branch, id, name, balance } = old(number);
-    Account { limit: 100, place: branch, id, balance: Some(balance), owner: name, note: Some("none".to_owned()) }
+    Account {
+        limit: 100,
+        place: branch,
+        id,
+        balance: Some(balance),
+        owner: name,
+        note: Some("none".to_owned()),
+        rank: Some(-3),
+        mark: Some(b"ab".to_vec()),
+    }
 }
 
 /// Opens the table of the rows `R` by a worker.
