@@ -38,6 +38,8 @@ pub trait Described {
 /// has had, and whose slot is free. With twice the slots, tables that had different ones still do.
 #[derive(Debug)]
 pub struct TableList<T> {
+    /// The number that ids of this database's tables carry.
+    database: u32,
     slots: Vec<Option<Arc<T>>>,
     /// Tables that were made later than this list have this position or a higher one.
     next: u32,
@@ -47,12 +49,6 @@ pub struct TableList<T> {
 
 /// A table in whose place there is another one, and what differs.
 pub type Superseded = (TableId, Arc<EvolutionError>);
-
-impl<T> Default for TableList<T> {
-    fn default() -> Self {
-        Self { slots: Vec::new(), next: 0, superseded: Vec::new() }
-    }
-}
 
 impl<T> Deref for TableList<T> {
     type Target = [Option<Arc<T>>];
@@ -65,26 +61,42 @@ impl<T> Deref for TableList<T> {
 
 impl<T> TableList<T> {
     /// No tables.
-    const NONE: *const Self = &Self { slots: Vec::new(), next: 0, superseded: Vec::new() };
+    const NONE: *const Self = &Self::empty(0);
+
+    /// No tables of a database.
+    const fn empty(database: u32) -> Self {
+        Self { database, slots: Vec::new(), next: 0, superseded: Vec::new() }
+    }
 
     /// Whether a table that is not in the list is newer than the list. Otherwise it was dropped.
     pub fn is_older_than(&self, table: TableId) -> bool {
         table.position() >= self.next as usize
     }
 
-    /// An error that is told better of a table in whose place there is another one.
+    /// An error that is told better of a table in whose place there is another one, or that is another database's.
     #[cold]
     fn explain(&self, error: Error) -> Error {
         let Error::NoSuchTable(missing) = &error else { return error };
+        if missing.table.database() != self.database {
+            return Error::other_database(missing.table);
+        }
         let found = self.superseded.iter().find(|(superseded, _)| *superseded == missing.table);
         found.map_or(error, |(_, why)| EvolutionError::clone(why).into())
     }
 }
 
 impl<T: Described> TableList<T> {
+    /// The table of this id.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`], [`Error::OtherDatabase`], or [`EvolutionError::Superseded`].
+    fn get(&self, id: TableId) -> Result<&Arc<T>, Error> {
+        get(self, id).map_err(|error| self.explain(error))
+    }
+
     /// The same tables.
     fn copy(&self) -> Self {
-        Self { slots: self.slots.clone(), next: self.next, superseded: self.superseded.clone() }
+        Self { slots: self.slots.clone(), superseded: self.superseded.clone(), ..*self }
     }
 
     /// The same tables in another number of slots, unless two of them meet in one.
@@ -96,7 +108,7 @@ impl<T: Described> TableList<T> {
                 return None;
             }
         }
-        Some(Self { slots: spread, next: self.next, superseded: self.superseded.clone() })
+        Some(Self { slots: spread, superseded: self.superseded.clone(), ..*self })
     }
 
     /// Makes room for one more table, and answers its position.
@@ -156,8 +168,9 @@ struct Lists<T> {
 
 impl<T> Default for Catalog<T> {
     fn default() -> Self {
-        let lists = Lists { present: Arc::default(), lent: false, past: Vec::new() };
-        Self { database: new_number(), version: AtomicU64::new(0), lists: Mutex::new(lists) }
+        let database = new_number();
+        let lists = Lists { present: Arc::new(TableList::empty(database)), lent: false, past: Vec::new() };
+        Self { database, version: AtomicU64::new(0), lists: Mutex::new(lists) }
     }
 }
 
@@ -287,7 +300,7 @@ impl<T: Described> Seen<T> {
     /// The list as one that stays, for a thread that is about to leave the guard.
     pub fn keep(&self) -> Tables<T> {
         if self.version == NEVER {
-            return Arc::default();
+            return Arc::new(TableList::empty(0));
         }
         // SAFETY: the pointer came from an `Arc`, which the catalog keeps as long as the list may be looked at.
         unsafe {
@@ -415,10 +428,10 @@ impl<T: Described> Catalog<T> {
     /// Puts `change`'s answer in the place of a table: the same table with other indexes.
     ///
     /// # Errors
-    /// [`Error::NoSuchTable`], or what `change` answers.
+    /// [`Error::NoSuchTable`], [`Error::OtherDatabase`], or what `change` answers.
     pub fn replace<O>(&self, id: TableId, change: impl FnOnce(&T) -> Result<(T, O), Error>) -> Result<O, Error> {
         let mut lists = self.lists();
-        let present = get(&lists.present, id)?;
+        let present = lists.present.get(id)?;
         let (table, output) = change(present)?;
         let mut changed = lists.present.copy();
         *changed.slot(id) = Some(Arc::new(table));
@@ -432,7 +445,7 @@ impl<T: Described> Catalog<T> {
     /// [`Error::NoSuchTable`], and [`Error::Definition`] when foreign keys of other tables lead to it.
     pub fn remove(&self, id: TableId, going: impl FnOnce(&T)) -> Result<Arc<T>, Error> {
         let mut lists = self.lists();
-        let removed = Arc::clone(get(&lists.present, id)?);
+        let removed = Arc::clone(lists.present.get(id)?);
         removed
             .constraints()
             .check_removal(&removed.definition().name, id, |child| get(&lists.present, child).is_ok())?;
@@ -458,7 +471,7 @@ impl<T: Described> Catalog<T> {
         going: impl FnOnce(&T),
     ) -> Result<Arc<T>, Error> {
         let mut lists = self.lists();
-        let removed = Arc::clone(get(&lists.present, old)?);
+        let removed = Arc::clone(lists.present.get(old)?);
         removed
             .constraints()
             .check_removal(&removed.definition().name, old, |child| get(&lists.present, child).is_ok())?;
@@ -497,7 +510,7 @@ impl<T: Described> Catalog<T> {
     /// [`Error::NoSuchTable`].
     pub fn definition(&self, id: TableId) -> Result<Arc<TableDefinition>, Error> {
         let (_, tables) = self.snapshot();
-        get(&tables, id).map(|table| Arc::clone(table.definition())).map_err(|error| tables.explain(error))
+        tables.get(id).map(|table| Arc::clone(table.definition()))
     }
 
     /// Gives up the lists of the past at which no thread looks any more, and with them the tables that only they had. Guards
@@ -540,12 +553,12 @@ pub fn find<T: Described>(tables: &[Option<Arc<T>>], name: &str) -> Option<Table
 /// The table of this id.
 ///
 /// # Errors
-/// [`Error::NoSuchTable`], or [`Error::OtherDatabase`].
+/// [`Error::NoSuchTable`], also where it is another database's.
 #[inline]
 pub fn get<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Result<&Arc<T>, Error> {
     match known(tables, id) {
         Some(table) => Ok(table),
-        None => Err(no_such_table(tables, id)),
+        None => Err(Error::no_such_table(id)),
     }
 }
 
@@ -555,15 +568,6 @@ pub fn known<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Option<&Ar
     // Ids of other databases have the same positions, and those of other tables the same slot.
     let table = tables.get(slot_of(id, tables.len()))?.as_ref()?;
     (table.id() == id).then_some(table)
-}
-
-/// Why there is no table of this id. Any table of the list knows the number of the database.
-#[cold]
-fn no_such_table<T: Described>(tables: &[Option<Arc<T>>], id: TableId) -> Error {
-    match tables.iter().flatten().next() {
-        Some(table) if table.id().database() != id.database() => Error::other_database(id),
-        _ => Error::no_such_table(id),
-    }
 }
 
 #[cfg(test)]

@@ -79,22 +79,58 @@ impl Procedure for Misled {
     }
 }
 
-/// A handle of one database is refused by another one, whatever table has the same place there.
+/// What a database has at the place of another one's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// A table of the same rows, or of others.
+    Same,
+    Other,
+    /// No table any more, or none yet; another place has one, or none has.
+    Dropped,
+    DroppedAlone,
+    Beyond,
+    None,
+}
+
+impl Place {
+    const ALL: [Self; 6] = [Self::Same, Self::Other, Self::Dropped, Self::DroppedAlone, Self::Beyond, Self::None];
+
+    /// Makes it so, and answers the tables that there are.
+    fn prepare<P: Protocol<Worker: Interactive>>(
+        self,
+        database: &Arc<P>,
+    ) -> (Option<Table<Item>>, Option<Table<Person>>) {
+        match self {
+            Self::None => return (None, None),
+            Self::Beyond => {}
+            Self::Same => {
+                let table = create::<P, Item>(database);
+                let mut worker = database.worker().unwrap();
+                done(&mut worker, |t| t.insert(&table, &Item { id: 1, value: 5 }));
+                return (Some(table), None);
+            }
+            Self::Dropped | Self::DroppedAlone => database.drop_table(create::<P, Item>(database).id()).unwrap(),
+            Self::Other => {}
+        }
+        if self == Self::DroppedAlone {
+            return (None, None);
+        }
+        let table = create::<P, Person>(database);
+        done(&mut database.worker().unwrap(), |t| t.insert(&table, &person(1, 2, 3)));
+        (None, Some(table))
+    }
+}
+
+/// A handle of one database is refused by another one, whatever table has the same place there, and if none has.
 pub fn of_another_database<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    let (_other, foreign) = items(setup, &[(1, 10)]);
-    for same_type in [true, false] {
+    let (other, first) = items(setup, &[(1, 10)]);
+    let named = |name: &str| polychron_engine::TableDefinition { name: name.to_owned(), ..Item::definition() };
+    let later = ["b", "c", "d"].map(|name| Table::<Item>::create_as(&*other, named(name)).unwrap());
+    for place in Place::ALL {
+        let foreign = if place == Place::Beyond { later[2] } else { first };
         let database = setup.open();
         let mut worker = database.worker().unwrap();
-        let own = if same_type {
-            let table = create::<P, Item>(&database);
-            done(&mut worker, |t| t.insert(&table, &Item { id: 1, value: 5 }));
-            table.id()
-        } else {
-            let table = create::<P, Person>(&database);
-            done(&mut worker, |t| t.insert(&table, &person(1, 2, 3)));
-            table.id()
-        };
-        assert_eq!(own.position(), foreign.id().position());
+        let (same, different) = place.prepare(&database);
         done(&mut worker, |t| {
             refused(t, foreign, is_other_database);
             Ok(())
@@ -117,12 +153,14 @@ pub fn of_another_database<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         let index = database.create_index(id, IndexDefinition::new("by_value", [1]));
         assert!(index.is_err_and(|error| is_other_database(&error)));
         assert!(Table::<Item>::with_id(&*database, id).is_err_and(|error| is_other_database(&error)));
-        if same_type {
-            let table = Table::<Item>::with_id(&*database, own).unwrap();
+        if let Some(own) = same {
+            assert_eq!(own.id().position(), foreign.id().position());
+            let table = Table::<Item>::with_id(&*database, own.id()).unwrap();
             assert_eq!(all(&mut worker, &table), [Item { id: 1, value: 5 }]);
-        } else {
-            assert!(matches!(Table::<Item>::with_id(&*database, own), Err(Error::Other(_))));
-            let table = Table::<Person>::with_id(&*database, own).unwrap();
+        }
+        if let Some(own) = different {
+            assert!(matches!(Table::<Item>::with_id(&*database, own.id()), Err(Error::Other(_))));
+            let table = Table::<Person>::with_id(&*database, own.id()).unwrap();
             assert_eq!(all(&mut worker, &table), [person(1, 2, 3)]);
         }
     }
