@@ -39,14 +39,12 @@ pub enum Error {
     /// The transaction conflicted as often as the options allow; one that its client drives, at its end.
     #[error("{0}")]
     Conflicts(Box<Conflicts>),
-    /// The transaction had not committed when the time was over that its caller gave it; it is rolled back.
-    #[error("the transaction was not committed after {after_ms} ms, and is rolled back")]
-    TimedOut {
-        /// The time that it had, in milliseconds.
-        after_ms: u64,
-    },
-    /// The transaction was called off before it committed; it is rolled back.
-    #[error("the transaction was cancelled, and is rolled back")]
+    /// The transaction had not committed when the time was over that its caller gave it; it is rolled back. Or a change of a table or its
+    /// indexes was not made in time; everything is as before.
+    #[error("{0}")]
+    TimedOut(Box<TimedOut>),
+    /// The transaction, or the change of a table or its indexes, was called off before it was made; it is rolled back.
+    #[error("the call was cancelled, and what it had done is rolled back")]
     Cancelled,
     /// The transaction was asked to be rolled back.
     #[error("the transaction was rolled back on request")]
@@ -76,8 +74,8 @@ pub enum Error {
         limit: usize,
     },
     /// A key is longer than [`crate::key::MAX_KEY_BYTES`].
-    #[error("a key is longer than {} bytes", crate::key::MAX_KEY_BYTES)]
-    KeyTooLong,
+    #[error("{0}")]
+    KeyTooLong(Box<KeyTooLong>),
     /// A row is longer than the limit.
     #[error("{0}")]
     RowTooLong(Box<RowTooLong>),
@@ -126,7 +124,9 @@ pub enum Error {
     /// A planned transaction touched a key that it had not declared.
     #[error("{0}")]
     Undeclared(Box<Undeclared>),
-    /// The transaction waits for another transaction that the same thread has open: the wait could not end.
+    /// The transaction waits for another transaction that the same thread has open, or conflicts again and again with what the same thread commits
+    /// meanwhile. Run again in the same way, it would not commit: this is no conflict ([`Error::is_conflict`]), and is not retried. What the thread
+    /// has open is to end first, or is to be done in the transaction itself.
     #[error("{0}")]
     WaitsForItself(Box<WaitsForItself>),
     /// A submitted procedure was not executed, because the database was closed.
@@ -154,7 +154,7 @@ pub enum Error {
 
 impl Error {
     /// Whether this says that the transaction conflicts: [`Error::Conflict`] of its operations, or [`Error::Conflicts`] of its end. Run again, it may
-    /// well commit.
+    /// well commit. Of [`Error::WaitsForItself`] it does not hold: it would come again.
     #[inline]
     pub const fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict | Self::Conflicts(_))

@@ -14,7 +14,7 @@ use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 
 use crate::aggregate::{Group, Grouping};
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar, Scope};
-use crate::keys::with_bytes;
+use crate::keys::with_bytes_of;
 use crate::{
     Abort, Access, ColumnBatch, Commit, Common, Constraints, Counters, Declare, Error, Insertion, Interactive,
     Isolation, LazyFutures, Mode, Prefetch, Procedure, Projection, Protocol, Queries, RowMut, RowRef, Savepoints, Scan,
@@ -198,7 +198,7 @@ impl Worker for AnyWorker {
         mut read: impl FnMut(Option<RowRef<'_>>) -> O + Send,
     ) -> Result<O, Error> {
         let mut output = None;
-        with_bytes(key, |key| self.0.read_one(table, key, projection, &mut |row| output = Some(read(row))))??;
+        with_bytes_of(table, key, |key| self.0.read_one(table, key, projection, &mut |row| output = Some(read(row))))??;
         Ok(output.expect("a read that succeeds has looked at the row"))
     }
 
@@ -276,7 +276,7 @@ impl<B: Reach> Transaction for Erased<B> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
-        with_bytes(key, |key| self.0.operate().read_row(table, key, projection))?
+        with_bytes_of(table, key, |key| self.0.operate().read_row(table, key, projection))?
     }
 
     fn read_row_unvalidated<K: EncodedKey>(
@@ -285,7 +285,7 @@ impl<B: Reach> Transaction for Erased<B> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
-        with_bytes(key, |key| self.0.operate().read_row_unvalidated(table, key, projection))?
+        with_bytes_of(table, key, |key| self.0.operate().read_row_unvalidated(table, key, projection))?
     }
 
     fn update_unchecked<K: EncodedKey>(
@@ -301,19 +301,19 @@ impl<B: Reach> Transaction for Erased<B> {
                 change(row);
             }
         };
-        with_bytes(key, |key| self.0.operate().update_unchecked(table, key, projection, &mut once))?
+        with_bytes_of(table, key, |key| self.0.operate().update_unchecked(table, key, projection, &mut once))?
     }
 
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
-        with_bytes(key, |key| self.0.operate().insert_unchecked(table, key, row))?
+        with_bytes_of(table, key, |key| self.0.operate().insert_unchecked(table, key, row))?
     }
 
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
-        with_bytes(key, |key| self.0.operate().put_unchecked(table, key, row))?
+        with_bytes_of(table, key, |key| self.0.operate().put_unchecked(table, key, row))?
     }
 
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
-        with_bytes(key, |key| self.0.operate().delete_unchecked(table, key))?
+        with_bytes_of(table, key, |key| self.0.operate().delete_unchecked(table, key))?
     }
 
     fn scan_unchecked(
@@ -397,7 +397,7 @@ impl<B: Reach> LazyFutures for Erased<B> {
         columns: &[FutureColumn],
         futures: &mut [Operand],
     ) -> Result<(), Error> {
-        with_bytes(key, |key| self.0.operate().read_futures(table, key, columns, futures))?
+        with_bytes_of(table, key, |key| self.0.operate().read_futures(table, key, columns, futures))?
     }
 
     fn test_future(&mut self, condition: Operand) -> Result<bool, Error> {
@@ -409,7 +409,7 @@ impl<B: Reach> LazyFutures for Erased<B> {
     }
 
     fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Error> {
-        with_bytes(key, |key| self.0.operate().write_futures(table, key, columns))?
+        with_bytes_of(table, key, |key| self.0.operate().write_futures(table, key, columns))?
     }
 
     fn write_futures_at(&mut self, table: TableId, key: &OpenKey, columns: &Assigned) -> Result<(), Error> {
@@ -434,7 +434,7 @@ impl<B: Reach> LazyFutures for Erased<B> {
 impl<B: Reach> Prefetch for Erased<B> {
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
         // One that is too long has no row.
-        let _ = with_bytes(key, |key| self.0.operate().prefetch_row(table, key));
+        let _ = with_bytes_of(table, key, |key| self.0.operate().prefetch_row(table, key));
     }
 
     fn has_prefetched(&self) -> bool {
@@ -450,13 +450,13 @@ struct Naming<'d>(&'d mut dyn Name);
 
 impl Declare for Naming<'_> {
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access) {
-        if with_bytes(key, |key| self.0.key(table, key, access)).is_err() {
+        if with_bytes_of(table, key, |key| self.0.key(table, key, access)).is_err() {
             self.0.key(table, TOO_LONG, access);
         }
     }
 
     fn prefix<K: EncodedKey>(&mut self, table: TableId, prefix: K, access: Access) {
-        if with_bytes(prefix, |prefix| self.0.prefix(table, prefix, access)).is_err() {
+        if with_bytes_of(table, prefix, |prefix| self.0.prefix(table, prefix, access)).is_err() {
             self.0.prefix(table, TOO_LONG, access);
         }
     }

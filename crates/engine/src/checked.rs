@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use polychron_base::error::AggregateError;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{
     Changes, ColumnSet, KeyExtractor, KeyScratch, Layout, MAX_ROW_BYTES, Projection, RowMut, RowRef, TableDefinition,
 };
@@ -41,7 +41,8 @@ impl RowRules {
     fn check<K: EncodedKey>(&self, table: TableId, key: K, row: RowRef<'_>) -> Result<(), Error> {
         self.check_layout(table, row)?;
         let mut scratch = KeyScratch::new();
-        let own = self.key.extract(row, &mut scratch)?;
+        let too_long = |error| Error::from(error).in_index(table, IndexId::PRIMARY);
+        let own = self.key.extract(row, &mut scratch).map_err(too_long)?;
         if !is_same(key, own) {
             return Err(Error::wrong_key(table, key, own));
         }
@@ -51,7 +52,7 @@ impl RowRules {
     fn check_layout(&self, table: TableId, row: RowRef<'_>) -> Result<(), Error> {
         let bytes = row.as_bytes().len();
         if bytes > MAX_ROW_BYTES {
-            return Err(Error::row_too_long(bytes, MAX_ROW_BYTES));
+            return Err(Error::row_too_long(bytes, MAX_ROW_BYTES).in_index(table, IndexId::PRIMARY));
         }
         self.layout.check_row(row).map_err(|error| Error::wrong_row(table, error.to_string()))
     }
@@ -138,7 +139,7 @@ pub(crate) fn insert_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
     row: RowRef<'_>,
 ) -> Result<Insertion, Error> {
-    steady!(key => insert_row(transaction, table, key, row));
+    steady!(table, key => insert_row(transaction, table, key, row));
     check_row(transaction, table, key, row)?;
     foreign_keys::insert_row(transaction, table, key, row)
 }
@@ -153,7 +154,7 @@ pub(crate) fn put_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
     row: RowRef<'_>,
 ) -> Result<Insertion, Error> {
-    steady!(key => put_row(transaction, table, key, row));
+    steady!(table, key => put_row(transaction, table, key, row));
     check_row(transaction, table, key, row)?;
     foreign_keys::put_row(transaction, table, key, row)
 }
@@ -189,7 +190,7 @@ pub(crate) fn update_row<T: Transaction + ?Sized, K: EncodedKey, O: ChangeOutcom
     projection: &Projection,
     change: impl FnOnce(&mut RowMut<'_>) -> O,
 ) -> Result<bool, O::Error> {
-    steady!(key => update_row(transaction, table, key, projection, change));
+    steady!(table, key => update_row(transaction, table, key, projection, change));
     // In a thread that ends what it kept may be gone.
     let mut kept = RULES.try_with(RefCell::take).unwrap_or_default();
     let room = &mut kept[table.position() % REMEMBERED];
@@ -214,7 +215,7 @@ pub(crate) fn update_row<T: Transaction + ?Sized, K: EncodedKey, O: ChangeOutcom
 pub(crate) fn check_scan<T: Transaction + ?Sized>(transaction: &T, scan: &Scan<'_>) -> Result<(), Error> {
     for bound in [scan.lower, scan.upper] {
         if let Bound::Included(key) | Bound::Excluded(key) = bound {
-            keys::check_key(key)?;
+            keys::check_key(key).map_err(|error| error.in_index(scan.table, scan.index))?;
         }
     }
     if scan.restrictions.is_empty() {

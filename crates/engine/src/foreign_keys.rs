@@ -259,7 +259,7 @@ pub fn insert_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
     row: RowRef<'_>,
 ) -> Result<Insertion, Error> {
-    steady!(key => insert_row(transaction, table, key, row));
+    steady!(table, key => insert_row(transaction, table, key, row));
     write_row(transaction, table, row, |transaction| transaction.insert_unchecked(table, key, row))
 }
 
@@ -274,7 +274,7 @@ pub fn put_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
     row: RowRef<'_>,
 ) -> Result<Insertion, Error> {
-    steady!(key => put_row(transaction, table, key, row));
+    steady!(table, key => put_row(transaction, table, key, row));
     write_row(transaction, table, row, |transaction| transaction.put_unchecked(table, key, row))
 }
 
@@ -305,7 +305,7 @@ pub fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
     projection: &Projection,
     change: impl FnOnce(&mut RowMut<'_>),
 ) -> Result<bool, Error> {
-    steady!(key => update_row(transaction, table, key, projection, change));
+    steady!(table, key => update_row(transaction, table, key, projection, change));
     let mark = before(transaction, !transaction.constraints(table)?.check_open()?.parents.is_empty())?;
     let mut changed = ColumnSet::EMPTY;
     let outcome = transaction.update_unchecked(table, key, projection, |row| {
@@ -328,7 +328,7 @@ pub fn delete_row<T: Transaction + ?Sized, K: EncodedKey>(
     table: TableId,
     key: K,
 ) -> Result<bool, Error> {
-    steady!(key => delete_row(transaction, table, key));
+    steady!(table, key => delete_row(transaction, table, key));
     let mark = before(transaction, !transaction.constraints(table)?.check_open()?.children.is_empty())?;
     let outcome = transaction.delete_unchecked(table, key);
     match mark {

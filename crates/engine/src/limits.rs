@@ -1,17 +1,18 @@
 //! How long a caller wants to wait for its transaction, and how it calls one off.
 //!
-//! Limits hold for what a thread does inside of [`Limits::hold`], transactions inside of transactions included. They are looked at where a
-//! transaction would be run again, where it waits for others, before its procedure runs and before it commits: never while the procedure itself
+//! Limits hold for what a thread does inside of [`Limits::hold`], transactions inside of transactions and changes of tables and indexes included.
+//! They are looked at where a transaction would be run again, where it waits for others, before its procedure runs and before it commits: never while the procedure itself
 //! runs, and never behind the point from which on the transaction is committed. A protocol that plans procedures looks before it gets them.
 
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::Duration;
 
 use polychron_base::Error;
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_sync::{MODELLED, Mutex, MutexGuard, nap};
 
 /// Calls off the transactions that it was given to, from any thread. Clones are the same token.
 ///
@@ -92,7 +93,7 @@ impl Limits {
             return Err(Error::Cancelled);
         }
         match &self.time {
-            Some((clock, most)) if clock.now_ns() >= *most => Err(Error::TimedOut { after_ms: most / 1_000_000 }),
+            Some((clock, most)) if clock.now_ns() >= *most => Err(Error::timed_out(most / 1_000_000)),
             _ => Ok(()),
         }
     }
@@ -118,6 +119,49 @@ impl Limits {
 std::thread_local! {
     /// What holds for the calling thread. In destructors of a thread's variables nothing does.
     static CURRENT: RefCell<Vec<Limits>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `wait` within a time of its own, beside the limits that hold already: for what waits for others and is not their transaction. `None`:
+/// without end. Time does not pass in models.
+pub fn patiently<O>(time: Option<Duration>, wait: impl FnOnce() -> O) -> O {
+    match time.filter(|_| !MODELLED) {
+        Some(time) => Limits::timeout(time).hold(wait),
+        None => wait(),
+    }
+}
+
+/// Runs `work` without limits: it undoes what was left half done, which nothing is to prevent.
+pub fn lifted<O>(work: impl FnOnce() -> O) -> O {
+    /// Has them hold again, also when `work` panics.
+    struct Lifted(Vec<Limits>);
+
+    impl Drop for Lifted {
+        fn drop(&mut self) {
+            let _ = CURRENT.try_with(|current| current.replace(std::mem::take(&mut self.0)));
+        }
+    }
+
+    let _lifted = Lifted(CURRENT.try_with(RefCell::take).unwrap_or_default());
+    work()
+}
+
+/// Locks a mutex that may be held for long.
+///
+/// # Errors
+/// As [`check`], where the calling thread has limits and has to wait.
+pub fn lock<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>, Error> {
+    if !are_set() {
+        return Ok(mutex.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+            // No thread wakes this thread when its time is over, so it looks for itself.
+            Err(TryLockError::WouldBlock) => check()?,
+        }
+        nap(1);
+    }
 }
 
 /// Whether the calling thread has limits.

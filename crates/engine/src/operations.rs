@@ -13,13 +13,14 @@ use crate::aggregate::{self, Group, Grouping};
 use crate::typed::{KeyBounds, Range, with_encoded};
 use crate::{
     Aggregate, ChangeOutcome, ColumnBatch, Insertion, Savepoint, Scan, Table, Transaction, change_outcome, checked,
-    foreign_keys,
+    foreign_keys, keys,
 };
 
 /// [`Error::Duplicate`] of a row, with its values.
 #[cold]
 fn duplicate<T: Transaction + ?Sized, R: Row>(transaction: &T, table: &Table<R>, index: IndexId, row: &R) -> Error {
-    let named = with_encoded(row, |bytes| Ok(transaction.constraints(table.id)?.duplicate(table.id, index, bytes)));
+    let named =
+        with_encoded(table.id, row, |bytes| Ok(transaction.constraints(table.id)?.duplicate(table.id, index, bytes)));
     named.unwrap_or_else(|_| Error::duplicate(table.id, index))
 }
 
@@ -38,7 +39,7 @@ pub trait Operations: Transaction {
     /// ```
     #[inline]
     fn get<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R::Ref<'_>>, Error> {
-        key.check().map_err(Error::from)?;
+        keys::check_typed(table.id, &key)?;
         let mut scratch = KeyScratch::new();
         let row = self.read_row(table.id, key.encode(&mut scratch), &Projection::ALL)?;
         Ok(row.map(R::view))
@@ -64,7 +65,7 @@ pub trait Operations: Transaction {
     /// Whether there is a row with this key.
     #[inline]
     fn contains<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<bool, Error> {
-        key.check().map_err(Error::from)?;
+        keys::check_typed(table.id, &key)?;
         let mut scratch = KeyScratch::new();
         Ok(self.read_row(table.id, key.encode(&mut scratch), &Projection::NONE)?.is_some())
     }
@@ -139,7 +140,7 @@ pub trait Operations: Transaction {
         key: KeyRef<'_, R>,
         columns: C,
     ) -> Result<Option<C::Values<'_>>, Error> {
-        key.check().map_err(Error::from)?;
+        keys::check_typed(table.id, &key)?;
         let mut scratch = KeyScratch::new();
         let row = self.read_row(table.id, key.encode(&mut scratch), &columns.projection())?;
         Ok(row.map(|row| columns.read(row)))
@@ -148,7 +149,7 @@ pub trait Operations: Transaction {
     /// Reads a row without protecting the read; see [`Transaction::read_row_unvalidated`].
     #[inline]
     fn get_unvalidated<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<Option<R::Ref<'_>>, Error> {
-        key.check()?;
+        keys::check_typed(table.id, &key)?;
         let mut scratch = KeyScratch::new();
         let row = self.read_row_unvalidated(table.id, key.encode(&mut scratch), &Projection::ALL)?;
         Ok(row.map(R::view))
@@ -165,7 +166,7 @@ pub trait Operations: Transaction {
         key: KeyRef<'_, R>,
         change: impl FnOnce(&mut R::Mut<'_>) -> O,
     ) -> Result<bool, O::Error> {
-        key.check().map_err(Error::from)?;
+        keys::check_typed(table.id, &key)?;
         let mut scratch = KeyScratch::new();
         change_outcome::update_row(self, table.id, key.encode(&mut scratch), &Projection::ALL, |row| {
             change(&mut R::from_row_mut(row.reborrow()))
@@ -185,7 +186,7 @@ pub trait Operations: Transaction {
         columns: C,
         change: impl FnOnce(&mut R::Mut<'_>) -> O,
     ) -> Result<bool, O::Error> {
-        key.check().map_err(Error::from)?;
+        keys::check_typed(table.id, &key)?;
         let mut scratch = KeyScratch::new();
         let key = key.encode(&mut scratch);
         let projection = columns.projection();
@@ -215,8 +216,8 @@ pub trait Operations: Transaction {
     #[inline]
     fn try_insert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<Insertion, Error> {
         let key = row.key_ref();
-        key.check().map_err(Error::from)?;
-        with_encoded(row, |bytes| {
+        keys::check_typed(table.id, &key)?;
+        with_encoded(table.id, row, |bytes| {
             let mut scratch = KeyScratch::new();
             foreign_keys::insert_row(self, table.id, key.encode(&mut scratch), bytes)
         })
@@ -229,8 +230,8 @@ pub trait Operations: Transaction {
     #[inline]
     fn upsert<R: Row>(&mut self, table: &Table<R>, row: &R) -> Result<(), Error> {
         let key = row.key_ref();
-        key.check().map_err(Error::from)?;
-        let outcome = with_encoded(row, |bytes| {
+        keys::check_typed(table.id, &key)?;
+        let outcome = with_encoded(table.id, row, |bytes| {
             let mut scratch = KeyScratch::new();
             foreign_keys::put_row(self, table.id, key.encode(&mut scratch), bytes)
         })?;
@@ -243,7 +244,7 @@ pub trait Operations: Transaction {
     /// Deletes a row. `false`: no such row.
     #[inline]
     fn delete<R: Row>(&mut self, table: &Table<R>, key: KeyRef<'_, R>) -> Result<bool, Error> {
-        key.check().map_err(Error::from)?;
+        keys::check_typed(table.id, &key)?;
         let mut scratch = KeyScratch::new();
         foreign_keys::delete_row(self, table.id, key.encode(&mut scratch))
     }
@@ -282,7 +283,7 @@ pub trait Operations: Transaction {
 
     /// The rows whose keys start with a text, or with bytes, in order: those for which it is the start of the key's one column, or of its first
     /// column; behind whole values of leading columns, as `(7, "Moby")`, of the column behind these. The empty start is that of every value,
-    /// and of NULL there is none.
+    /// and of NULL there is none. What counts is the text: the zeros that fill a `FixedString` up are no part of it.
     ///
     /// ```
     /// # use polychron_engine::{Operations, Row, Error, Table, Transaction};

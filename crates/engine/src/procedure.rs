@@ -50,7 +50,7 @@ pub trait Declare {
     /// named may happen.
     ///
     /// A key has at most [`MAX_KEY_BYTES`](polychron_base::key::MAX_KEY_BYTES). A protocol that plans answers a procedure that names a longer one
-    /// with [`Error::KeyTooLong`](polychron_base::Error::KeyTooLong), and does not run it; others take no notice. What is named of tables that are
+    /// with [`Error::KeyTooLong`](polychron_base::Error::KeyTooLong(_)), and does not run it; others take no notice. What is named of tables that are
     /// not there, or under keys that no row of the table can have, is of no consequence.
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access);
 

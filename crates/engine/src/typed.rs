@@ -6,7 +6,7 @@ mod range;
 mod rows;
 mod totals;
 
-use polychron_base::Error;
+use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{Row, RowBuffer, RowRef};
 
 pub use crate::handle::Table;
@@ -17,7 +17,11 @@ pub use rows::Rows;
 pub use totals::{Aggregates, GroupColumns, Groups, MOST_GROUPS, Summed, Total, Totals, count};
 
 /// Lends the bytes of a row, built in a buffer that the thread keeps.
-pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> Result<O, Error>) -> Result<O, Error> {
+pub(crate) fn with_encoded<R: Row, O>(
+    table: TableId,
+    row: &R,
+    then: impl FnOnce(RowRef<'_>) -> Result<O, Error>,
+) -> Result<O, Error> {
     thread_local! {
         static BUFFER: std::cell::Cell<RowBuffer> = const { std::cell::Cell::new(RowBuffer::new()) };
     }
@@ -25,7 +29,7 @@ pub(crate) fn with_encoded<R: Row, O>(row: &R, then: impl FnOnce(RowRef<'_>) -> 
     let mut buffer = BUFFER.try_with(std::cell::Cell::take).unwrap_or_default();
     let outcome = match row.encode(&mut buffer) {
         Ok(()) => then(buffer.as_row()),
-        Err(error) => Err(Error::from(error)),
+        Err(error) => Err(Error::from(error).in_index(table, IndexId::PRIMARY)),
     };
     let _ = BUFFER.try_with(|slot| slot.set(buffer));
     outcome

@@ -20,7 +20,8 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     /// The object has a worker for itself, as a call of [`Database::transact`] has, and the same rules hold: it may be open beside others, also
     /// of the same thread; an operation that would wait for what the thread has open fails with [`Error::WaitsForItself`]; what it holds, it holds
     /// back others with for as long as it is open. After a conflict each operation answers [`Error::Conflict`], and the commit
-    /// [`Error::Conflicts`]: begin again. Dropping it rolls it back; forgetting it ([`std::mem::forget`]) leaks the worker, and what it has
+    /// [`Error::Conflicts`]: begin again. A conflict that comes of what the same thread commits meanwhile is [`Error::WaitsForItself`] at the
+    /// commit when it comes again, and beginning again does not help; so commit also behind an operation that conflicts, for the reason. Dropping it rolls it back; forgetting it ([`std::mem::forget`]) leaks the worker, and what it has
     /// locked.
     ///
     /// ```
@@ -42,10 +43,15 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     ///     let mut pay = || {
     ///         let balance = transaction.get(&accounts, 1)?.map_or(0, |row| row.balance());
     ///         transaction.update(&accounts, 1, |row| row.set_balance(balance + 1))?;
-    ///         Ok(balance)
+    ///         polychron::Ok(balance)
     ///     };
-    ///     match pay().and_then(|balance| transaction.commit().map(|()| balance)) {
-    ///         Ok(balance) => break balance,
+    ///     let paid = match pay() {
+    ///         Err(error) if !error.is_conflict() => return Err(error),
+    ///         paid => paid,
+    ///     };
+    ///     // It says of a conflict whether to begin again.
+    ///     match transaction.commit() {
+    ///         Ok(()) => break paid?,
     ///         Err(error) if error.is_conflict() => {}
     ///         Err(error) => return Err(error),
     ///     }

@@ -70,7 +70,7 @@ fn waits_for_a_lock_end<P: Protocol<Worker: Interactive>>() {
     let (database, accounts) = open::<P>(|builder| builder);
     beside_a_holder(database.session().unwrap(), accounts, || {
         let late = add(&database, &accounts, &Limits::timeout(Duration::from_millis(20)));
-        assert!(matches!(late, Err(Error::TimedOut { after_ms: 20 })), "{late:?}");
+        assert!(matches!(late, Err(Error::TimedOut(ref of)) if of.after_ms == 20), "{late:?}");
         let token = Cancellation::default();
         std::thread::scope(|scope| {
             let cancelled = scope.spawn(|| add(&database, &accounts, &Limits::token(&token)));
@@ -109,7 +109,7 @@ fn ends_in_time<P: Protocol<Worker: Interactive>>() {
             };
             match outcome {
                 Ok(()) => added += 1,
-                Err(Error::TimedOut { after_ms: 10 }) => {}
+                Err(Error::TimedOut(of)) if of.after_ms == 10 => {}
                 Err(error) => panic!("{}: {error}", P::NAME),
             }
         }

@@ -224,7 +224,9 @@ impl TableDefinition {
     }
 
     fn column(&self, position: usize) -> Result<&ColumnDefinition, SchemaError> {
-        self.columns.get(position).ok_or_else(|| SchemaError::UnknownColumn { column: position.to_string() })
+        self.columns
+            .get(position)
+            .ok_or_else(|| SchemaError::UnknownColumn { column: format!("{position} of {}", self.name) })
     }
 
     fn validate_columns(&self) -> Result<(), SchemaError> {

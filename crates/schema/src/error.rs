@@ -101,8 +101,11 @@ pub enum SchemaError {
         bytes: usize,
     },
     /// An encoded key would be more than [`crate::MAX_KEY_BYTES`].
-    #[error("a key of more than {} bytes", crate::MAX_KEY_BYTES)]
-    KeyTooLong,
+    #[error("a key of {bytes} bytes; a key has at most {}", crate::MAX_KEY_BYTES)]
+    KeyTooLong {
+        /// Its length.
+        bytes: usize,
+    },
     /// Bytes that are no encoding of a key of the expected type.
     #[error("these bytes are no key of this type")]
     MalformedKey,
@@ -201,7 +204,7 @@ impl SchemaError {
 impl From<SchemaError> for polychron_base::Error {
     fn from(error: SchemaError) -> Self {
         match error {
-            SchemaError::KeyTooLong => Self::KeyTooLong,
+            SchemaError::KeyTooLong { bytes } => Self::key_too_long(Some(bytes)),
             SchemaError::RowTooLong { bytes } => Self::row_too_long(bytes, crate::MAX_ROW_BYTES),
             SchemaError::TooLong { column, bytes, max } => Self::too_long(column, bytes, max),
             SchemaError::MalformedKey

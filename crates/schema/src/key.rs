@@ -82,7 +82,8 @@ pub struct KeyScratch {
     bytes: [MaybeUninit<u8>; MAX_KEY_BYTES],
     /// Bytes that are initialised.
     len: usize,
-    too_long: bool,
+    /// Bytes of the key that found no room.
+    dropped: usize,
 }
 
 impl Default for KeyScratch {
@@ -101,14 +102,14 @@ impl KeyScratch {
     /// Empty memory, of which nothing is initialised.
     #[inline]
     pub const fn new() -> Self {
-        Self { bytes: [const { MaybeUninit::uninit() }; MAX_KEY_BYTES], len: 0, too_long: false }
+        Self { bytes: [const { MaybeUninit::uninit() }; MAX_KEY_BYTES], len: 0, dropped: 0 }
     }
 
     /// Forgets the key.
     #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
-        self.too_long = false;
+        self.dropped = 0;
     }
 
     /// The key encoded last.
@@ -121,13 +122,21 @@ impl KeyScratch {
     /// Whether bytes were dropped.
     #[inline]
     pub fn is_too_long(&self) -> bool {
-        self.too_long
+        self.dropped > 0
+    }
+
+    /// How long the key would be, if bytes were dropped.
+    pub fn bytes_if_too_long(&self) -> Option<usize> {
+        self.is_too_long().then(|| MAX_KEY_BYTES + self.dropped)
     }
 
     /// The key encoded last, or [`SchemaError::KeyTooLong`].
     #[inline]
     pub fn checked(&self) -> Result<&[u8], SchemaError> {
-        if self.too_long { Err(SchemaError::KeyTooLong) } else { Ok(self.as_bytes()) }
+        match self.dropped {
+            0 => Ok(self.as_bytes()),
+            dropped => Err(SchemaError::KeyTooLong { bytes: MAX_KEY_BYTES + dropped }),
+        }
     }
 
     /// Turns the key into the least byte string that is greater than every one that begins with the key; false when
@@ -151,7 +160,7 @@ impl KeyScratch {
         let shifted = if len == 0 { 0 } else { value << (128 - 8 * len) };
         self.bytes[..16].write_copy_of_slice(&shifted.to_be_bytes());
         self.len = len;
-        self.too_long = false;
+        self.dropped = 0;
         self.as_bytes()
     }
 
@@ -174,7 +183,7 @@ impl KeySink for KeyScratch {
     #[inline]
     fn bytes(&mut self, bytes: &[u8]) {
         let fitting = bytes.len().min(MAX_KEY_BYTES - self.len);
-        self.too_long |= fitting < bytes.len();
+        self.dropped += bytes.len() - fitting;
         self.bytes[self.len..self.len + fitting].write_copy_of_slice(&bytes[..fitting]);
         self.len += fitting;
     }
@@ -349,11 +358,12 @@ pub trait Key {
     #[inline(always)]
     fn check(&self) -> Result<(), SchemaError> {
         if let Some(bytes) = Self::FIXED_BYTES {
-            return if bytes > MAX_KEY_BYTES { Err(SchemaError::KeyTooLong) } else { Ok(()) };
+            return if bytes > MAX_KEY_BYTES { Err(SchemaError::KeyTooLong { bytes }) } else { Ok(()) };
         }
         let mut counter = Counter(0);
         self.put(&mut counter, false);
-        if counter.0 > MAX_KEY_BYTES { Err(SchemaError::KeyTooLong) } else { Ok(()) }
+        let bytes = counter.0;
+        if bytes > MAX_KEY_BYTES { Err(SchemaError::KeyTooLong { bytes }) } else { Ok(()) }
     }
 }
 

@@ -81,6 +81,11 @@ impl RangeScratch {
         self.start.is_too_long()
     }
 
+    /// How long the lower bound would be in that case.
+    pub fn bytes_if_too_long(&self) -> Option<usize> {
+        self.start.bytes_if_too_long()
+    }
+
     /// The range that holds this key alone.
     #[inline]
     pub fn exactly<'s, K: Key + ?Sized>(&'s mut self, key: &K) -> ByteRange<'s> {

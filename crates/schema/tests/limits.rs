@@ -47,13 +47,19 @@ fn keys_end_at_a_kibibyte() {
     let primary = KeyExtractor::primary(&definition).unwrap();
     assert_eq!(primary.extract(buffer.as_row(), &mut scratch).unwrap().len(), MAX_KEY_BYTES);
     let secondary = KeyExtractor::secondary(&definition, 0).unwrap();
-    assert_eq!(secondary.extract(buffer.as_row(), &mut scratch), Err(SchemaError::KeyTooLong));
-    assert_eq!(page(MAX_KEY_BYTES + 1, 0, 0).encode(&mut buffer), Err(SchemaError::KeyTooLong));
+    assert_eq!(
+        secondary.extract(buffer.as_row(), &mut scratch),
+        Err(SchemaError::KeyTooLong { bytes: MAX_KEY_BYTES + 1 })
+    );
+    assert_eq!(
+        page(MAX_KEY_BYTES + 1, 0, 0).encode(&mut buffer),
+        Err(SchemaError::KeyTooLong { bytes: MAX_KEY_BYTES + 1 })
+    );
     let long = "x".repeat(2000);
-    assert_eq!(long.check(), Err(SchemaError::KeyTooLong));
+    assert_eq!(long.check(), Err(SchemaError::KeyTooLong { bytes: 2000 }));
     assert_eq!((1_u64, 2_u8).check(), Ok(()));
     assert_eq!(EncodedKey::len(&long.encode(&mut scratch)), MAX_KEY_BYTES);
-    assert_eq!(primary.encode_key(&[long.into()], &mut scratch), Err(SchemaError::KeyTooLong));
+    assert_eq!(primary.encode_key(&[long.into()], &mut scratch), Err(SchemaError::KeyTooLong { bytes: 2000 }));
 }
 
 fn valid() -> TableDefinition {
@@ -69,7 +75,7 @@ fn valid() -> TableDefinition {
 fn definitions_are_checked() {
     let refused = |table: TableDefinition| table.validate().unwrap_err();
     valid().validate().unwrap();
-    let unknown = SchemaError::UnknownColumn { column: "7".into() };
+    let unknown = SchemaError::UnknownColumn { column: "7 of t".into() };
     assert_eq!(refused(valid().with_key([0, 7])), unknown);
     assert_eq!(refused(valid().with_partition_column(7)), unknown);
     assert_eq!(refused(valid().with_index(IndexDefinition::new("i", [7]))), unknown);

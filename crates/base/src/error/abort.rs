@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::{NamedKey, tables};
 use crate::id::{IndexId, TableId, WorkerId};
 use crate::key::EncodedKey;
 
@@ -170,15 +171,23 @@ pub struct Abort {
     pub opponent: Option<Opponent>,
 }
 
+impl Abort {
+    /// The key in words, for as long as its table is there; without values where the protocol knows none.
+    pub fn named_key(&self) -> NamedKey {
+        tables::key(self.table, self.index, self.key.as_ref())
+    }
+
+    /// The same text as of [`fmt::Display`], with the key in words as they were known once.
+    pub(super) fn tell(&self, key: &NamedKey, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = if key.is_known() { "of " } else { "" };
+        write!(out, "{} {of}{key}", self.reason.name())?;
+        self.opponent.map_or(Ok(()), |opponent| write!(out, ", with {opponent}"))
+    }
+}
+
+/// In words, for as long as the table is there: [`Conflicts`](super::Conflicts) keeps them.
 impl fmt::Display for Abort {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} in {}", self.reason.name(), self.table)?;
-        if self.index != IndexId::PRIMARY {
-            write!(out, ", {}", self.index)?;
-        }
-        if let Some(key) = &self.key {
-            write!(out, ", key {key}")?;
-        }
-        self.opponent.map_or(Ok(()), |opponent| write!(out, ", with {opponent}"))
+        self.tell(&self.named_key(), out)
     }
 }

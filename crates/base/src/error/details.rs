@@ -3,9 +3,9 @@
 
 use std::fmt;
 
-use super::{Abort, AggregateError, Error, FutureError, KeyPreview, NamedKey, Reference, tables};
+use super::{Abort, AggregateError, Error, FutureError, KeyPreview, NamedKey, Opponent, Reference, tables};
 use crate::id::{IndexId, TableId};
-use crate::key::EncodedKey;
+use crate::key::{EncodedKey, MAX_KEY_BYTES};
 use crate::line::OneLine;
 
 /// What is told of an error, in a box.
@@ -69,9 +69,43 @@ impl fmt::Display for Conflicted<'_> {
             1 => out.write_str("the transaction conflicted: ")?,
             _ => write!(out, "the transaction conflicted {attempts} times, at last: ")?,
         }
-        let of = if key.is_known() { "of " } else { "" };
-        write!(out, "{} {of}{key}", abort.reason.name())?;
-        abort.opponent.map_or(Ok(()), |opponent| write!(out, ", with {opponent}"))
+        abort.tell(key, out)
+    }
+}
+
+/// What was not done in time, and why.
+struct Late<'e>(u64, &'e Option<String>, &'e Option<NamedKey>, &'e Option<Opponent>);
+
+impl fmt::Display for Late<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(after_ms, change, key, opponent) = self;
+        match change {
+            Some(change) => write!(out, "{} was not made after {after_ms} ms, and is given up", OneLine(change))?,
+            None => write!(out, "the transaction was not committed after {after_ms} ms, and is rolled back")?,
+        }
+        match (key, opponent) {
+            (None, None) => Ok(()),
+            (None, Some(opponent)) => write!(out, "; {opponent} is open"),
+            (Some(key), opponent) => {
+                write!(out, "; it waited {}{key}", if key.is_known() { "at " } else { "" })?;
+                opponent.map_or(Ok(()), |opponent| write!(out, " for {opponent}"))
+            }
+        }
+    }
+}
+
+/// Something that is too long, of a table or an index if that is known, with its length, if that was measured.
+struct Long<'e>(&'static str, &'e Option<String>, Option<usize>, usize);
+
+impl fmt::Display for Long<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(what, name, bytes, limit) = self;
+        write!(out, "a {what}")?;
+        name.as_ref().map_or(Ok(()), |name| write!(out, " of {}", OneLine(name)))?;
+        match bytes {
+            Some(bytes) => write!(out, " has {bytes} bytes, and at most {limit} are possible"),
+            None => write!(out, " has more than {limit} bytes"),
+        }
     }
 }
 
@@ -86,6 +120,35 @@ impl fmt::Display for WaitsAt<'_> {
 }
 
 boxed! {
+    /// A key is longer than [`MAX_KEY_BYTES`].
+    KeyTooLong, "{}" (Long("key", name, *bytes, *limit)) {
+        /// Its length, where it was measured.
+        bytes: Option<usize>,
+        /// The limit.
+        limit: usize,
+        /// The table, or the secondary index behind its table, where it is known.
+        name: Option<String>,
+    }
+    /// A row is longer than the limit.
+    RowTooLong, "{}" (Long("row", name, Some(*bytes), *limit)) {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+        /// The table, where it is known.
+        name: Option<String>,
+    }
+    /// The time was over before the transaction committed, or before a change of a table or its indexes was made.
+    TimedOut, "{}" (Late(*after_ms, change, key, opponent)) {
+        /// The time that there was, in milliseconds.
+        after_ms: u64,
+        /// The table or index that was to be made or changed, in words. `None`: it was a transaction.
+        change: Option<String>,
+        /// Where it waited or conflicted at last, where that is known.
+        key: Option<NamedKey>,
+        /// What it waited for, where the protocol knows it.
+        opponent: Option<Opponent>,
+    }
     /// The transaction conflicted, as often as the options allow where it is run again.
     Conflicts, "{}" (Conflicted(*attempts, abort, key)) {
         /// How often it was tried.
@@ -166,13 +229,16 @@ boxed! {
     Undeclared, "key {named} was not declared" {
         /// The table.
         table: TableId,
+        /// The index of the key: a secondary one where the entry of a row may not be written.
+        index: IndexId,
         /// The key.
         key: KeyPreview,
         /// The key in words.
         named: NamedKey,
     }
-    /// The transaction waits for another transaction that the same thread has open: the wait could not end.
-    WaitsForItself, "the transaction would wait for another one that this thread has open{}" (WaitsAt(named.as_ref())) {
+    /// The transaction waits for another transaction that the same thread has open, or conflicts again and again with what the thread commits
+    /// meanwhile: that could not end.
+    WaitsForItself, "the transaction would wait in vain for its own thread, for what that has open or commits meanwhile{}" (WaitsAt(named.as_ref())) {
         /// The table of the row or range, or [`TableId::NONE`] where it is not one that is waited for.
         table: TableId,
         /// The encoded key, where one is known.
@@ -197,11 +263,72 @@ boxed! {
 }
 
 impl Error {
+    /// [`Error::KeyTooLong`], with the key's length where it was measured.
+    #[cold]
+    pub fn key_too_long(bytes: Option<usize>) -> Self {
+        KeyTooLong { bytes, limit: MAX_KEY_BYTES, name: None }.into()
+    }
+
+    /// [`Error::RowTooLong`].
+    #[cold]
+    pub fn row_too_long(bytes: usize, limit: usize) -> Self {
+        RowTooLong { bytes, limit, name: None }.into()
+    }
+
+    /// The same error; [`Error::KeyTooLong`] names the index and [`Error::RowTooLong`] the table, unless they do so already.
+    #[cold]
+    #[must_use]
+    pub fn in_index(mut self, table: TableId, index: IndexId) -> Self {
+        let (name, index) = match &mut self {
+            Self::KeyTooLong(of) => (&mut of.name, index),
+            Self::RowTooLong(of) => (&mut of.name, IndexId::PRIMARY),
+            _ => return self,
+        };
+        let primary = index == IndexId::PRIMARY;
+        name.get_or_insert_with(|| if primary { tables::table(table) } else { tables::index(table, index) });
+        self
+    }
+
+    /// [`Error::TimedOut`], of which no more is known.
+    #[cold]
+    pub fn timed_out(after_ms: u64) -> Self {
+        TimedOut { after_ms, change: None, key: None, opponent: None }.into()
+    }
+
+    /// The same error; one of [`Error::TimedOut`] tells where the transaction waited, unless it does so already.
+    #[cold]
+    #[must_use]
+    pub fn waiting_at(mut self, table: TableId, index: IndexId, key: Option<&KeyPreview>) -> Self {
+        if let Self::TimedOut(of) = &mut self {
+            of.key.get_or_insert_with(|| tables::key(table, index, key));
+        }
+        self
+    }
+
+    /// The same error; one of [`Error::TimedOut`] tells for whom it waited, unless it does so already.
+    #[cold]
+    #[must_use]
+    pub fn waiting_for(mut self, opponent: Option<Opponent>) -> Self {
+        if let Self::TimedOut(of) = &mut self {
+            of.opponent = of.opponent.or(opponent);
+        }
+        self
+    }
+
+    /// The same error; one of [`Error::TimedOut`] tells what was to be made.
+    #[cold]
+    #[must_use]
+    pub fn making(mut self, change: impl FnOnce() -> String) -> Self {
+        if let Self::TimedOut(of) = &mut self {
+            of.change = Some(change());
+        }
+        self
+    }
+
     /// [`Error::Conflicts`].
     #[cold]
     pub fn conflicts(attempts: u64, abort: Abort) -> Self {
-        let key = tables::key(abort.table, abort.index, abort.key.as_ref());
-        Conflicts { attempts, abort, key }.into()
+        Conflicts { attempts, abort, key: abort.named_key() }.into()
     }
 
     /// [`Error::NoSuchTable`].
@@ -249,8 +376,8 @@ impl Error {
 
     /// [`Error::Undeclared`].
     #[cold]
-    pub fn undeclared(table: TableId, key: KeyPreview) -> Self {
-        Undeclared { table, key, named: tables::key(table, IndexId::PRIMARY, Some(&key)) }.into()
+    pub fn undeclared(table: TableId, index: IndexId, key: KeyPreview) -> Self {
+        Undeclared { table, index, key, named: tables::key(table, index, Some(&key)) }.into()
     }
 
     /// [`Error::WaitsForItself`].
@@ -322,13 +449,6 @@ details! {
         /// Bytes taken of the limit: in use, waiting to be freed, or kept to be used again.
         used: usize,
         /// The limit in bytes; `usize::MAX` where there is none but the system's.
-        limit: usize,
-    }
-    /// A row is longer than the limit.
-    RowTooLong by row_too_long, "a row of {bytes} bytes is longer than {limit}" {
-        /// Its length.
-        bytes: usize,
-        /// The limit.
         limit: usize,
     }
     /// A text or bytes are longer than their column holds.

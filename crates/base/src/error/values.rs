@@ -79,8 +79,10 @@ pub enum AggregateError {
     #[error("the sum of {} does not fit in the widest type of its kind", OneLine(tables::column(*.0, *.1)))]
     Overflow(TableId, usize),
     /// The rows are of more groups than were allowed.
-    #[error("the rows are of more than {most} groups")]
+    #[error("the rows of {} make more groups than the {most} that are allowed", OneLine(tables::table(*.table)))]
     TooManyGroups {
+        /// The table.
+        table: TableId,
         /// How many were allowed.
         most: usize,
     },

@@ -90,7 +90,7 @@ impl<'a> Plan<'a> {
         if !groups.contains_key(key) {
             let most = self.grouping.most;
             if groups.len() >= most {
-                return Err(AggregateError::TooManyGroups { most });
+                return Err(AggregateError::TooManyGroups { table: self.table, most });
             }
             groups.insert(key.into(), self.states()?);
         }

@@ -187,7 +187,7 @@ pub trait Futures: Transaction {
         key.set_row(self.definition(table.id())?, row, &columns)?;
         // Any of its columns may refer to a parent, those too that are known.
         let refers = foreign_keys::concerns(self, table.id(), ColumnSet::ALL)?;
-        with_encoded(row, |bytes: RowRef<'_>| match refers {
+        with_encoded(table.id(), row, |bytes: RowRef<'_>| match refers {
             true => insert_now(self, table.id(), &key, bytes, &columns),
             false => self.insert_futures(table.id(), &key, bytes, &columns),
         })

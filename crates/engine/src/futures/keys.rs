@@ -63,7 +63,7 @@ impl OpenKey {
     }
 
     fn push(&mut self, offset: usize, column_type: ColumnType, value: Operand) -> Result<(), Error> {
-        let part = self.parts.get_mut(self.count).ok_or(Error::KeyTooLong)?;
+        let part = self.parts.get_mut(self.count).ok_or_else(|| Error::key_too_long(None))?;
         *part = KeyPart { offset: offset as u16, column_type, value };
         self.count += 1;
         Ok(())

@@ -5,16 +5,19 @@ use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId};
-use polychron_schema::{Changes, KeyExtractor, KeyScratch, Projection, RowBuffer, RowMut, RowRef};
+use polychron_schema::{Changes, KeyScratch, Projection, RowBuffer, RowMut, RowRef};
 
 use super::{At, Intent, Primitives, Step};
 use crate::Insertion;
 use crate::mutations::left_out;
-use crate::stores::{Keyed, StoreTable};
+use crate::stores::{IndexRef, Keyed, StoreTable};
 
 #[inline]
-fn key_of<'s>(extractor: &KeyExtractor, row: RowRef<'_>, scratch: &'s mut KeyScratch) -> Result<&'s [u8], Error> {
-    extractor.extract(row, scratch).map_err(Error::from)
+fn key_of<'s, S: Keyed>(store: &S, row: RowRef<'_>, scratch: &'s mut KeyScratch) -> Result<&'s [u8], Error> {
+    store.extractor().extract(row, scratch).map_err(|error| {
+        let IndexRef { table, index } = store.index_ref();
+        Error::from(error).in_index(table, index)
+    })
 }
 
 /// Runs an operation of several steps. If it fails on its way, or a key is taken, its writes are undone: the client may catch the error
@@ -128,11 +131,11 @@ fn move_entries<'t, P: Primitives<'t>>(
     new: &RowBuffer,
 ) -> Result<Insertion, Error> {
     let mut primary = KeyScratch::new();
-    let primary = key_of(table.primary.extractor(), old.as_row(), &mut primary)?;
+    let primary = key_of(&*table.primary, old.as_row(), &mut primary)?;
     for store in table.affected(changes.columns()) {
         let (mut before, mut after) = (KeyScratch::new(), KeyScratch::new());
-        let before = key_of(store.extractor(), old.as_row(), &mut before)?;
-        let after = key_of(store.extractor(), new.as_row(), &mut after)?;
+        let before = key_of(&**store, old.as_row(), &mut before)?;
+        let after = key_of(&**store, new.as_row(), &mut after)?;
         if before == after {
             continue;
         }
@@ -201,10 +204,10 @@ fn add_entries<'t, P: Primitives<'t>>(
     row: RowRef<'_>,
 ) -> Result<Insertion, Error> {
     let mut primary = KeyScratch::new();
-    let primary = key_of(table.primary.extractor(), row, &mut primary)?;
+    let primary = key_of(&*table.primary, row, &mut primary)?;
     for store in table.secondaries() {
         let mut scratch = KeyScratch::new();
-        let key = key_of(store.extractor(), row, &mut scratch)?;
+        let key = key_of(&**store, row, &mut scratch)?;
         if !add_entry(transaction, At::entry(table, store, key), link, primary)? {
             return Ok(Insertion::Duplicate(store.index_ref().index));
         }
@@ -246,7 +249,7 @@ pub(super) fn delete_row<'t, P: Primitives<'t>, K: EncodedKey>(
         this.copy_whole(at, found, &mut old)?;
         at.table.secondaries().try_for_each(|store| {
             let mut scratch = KeyScratch::new();
-            let key = key_of(store.extractor(), old.as_row(), &mut scratch)?;
+            let key = key_of(&**store, old.as_row(), &mut scratch)?;
             this.delete_entry(At::entry(at.table, store, key))
         })?;
         this.delete(at, found).map(|()| Insertion::Inserted)
@@ -267,7 +270,7 @@ pub fn make_entry<'t, P: Primitives<'t>>(
 ) -> Result<(), Error> {
     let Some(found) = transaction.find(At::row(table, primary), &Projection::ALL)? else { return Ok(()) };
     let mut scratch = KeyScratch::new();
-    let key = key_of(store.extractor(), transaction.row(found), &mut scratch)?;
+    let key = key_of(&**store, transaction.row(found), &mut scratch)?;
     let mut buffer = RowBuffer::new();
     let words = transaction.entry(transaction.link(found), primary, &mut buffer);
     if !transaction.insert_entry(At::entry(table, store, key), words)? {

@@ -28,7 +28,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
-        steady!(key => self.read_row(table, key, projection));
+        steady!(table, key => self.read_row(table, key, projection));
         let found = self.operate(|this| this.find(At::row(this.table(table)?, key), projection))?;
         Ok(found.map(|found| self.row(found)))
     }
@@ -40,7 +40,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
-        steady!(key => self.read_row_unvalidated(table, key, projection));
+        steady!(table, key => self.read_row_unvalidated(table, key, projection));
         let found = self.operate(|this| this.find_unprotected(At::row(this.table(table)?, key), projection))?;
         Ok(found.map(|found| self.row(found)))
     }
@@ -53,13 +53,13 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Error> {
-        steady!(key => self.update_unchecked(table, key, projection, change));
+        steady!(table, key => self.update_unchecked(table, key, projection, change));
         alter(self, |this| change_row(this, At::row(this.table(table)?, key), projection, change))
     }
 
     #[inline]
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
-        steady!(key => self.insert_unchecked(table, key, row));
+        steady!(table, key => self.insert_unchecked(table, key, row));
         alter(self, |this| {
             let table = this.table(table)?;
             check_row(table, row)?;
@@ -69,7 +69,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
 
     #[inline]
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
-        steady!(key => self.put_unchecked(table, key, row));
+        steady!(table, key => self.put_unchecked(table, key, row));
         alter(self, |this| {
             let table = this.table(table)?;
             check_row(table, row)?;
@@ -79,7 +79,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
 
     #[inline]
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
-        steady!(key => self.delete_unchecked(table, key));
+        steady!(table, key => self.delete_unchecked(table, key));
         alter(self, |this| delete_row(this, At::row(this.table(table)?, key)))
     }
 

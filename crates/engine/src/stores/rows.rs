@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use polychron_base::Error;
+use polychron_base::{Error, IndexId};
 use polychron_schema::{MAX_ROW_BYTES, Projection, RowBuffer, RowRef};
 
 use super::table::StoreTable;
@@ -42,7 +42,7 @@ pub fn key_in_entry(words: &[u64]) -> &[u8] {
 pub fn check_row<S>(table: &StoreTable<S>, row: RowRef<'_>) -> Result<(), Error> {
     let bytes = row.as_bytes().len();
     if bytes > MAX_ROW_BYTES {
-        return Err(Error::row_too_long(bytes, MAX_ROW_BYTES));
+        return Err(Error::row_too_long(bytes, MAX_ROW_BYTES).in_index(table.id, IndexId::PRIMARY));
     }
     if bytes < table.layout.shape().fixed_bytes as usize {
         return Err(Error::definition(format!("a row of {bytes} bytes is too short for `{}`", table.definition.name)));

@@ -233,7 +233,7 @@ impl<W: StoreWorker> Worker for W {
         projection: &Projection,
         read: impl FnMut(Option<RowRef<'_>>) -> O + Send,
     ) -> Result<O, Error> {
-        steady!(key => self.read_one(table, key, projection, read));
+        steady!(table, key => self.read_one(table, key, projection, read));
         self.read_alone(table, key, projection, read)
     }
 

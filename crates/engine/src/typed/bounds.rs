@@ -76,7 +76,7 @@ impl KeyBounds {
             // A range without keys, which are all greater than the empty one.
             None => Self { lower: Bound::Included(BoundKey::new(&[])), upper: Bound::Excluded(BoundKey::new(&[])) },
         };
-        if scratch.is_too_long() { Err(Error::KeyTooLong) } else { Ok(bounds) }
+        if scratch.is_too_long() { Err(Error::key_too_long(scratch.bytes_if_too_long())) } else { Ok(bounds) }
     }
 
     /// Leading columns: a bound stands for every key that begins with it.
@@ -105,7 +105,7 @@ fn ends<K: Key>(prefix: &K) -> Result<(BoundKey, Option<BoundKey>), Error> {
     let mut scratch = RangeScratch::new();
     let range = scratch.prefix(prefix);
     let ends = (BoundKey::new(range.start), range.end.map(BoundKey::new));
-    if scratch.is_too_long() { Err(Error::KeyTooLong) } else { Ok(ends) }
+    if scratch.is_too_long() { Err(Error::key_too_long(scratch.bytes_if_too_long())) } else { Ok(ends) }
 }
 
 fn transpose<O>(bound: Bound<Result<O, Error>>) -> Result<Bound<O>, Error> {

@@ -74,7 +74,7 @@ impl<'t, T: Transaction + ?Sized, R: Row> Range<'t, T, R> {
             table,
             index,
             secondary: None,
-            bounds,
+            bounds: bounds.map_err(|error| error.in_index(table, index)),
             direction: Direction::Forward,
             limit: usize::MAX,
             restrictions: Vec::new(),

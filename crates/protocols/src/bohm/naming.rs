@@ -155,7 +155,7 @@ impl Naming<'_> {
     #[inline]
     fn name_row<K: EncodedKey>(&mut self, table: TableId, key: K, access: Access) -> Result<(), Error> {
         let Some(known) = catalog::known(self.tables, table) else { return Ok(()) };
-        steady!(key => self.name_row(table, key, access));
+        steady!(table, key => self.name_row(table, key, access));
         match access {
             Access::Read if !self.reads => {}
             Access::Read => self.name(known, key, Want::Read),
@@ -168,7 +168,7 @@ impl Naming<'_> {
     /// Names the rows whose keys begin with a prefix. Fails when that is too long.
     fn name_prefix<K: EncodedKey>(&mut self, table: TableId, prefix: K, access: Access) -> Result<(), Error> {
         let Some(known) = catalog::known(self.tables, table) else { return Ok(()) };
-        steady!(prefix => self.name_prefix(table, prefix, access));
+        steady!(table, prefix => self.name_prefix(table, prefix, access));
         let want = match access {
             Access::Read => return Ok(()),
             Access::Update => Want::PrefixUpdate,

@@ -1,11 +1,11 @@
 //! The operations of a procedure: reads of the versions before its log position, and rows for its placeholders.
 
+use polychron_base::Error;
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, TableId};
 use polychron_engine::Savepoints;
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::Hints;
+use polychron_engine::stores::{Hints, IndexRef};
 use polychron_memory::{Guard, Local, Snapshot};
 use polychron_sync::atomic::Ordering;
 
@@ -60,7 +60,7 @@ pub struct BohmTransaction<'t> {
     /// It wrote what it had not named: this run only finds out what there is to plan.
     pub(super) is_guessing: bool,
     /// The first key that it wanted to write without having named it; it cannot commit any more.
-    pub(super) undeclared: Option<(TableId, KeyPreview)>,
+    pub(super) undeclared: Option<(IndexRef, KeyPreview)>,
     /// The bytes that it could not have to go back to a savepoint; it can neither go on nor commit.
     pub(super) lost: Option<usize>,
     /// An operation was refused because memory is short.
@@ -206,7 +206,7 @@ impl<'t> BohmTransaction<'t> {
     /// Why it cannot be executed at all: it named what cannot be a key, or there was no memory for a placeholder.
     pub(super) fn refusal(&self) -> Option<Error> {
         if self.body().is_some_and(|body| body.is_too_long) {
-            return Some(Error::KeyTooLong);
+            return Some(Error::key_too_long(None));
         }
         let requested = self.planned.as_ref()?.planned().refused.load(Ordering::Relaxed);
         (requested > 0).then(|| self.out_of_memory(requested))
@@ -274,9 +274,9 @@ impl<'t> BohmTransaction<'t> {
 
     /// Refuses a write of a key that was not named, and with it the transaction.
     #[cold]
-    pub(super) fn refuse_undeclared(&mut self, table: TableId, key: KeyPreview) -> Error {
-        let (table, key) = *self.undeclared.get_or_insert((table, key));
-        Error::undeclared(table, key)
+    pub(super) fn refuse_undeclared(&mut self, at: IndexRef, key: KeyPreview) -> Error {
+        let (IndexRef { table, index }, key) = *self.undeclared.get_or_insert((at, key));
+        Error::undeclared(table, index, key)
     }
 
     /// So many bytes could not be had.
@@ -297,7 +297,7 @@ impl<'t> BohmTransaction<'t> {
         if let Some(requested) = self.lost {
             return Some(self.out_of_memory(requested));
         }
-        self.undeclared.map(|(table, key)| Error::undeclared(table, key))
+        self.undeclared.map(|(at, key)| Error::undeclared(at.table, at.index, key))
     }
 
     /// Ends the run: the transaction is planned again by its client.

@@ -91,7 +91,7 @@ impl BohmTransaction<'_> {
         } else if has_more {
             Ok(Want::Guessed)
         } else {
-            Err(self.refuse_undeclared(store.place().table, KeyPreview::new(key)))
+            Err(self.refuse_undeclared(store.place(), KeyPreview::new(key)))
         }
     }
 
@@ -136,7 +136,6 @@ impl BohmTransaction<'_> {
     pub(super) fn entries_want(&mut self, store: &BohmStore, key: &[u8]) -> Result<Want, Error> {
         let body = self.body().ok_or(Error::ReadOnly)?;
         let (is_everything, has_more) = (body.is_everything, body.has_more);
-        let table = store.place().table;
         let EntryRights { is_planned, may_write } = self.entry_rights(store);
         if is_everything || is_planned {
             Ok(Want::Late)
@@ -146,7 +145,7 @@ impl BohmTransaction<'_> {
             // The index came after the transaction was planned.
             Err(self.plan_again())
         } else {
-            Err(self.refuse_undeclared(table, KeyPreview::new(key)))
+            Err(self.refuse_undeclared(store.place(), KeyPreview::new(key)))
         }
     }
 

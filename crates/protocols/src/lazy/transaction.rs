@@ -134,7 +134,7 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
-        steady!(key => self.read_row(table, key, projection));
+        steady!(table, key => self.read_row(table, key, projection));
         self.before_read(table, key)?;
         self.base.read_row(table, key, projection)
     }
@@ -146,7 +146,7 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
-        steady!(key => self.read_row_unvalidated(table, key, projection));
+        steady!(table, key => self.read_row_unvalidated(table, key, projection));
         self.before_read(table, key)?;
         self.base.read_row_unvalidated(table, key, projection)
     }
@@ -159,28 +159,28 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Error> {
-        steady!(key => self.update_unchecked(table, key, projection, change));
+        steady!(table, key => self.update_unchecked(table, key, projection, change));
         self.before_write(table, key)?;
         self.base.update_unchecked(table, key, projection, change)
     }
 
     #[inline]
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
-        steady!(key => self.insert_unchecked(table, key, row));
+        steady!(table, key => self.insert_unchecked(table, key, row));
         self.before_write(table, key)?;
         self.base.insert_unchecked(table, key, row)
     }
 
     #[inline]
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
-        steady!(key => self.put_unchecked(table, key, row));
+        steady!(table, key => self.put_unchecked(table, key, row));
         self.before_write(table, key)?;
         self.base.put_unchecked(table, key, row)
     }
 
     #[inline]
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
-        steady!(key => self.delete_unchecked(table, key));
+        steady!(table, key => self.delete_unchecked(table, key));
         self.before_write(table, key)?;
         self.base.delete_unchecked(table, key)
     }
@@ -276,7 +276,7 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
         columns: &[FutureColumn],
         futures: &mut [Operand],
     ) -> Result<(), Error> {
-        steady!(key => self.read_futures(table, key, columns, futures));
+        steady!(table, key => self.read_futures(table, key, columns, futures));
         if self.expressions.is_none() {
             return self.base.read_futures(table, key, columns, futures);
         }
@@ -318,7 +318,7 @@ impl<B: LazyHost> LazyFutures for LazyTransaction<'_, B> {
 
     #[inline]
     fn write_futures<K: EncodedKey>(&mut self, table: TableId, key: K, columns: &Assigned) -> Result<(), Error> {
-        steady!(key => self.write_futures(table, key, columns));
+        steady!(table, key => self.write_futures(table, key, columns));
         if self.expressions.is_none() {
             return self.base.write_futures(table, key, columns);
         }

@@ -66,7 +66,7 @@ impl<'w> SerialTransaction<'w> {
     fn write(&mut self, table: TableId, key: &[u8], row: &[u64]) -> Result<Insertion, Error> {
         let bytes = size_of_val(row);
         if bytes > MAX_ROW_BYTES {
-            return Err(Error::row_too_long(bytes, MAX_ROW_BYTES));
+            return Err(Error::row_too_long(bytes, MAX_ROW_BYTES).in_index(table, IndexId::PRIMARY));
         }
         let entry = self.tables().get(table)?;
         if let Some(index) = entry.duplicate(key, row)?
@@ -90,7 +90,7 @@ impl Transaction for SerialTransaction<'_> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
-        steady!(key => self.read_row(table, key, projection));
+        steady!(table, key => self.read_row(table, key, projection));
         let key = KeyBytes::new(key);
         let row = self.tables().get(table)?.rows.get(key.as_slice());
         Ok(row.map(|words| RowRef::from_words(words)))
@@ -112,7 +112,7 @@ impl Transaction for SerialTransaction<'_> {
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Error> {
-        steady!(key => self.update_unchecked(table, key, projection, change));
+        steady!(table, key => self.update_unchecked(table, key, projection, change));
         self.writable()?;
         let key = KeyBytes::new(key);
         // Borrowed beside the buffer.
@@ -134,7 +134,7 @@ impl Transaction for SerialTransaction<'_> {
     }
 
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
-        steady!(key => self.insert_unchecked(table, key, row));
+        steady!(table, key => self.insert_unchecked(table, key, row));
         self.writable()?;
         let key = KeyBytes::new(key);
         if self.tables().get(table)?.rows.contains_key(key.as_slice()) {
@@ -144,14 +144,14 @@ impl Transaction for SerialTransaction<'_> {
     }
 
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
-        steady!(key => self.put_unchecked(table, key, row));
+        steady!(table, key => self.put_unchecked(table, key, row));
         self.writable()?;
         let key = KeyBytes::new(key);
         self.write(table, key.as_slice(), &words_of(row))
     }
 
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
-        steady!(key => self.delete_unchecked(table, key));
+        steady!(table, key => self.delete_unchecked(table, key));
         self.writable()?;
         let key = KeyBytes::new(key).as_slice().to_vec();
         let Some(before) = self.tables_mut().replace(table, &key, None)? else { return Ok(false) };

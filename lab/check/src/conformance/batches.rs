@@ -191,7 +191,7 @@ impl Odd {
     /// What the procedure may be answered besides its own answer.
     fn may_answer(self, error: &Error) -> bool {
         match self {
-            Self::LongKey | Self::VeryLongKey | Self::LongPrefix => matches!(error, Error::KeyTooLong),
+            Self::LongKey | Self::VeryLongKey | Self::LongPrefix => matches!(error, Error::KeyTooLong(_)),
             Self::Panics => matches!(error, Error::Panicked(_)),
             _ => false,
         }

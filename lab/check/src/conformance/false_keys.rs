@@ -91,7 +91,7 @@ fn use_key<T: Transaction, K: EncodedKey>(
 }
 
 fn is_too_long<O>(outcome: Result<O, Error>) -> bool {
-    matches!(outcome, Err(Error::KeyTooLong))
+    matches!(outcome, Err(Error::KeyTooLong(_)))
 }
 
 /// A database with an ordered table, a hashed one, and one with secondary indexes, of rows with keys of eight bytes.
@@ -161,9 +161,9 @@ pub fn too_long<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         for table in [items.id(), cells.id()] {
             progress.at(format!("alone, {table}"));
             let read = worker.read_one(table, Endless, &Projection::ALL, |row| row.is_some());
-            assert!(matches!(read, Err(Error::KeyTooLong)), "{read:?}");
+            assert!(matches!(read, Err(Error::KeyTooLong(_))), "{read:?}");
             let read = worker.read_one(table, &long[..], &Projection::ALL, |row| row.is_some());
-            assert!(matches!(read, Err(Error::KeyTooLong)), "{read:?}");
+            assert!(matches!(read, Err(Error::KeyTooLong(_))), "{read:?}");
         }
         let values = all(&mut worker, &items).into_iter().map(|row| row.value);
         assert!(values.eq((0..ROWS).map(|id| if id == 1 { 5 } else { 1 })));
@@ -258,7 +258,7 @@ pub fn declared<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                 assert!(found);
                 expected += 1;
             }
-            Err(error) => assert!(matches!(error, Error::KeyTooLong), "{error:?}"),
+            Err(error) => assert!(matches!(error, Error::KeyTooLong(_)), "{error:?}"),
         };
         for is_prefix in [false, true] {
             progress.at(format!("endless, prefix {is_prefix}"));

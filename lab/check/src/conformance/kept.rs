@@ -14,7 +14,8 @@ use polychron_engine::open::{Open, WorkerOwner};
 use polychron_engine::options::Submissions;
 use polychron_engine::submission::Service;
 use polychron_engine::{
-    Access, Declare, Futures, Interactive, Mode, Operations, Procedure, Protocol, Statistics, Table, Transaction,
+    Access, Declare, Futures, Interactive, Isolation, Mode, Operations, Procedure, Protocol, Statistics, Table,
+    Transaction,
 };
 use polychron_schema::{Key, KeyScratch};
 
@@ -123,13 +124,47 @@ pub fn conflict<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     assert_eq!(values::<P>(&mut two, &table), [(1, 16), (2, 20)]);
 }
 
+/// A loop that begins conflicts again ends, also where the thread itself commits meanwhile what dooms each attempt: by a commit, or an error that is
+/// no conflict. Begun once more without that, it commits.
+pub fn doomed_by_their_own_thread<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    const ATTEMPTS: usize = 100;
+    if !setup.interleaves {
+        return;
+    }
+    let (database, table) = items(setup, &[(1, 10), (2, 20)]);
+    let (mut one, mut two) = (database.worker().unwrap(), database.worker().unwrap());
+    let mut doomed = || {
+        let mut kept = open::<P>(&mut one);
+        let read = value(&mut kept, &table, 1)?.expect("it is there");
+        run(&mut two, |t| add(t, &table, 1, 1))?;
+        // Where the operation conflicts, the commit says why.
+        match kept.update(&table, 1, |row| row.set_value(read + 1)) {
+            Err(error) if !error.is_conflict() => Err(error),
+            _ => kept.commit(),
+        }
+    };
+    let ended = (0..ATTEMPTS).map(|_| doomed()).find(|ended| !ended.as_ref().is_err_and(Error::is_conflict));
+    match ended {
+        Some(Ok(())) if setup.isolation != Isolation::Serializable => {}
+        Some(Err(error @ Error::WaitsForItself(_))) => {
+            assert!(!error.is_conflict() && error.to_string().contains("item"))
+        }
+        other => panic!("after {ATTEMPTS} attempts: {other:?}"),
+    }
+    let mut kept = open::<P>(&mut one);
+    let before = value(&mut kept, &table, 1).unwrap();
+    assert!(add(&mut kept, &table, 1, 1).unwrap());
+    kept.commit().unwrap();
+    assert_eq!(done(&mut two, |t| value(t, &table, 1)), before.map(|before| before + 1));
+}
+
 /// What the engine gives up is over: nothing of it remains, and whatever is asked of it is an error.
 pub fn given_up<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = items(setup, &[(1, 10)]);
     let mut worker = database.worker().unwrap();
     let mut kept = open::<P>(&mut worker);
     assert!(add(&mut kept, &table, 1, 1).unwrap());
-    assert!(matches!(kept.give_up(Error::KeyTooLong), Error::KeyTooLong));
+    assert!(matches!(kept.give_up(Error::key_too_long(None)), Error::KeyTooLong(_)));
     assert!(matches!(value(&mut kept, &table, 1), Err(Error::Ended)));
     assert!(matches!(add(&mut kept, &table, 1, 1), Err(Error::Ended)));
     assert!(matches!(kept.scan(&table, ..).count(), Err(Error::Ended)));
@@ -137,8 +172,8 @@ pub fn given_up<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let mut kept = open::<P>(&mut worker);
     assert!(add(&mut kept, &table, 1, 1).unwrap());
     // As an operation does from its midst.
-    let ended = kept.scan(&table, ..).for_each(|_| std::panic::resume_unwind(Box::new(Error::KeyTooLong)));
-    assert!(matches!(ended, Err(Error::KeyTooLong)), "{ended:?}");
+    let ended = kept.scan(&table, ..).for_each(|_| std::panic::resume_unwind(Box::new(Error::key_too_long(None))));
+    assert!(matches!(ended, Err(Error::KeyTooLong(_))), "{ended:?}");
     assert!(matches!(value(&mut kept, &table, 1), Err(Error::Ended)));
     drop(kept);
     assert_eq!(values::<P>(&mut worker, &table), [(1, 10)]);

@@ -1,16 +1,17 @@
 //! What errors say: tables, indexes, columns and values of keys by name, whatever operation fails under whatever protocol, and never by number.
 
 use std::fmt::Debug;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 
 use polychron_base::key::{Key8, MAX_KEY_BYTES};
 use polychron_base::{Error, IndexId};
 use polychron_engine::scan::Comparison;
+use polychron_engine::typed::count;
 use polychron_engine::{
     Access, Aggregate, Becomes, Declare, Futures, IndexDefinition, Interactive, Operations, Procedure, Projection,
     Protocol, Restriction, Row, RowBuffer, RowMut, Scan, Table, Transaction, Worker,
 };
-use polychron_schema::{Index, IndexKind, Key, KeyScratch, Value};
+use polychron_schema::{Index, IndexKind, Key, KeyScratch, MAX_ROW_BYTES, Value};
 
 use crate::Setup;
 use crate::rows::{Cell, Image, Item, Page, Person, person};
@@ -217,9 +218,57 @@ pub fn of_conflicts<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
         });
         waits(doomed);
     }
-    let too_long = vec![1; MAX_KEY_BYTES + 1];
-    let refused = run(&mut outer, |t| t.delete_row(table.id(), &too_long[..]));
-    says(refused, &[]);
+    // Whoever listens to conflicts, or keeps one, reads the same names.
+    if setup.interleaves {
+        let mut open = begin(&mut outer);
+        open.step(|t| t.get_owned(&table, 1));
+        let other = run(&mut inner, |t| t.update(&table, 1, |row| row.set_value(0)).map(drop));
+        open.step(|t| t.update(&table, 1, |row| row.set_value(1)).map(drop));
+        if other.is_ok() && !open.commit() {
+            let text = outer.last_abort().expect("it conflicts").to_string();
+            assert!(text.contains("item") && numbered(&text, &[]).is_none(), "{text}");
+        }
+    }
+}
+
+/// Of keys and rows that are too long: whose they are, how long, and how long they may be.
+pub fn of_lengths<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    let (database, table) = items(setup, &[(1, 10)]);
+    let (pages, images) = (create::<P, Page>(&database), create::<P, Image>(&database));
+    let mut worker = database.worker().unwrap();
+    let (limit, longer) = (MAX_KEY_BYTES.to_string(), (MAX_KEY_BYTES + 1).to_string());
+    let bytes = vec![1; MAX_KEY_BYTES + 1];
+    let path = "p".repeat(MAX_KEY_BYTES + 1);
+    let page = |path: &str, title: &str| Page { path: path.into(), title: title.into(), visits: 1 };
+    done(&mut worker, |t| {
+        t.insert(&pages, &page("here", "title"))?;
+        let names = ["key of item", &limit, &longer];
+        says(t.read_row(table.id(), &bytes[..], &Projection::ALL).map(|row| row.is_some()), &names);
+        says(t.delete_row(table.id(), &bytes[..]), &names);
+        says(
+            t.scan_rows(&Scan { lower: Bound::Included(&bytes), ..Scan::all(table.id()) }, &mut |_| {
+                ControlFlow::Continue(())
+            }),
+            &names,
+        );
+        let names = ["key of page", &limit, &longer];
+        says(t.get_owned(&pages, &*path), &names);
+        says(t.update(&pages, &*path, |row| row.set_visits(1)), &names);
+        says(t.insert(&pages, &page(&path, "")), &names);
+        says(t.upsert(&pages, &page(&path, "")), &names);
+        says(t.scan(&pages, &*path..).count(), &names);
+        says(t.scan_starting_with(&pages, &*path).count(), &names);
+        // The entry of a title carries the path.
+        let long = page(&path[..MAX_KEY_BYTES], "title");
+        says(t.insert(&pages, &long), &["key of page.by_title", &limit]);
+        let bytes = vec![7; MAX_ROW_BYTES];
+        says(t.insert(&images, &Image { id: 1, bytes }), &["row of image", &MAX_ROW_BYTES.to_string()]);
+        Ok(())
+    });
+    let grouped = run(&mut worker, |t| t.scan(&table, ..).group_by_at_most(0, Item::VALUE, count()).map(drop));
+    says(grouped, &["item", "0"]);
+    says(database.create_index(table.id(), IndexDefinition::new("broken", [99])), &["99", "item"]);
+    assert_eq!(done(&mut worker, |t| t.scan(&pages, ..).count()), 1);
 }
 
 /// Line separators, marks of direction and other format characters in values stay out of messages.

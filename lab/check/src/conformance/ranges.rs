@@ -121,7 +121,7 @@ pub fn refused<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let mut worker = database.worker().unwrap();
     let long = "l".repeat(polychron_schema::MAX_KEY_BYTES + 1);
     let long = long.as_str();
-    let too_long = |outcome| assert!(matches!(outcome, Err(Error::KeyTooLong)), "{outcome:?}");
+    let too_long = |outcome| assert!(matches!(outcome, Err(Error::KeyTooLong(_))), "{outcome:?}");
     too_long(run(&mut worker, |t| t.scan_range_by(&songs, Song::BY_TITLE, ..long).count()));
     too_long(run(&mut worker, |t| t.scan_range_by(&songs, Song::BY_NOTE, long..).count()));
     too_long(run(&mut worker, |t| t.scan_range_by(&songs, Song::BY_PLACE, (1, "a")..=(1, long)).count()));

@@ -110,7 +110,7 @@ pub fn too_long_entries_change_nothing<P: Protocol<Worker: Interactive>>(setup: 
     let table = create::<P, Page>(&database);
     let mut worker = database.worker().unwrap();
     let page = |path: &str, title: usize| Page { path: path.into(), title: "t".repeat(title), visits: 0 };
-    let too_long = |outcome: Result<bool, Error>| matches!(outcome, Err(Error::KeyTooLong));
+    let too_long = |outcome: Result<bool, Error>| matches!(outcome, Err(Error::KeyTooLong(_)));
     done(&mut worker, |t| {
         t.insert(&table, &page("a", 10))?;
         assert!(too_long(t.insert(&table, &page("b", 2000)).map(|()| true)));

@@ -565,7 +565,7 @@ fn refusable<O>(outcome: Result<O, Error>) -> Result<Result<O, Refused>, Error> 
     match outcome {
         Ok(output) => Ok(Ok(output)),
         Err(Error::Duplicate(of)) => Ok(Err(Refused::Duplicate(of.index))),
-        Err(Error::KeyTooLong) => Ok(Err(Refused::Flaw(Flaw::KeyTooLong))),
+        Err(Error::KeyTooLong(_)) => Ok(Err(Refused::Flaw(Flaw::KeyTooLong))),
         Err(Error::NoParent { .. }) => Ok(Err(Refused::Flaw(Flaw::NoParent))),
         Err(error) => Err(error),
     }

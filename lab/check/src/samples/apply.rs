@@ -34,7 +34,7 @@ pub(crate) fn apply<T: Transaction>(t: &mut T, tables: &Tables, operation: &Oper
 fn refusal(error: &Error) -> Option<Refusal> {
     Some(match error {
         Error::Duplicate { .. } => Refusal::Duplicate,
-        Error::KeyTooLong => Refusal::KeyTooLong,
+        Error::KeyTooLong(_) => Refusal::KeyTooLong,
         Error::NoParent { .. } => Refusal::NoParent,
         Error::HasChildren { .. } => Refusal::HasChildren,
         Error::TooLong(_) => Refusal::ValueTooLong,

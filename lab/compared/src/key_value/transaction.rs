@@ -116,7 +116,7 @@ impl Transaction for KeyValueTransaction<'_> {
         key: K,
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
-        steady!(key => self.read_row(table, key, projection));
+        steady!(table, key => self.read_row(table, key, projection));
         let table = self.table(table)?;
         let row = &mut self.state.buffers.row;
         let found = rows::get(&table.primary, key, words_of(projection), row, &self.guard);
@@ -141,7 +141,7 @@ impl Transaction for KeyValueTransaction<'_> {
         projection: &Projection,
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Error> {
-        steady!(key => self.update_unchecked(table, key, projection, change));
+        steady!(table, key => self.update_unchecked(table, key, projection, change));
         self.writable()?;
         let table = self.table(table)?;
         if table.has_secondaries && table.affected(projection.columns).next().is_some() {
@@ -160,7 +160,7 @@ impl Transaction for KeyValueTransaction<'_> {
 
     #[inline]
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
-        steady!(key => self.insert_unchecked(table, key, row));
+        steady!(table, key => self.insert_unchecked(table, key, row));
         self.writable()?;
         let table = self.table(table)?;
         check_row(table, row)?;
@@ -169,7 +169,7 @@ impl Transaction for KeyValueTransaction<'_> {
 
     #[inline]
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
-        steady!(key => self.put_unchecked(table, key, row));
+        steady!(table, key => self.put_unchecked(table, key, row));
         self.writable()?;
         let table = self.table(table)?;
         check_row(table, row)?;
@@ -178,7 +178,7 @@ impl Transaction for KeyValueTransaction<'_> {
 
     #[inline]
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
-        steady!(key => self.delete_unchecked(table, key));
+        steady!(table, key => self.delete_unchecked(table, key));
         self.writable()?;
         rows::delete_row(self.table(table)?, key, &self.guard)
     }

@@ -19,8 +19,8 @@ use super::table::{Entries, Entry, Index, Table, Undone, partition_of};
 use super::transaction::PartitionedTransaction;
 
 #[cold]
-pub(super) fn undeclared<K: EncodedKey>(table: &Table, key: K) -> Error {
-    Error::undeclared(table.id, KeyPreview::new(key))
+pub(super) fn undeclared<K: EncodedKey>(table: &Table, index: IndexId, key: K) -> Error {
+    Error::undeclared(table.id, index, KeyPreview::new(key))
 }
 
 /// The record of a key, unless the transaction deleted it. The caller holds the store's lock.
@@ -78,7 +78,7 @@ impl PartitionedTransaction<'_> {
             Some(partition) if self.state.partitions.contains(partition) || left_out(Step::RefuseUndeclared) => {
                 Ok(partition)
             }
-            Some(_) => Err(undeclared(table, key)),
+            Some(_) => Err(undeclared(table, IndexId::PRIMARY, key)),
         }
     }
 
@@ -90,7 +90,7 @@ impl PartitionedTransaction<'_> {
         }
         let shared = !table.primary.is_divided() && !self.state.partitions.all();
         if shared && !left_out(Step::RefuseSharedWrites) {
-            return Err(undeclared(table, key));
+            return Err(undeclared(table, IndexId::PRIMARY, key));
         }
         self.readable(table, key)
     }
@@ -228,7 +228,7 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     fn insert_entry(&mut self, at: At<'w, Index, &[u8]>, words: &[u64]) -> Result<bool, Error> {
         if at.store.unique_over_all {
             if !self.state.partitions.all() && !left_out(Step::RefuseSharedEntries) {
-                return Err(undeclared(at.table, key_in_entry(words)));
+                return Err(undeclared(at.table, IndexId::PRIMARY, key_in_entry(words)));
             }
             let taken = || at.store.stores.iter().any(|store| find(store, at.key, &self.guard).is_some());
             if !left_out(Step::SearchAllPartitions) && taken() {

@@ -77,9 +77,9 @@ impl<'w> PartitionedTransaction<'w> {
         };
         if !allowed && !left_out(Step::RefuseUndeclaredRanges) {
             let (Bound::Included(key) | Bound::Excluded(key)) = scan.lower else {
-                return Err(undeclared(table, &[][..]));
+                return Err(undeclared(table, scan.index, &[][..]));
             };
-            return Err(undeclared(table, key));
+            return Err(undeclared(table, scan.index, key));
         }
         match partition {
             Some(partition) => self.visit_partition(index, partition, visit),
