@@ -180,7 +180,7 @@ fn until_committed<W: Interactive, B: Body<W>>(
     let begun = worker.counters().events().begin();
     let mut conflicts = ConflictsSoFar::default();
     let ended = loop {
-        match attempt(worker, mode, body, is_limited) {
+        match attempt(worker, mode, body, is_limited.then_some(&conflicts)) {
             Attempt::Committed(output) => break Ok(output),
             Attempt::Failed(failure) => {
                 worker.counters().refused();
@@ -204,6 +204,8 @@ fn until_committed<W: Interactive, B: Body<W>>(
 #[derive(Default)]
 struct ConflictsSoFar {
     attempts: u64,
+    /// The last one.
+    abort: Option<Abort>,
     endurance: Option<Endurance>,
     /// Begun a few conflicts after the first one, for most transactions have few, and to begin a clock takes longer.
     clock: Option<SystemClock>,
@@ -217,7 +219,8 @@ impl ConflictsSoFar {
         if let Some(abort) = &abort {
             worker.counters().aborted(abort, self.attempts);
         }
-        let within = limits::check().err();
+        self.abort = abort;
+        let within = self.check_limits().err();
         let error = within.or_else(|| worker.waits_for_itself());
         let through_others = || is_worn_out(&*worker, self.attempts, abort.as_ref(), &mut self.endurance);
         if let Some(error) = error.or_else(through_others) {
@@ -228,6 +231,17 @@ impl ConflictsSoFar {
             return None;
         }
         Some(abort.map_or(Error::Conflict, |abort| Error::conflicts(self.attempts, abort)))
+    }
+
+    /// As [`limits::check`], with the last conflict.
+    #[cold]
+    fn check_limits(&self) -> Result<(), Error> {
+        limits::check().map_err(|error| match &self.abort {
+            Some(Abort { table, index, key, opponent, .. }) => {
+                error.waiting_at(*table, *index, key.as_ref()).waiting_for(*opponent)
+            }
+            None => error,
+        })
     }
 
     fn is_last(&mut self, retry: &Retry) -> bool {
@@ -290,14 +304,12 @@ enum Attempt<O, E> {
 
 /// Runs code within the limits of the calling thread, if it has some.
 #[inline]
-fn run_within<O, E: From<Error>>(is_limited: bool, run: impl FnOnce() -> Result<O, E>) -> Result<O, E> {
-    if !is_limited {
-        return run();
-    }
-    limits::check()?;
+fn run_within<O, E: From<Error>>(limited: Option<&ConflictsSoFar>, run: impl FnOnce() -> Result<O, E>) -> Result<O, E> {
+    let Some(conflicts) = limited else { return run() };
+    conflicts.check_limits()?;
     let output = run()?;
     // What is called off in time does not commit.
-    if let Err(error) = limits::check() {
+    if let Err(error) = conflicts.check_limits() {
         discard(output);
         return Err(error.into());
     }
@@ -309,7 +321,7 @@ fn attempt<W: Interactive, B: Body<W>>(
     worker: &mut W,
     mode: Mode,
     body: &mut B,
-    is_limited: bool,
+    limited: Option<&ConflictsSoFar>,
 ) -> Attempt<B::Output, B::Error> {
     let _scope = futures::Attempt::begin();
     let mut transaction = match worker.begin(mode) {
@@ -317,7 +329,7 @@ fn attempt<W: Interactive, B: Body<W>>(
         Err(error) => return Attempt::Failed(Failure::Engine(error)),
     };
     // The transaction is rolled back after a panic and never looked at again, so nothing half done can be observed.
-    let result = catch(|| run_within(is_limited, || body.run(&mut transaction)));
+    let result = catch(|| run_within(limited, || body.run(&mut transaction)));
     let failure = match result {
         Ok(Ok(output)) => {
             let scope = transaction.future_scope();

@@ -1,7 +1,7 @@
 //! Tables that become tables of rows with other columns: `docs/evolution.md`.
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{
@@ -11,7 +11,7 @@ use polychron_schema::{
 use crate::mutations::left_out;
 use crate::{
     Access, Declare, Direction, Insertion, Operations, Procedure, Projection, Protocol, Scan, Storage, Table,
-    TableDefinition, Transaction,
+    TableDefinition, Transaction, limits,
 };
 
 crate::named! {
@@ -29,35 +29,38 @@ const ROWS: usize = 256;
 /// `execute` executes a procedure in a transaction.
 ///
 /// # Errors
-/// [`Error::WaitsForItself`] where the calling thread has a transaction open; [`EvolutionError`], of the first column that does not fit; those of [`Table::with_id`], and of writes into the new table, which may have
-/// unique indexes and foreign keys that the old one has not. The old table is then as it was.
+/// [`Error::WaitsForItself`] where the calling thread has a transaction open; [`EvolutionError`], of the first column that does not fit; those of
+/// [`Table::with_id`], and of writes into the new table, which may have unique indexes and foreign keys that the old one has not;
+/// [`Error::TimedOut`], [`Error::Cancelled`] and [`Error::Conflicts`] where others have open for too long what stands in the way. The old table is
+/// then as it was.
 pub fn open<P: Protocol, R: Row>(
     database: &P,
     execute: &mut impl FnMut(&mut Copy) -> Result<bool, Error>,
 ) -> Result<Option<Table<R>>, Error> {
+    let changing = |error: Error| error.making(|| format!("the change of {}", R::NAME));
     loop {
         let Some(id) = database.find_table(R::NAME) else { return Ok(None) };
-        let present = match database.definition(id) {
+        let (storage, time) = (database.storage(), database.storage().longest_wait());
+        let present = match limits::patiently(time, || database.definition(id)) {
             Ok(present) => present,
             // Another one has come in its place, or it has gone.
             Err(_) if database.find_table(R::NAME) != Some(id) => continue,
-            Err(error) => return Err(error),
+            Err(error) => return Err(changing(error)),
         };
         let wanted = R::definition();
         let Some(evolution) = Evolution::between(&present, &wanted, &R::history())? else {
-            match Table::with_id(database, id) {
+            match limits::patiently(time, || Table::with_id(database, id)) {
                 Err(_) if database.find_table(R::NAME) != Some(id) => continue,
-                other => return other.map(Some),
+                other => return other.map(Some).map_err(changing),
             }
         };
-        let storage = database.storage();
         if storage.waits_for_itself() {
             // Whoever changes a table waits for the transaction that this thread has open.
             return Err(Error::waits_for_itself(id, None));
         }
-        let _alone = storage.evolving().lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = limits::check().and_then(|()| limits::lock(storage.evolving())).map_err(changing)?;
         if database.find_table(R::NAME) == Some(id) {
-            Change::new(storage, id, &present, wanted, evolution)?.run(execute)?;
+            Change::new(storage, id, &present, wanted, evolution)?.run(execute).map_err(changing)?;
         }
     }
 }
@@ -73,6 +76,7 @@ struct Change<'d> {
     barrier: IndexDefinition,
     /// The index by which the old rows are read, and the new table, as soon as they are there.
     made: (Option<IndexId>, Option<TableId>),
+    is_held: bool,
     is_done: bool,
 }
 
@@ -100,17 +104,30 @@ impl<'d> Change<'d> {
         // In the order of the primary key, whatever kind of index that has.
         let barrier = IndexDefinition::new("(while its columns change)", present.key.clone()).with_unique(true);
         let (why, older) = (Arc::new(why), present.layout()?);
-        Ok(Self { storage, old, why, evolution, older, wanted, barrier, made: (None, None), is_done: false })
+        Ok(Self {
+            storage,
+            old,
+            why,
+            evolution,
+            older,
+            wanted,
+            barrier,
+            made: (None, None),
+            is_held: false,
+            is_done: false,
+        })
     }
 
     fn run(mut self, execute: &mut impl FnMut(&mut Copy) -> Result<bool, Error>) -> Result<(), Error> {
+        let time = self.storage.longest_wait();
         if !left_out(Step::HoldTable) {
-            self.storage.hold_table(self.old, Some(Arc::clone(&self.why)))?;
+            limits::patiently(time, || self.storage.hold_table(self.old, Some(Arc::clone(&self.why))))?;
+            self.is_held = true;
         }
         // Whoever began before the table was held knows nothing of the index, and cannot commit a write any more when that is made.
         let index = self.storage.create_index(self.old, self.barrier.clone())?;
         self.made.0 = Some(index);
-        let new = self.storage.create_table(self.wanted.clone())?;
+        let new = limits::patiently(time, || self.storage.create_table(self.wanted.clone()))?;
         self.made.1 = Some(new);
         let mut copy = Copy {
             old: (self.old, index, self.older.clone()),
@@ -120,10 +137,10 @@ impl<'d> Change<'d> {
             behind: None,
             last: None,
         };
-        while execute(&mut copy)? {
+        while limits::patiently(time, || execute(&mut copy))? {
             copy.behind = copy.last.take();
         }
-        self.storage.supersede_table((self.old, Arc::clone(&self.why)), new)?;
+        limits::patiently(time, || self.storage.supersede_table((self.old, Arc::clone(&self.why)), new))?;
         self.is_done = true;
         Ok(())
     }
@@ -134,14 +151,20 @@ impl Drop for Change<'_> {
         if self.is_done {
             return;
         }
-        // What cannot be undone stays; nothing of it is seen under the table's name.
-        if let Some(new) = self.made.1 {
-            let _ = self.storage.drop_table(new);
-        }
-        if let Some(index) = self.made.0 {
-            let _ = self.storage.drop_index(self.old, index);
-        }
-        let _ = self.storage.hold_table(self.old, None);
+        // What ended the change is not to end this.
+        limits::lifted(|| {
+            let time = self.storage.longest_wait();
+            // What cannot be undone stays; nothing of it is seen under the table's name.
+            if let Some(new) = self.made.1 {
+                let _ = limits::patiently(time, || self.storage.drop_table(new));
+            }
+            if let Some(index) = self.made.0 {
+                let _ = limits::patiently(time, || self.storage.drop_index(self.old, index));
+            }
+            if self.is_held {
+                let _ = self.storage.hold_table(self.old, None);
+            }
+        });
     }
 }
 

@@ -159,9 +159,14 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Adds a secondary index to a table and fills it while transactions run. Returns when it can be read. While a unique index is being filled,
     /// it refuses writes as duplicates, also where it cannot be made in the end.
     ///
+    /// Where it has to wait for transactions of others that are open, it does so within the limits of the calling thread
+    /// ([`Limits::hold`](limits::Limits::hold)), and for as long as [`Retry::time`](options::Retry::time) says. A protocol that plans procedures
+    /// waits for those that came before.
+    ///
     /// # Errors
     /// [`Error::NoSuchTable`], [`Error::NameTaken`], [`Error::Definition`], [`Error::OutOfMemory`], and
-    /// [`Error::Duplicate`] when the index is unique and the rows are not; the table is then as before.
+    /// [`Error::Duplicate`] when the index is unique and the rows are not; [`Error::TimedOut`], which says for whom it waited, [`Error::Cancelled`],
+    /// or [`Error::Conflicts`] when others have open for too long what stands in the way. The table is then as before.
     /// [`Error::WaitsForItself`] where the calling thread has a transaction open, or is called from the midst of a batch, and the protocol waits
     /// for the end of both.
     fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {

@@ -43,7 +43,9 @@ pub struct Retry {
     /// transaction comes near that has a chance: those that conflict repeatedly are favoured.
     pub attempts: u64,
     /// For how long a transaction may conflict before its caller is told likewise, counted from one of its first conflicts on; `None`:
-    /// without end. By default 30 seconds: then a client has what it needs open, and does nothing with it.
+    /// without end. By default 30 seconds: then a client has what it needs open, and does nothing with it. For so long, too, each of the steps
+    /// of [`create_index`](crate::Protocol::create_index) and of [`evolve::open`](crate::evolve::open) waits that has to wait for transactions
+    /// of others; then it fails with [`crate::Error::TimedOut`] or [`crate::Error::Conflicts`].
     pub time: Option<Duration>,
     /// Longest single wait, in microseconds. Short, because on a main-memory engine a transaction takes microseconds.
     pub backoff_max_us: u64,

@@ -1,6 +1,7 @@
 //! What a database has without a look at its transactions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_memory::Memory;
@@ -40,6 +41,9 @@ pub trait Storage: Send + Sync {
 
     /// Held while a table becomes one of other rows.
     fn evolving(&self) -> &Mutex<()>;
+
+    /// For how long a change of a table waits for what others have open: [`Retry::time`](crate::options::Retry::time).
+    fn longest_wait(&self) -> Option<Duration>;
 
     /// Whether what waits for all transactions would wait for one that the calling thread has open.
     fn waits_for_itself(&self) -> bool {

@@ -401,6 +401,17 @@ impl Epochs {
         self.slots.get(slot).is_some_and(|slot| slot.active.load(Ordering::Acquire) != IDLE)
     }
 
+    /// The slot of a worker that keeps [`Epochs::readonly`] behind an epoch: of those, the one that has been pinned for longest.
+    pub fn oldest_pinned(&self, epoch: u64) -> Option<usize> {
+        let slots = self.slots[..self.used_slots()].iter().enumerate();
+        let since = |(at, slot): (usize, &CachePadded<Slot>)| {
+            // Relaxed: what it tells may be over when it is told.
+            let active = slot.active.load(Ordering::Relaxed);
+            (active != IDLE).then(|| ((active & !ASIDE).min(slot.since.load(Ordering::Relaxed)), at))
+        };
+        slots.filter_map(since).filter(|(since, _)| *since <= epoch).min().map(|(_, at)| at)
+    }
+
     /// Whether the calling thread has a worker pinned, aside or not: as a rule one with a transaction open.
     pub fn is_open_here(&self) -> bool {
         self.is_another_pinned_here(usize::MAX)

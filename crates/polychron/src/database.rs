@@ -318,7 +318,7 @@ impl<P: Protocol> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// As [`Protocol::create_index`].
+    /// As [`Protocol::create_index`]. A bound in time, or a token that cancels it, holds for what runs inside of [`Limits::hold`].
     pub fn create_index_with(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
         self.protocol.create_index(table, definition)
     }

@@ -47,7 +47,9 @@ impl<P: Protocol> Database<P> {
     ///
     /// # Errors
     /// As [`Database::table`] and [`Database::create_table`], but for [`Error::NameTaken`]; what refuses the older rows in the new table, and
-    /// [`Error::WaitsForItself`] where the calling thread has a transaction open. The table is then as before.
+    /// [`Error::WaitsForItself`] where the calling thread has a transaction open; [`Error::TimedOut`], [`Error::Cancelled`] and
+    /// [`Error::Conflicts`] where transactions of others stand in the way for longer than [`Limits`](crate::Limits) or
+    /// [`Retry::time`](crate::Retry::time) allow. The table is then as before.
     pub fn create_or_open_table<R: Row>(&self) -> Result<Table<R>, Error> {
         loop {
             // Others may create it, or drop it, between the two.

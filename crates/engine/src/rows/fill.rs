@@ -5,8 +5,8 @@ use std::sync::Arc;
 use polychron_base::{Error, IndexId, TableId};
 
 use super::{Primitives, make_entry};
-use crate::stores::{Base, Keyed, Keys, for_each, wait_for};
-use crate::{Interactive, Mode, catalog, drive};
+use crate::stores::{Base, Keyed, Keys, for_each};
+use crate::{Interactive, Mode, catalog, drive, limits};
 
 /// Rows whose entries are made in one transaction: few, so that it seldom meets a writer and is quickly repeated.
 const ROWS_AT_ONCE: usize = 64;
@@ -17,13 +17,14 @@ const ROWS_AT_ONCE: usize = 64;
 /// two operations, and so must find out before it commits, each row is either old, and its key is collected here, or its writer made the entry.
 ///
 /// # Errors
-/// [`Error::Duplicate`], [`Error::OutOfMemory`].
+/// [`Error::Duplicate`], [`Error::OutOfMemory`]; [`Error::TimedOut`] and [`Error::Conflicts`] where others have open for too long what stands in the
+/// way.
 pub fn fill<W, S: Keyed + 'static>(base: &Base<S>, worker: &mut W, table: TableId, index: IndexId) -> Result<(), Error>
 where
     W: Interactive + 'static,
     for<'w> W::Transaction<'w>: Primitives<'w, Store = S>,
 {
-    wait_for(base.epochs(), base.epochs().current());
+    base.wait_for_open()?;
     let mut keys = Keys::default();
     let (_, tables) = base.catalog.snapshot();
     let rows = Arc::clone(&catalog::get(&tables, table)?.primary);
@@ -36,7 +37,7 @@ where
 /// the same row conflicts with the filling, which tries again.
 ///
 /// # Errors
-/// [`Error::Duplicate`], [`Error::OutOfMemory`].
+/// As [`fill`].
 pub fn make_entries<W, S: Keyed + 'static>(
     worker: &mut W,
     table: TableId,
@@ -49,14 +50,17 @@ where
 {
     for first in (0..keys.len()).step_by(ROWS_AT_ONCE) {
         let rows = first..keys.len().min(first + ROWS_AT_ONCE);
-        drive::transact(worker, Mode::ReadWrite, &mut |transaction| {
+        let mut make = |transaction: &mut W::Transaction<'_>| {
             rows.clone().try_for_each(|row| {
                 transaction.operate(|this| {
                     let table = this.table(table)?;
                     make_entry(this, table, table.store(index)?, keys.get(row))
                 })
             })
-        })?;
+        };
+        // A lock that is waited for is no conflict, and has no other end.
+        let time = worker.retry().time;
+        limits::patiently(time, || drive::transact(worker, Mode::ReadWrite, &mut make))?;
     }
     Ok(())
 }

@@ -1,17 +1,19 @@
 //! A database whose tables are stores, and how its tables and indexes come and go.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
+use polychron_base::error::table_name;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_memory::{Epochs, Memory};
 use polychron_schema::EvolutionError;
 use polychron_sync::Mutex;
 
-use super::{DeferredDrops, Keyed, StoreDefinition, StoreTable};
+use super::{DeferredDrops, Keyed, StoreDefinition, StoreTable, wait_for};
 use crate::catalog::{Catalog, Superseded};
 use crate::statistics::Registry;
-use crate::{Common, IndexDefinition, Metric, Statistics, Storage, TableDefinition, Versions};
+use crate::{Common, IndexDefinition, Metric, Statistics, Storage, TableDefinition, Versions, limits};
 
 /// What every such database has.
 #[derive(Debug)]
@@ -54,6 +56,15 @@ impl<S> Base<S> {
     #[inline]
     pub fn epochs(&self) -> &Epochs {
         self.memory.epochs()
+    }
+
+    /// Waits until every transaction that is open now has ended, or is between two operations and does not show what it has found, for as long
+    /// as the options have it. The calling thread has nothing pinned.
+    ///
+    /// # Errors
+    /// As [`wait_for`].
+    pub fn wait_for_open(&self) -> Result<(), Error> {
+        limits::patiently(self.common.retry.time, || wait_for(self.epochs(), self.epochs().current()))
     }
 
     /// Gives back the memory of what was dropped, as far as it can go: see [`DeferredDrops::give_back`].
@@ -134,6 +145,31 @@ pub trait HasStores: Send + Sync {
     }
 }
 
+fn make_index<D: HasStores + ?Sized>(
+    database: &D,
+    table: TableId,
+    definition: &IndexDefinition,
+) -> Result<IndexId, Error> {
+    limits::check()?;
+    if database.waits_for_itself() {
+        return Err(Error::waits_for_itself(table, None));
+    }
+    let Base { catalog, common, filling, .. } = database.base();
+    let _still = limits::patiently(common.retry.time, || database.stand_still())?;
+    // Who has it waits for others within bounds, and fills for as long as it takes.
+    let _alone = limits::lock(filling)?;
+    let make =
+        |changed: &TableDefinition, store_definition: &StoreDefinition| database.make(changed, store_definition, false);
+    let (index, store) = StoreTable::add_index(catalog, table, definition, common.hash_seed, make)?;
+    if let Err(error) = database.fill(table, index, &store) {
+        // The index goes with its last user, and its memory is freed then.
+        drop(store);
+        remove_index(database, table, index)?;
+        return Err(error);
+    }
+    Ok(index)
+}
+
 fn remove_index<D: HasStores + ?Sized>(database: &D, table: TableId, index: IndexId) -> Result<(), Error> {
     StoreTable::remove_index(&database.base().catalog, table, index, |store| database.dropping(store))?;
     database.give_back();
@@ -161,22 +197,8 @@ impl<D: HasStores> Storage for D {
     }
 
     fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        if HasStores::waits_for_itself(self) {
-            return Err(Error::waits_for_itself(table, None));
-        }
-        let _still = self.stand_still()?;
-        let Base { catalog, common, filling, .. } = self.base();
-        let _alone = filling.lock().unwrap_or_else(PoisonError::into_inner);
-        let make =
-            |changed: &TableDefinition, store_definition: &StoreDefinition| self.make(changed, store_definition, false);
-        let (index, store) = StoreTable::add_index(catalog, table, &definition, common.hash_seed, make)?;
-        if let Err(error) = self.fill(table, index, &store) {
-            // The index goes with its last user, and its memory is freed then.
-            drop(store);
-            remove_index(self, table, index)?;
-            return Err(error);
-        }
-        Ok(index)
+        make_index(self, table, &definition)
+            .map_err(|error| error.making(|| format!("{}.{}", table_name(table), definition.name)))
     }
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
@@ -185,7 +207,8 @@ impl<D: HasStores> Storage for D {
     }
 
     fn hold_table(&self, table: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error> {
-        let _still = self.stand_still()?;
+        // Writers that find the table held no more may find it so at any time.
+        let _still = why.is_some().then(|| self.stand_still()).transpose()?;
         StoreTable::hold(&self.base().catalog, table, why)
     }
 
@@ -201,6 +224,10 @@ impl<D: HasStores> Storage for D {
 
     fn evolving(&self) -> &Mutex<()> {
         &self.base().evolving
+    }
+
+    fn longest_wait(&self) -> Option<Duration> {
+        self.base().common.retry.time
     }
 
     fn waits_for_itself(&self) -> bool {

@@ -4,6 +4,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::Error;
+use polychron_base::error::Opponent;
 use polychron_base::key::{EncodedKey, Key16};
 use polychron_index::{AnyIndex, Handle, Stamp, ordered};
 use polychron_memory::{Epochs, Guard, Local, Memory};
@@ -11,6 +12,7 @@ use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::{Backoff, Mutex};
 
 use crate::catalog::{Catalog, Described};
+use crate::limits;
 
 /// A database's own place in the epochs, which belongs to no worker.
 #[derive(Debug)]
@@ -68,13 +70,18 @@ impl DeferredDrops {
 
 /// Ends epochs until no transaction of `epoch`, or of one before, runs any more. The calling thread has nothing pinned: it would wait for
 /// itself ([`Epochs::is_pinned_here`]).
-pub fn wait_for(epochs: &Epochs, epoch: u64) {
+///
+/// # Errors
+/// Those of [`limits::check`], with the transaction that is waited for.
+pub fn wait_for(epochs: &Epochs, epoch: u64) -> Result<(), Error> {
     debug_assert!(!epochs.is_pinned_here(), "this thread is pinned in an epoch whose end it waits for");
     let mut backoff = Backoff::new();
     while epochs.readonly() < epoch {
+        limits::check().map_err(|error| error.waiting_for(epochs.oldest_pinned(epoch).map(Opponent::of_worker)))?;
         epochs.advance();
         backoff.wait();
     }
+    Ok(())
 }
 
 /// Visits every key and handle of an index: in order when it has one.

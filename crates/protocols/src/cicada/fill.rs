@@ -5,8 +5,8 @@ use std::sync::Arc;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Redo;
-use polychron_engine::stores::{Keys, wait_for};
-use polychron_engine::{Metric, MetricValue, Mode, Versions, catalog, drive, rows};
+use polychron_engine::stores::Keys;
+use polychron_engine::{Metric, MetricValue, Mode, Versions, catalog, drive, limits, rows};
 use polychron_schema::KeyScratch;
 use polychron_sync::Backoff;
 
@@ -35,7 +35,7 @@ pub(super) fn fill<R: Redo>(
     let store = Arc::clone(&catalog::get(&tables, table)?.primary);
     drop(tables);
     if store.versioned.is_some() {
-        wait_for(shared.epochs(), shared.epochs().current());
+        shared.wait_for_open()?;
         let mut keys = Keys::default();
         collect_keys(&store, &mut worker, &mut keys)?;
         rows::make_entries(&mut worker, table, index, &keys)?;
@@ -47,11 +47,14 @@ pub(super) fn fill<R: Redo>(
     // Snapshots that begin from now on are to find the entries, so what was written here must have become the past.
     let filled = worker.last_timestamp();
     let mut backoff = Backoff::new();
-    while !shared.clocks.min_wts().is_after(filled) && !left_out(Step::AwaitFilling) {
-        shared.clocks.lead();
-        backoff.wait();
-    }
-    Ok(filled)
+    limits::patiently(shared.common.retry.time, || {
+        while !shared.clocks.min_wts().is_after(filled) && !left_out(Step::AwaitFilling) {
+            limits::check()?;
+            shared.clocks.lead();
+            backoff.wait();
+        }
+        Ok(filled)
+    })
 }
 
 /// The keys of a table whose primary index keeps versions, as of the latest commits: who did not know the new index may have had a

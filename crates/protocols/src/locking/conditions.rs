@@ -157,7 +157,7 @@ impl LockingTransaction<'_> {
         match state.conditions.take(name, &state.held.own) {
             Taken::Held => Ok(()),
             Taken::Refused => Err(self.refuse(table, key)),
-            Taken::Own => Err(own_wait(IndexRef { table, index: IndexId::PRIMARY }, key)),
+            Taken::Own => Err(own_wait(&self.state.held.own, IndexRef { table, index: IndexId::PRIMARY }, key)),
         }
     }
 
@@ -247,7 +247,7 @@ impl LockingTransaction<'_> {
         });
         let (table, key) = source.unwrap_or((TableId::default(), &[]));
         match answer {
-            Answer::Own => Err(own_wait(IndexRef { table, index: IndexId::PRIMARY }, key)),
+            Answer::Own => Err(own_wait(&self.state.held.own, IndexRef { table, index: IndexId::PRIMARY }, key)),
             _ => Err(self.refuse(table, key)),
         }
     }

@@ -15,6 +15,7 @@
 //! A shared lock becomes exclusive when nobody else holds it. Who waits for that by age is in the way of all younger ones
 //! from the moment at which it asks, so that those that gave way for it do not come back before it.
 
+mod opponents;
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
 use std::ptr::{null, null_mut};
@@ -452,6 +453,9 @@ impl Requests {
             return Answer::Granted;
         }
         let said = queue.find(request).said();
+        if !ends {
+            queue.note_opponent(name, said, own.requester());
+        }
         if said.upgrades.replace(false) {
             request.granted.store(true, Ordering::Relaxed);
         } else {

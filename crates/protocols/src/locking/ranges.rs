@@ -134,6 +134,9 @@ impl Ranges {
             let key = &locked.waiting[at].key;
             in_the_way.retain(|&(id, number)| locked.ranges.is_there(id, number) && locked.ranges.covers(id, key));
             if in_the_way.is_empty() || own.wounded() || !ends {
+                if let Some(&(id, _)) = in_the_way.first().filter(|_| !ends) {
+                    own.requester().gives_up_before(locked.ranges.requester(id));
+                }
                 locked.waiting.swap_remove(at);
                 return match ends || own.wounded() {
                     _ if in_the_way.is_empty() => Answer::Granted,

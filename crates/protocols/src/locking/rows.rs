@@ -21,6 +21,7 @@ use super::steps::Step;
 use super::table::{Index, Table, index_at};
 use super::transaction::LockingTransaction;
 use super::worker::State;
+use super::wounds::Wounds;
 
 /// A record whose key is locked, or a copy of one whose lock was given back, in the row buffer. The row layer gives it back to the transaction
 /// that found it, and to no other ([`Primitives::Found`]).
@@ -61,10 +62,13 @@ pub(super) fn bytes_of<K: EncodedKey>(key: K) -> Vec<u8> {
 
 /// A wait for another transaction of the same thread would not end.
 #[cold]
-pub(super) fn own_wait<K: EncodedKey>(place: IndexRef, key: K) -> Error {
-    let itself = || Error::waits_in_index(place.table, place.index, Some(KeyPreview::new(key)));
-    // A caller that waits no longer has ended the wait.
-    limits::check().err().unwrap_or_else(itself)
+pub(super) fn own_wait<K: EncodedKey>(own: &Wounds, place: IndexRef, key: K) -> Error {
+    let (IndexRef { table, index }, key, opponent) = (place, KeyPreview::new(key), own.opponent());
+    match limits::check() {
+        Ok(()) => Error::waits_in_index(table, index, Some(key)),
+        // A caller that waits no longer has ended the wait.
+        Err(error) => error.waiting_at(table, index, Some(&key)).waiting_for(opponent),
+    }
 }
 
 impl LockingTransaction<'_> {
@@ -131,7 +135,7 @@ impl LockingTransaction<'_> {
             };
             match held.take(lock, held.own.spin_budget(), aside) {
                 Taken::Held => return Ok(()),
-                Taken::Own => return Err(own_wait(index.store.index_ref, key)),
+                Taken::Own => return Err(own_wait(&self.state.held.own, index.store.index_ref, key)),
                 Taken::Refused => {}
             }
         }
@@ -218,7 +222,7 @@ impl LockingTransaction<'_> {
         match answer {
             Answer::Granted => Ok(()),
             _ if left_out(Step::RespectRanges) => Ok(()),
-            Answer::Own => Err(own_wait(index.store.index_ref, key)),
+            Answer::Own => Err(own_wait(&self.state.held.own, index.store.index_ref, key)),
             _ => Err(self.conflict(self.reason(), index.store.index_ref, Some(KeyPreview::new(key)), None)),
         }
     }

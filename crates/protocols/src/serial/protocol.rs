@@ -1,8 +1,11 @@
 //! The database as a whole. A transaction takes the tables, and gives them back at its end: a thread that wants them meanwhile waits.
 
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
+use polychron_base::error::table_name;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Superseded;
 use polychron_engine::limits;
@@ -28,6 +31,8 @@ pub struct Serial {
     limit: usize,
     gate: Mutex<Gate>,
     evolving: Mutex<()>,
+    /// The tables by name, as of the last change of them: whoever looks for one does not wait.
+    names: Mutex<BTreeMap<String, TableId>>,
     /// The tables came back.
     free: Condvar,
 }
@@ -101,6 +106,18 @@ impl Serial {
     pub(super) fn hold(&self) -> Result<Held<'_>, Error> {
         Ok(Held { tables: Some(self.take()?), database: self })
     }
+
+    /// Changes which tables there are.
+    fn change<O>(&self, change: impl FnOnce(&mut Tables) -> Result<O, Error>) -> Result<O, Error> {
+        let mut tables = self.hold()?;
+        let output = change(&mut tables)?;
+        *self.names() = tables.names();
+        Ok(output)
+    }
+
+    fn names(&self) -> MutexGuard<'_, BTreeMap<String, TableId>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Deref for Held<'_> {
@@ -138,7 +155,17 @@ impl Protocol for Serial {
         let tables = Box::new(Tables::new(limit, Arc::clone(&used)));
         let gate = Mutex::new(Gate { tables: Some(tables), holder: 0, waiting: 0 });
         let (counters, free) = (Registry::new(common.events.clone()), Condvar::new());
-        Ok(Arc::new(Self { memory, common, counters, used, limit, gate, evolving: Mutex::default(), free }))
+        Ok(Arc::new(Self {
+            memory,
+            common,
+            counters,
+            used,
+            limit,
+            gate,
+            evolving: Mutex::default(),
+            names: Mutex::default(),
+            free,
+        }))
     }
 
     fn storage(&self) -> &dyn Storage {
@@ -156,15 +183,19 @@ impl Storage for Serial {
     }
 
     fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
-        self.hold()?.create(definition)
+        self.change(|tables| tables.create(definition))
     }
 
     fn drop_table(&self, table: TableId) -> Result<(), Error> {
-        self.hold()?.remove(table)
+        self.change(|tables| tables.remove(table))
     }
 
     fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        self.hold()?.create_index(table, definition)
+        let name = definition.name.clone();
+        let mut tables = limits::check()
+            .and_then(|()| limits::patiently(self.longest_wait(), || self.hold()))
+            .map_err(|error| error.making(|| format!("{}.{name}", table_name(table))))?;
+        tables.create_index(table, definition)
     }
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
@@ -176,15 +207,19 @@ impl Storage for Serial {
     }
 
     fn supersede_table(&self, old: Superseded, new: TableId) -> Result<(), Error> {
-        self.hold()?.supersede(old, new)
+        self.change(|tables| tables.supersede(old, new))
     }
 
     fn evolving(&self) -> &Mutex<()> {
         &self.evolving
     }
 
+    fn longest_wait(&self) -> Option<Duration> {
+        self.common.retry.time
+    }
+
     fn find_table(&self, name: &str) -> Option<TableId> {
-        self.hold().ok()?.find(name)
+        self.names().get(name).copied()
     }
 
     fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {

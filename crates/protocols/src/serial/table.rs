@@ -203,6 +203,11 @@ impl Tables {
         }
     }
 
+    /// The tables by name.
+    pub(super) fn names(&self) -> BTreeMap<String, TableId> {
+        self.tables.values().map(|table| (table.definition.name.clone(), table.id)).collect()
+    }
+
     /// The id of the table of this name.
     pub(super) fn find(&self, name: &str) -> Option<TableId> {
         self.tables.values().find(|table| table.definition.name == name).map(|table| table.id)
@@ -263,7 +268,7 @@ impl SerialTable {
         let id = IndexId::secondary(self.secondaries.len())?;
         let mut scratch = KeyScratch::new();
         for (primary, row) in &self.rows {
-            let key = secondary.key(row, &mut scratch)?.to_vec();
+            let key = secondary.key(row, &mut scratch).map_err(|error| error.in_index(self.id, id))?.to_vec();
             if secondary.entries.insert(key, primary.clone()).is_some() {
                 let mut constraints = self.constraints.clone();
                 constraints.add_index(self.id, &definition)?;
@@ -294,9 +299,10 @@ impl SerialTable {
         for (position, secondary) in self.secondaries.iter().enumerate() {
             let Some(secondary) = secondary else { continue };
             // Where an index is not unique, the key ends with the primary key and can only be found for the same row.
-            let key = secondary.key(row, &mut scratch)?;
+            let index = IndexId::secondary(position)?;
+            let key = secondary.key(row, &mut scratch).map_err(|error| error.in_index(self.id, index))?;
             if secondary.entries.get(key).is_some_and(|owner| owner != primary) {
-                return Ok(Some(IndexId::secondary(position)?));
+                return Ok(Some(index));
             }
         }
         Ok(None)

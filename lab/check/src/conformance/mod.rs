@@ -22,6 +22,7 @@ pub mod future_rows;
 pub mod future_scopes;
 pub mod futures;
 pub mod handles;
+pub mod held_up;
 pub mod histories;
 mod insertions;
 pub mod iterators;
@@ -70,6 +71,7 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, iterators: rows_from_both_ends, chosen_rows, conditions, whole_ranges);
             $crate::conformance!(@group $setup, totals: of_ranges_and_groups, at_the_ends, phantoms);
             $crate::conformance!(@group $setup, starts: of_keys, at_the_ends, phantoms);
+            $crate::conformance!(@group $setup, held_up: new_indexes, evolutions);
             $crate::conformance!(@group $setup, evolution: by_declaration, refused, inside_of_a_transaction, beside_writes, beside_threads,
                 beside_an_open_transaction);
             $crate::conformance!(@group $setup, secondaries: entries_follow_rows, entries_of_growing_rows,
@@ -84,10 +86,10 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, caught: panics_in_operations);
             $crate::conformance!(@group $setup, failing_changes: are_skipped, end_the_transaction);
             $crate::conformance!(@group $setup, own_errors: conflicts_stay_inside, come_back_as_they_were);
-            $crate::conformance!(@group $setup, kept: end, go_on_behind_refusals, conflict, given_up, forgotten, beside_panics, beside_closures,
+            $crate::conformance!(@group $setup, kept: end, go_on_behind_refusals, conflict, doomed_by_their_own_thread, given_up, forgotten, beside_panics, beside_closures,
                 end_in_any_order, snapshots, with_their_own_workers, leave_futures_open, beside_submissions);
             $crate::conformance!(@group $setup, opponents: of_conflicts);
-            $crate::conformance!(@group $setup, messages: of_bytes, of_scans, of_futures, of_tables, of_conflicts, have_one_line);
+            $crate::conformance!(@group $setup, messages: of_bytes, of_scans, of_futures, of_tables, of_conflicts, of_lengths, have_one_line);
             $crate::conformance!(@group $setup, handles: of_another_database, of_a_dropped_table, of_indexes);
             $crate::conformance!(@group $setup, false_keys: too_long, fickle, declared);
             $crate::conformance!(@group $setup, limits: keys, raw_keys, hash_keys, rows, columns, wide_updates, broad_updates, values, workers,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::stores::{Base, HasStores, Keys, Store, StoreDefinition, for_each, wait_for};
+use polychron_engine::stores::{Base, HasStores, Keys, Store, StoreDefinition, for_each};
 use polychron_engine::{Common, Isolation, Protocol, Storage, TableDefinition, catalog};
 use polychron_memory::{Guard, Memory};
 
@@ -84,12 +84,11 @@ impl HasStores for KeyValue {
     /// last of these has ended, entries that lead to no such row are unlinked. One may have been ahead of its row, whose writer
     /// had only come so far; when that has ended, too, every row gets its entry.
     fn fill(&self, table: TableId, _: IndexId, store: &Arc<Entries>) -> Result<(), Error> {
-        let epochs = self.base.epochs();
-        wait_for(epochs, epochs.current());
+        self.base.wait_for_open()?;
         let (_, tables) = self.base.catalog.snapshot();
         let table = catalog::get(&tables, table)?;
         self.visit(store, |key, guard| rows::sweep_entry(table, store, key, guard))?;
-        wait_for(epochs, epochs.current());
+        self.base.wait_for_open()?;
         self.visit(&table.primary, |key, guard| rows::fill_entry(table, store, key, guard))?;
         store.set_ready();
         Ok(())

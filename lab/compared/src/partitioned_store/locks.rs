@@ -7,8 +7,8 @@
 //!   transaction inside of another one, two orders meet: that transaction does not wait without end.
 
 use polychron_base::Error;
-use polychron_engine::Protocol;
 use polychron_engine::nested::Endurance;
+use polychron_engine::{Protocol, limits};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{Backoff, CachePadded};
 
@@ -56,7 +56,7 @@ impl Locks {
     ///
     /// # Errors
     /// [`Error::Unsupported`] when this thread holds the lock itself, and would wait forever; or when it holds others for another transaction, and
-    /// the lock was not to be had in a long time.
+    /// the lock was not to be had in a long time. What [`limits::check`] says while it waits.
     #[inline]
     fn lock(&self, partition: usize, thread: u64, held: usize) -> Result<(), Error> {
         if self.try_lock(partition, thread) { Ok(()) } else { self.wait(partition, thread, held) }
@@ -80,6 +80,7 @@ impl Locks {
                     true
                 }
             };
+            limits::check()?;
             if !goes_on {
                 let what = "a call from inside a transaction of the same thread";
                 return Err(Error::unsupported(PartitionedStore::NAME, what));
