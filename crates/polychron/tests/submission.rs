@@ -304,7 +304,7 @@ impl Procedure for Count {
     type Error = Error;
 
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Error> {
-        Ok(transaction.scan(&self.0, ..).count()? as u64)
+        transaction.scan(&self.0, ..).count()
     }
 }
 
