@@ -182,6 +182,10 @@ impl Storage for Serial {
         &self.memory
     }
 
+    fn counters(&self) -> &Registry {
+        &self.counters
+    }
+
     fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
         self.change(|tables| tables.create(definition))
     }
