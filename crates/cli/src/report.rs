@@ -1,10 +1,12 @@
 //! The final report.
 
 use comfy_table::presets::UTF8_BORDERS_ONLY;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, ContentArrangement, Table};
 use indicatif::HumanCount;
 use polychron_workloads::run::{Latencies, Report, Staleness};
 use serde_json::Value;
+
+use crate::output::terminal_width;
 
 /// A number with its thousands set apart.
 pub fn thousands(number: u64) -> String {
@@ -16,10 +18,18 @@ pub fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", thousands(bytes >> 20))
 }
 
-/// An empty table in our style.
+/// A duration in microseconds, the unit of all durations of a report but its own.
+pub fn microseconds(us: f64) -> String {
+    if us < 1000.0 { format!("{us:.1} µs") } else { format!("{} µs", thousands(us.round() as u64)) }
+}
+
+/// An empty table in our style; on a terminal it is no wider than that, and cells wrap.
 fn table() -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
+    if let Some(width) = terminal_width() {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    }
     table
 }
 
@@ -48,7 +58,7 @@ pub fn columns<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> Strin
     table.to_string()
 }
 
-/// The report as text, the verdict in its last line.
+/// The report as text, throughput and verdict in its last lines, where a terminal shows them without scrolling.
 pub fn render(report: &Report) -> String {
     let mut rows: Vec<(String, String)> = Vec::new();
     let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
@@ -61,7 +71,6 @@ pub fn render(report: &Report) -> String {
         count => format!(", {} submitted and under way each", thousands(count as u64)),
     };
     row("measured", format!("{:.1} s on {threads}{submitted}{batch}{interrupted}", report.seconds));
-    row("throughput", format!("{} transactions/s", thousands(report.committed_tps as u64)));
     row("latency", latency_text(&report.latency_us));
     for (kind, &count) in report.completed_by_kind.iter().filter(|&(_, &count)| count > 0) {
         row(&format!("  {kind}"), kind_text(report, kind, count));
@@ -90,7 +99,7 @@ pub fn render(report: &Report) -> String {
             format!("{quarters} MiB; {:+.1} % {what} from the second to the last", (growth - 1.0) * 100.0),
         );
     }
-    row("longest stall of a client", format!("{:.0} ms", report.course.longest_stall_seconds * 1e3));
+    row("longest stall of a client", microseconds(report.course.longest_stall_seconds * 1e6));
     if let Some(memory) = &report.memory {
         row("memory of the database", format!("{} used", mebibytes(memory.used_bytes as u64)));
     }
@@ -102,8 +111,9 @@ pub fn render(report: &Report) -> String {
         row("  at most 0, 1, 2, …", shares.collect::<Vec<_>>().join(", "));
     }
     if let Some(staleness) = &report.staleness_us {
-        let Staleness { mean, p999, max } = staleness;
-        row("snapshot staleness", format!("{mean:.0} µs on average, {p999} µs at p99.9, {max} µs at most"));
+        let Staleness { mean, p999, max } = *staleness;
+        let [mean, p999, max] = [mean, p999 as f64, max as f64].map(microseconds);
+        row("snapshot staleness", format!("{mean} on average, {p999} at p99.9, {max} at most"));
     }
     for (name, metric) in &report.protocol_metrics {
         row(&name.replace('_', " "), metric_text(metric));
@@ -116,12 +126,14 @@ pub fn render(report: &Report) -> String {
     if let Some(column) = table.column_mut(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    format!("{table}\nconsistency: {}", report.checks)
+    let throughput = thousands(report.committed_tps as u64);
+    format!("{table}\nthroughput: {throughput} transactions/s\nconsistency: {}", report.checks)
 }
 
 fn latency_text(latency: &Latencies) -> String {
     let Latencies { p50, p99, p999, .. } = latency;
-    format!("p50 {p50:.1} µs, p99 {p99:.1} µs, p99.9 {p999:.1} µs")
+    let [p50, p99, p999] = [*p50, *p99, *p999].map(microseconds);
+    format!("p50 {p50}, p99 {p99}, p99.9 {p999}")
 }
 
 /// What was completed of one kind.
@@ -155,7 +167,12 @@ fn versions_text(records: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::metric_text;
+    use super::{metric_text, microseconds};
+
+    #[test]
+    fn durations_have_one_unit() {
+        assert_eq!([0.25, 12.34, 999.9, 12_345.6].map(microseconds), ["0.2 µs", "12.3 µs", "999.9 µs", "12,346 µs"]);
+    }
 
     #[test]
     fn metrics_are_numbers_courses_or_nothing() {
