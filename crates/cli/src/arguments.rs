@@ -92,7 +92,7 @@ pub struct Compare {
 /// Two protocols that take turns.
 #[derive(Debug, Args)]
 pub struct Turns {
-    /// A protocol; its own options follow behind commas, as in cicada,indexes=multi-version
+    /// A protocol; its own options follow behind commas: PROTOCOL,NAME=VALUE,NAME=VALUE
     #[arg(value_name = "A")]
     pub first: String,
 
@@ -279,8 +279,16 @@ fn own_line(error: &clap::Error) -> Option<String> {
         let names = crate::bench::workload_names().join(", ");
         return Some(format!("there is no command or workload `{name}`; the workloads are {names}"));
     }
-    let is_missing = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-    is_missing.then(|| "a command or workload is missing; try `bench list` or `--help`".to_owned())
+    let line = match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            "a command or workload is missing; try `bench list` or `--help`"
+        }
+        ErrorKind::MissingSubcommand => {
+            "a workload is missing; it is `bench compare A B WORKLOAD`, and `bench list` names both"
+        }
+        _ => return None,
+    };
+    Some(line.to_owned())
 }
 
 /// The parser's own words in one line, without usage and hints at the help.

@@ -11,7 +11,7 @@ use crate::report::{columns, microseconds, thousands};
 /// The most runs of each.
 const MOST_RUNS: usize = 1000;
 
-/// A protocol with its own options, as `cicada,indexes=multi-version`.
+/// A protocol with its own options, given as `PROTOCOL,NAME=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Side {
     /// As it was given.
@@ -164,11 +164,11 @@ mod tests {
 
     #[test]
     fn a_side_is_a_protocol_with_options() {
-        let side = Side::parse("cicada,indexes=multi-version:a,b.c,snapshots=settled").unwrap();
-        assert_eq!((side.protocol.as_str(), side.options.len()), ("cicada", 2));
-        assert_eq!(side.options, ["indexes=multi-version:a,b.c", "snapshots=settled"]);
-        assert!(Side::parse("cicada,settled").is_err());
-        assert!(Side::parse("cicada").unwrap().options.is_empty());
+        let side = Side::parse("mine,indexes=some:a,b.c,snapshots=new").unwrap();
+        assert_eq!((side.protocol.as_str(), side.text.as_str()), ("mine", "mine,indexes=some:a,b.c,snapshots=new"));
+        assert_eq!(side.options, ["indexes=some:a,b.c", "snapshots=new"]);
+        assert!(Side::parse("mine,new").is_err());
+        assert!(Side::parse("mine").unwrap().options.is_empty());
     }
 
     #[test]

@@ -116,7 +116,8 @@ pub fn render(report: &Report) -> String {
         row("snapshot staleness", format!("{mean} on average, {p999} at p99.9, {max} at most"));
     }
     for (name, metric) in &report.protocol_metrics {
-        row(&name.replace('_', " "), metric_text(metric));
+        let (name, text) = named_metric(name, metric);
+        row(&name, text);
     }
     let mut table = table();
     table.set_header([format!("{} on {}", report.workload, report.protocol), String::new()]);
@@ -143,6 +144,16 @@ fn kind_text(report: &Report, kind: &str, count: u64) -> String {
     format!("{} ({share:.1} %), {}/s", thousands(count), thousands(a_second as u64))
 }
 
+/// The name of one of the protocol's own metrics, and its value; durations have the unit of all others.
+fn named_metric(name: &str, metric: &Value) -> (String, String) {
+    let units = [("_ns", 1e-3), ("_us", 1.0)];
+    let duration = units.iter().find_map(|(unit, us)| Some((name.strip_suffix(unit)?, metric.as_f64()? * us)));
+    match duration {
+        Some((name, us)) => (name.replace('_', " "), microseconds(us)),
+        None => (name.replace('_', " "), metric_text(metric)),
+    }
+}
+
 /// One of the protocol's own metrics; of a course its range.
 fn metric_text(metric: &Value) -> String {
     let number = |number: f64| {
@@ -167,11 +178,18 @@ fn versions_text(records: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{metric_text, microseconds};
+    use super::{metric_text, microseconds, named_metric};
 
     #[test]
     fn durations_have_one_unit() {
         assert_eq!([0.25, 12.34, 999.9, 12_345.6].map(microseconds), ["0.2 µs", "12.3 µs", "999.9 µs", "12,346 µs"]);
+        let metric = |name: &str, value: f64| named_metric(name, &serde_json::json!(value)).1;
+        assert_eq!([metric("lag_max_ns", 9_207_113.0), metric("wait_us", 7.0)], ["9,207 µs", "7.0 µs"]);
+        assert_eq!(named_metric("clock_skew_max_ns", &serde_json::json!(1.0)).0, "clock skew max");
+        assert_eq!(
+            named_metric("lag_mean_ns", &serde_json::Value::Null),
+            ("lag mean ns".to_owned(), "none".to_owned())
+        );
     }
 
     #[test]

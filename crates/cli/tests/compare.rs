@@ -48,7 +48,7 @@ fn bad_sides_get_one_line_and_code_2_before_anything_runs() {
     for (sides, expected) in refusals {
         refused(&[&["bench", "compare"], *sides, WORKLOAD].concat(), expected);
     }
-    refused(&["bench", "compare", "cicada"], "<B>");
+    refused(&["bench", "compare", "cicada"], "a workload is missing; it is `bench compare A B WORKLOAD`");
     let more = [&["bench", "compare", "cicada", "maflingo"], WORKLOAD, &["--protocol", "hyper"]].concat();
     refused(&more, "--protocol does not go with compare");
 }
