@@ -30,6 +30,7 @@ pub struct Arguments {
 
 /// What can be done.
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum Command {
     /// Load a workload, run it, and report throughput, latencies and consistency
     Bench(Bench),

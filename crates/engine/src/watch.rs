@@ -145,7 +145,7 @@ impl OpenState {
 
     pub(crate) fn get(&self) -> Option<OpenTransaction> {
         let changes = self.changes.load(Ordering::Relaxed);
-        if changes % 2 == 0 {
+        if changes.is_multiple_of(2) {
             return None;
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).clone()?;

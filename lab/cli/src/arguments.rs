@@ -15,6 +15,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it")]
 pub(crate) enum Command {
     /// Load a workload, run it, and report throughput, latencies and consistency
     Bench(Bench),

@@ -242,13 +242,14 @@ impl Figure {
 
 const OVERLAP: &str = "The runs overlap.";
 const TOO_FEW_RUNS: &str = "There is no verdict from fewer than three runs.";
-const NOTHING: &str = "A run completed nothing.";
+const NOTHING: &str = "A run measured nothing.";
 
 /// What two points say of each other, with the numbers; nothing where one is missing.
 fn contest(points: [Option<Point>; 2]) -> (Contest, String) {
     let [Some(one), Some(other)] = points else { return (Contest::Nothing, String::new()) };
     let ratio = one.over(other).median;
-    (one.against(other), format!("{} and {}: {ratio:.2} times", number(one.median), number(other.median)))
+    let times = if ratio.is_finite() { format!(": {ratio:.2} times") } else { String::new() };
+    (one.against(other), format!("{} and {}{times}", number(one.median), number(other.median)))
 }
 
 /// A number with what small differences show in.

@@ -150,7 +150,9 @@ mod tests {
         }
         let text = svg(&figure, &figure.panels[0]);
         for colour in ["#0072B2", "#D55E00"] {
-            assert_eq!(text.matches(&format!("stroke=\"{colour}\"")).count(), 3, "{text}");
+            // The spread and its two ends.
+            let spread = format!("stroke=\"{colour}\" stroke-width=\"1\" points");
+            assert_eq!(text.matches(&spread).count(), 3, "{text}");
         }
         assert!(!text.contains(">a</text>") && !text.contains(">\na\n"), "{text}");
     }

@@ -11,7 +11,7 @@ use crate::{Ended, Figure, Kind, Paper, Plan};
 
 pub(crate) const PAPER: Paper = Paper {
     name: "maflingo",
-    citation: "Stephen Tu: Fast Transactions for Multicore In-Memory Databases. Master's thesis, MIT, 2013.",
+    citation: "Stephen Lyle Tu: Fast Transactions for Multicore In-Memory Databases. Master's thesis, MIT, 2013.",
     scope: "The thesis measures with up to 70 threads on 80 cores and tables of 320 M rows, for 60 s each, with epochs of one second. Here \
             are as many threads as cores, and epochs of 2 ms. Its Figure 6-1 collects other systems' reports, and is not measured.",
     records: 10_000_000,
@@ -133,11 +133,16 @@ fn overhead(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
 /// Figure 6-3.
 fn scaling(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended> {
     let systems = [(MAFLINGO, "maflingo"), (CICADA, "cicada")];
-    let measured =
-        bench.sweep(figure, [RATE, "… of each thread"], &bench.threads(), &systems, |protocol, &threads| {
+    let measured = bench.sweep(
+        figure,
+        [RATE, "transactions a second of each thread"],
+        &bench.threads(),
+        &systems,
+        |protocol, &threads| {
             let rate = run(bench, protocol, &[], Work::Tpcc(tpcc(bench, threads)), threads)?.committed_tps;
             Ok([rate, rate / threads as f64])
-        });
+        },
+    );
     let last = figure.last();
     let claim = "a thread alone makes at most 1.29 times what each of the most threads makes";
     if last > 0 {
