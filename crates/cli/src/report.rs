@@ -115,8 +115,7 @@ pub fn render(report: &Report) -> String {
         let [mean, p999, max] = [mean, p999 as f64, max as f64].map(microseconds);
         row("snapshot staleness", format!("{mean} on average, {p999} at p99.9, {max} at most"));
     }
-    for (name, metric) in &report.protocol_metrics {
-        let (name, text) = named_metric(name, metric);
+    for (name, text) in report.protocol_metrics.iter().map(|(name, metric)| named_metric(name, metric)) {
         row(&name, text);
     }
     let mut table = table();
