@@ -108,7 +108,7 @@ fn sends<T: Send + 'static>(
     (listener, receiver)
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(60);
 
 #[cfg(feature = "any")]
 #[test]
@@ -126,7 +126,7 @@ fn transactions_that_stay_open_are_reported_with_their_thread() -> Result<(), Er
         let idle = move || -> Result<_, Error> {
             let mut open = if is_snapshot { database.begin_snapshot()? } else { database.begin()? };
             open.get_owned(accounts, 1)?;
-            Ok(heard.recv_timeout(PATIENCE))
+            Ok(heard.recv_timeout(LIMIT))
         };
         let (time, name) = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("idle".to_owned()).spawn_scoped(scope, idle);
@@ -180,6 +180,6 @@ fn the_last_handle_may_go_in_a_listener() -> Result<(), Error> {
     let mut options = Options::default();
     options.common.memory.soft_percent = 0;
     *last.lock().unwrap() = Some(Database::builder().options(options).on_event(listener).in_memory()?);
-    end.recv_timeout(PATIENCE).expect("it does not wait for itself");
+    end.recv_timeout(LIMIT).expect("it does not wait for itself");
     Ok(())
 }
