@@ -13,6 +13,13 @@ impl<D: fmt::Display> fmt::Display for OneLine<D> {
     }
 }
 
+/// The name of a type as its users write it, without the modules that it is from: messages name what users know.
+pub fn short_type_name<T: ?Sized>() -> String {
+    let is_of_path = |it: char| it.is_alphanumeric() || matches!(it, '_' | ':');
+    let parts = std::any::type_name::<T>().split_inclusive(|it| !is_of_path(it));
+    parts.filter_map(|part| part.rsplit("::").next()).collect()
+}
+
 struct Escaping<'f, 'o>(&'f mut fmt::Formatter<'o>);
 
 impl Write for Escaping<'_, '_> {
@@ -40,6 +47,12 @@ fn is_special(it: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_are_named_without_their_modules() {
+        assert_eq!(short_type_name::<u32>(), "u32");
+        assert_eq!(short_type_name::<(u32, Option<String>, &[u8])>(), "(u32, Option<String>, &[u8])");
+    }
 
     #[test]
     fn what_breaks_lines_is_escaped_and_nothing_else() {

@@ -17,7 +17,7 @@ use polychron_workloads::tatp::TatpOptions;
 use polychron_workloads::tpcc::TpccOptions;
 use polychron_workloads::ycsb::YcsbArguments;
 
-use crate::output::print_status;
+use crate::output::{colours_on_errors, print_error, print_status};
 
 /// Polychron: a main-memory transactional database with a choice of concurrency-control protocols
 #[derive(Debug, Parser)]
@@ -30,9 +30,32 @@ pub struct Arguments {
 
 /// What can be done.
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum Command {
     /// Load a workload, run it, and report throughput, latencies and consistency
     Bench(Bench),
+    /// For shells and `man`.
+    #[command(flatten)]
+    Pages(Pages),
+}
+
+/// What a shell and `man` want to know of the program.
+#[derive(Debug, Subcommand)]
+pub enum Pages {
+    /// Print a script that completes this program's commands in a shell
+    #[command(hide = true)]
+    Completions {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    #[command(hide = true)]
+    Man {
+        /// Write a page of each command into this folder
+        #[arg(long)]
+        directory: Option<PathBuf>,
+    },
 }
 
 /// Options of `bench`.
@@ -43,11 +66,49 @@ pub struct Bench {
     pub workload: WorkloadCommand,
 }
 
-/// The workloads. Each brings options of its own beside the common ones.
+/// What can be measured.
 #[derive(Debug, Subcommand)]
 pub enum WorkloadCommand {
     /// Name the workloads and the protocols
     List,
+    /// Run a workload on two protocols in turns, and say which one is faster
+    Compare(Compare),
+    /// One workload on one protocol.
+    #[command(flatten)]
+    One(OneWorkload),
+}
+
+/// Options of `bench compare`.
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// The two, and how often.
+    #[command(flatten)]
+    pub turns: Turns,
+
+    /// The workload.
+    #[command(subcommand)]
+    pub workload: OneWorkload,
+}
+
+/// Two protocols that take turns.
+#[derive(Debug, Args)]
+pub struct Turns {
+    /// A protocol; its own options follow behind commas: PROTOCOL,NAME=VALUE,NAME=VALUE
+    #[arg(value_name = "A")]
+    pub first: String,
+
+    /// Another one, or the same with other options
+    #[arg(value_name = "B")]
+    pub second: String,
+
+    /// Runs of each, in the order A B A B; the median counts
+    #[arg(long, default_value_t = 5)]
+    pub runs: usize,
+}
+
+/// The workloads. Each brings options of its own beside the common ones.
+#[derive(Debug, Subcommand)]
+pub enum OneWorkload {
     /// Orders, payments and deliveries of a wholesale supplier
     Tpcc(Workload<TpccOptions>),
     /// Reads and writes of a few rows of one table, by key
@@ -161,6 +222,13 @@ pub struct Common {
     pub json: Option<PathBuf>,
 }
 
+impl Common {
+    /// The protocol where none is named.
+    pub(crate) const fn default_protocol() -> &'static str {
+        DefaultProtocol::NAME
+    }
+}
+
 /// The options of a protocol of a list, with those changed that the command line gives.
 ///
 /// # Errors
@@ -197,24 +265,43 @@ fn refuse(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    print_status(one_line(error));
+    match own_line(error) {
+        Some(line) => print_error(line),
+        None => print_status(one_line(error, colours_on_errors())),
+    }
     ExitCode::from(2)
 }
 
-fn one_line(error: &clap::Error) -> String {
+/// What is said in place of the parser's own words, where it knows less.
+fn own_line(error: &clap::Error) -> Option<String> {
     if error.kind() == ErrorKind::InvalidSubcommand
         && let Some(name) = error.get(ContextKind::InvalidSubcommand)
     {
         let names = crate::bench::workload_names().join(", ");
-        return format!("error: there is no command or workload `{name}`; the workloads are {names}");
+        return Some(format!("there is no command or workload `{name}`; the workloads are {names}"));
     }
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "error: a command or workload is missing; try `bench list` or `--help`".to_owned();
-    }
-    let text = error.render().to_string();
-    let useful = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    let useful: Vec<_> = useful.filter(|line| !line.is_empty() && !line.starts_with("For more information")).collect();
-    useful.join(" ")
+    let line = match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            "a command or workload is missing; try `bench list` or `--help`"
+        }
+        ErrorKind::MissingSubcommand => {
+            "a workload is missing; it is `bench compare A B WORKLOAD`, and `bench list` names both"
+        }
+        _ => return None,
+    };
+    Some(line.to_owned())
+}
+
+/// The parser's own words in one line, without usage and hints at the help.
+fn one_line(error: &clap::Error, coloured: bool) -> String {
+    let rendered = error.render();
+    let (plain, shown) =
+        (rendered.to_string(), if coloured { rendered.ansi().to_string() } else { rendered.to_string() });
+    // Colours change no line's place; what a line is shows in the plain one.
+    let lines = plain.lines().map(str::trim).zip(shown.lines().map(str::trim));
+    let useful = lines.take_while(|(plain, _)| !plain.starts_with("Usage:"));
+    let useful = useful.filter(|(plain, _)| !plain.is_empty() && !plain.starts_with("For more information"));
+    useful.map(|(_, shown)| shown).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -225,5 +312,15 @@ mod tests {
     #[test]
     fn the_definitions_fit_together() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_parsers_words_keep_their_colours_in_one_line() {
+        let error = Arguments::try_parse_from(["polychron", "bench", "ycsb", "--record", "5"]).unwrap_err();
+        let (plain, coloured) = (one_line(&error, false), one_line(&error, true));
+        assert!(plain.starts_with("error: unexpected argument '--record' found"), "{plain}");
+        assert!(plain.contains("tip: ") && !plain.contains("Usage") && !plain.contains('\x1b'), "{plain}");
+        assert!(coloured.contains("\x1b[") && !coloured.contains('\n'), "{coloured:?}");
+        assert_eq!(console::strip_ansi_codes(&coloured), plain);
     }
 }

@@ -15,9 +15,10 @@ use polychron_workloads::tatp::Tatp;
 use polychron_workloads::tpcc::Tpcc;
 use polychron_workloads::ycsb::Ycsb;
 
-use crate::arguments::{Bench, Common, WorkloadCommand, protocol_options};
+use crate::arguments::{Bench, Common, Compare, OneWorkload, Turns, WorkloadCommand, protocol_options};
+use crate::compare::{self, Side};
 use crate::interrupt;
-use crate::output::{Pending, print_output, print_status};
+use crate::output::{Pending, print_error, print_output};
 use crate::progress::Progress;
 use crate::report::{render, two_columns};
 
@@ -55,25 +56,30 @@ pub fn run(bench: Bench) -> u8 {
 
 /// Runs the command with the protocols of a list.
 pub fn run_with<L: ProtocolList>(bench: Bench) -> u8 {
-    let outcome = match bench.workload {
+    let (one, compared) = match bench.workload {
         WorkloadCommand::List => {
             print_output(format_args!("{}\n{}", list_workloads(), list_protocols(&L::all())));
             return 0;
         }
-        WorkloadCommand::Tpcc(given) => bench_workload::<L, Tpcc>(&given.common, given.options),
-        WorkloadCommand::Ycsb(given) => bench_workload::<L, Ycsb>(&given.common, given.options.into()),
-        WorkloadCommand::Increment(given) => bench_workload::<L, Increment>(&given.common, given.options),
-        WorkloadCommand::Modify(given) => bench_workload::<L, Modify>(&given.common, given.options),
-        WorkloadCommand::Hotkey(given) => bench_workload::<L, HotKey>(&given.common, given.options),
-        WorkloadCommand::Assert(given) => bench_workload::<L, Assert>(&given.common, given.options),
-        WorkloadCommand::Scan(given) => bench_workload::<L, Scan>(&given.common, given.options),
-        WorkloadCommand::Churn(given) => bench_workload::<L, Churn>(&given.common, given.options),
-        WorkloadCommand::Smallbank(given) => bench_workload::<L, SmallBank>(&given.common, given.options),
-        WorkloadCommand::Tatp(given) => bench_workload::<L, Tatp>(&given.common, given.options),
+        WorkloadCommand::One(one) => (one, None),
+        WorkloadCommand::Compare(Compare { turns, workload }) => (workload, Some(turns)),
+    };
+    let turns = compared.as_ref();
+    let outcome = match one {
+        OneWorkload::Tpcc(given) => bench_workload::<L, Tpcc>(&given.common, given.options, turns),
+        OneWorkload::Ycsb(given) => bench_workload::<L, Ycsb>(&given.common, given.options.into(), turns),
+        OneWorkload::Increment(given) => bench_workload::<L, Increment>(&given.common, given.options, turns),
+        OneWorkload::Modify(given) => bench_workload::<L, Modify>(&given.common, given.options, turns),
+        OneWorkload::Hotkey(given) => bench_workload::<L, HotKey>(&given.common, given.options, turns),
+        OneWorkload::Assert(given) => bench_workload::<L, Assert>(&given.common, given.options, turns),
+        OneWorkload::Scan(given) => bench_workload::<L, Scan>(&given.common, given.options, turns),
+        OneWorkload::Churn(given) => bench_workload::<L, Churn>(&given.common, given.options, turns),
+        OneWorkload::Smallbank(given) => bench_workload::<L, SmallBank>(&given.common, given.options, turns),
+        OneWorkload::Tatp(given) => bench_workload::<L, Tatp>(&given.common, given.options, turns),
     };
     let (code, line) = verdict(&outcome);
     if let Some(line) = line {
-        print_status(format_args!("error: {line}"));
+        print_error(line);
     }
     code
 }
@@ -134,27 +140,63 @@ impl<W: Workload> ProtocolVisitor for Run<'_, W> {
     }
 }
 
-fn bench_workload<L: ProtocolList, W: Workload>(common: &Common, options: W::Options) -> Result<Report, Refusal> {
+/// A look at a protocol's options.
+pub struct Accepts<'a>(pub &'a [String]);
+
+impl ProtocolVisitor for Accepts<'_> {
+    type Output = Result<(), String>;
+
+    fn visit<P: Protocol>(self, info: &ProtocolInfo) -> Self::Output {
+        protocol_options::<P>(info, self.0).map(|_| ())
+    }
+}
+
+/// Whether there is a protocol of this name, and it has these options (`NAME=VALUE`).
+///
+/// # Errors
+/// One line that says what there is not.
+pub fn accepts<L: ProtocolList>(protocol: &str, options: &[String]) -> Result<(), String> {
+    L::visit(protocol, Accepts(options)).map_err(|unknown| unknown.to_string())?
+}
+
+fn bench_workload<L: ProtocolList, W: Workload>(
+    common: &Common,
+    options: W::Options,
+    turns: Option<&Turns>,
+) -> Result<Report, Refusal> {
     let settings = settings(common).map_err(Refusal::Input)?;
     let shared = shared_options(common, &settings).map_err(Refusal::Input)?;
     W::validate(&options, settings.threads).map_err(Refusal::Input)?;
     check_memory(W::estimated_bytes(&options), &shared).map_err(Refusal::Input)?;
-    let known = L::has(&common.protocol);
+    let sides = match turns {
+        Some(turns) => compare::sides(turns, common).map_err(Refusal::Input)?.to_vec(),
+        None => vec![Side::of(&common.protocol, &common.protocol_option)],
+    };
+    for side in &sides {
+        accepts::<L>(&side.protocol, &side.options).map_err(Refusal::Input)?;
+    }
     // The file is opened beforehand, so that no run waits for a result that cannot be written; but not for a bad name.
-    let json = match &common.json {
-        Some(path) if known => Some(Pending::open("--json", path).map_err(Refusal::Input)?),
-        _ => None,
-    };
+    let json = common.json.as_deref().map(|path| Pending::open("--json", path)).transpose().map_err(Refusal::Input)?;
     interrupt::listen();
-    let run = Run::<W> {
-        options: &options,
-        settings: &settings,
-        protocol_options: &common.protocol_option,
-        shared,
-        stop: &interrupt::STOP,
-        observer: &Progress::new(),
+    let run = |side: &Side| {
+        let run = Run::<W> {
+            options: &options,
+            settings: &settings,
+            protocol_options: &side.options,
+            shared: shared.clone(),
+            stop: &interrupt::STOP,
+            observer: &Progress::new(),
+        };
+        L::visit(&side.protocol, run).map_err(|unknown| Refusal::Input(unknown.to_string()))?
     };
-    let report = L::visit(&common.protocol, run).map_err(|unknown| Refusal::Input(unknown.to_string()))??;
+    match (turns, sides.as_slice()) {
+        (Some(turns), [first, second]) => compare::compare(turns, [first, second], json, run),
+        _ => report_one(common, json, run(&sides[0])?),
+    }
+}
+
+/// Prints and writes the report of a single run.
+fn report_one(common: &Common, json: Option<Pending>, report: Report) -> Result<Report, Refusal> {
     print_output(render(&report));
     if let Some(file) = json {
         let failed = |error: String| Refusal::Failure(format!("the JSON could not be written: {error}"));
@@ -260,7 +302,7 @@ mod tests {
             run::run::<DefaultProtocol, Increment>(&database, &options, &settings, &stop, &run::Unobserved).unwrap();
         assert_eq!(verdict(&Ok(report.clone())), (0, None));
         let broken = Report { checks: "condition 3 does not hold: warehouse 1".to_owned(), ..report };
-        assert!(render(&broken).ends_with("consistency: condition 3 does not hold: warehouse 1"));
+        assert!(render(&broken).ends_with("\nconsistency: condition 3 does not hold: warehouse 1"));
         let (code, line) = verdict(&Ok(broken));
         assert_eq!(code, 1);
         assert!(line.is_some_and(|line| line.contains("condition 3") && line.contains("warehouse 1")));

@@ -2,9 +2,11 @@
 
 pub mod arguments;
 pub mod bench;
+mod compare;
 pub mod interrupt;
 pub mod output;
-mod progress;
+pub mod pages;
+pub mod progress;
 pub mod report;
 
 /// The commit that was built, or `unknown`.

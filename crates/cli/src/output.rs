@@ -5,7 +5,7 @@
 
 use std::fmt::Display;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write, stderr, stdout};
+use std::io::{ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -27,11 +27,27 @@ pub fn print_status(line: impl Display) {
     let _ = writeln!(stderr().lock(), "{line}");
 }
 
+/// Writes a line to the standard error that says what went wrong.
+pub fn print_error(line: impl Display) {
+    let (bold_red, reset) = if colours_on_errors() { ("\x1b[1m\x1b[31m", "\x1b[0m") } else { ("", "") };
+    print_status(format_args!("{bold_red}error:{reset} {line}"));
+}
+
+/// Whether the standard error is a terminal that shows colours, and nobody objects (`NO_COLOR`).
+pub fn colours_on_errors() -> bool {
+    stderr().is_terminal() && console::colors_enabled_stderr()
+}
+
+/// How many letters a line of the standard output holds, where that is a terminal.
+pub fn terminal_width() -> Option<u16> {
+    stdout().is_terminal().then(console::Term::stdout).and_then(|term| term.size_checked()).map(|(_, columns)| columns)
+}
+
 /// The exit code, once all is written: a success of which nothing could be said is none.
 pub fn exit_code(code: u8) -> u8 {
     match FAILURE.get() {
         Some(why) => {
-            print_status(format_args!("error: the standard output could not be written: {why}"));
+            print_error(format_args!("the standard output could not be written: {why}"));
             code.max(1)
         }
         None => code,

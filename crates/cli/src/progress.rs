@@ -42,6 +42,66 @@ impl Progress {
     }
 }
 
+/// How far work of a known size has come: on a terminal a bar with the time that remains, elsewhere plain lines.
+pub struct Steps {
+    bar: Option<ProgressBar>,
+}
+
+/// The text stands behind, because it may be cut.
+const STEPS: &str = "{bar:20} {percent:>3} %, {eta} left {wide_msg}";
+
+impl Steps {
+    /// Work of so many steps.
+    pub fn new(steps: u64) -> Self {
+        let style = || ProgressStyle::with_template(STEPS).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new(steps).with_style(style()));
+        Self { bar }
+    }
+
+    /// What is done now: at the bar, or on a line.
+    pub fn now(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.set_message(text.trim_start().to_owned()),
+            None => print_status(text),
+        }
+    }
+
+    /// Without the bar, so that other output finds its place.
+    pub fn pause(&self, write: impl FnOnce()) {
+        match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
+    /// So many steps are done.
+    pub fn done(&self, steps: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(steps);
+        }
+    }
+
+    /// Another step is done.
+    pub fn step(&self) {
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+        }
+    }
+
+    /// Whether there is a bar, which may be moved often; lines are for some seconds.
+    pub fn is_bar(&self) -> bool {
+        self.bar.is_some()
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         self.clear_last_line();

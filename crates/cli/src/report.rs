@@ -1,10 +1,12 @@
 //! The final report.
 
 use comfy_table::presets::UTF8_BORDERS_ONLY;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, ContentArrangement, Table};
 use indicatif::HumanCount;
 use polychron_workloads::run::{Latencies, Report, Staleness};
 use serde_json::Value;
+
+use crate::output::terminal_width;
 
 /// A number with its thousands set apart.
 pub fn thousands(number: u64) -> String {
@@ -16,10 +18,18 @@ pub fn mebibytes(bytes: u64) -> String {
     format!("{} MiB", thousands(bytes >> 20))
 }
 
-/// An empty table in our style.
+/// A duration in microseconds, the unit of all durations of a report but its own.
+pub fn microseconds(us: f64) -> String {
+    if us < 1000.0 { format!("{us:.1} µs") } else { format!("{} µs", thousands(us.round() as u64)) }
+}
+
+/// An empty table in our style; on a terminal it is no wider than that, and cells wrap.
 fn table() -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY);
+    if let Some(width) = terminal_width() {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    }
     table
 }
 
@@ -48,7 +58,7 @@ pub fn columns<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> Strin
     table.to_string()
 }
 
-/// The report as text, the verdict in its last line.
+/// The report as text, throughput and verdict in its last lines, where a terminal shows them without scrolling.
 pub fn render(report: &Report) -> String {
     let mut rows: Vec<(String, String)> = Vec::new();
     let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
@@ -61,7 +71,6 @@ pub fn render(report: &Report) -> String {
         count => format!(", {} submitted and under way each", thousands(count as u64)),
     };
     row("measured", format!("{:.1} s on {threads}{submitted}{batch}{interrupted}", report.seconds));
-    row("throughput", format!("{} transactions/s", thousands(report.committed_tps as u64)));
     row("latency", latency_text(&report.latency_us));
     for (kind, &count) in report.completed_by_kind.iter().filter(|&(_, &count)| count > 0) {
         row(&format!("  {kind}"), kind_text(report, kind, count));
@@ -90,7 +99,7 @@ pub fn render(report: &Report) -> String {
             format!("{quarters} MiB; {:+.1} % {what} from the second to the last", (growth - 1.0) * 100.0),
         );
     }
-    row("longest stall of a client", format!("{:.0} ms", report.course.longest_stall_seconds * 1e3));
+    row("longest stall of a client", microseconds(report.course.longest_stall_seconds * 1e6));
     if let Some(memory) = &report.memory {
         row("memory of the database", format!("{} used", mebibytes(memory.used_bytes as u64)));
     }
@@ -102,11 +111,12 @@ pub fn render(report: &Report) -> String {
         row("  at most 0, 1, 2, …", shares.collect::<Vec<_>>().join(", "));
     }
     if let Some(staleness) = &report.staleness_us {
-        let Staleness { mean, p999, max } = staleness;
-        row("snapshot staleness", format!("{mean:.0} µs on average, {p999} µs at p99.9, {max} µs at most"));
+        let Staleness { mean, p999, max } = *staleness;
+        let [mean, p999, max] = [mean, p999 as f64, max as f64].map(microseconds);
+        row("snapshot staleness", format!("{mean} on average, {p999} at p99.9, {max} at most"));
     }
-    for (name, metric) in &report.protocol_metrics {
-        row(&name.replace('_', " "), metric_text(metric));
+    for (name, text) in report.protocol_metrics.iter().map(|(name, metric)| named_metric(name, metric)) {
+        row(&name, text);
     }
     let mut table = table();
     table.set_header([format!("{} on {}", report.workload, report.protocol), String::new()]);
@@ -116,12 +126,14 @@ pub fn render(report: &Report) -> String {
     if let Some(column) = table.column_mut(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    format!("{table}\nconsistency: {}", report.checks)
+    let throughput = thousands(report.committed_tps as u64);
+    format!("{table}\nthroughput: {throughput} transactions/s\nconsistency: {}", report.checks)
 }
 
 fn latency_text(latency: &Latencies) -> String {
     let Latencies { p50, p99, p999, .. } = latency;
-    format!("p50 {p50:.1} µs, p99 {p99:.1} µs, p99.9 {p999:.1} µs")
+    let [p50, p99, p999] = [*p50, *p99, *p999].map(microseconds);
+    format!("p50 {p50}, p99 {p99}, p99.9 {p999}")
 }
 
 /// What was completed of one kind.
@@ -129,6 +141,16 @@ fn kind_text(report: &Report, kind: &str, count: u64) -> String {
     let share = count as f64 * 100.0 / report.completed.max(1) as f64;
     let a_second = report.tps_by_kind.get(kind).copied().unwrap_or_default();
     format!("{} ({share:.1} %), {}/s", thousands(count), thousands(a_second as u64))
+}
+
+/// The name of one of the protocol's own metrics, and its value; durations have the unit of all others.
+fn named_metric(name: &str, metric: &Value) -> (String, String) {
+    let units = [("_ns", 1e-3), ("_us", 1.0)];
+    let duration = units.iter().find_map(|(unit, us)| Some((name.strip_suffix(unit)?, metric.as_f64()? * us)));
+    match duration {
+        Some((name, us)) => (name.replace('_', " "), microseconds(us)),
+        None => (name.replace('_', " "), metric_text(metric)),
+    }
 }
 
 /// One of the protocol's own metrics; of a course its range.
@@ -155,7 +177,19 @@ fn versions_text(records: &[u64]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::metric_text;
+    use super::{metric_text, microseconds, named_metric};
+
+    #[test]
+    fn durations_have_one_unit() {
+        assert_eq!([0.25, 12.34, 999.9, 12_345.6].map(microseconds), ["0.2 µs", "12.3 µs", "999.9 µs", "12,346 µs"]);
+        let metric = |name: &str, value: f64| named_metric(name, &serde_json::json!(value)).1;
+        assert_eq!([metric("lag_max_ns", 9_207_113.0), metric("wait_us", 7.0)], ["9,207 µs", "7.0 µs"]);
+        assert_eq!(named_metric("clock_skew_max_ns", &serde_json::json!(1.0)).0, "clock skew max");
+        assert_eq!(
+            named_metric("lag_mean_ns", &serde_json::Value::Null),
+            ("lag mean ns".to_owned(), "none".to_owned())
+        );
+    }
 
     #[test]
     fn metrics_are_numbers_courses_or_nothing() {

@@ -390,5 +390,37 @@ fn a_terminal_is_left_clean() {
     assert!(screen[0].starts_with("loaded 300,000 rows in "), "{screen:?}");
     assert_eq!(screen[1], "checking consistency");
     assert!(screen[2].starts_with('┌'), "{screen:?}");
+    assert!(screen.iter().any(|line| line.starts_with("throughput: ")), "{screen:?}");
     assert!(screen.iter().any(|line| line == "consistency: passed"), "{screen:?}");
+}
+
+/// On a terminal of any width no line of a report is wider than it, the parser's words have colours, and nobody who refuses colours gets any.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_terminal_gets_tables_that_fit_and_errors_in_colour() {
+    let binary = env!("CARGO_BIN_EXE_polychron");
+    let in_terminal = |columns: u16, command: &str| {
+        let line = format!("stty cols {columns} rows 24; {command}");
+        Command::new("script").args(["-qec", &line, "/dev/null"]).env("TERM", "xterm").env_remove("NO_COLOR").output()
+    };
+    let run = format!("{binary} bench tpcc --scale tiny --threads 1 --seconds 0.2 --warmup 0");
+    for columns in [40, 80, 120] {
+        // Not every machine has this program.
+        let Ok(output) = in_terminal(columns, &run) else { return };
+        let sent = String::from_utf8_lossy(&output.stdout);
+        let screen = screen(&sent);
+        let table: Vec<_> = screen.iter().filter(|line| line.starts_with(['┌', '│', '╞', '└'])).collect();
+        assert!(table.len() > 10, "{screen:?}");
+        assert!(table.iter().all(|line| line.chars().count() <= columns.into()), "{columns}: {table:#?}");
+        let last: Vec<_> = screen.iter().rev().filter(|line| !line.is_empty()).take(2).collect();
+        assert!(last[0] == "consistency: passed" && last[1].starts_with("throughput: "), "{screen:?}");
+    }
+    for command in ["bench ycsb --record 5", "bench ycsb --records 0", "bench nothing"] {
+        let coloured = in_terminal(80, &format!("{binary} {command}")).unwrap();
+        let text = String::from_utf8_lossy(&coloured.stdout);
+        assert!(text.contains("\x1b[") && screen(&text)[0].starts_with("error: "), "{text:?}");
+        let plain = in_terminal(80, &format!("NO_COLOR=1 {binary} {command}")).unwrap();
+        let text = String::from_utf8_lossy(&plain.stdout);
+        assert!(!text.contains('\x1b') && text.starts_with("error: "), "{text:?}");
+    }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use polychron_base::line::short_type_name;
 use polychron_engine::limits::{self, Limits};
 use polychron_engine::watch::Watch;
 use polychron_engine::{
@@ -294,7 +295,7 @@ impl<P: Protocol> Database<P> {
         let columns = self.protocol.definition(table.id())?.columns.clone();
         let indexed = || definition.columns.iter().filter_map(|&position| columns.get(position));
         if !K::is_over(indexed().map(|column| (column.column_type, column.nullable))) {
-            let (index, key) = (&definition.name, std::any::type_name::<K>());
+            let (index, key) = (&definition.name, short_type_name::<K>());
             return Err(Error::definition(format!("the columns of the index `{index}` are not of the types {key}")));
         }
         let (unique, nullable) = (definition.unique, indexed().any(|column| column.nullable));

@@ -1,6 +1,11 @@
 //! Polychron: a main-memory transactional database. Serializable by default, many writers, and a choice of published
 //! concurrency-control protocols behind one interface.
 //!
+//! # Transactions
+//!
+//! A [`Database`] has typed tables ([`#[derive(Row)]`](derive@Row)). [`Database::transact`] runs a closure as a transaction, again and again until
+//! it commits or fails; [`Database::snapshot`] reads a consistent state without conflicts. What a transaction can do is in [`Operations`].
+//!
 //! ```
 //! use polychron::{Database, Error, Operations, Row};
 //!
@@ -39,7 +44,9 @@
 //! # Ok::<(), PaymentError>(())
 //! ```
 //!
-//! **Columns** have the types that the trait [`Row`] lists, and those of your own: enums, and structs around one value
+//! # Columns
+//!
+//! Columns have the types that [`#[derive(Row)]`](derive@Row) lists, and those of your own: enums, and structs around one value
 //! ([`Column`](derive@Column)).
 //!
 //! ```
@@ -76,7 +83,9 @@
 //! # Ok::<(), polychron::Error>(())
 //! ```
 //!
-//! **Futures** leave values open that the procedure need not know; a protocol that can does not look at them before the
+//! # Futures
+//!
+//! Futures leave values open that the procedure need not know; a protocol that can does not look at them before the
 //! commit ([`Futures`]).
 //!
 //! ```
@@ -99,7 +108,9 @@
 //! # Ok::<(), polychron::Error>(())
 //! ```
 //!
-//! **Aggregates and column batches** ask for a range's answer or its columns in place of its rows; a protocol that stores
+//! # Aggregates and column batches
+//!
+//! They ask for a range's answer or its columns in place of its rows; a protocol that stores
 //! columns answers from them, and one with precision locking protects the answer alone ([`Range::aggregate`], [`Range::group_by`]).
 //!
 //! ```
@@ -154,6 +165,31 @@
 //! assert_eq!((sum, values), (Value::Integer(20), 4));
 //! # Ok::<(), polychron::Error>(())
 //! ```
+//!
+//! # Protocols
+//!
+//! [`Database::in_memory`] takes the default one, [`Cicada`](protocols::Cicada). [`Database::builder`] chooses another by its type
+//! ([`Builder::with`]), or by a name that the program reads when it runs (`Builder::protocol`, feature `any`). [`protocols`] has them all;
+//! [`protocol_list!`] makes a list of some, also of other crates.
+//!
+//! ```
+//! use polychron::Database;
+//! use polychron::protocols::Hyper;
+//!
+//! let database = Database::builder().with::<Hyper>().in_memory()?;
+//! # drop(database);
+//! # Ok::<(), polychron::Error>(())
+//! ```
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `any` | a protocol chosen by its name, behind virtual calls |
+//! | `chrono`, `jiff`, `rust_decimal`, `serde`, `uuid` | column types of these crates, or conversions from and to them ([`schema`]) |
+//! | `metrics`, `tracing` | what a database counts and what happens in it, for these crates |
+//!
+//! None is on by default.
 
 // `derive(Row)` names this crate from outside, also in this crate's own tests.
 extern crate self as polychron;

@@ -9,7 +9,7 @@ mod types;
 use proc_macro::TokenStream;
 use proc_macro2::{Group, TokenTree};
 
-/// Makes a struct a row; the trait `Row` documents attributes and types.
+#[doc = include_str!("row.md")]
 #[proc_macro_derive(Row, attributes(row, index, references, key, column))]
 pub fn derive_row(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);
@@ -32,7 +32,8 @@ pub fn derive_face_column(input: TokenStream) -> TokenStream {
     through_face(derive_column(input).into()).into()
 }
 
-/// The same derive for users of the crate `polychron` alone: it finds everything in `polychron::schema`.
+// For users of the crate `polychron` alone: it finds everything in `polychron::schema`.
+#[doc = include_str!("row.md")]
 #[proc_macro_derive(FaceRow, attributes(row, index, references, key, column))]
 pub fn derive_face_row(input: TokenStream) -> TokenStream {
     through_face(derive_row(input).into()).into()

@@ -1,6 +1,7 @@
 //! The dynamic face: rows and keys from [`Value`]s and back, over the same bytes as the typed one.
 
 use polychron_base::floats::{narrow, widen};
+use polychron_base::line::short_type_name;
 
 use crate::buffer::{RowBuffer, RowRef, text_of};
 use crate::column::{ColumnValue, check_max};
@@ -402,7 +403,7 @@ impl Value {
     /// As [`build_row`], of a column that is named as the type is.
     pub fn to_column<T: ColumnValue>(&self) -> Result<T, SchemaError> {
         let shape = ColumnShape { column_type: T::TYPE, nullable: T::NULLABLE };
-        let layout = Layout::new("a value", std::iter::once((std::any::type_name::<T>().to_owned(), shape)));
+        let layout = Layout::new("a value", std::iter::once((short_type_name::<T>(), shape)));
         let mut row = RowBuffer::new();
         build_row(&layout, std::slice::from_ref(self), &mut row)?;
         Ok(T::own(T::read(row.as_row(), layout.columns()[0].slot)))

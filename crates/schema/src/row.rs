@@ -21,50 +21,7 @@ pub type KeyRef<'a, R> = <<R as Row>::Key as OwnedKey>::Ref<'a>;
 /// For a struct `Account` it also makes `AccountRef` (a view with one getter a column), `AccountMut` (the same with
 /// setters for the columns outside the key) and one constant a column, such as `Account::BALANCE`.
 ///
-/// # Attributes of the struct
-///
-/// | attribute | meaning |
-/// |---|---|
-/// | `#[row(name = "…")]` | the table's name; without it, the struct's in snake case |
-/// | `#[row(primary = "hash")]` | a hash index for the primary key, which answers no ranges; `"ordered"` is the default |
-/// | `#[row(expected_rows = 1000)]` | for how many rows to make room |
-/// | `#[row(partition = column)]` | the column by whose value the table is divided, for protocols that do so |
-/// | `#[row(crate = some::path)]` | under which path this crate is known where it is no direct dependency |
-/// | `#[index(columns(a, b))]` | a secondary index over up to eight columns; any number of these |
-/// | … `name = "…"` | its name, and that of its constant; without it, `by_a_b` |
-/// | … `unique` | a key occurs once at most; NULL equals nothing |
-/// | … `kind = "hash"` | for lookups only; `"ordered"` is the default |
-/// | `#[references(row = Parent, columns(a, b))]` | a foreign key ([`crate::ForeignKeyDefinition`]); an index begins with its columns |
-/// | `#[references(table = "parent", columns(a, b))]` | the same, of a parent by its table's name |
-///
-/// With several indexes write `columns = [a, b]`, or Clippy takes what they have in common for a slip
-/// (`duplicated_attributes`).
-///
-/// # Attributes of a field
-///
-/// | attribute | meaning |
-/// |---|---|
-/// | `#[key]` | part of the primary key: one to eight columns, in the fields' order, none of them an `Option` |
-/// | `#[column(max = 100)]` | the longest value in bytes, of a `String` or `Vec<u8>`; without it, as long as a row may be |
-/// | `#[column(default = 0)]` | the value in rows of an older table, which lacks the column; for text and bytes a `&str` or `&[u8]`; of an `Option` the value itself where it is a literal, else `Some(..)` or `None` |
-/// | `#[column(was = "…")]` | the column's name in an older table |
-///
-/// The last two say how an older table becomes one of these rows ([`crate::Evolution::between`]).
-///
-/// # Types of fields
-///
-/// | type | read as |
-/// |---|---|
-/// | `bool`, `i8` … `i128`, `u8` … `u128`, `f32`, `f64`, `char` | itself |
-/// | [`Decimal`](crate::Decimal), [`Decimal128`](crate::Decimal128), [`Date`](crate::Date), [`Timestamp`](crate::Timestamp), `uuid::Uuid` (feature `uuid`) | itself |
-/// | [`FixedString<N>`](crate::FixedString), [`FixedBytes<N>`](crate::FixedBytes), `[u8; N]` | a reference |
-/// | `String`, `Vec<u8>` | `&str`, `&[u8]` |
-/// | an enum with [`#[derive(Column)]`](derive@crate::Column) | itself |
-/// | a struct with [`#[derive(Column)]`](derive@crate::Column) around one of these | itself; around `String` or `Vec<u8>`, `&str` or `&[u8]` |
-/// | an `Option` of one of these | an `Option` of that |
-///
-/// All of them can be key columns. A setter takes what the getter gives, and returns a result only for strings and bytes of variable
-/// width.
+/// The derive's page has the attributes and the types of fields: [`#[derive(Row)]`](derive@crate::Row).
 ///
 /// ```
 /// use polychron_schema::{Changes, FixedString, Row, RowBuffer};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use polychron_cli::arguments::Bench;
+use polychron_cli::arguments::{Bench, Pages};
 use polychron_workloads::tpcc::Scale;
 
 /// What measures and proves Polychron: the figures of the papers, histories that are checked, and benchmarks
@@ -15,6 +15,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it")]
 pub(crate) enum Command {
     /// Load a workload, run it, and report throughput, latencies and consistency
     Bench(Bench),
@@ -22,6 +23,9 @@ pub(crate) enum Command {
     Check(Check),
     /// Measure the figures of a paper on this machine, and write them as a page of HTML
     Figures(Figures),
+    /// For shells and `man`.
+    #[command(flatten)]
+    Pages(Pages),
 }
 
 /// Options of `polychron-lab figures`.

@@ -12,7 +12,8 @@ use polychron_sync::atomic::Ordering;
 use crate::arguments::Check;
 use polychron_cli::arguments::knobs;
 use polychron_cli::interrupt;
-use polychron_cli::output::{print_output, print_status};
+use polychron_cli::output::{print_error, print_output};
+use polychron_cli::progress::Steps;
 use polychron_cli::report::{columns, thousands};
 
 /// Transactions of all threads in one round: enough to collide, few enough for the memory of a laptop.
@@ -76,7 +77,7 @@ pub(crate) fn run(given: &Check) -> u8 {
     match outcome {
         Ok(finding) => finding.exit_code(),
         Err(line) => {
-            print_status(format_args!("error: {line}"));
+            print_error(line);
             2
         }
     }
@@ -120,10 +121,14 @@ fn check_protocols(given: &Check) -> Result<Finding, String> {
     interrupt::listen();
     let mut rows = Vec::new();
     let mut worst = Finding::Serializable;
-    for name in &names {
+    let steps = Steps::new((seconds * STEPS_A_SECOND) as u64);
+    for (at, name) in names.iter().enumerate() {
+        let share = seconds / names.len() as f64;
         let run = Run {
+            steps: &steps,
+            steps_before: (share * at as f64 * STEPS_A_SECOND) as u64,
             protocol_options: &given.protocol_option,
-            seconds: seconds / names.len() as f64,
+            seconds: share,
             seed: given.seed,
             threads,
             strict: given.strict,
@@ -133,21 +138,25 @@ fn check_protocols(given: &Check) -> Result<Finding, String> {
         worst = worst.max(outcomes.finding());
         if let Some(seed) = outcomes.undecided_seed {
             let (undecided, rounds) = (thousands(outcomes.undecided), thousands(outcomes.rounds));
-            print_output(format_args!(
-                "{name}: {undecided} of {rounds} rounds undecided, the first with --seed {seed}: they leave too much open\n"
-            ));
+            steps.pause(|| {
+                print_output(format_args!(
+                    "{name}: {undecided} of {rounds} rounds undecided, the first with --seed {seed}: they leave too much open\n"
+                ));
+            });
         }
         if let Some((seed, explanation)) = &outcomes.anomaly {
             let strict = if given.strict { " --strict" } else { "" };
             let options: String = given.protocol_option.iter().map(|it| format!(" --protocol-option {it}")).collect();
             let again =
                 format!("polychron-lab check --protocol {name}{options} --seed {seed} --threads {threads}{strict}");
-            print_output(format_args!("{name}: {explanation}\nThe same transactions run again with: {again}\n"));
+            let text = format!("{name}: {explanation}\nThe same transactions run again with: {again}\n");
+            steps.pause(|| print_output(text));
         }
         if interrupt::STOP.load(Ordering::Relaxed) {
             break;
         }
     }
+    drop(steps);
     print_output(columns(HEADER, &rows));
     Ok(worst)
 }
@@ -194,8 +203,14 @@ fn seconds(given: &Check) -> Result<f64, String> {
     }
 }
 
+/// How finely the bar shows the time that has gone.
+const STEPS_A_SECOND: f64 = 10.0;
+
 /// Rounds of random transactions.
 struct Run<'a> {
+    steps: &'a Steps,
+    /// Steps of the protocols before this one.
+    steps_before: u64,
     protocol_options: &'a [String],
     seconds: f64,
     seed: u64,
@@ -261,10 +276,13 @@ impl Run<'_> {
             if interrupt::STOP.load(Ordering::Relaxed) {
                 break;
             }
-            if clock.now_ns() - last_report > 1_000_000_000 {
-                last_report = clock.now_ns();
+            let now = clock.now_ns();
+            let gone = self.seconds - (end.saturating_sub(now)) as f64 / 1e9;
+            self.steps.done(self.steps_before + (gone * STEPS_A_SECOND) as u64);
+            if now - last_report > if self.steps.is_bar() { 100_000_000 } else { 1_000_000_000 } {
+                last_report = now;
                 let committed = thousands(outcomes.committed);
-                print_status(format_args!("{name}: {} rounds, {committed} transactions", outcomes.rounds));
+                self.steps.now(&format!("{name}: {} rounds, {committed} transactions", outcomes.rounds));
             }
         }
         Ok(outcomes)

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use polychron::{Protocol, ProtocolInfo, ProtocolList, ProtocolVisitor};
+use polychron::ProtocolList;
 use polychron_compared::Everything;
 use polychron_engine::Common;
-use polychron_figures::{Drawn, Ended, PAPERS, Paper, Runner, Settings, Work, page};
+use polychron_figures::{Drawn, Ended, PAPERS, Paper, Runner, Settings, Watch, Work, page};
 use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::Workload;
 use polychron_workloads::hotkey::{Assert, HotKey};
@@ -19,28 +19,17 @@ use polychron_workloads::tpcc::Tpcc;
 use polychron_workloads::ycsb::Ycsb;
 
 use crate::arguments::Figures;
-use polychron_cli::arguments::protocol_options;
-use polychron_cli::bench::{Refusal, Run};
+use polychron_cli::bench::{Refusal, Run, accepts};
 use polychron_cli::interrupt;
-use polychron_cli::output::{Pending, print_output, print_status};
+use polychron_cli::output::{Pending, print_error, print_output};
+use polychron_cli::progress::Steps;
 
 /// Runs protocols by their names in the list, as `bench` does.
 struct Listed;
 
-/// A look at a protocol's options.
-struct Options<'a>(&'a [String]);
-
-impl ProtocolVisitor for Options<'_> {
-    type Output = Result<(), String>;
-
-    fn visit<P: Protocol>(self, info: &ProtocolInfo) -> Self::Output {
-        protocol_options::<P>(info, self.0).map(|_| ())
-    }
-}
-
 impl Runner for Listed {
     fn accepts(&self, protocol: &str, options: &[String]) -> Result<(), String> {
-        Everything::visit(protocol, Options(options)).map_err(|unknown| unknown.to_string())?
+        accepts::<Everything>(protocol, options)
     }
 
     fn run(
@@ -82,12 +71,12 @@ fn run_on<W: Workload>(
 pub(crate) fn run(given: &Figures) -> u8 {
     match draw(given) {
         Ok(Some(failure)) => {
-            print_status(format_args!("error: {failure}"));
+            print_error(failure);
             1
         }
         Ok(None) => 0,
         Err(line) => {
-            print_status(format_args!("error: {line}"));
+            print_error(line);
             2
         }
     }
@@ -114,7 +103,10 @@ fn draw(given: &Figures) -> Result<Option<String>, String> {
     // Opened beforehand, so that no client waits for a page that cannot be written.
     let (html_file, json_file) = (Pending::open("--output", &output)?, Pending::open("--json", &json)?);
     interrupt::listen();
-    let drawn: Drawn = paper.draw(&given.figure, &settings, &Listed, &interrupt::STOP, &|line| print_status(line));
+    let steps = Steps::new(paper.runs(&given.figure, &settings, &Listed));
+    let watch = Watch { status: &|line| steps.now(line), ran: &|| steps.step() };
+    let drawn: Drawn = paper.draw(&given.figure, &settings, &Listed, &interrupt::STOP, &watch);
+    drop(steps);
     let (html, data) = page(paper, &settings, &drawn);
     for (file, text) in [(html_file, &html), (json_file, &data)] {
         if let Err(line) = file.write(text.as_bytes()) {

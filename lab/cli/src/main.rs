@@ -7,7 +7,7 @@ mod figures;
 use std::process::ExitCode;
 
 use polychron_cli::arguments::parse;
-use polychron_cli::{bench, output};
+use polychron_cli::{bench, output, pages};
 use polychron_compared::Everything;
 
 use arguments::{Arguments, Command};
@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench::run_with::<Everything>(bench),
         Command::Check(given) => check::run(&given),
         Command::Figures(given) => figures::run(&given),
+        Command::Pages(given) => pages::run::<Arguments>(&given),
     };
     ExitCode::from(output::exit_code(code))
 }

@@ -63,6 +63,14 @@ fn every_figure_of_hyper_is_drawn_with_all_its_points() {
 }
 
 #[test]
+fn every_figure_of_maflingo_is_drawn_with_all_its_points() {
+    let (data, _) = every_figure_is_drawn("maflingo", "6-2 6-3 6-4 6-5 6-6");
+    // From a single run there is no verdict.
+    let findings = data["figures"].as_array().unwrap().iter().flat_map(|figure| figure["findings"].as_array().unwrap());
+    assert!(findings.clone().count() > 10 && findings.clone().all(|it| it["verdict"] == "not-measured"), "{data}");
+}
+
+#[test]
 fn every_figure_of_lazy_state_determination_is_drawn_with_all_its_points() {
     every_figure_is_drawn("lazy", "5a 5d 6ad 6be 6cf");
 }
@@ -93,18 +101,18 @@ fn every_figure_is_drawn(paper: &str, expected: &str) -> (Value, String) {
             assert!(series.len() >= 2, "{figure}");
             for points in series.iter().map(|series| series["points"].as_array().unwrap()) {
                 assert_eq!(points.len(), places, "{figure}");
-                assert!(points.iter().all(|point| point["y"].is_number()), "{figure}");
+                assert!(points.iter().all(|point| point["median"].is_number()), "{figure}");
             }
             if panel["y_name"] == "transactions a second" {
                 let points = series.iter().flat_map(|series| series["points"].as_array().unwrap());
-                throughputs.extend(points.map(|point| point["y"].as_f64().unwrap()));
+                throughputs.extend(points.map(|point| point["median"].as_f64().unwrap()));
             }
         }
     }
     // On a busy machine a few runs may be too short for a single transaction.
     let some = throughputs.iter().filter(|throughput| **throughput > 0.0).count();
     assert!(
-        throughputs.is_empty() || throughputs.len() > 40 && some * 2 > throughputs.len(),
+        throughputs.is_empty() || throughputs.len() > 20 && some * 2 > throughputs.len(),
         "{some} of {}",
         throughputs.len()
     );
@@ -127,7 +135,7 @@ fn single_figures_are_drawn_where_they_are_asked_for() {
     let figures = data["figures"].as_array().unwrap();
     assert_eq!(figures.iter().map(|figure| &figure["id"]).collect::<Vec<_>>(), ["6a", "7"]);
     let point = &figures[0]["panels"][0]["series"][0]["points"][0];
-    assert!(point["least"].as_f64() <= point["y"].as_f64() && point["y"].as_f64() <= point["most"].as_f64());
+    assert!(point["least"].as_f64() <= point["median"].as_f64() && point["median"].as_f64() <= point["most"].as_f64());
     assert!(data["settings"]["repeat"] == 2 && data["settings"]["seed"] == 9);
     assert!(std::fs::read_to_string(page).unwrap().contains("figure-6a"));
 }
@@ -136,7 +144,7 @@ fn single_figures_are_drawn_where_they_are_asked_for() {
 fn bad_input_gets_one_line_and_code_2() {
     let refusals: &[(&[&str], &str)] = &[
         (&["figures"], "<PAPER>"),
-        (&["figures", "nothing"], "no figures of `nothing`; the papers are cicada, bohm, hyper, lazy"),
+        (&["figures", "nothing"], "no figures of `nothing`; the papers are maflingo, cicada, bohm, hyper, lazy"),
         (&["figures", "cicada", "--figure", "12"], "--figure 12: there is no such figure; there are 3a, 3b"),
         (&["figures", "bohm", "--figure", "5"], "--figure 5: there is no such figure; there are 4, 5 top, 5 bottom"),
         (&["figures", "cicada", "--seconds", "0"], "--seconds is 0"),

@@ -1,5 +1,8 @@
 //! A figure as data: what was measured, and whether it bears out what the paper says.
 
+use std::ops::RangeInclusive;
+
+use polychron_workloads::run::{Contest, Spread};
 use serde::Serialize;
 
 /// How a figure is drawn.
@@ -53,16 +56,8 @@ pub struct Series {
     pub points: Vec<Option<Point>>,
 }
 
-/// A point.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Point {
-    /// The median of its runs.
-    pub y: f64,
-    /// The smallest.
-    pub least: f64,
-    /// The largest.
-    pub most: f64,
-}
+/// A point: the median, the smallest and the largest of its runs.
+pub type Point = Spread;
 
 /// Whether something that the paper says holds here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -79,6 +74,9 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::Agrees, Self::Differs, Self::TooClose, Self::NotMeasured];
+
     /// In words.
     pub fn text(self) -> &'static str {
         match self {
@@ -99,33 +97,21 @@ pub struct Finding {
     pub verdict: Verdict,
     /// The numbers.
     pub numbers: String,
-    /// Why this machine may differ, where it does, or cannot show it.
+    /// Why there is no verdict, or none is possible here.
     pub why: String,
 }
-
-/// Differences below this share are none.
-const TELLING: f64 = 0.1;
 
 /// Up to so many times as high as the other, two things are alike.
 const ALIKE: f64 = 1.25;
 
-impl Point {
-    /// Of some runs, at least one.
-    pub fn of(mut runs: Vec<f64>) -> Self {
-        runs.sort_by(f64::total_cmp);
-        Self { y: runs[runs.len() / 2], least: runs[0], most: runs[runs.len() - 1] }
-    }
+/// Whether a point can be drawn.
+pub(crate) fn is_finite(point: &Point) -> bool {
+    [point.median, point.least, point.most].iter().all(|value| value.is_finite())
+}
 
-    /// How many times as high as another one it is: infinitely many where the other one is 0.
-    pub fn over(self, other: Self) -> Self {
-        let ratio = |one: f64, other: f64| if other > 0.0 { one / other } else { f64::INFINITY };
-        Self { y: ratio(self.y, other.y), least: ratio(self.least, other.most), most: ratio(self.most, other.least) }
-    }
-
-    /// Whether it can be drawn.
-    pub(crate) fn is_finite(&self) -> bool {
-        [self.y, self.least, self.most].iter().all(|value| value.is_finite())
-    }
+/// What the paper measured, as a point.
+pub(crate) fn of_paper(value: f64) -> Point {
+    Point::of(vec![value])
 }
 
 impl Figure {
@@ -164,56 +150,111 @@ impl Figure {
         self.point(position, x)
     }
 
+    /// The point of the series of this name of a plot at a place.
+    pub fn point_in(&self, panel: usize, series: &str, x: usize) -> Option<Point> {
+        *self.panels.get(panel)?.series.iter().find(|other| other.name == series)?.points.get(x)?
+    }
+
     /// The last place.
     pub fn last(&self) -> usize {
         self.x_values.len().saturating_sub(1)
     }
 
-    /// Holds a claim against two points: the first is to be higher, in each of its runs than in each of the other's. `why`
-    /// says what may make this machine differ.
-    pub fn expect_higher(&mut self, claim: &str, points: [Option<Point>; 2], why: &str) {
-        let [Some(higher), Some(lower)] = points else {
-            return self.find(claim, Verdict::NotMeasured, String::new(), why);
+    /// Holds a claim against two points: the first is to be higher, in each of its runs than in each of the other's.
+    pub fn expect_higher(&mut self, claim: &str, points: [Option<Point>; 2]) {
+        let (contest, numbers) = contest(points);
+        let (verdict, why) = match contest {
+            Contest::Higher => (Verdict::Agrees, ""),
+            Contest::Lower => (Verdict::Differs, ""),
+            Contest::Alike => (Verdict::TooClose, "The medians differ by less than a tenth."),
+            Contest::Overlap => (Verdict::TooClose, OVERLAP),
+            Contest::TooFewRuns => (Verdict::NotMeasured, TOO_FEW_RUNS),
+            Contest::Nothing => (Verdict::NotMeasured, NOTHING),
         };
-        let ratio = higher.over(lower).y;
-        let verdict = if ratio >= 1.0 + TELLING && higher.least > lower.most {
-            Verdict::Agrees
-        } else if ratio <= 1.0 / (1.0 + TELLING) && higher.most < lower.least {
-            Verdict::Differs
-        } else {
-            Verdict::TooClose
+        self.find(claim, verdict, numbers, why);
+    }
+
+    /// Holds a claim against two points: the first is to be higher, or the two differ by less than a tenth.
+    pub fn expect_not_lower(&mut self, claim: &str, points: [Option<Point>; 2]) {
+        let (contest, numbers) = contest(points);
+        let (verdict, why) = match contest {
+            Contest::Higher | Contest::Alike => (Verdict::Agrees, ""),
+            Contest::Lower => (Verdict::Differs, ""),
+            Contest::Overlap => (Verdict::TooClose, OVERLAP),
+            Contest::TooFewRuns => (Verdict::NotMeasured, TOO_FEW_RUNS),
+            Contest::Nothing => (Verdict::NotMeasured, NOTHING),
         };
-        let numbers = format!("{} and {}: {ratio:.2} times", number(higher.y), number(lower.y));
         self.find(claim, verdict, numbers, why);
     }
 
     /// Holds a claim against two points: they are to be alike, up to a quarter.
-    pub fn expect_alike(&mut self, claim: &str, points: [Option<Point>; 2], why: &str) {
-        let [Some(one), Some(other)] = points else {
-            return self.find(claim, Verdict::NotMeasured, String::new(), why);
+    pub fn expect_alike(&mut self, claim: &str, points: [Option<Point>; 2]) {
+        let (contest, numbers) = contest(points);
+        let ratio = match points {
+            [Some(one), Some(other)] => one.over(other).median,
+            _ => f64::INFINITY,
         };
-        let ratio = one.over(other).y;
-        let apart = one.least > other.most || one.most < other.least;
-        let verdict = match (1.0 / ALIKE..=ALIKE).contains(&ratio) {
-            true => Verdict::Agrees,
-            false if apart => Verdict::Differs,
-            false => Verdict::TooClose,
+        let (verdict, why) = match contest {
+            Contest::TooFewRuns => (Verdict::NotMeasured, TOO_FEW_RUNS),
+            Contest::Nothing => (Verdict::NotMeasured, NOTHING),
+            _ if (1.0 / ALIKE..=ALIKE).contains(&ratio) => (Verdict::Agrees, ""),
+            Contest::Overlap => (Verdict::TooClose, OVERLAP),
+            _ => (Verdict::Differs, ""),
         };
-        let numbers = format!("{} and {}: {ratio:.2} times", number(one.y), number(other.y));
+        self.find(claim, verdict, numbers, why);
+    }
+
+    /// Holds a claim against one point: all its runs are to lie within bounds.
+    pub fn expect_within(&mut self, claim: &str, point: Option<Point>, bounds: RangeInclusive<f64>) {
+        let Some(point) = point else { return self.find(claim, Verdict::NotMeasured, String::new(), NOTHING) };
+        let Point { median, least, most, runs } = point;
+        let [median_text, least_text, most_text] = [median, least, most].map(fine);
+        let numbers = format!("{median_text} ({least_text} to {most_text})");
+        let (verdict, why) = if runs < Point::FEWEST_RUNS {
+            (Verdict::NotMeasured, TOO_FEW_RUNS)
+        } else if !is_finite(&point) || (least, most) == (0.0, 0.0) {
+            (Verdict::NotMeasured, NOTHING)
+        } else if bounds.contains(&least) && bounds.contains(&most) {
+            (Verdict::Agrees, "")
+        } else if most < *bounds.start() || least > *bounds.end() {
+            (Verdict::Differs, "")
+        } else {
+            (Verdict::TooClose, "Some runs lie on either side.")
+        };
         self.find(claim, verdict, numbers, why);
     }
 
     /// Notes a claim that cannot be shown here, and why.
     pub fn cannot_show(&mut self, claim: &str, why: &str) {
-        let (claim, why) = (claim.to_owned(), why.to_owned());
-        self.findings.push(Finding { claim, verdict: Verdict::NotMeasured, numbers: String::new(), why });
+        self.find(claim, Verdict::NotMeasured, String::new(), why);
     }
 
-    /// Notes a finding; the reason is left out where the claim holds.
+    /// Notes a finding. `why` is what the measurement itself says of it, if anything.
     pub fn find(&mut self, claim: &str, verdict: Verdict, numbers: String, why: &str) {
-        let why = if matches!(verdict, Verdict::TooClose | Verdict::Differs) { why.to_owned() } else { String::new() };
-        self.findings.push(Finding { claim: claim.to_owned(), verdict, numbers, why });
+        self.findings.push(Finding { claim: claim.to_owned(), verdict, numbers, why: why.to_owned() });
     }
+
+    /// How many findings there are of a verdict.
+    pub(crate) fn count(&self, verdict: Verdict) -> usize {
+        self.findings.iter().filter(|finding| finding.verdict == verdict).count()
+    }
+}
+
+const OVERLAP: &str = "The runs overlap.";
+const TOO_FEW_RUNS: &str = "There is no verdict from fewer than three runs.";
+const NOTHING: &str = "A run measured nothing.";
+
+/// What two points say of each other, with the numbers; nothing where one is missing.
+fn contest(points: [Option<Point>; 2]) -> (Contest, String) {
+    let [Some(one), Some(other)] = points else { return (Contest::Nothing, String::new()) };
+    let ratio = one.over(other).median;
+    let times = if ratio.is_finite() { format!(": {ratio:.2} times") } else { String::new() };
+    (one.against(other), format!("{} and {}{times}", number(one.median), number(other.median)))
+}
+
+/// A number with what small differences show in.
+fn fine(value: f64) -> String {
+    if value.abs() < 10.0 { format!("{value:.3}") } else { number(value) }
 }
 
 /// A number as short as it can be read.
@@ -245,34 +286,64 @@ mod tests {
     fn claims_hold_or_not_or_cannot_be_decided() {
         let mut figure = Figure::new("1", "", "", Kind::Lines, "");
         let point = |runs: &[f64]| Some(Point::of(runs.to_vec()));
-        let pairs: [[&[f64]; 2]; 5] =
-            [[&[2.0, 3.0], &[1.0]], [&[1.0], &[2.0]], [&[1.05], &[1.0]], [&[1.0], &[1.05]], [&[0.5, 2.0, 2.0], &[1.0]]];
+        let pairs: [[&[f64]; 2]; 6] = [
+            [&[2.0, 3.0, 3.0], &[1.0; 3]],
+            [&[1.0; 3], &[2.0; 3]],
+            [&[1.05; 3], &[1.0; 3]],
+            [&[0.5, 2.0, 2.0], &[1.0; 3]],
+            [&[2.0, 3.0], &[1.0, 1.0]],
+            [&[2.0; 3], &[0.0; 3]],
+        ];
         for pair in pairs {
-            figure.expect_higher("higher", pair.map(point), "two cores");
+            figure.expect_higher("higher", pair.map(point));
         }
-        figure.expect_higher("higher", [point(&[1.0]), None], "two cores");
+        figure.expect_higher("higher", [point(&[1.0; 3]), None]);
         let verdicts: Vec<_> = figure.findings.iter().map(|finding| finding.verdict).collect();
-        let close = Verdict::TooClose;
-        let expected = [Verdict::Agrees, Verdict::Differs, close, close, close, Verdict::NotMeasured];
-        assert_eq!(verdicts, expected);
-        assert_eq!((figure.findings[0].why.as_str(), figure.findings[1].why.as_str()), ("", "two cores"));
+        let (close, missing) = (Verdict::TooClose, Verdict::NotMeasured);
+        assert_eq!(verdicts, [Verdict::Agrees, Verdict::Differs, close, close, missing, missing, missing]);
+        assert_eq!((figure.findings[0].why.as_str(), figure.findings[3].why.as_str()), ("", OVERLAP));
+        assert_eq!((figure.findings[4].why.as_str(), figure.findings[5].why.as_str()), (TOO_FEW_RUNS, NOTHING));
+        assert_eq!((figure.count(Verdict::Agrees), figure.count(missing)), (1, 3));
     }
 
     #[test]
     fn things_are_alike_or_not_or_cannot_be_decided() {
         let mut figure = Figure::new("1", "", "", Kind::Lines, "");
         let point = |runs: &[f64]| Some(Point::of(runs.to_vec()));
-        let pairs: [[&[f64]; 2]; 4] =
-            [[&[1.0], &[1.2]], [&[2.0, 2.1, 2.2], &[1.0]], [&[1.0], &[2.0]], [&[1.0, 2.0, 2.0], &[1.0, 1.0, 1.5]]];
+        let pairs: [[&[f64]; 2]; 4] = [
+            [&[1.0; 3], &[1.2; 3]],
+            [&[2.0, 2.1, 2.2], &[1.0; 3]],
+            [&[1.0; 3], &[2.0; 3]],
+            [&[1.0, 2.0, 2.0], &[1.0, 1.0, 1.5]],
+        ];
         for pair in pairs {
-            figure.expect_alike("alike", pair.map(point), "two cores");
+            figure.expect_alike("alike", pair.map(point));
         }
-        figure.expect_alike("alike", [None, point(&[1.0])], "two cores");
+        figure.expect_alike("alike", [None, point(&[1.0; 3])]);
         figure.cannot_show("forty cores", "there are two");
         let verdicts: Vec<_> = figure.findings.iter().map(|finding| finding.verdict).collect();
         let (differs, missing) = (Verdict::Differs, Verdict::NotMeasured);
         assert_eq!(verdicts, [Verdict::Agrees, differs, differs, Verdict::TooClose, missing, missing]);
         assert_eq!(figure.findings[5].why, "there are two");
+        for pair in [[3.0, 1.0], [1.0, 1.05], [1.0, 3.0]] {
+            figure.expect_not_lower("as high", pair.map(|run| point(&[run; 3])));
+        }
+        let verdicts: Vec<_> = figure.findings[6..].iter().map(|finding| finding.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Agrees, Verdict::Agrees, differs]);
+    }
+
+    #[test]
+    fn points_lie_within_bounds_or_beyond_or_on_either_side() {
+        let mut figure = Figure::new("1", "", "", Kind::Lines, "");
+        let runs: [&[f64]; 5] = [&[1.0; 3], &[2.0; 3], &[0.5, 1.5, 1.5], &[1.0; 2], &[f64::INFINITY; 3]];
+        for runs in runs {
+            figure.expect_within("within", Some(Point::of(runs.to_vec())), 0.0..=1.2);
+        }
+        figure.expect_within("within", None, 0.0..=1.2);
+        let verdicts: Vec<_> = figure.findings.iter().map(|finding| finding.verdict).collect();
+        let missing = Verdict::NotMeasured;
+        let expected = [Verdict::Agrees, Verdict::Differs, Verdict::TooClose, missing, missing, missing];
+        assert_eq!(verdicts, expected);
     }
 
     #[test]
@@ -281,14 +352,8 @@ mod tests {
         assert_eq!(figure.point_of("b", 0), None);
         figure.frame(&["1".to_owned()], &["y"], &["a", "b"]);
         figure.panels[0].series[1].points[0] = Some(Point::of(vec![4.0]));
-        assert_eq!(figure.point_of("b", 0).map(|point| point.y), Some(4.0));
+        assert_eq!(figure.point_of("b", 0).map(|point| point.median), Some(4.0));
         assert_eq!((figure.point_of("a", 0), figure.point_of("c", 0), figure.point_of("b", 1)), (None, None, None));
-    }
-
-    #[test]
-    fn a_point_is_the_median_of_its_runs() {
-        assert_eq!(Point::of(vec![3.0, 1.0, 2.0]), Point { y: 2.0, least: 1.0, most: 3.0 });
-        assert_eq!(Point::of(vec![5.0]), Point { y: 5.0, least: 5.0, most: 5.0 });
     }
 
     #[test]

@@ -9,10 +9,13 @@ mod figure;
 mod hyper;
 mod interleaved;
 mod lazy;
+mod maflingo;
 mod measure;
 mod page;
 mod plot;
 mod runner;
+
+use std::cell::Cell;
 
 use polychron_sync::atomic::AtomicBool;
 
@@ -24,7 +27,7 @@ pub use runner::{Runner, Work};
 use measure::Bench;
 
 /// The papers whose figures can be drawn.
-pub const PAPERS: &[Paper] = &[cicada::PAPER, bohm::PAPER, hyper::PAPER, lazy::PAPER];
+pub const PAPERS: &[Paper] = &[maflingo::PAPER, cicada::PAPER, bohm::PAPER, hyper::PAPER, lazy::PAPER];
 
 /// A paper.
 #[derive(Debug)]
@@ -49,6 +52,16 @@ struct Plan {
     kind: Kind,
     x_name: &'static str,
     draw: fn(&Bench<'_>, &mut Figure) -> Result<(), Ended>,
+}
+
+/// Watches the measuring.
+#[derive(Clone, Copy)]
+#[allow(missing_debug_implementations, reason = "closures")]
+pub struct Watch<'w> {
+    /// Hears what is measured next.
+    pub status: &'w dyn Fn(&str),
+    /// Hears of each run that has ended.
+    pub ran: &'w dyn Fn(),
 }
 
 /// What came of drawing.
@@ -78,21 +91,37 @@ impl Paper {
         self.plans.iter().map(|plan| plan.id)
     }
 
+    /// The plans of the figures named in `only`, or all where there is none.
+    fn wanted<'a>(&'a self, only: &'a [String]) -> impl Iterator<Item = &'a Plan> {
+        self.plans.iter().filter(|plan| only.is_empty() || only.iter().any(|id| id == plan.id))
+    }
+
+    /// How many runs it takes to measure these figures.
+    pub fn runs(&self, only: &[String], settings: &Settings, runner: &dyn Runner) -> u64 {
+        let count = Cell::new(0);
+        let (stop, ran) = (AtomicBool::new(false), || count.set(count.get() + 1));
+        let bench = Bench { settings, runner, stop: &stop, status: &|_| (), ran: &ran, counts_only: true };
+        for plan in self.wanted(only) {
+            // Nothing fails that is not run.
+            let _ = (plan.draw)(&bench, &mut plan.figure());
+        }
+        count.get()
+    }
+
     /// Measures the figures named in `only`, or all where there is none. Setting `stop` ends it; what was measured until
-    /// then is kept. `status` hears what is measured next.
+    /// then is kept.
     pub fn draw(
         &self,
         only: &[String],
         settings: &Settings,
         runner: &dyn Runner,
         stop: &AtomicBool,
-        status: &dyn Fn(&str),
+        watch: &Watch<'_>,
     ) -> Drawn {
-        let bench = Bench { settings, runner, stop, status };
-        let wanted = |plan: &&Plan| only.is_empty() || only.iter().any(|id| id == plan.id);
+        let bench = Bench { settings, runner, stop, status: watch.status, ran: watch.ran, counts_only: false };
         let mut drawn = Drawn { figures: Vec::new(), ended: None, load_before: load() };
-        for plan in self.plans.iter().filter(wanted) {
-            let mut figure = Figure::new(plan.id, plan.title, plan.claim, plan.kind, plan.x_name);
+        for plan in self.wanted(only) {
+            let mut figure = plan.figure();
             (bench.status)(&format!("figure {}: {}", plan.id, plan.title));
             drawn.ended = (plan.draw)(&bench, &mut figure).err();
             drawn.figures.push(figure);
@@ -101,5 +130,12 @@ impl Paper {
             }
         }
         drawn
+    }
+}
+
+impl Plan {
+    /// The figure, of which nothing is measured.
+    fn figure(&self) -> Figure {
+        Figure::new(self.id, self.title, self.claim, self.kind, self.x_name)
     }
 }

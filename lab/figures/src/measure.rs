@@ -1,9 +1,7 @@
 //! Measuring the points of a figure.
 
 use polychron_engine::{Common, Protocol};
-use polychron_protocols::cicada::{self, Cicada};
 use polychron_protocols::hyper::{self, Hyper, Level};
-use polychron_protocols::maflingo::{self, Maflingo};
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_workloads::Workload;
 use polychron_workloads::run::{self, Report, Unobserved};
@@ -69,19 +67,23 @@ pub enum Ended {
     Failed(String),
 }
 
-/// What is measured.
+/// A protocol of the list with options of its own.
 #[derive(Clone, Debug)]
-pub(crate) enum System {
-    Cicada(Box<cicada::Options>),
-    Maflingo,
+pub(crate) struct System {
+    protocol: &'static str,
+    options: Vec<String>,
 }
 
 impl System {
-    /// Cicada with these options.
-    pub(crate) fn cicada(change: impl FnOnce(&mut cicada::Options)) -> Self {
-        let mut options = cicada::Options::default();
-        change(&mut options);
-        Self::Cicada(Box::new(options))
+    /// The protocol of this name, with its default options.
+    pub(crate) fn of(protocol: &'static str) -> Self {
+        Self { protocol, options: Vec::new() }
+    }
+
+    /// The same with an option, NAME=VALUE.
+    pub(crate) fn with(mut self, option: impl Into<String>) -> Self {
+        self.options.push(option.into());
+        self
     }
 }
 
@@ -91,20 +93,31 @@ pub(crate) struct Bench<'s> {
     pub(crate) runner: &'s dyn Runner,
     pub(crate) stop: &'s AtomicBool,
     pub(crate) status: &'s dyn Fn(&str),
+    /// Hears of each run that has ended.
+    pub(crate) ran: &'s dyn Fn(),
+    /// Whether nothing is run, because runs are only counted.
+    pub(crate) counts_only: bool,
 }
 
 impl Bench<'_> {
     /// One run of a workload.
-    pub(crate) fn run<W: Workload>(
+    pub(crate) fn run(&self, system: &System, work: impl Into<Work>, threads: usize) -> Result<Report, Ended> {
+        self.run_listed(system.protocol, &system.options, &work.into(), threads, (1, 0))
+    }
+
+    /// The systems that are in the list of protocols, with the names of their series; the figure says which are not.
+    pub(crate) fn known<'n>(
         &self,
-        system: &System,
-        options: &W::Options,
-        threads: usize,
-    ) -> Result<Report, Ended> {
-        match system {
-            System::Cicada(protocol) => self.run_on::<Cicada, W>((**protocol).clone(), options, threads, 1),
-            System::Maflingo => self.run_on::<Maflingo, W>(maflingo::Options::default(), options, threads, 1),
+        figure: &mut Figure,
+        systems: impl IntoIterator<Item = (&'n str, System)>,
+    ) -> Vec<(&'n str, System)> {
+        let is_there = |(_, system): &(&str, System)| self.runner.accepts(system.protocol, &system.options).is_ok();
+        let (found, missing): (Vec<_>, Vec<_>) = systems.into_iter().partition(is_there);
+        for (_, System { protocol, options }) in missing {
+            let options: String = options.iter().map(|option| format!(" with {option}")).collect();
+            figure.note += &format!(" Left out: this build has no {protocol}{options}.");
         }
+        found
     }
 
     /// A bench whose runs measure for at least so long.
@@ -166,6 +179,10 @@ impl Bench<'_> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Ended::Stopped);
         }
+        if self.counts_only {
+            (self.ran)();
+            return Ok(Report::default());
+        }
         let settings = run::Settings {
             threads,
             batch,
@@ -176,7 +193,9 @@ impl Bench<'_> {
             ..run::Settings::default()
         };
         let failed = |line: String| Ended::Failed(format!("{protocol}: {line}"));
-        match run(&settings).map_err(failed)? {
+        let report = run(&settings).map_err(failed)?;
+        (self.ran)();
+        match report {
             report if report.interrupted => Err(Ended::Stopped),
             report if !report.passed() => Err(failed(format!("{}: {}", report.workload, report.checks))),
             report => Ok(report),

@@ -26,6 +26,24 @@ pub enum Work {
     Assert(AssertOptions),
 }
 
+impl From<TpccOptions> for Work {
+    fn from(options: TpccOptions) -> Self {
+        Self::Tpcc(options)
+    }
+}
+
+impl From<YcsbOptions> for Work {
+    fn from(options: YcsbOptions) -> Self {
+        Self::Ycsb(options)
+    }
+}
+
+impl From<ScanOptions> for Work {
+    fn from(options: ScanOptions) -> Self {
+        Self::Scan(options)
+    }
+}
+
 /// Turns a protocol's name into runs of it. A client that has the list has this, and each workload is compiled for each protocol once.
 pub trait Runner {
     /// Whether there is a protocol of this name, and it has these options (`NAME=VALUE`).

@@ -116,6 +116,34 @@ pub fn manifests(sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
+/// What a registry wants to know of each crate of the product.
+const PUBLISHED: [&str; 5] = ["version", "license", "readme", "keywords", "categories"];
+
+/// Crates of the product that could not be published: a registry would not learn enough of them, or not find what they depend on.
+pub fn unpublishable(sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in sources.iter().filter(|source| source.path.starts_with("crates/") && is_manifest(source)) {
+        for field in PUBLISHED {
+            let known =
+                |line: &str| line.starts_with(&format!("{field}.workspace")) || line.starts_with(&format!("{field} ="));
+            if !source.text.lines().any(known) {
+                findings.push(Finding::new(source, 0, format!("the crate has no `{field}`")));
+            }
+        }
+        if source.text.lines().any(|line| line.starts_with("publish")) {
+            findings.push(Finding::new(source, 0, "the crate is not to be published"));
+        }
+    }
+    for workspace in sources.iter().filter(|source| source.path == "Cargo.toml") {
+        for (at, line) in workspace.text.lines().enumerate() {
+            if line.contains("path = \"crates/") && !line.contains("version = ") {
+                findings.push(Finding::new(workspace, at + 1, "a registry needs the version of what is depended on"));
+            }
+        }
+    }
+    findings
+}
+
 fn is_manifest(source: &Source) -> bool {
     source.path.ends_with("/Cargo.toml")
 }
@@ -197,6 +225,21 @@ mod tests {
         let poor = Source::new("crates/b/Cargo.toml", "[package]\ndescription = \"\"\n");
         assert_eq!(manifests(&[workspace.clone(), good]), []);
         assert_eq!(manifests(&[workspace, poor]).len(), 3);
+    }
+
+    #[test]
+    fn a_crate_that_cannot_be_published_is_found() {
+        let fields = PUBLISHED.map(|field| format!("{field}.workspace = true\n")).concat();
+        let good = Source::new("crates/a/Cargo.toml", &fields);
+        let poor = Source::new("crates/b/Cargo.toml", "version = \"1\"\npublish = false\n");
+        assert_eq!(unpublishable(&[good]), []);
+        assert_eq!(unpublishable(&[poor.clone(), Source::new("lab/c/Cargo.toml", "")]).len(), PUBLISHED.len());
+        let line = |text| Source::new("Cargo.toml", text);
+        assert_eq!(
+            unpublishable(&[line("a = { path = \"crates/a\", version = \"1\" }\nb = { path = \"lab/b\" }")]),
+            []
+        );
+        assert_eq!(unpublishable(&[line("a = { path = \"crates/a\" }")]).len(), 1);
     }
 
     #[test]

@@ -236,6 +236,11 @@ fn documents_name_what_there_is() {
 }
 
 #[test]
+fn crates_of_the_product_can_be_published() {
+    check(documents::unpublishable);
+}
+
+#[test]
 fn manifests_are_complete() {
     check(documents::manifests);
 }

@@ -163,9 +163,84 @@ impl Ablation {
         sort_by_contention: true,
         check_early: true,
     };
+
+    /// The part of this name.
+    #[cfg(any(test, feature = "ablation"))]
+    fn part(&mut self, name: &str) -> &mut bool {
+        match name {
+            "inlining" => &mut self.inlining,
+            "promotion" => &mut self.promotion,
+            "wait-for-pending" => &mut self.wait_for_pending,
+            "write-latest-only" => &mut self.write_latest_only,
+            "sort-by-contention" => &mut self.sort_by_contention,
+            _ => &mut self.check_early,
+        }
+    }
 }
 
+impl std::str::FromStr for Consistency {
+    type Err = Error;
+
+    /// `loose`, `clock` or `external`.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text {
+            "loose" => Ok(Self::Loose),
+            "clock" => Ok(Self::Clock),
+            "external" => Ok(Self::External),
+            _ => Err(Error::options(format!("consistency is `{text}`; it is loose, clock or external"))),
+        }
+    }
+}
+
+/// What [`Options::set`] knows. The clock's bits are for tests alone: with few of them a database comes to an end.
+const NAMES: &str = "background-us, backoff-us, calm-after, central-clock, check-every, clock-boost-us, collection-us, \
+                     consistency, indexes, overtaking-us, pruning-us, snapshots, synchronization-us, worker-bits";
+
 impl Options {
+    /// Sets an option by its name.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
+        let is_yes = || match value {
+            "yes" => Ok(true),
+            "no" => Ok(false),
+            _ => Err(Error::options(format!("{name} is yes or no, and not `{value}`"))),
+        };
+        let number = || {
+            let refusal = || Error::options(format!("{name} is a number, and not `{value}`"));
+            value.parse::<u32>().map_err(|_| refusal())
+        };
+        let microseconds = || number().map(|us| Duration::from_micros(u64::from(us)));
+        let interval = || {
+            let refusal = || Error::options(format!("{name} is a number of microseconds above 0, and not `{value}`"));
+            microseconds()?.checked_sub(Duration::from_nanos(1)).map_or_else(|| Err(refusal()), |_| microseconds())
+        };
+        match name {
+            "indexes" => self.indexes = value.parse()?,
+            "snapshots" => self.snapshots = value.parse()?,
+            "consistency" => self.consistency = value.parse()?,
+            "central-clock" => self.central_clock = is_yes()?,
+            "worker-bits" => self.worker_bits = number()?,
+            "collection-us" => {
+                self.collection_interval = interval()?;
+                self.background_interval = self.background_interval.max(self.collection_interval);
+            }
+            "pruning-us" => self.pruning_after = interval()?,
+            "overtaking-us" => self.overtaking_after = interval()?,
+            "synchronization-us" => self.synchronization_interval = interval()?,
+            "clock-boost-us" => self.clock_boost = microseconds()?,
+            "background-us" => self.background_interval = interval()?,
+            "calm-after" => self.calm_after = number()?,
+            "backoff-us" => self.fixed_backoff = if value == "regulated" { None } else { Some(microseconds()?) },
+            "check-every" => self.check_every = number()?,
+            #[cfg(any(test, feature = "ablation"))]
+            "inlining" | "promotion" | "wait-for-pending" | "write-latest-only" | "sort-by-contention"
+            | "check-early" => {
+                *self.ablation.part(name) = is_yes()?;
+            }
+            _ => return Err(Error::options(format!("cicada has no option `{name}`; it has {NAMES}"))),
+        }
+        Ok(())
+    }
+
     /// What takes part: everything, where no laboratory has a say.
     #[inline(always)]
     pub(super) fn parts(&self) -> Ablation {
@@ -197,5 +272,59 @@ impl Default for Options {
             #[cfg(any(test, feature = "ablation"))]
             ablation: Ablation::WHOLE,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_has_a_name_and_a_value() {
+        let mut options = Options::default();
+        let mut set = |name: &str, value: &str| options.set(name, value);
+        for name in NAMES.split(", ").filter(|name| name.ends_with("-us") || name.ends_with("-bits")) {
+            set(name, "7").unwrap();
+            assert_eq!(
+                set(name, "0").is_ok(),
+                matches!(name, "backoff-us" | "clock-boost-us" | "worker-bits"),
+                "{name}"
+            );
+            set(name, "7").unwrap();
+            assert!(set(name, "x").unwrap_err().to_string().contains(name));
+        }
+        for (name, value) in [
+            ("consistency", "loose"),
+            ("central-clock", "yes"),
+            ("calm-after", "7"),
+            ("check-every", "7"),
+            ("inlining", "no"),
+            ("promotion", "no"),
+            ("wait-for-pending", "no"),
+            ("write-latest-only", "no"),
+            ("sort-by-contention", "no"),
+            ("check-early", "no"),
+            ("indexes", "multi-version"),
+            ("snapshots", "settled"),
+        ] {
+            set(name, value).unwrap();
+            assert!(set(name, "?").is_err(), "{name}");
+        }
+        assert!(set("nothing", "1").unwrap_err().to_string().contains(NAMES));
+        let seven = Duration::from_micros(7);
+        assert!(options.central_clock && options.consistency == Consistency::Loose);
+        assert_eq!((options.worker_bits, options.calm_after, options.check_every), (7, 7, 7));
+        assert_eq!(
+            (options.collection_interval, options.pruning_after, options.overtaking_after),
+            (seven, seven, seven)
+        );
+        assert_eq!((options.synchronization_interval, options.clock_boost), (seven, seven));
+        assert_eq!((options.background_interval, options.fixed_backoff), (seven, Some(seven)));
+        let Ablation { inlining, promotion, wait_for_pending, write_latest_only, sort_by_contention, check_early } =
+            options.ablation;
+        let parts = [inlining, promotion, wait_for_pending, write_latest_only, sort_by_contention, check_early];
+        assert_eq!(parts, [false; 6]);
+        options.set("backoff-us", "regulated").unwrap();
+        assert_eq!(options.fixed_backoff, None);
     }
 }

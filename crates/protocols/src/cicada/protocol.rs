@@ -182,12 +182,7 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
     }
 
     fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
-        match name {
-            "indexes" => options.indexes = value.parse()?,
-            "snapshots" => options.snapshots = value.parse()?,
-            _ => return Err(Error::options(format!("cicada has no option `{name}`; it has indexes, snapshots"))),
-        }
-        Ok(())
+        options.set(name, value)
     }
 
     fn storage(&self) -> &dyn Storage {

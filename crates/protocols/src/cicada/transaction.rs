@@ -7,7 +7,7 @@ use polychron_base::room::KeptList;
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::left_out;
 use polychron_engine::nested;
-use polychron_engine::redo::Redo;
+use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::IndexRef;
 use polychron_engine::{Commit, Mode};
 use polychron_schema::{RowBuffer, RowRef};
@@ -51,7 +51,7 @@ pub(super) struct Buffers {
 
 /// A running transaction.
 #[derive(Debug)]
-pub struct CicadaTransaction<'w, R: Redo> {
+pub struct CicadaTransaction<'w, R: Redo = NoRedo> {
     pub(super) shared: &'w Shared<R>,
     pub(super) state: &'w mut State,
     /// Its guard, and its timestamp.

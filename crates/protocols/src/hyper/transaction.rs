@@ -5,7 +5,7 @@ use polychron_base::error::KeyPreview;
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Abort, Error, Reason, TableId};
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
+use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Batch, Both, IndexRef, words_of};
 use polychron_engine::{Commit, Projection};
 use polychron_memory::Guard;
@@ -39,7 +39,7 @@ pub(super) struct Buffers {
 
 /// A running transaction.
 #[derive(Debug)]
-pub struct HyperTransaction<'w, R: Redo> {
+pub struct HyperTransaction<'w, R: Redo = NoRedo> {
     pub(super) shared: &'w Shared<R>,
     pub(super) state: &'w mut State,
     pub(super) guard: Guard<'w>,

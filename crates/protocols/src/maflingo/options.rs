@@ -82,8 +82,11 @@ impl Options {
                 let refusal = || format!("`epoch-us` is a number of microseconds above 0, and not `{value}`");
                 self.epoch_interval = Duration::from_micros(epoch.ok_or_else(refusal)?);
             }
+            ("check-every", _) => {
+                self.check_every = value.parse().map_err(|_| format!("`{name}` is a number, and not `{value}`"))?;
+            }
             _ => {
-                let known = "`counter`, `epoch-us`, `own-commits` and `snapshots`";
+                let known = "`check-every`, `counter`, `epoch-us`, `own-commits` and `snapshots`";
                 return Err(format!("maflingo has no option `{name}`; it has {known}"));
             }
         }

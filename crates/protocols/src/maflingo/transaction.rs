@@ -7,7 +7,7 @@ use std::ops::Range;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason};
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
+use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{IndexRef, WorkerBase};
 use polychron_engine::{Commit, Mode};
 use polychron_index::{Inserted, Lookup, Stamp};
@@ -45,7 +45,7 @@ const RENEW_EVERY: u32 = 64;
 
 /// A running transaction.
 #[derive(Debug)]
-pub struct MaflingoTransaction<'w, R: Redo> {
+pub struct MaflingoTransaction<'w, R: Redo = NoRedo> {
     pub(super) shared: &'w Shared<R>,
     pub(super) state: &'w mut State,
     pub(super) guard: OwnGuard<'w>,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// The machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Machine {
     /// The processor's name, where the system tells it.
     pub processor: Option<String>,

@@ -9,6 +9,7 @@ mod machine;
 mod quiesce;
 mod report;
 mod slots;
+mod spread;
 mod stoppable;
 mod submitting;
 mod totals;
@@ -41,6 +42,7 @@ pub use idle::Idle;
 pub use keyed::{IndexChoice, Share, for_each_row, load_rows, span};
 pub use machine::{Machine, available_bytes, peak_rss_bytes, rss_bytes};
 pub use report::{Latencies, Load, MemoryReport, Report, Staleness, VersionReport};
+pub use spread::{Contest, Spread};
 pub use totals::{Part, Totals};
 
 /// How to run.

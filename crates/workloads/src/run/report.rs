@@ -10,7 +10,7 @@ use super::course::Course;
 use super::machine::Machine;
 
 /// All that a run measured, as it is written to JSON.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// The workload's name.
     pub workload: String,

@@ -7,7 +7,7 @@ use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::Mode;
 use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
+use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Batch, IndexRef, WorkerBase};
 use polychron_index::{Inserted, Lookup};
 use polychron_memory::Guard;
@@ -34,7 +34,7 @@ const RENEW_EVERY: u32 = 64;
 
 /// A running transaction.
 #[derive(Debug)]
-pub struct HekatonTransaction<'w, R: Redo> {
+pub struct HekatonTransaction<'w, R: Redo = NoRedo> {
     pub(super) shared: &'w Shared<R>,
     pub(super) state: &'w mut State,
     pub(super) guard: Guard<'w>,

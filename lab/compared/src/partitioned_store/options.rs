@@ -12,6 +12,20 @@ pub struct Options {
 impl Options {
     /// The most partitions there can be.
     pub const MOST_PARTITIONS: usize = 1 << 16;
+
+    /// Sets an option by its name.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "partitions" => {
+                let most = Self::MOST_PARTITIONS;
+                let partitions = value.parse().ok().filter(|partitions| (1..=most).contains(partitions));
+                let refusal = || format!("`partitions` is a number from 1 to {most}, and not `{value}`");
+                self.partitions = partitions.ok_or_else(refusal)?;
+                Ok(())
+            }
+            _ => Err(format!("partitioned-store has no option `{name}`; it has `partitions`")),
+        }
+    }
 }
 
 impl Default for Options {

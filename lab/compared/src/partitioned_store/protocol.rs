@@ -35,6 +35,10 @@ impl Protocol for PartitionedStore {
         Ok(Arc::new(Self { base, locks: Locks::new(options.partitions) }))
     }
 
+    fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
+        options.set(name, value).map_err(Error::options)
+    }
+
     fn storage(&self) -> &dyn Storage {
         self
     }

@@ -185,6 +185,8 @@ mod tests {
             runner: &runner,
             stop: &stop,
             status: &|line| lines.borrow_mut().push(line.to_owned()),
+            ran: &|| (),
+            counts_only: false,
         };
         let mut figure = Figure::new("1", "", "", Kind::Lines, "");
         "A note.".clone_into(&mut figure.note);
