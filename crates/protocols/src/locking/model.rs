@@ -34,7 +34,7 @@ impl Rows {
         let mut held = Held::new(&self.table);
         held.begin(UNAGED);
         for &row in rows {
-            let taken = held.take(Lock { name: NAMES[row], exclusive }, SpinBudget::Queue, |wait| wait());
+            let taken = held.acquire(Lock { name: NAMES[row], exclusive }, SpinBudget::Queue, |wait| wait());
             assert_eq!(taken, Taken::Held);
         }
         rows.iter().for_each(|&row| self.touch(row, exclusive));
@@ -56,7 +56,8 @@ impl Rows {
         let mut held = Held::new(&self.table);
         held.begin(UNAGED);
         let name = NAMES[0];
-        let mut got = |exclusive| held.take(Lock { name, exclusive }, SpinBudget::Refuse, |wait| wait()) == Taken::Held;
+        let mut got =
+            |exclusive| held.acquire(Lock { name, exclusive }, SpinBudget::Refuse, |wait| wait()) == Taken::Held;
         let both = got(false) && {
             self.touch(0, false);
             got(true)
@@ -75,7 +76,7 @@ impl Rows {
             held.begin(age);
             let done = rows.iter().all(|&row| {
                 let lock = Lock { name: NAMES[row], exclusive: true };
-                held.take(lock, SpinBudget::Wound, |wait| wait()) == Taken::Held
+                held.acquire(lock, SpinBudget::Wound, |wait| wait()) == Taken::Held
             });
             if done {
                 rows.iter().for_each(|&row| self.touch(row, true));
@@ -198,7 +199,7 @@ fn upgrades_by_age_end() {
             held.begin(age);
             let name = NAMES[0];
             let mut got =
-                |exclusive| held.take(Lock { name, exclusive }, SpinBudget::Wound, |wait| wait()) == Taken::Held;
+                |exclusive| held.acquire(Lock { name, exclusive }, SpinBudget::Wound, |wait| wait()) == Taken::Held;
             let both = got(false) && got(true);
             if both {
                 rows.touch(0, true);
@@ -248,12 +249,12 @@ impl Told {
         own.begin(age);
         let mut told = Vec::new();
         for &row in rows {
-            if own.wounded() || conditions.take(NAMES[row], &own) != Taken::Held {
+            if own.wounded() || conditions.acquire(NAMES[row], &own) != Taken::Held {
                 break;
             }
             let is_zero = self.rows.value(row) == 0;
             assert_eq!(is_zero, self.committed(row) == 0, "a row is tested that is not committed");
-            conditions.hold(told.len(), &Condition::default(), is_zero);
+            conditions.hold(&Condition::default(), is_zero);
             told.push(is_zero);
         }
         meanwhile();
@@ -271,7 +272,7 @@ impl Told {
         held.begin(age);
         let mut commits = rows.iter().all(|&row| {
             let lock = Lock { name: NAMES[row], exclusive: true };
-            held.take(lock, SpinBudget::Wound, |wait| wait()) == Taken::Held
+            held.acquire(lock, SpinBudget::Wound, |wait| wait()) == Taken::Held
         });
         if commits {
             // SAFETY: loom checks it.
@@ -299,7 +300,7 @@ impl Told {
             met.push((std::ptr::from_ref(condition).addr(), condition.truth));
         });
         let mut watch = Requests::new(&self.rows.table);
-        let mut outlast = |address| watch.outlast(name, address, own) == Answer::Granted;
+        let mut outlast = |address| watch.await_condition(name, address, own) == Answer::Granted;
         met.into_iter().all(|(address, truth)| truth == is_zero || outlast(address))
     }
 }

@@ -329,10 +329,10 @@ fn the_room_of_a_huge_transaction_is_given_back() {
     let table = opened.table;
     let mut huge = worker.begin(Mode::ReadWrite).unwrap();
     (0..ROWS).for_each(|id| assert!(huge.get(&table, id).unwrap().is_some()));
-    huge.state.wanted.remember(&huge.state.held, None);
-    assert!(huge.state.held.room() > ROOM && huge.state.wanted.room() > ROOM);
+    huge.state.wanted.remember(huge.records.held(), None);
+    assert!(huge.records.held().room() > ROOM && huge.state.wanted.room() > ROOM);
     huge.commit().unwrap();
     drive::transact(&mut worker, Mode::ReadWrite, &mut |t| t.get(&table, 1).map(drop)).unwrap();
-    let rooms = [worker.state.held.room(), worker.state.wanted.room()];
+    let rooms = [worker.records.held().room(), worker.state.wanted.room()];
     assert!(rooms.iter().all(|&room| room <= ROOM), "{rooms:?}");
 }
