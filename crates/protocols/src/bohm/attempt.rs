@@ -30,7 +30,7 @@ type Left<O, E> = Result<(O, Scope), Ended<E>>;
 pub(super) type Answer<P> = Left<<P as Procedure>::Output, <P as Procedure>::Error>;
 
 /// Tells a procedure that has committed so, and makes of its answer what its client gets.
-pub(super) fn tell_ended<P: Procedure>(procedure: &mut P, answer: Answer<P>) -> Result<P::Output, P::Error> {
+pub(super) fn finish_answer<P: Procedure>(procedure: &mut P, answer: Answer<P>) -> Result<P::Output, P::Error> {
     let told = match answer {
         Ok((output, scope)) => drive::report_committed(procedure, output, scope).map_err(Failure::Engine),
         Err(ended) => Err(ended.failure),

@@ -31,6 +31,8 @@ const SEALED: u64 = 2;
 pub(super) struct Head(AtomicU64);
 
 /// A version that no transaction reads which comes after a batch. Its holder frees it.
+///
+/// It stays until then, and so does the version above when this one was superseded, or that was unlinked.
 #[derive(Debug)]
 pub(super) struct Superseded {
     version: RawVersion,
@@ -120,7 +122,8 @@ impl Head {
             if newest & (CLOSED | SEALED) != 0 {
                 return Err(fresh);
             }
-            fresh.set_below(RawVersion::from_address(newest));
+            // SAFETY: it is the newest one of the chain, or that has another one when this is put there.
+            unsafe { fresh.set_below(RawVersion::from_address(newest)) };
             // Release: a reader that finds the version finds it whole. Acquire: another one came in between.
             let exchanged = self.0.compare_exchange(newest, version.address(), Ordering::AcqRel, Ordering::Acquire);
             match exchanged {
@@ -175,9 +178,11 @@ impl Head {
         }
     }
 
-    /// Closes the chain if this version is its newest, and answers that. The caller alone seals and closes the chain; transactions of no batch
-    /// after `planned` know the version.
-    pub(super) fn close(&self, version: RawVersion, planned: u64) -> Option<Superseded> {
+    /// Closes the chain if this version is its newest, and returns that.
+    ///
+    /// # Safety
+    /// The caller alone seals and closes the chain. Transactions of no batch after `planned` know the version.
+    pub(super) unsafe fn close(&self, version: RawVersion, planned: u64) -> Option<Superseded> {
         let newest = version.address() | if self.is_sealed() { SEALED } else { 0 };
         // Relaxed: nothing is read through the head from now on. A closed chain is as good as an absent key.
         let closed = self.0.compare_exchange(newest, CLOSED, Ordering::Relaxed, Ordering::Relaxed);
@@ -274,16 +279,19 @@ impl<'g> Chain<'g> {
     }
 
     /// Closes the chain if this version is its newest, removes it from its index, and frees it; its other versions are freed by the holders of
-    /// their [`Superseded`]. Answers the version. The caller alone seals and closes the chain; transactions of no batch after `planned` know the
-    /// version.
-    pub(super) fn remove(
+    /// their [`Superseded`]. Returns the version.
+    ///
+    /// # Safety
+    /// As for [`Head::close`].
+    pub(super) unsafe fn remove(
         self,
         index: Option<&AnyIndex>,
         key: &OwnedKey,
         (version, planned): (RawVersion, u64),
         guard: &Guard<'_>,
     ) -> Option<Superseded> {
-        let superseded = self.head().close(version, planned)?;
+        // SAFETY: the caller says so.
+        let superseded = unsafe { self.head().close(version, planned) }?;
         let is_removed = index.is_some_and(|index| match key {
             OwnedKey::Short(key) => index.remove(*key, self.handle(), guard),
             OwnedKey::Long(key) => index.remove(&**key, self.handle(), guard),

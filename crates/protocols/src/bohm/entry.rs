@@ -9,6 +9,7 @@ use polychron_base::key::{EncodedKey, Key16};
 use polychron_index::Handle;
 use polychron_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use super::chain::Chain;
 use super::table::BohmStore;
 use super::version::RawVersion;
 
@@ -193,20 +194,37 @@ impl Entry {
         RawVersion::from_address(self.version.load(Ordering::Relaxed))
     }
 
+    /// Sets the version.
+    ///
+    /// # Safety
+    /// It stays until the transaction of the entry is complete, or [`Entry::forget_version`] was called.
     #[inline]
-    pub(super) fn set_version(&self, version: Option<RawVersion>) {
-        self.version.store(version.map_or(0, RawVersion::address), Ordering::Relaxed);
+    pub(super) unsafe fn set_version(&self, version: RawVersion) {
+        self.version.store(version.address(), Ordering::Relaxed);
     }
 
-    /// The chain of the placeholder, as it was found when that was put there.
-    #[inline]
-    pub(super) fn chain(&self) -> Option<Handle> {
-        Handle::new(self.chain.load(Ordering::Relaxed))
+    /// The entry has no version any more.
+    pub(super) fn forget_version(&self) {
+        self.version.store(0, Ordering::Relaxed);
     }
 
+    /// Sets the version, and the chain in which it is.
+    ///
+    /// # Safety
+    /// The version was put into that chain by the transaction of the entry, whose batch is not finished.
     #[inline]
-    pub(super) fn set_chain(&self, chain: Option<Handle>) {
-        self.chain.store(chain.map_or(0, Handle::get), Ordering::Relaxed);
+    pub(super) unsafe fn set_placeholder(&self, version: RawVersion, chain: Chain<'_>) {
+        // SAFETY: a version stays until the batch of its transaction is finished.
+        unsafe { self.set_version(version) };
+        self.chain.store(chain.handle().get(), Ordering::Relaxed);
+    }
+
+    /// The chain in which the version was put. It is returned once.
+    #[inline]
+    pub(super) fn take_chain(&self) -> Option<Handle> {
+        let chain = Handle::new(self.chain.load(Ordering::Relaxed));
+        self.chain.store(0, Ordering::Relaxed);
+        chain
     }
 
     /// What the transaction has put so far.
@@ -244,6 +262,11 @@ impl Entry {
             && self.is_in(store)
             && (self.is_written() || self.want == Want::Read)
             && same(self.key(), key)
+    }
+
+    /// Whether it stands for everything.
+    pub(super) fn is_of_no_store(&self) -> bool {
+        self.store.is_none()
     }
 
     /// Whether its key is one of this store.

@@ -36,7 +36,7 @@ pub(super) struct Leftover {
 
 impl Leftover {
     fn is_ready(&self, last: u64) -> bool {
-        self.chunk.batch <= last && self.left.iter().any(Waiting::is_ready)
+        self.chunk.batch() <= last && self.left.iter().any(Waiting::is_ready)
     }
 }
 

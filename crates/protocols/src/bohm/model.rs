@@ -2,7 +2,7 @@
 //! chains that are added to at both ends, lists of intents, snapshots beside collection, and answers that helpers give.
 
 mod chains;
-mod telling;
+mod notices;
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -16,10 +16,10 @@ use polychron_sync::model::Witness;
 
 use super::chain::{Head, Readers};
 use super::execution::LAST;
-use super::pipeline::{Pipeline, RING};
+use super::parking::{ParkTime, ParkedThreads, ThreadParker};
+use super::pipeline::{PartitionProgress, Pipeline, RING};
 use super::planned::{ClientBatches, HandedIn, OwnBatch, Planned, Progress};
 use super::protocol::Snapshots;
-use super::sleeping::{Nap, Sleeper, Sleepers};
 use super::timestamp::Timestamp;
 use super::version::{RawVersion, State, Version};
 
@@ -162,6 +162,7 @@ fn a_version_is_filled_once() {
 /// A log, and for each batch what is done with it.
 struct Log {
     pipeline: Pipeline,
+    progress: Vec<Mutex<PartitionProgress>>,
     planned: [Witness; 2],
     /// Of each batch its transactions, two at most.
     executed: Vec<[Witness; 2]>,
@@ -176,13 +177,14 @@ struct Log {
 impl Log {
     /// A log with a closed batch for each number: so many transactions.
     fn new(partitions: usize, counts: &[usize]) -> Self {
-        let pipeline = Pipeline::new(1, partitions);
+        let (pipeline, progress) = Pipeline::new(1, partitions);
+        let progress = progress.into_iter().map(Mutex::new).collect();
         let kept = ClientBatches::default();
         let own = counts.iter().map(|&count| Mutex::new(Some(client_batch(&kept, count)))).collect();
         let handed_in = counts.iter().map(|_| OnceLock::new()).collect();
         let executed = counts.iter().map(|_| Default::default()).collect();
         let counts = counts.to_vec();
-        Self { pipeline, planned: Default::default(), executed, own, handed_in, counts, _kept: kept }
+        Self { pipeline, progress, planned: Default::default(), executed, own, handed_in, counts, _kept: kept }
     }
 
     /// Hands the client batch of a batch in, and closes the batch.
@@ -195,6 +197,12 @@ impl Log {
             thread::yield_now();
         }
         assert_eq!(self.pipeline.sequenced(), batch);
+    }
+
+    /// Plans the next batch for a partition.
+    fn plan(&self, partition: usize) {
+        let mut progress = self.progress[partition].lock().expect("no thread panics");
+        assert!(self.pipeline.plan_next(&mut progress, |_, _, _| ()), "there is a batch to plan");
     }
 
     /// Executes a chunk, if there is one.
@@ -213,9 +221,8 @@ impl Log {
 
     /// Waits until a client batch is back.
     fn await_client_batch(&self, batch: u64) {
-        // Acquire: as clients do.
         let handed_in = self.handed_in[batch as usize - 1].get().expect("it was handed in");
-        while handed_in.remaining.load(Ordering::Acquire) > 0 {
+        while !handed_in.is_executed() {
             if !self.execute() {
                 thread::yield_now();
             }
@@ -245,7 +252,7 @@ fn client_batch(kept: &ClientBatches, count: usize) -> OwnBatch {
 fn a_batch_is_known_when_it_is_planned() {
     fn work(log: &Log, partition: usize) {
         log.planned[partition].write();
-        log.pipeline.end_planning(1);
+        log.plan(partition);
         log.await_client_batch(1);
     }
     explore(2, || {
@@ -262,14 +269,14 @@ fn chunks_belong_to_one_batch() {
         let counts: Vec<usize> = (0..=RING as usize).map(|behind| if behind < RING as usize { 1 } else { 2 }).collect();
         let log = Log::new(1, &counts);
         log.close(1);
-        log.pipeline.end_planning(1);
+        log.plan(0);
         both(
             log,
             |log| {
                 log.await_client_batch(1);
                 for batch in 2..=log.counts.len() as u64 {
                     log.close(batch);
-                    log.pipeline.end_planning(batch);
+                    log.plan(0);
                     log.await_client_batch(batch);
                 }
             },
@@ -291,7 +298,7 @@ fn what_is_finished_was_executed() {
     explore(3, || {
         let log = Log::new(1, &[2]);
         log.close(1);
-        log.pipeline.end_planning(1);
+        log.plan(0);
         both(log, work, work, |log| assert_eq!(log.pipeline.finished(), 1));
     });
 }
@@ -303,7 +310,7 @@ fn the_watermark_stops_before_nothing() {
         let log = Log::new(1, &[1, 1]);
         for batch in [1, 2] {
             log.close(batch);
-            log.pipeline.end_planning(batch);
+            log.plan(0);
         }
         let execute = |log: &Log| assert!(log.execute());
         both(log, execute, execute, |log| assert_eq!(log.pipeline.finished(), 2, "the batches are complete"));
@@ -314,22 +321,22 @@ fn the_watermark_stops_before_nothing() {
 #[test]
 fn no_sleeper_is_forgotten() {
     explore(3, || {
-        let room = (Sleepers::default(), AtomicUsize::new(0));
+        let room = (ParkedThreads::default(), AtomicUsize::new(0));
         both(
             room,
-            |(sleepers, work)| {
+            |(parked, work)| {
                 while work.load(Ordering::Relaxed) == 0 {
-                    sleepers.sleep(&Arc::default(), || match work.load(Ordering::Relaxed) {
-                        0 => Nap::UntilWoken,
-                        _ => Nap::Not,
+                    parked.sleep(&Arc::default(), || match work.load(Ordering::Relaxed) {
+                        0 => ParkTime::UntilWoken,
+                        _ => ParkTime::None,
                     });
                 }
             },
-            |(sleepers, work)| {
+            |(parked, work)| {
                 work.store(1, Ordering::Relaxed);
-                sleepers.wake_one();
+                parked.wake_one();
             },
-            |(sleepers, _)| assert!(!sleepers.has_some()),
+            |(parked, _)| assert!(!parked.has_some()),
         );
     });
 }
@@ -339,17 +346,17 @@ fn no_sleeper_is_forgotten() {
 fn a_client_is_woken_for_its_client_batch() {
     explore(3, || {
         let kept = ClientBatches::default();
-        let client_batch = hand_in(&Pipeline::new(1, 1), client_batch(&kept, 1));
+        let client_batch = hand_in(&Pipeline::new(1, 1).0, client_batch(&kept, 1));
         each(
             Arc::new(client_batch),
             [
                 |client_batch| {
-                    let sleeper = Arc::<Sleeper>::default();
-                    while client_batch.remaining.load(Ordering::Acquire) > 0 {
-                        client_batch.await_with(&sleeper, || {
-                            let is_back = || client_batch.remaining.load(Ordering::Acquire) == 0;
-                            let nap = || if is_back() { Nap::Not } else { Nap::UntilWoken };
-                            Sleepers::default().sleep(&sleeper, nap);
+                    let parker = Arc::<ThreadParker>::default();
+                    while !client_batch.is_executed() {
+                        client_batch.await_with(&parker, || {
+                            let is_back = || client_batch.is_executed();
+                            let nap = || if is_back() { ParkTime::None } else { ParkTime::UntilWoken };
+                            ParkedThreads::default().sleep(&parker, nap);
                         });
                     }
                 },
@@ -391,7 +398,7 @@ fn snapshots_keep_what_they_see() {
     explore(3, || {
         let log = Log::new(1, &[1]);
         log.close(1);
-        log.pipeline.end_planning(1);
+        log.plan(0);
         let reading = Reading { log, snapshots: Snapshots::new(1), superseded: Witness::default() };
         both(
             reading,

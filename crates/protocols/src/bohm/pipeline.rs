@@ -15,7 +15,7 @@ use polychron_base::clock::{Clock, SystemClock};
 use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, Mutex, SpinLatch, raise};
 
-use super::planned::{ClientBatch, HandedIn, OwnBatch, Planned, Progress};
+use super::planned::{ClientBatch, HandedIn, LiveBatch, OwnBatch, Planned, Progress};
 use super::timestamp::Timestamp;
 
 /// Batches under way at most; so few in models that places are used again.
@@ -67,12 +67,12 @@ struct Content {
 
 /// A client batch in a batch.
 #[derive(Debug)]
-pub(super) struct Member {
-    pub(super) client_batch: Arc<ClientBatch>,
+struct Member {
+    client_batch: Arc<ClientBatch>,
     /// The places of its transactions in the batch. They stand here too, because the client takes the client batch back as soon as its own are
     /// executed.
-    pub(super) first: usize,
-    pub(super) end: usize,
+    first: usize,
+    end: usize,
 }
 
 // SAFETY: the content is written by the sequencer while the place is free, which is when the batch before it there is finished, and
@@ -102,12 +102,31 @@ pub(super) struct Pipeline {
 /// Some transactions of a batch that one thread sees executed.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    pub(super) batch: u64,
+    batch: u64,
     first: usize,
     end: usize,
 }
 
+/// How far the planning of a partition has come. [`Pipeline::new`] makes one for each partition.
+#[derive(Debug)]
+pub(super) struct PartitionProgress {
+    /// The last batch that was planned.
+    planned: u64,
+}
+
+impl PartitionProgress {
+    /// The last batch that was planned.
+    pub(super) fn planned(&self) -> u64 {
+        self.planned
+    }
+}
+
 impl Chunk {
+    /// The batch of its transactions.
+    pub(super) fn batch(&self) -> u64 {
+        self.batch
+    }
+
     /// How many transactions it has.
     pub(super) fn len(&self) -> usize {
         self.end - self.first
@@ -115,8 +134,9 @@ impl Chunk {
 }
 
 impl Pipeline {
-    pub(super) fn new(batch_size: usize, partitions: usize) -> Self {
-        Self {
+    /// An empty log, and the progress of each partition.
+    pub(super) fn new(batch_size: usize, partitions: usize) -> (Self, Vec<PartitionProgress>) {
+        let log = Self {
             queue: Mutex::default(),
             waiting: AtomicUsize::new(0),
             sequencer: SpinLatch::new(()),
@@ -128,7 +148,8 @@ impl Pipeline {
             batch_size,
             partitions,
             time: SystemClock::new(),
-        }
+        };
+        (log, (0..partitions).map(|_| PartitionProgress { planned: 0 }).collect())
     }
 
     fn slot(&self, batch: u64) -> &Slot {
@@ -197,8 +218,8 @@ impl Pipeline {
     /// Hands a client batch in.
     ///
     /// # Safety
-    /// The stores of its entries, its job, and the procedures and answers that the job leads to stay until all of its transactions were executed,
-    /// and the procedures and answers are the executors' alone until then.
+    /// The stores of its entries stay until it is taken back. Its job, and the procedures and answers to which that leads, stay until all of its
+    /// transactions were executed, and the procedures and answers are the executors' alone until then. Each procedure is that of one transaction.
     pub(super) unsafe fn hand_in(&self, client_batch: OwnBatch) -> HandedIn {
         let count = client_batch.content().count;
         let (client_batch, handed_in) = client_batch.hand_over();
@@ -283,8 +304,8 @@ impl Pipeline {
     /// The client batches of a batch.
     ///
     /// # Safety
-    /// The caller plans the batch or executes a chunk of it, so it is not finished and its place not used again.
-    pub(super) unsafe fn client_batches(&self, batch: u64) -> &[Member] {
+    /// The caller plans the batch or executes a chunk of it, so it is not finished and its slot not reused.
+    unsafe fn client_batches(&self, batch: u64) -> &[Member] {
         // SAFETY: the caller says so.
         unsafe { &(&*self.slot(batch).content.get()).client_batches }
     }
@@ -295,8 +316,44 @@ impl Pipeline {
         unsafe { self.client_batches(chunk.batch) }
     }
 
+    /// The first client batch of a batch.
+    ///
+    /// # Safety
+    /// The caller executes a chunk of the batch.
+    #[cfg(all(test, not(loom)))]
+    pub(super) unsafe fn first_client_batch(&self, batch: u64) -> Arc<ClientBatch> {
+        // SAFETY: the caller says so.
+        Arc::clone(&unsafe { self.client_batches(batch) }[0].client_batch)
+    }
+
+    /// Whether there is a batch to plan for a partition.
+    pub(super) fn can_plan(&self, partition: &PartitionProgress) -> bool {
+        partition.planned < self.sequenced()
+    }
+
+    /// Plans the next batch for a partition: has `plan` plan each client batch, of which the first transaction has this position in this batch.
+    /// `false`: there is none.
+    pub(super) fn plan_next(
+        &self,
+        partition: &mut PartitionProgress,
+        mut plan: impl FnMut(LiveBatch<'_>, u64, usize),
+    ) -> bool {
+        if !self.can_plan(partition) {
+            return false;
+        }
+        let batch = partition.planned + 1;
+        // SAFETY: the batch is not planned before the end of this, and no transaction of it is executed before that.
+        for Member { client_batch, first, .. } in unsafe { self.client_batches(batch) } {
+            // SAFETY: as above.
+            plan(unsafe { client_batch.live() }, batch, *first);
+        }
+        partition.planned = batch;
+        self.end_planning(batch);
+        true
+    }
+
     /// A partition of the batch was planned.
-    pub(super) fn end_planning(&self, batch: u64) {
+    fn end_planning(&self, batch: u64) {
         // AcqRel: the last one hands on what all did: the one barrier of a batch (§3.2.4).
         if self.slot(batch).unplanned.fetch_sub(1, Ordering::AcqRel) == 1 {
             // Release: pairs with the acquire in `planned`. All partitions of earlier batches were planned before.
@@ -347,11 +404,13 @@ impl Pipeline {
     }
 
     /// Calls `visit` with each client batch of a chunk, and its first entry there.
-    pub(super) fn for_first(&self, chunk: &Chunk, visit: impl Fn(&ClientBatch, usize)) {
+    pub(super) fn for_first(&self, chunk: &Chunk, visit: impl Fn(LiveBatch<'_>, usize)) {
         for Member { client_batch, first, end } in self.members(chunk) {
             let place = chunk.first.max(*first);
             if place < chunk.end.min(*end) {
-                visit(client_batch, client_batch.content().firsts[place - first] as usize);
+                // SAFETY: a transaction of the chunk is under way until the chunk has ended.
+                let live = unsafe { client_batch.live() };
+                visit(live, live.content().firsts[place - first] as usize);
             }
         }
     }

@@ -20,7 +20,7 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence
 use polychron_sync::{Mutex, fence_behind_exchange};
 
 use super::entry::{Entry, Known, Want};
-use super::sleeping::Sleeper;
+use super::parking::ThreadParker;
 use super::timestamp::Timestamp;
 use super::transaction::{BohmTransaction, Position};
 use super::version::{Filling, Fresh, Version};
@@ -56,8 +56,8 @@ pub(super) struct Planned {
 /// The data that belong to the client, then to the sequencer, and then to the thread that executes the transaction.
 #[derive(Debug)]
 pub(super) struct Body {
-    /// The place in the client batch.
-    pub(super) place: u32,
+    /// Its position in the client batch.
+    position: u32,
     /// Its entries in the client batch.
     pub(super) first: u32,
     pub(super) end: u32,
@@ -137,13 +137,19 @@ impl<'p> Executing<'p> {
 
     /// Its client batch, which its client does not take back before this is complete.
     #[inline]
-    pub(super) fn client_batch(&self) -> &ClientBatch {
-        self.planned.client_batch()
+    pub(super) fn client_batch(&self) -> LiveBatch<'_> {
+        LiveBatch(self.planned.client_batch())
+    }
+
+    /// The position of its procedure in the job.
+    #[inline]
+    pub(super) fn procedure(&self) -> usize {
+        self.client_batch().content().procedures[self.body().position as usize] as usize
     }
 
     /// An entry that it has added.
     #[inline]
-    pub(super) fn late(&self, position: usize) -> Known<'_> {
+    fn late(&self, position: usize) -> Known<'_> {
         // SAFETY: it is under way.
         unsafe { Known::new(&self.body().late[position]) }
     }
@@ -203,9 +209,9 @@ impl<'p> Executing<'p> {
 }
 
 impl Planned {
-    fn new(client_batch: NonNull<ClientBatch>, place: u32) -> Self {
+    fn new(client_batch: NonNull<ClientBatch>, position: u32) -> Self {
         let body = Body {
-            place,
+            position,
             first: 0,
             end: 0,
             has_more: false,
@@ -330,12 +336,12 @@ pub(super) type RunProcedure = unsafe fn(*const (), usize, &mut BohmTransaction<
 pub(super) struct ClientBatch {
     content: UnsafeCell<Content>,
     /// Transactions that were not executed yet.
-    pub(super) remaining: AtomicUsize,
+    remaining: AtomicUsize,
     /// How many [`Shared`] there are.
     shares: AtomicUsize,
     /// Its client sleeps until the client batch is back, or is about to.
     is_awaited: AtomicBool,
-    client: Mutex<Option<Arc<Sleeper>>>,
+    client: Mutex<Option<Arc<ThreadParker>>>,
 }
 
 /// What belongs to the client, and is only read, but for the entries, while the client batch is handed in.
@@ -358,9 +364,9 @@ pub(super) struct Content {
     pub(super) has_everything: bool,
     /// The client runs the one transaction itself.
     pub(super) interactive: bool,
-    /// Set by the sequencer.
-    pub(super) batch: AtomicU64,
-    pub(super) first_place: AtomicUsize,
+    /// Set by the sequencer, before which it is zero.
+    batch: AtomicU64,
+    first_position: AtomicUsize,
 }
 
 // SAFETY: the content is the client's alone, or else only read; entries are written by the thread of concurrency control that
@@ -385,7 +391,7 @@ impl ClientBatch {
             has_everything: false,
             interactive: false,
             batch: AtomicU64::new(0),
-            first_place: AtomicUsize::new(0),
+            first_position: AtomicUsize::new(0),
         };
         Self {
             content: UnsafeCell::new(content),
@@ -412,12 +418,19 @@ impl ClientBatch {
         }
     }
 
-    /// Gives the transactions their log positions, once: before, no other thread finds them.
+    /// Whether all transactions were executed.
+    #[inline]
+    pub(super) fn is_executed(&self) -> bool {
+        // Acquire: pairs with the release in `end`.
+        self.remaining.load(Ordering::Acquire) == 0
+    }
+
+    /// Assigns the transactions their log positions, once: before, no other thread finds them.
     pub(super) fn enter_log(&self, batch: u64, first: usize) {
         let content = self.content();
         let before = content.batch.swap(batch, Ordering::Relaxed);
         assert!(before == 0, "a client batch is in one batch");
-        content.first_place.store(first, Ordering::Relaxed);
+        content.first_position.store(first, Ordering::Relaxed);
         for place in 0..content.count {
             self.planned(place).enter_log(Timestamp::new(batch, first + place), content.interactive);
         }
@@ -430,8 +443,8 @@ impl ClientBatch {
     }
 
     /// Lets the client wait by `sleep`, which is woken when the client batch is back.
-    pub(super) fn await_with(&self, sleeper: &Arc<Sleeper>, sleep: impl FnOnce()) {
-        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(sleeper));
+    pub(super) fn await_with(&self, parker: &Arc<ThreadParker>, sleep: impl FnOnce()) {
+        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(parker));
         self.is_awaited.store(true, Ordering::Relaxed);
         // SeqCst: pairs with the fence in `end`.
         fence(Ordering::SeqCst);
@@ -446,12 +459,18 @@ impl ClientBatch {
         unsafe { &*self.content.get() }
     }
 
-    /// The timestamp of the transaction at a place, once its batch is closed.
+    /// The batch in which it is, once that is closed.
     #[inline]
-    pub(super) fn timestamp(&self, place: usize) -> Timestamp {
-        let content = self.content();
-        let first = content.first_place.load(Ordering::Relaxed);
-        Timestamp::new(content.batch.load(Ordering::Relaxed), first + place)
+    pub(super) fn batch(&self) -> Option<u64> {
+        // Relaxed: the thread that waits for it to be planned acquires that.
+        Some(self.content().batch.load(Ordering::Relaxed)).filter(|&batch| batch > 0)
+    }
+
+    /// The timestamp of the transaction at a position, once its batch is closed.
+    #[inline]
+    pub(super) fn timestamp(&self, position: usize) -> Timestamp {
+        let batch = self.batch().expect("its batch is closed");
+        Timestamp::new(batch, self.content().first_position.load(Ordering::Relaxed) + position)
     }
 
     /// The transaction at a place.
@@ -460,17 +479,47 @@ impl ClientBatch {
         &self.content().pieces[place / PIECE][place % PIECE]
     }
 
-    /// The entry at a position, of a transaction that is under way.
+    /// The client batch while some transaction of it is under way.
+    ///
+    /// # Safety
+    /// That is so for as long as it is borrowed.
     #[inline]
-    pub(super) fn entry(&self, position: usize) -> Known<'_> {
-        // SAFETY: who looks at entries has a transaction of the client batch under way.
-        unsafe { Known::new(&self.content().entries[position]) }
+    pub(super) unsafe fn live(&self) -> LiveBatch<'_> {
+        LiveBatch(self)
+    }
+}
+
+/// A client batch some transaction of which is under way, so that its client keeps it, and the stores of its entries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LiveBatch<'c>(&'c ClientBatch);
+
+impl Deref for LiveBatch<'_> {
+    type Target = ClientBatch;
+
+    #[inline]
+    fn deref(&self) -> &ClientBatch {
+        self.0
+    }
+}
+
+impl<'c> LiveBatch<'c> {
+    /// The content, to be read.
+    #[inline]
+    pub(super) fn content(self) -> &'c Content {
+        self.0.content()
+    }
+
+    /// The entry at a position.
+    #[inline]
+    pub(super) fn entry(self, position: usize) -> Known<'c> {
+        // SAFETY: the stores are kept while a transaction of the client batch is under way.
+        unsafe { Known::new(&self.0.content().entries[position]) }
     }
 
     /// How many entries there are.
     #[inline]
-    pub(super) fn entry_count(&self) -> usize {
-        self.content().entries.len()
+    pub(super) fn entry_count(self) -> usize {
+        self.0.content().entries.len()
     }
 }
 
@@ -558,32 +607,38 @@ impl HandedIn {
     /// The client batch for the client alone, if all of its transactions were executed, and told of.
     pub(super) fn take_back(self) -> Result<OwnBatch, Self> {
         // Acquire: pairs with the release of the thread that counted last, and of those that dropped what they shared.
-        let is_back = self.remaining.load(Ordering::Acquire) == 0 && self.0.shares.load(Ordering::Acquire) == 0;
+        let is_back = self.is_executed() && self.0.shares.load(Ordering::Acquire) == 0;
         if is_back { Ok(OwnBatch(self.0)) } else { Err(self) }
     }
 
-    /// What is known of the transaction at a place, which was executed.
+    /// The transaction at a position, if it was executed.
     #[inline]
-    pub(super) fn executed(&self, place: usize) -> &Body {
-        let planned = self.planned(place);
-        assert!(planned.progress(self.timestamp(place)) == Progress::Complete, "it was executed");
+    pub(super) fn complete(&self, position: usize) -> Option<&Planned> {
+        let planned = self.planned(position);
+        (planned.progress(self.timestamp(position)) == Progress::Complete).then_some(planned)
+    }
+
+    /// What is known of the transaction at a position, which was executed.
+    #[inline]
+    fn executed(&self, position: usize) -> &Body {
+        let planned = self.complete(position).expect("it was executed");
         // SAFETY: nothing executes it any more, and its client fills it anew only after it took this back.
         unsafe { &*planned.body.get() }
     }
 
     /// The entries of a transaction that was executed.
-    pub(super) fn entries(&self, place: usize) -> impl Iterator<Item = Known<'_>> {
-        let body = self.executed(place);
-        let planned = (body.first..body.end).map(|position| self.entry(position as usize));
-        // SAFETY: the stores are kept while the client goes on with it.
-        planned.chain(body.late.iter().map(|entry| unsafe { Known::new(entry) }))
+    pub(super) fn entries(&self, position: usize) -> impl Iterator<Item = Known<'_>> {
+        let body = self.executed(position);
+        let planned = &self.content().entries[body.first as usize..body.end as usize];
+        // SAFETY: the stores stay until this is taken back, as the client has promised when it handed the client batch in.
+        planned.iter().chain(&body.late).map(|entry| unsafe { Known::new(entry) })
     }
 
-    /// The only transaction, which the client executes without having claimed it, and how many are left to be executed. `None`: it was executed.
-    pub(super) fn drive(&mut self) -> Option<(Executing<'_>, &AtomicUsize)> {
+    /// The only transaction, which the client executes without having claimed it, and the client batch. `None`: it was executed.
+    pub(super) fn drive(&mut self) -> Option<(Executing<'_>, &ClientBatch)> {
         let (planned, timestamp) = (self.0.planned(0), self.timestamp(0));
         let is_driven = self.content().interactive && planned.progress(timestamp) == Progress::Executing;
         // No executor claims it, and what this answered before is dropped.
-        is_driven.then(|| (Executing { planned, timestamp }, &self.0.remaining))
+        is_driven.then(|| (Executing { planned, timestamp }, &*self.0))
     }
 }

@@ -19,14 +19,14 @@ use super::dropped::Dropped;
 use super::execution::{Executor, LAST};
 use super::executors::Executors;
 use super::leftovers::Leftovers;
+use super::notices::Notices;
 use super::options::Options;
+use super::parking::{ParkTime, ParkedThreads};
 use super::pipeline::Pipeline;
 use super::plan::Partition;
 use super::planned::ClientBatches;
-use super::sleeping::{Nap, Sleepers};
 use super::steps::Step;
 use super::table::BohmStore;
-use super::telling::Notices;
 use super::worker::BohmWorker;
 
 /// What all threads share.
@@ -48,9 +48,9 @@ pub(super) struct Shared {
     /// Clients whose answers any thread may give.
     pub(super) notices: Notices,
     /// Threads that sleep until there is something to execute; where clients take turns, until there is anything to do.
-    pub(super) executing: Sleepers,
+    pub(super) executing: ParkedThreads,
     /// Threads that do nothing but plan, and sleep.
-    pub(super) planning: Sleepers,
+    pub(super) planning: ParkedThreads,
     /// Which threads run procedures.
     pub(super) running: Running,
     pub(super) acknowledged: Acknowledged,
@@ -209,15 +209,15 @@ impl Shared {
 
     /// Lets a thread of one stage sleep until there is something to do, or the database is closed.
     fn sleep(&self, executor: &mut Executor, plans: bool) {
-        let (sleepers, sleeper) =
-            (if plans { &self.planning } else { &self.executing }, Arc::clone(&executor.state.sleeper));
-        sleepers.sleep(&sleeper, || {
+        let (parked, parker) =
+            (if plans { &self.planning } else { &self.executing }, Arc::clone(&executor.state.parker));
+        parked.sleep(&parker, || {
             if self.stopping.load(Ordering::Relaxed) || if plans { self.can_plan() } else { self.can_execute() } {
-                Nap::Not
+                ParkTime::None
             } else if self.pipeline.is_quiet() {
-                Nap::UntilWoken
+                ParkTime::UntilWoken
             } else {
-                Nap::AtMost(executor.state.spin_budget.next_sleep())
+                ParkTime::AtMost(executor.state.spin_budget.next_sleep())
             }
         });
     }
@@ -341,10 +341,11 @@ impl Protocol for Bohm {
         let workers = OWN_SLOTS + memory.max_workers;
         let memory = Memory::new(memory)?;
         let partitions = options.partitions.max(options.concurrency_control_threads);
+        let (pipeline, partitions) = Pipeline::new(options.batch_size, partitions);
         let shared = Arc::new(Shared {
-            pipeline: Pipeline::new(options.batch_size, partitions),
+            pipeline,
             executors: Executors::default(),
-            partitions: (0..partitions).map(|_| CachePadded::default()).collect(),
+            partitions: partitions.into_iter().map(|progress| CachePadded::new(Partition::new(progress))).collect(),
             snapshots: Snapshots::new(workers),
             dropped: Dropped::default(),
             base: Base::new(memory, common)?,
@@ -353,8 +354,8 @@ impl Protocol for Bohm {
             client_batches: ClientBatches::default(),
             leftovers: Leftovers::default(),
             notices: Notices::default(),
-            executing: Sleepers::default(),
-            planning: Sleepers::default(),
+            executing: ParkedThreads::default(),
+            planning: ParkedThreads::default(),
             running: Running::new(workers),
             acknowledged: Acknowledged::default(),
             longest_wait_us: AtomicU64::new(0),

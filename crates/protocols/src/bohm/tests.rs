@@ -69,7 +69,7 @@ impl Procedure for Link {
             let mut executor = Executor::new(shared).unwrap();
             let batch = shared.pipeline.planned();
             // SAFETY: this is executed in a chunk of the batch.
-            let client_batch = Arc::clone(&unsafe { shared.pipeline.client_batches(batch) }[0].client_batch);
+            let client_batch = unsafe { shared.pipeline.first_client_batch(batch) };
             let timestamp = Timestamp::new(batch, *place);
             assert!(ensure_complete(
                 shared,

@@ -161,8 +161,11 @@ impl<'g> Fresh<'g> {
     }
 
     /// Sets the version that will be below.
+    ///
+    /// # Safety
+    /// That stays, or is below this one in its chain.
     #[inline]
-    pub(super) fn set_below(&self, below: Option<RawVersion>) {
+    pub(super) unsafe fn set_below(&self, below: Option<RawVersion>) {
         // Relaxed: the chain takes the version with a release.
         self.0.header().previous.store(below.map_or(0, RawVersion::address), Ordering::Relaxed);
     }

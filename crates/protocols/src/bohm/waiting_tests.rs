@@ -68,7 +68,7 @@ impl Procedure for Increment {
         if let Some((shared, places)) = self.beside.take() {
             let batch = shared.pipeline.planned();
             // SAFETY: this is executed in a chunk of the batch.
-            let client_batch = Arc::clone(&unsafe { shared.pipeline.client_batches(batch) }[0].client_batch);
+            let client_batch = unsafe { shared.pipeline.first_client_batch(batch) };
             let other = move || {
                 let mut executor = Executor::new(&shared).unwrap();
                 for place in places {

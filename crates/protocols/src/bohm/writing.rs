@@ -39,9 +39,8 @@ impl BohmTransaction<'_> {
         let chain = store.find(key, &self.guard);
         // A version that supersedes another one makes room in the end.
         let version = if chain.is_some() { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
-        entry.set_version(Some(version.raw()));
         if want == Want::Guessed {
-            _ = version.keep();
+            self.guess(&entry, version);
             self.is_guessing = true;
         } else {
             self.put_late(store, key, chain, &entry, version)?;
@@ -70,9 +69,8 @@ impl BohmTransaction<'_> {
                     return Err(error);
                 }
             };
-            match self.put_into(chain.head(), version) {
+            match self.put_into(chain, entry, version) {
                 Ok(superseded) => {
-                    entry.set_chain(Some(chain.handle()));
                     superseded.into_iter().for_each(|superseded| partition.leave_superseded(superseded));
                     return Ok(());
                 }

@@ -13,11 +13,11 @@ use polychron_sync::thread;
 use super::super::answers::Job;
 use super::super::attempt;
 use super::super::execution::LAST;
-use super::super::pipeline::Pipeline;
+use super::super::notices::{Delivered, Notices, Opened, SharedJob};
+use super::super::parking::{ParkTime, ParkedThreads, ThreadParker};
+use super::super::pipeline::{PartitionProgress, Pipeline};
 use super::super::planned::{ClientBatches, HandedIn, OwnBatch, Planned, Progress};
 use super::super::protocol::Acknowledged;
-use super::super::sleeping::{Nap, Sleeper, Sleepers};
-use super::super::telling::{Notices, Opened, Telling, Told};
 use super::super::timestamp::Timestamp;
 use super::each;
 
@@ -48,7 +48,7 @@ struct Client {
     kept: ClientBatches,
     /// The client batch that was handed in before the threads begin.
     handed_in: Mutex<Option<HandedIn>>,
-    sleeper: Arc<Sleeper>,
+    parker: Arc<ThreadParker>,
 }
 
 // SAFETY: loom checks it, by the witnesses beside the answers.
@@ -67,7 +67,7 @@ impl Client {
             memory: Witness::default(),
             kept: ClientBatches::default(),
             handed_in: Mutex::default(),
-            sleeper: Arc::default(),
+            parker: Arc::default(),
         }
     }
 
@@ -103,6 +103,7 @@ enum End {
 /// The log, clients, and the notices that they open.
 struct Room {
     log: Pipeline,
+    progress: Mutex<PartitionProgress>,
     acknowledged: Acknowledged,
     notices: Notices,
     clients: Vec<Client>,
@@ -111,8 +112,10 @@ struct Room {
 impl Room {
     /// A room with clients that have so many procedures each.
     fn new(counts: &[usize]) -> Arc<Self> {
+        let (log, mut progress) = Pipeline::new(1, 1);
         Arc::new(Self {
-            log: Pipeline::new(1, 1),
+            log,
+            progress: Mutex::new(progress.pop().expect("there is one partition")),
             acknowledged: Acknowledged::default(),
             notices: Notices::default(),
             clients: counts.iter().map(|&count| Client::new(count)).collect(),
@@ -122,19 +125,19 @@ impl Room {
     /// Closes and plans a batch with what was handed in.
     fn plan(&self) {
         assert!(self.log.sequence(false), "there is something to put into it");
-        self.log.end_planning(self.log.sequenced());
+        let mut progress = self.progress.lock().expect("no thread panics");
+        assert!(self.log.plan_next(&mut progress, |_, _, _| ()), "there is a batch to plan");
     }
 
     /// As the thread that executes: leaves the answer. Answers whether the transaction is complete, by whomever.
     fn complete(planned: &Planned, timestamp: Timestamp) -> bool {
         if let Some(executing) = planned.claim(timestamp) {
-            let (content, place) = (executing.client_batch().content(), executing.body().place);
+            let (job, position) = (executing.client_batch().content().job, executing.procedure());
             // SAFETY: it was claimed, and its client waits.
             unsafe {
-                let (client, position) =
-                    (&*std::ptr::with_exposed_provenance::<Client>(content.job), content.procedures[place as usize]);
-                client.executed[position as usize].write();
-                *client.answers[position as usize].get() = Some(Ok(((), Scope::default())));
+                let client = &*std::ptr::with_exposed_provenance::<Client>(job);
+                client.executed[position].write();
+                *client.answers[position].get() = Some(Ok(((), Scope::default())));
             }
             executing.complete(false);
         }
@@ -171,7 +174,7 @@ impl Room {
             assert!(self.acknowledged.batch() as usize > position / count, "snapshots have it before its client knows");
             client.give(position);
         };
-        let telling = Telling::new(&job, client.given.len(), &done);
+        let telling = SharedJob::new(&job, client.given.len(), &done);
         self.notices.open(&telling, |opened| {
             let mut own = (!is_planned).then(|| client.kept.take());
             for round in 0..rounds {
@@ -197,7 +200,7 @@ impl Room {
         &self,
         client: &Client,
         handed_in: &HandedIn,
-        telling: &Telling<'_, Silent, D>,
+        telling: &SharedJob<'_, Silent, D>,
         opened: &Opened<'_>,
         end: End,
         done: impl Fn(usize, Result<(), Error>),
@@ -207,9 +210,9 @@ impl Room {
             return;
         }
         let content = handed_in.content();
-        self.acknowledged.raise(content.batch.load(Ordering::Relaxed));
+        self.acknowledged.raise(handed_in.batch().expect("it was executed"));
         for &position in &content.procedures {
-            if telling.told(position as usize) == Told::No {
+            if telling.told(position as usize) == Delivered::No {
                 // SAFETY: the transaction is complete, and nobody has claimed its answer.
                 let answer = unsafe { (*client.answers[position as usize].get()).take() };
                 let answer = answer.expect("it was executed").map(|_| ());
@@ -221,7 +224,7 @@ impl Room {
     /// As a client that takes its turns.
     fn wait_awake(&self, _: &Client, handed_in: &HandedIn) {
         // Acquire: as clients do.
-        while handed_in.remaining.load(Ordering::Acquire) > 0 {
+        while !handed_in.is_executed() {
             self.execute();
             thread::yield_now();
         }
@@ -230,10 +233,11 @@ impl Room {
     /// As a client that leaves its turns to others and sleeps.
     fn wait_asleep(&self, client: &Client, handed_in: &HandedIn) {
         // Acquire, here and below: as above.
-        let is_back = || handed_in.remaining.load(Ordering::Acquire) == 0;
+        let is_back = || handed_in.is_executed();
         while !is_back() {
-            handed_in.await_with(&client.sleeper, || {
-                Sleepers::default().sleep(&client.sleeper, || if is_back() { Nap::Not } else { Nap::UntilWoken });
+            handed_in.await_with(&client.parker, || {
+                ParkedThreads::default()
+                    .sleep(&client.parker, || if is_back() { ParkTime::None } else { ParkTime::UntilWoken });
             });
         }
     }

@@ -17,7 +17,7 @@ use polychron_sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use polychron_sync::{Backoff, Mutex, MutexGuard};
 
 use super::answers::Job;
-use super::attempt::tell_ended;
+use super::attempt::finish_answer;
 use super::execution::{Executor, ensure_complete};
 use super::pipeline::Pipeline;
 use super::planned::{Blocker, ClientBatch, HandedIn, Planned, Progress, Shared};
@@ -30,7 +30,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Who has given an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Delivered {
     /// Nobody so far.
     No,
     /// A helper, and the transaction has committed.
@@ -40,19 +40,19 @@ pub(super) enum Told {
 }
 
 /// A client's procedures, whose answers any thread may give.
-pub(super) struct Telling<'j, P: Procedure, D> {
+pub(super) struct SharedJob<'j, P: Procedure, D> {
     job: &'j Job<P>,
     told: Vec<AtomicU8>,
     done: &'j D,
 }
 
 /// The same for who does not know their type.
-trait Tell {
+trait Deliver {
     /// Claims the answer of a procedure whose transaction is complete. `None`: another thread has, or it is left to its client.
     fn claim(&self, complete: &Complete<'_>) -> Option<Claimed>;
 
     /// Gives an answer that the caller has claimed here.
-    fn tell(&self, claimed: Claimed);
+    fn deliver(&self, claimed: Claimed);
 }
 
 /// The position of a procedure whose transaction is complete, and whose client does not take the answer while the list is locked.
@@ -65,50 +65,50 @@ struct Complete<'l> {
 #[derive(Debug)]
 struct Claimed(usize);
 
-impl<'j, P: Procedure, D: Fn(usize, Result<P::Output, P::Error>) + Sync> Telling<'j, P, D> {
+impl<'j, P: Procedure, D: Fn(usize, Result<P::Output, P::Error>) + Sync> SharedJob<'j, P, D> {
     pub(super) fn new(job: &'j Job<P>, count: usize, done: &'j D) -> Self {
-        Self { job, told: (0..count).map(|_| AtomicU8::new(Told::No as u8)).collect(), done }
+        Self { job, told: (0..count).map(|_| AtomicU8::new(Delivered::No as u8)).collect(), done }
     }
 
     /// Who has given the answer of a procedure that its client has taken back.
-    pub(super) fn told(&self, position: usize) -> Told {
+    pub(super) fn told(&self, position: usize) -> Delivered {
         // Relaxed: written under the notice's lock, which the client has held since.
         let told = self.told[position].load(Ordering::Relaxed);
-        [Told::No, Told::Committed, Told::Refused][usize::from(told)]
+        [Delivered::No, Delivered::Committed, Delivered::Refused][usize::from(told)]
     }
 }
 
-impl<P: Procedure, D: Fn(usize, Result<P::Output, P::Error>) + Sync> Tell for Telling<'_, P, D> {
+impl<P: Procedure, D: Fn(usize, Result<P::Output, P::Error>) + Sync> Deliver for SharedJob<'_, P, D> {
     fn claim(&self, &Complete { position, .. }: &Complete<'_>) -> Option<Claimed> {
         // Relaxed, here and below: written under the notice's lock. Who has claimed an answer may be taking it.
-        if self.told[position].load(Ordering::Relaxed) != Told::No as u8 {
+        if self.told[position].load(Ordering::Relaxed) != Delivered::No as u8 {
             return None;
         }
         // SAFETY: the transaction is complete, and under the lock no other thread claims its answer, or has.
         let told = match unsafe { self.job.at(position) }.1 {
-            Some(Ok(_)) => Told::Committed,
+            Some(Ok(_)) => Delivered::Committed,
             // Its client tries it again.
             Some(Err(ended)) if ended.wants_memory => return None,
             None => return None,
-            Some(Err(_)) => Told::Refused,
+            Some(Err(_)) => Delivered::Refused,
         };
         self.told[position].store(told as u8, Ordering::Relaxed);
         Some(Claimed(position))
     }
 
-    fn tell(&self, Claimed(position): Claimed) {
+    fn deliver(&self, Claimed(position): Claimed) {
         // SAFETY: the transaction is complete and was claimed, so procedure and answer are the caller's.
         let (procedure, answer) = unsafe { self.job.at(position) };
         let answer = answer.take().expect("an answer that was claimed is there");
         // A panic of the client's code, or of what it drops there, is not for the thread that helps.
-        let _ = drive::catch(|| (self.done)(position, tell_ended(procedure, answer)));
+        let _ = drive::catch(|| (self.done)(position, finish_answer(procedure, answer)));
     }
 }
 
 /// What a client has under way whose answers any thread may give.
 struct Notice {
     /// Its client waits until all that help have left.
-    telling: NonNull<dyn Tell>,
+    telling: NonNull<dyn Deliver>,
     client_batches: Mutex<Vec<Shared>>,
     helpers: AtomicUsize,
 }
@@ -141,13 +141,13 @@ impl Notices {
     /// Lets others help with the answers of `telling` while `work` runs.
     pub(super) fn open<'s, P: Procedure, D: Fn(usize, Result<P::Output, P::Error>) + Sync, O>(
         &'s self,
-        telling: &'s Telling<'s, P, D>,
+        telling: &'s SharedJob<'s, P, D>,
         work: impl FnOnce(&Opened<'s>) -> O,
     ) -> O {
         let job = std::ptr::from_ref(telling.job).addr();
-        let telling: NonNull<dyn Tell + 's> = NonNull::from(telling);
+        let telling: NonNull<dyn Deliver + 's> = NonNull::from(telling);
         // SAFETY: only the lifetime changes. Nothing looks at it after `Opened` is dropped, which is done here, however `work` ends.
-        let telling = unsafe { std::mem::transmute::<NonNull<dyn Tell + 's>, NonNull<dyn Tell>>(telling) };
+        let telling = unsafe { std::mem::transmute::<NonNull<dyn Deliver + 's>, NonNull<dyn Deliver>>(telling) };
         let notice = Arc::new(Notice { telling, client_batches: Mutex::default(), helpers: AtomicUsize::new(0) });
         lock(&self.0).push(Arc::clone(&notice));
         work(&Opened { notices: self, notice, job })
@@ -227,17 +227,17 @@ struct Left {
 type Listed<'l> = MutexGuard<'l, Vec<Shared>>;
 
 impl Notice {
-    fn telling(&self) -> &dyn Tell {
+    fn telling(&self) -> &dyn Deliver {
         // SAFETY: the client waits for its helpers, of whom the caller is one.
         unsafe { self.telling.as_ref() }
     }
 
     fn help(&self, log: &Pipeline, acknowledged: &Acknowledged, execute: Execute<'_>) -> bool {
         let mut left = Vec::new();
-        let mut helped = self.tell_all(log, acknowledged, &mut left);
+        let mut helped = self.deliver_all(log, acknowledged, &mut left);
         for left in left {
             if execute(left.planned.planned(), left.planned.timestamp()) {
-                self.tell_one(acknowledged, &left);
+                self.deliver_one(acknowledged, &left);
                 helped = true;
             }
         }
@@ -245,20 +245,14 @@ impl Notice {
     }
 
     /// Gives the answers that are there, and finds out what is left to be executed.
-    fn tell_all(&self, log: &Pipeline, acknowledged: &Acknowledged, left: &mut Vec<Left>) -> bool {
+    fn deliver_all(&self, log: &Pipeline, acknowledged: &Acknowledged, left: &mut Vec<Left>) -> bool {
         let mut claimed = Vec::new();
         {
             let client_batches = lock(&self.client_batches);
             for client_batch in client_batches.iter() {
-                let content = client_batch.content();
-                let batch = content.batch.load(Ordering::Relaxed);
-                if batch == 0 || log.planned() < batch {
-                    continue;
-                }
-                let first = content.first_place.load(Ordering::Relaxed);
-                for place in 0..content.count {
-                    let timestamp = Timestamp::new(batch, first + place);
-                    let planned = client_batch.planned(place);
+                let Some(batch) = client_batch.batch().filter(|&batch| log.planned() >= batch) else { continue };
+                for place in 0..client_batch.content().count {
+                    let (planned, timestamp) = (client_batch.planned(place), client_batch.timestamp(place));
                     match planned.progress(timestamp) {
                         Progress::Unprocessed => left.push(Left { place, planned: planned.blocker(timestamp) }),
                         Progress::Executing => {}
@@ -273,23 +267,23 @@ impl Notice {
         }
         // Others' code runs outside of the lock.
         let any = !claimed.is_empty();
-        claimed.into_iter().for_each(|claimed| self.telling().tell(claimed));
+        claimed.into_iter().for_each(|claimed| self.telling().deliver(claimed));
         any
     }
 
     /// Gives the answer of a transaction that was executed, if it is still to be given.
-    fn tell_one(&self, acknowledged: &Acknowledged, Left { place, planned }: &Left) {
+    fn deliver_one(&self, acknowledged: &Acknowledged, Left { place, planned }: &Left) {
         let timestamp = planned.timestamp();
         let claimed = {
             let client_batches = lock(&self.client_batches);
             // The client may have taken the client batch back by now, and may add transactions to it.
             let listed = client_batches.iter().find(|&listed| planned.is_of(listed));
-            let under_way = listed.filter(|listed| listed.content().batch.load(Ordering::Relaxed) == timestamp.batch());
+            let under_way = listed.filter(|listed| listed.batch() == Some(timestamp.batch()));
             under_way.and_then(|client_batch| self.claim(&client_batches, client_batch, *place, timestamp))
         };
         if let Some(claimed) = claimed {
             acknowledged.raise(timestamp.batch());
-            self.telling().tell(claimed);
+            self.telling().deliver(claimed);
         }
     }
 
