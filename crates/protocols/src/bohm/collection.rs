@@ -338,7 +338,7 @@ impl BohmStore {
         // A late write may have come first.
         let from = if chain.head().seal(deletion) { self.index() } else { beside };
         let removed = from.remove(key, chain.handle(), guard);
-        debug_assert!(removed, "the chain was in both, and only the thread that plans for the key removes it");
+        assert!(removed, "the chain was in both, and only the thread that plans for the key removes it");
     }
 
     /// Whether a key leads to a chain, in the index or beside.
