@@ -82,7 +82,7 @@ pub(super) fn run_procedure(transaction: &mut BohmTransaction<'_>) -> Ran {
 struct UnderWay<'w> {
     client_batches: VecDeque<(HandedIn, Vec<u32>)>,
     worker: &'w mut BohmWorker,
-    /// Where others may give the answers.
+    /// Where others may deliver the answers.
     opened: Option<&'w Opened<'w>>,
     /// Others were under way already, and this client comes right behind them.
     is_nested: bool,
@@ -133,14 +133,14 @@ impl BohmWorker {
         // The tables and stores that the procedures name are found in this epoch, and stay while they are under way.
         self.executor.local.hold();
         let Some(done_by_any) = shared_done else { return self.execute_job(&job, count, None, done, others) };
-        let telling = SharedJob::new(&job, count, done_by_any);
-        shared.notices.open(&telling, |opened| {
-            let told = |position| telling.told(position);
-            self.execute_job(&job, count, Some((opened, &told)), done, others);
+        let answers_of_any = SharedJob::new(&job, count, done_by_any);
+        shared.notices.open(&answers_of_any, |opened| {
+            let delivered = |position| answers_of_any.delivered(position);
+            self.execute_job(&job, count, Some((opened, &delivered)), done, others);
         });
     }
 
-    /// Has the procedures of a job executed, and takes the answers that no other thread has given.
+    /// Has the procedures of a job executed, and takes the answers that no other thread has delivered.
     fn execute_job<P: Procedure>(
         &mut self,
         job: &Job<P>,
@@ -168,9 +168,9 @@ impl BohmWorker {
             }
             let Some((client_batch, attempts)) = under_way.await_oldest() else { break };
             shared.acknowledged.raise(client_batch.batch().expect("its transactions were executed"));
-            let told = |position| answering.map_or(Delivered::No, |(_, told)| told(position));
-            for (place, attempts) in attempts.into_iter().enumerate() {
-                let again = under_way.worker.take_answer(job, &client_batch, place, attempts, told, done);
+            let delivered = |position| answering.map_or(Delivered::No, |(_, delivered)| delivered(position));
+            for (in_batch, attempts) in attempts.into_iter().enumerate() {
+                let again = under_way.worker.take_answer(job, &client_batch, in_batch, attempts, delivered, done);
                 guesses.extend(again);
             }
             under_way.worker.keep_client_batch(client_batch);
@@ -196,7 +196,7 @@ impl BohmWorker {
         client_batch
     }
 
-    /// Fills a client batch with procedures that are planned again, and with new ones; answers it with how often each was planned.
+    /// Fills a client batch with procedures that are planned again, and with new ones; returns it with how often each was planned.
     fn fill_client_batch<P: Procedure>(
         &mut self,
         job: &Job<P>,
@@ -206,7 +206,7 @@ impl BohmWorker {
         let Executor { local, state } = &mut self.executor;
         assert!(local.is_held(), "the tables stay while the procedures are under way");
         // SAFETY: the epoch is held until the procedures are complete, and a later transaction renews the list before it looks at it.
-        unsafe { state.renew_tables(&self.shared) };
+        unsafe { state.tables.renew(&self.shared.catalog) };
         let mut client_batch = self.empty_client_batch();
         self.prepare(&mut client_batch);
         let mut attempts = Vec::new();
@@ -226,20 +226,21 @@ impl BohmWorker {
         (client_batch, attempts)
     }
 
-    /// Tells the answer of a procedure whose transaction is complete, unless somebody else has. Answers what is known of one that is to be planned again.
+    /// Passes on the answer of a procedure whose transaction is complete, unless another thread has. Returns what is known of one that is to be planned
+    /// again.
     #[inline]
     fn take_answer<P: Procedure>(
         &self,
         job: &Job<P>,
         client_batch: &HandedIn,
-        place: usize,
+        in_batch: usize,
         attempts: u32,
-        told: impl Fn(usize) -> Delivered,
+        delivered: impl Fn(usize) -> Delivered,
         done: &mut impl FnMut(usize, &mut P, Answer<P>),
     ) -> Option<Guess> {
-        let position = client_batch.content().procedures[place] as usize;
+        let position = client_batch.content().procedures[in_batch] as usize;
         let counters = &self.counters;
-        match told(position) {
+        match delivered(position) {
             Delivered::No => {}
             Delivered::Committed => {
                 counters.committed();
@@ -250,13 +251,13 @@ impl BohmWorker {
                 return None;
             }
         }
-        let is_again = client_batch.complete(place).expect("it was executed").is_again();
+        let is_again = client_batch.complete(in_batch).expect("it was executed").is_again();
         debug_assert!(client_batch.content().job == std::ptr::from_ref(job).addr(), "the client batch is of this job");
-        // SAFETY: the transaction was executed, and nobody else has claimed the answer.
+        // SAFETY: the transaction was executed, and no other thread has claimed the answer.
         let (procedure, answer) = unsafe { job.at(position) };
         if is_again {
             counters.reconnoitred();
-            let guess = guess(client_batch, place, position, attempts + 1);
+            let guess = guess(client_batch, in_batch, position, attempts + 1);
             let given_up = guess.given_up(self.shared.common.retry.attempts);
             drive::discard(std::mem::replace(answer, given_up.map(|error| Err(Ended::by(error)))));
             if answer.is_none() {

@@ -122,8 +122,7 @@ impl Head {
             if newest & (CLOSED | SEALED) != 0 {
                 return Err(fresh);
             }
-            // SAFETY: it is the newest one of the chain, or that has another one when this is put there.
-            unsafe { fresh.set_below(RawVersion::from_address(newest)) };
+            fresh.set_below(RawVersion::from_address(newest));
             // Release: a reader that finds the version finds it whole. Acquire: another one came in between.
             let exchanged = self.0.compare_exchange(newest, version.address(), Ordering::AcqRel, Ordering::Acquire);
             match exchanged {
@@ -189,7 +188,7 @@ impl Head {
         closed.is_ok().then_some(Superseded { version, above: version, batch: planned, readers: Readers::Guards })
     }
 
-    /// Keeps further versions out of the chain if this one, which says that the key is absent, is its newest. The versions are read as before.
+    /// Keeps further versions out of the chain if this one, a deletion, is its newest. The versions are read as before.
     pub(super) fn seal(&self, version: RawVersion) -> bool {
         // Relaxed: an exchange hands on what was released when the version was put there.
         let sealed = version.address() | SEALED;
@@ -278,26 +277,13 @@ impl<'g> Chain<'g> {
         }
     }
 
-    /// Closes the chain if this version is its newest, removes it from its index, and frees it; its other versions are freed by the holders of
-    /// their [`Superseded`]. Returns the version.
-    ///
-    /// # Safety
-    /// As for [`Head::close`].
-    pub(super) unsafe fn remove(
-        self,
-        index: Option<&AnyIndex>,
-        key: &OwnedKey,
-        (version, planned): (RawVersion, u64),
-        guard: &Guard<'_>,
-    ) -> Option<Superseded> {
-        // SAFETY: the caller says so.
-        let superseded = unsafe { self.head().close(version, planned) }?;
+    /// Removes the chain, which was closed just now, from its index, and frees it; its versions are freed by the holders of their [`Superseded`].
+    pub(super) fn remove(self, index: Option<&AnyIndex>, key: &OwnedKey, _closed: &Superseded, guard: &Guard<'_>) {
         let is_removed = index.is_some_and(|index| match key {
             OwnedKey::Short(key) => index.remove(*key, self.handle(), guard),
             OwnedKey::Long(key) => index.remove(&**key, self.handle(), guard),
         });
         self.retire(is_removed, guard);
-        Some(superseded)
     }
 
     /// Frees the chain, which was just removed from its index, behind the guards.

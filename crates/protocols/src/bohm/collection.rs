@@ -19,7 +19,7 @@ use super::version::{Free, RawVersion, State, Version};
 /// How many versions and keys of closed snapshots are examined in one batch.
 const EXAMINED_AT_ONCE: usize = if polychron_sync::MODELLED { 2 } else { 1024 };
 
-/// A key whose newest version says that it is absent.
+/// A key whose newest version is a deletion.
 #[derive(Debug)]
 pub(super) struct Deleted {
     store: Arc<BohmStore>,
@@ -27,7 +27,7 @@ pub(super) struct Deleted {
     chain: Handle,
     version: RawVersion,
     begin: Timestamp,
-    /// It was examined before: what it says may have changed since.
+    /// It was examined before, and the chain may have changed since.
     waited: bool,
 }
 
@@ -170,28 +170,30 @@ struct Collection<'c> {
 }
 
 impl<'c> Collection<'c> {
+    /// A version that is superseded, or linked to one that is not freed yet.
+    fn reached(&self, version: RawVersion) -> Version<'c> {
+        // SAFETY: see the type.
+        unsafe { version.get() }
+    }
+
     /// A superseded version, which is not freed yet.
     fn superseded(&self, old: &Superseded) -> Version<'c> {
-        // SAFETY: see the type.
-        unsafe { old.version().get() }
+        self.reached(old.version())
     }
 
     /// The version that superseded it.
     fn superseding(&self, old: &Superseded) -> Version<'c> {
-        // SAFETY: see the type.
-        unsafe { old.above().get() }
+        self.reached(old.above())
     }
 
     /// The version below one that is not freed yet, where a snapshot may see it.
     fn below(&self, version: Version<'c>) -> Option<Version<'c>> {
-        // SAFETY: see the type.
-        version.below().map(|below| unsafe { below.get() })
+        version.below().map(|below| self.reached(below))
     }
 
     /// The version above one that is linked upward, and not freed yet.
     fn above(&self, version: Version<'c>) -> Option<Version<'c>> {
-        // SAFETY: see the type.
-        version.above().map(|above| unsafe { above.get() })
+        version.above().map(|above| self.reached(above))
     }
 
     /// Examines again what closed snapshots held: it is freed, or an older snapshot sees it, too.
@@ -251,7 +253,7 @@ impl<'c> Collection<'c> {
         // Of those that were inserted in between the lowest one superseded it.
         old.lower_batch(above.begin().batch());
         let seen_by = self.garbage.horizon.newest_before(old.batch()).filter(|&snapshot| snapshot >= begin);
-        // Where nothing is below, a missing version says that the key is absent as well as one that says so.
+        // Where nothing is below, a missing version means that the key is absent, as a deletion does.
         let seen_by = seen_by.filter(|_| !is_last || matches!(version.state(), State::Row(_)));
         // SAFETY: this collects the chain, and the batch of the version above is finished. Once unlinked the version is not found any more; snapshots
         // that are at it have found it under a guard.
@@ -282,7 +284,7 @@ impl<'c> Collection<'c> {
         }
     }
 
-    /// Removes a key from its index whose newest version says that it is absent, unless a snapshot sees another version below.
+    /// Removes a key from its index whose newest version is a deletion, unless a snapshot sees another version below.
     fn remove(&mut self, mut deleted: Deleted) {
         self.garbage.step();
         let Some((chain, version)) = deleted.newest(self.guard) else {
@@ -303,9 +305,11 @@ impl<'c> Collection<'c> {
         }
         let Deleted { store, key, version, .. } = deleted;
         // Transactions that were planned may have been given the version to read.
-        // SAFETY: see the type.
-        let superseded = unsafe { store.remove(&key, chain, (version, self.planned), self.guard) };
-        self.garbage.superseded.extend(superseded);
+        let from = if chain.head().is_sealed() { store.displaced.index() } else { Some(store.index()) };
+        // SAFETY: the thread that plans for the partition alone closes the chain, and no later batch knows the version.
+        let closed = unsafe { chain.head().close(version, self.planned) };
+        closed.iter().for_each(|closed| chain.remove(from, &key, closed, self.guard));
+        self.garbage.superseded.extend(closed);
         self.garbage.unused.push(store);
     }
 }
@@ -348,22 +352,5 @@ impl BohmStore {
             OwnedKey::Long(key) => index.find(&**key, guard),
         };
         [Some(self.index()), self.displaced.index()].into_iter().flatten().any(|index| find(index) == Some(chain))
-    }
-
-    /// Closes a chain if this version, which says that the key is absent, is its newest, removes the key from its index, and frees the chain.
-    /// Returns the version.
-    ///
-    /// # Safety
-    /// The caller plans for the partition of the key, up to the batch `planned`.
-    unsafe fn remove(
-        &self,
-        key: &OwnedKey,
-        chain: Chain<'_>,
-        (version, planned): (RawVersion, u64),
-        guard: &Guard<'_>,
-    ) -> Option<Superseded> {
-        let from = if chain.head().is_sealed() { self.displaced.index() } else { Some(self.index()) };
-        // SAFETY: the caller says so: it alone closes the chain, and no later batch knows the version.
-        unsafe { chain.remove(from, key, (version, planned), guard) }
     }
 }

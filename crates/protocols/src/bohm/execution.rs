@@ -212,9 +212,9 @@ fn begin_chunk(shared: &Shared, local: &Local, state: &mut ExecutorState, chunk:
         shared.executing.wake_one();
     }
     shared.pipeline.for_first(chunk, |client_batch, first| client_batch.fetch_first(first));
-    shared.pipeline.for_each(chunk, |client_batch, place, timestamp| {
-        if let Err(blocker) = try_complete(shared, state, local, client_batch.planned(place), timestamp) {
-            left.push(Waiting { place: timestamp.place(), blocker });
+    shared.pipeline.for_each(chunk, |client_batch, position, timestamp| {
+        if let Err(blocker) = try_complete(shared, state, local, client_batch.planned(position), timestamp) {
+            left.push(Waiting { position: timestamp.position(), blocker });
         }
     });
     state.seen.stalls += left.len() as u32;
@@ -234,7 +234,7 @@ fn await_left(
             return false;
         }
         left.retain_mut(|waiting| {
-            let (planned, timestamp) = shared.pipeline.transaction(chunk, waiting.place);
+            let (planned, timestamp) = shared.pipeline.transaction(chunk, waiting.position);
             let done = try_complete(shared, state, local, planned, timestamp);
             done.map_err(|blocker| waiting.blocker = blocker).is_err()
         });
@@ -242,7 +242,7 @@ fn await_left(
     true
 }
 
-/// Executes a transaction and those that it waits for, unless other threads do. Answers whether it is complete.
+/// Executes a transaction and those that it waits for, unless other threads do. Returns whether it is complete.
 pub(super) fn ensure_complete(
     shared: &Shared,
     state: &mut ExecutorState,
@@ -261,7 +261,7 @@ fn try_complete(
     planned: &Planned,
     timestamp: Timestamp,
 ) -> Result<(), Blocker> {
-    // Below the transaction stand those that would have been too deep; the list allocates only when there are some.
+    // Below the transaction are those that would have been too deep; the list allocates only when there are some.
     let mut below: Vec<Blocker> = Vec::new();
     loop {
         let (next, at) = match below.last() {

@@ -14,7 +14,7 @@ use super::planned::{ClientBatch, HandedIn, Ran};
 use super::transaction::BohmTransaction;
 use super::worker::BohmWorker;
 
-/// Who drives a transaction.
+/// What drives a transaction.
 #[derive(Debug)]
 pub(super) enum Driven<'t> {
     /// The thread that claimed it.
@@ -39,7 +39,7 @@ impl BohmWorker {
             return Err(refusal);
         }
         let begun = transaction.begin();
-        debug_assert!(begun.is_ok(), "who drives interactively waits as long as it takes");
+        debug_assert!(begun.is_ok(), "an interactive transaction waits as long as it takes");
         self.shared.driver.store(polychron_sync::this_thread(), Ordering::Relaxed);
         Ok(transaction)
     }
@@ -69,7 +69,7 @@ impl BohmWorker {
         }
         match client_batch.take_back() {
             Ok(own) => self.shared.client_batches.put_back(own),
-            // The thread that has its chunk is busy with a long procedure; it tells so later.
+            // The thread that has its chunk is busy with a long procedure; it counts it later.
             Err(other) => self.shared.client_batches.put_back_later(other),
         }
     }
@@ -102,7 +102,7 @@ impl BohmWorker {
             if batch.is_some_and(|batch| self.shared.pipeline.planned() >= batch) {
                 return client_batch;
             }
-            // Neither this transaction, nor who waits for it, is to be met here: that would wait for this thread.
+            // Neither this transaction, nor one that waits for it, may be executed here: that would wait for this thread.
             let busy = self.shared.takes_turns()
                 && if batch.is_none() {
                     self.executor.take_turn_up_to(&self.shared, sequenced)
@@ -122,7 +122,7 @@ impl BohmTransaction<'_> {
         };
         self.shared.driver.store(0, Ordering::Relaxed);
         let outcome = self.end(ran);
-        debug_assert_eq!(outcome, Outcome::Complete, "who drives interactively waits as long as it takes");
+        debug_assert_eq!(outcome, Outcome::Complete, "an interactive transaction waits as long as it takes");
         self.planned.take().expect("it was planned").complete(self.again);
         self.shared.acknowledged.raise(self.timestamp.batch());
         let mut spin_budget = SpinBudget::default();
@@ -130,7 +130,7 @@ impl BohmTransaction<'_> {
             if self.shared.takes_turns() && take_turn(self.shared, self.local, self.state, LAST) {
                 spin_budget.reset();
             } else if !spin_budget.wait_shortly() {
-                // The thread that has its chunk is busy with a long procedure; it tells so later.
+                // The thread that has its chunk is busy with a long procedure; it counts it later.
                 break;
             }
         }
@@ -146,7 +146,7 @@ impl BohmTransaction<'_> {
         let mut keys = Keys::default();
         for_each(table.primary.index(), &self.guard, &mut |key, _| keys.push(key));
         for position in 0..keys.len() {
-            // Who has put the row there since the catalog shows the index has made its entry, too.
+            // A transaction that has put the row there since the catalog shows the index has made its entry, too.
             polychron_engine::rows::make_entry(self, table, store, keys.get(position))?;
         }
         Ok(())

@@ -15,8 +15,8 @@ const LOOKED_AT: usize = 16;
 /// A transaction that was not executed yet, and what it waits for.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// Its place in the batch.
-    pub(super) place: usize,
+    /// Its position in the batch.
+    pub(super) position: usize,
     pub(super) blocker: Blocker,
 }
 

@@ -43,7 +43,7 @@ fn timestamp(batch: u64) -> Timestamp {
     Timestamp::new(batch, 0)
 }
 
-/// A transaction that nobody has executed yet.
+/// A transaction that was not executed yet.
 fn planned(timestamp: Timestamp) -> Planned {
     Planned::alone(timestamp)
 }
@@ -85,13 +85,13 @@ fn a_transaction_is_executed_once() {
     explore(3, move || both(Run::new(), complete, complete, |run| assert_eq!(run.done.read(), 1)));
 }
 
-/// Who executes a transaction finds what an attempt left that was handed back.
+/// The thread that executes a transaction finds what an attempt left that was handed back.
 #[test]
 fn what_is_handed_back_is_found() {
     explore(3, || both(Run::new(), |run| run.complete(1), |run| run.complete(0), |run| assert!(run.done.read() <= 2)));
 }
 
-/// Who comes too late to a transaction finds that its memory serves another one, and does not execute that.
+/// A thread that comes too late to a transaction finds that its memory has been reused, and does not execute the other one.
 #[test]
 fn memory_that_serves_again_is_not_mistaken() {
     explore(3, || {
@@ -127,7 +127,7 @@ impl Placeholder {
         Self { version: version.keep(), run }
     }
 
-    /// Reads the row, as who needs it: executes the transaction, or waits for it.
+    /// Reads the row, as a reader does: executes the transaction, or waits for it.
     fn read(self, guard: &Guard<'_>) {
         // SAFETY: it stays for the whole model.
         let version: Version<'_> = unsafe { self.version.get() };
@@ -153,7 +153,7 @@ impl Placeholder {
     }
 }
 
-/// A version is filled once, and who reads it finds the row, as soon as its state says so.
+/// A version is filled once, and a reader finds the row, as soon as there is one.
 #[test]
 fn a_version_is_filled_once() {
     explore(3, || beside(Placeholder::new, |p, guard| p.read(guard), |p, guard| p.read(guard), |p, _| p.free()));
@@ -189,7 +189,7 @@ impl Log {
 
     /// Hands the client batch of a batch in, and closes the batch.
     fn close(&self, batch: u64) {
-        let own = self.own[batch as usize - 1].lock().expect("nobody panics").take();
+        let own = self.own[batch as usize - 1].lock().expect("no thread panics").take();
         let handed_in = hand_in(&self.pipeline, own.expect("it is handed in once"));
         self.handed_in[batch as usize - 1].set(handed_in).expect("it is handed in once");
         // The client of the batch before learns of its end earlier than the log.
@@ -209,10 +209,10 @@ impl Log {
     fn execute(&self) -> bool {
         let Some(chunk) = self.pipeline.claim(LAST) else { return false };
         self.planned.iter().for_each(|witness| _ = witness.read());
-        self.pipeline.for_each(&chunk, |client_batch, place, timestamp| {
-            let planned = client_batch.planned(place);
+        self.pipeline.for_each(&chunk, |client_batch, position, timestamp| {
+            let planned = client_batch.planned(position);
             let executing = planned.claim(timestamp).expect("a transaction is in one chunk");
-            self.executed[timestamp.batch() as usize - 1][place].write();
+            self.executed[timestamp.batch() as usize - 1][position].write();
             executing.complete(false);
         });
         self.pipeline.end_execution(chunk);
@@ -247,7 +247,7 @@ fn client_batch(kept: &ClientBatches, count: usize) -> OwnBatch {
     client_batch
 }
 
-/// Two threads plan a partition each. Who executes, finds all placeholders; who has handed the transactions in, what was executed.
+/// Two threads plan a partition each. Executors find all placeholders, and the client finds what was executed.
 #[test]
 fn a_batch_is_known_when_it_is_planned() {
     fn work(log: &Log, partition: usize) {
@@ -262,7 +262,7 @@ fn a_batch_is_known_when_it_is_planned() {
     });
 }
 
-/// Who looks for work while the place of a batch comes to serve another one takes nothing of either that others have.
+/// A thread that looks for work while the slot of a batch is reused takes nothing of either batch that others have.
 #[test]
 fn chunks_belong_to_one_batch() {
     explore(2, || {
@@ -286,7 +286,7 @@ fn chunks_belong_to_one_batch() {
     });
 }
 
-/// Two threads share a batch: who finds it finished finds what both did.
+/// Two threads share a batch: one that finds it finished finds what both did.
 #[test]
 fn what_is_finished_was_executed() {
     fn work(log: &Log) {
@@ -317,7 +317,7 @@ fn the_watermark_stops_before_nothing() {
     });
 }
 
-/// Who looks for work and sleeps, and who makes work known and wakes, do not miss one another.
+/// A thread that looks for work and sleeps, and one that publishes work and wakes, do not miss one another.
 #[test]
 fn no_sleeper_is_forgotten() {
     explore(3, || {
@@ -384,7 +384,7 @@ impl Reading {
         self.snapshots.close(0);
     }
 
-    /// Gives the version back if nobody wants it.
+    /// Frees the version if no snapshot sees it.
     fn collect(&self) {
         if self.snapshots.watermark(self.log.pipeline.finished()) >= 1 {
             self.superseded.write();
@@ -392,7 +392,7 @@ impl Reading {
     }
 }
 
-/// A version is given back only when no snapshot sees it, and none will.
+/// A version is freed only when no snapshot sees it, and none will.
 #[test]
 fn snapshots_keep_what_they_see() {
     explore(3, || {
@@ -427,7 +427,7 @@ impl Listed {
         let intents = Arc::new(Self { head: Head::new(), runs: [run(1), run(2)] });
         for (batch, run) in (1..).zip(&intents.runs) {
             let version = run.planned.placeholder(timestamp(batch), 0, guard).expect("memory is there");
-            // SAFETY: nobody else has the list.
+            // SAFETY: no other thread has the list.
             unsafe { intents.head.push(version, Readers::Below) }.expect("the list is open");
         }
         intents
@@ -456,12 +456,12 @@ impl Listed {
         };
         // SAFETY: the versions of the list stay for the whole model.
         let waited = unsafe { self.head.await_pending(timestamp(batch), 0, &mut wait) };
-        waited.expect("nobody gives up");
+        waited.expect("no thread gives up");
         self.runs[..batch as usize - 1].iter().for_each(|run| assert_eq!(run.done.read(), 1));
     }
 }
 
-/// Who finds an intent that says that all below it are complete has seen what those did, though it waited for none of them itself.
+/// A thread that finds an intent noted as the last of complete ones has seen what all below it did, though it waited for none of them itself.
 #[test]
 fn who_waited_for_all_says_so_for_others() {
     explore(1, || {

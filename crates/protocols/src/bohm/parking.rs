@@ -1,6 +1,6 @@
-//! How threads wait that have nothing to do: they spin, give the processor away, and then sleep until somebody wakes them.
+//! How threads wait that have nothing to do: they spin, yield the processor, and then sleep until another thread wakes them.
 //!
-//! Who waits for something that is under way sleeps for a bounded time only, and looks again: a wake that comes late costs time, and never
+//! A thread that waits for something that is under way sleeps for a bounded time only, and looks again: a wake that comes late costs time, and never
 //! an answer. Where nothing is under way a thread sleeps until it is woken, so that a database at rest needs no processor.
 
 use std::sync::{Arc, PoisonError};
@@ -20,7 +20,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where one thread sleeps.
+/// What one thread sleeps at.
 #[derive(Debug, Default)]
 pub(super) struct ThreadParker {
     is_woken: Mutex<bool>,
@@ -79,7 +79,7 @@ impl ParkedThreads {
         parker.prepare();
         lock(&self.asleep).push(Arc::clone(parker));
         self.count.fetch_add(1, Ordering::Relaxed);
-        // SeqCst: pairs with the fence in `wake_one`: the caller sees what was done before it, or who did it sees the caller.
+        // SeqCst: pairs with the fence in `wake_one`: the caller sees what was done before it, or the thread that did it sees the caller.
         fence(Ordering::SeqCst);
         parker.sleep(how_long());
         let mut asleep = lock(&self.asleep);
@@ -95,7 +95,7 @@ impl ParkedThreads {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Wakes a thread for work that the caller has made known.
+    /// Wakes a thread for work that the caller has published.
     #[inline]
     pub(super) fn wake_one(&self) {
         // SeqCst: pairs with the fence in `sleep`.
@@ -140,7 +140,7 @@ impl SpinBudget {
         (self.yields, self.sleeps) = (0, 0);
     }
 
-    /// Waits for a moment. `false`: that was done often enough, and it is time to sleep.
+    /// Waits for a short time. `false`: that was done often enough, and it is time to sleep.
     #[inline]
     pub(super) fn wait_shortly(&mut self) -> bool {
         // Model checkers have no time that passes.
@@ -172,7 +172,7 @@ impl SpinBudget {
         time
     }
 
-    /// Waits for something that nobody tells of, longer each time.
+    /// Waits for something of which no thread notifies this one, longer each time.
     pub(super) fn wait(&mut self, parker: &ThreadParker) {
         if !self.wait_shortly() {
             parker.prepare();

@@ -123,12 +123,12 @@ impl Partition {
         look(&self.plan.lock().left.garbage)
     }
 
-    /// Gives back what can be given back, when no batch is there to be planned either. Answers stores that may go with it: the last user
+    /// Frees what can be freed, when no batch is there to be planned either. Returns stores that may be freed with it: the last user
     /// of one asks the deferred drops, which may be busy with the guard.
     #[must_use]
     pub(super) fn maintain(&self, shared: &Shared, guard: &Guard<'_>) -> Vec<Arc<BohmStore>> {
         if let Some(mut plan) = self.plan.try_lock() {
-            // A batch that is under way may have been told of versions before the last one of a prefix was put.
+            // A batch that is under way may know versions from before the last one of a prefix was put.
             let age = if shared.pipeline.is_idle() { 0 } else { PREFIXES_STAY };
             self.collect(&mut plan, true, age, shared, guard);
             return std::mem::take(&mut plan.left.garbage.unused);
@@ -138,7 +138,7 @@ impl Partition {
 
     fn collect(&self, plan: &mut Plan, all: bool, age: u64, shared: &Shared, guard: &Guard<'_>) {
         let Plan { progress, left } = plan;
-        // Acquire: pairs with the release of who left something.
+        // Acquire: pairs with the release in `leave_superseded` and `leave_deleted`.
         if self.has_mail.swap(false, Ordering::Acquire) {
             let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
             left.garbage.superseded.extend(inbox.superseded.drain(..));
@@ -171,12 +171,13 @@ fn forget_prefix(
 ) -> Option<KnownPrefix> {
     let list = prefix.list(guard)?;
     let last = list.head().newest()?;
-    // SAFETY: the last intent stays until the list is removed here.
-    if unsafe { last.get() }.begin().batch() + age > left.garbage.horizon.finished {
-        return Some(prefix);
-    }
-    // SAFETY: the thread that plans for the partition alone closes the list, and no later batch knows the intent.
-    let Some(superseded) = (unsafe { list.head().close(last, planned) }) else { return Some(prefix) };
+    // SAFETY: the last intent stays until the list is removed here. The thread that plans for the partition alone closes the list, and no later batch
+    // knows the intent.
+    let closed = unsafe {
+        let is_recent = last.get().begin().batch() + age > left.garbage.horizon.finished;
+        if is_recent { None } else { list.head().close(last, planned) }
+    };
+    let Some(superseded) = closed else { return Some(prefix) };
     match &prefix.prefix {
         OwnedKey::Short(key) => prefix.store.prefixes.remove(*key, list, guard),
         OwnedKey::Long(key) => prefix.store.prefixes.remove(&**key, list, guard),
@@ -254,7 +255,7 @@ impl<'p> Planner<'p> {
                 let chain = known.or_else(|| store_of(entry)?.find(entry.key(), self.guard));
                 if let Some(newest) = chain.and_then(|chain| chain.head().newest()) {
                     // SAFETY: it is superseded by no earlier batch, so it stays until the transaction is complete.
-                    unsafe { entry.set_version(newest) };
+                    unsafe { entry.set_version(newest, None) };
                 }
                 Ok(())
             }
@@ -277,11 +278,16 @@ impl<'p> Planner<'p> {
         self.client_batch.planned(entry.owner as usize).placeholder(self.timestamp(entry), words, self.guard)
     }
 
-    /// Puts a version of the entry's transaction on top of a chain of this partition.
+    /// Puts a version of the entry's transaction on top of a chain of this partition, or of a list of intents.
     #[inline]
-    fn push(&self, head: &Head, version: Fresh<'p>, readers: Readers) -> Option<Superseded> {
-        // SAFETY: this thread alone plans for the key, batch by batch, and a batch's entries are in the order of their transactions.
-        let pushed = unsafe { head.push(version, readers) };
+    fn push(&self, entry: Known<'_>, to: Result<Chain<'p>, &Head>, version: Fresh<'p>) -> Option<Superseded> {
+        let (head, readers) = to.map_or_else(|head| (head, Readers::Below), |chain| (chain.head(), Readers::Snapshots));
+        // SAFETY: this thread alone plans for the key, batch by batch, and a batch's entries are in the order of their transactions. What it puts there is
+        // not superseded before this batch, so it stays until the batch is finished.
+        let pushed = unsafe {
+            entry.set_version(version.raw(), to.ok());
+            head.push(version, readers)
+        };
         pushed.unwrap_or_else(|_| unreachable!("only this thread closes a chain of its partition"))
     }
 
@@ -303,9 +309,7 @@ impl<'p> Planner<'p> {
                 return Err(error);
             }
         };
-        // SAFETY: it is put there just below.
-        unsafe { entry.set_placeholder(version.raw(), chain) };
-        superseded.extend(self.push(chain.head(), version, Readers::Snapshots));
+        superseded.extend(self.push(entry, Ok(chain), version));
         Ok(())
     }
 
@@ -328,14 +332,12 @@ impl<'p> Planner<'p> {
 
     fn put_intent(&self, entry: Known<'_>, intents: &Head, superseded: &mut VecDeque<Superseded>) -> Result<(), Error> {
         let version = self.guard.with_reserve(|_| self.allocate(entry, 0))?;
-        // SAFETY: the intent is not superseded before this batch, so it stays until the batch is finished.
-        unsafe { entry.set_version(version.raw()) };
-        superseded.extend(self.push(intents, version, Readers::Below));
+        superseded.extend(self.push(entry, Err(intents), version));
         Ok(())
     }
 }
 
-/// The store of an entry that stands for a key.
+/// The store of an entry of a key.
 #[inline]
 fn store_of<'p>(entry: Known<'p>) -> Option<&'p BohmStore> {
     match entry.want {

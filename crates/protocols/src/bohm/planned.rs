@@ -1,10 +1,10 @@
-//! What is known of a transaction before it runs: its place in the log, and the keys that it will write.
+//! What is known of a transaction before it runs: its log position, and the keys that it will write.
 //!
 //! A client puts its transactions into *client batches*. The sequencer puts those into batches, the threads of concurrency control fill in the
 //! placeholders, and the threads of execution run the procedures. Everything that these threads write of a transaction lies in
 //! its client batch, in words that one of them writes at a time.
 
-mod fetching;
+mod live;
 mod pool;
 mod shared;
 
@@ -25,8 +25,10 @@ use super::timestamp::Timestamp;
 use super::transaction::{BohmTransaction, Position};
 use super::version::{Filling, Fresh, Version};
 
+pub(super) use self::live::LiveBatch;
 pub(super) use self::pool::ClientBatches;
 pub(super) use self::shared::Shared;
+pub(super) use super::attempt::Ran;
 
 /// Transactions in one piece of a client batch's memory; few where each of their words is followed.
 const PIECE: usize = if polychron_sync::MODELLED { 2 } else { 64 };
@@ -39,8 +41,8 @@ pub(super) enum Progress {
     Complete,
 }
 
-/// A planned transaction. Its memory is used again by others, but never given back while the database is open; its state names the
-/// timestamp, so that who comes too late finds another one.
+/// A planned transaction. Its memory is reused by others, but never freed while the database is open; its state names the
+/// timestamp, so that a thread that comes too late finds another one.
 #[derive(Debug)]
 pub(super) struct Planned {
     state: AtomicU64,
@@ -175,8 +177,9 @@ impl<'p> Executing<'p> {
     /// The version below that of an entry that it writes.
     #[inline]
     pub(super) fn below(&self, position: Position) -> Option<Version<'p>> {
+        let version = self.version(position).filter(|_| self.entry(position).want != Want::Guessed)?;
         // SAFETY: it was superseded in this batch or a later one, so it stays, too.
-        self.version(position)?.below().map(|below| unsafe { below.get() })
+        version.below().map(|below| unsafe { below.get() })
     }
 
     /// The version of an entry, to be filled, and the entry. `None`: there is none, or it was finished.
@@ -278,7 +281,7 @@ impl Planned {
     /// Whether its procedure is to be planned again, of one that is complete.
     #[inline]
     pub(super) fn is_again(&self) -> bool {
-        // Relaxed: whoever found it complete has it.
+        // Relaxed: a thread that found it complete has acquired it.
         self.again.load(Ordering::Relaxed)
     }
 
@@ -316,17 +319,6 @@ impl Planned {
 
 // SAFETY: the body is one thread's at a time, as [`Executing`], [`HandedIn`] and [`OwnBatch`] say; the rest is atomic.
 unsafe impl Sync for Planned {}
-
-/// How a run of a procedure ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ran {
-    /// It is content, and has left its answer.
-    Commit,
-    /// It failed, and has left the error.
-    RollBack,
-    /// It passed a conflict on.
-    Conflict,
-}
 
 /// Runs a procedure of a client: the job is the client's, the number is that of its procedure.
 pub(super) type RunProcedure = unsafe fn(*const (), usize, &mut BohmTransaction<'_>) -> Ran;
@@ -370,7 +362,7 @@ pub(super) struct Content {
 }
 
 // SAFETY: the content is the client's alone, or else only read; entries are written by the thread of concurrency control that
-// their key belongs to, and then by who executes their transaction.
+// their key belongs to, and then by the thread that executes their transaction.
 unsafe impl Sync for ClientBatch {}
 
 fn no_procedure(_: *const (), _: usize, _: &mut BohmTransaction<'_>) -> Ran {
@@ -405,10 +397,10 @@ impl ClientBatch {
     /// So many of its transactions were executed.
     ///
     /// # Safety
-    /// That is so, and is told once of each. The caller does not look at them again.
+    /// That is so, and this is called once of each. The caller does not look at them again.
     #[inline]
     pub(super) unsafe fn end(&self, done: usize) {
-        // AcqRel: pairs with the acquire of the client, who finds the answers, and hands on what others did.
+        // AcqRel: pairs with the acquire of the client, which finds the answers, and passes on what others did.
         if self.remaining.fetch_sub(done, Ordering::AcqRel) == done {
             // Pairs with the fence in `await_with`: the client sees the client batch back, or is seen waiting.
             fence_behind_exchange();
@@ -431,8 +423,8 @@ impl ClientBatch {
         let before = content.batch.swap(batch, Ordering::Relaxed);
         assert!(before == 0, "a client batch is in one batch");
         content.first_position.store(first, Ordering::Relaxed);
-        for place in 0..content.count {
-            self.planned(place).enter_log(Timestamp::new(batch, first + place), content.interactive);
+        for position in 0..content.count {
+            self.planned(position).enter_log(Timestamp::new(batch, first + position), content.interactive);
         }
     }
 
@@ -473,53 +465,10 @@ impl ClientBatch {
         Timestamp::new(batch, self.content().first_position.load(Ordering::Relaxed) + position)
     }
 
-    /// The transaction at a place.
+    /// The transaction at a position.
     #[inline]
-    pub(super) fn planned(&self, place: usize) -> &Planned {
-        &self.content().pieces[place / PIECE][place % PIECE]
-    }
-
-    /// The client batch while some transaction of it is under way.
-    ///
-    /// # Safety
-    /// That is so for as long as it is borrowed.
-    #[inline]
-    pub(super) unsafe fn live(&self) -> LiveBatch<'_> {
-        LiveBatch(self)
-    }
-}
-
-/// A client batch some transaction of which is under way, so that its client keeps it, and the stores of its entries.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LiveBatch<'c>(&'c ClientBatch);
-
-impl Deref for LiveBatch<'_> {
-    type Target = ClientBatch;
-
-    #[inline]
-    fn deref(&self) -> &ClientBatch {
-        self.0
-    }
-}
-
-impl<'c> LiveBatch<'c> {
-    /// The content, to be read.
-    #[inline]
-    pub(super) fn content(self) -> &'c Content {
-        self.0.content()
-    }
-
-    /// The entry at a position.
-    #[inline]
-    pub(super) fn entry(self, position: usize) -> Known<'c> {
-        // SAFETY: the stores are kept while a transaction of the client batch is under way.
-        unsafe { Known::new(&self.0.content().entries[position]) }
-    }
-
-    /// How many entries there are.
-    #[inline]
-    pub(super) fn entry_count(self) -> usize {
-        self.0.content().entries.len()
+    pub(super) fn planned(&self, position: usize) -> &Planned {
+        &self.content().pieces[position / PIECE][position % PIECE]
     }
 }
 
@@ -539,15 +488,15 @@ impl OwnBatch {
 
     #[inline]
     pub(super) fn content_mut(&mut self) -> &mut Content {
-        // SAFETY: nobody else looks at a client batch that is not handed in.
+        // SAFETY: no other thread reads a client batch that is not handed in.
         unsafe { &mut *self.0.content.get() }
     }
 
-    /// What is known of the transaction at a place.
+    /// What is known of the transaction at a position.
     #[inline]
-    pub(super) fn body_mut(&mut self, place: usize) -> &mut Body {
+    pub(super) fn body_mut(&mut self, position: usize) -> &mut Body {
         // SAFETY: as above.
-        unsafe { &mut *self.0.planned(place).body.get() }
+        unsafe { &mut *self.0.planned(position).body.get() }
     }
 
     /// The client begins anew.
@@ -565,19 +514,21 @@ impl OwnBatch {
     pub(super) fn add(&mut self, procedure: usize) -> u32 {
         let client_batch = NonNull::new(Arc::as_ptr(&self.0).cast_mut()).expect("nothing lies at zero");
         let content = self.content_mut();
-        let (place, first) = (content.count, content.entries.len() as u32);
+        let (position, first) = (content.count, content.entries.len() as u32);
         content.count += 1;
         content.procedures.push(procedure as u32);
         content.firsts.push(first);
-        if place / PIECE == content.pieces.len() {
-            content.pieces.push((0..PIECE).map(|offset| Planned::new(client_batch, (place + offset) as u32)).collect());
+        if position / PIECE == content.pieces.len() {
+            content
+                .pieces
+                .push((0..PIECE).map(|offset| Planned::new(client_batch, (position + offset) as u32)).collect());
         }
-        let body = self.body_mut(place);
+        let body = self.body_mut(position);
         body.late.clear();
         (body.first, body.end) = (first, first);
         (body.has_more, body.is_everything, body.is_too_long) = (false, false, false);
-        self.0.planned(place).refused.store(0, Ordering::Relaxed);
-        place as u32
+        self.0.planned(position).refused.store(0, Ordering::Relaxed);
+        position as u32
     }
 
     /// The client batch, for the pipeline and for the client, with all of its transactions to be executed.
@@ -589,8 +540,8 @@ impl OwnBatch {
 
     /// A transaction that is not handed in, for tests.
     #[cfg(test)]
-    pub(super) fn planned(&self, place: usize) -> &Planned {
-        self.0.planned(place)
+    pub(super) fn planned(&self, position: usize) -> &Planned {
+        self.0.planned(position)
     }
 }
 
@@ -604,7 +555,7 @@ impl Deref for HandedIn {
 }
 
 impl HandedIn {
-    /// The client batch for the client alone, if all of its transactions were executed, and told of.
+    /// The client batch for the client alone, if all of its transactions were executed, and no other thread shares it.
     pub(super) fn take_back(self) -> Result<OwnBatch, Self> {
         // Acquire: pairs with the release of the thread that counted last, and of those that dropped what they shared.
         let is_back = self.is_executed() && self.0.shares.load(Ordering::Acquire) == 0;

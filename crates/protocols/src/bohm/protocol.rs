@@ -43,7 +43,7 @@ pub(super) struct Shared {
     pub(super) snapshots: Snapshots,
     /// Stores of tables and indexes that are there no more.
     pub(super) dropped: Dropped,
-    /// Chunks that nobody stands by.
+    /// Chunks that no thread executes.
     pub(super) leftovers: Leftovers,
     /// Clients whose answers any thread may give.
     pub(super) notices: Notices,
@@ -61,13 +61,13 @@ pub(super) struct Shared {
     stopping: AtomicBool,
 }
 
-/// The batches that snapshots read up to (§3.3.2 knows none: they are read-only transactions that need no place in the log).
+/// The batches that snapshots read up to (§3.3.2 knows none: they are read-only transactions that need no log position).
 #[derive(Debug)]
 pub(super) struct Snapshots {
     open: AtomicUsize,
     /// Of each worker the batch, plus one; zero while it has no snapshot.
     batches: Box<[CachePadded<AtomicU64>]>,
-    /// The highest batch below which something may have been given back.
+    /// The highest batch below which versions may have been freed.
     collected: AtomicU64,
 }
 
@@ -82,7 +82,7 @@ impl Snapshots {
         self.open.fetch_add(1, Ordering::Relaxed);
         loop {
             let batch = pipeline.finished().max(at_least);
-            // Barrier: who opens makes that known and then looks at what is collected, who collects makes that known and then looks at
+            // Barrier: a thread that opens publishes that and then reads what is collected, one that collects publishes that and then reads
             // what is open (`watermark`); one of them sees the other.
             publish(&self.batches[worker], batch + 1);
             // Acquire: what is seen of the collector's batches is at least as late.
@@ -118,7 +118,7 @@ impl Snapshots {
         polychron_sync::raise(&self.collected, finished, Ordering::Release);
         // SeqCst: pairs with the barrier in `open`.
         fence(Ordering::SeqCst);
-        // Acquire, here and below: pairs with the releases in `close`; what a snapshot read was read before it is given back.
+        // Acquire, here and below: pairs with the releases in `close`; what a snapshot read was read before it is freed.
         let any = self.open.load(Ordering::Acquire) > 0;
         let batches = if any { &*self.batches } else { &[] };
         let batches = batches.iter().filter_map(|batch| batch.load(Ordering::Acquire).checked_sub(1));
@@ -126,12 +126,12 @@ impl Snapshots {
     }
 }
 
-/// The last batch that some client was told of.
+/// The last batch that was acknowledged to some client.
 #[derive(Debug, Default)]
 pub(super) struct Acknowledged(CachePadded<AtomicU64>);
 
 impl Acknowledged {
-    /// A client is about to be told what transactions of this batch did: snapshots that begin from now on have it.
+    /// A client is about to get answers of this batch: snapshots that begin from now on have it.
     #[inline]
     pub(super) fn raise(&self, batch: u64) {
         // Relaxed: this thread looks at what it has put there itself, or at something later.
@@ -148,7 +148,7 @@ impl Acknowledged {
     }
 }
 
-/// For each worker the thread that runs procedures by it, so that what such a procedure calls can be told from what others do.
+/// For each worker the thread that runs procedures by it, so that calls of such a procedure can be distinguished from those of others.
 #[derive(Debug)]
 pub(super) struct Running {
     threads: Box<[CachePadded<AtomicU64>]>,
@@ -222,7 +222,7 @@ impl Shared {
         });
     }
 
-    /// Finds out what may be given back.
+    /// Finds out what may be freed.
     pub(super) fn look_at_snapshots(&self, horizon: &mut Horizon) {
         horizon.finished = self.pipeline.finished();
         horizon.open.clear();
@@ -252,7 +252,7 @@ impl Shared {
         }
     }
 
-    /// Lets go what was dropped and nobody needs any more.
+    /// Frees what was dropped and is not needed any more.
     pub(super) fn maintain(&self) {
         self.dropped.let_go(self);
         self.deferred_drops.maintain(&self.catalog, self.memory.epochs());
@@ -276,7 +276,7 @@ pub struct Bohm {
 }
 
 impl Bohm {
-    /// Lets an epoch pass and gives back what can be, as happens by itself: for tests that must not depend on time.
+    /// Lets an epoch pass and frees what can be freed, as happens by itself: for tests that must not depend on time.
     pub fn tick(&self) {
         let shared = &self.shared;
         shared.memory.epochs().advance();

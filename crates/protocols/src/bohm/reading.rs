@@ -7,7 +7,6 @@ use polychron_base::key::EncodedKey;
 use polychron_engine::Scan;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Batch, Both, key_in_entry};
-use polychron_index::Handle;
 use polychron_memory::{Guard, Local};
 use polychron_sync::Backoff;
 
@@ -24,18 +23,6 @@ use super::table::{BohmStore, Prefix, bits};
 use super::timestamp::Timestamp;
 use super::transaction::{BohmTransaction, Position};
 use super::version::{Filling, Free, Fresh, State, Version};
-
-impl ExecutorState {
-    /// Looks at the present list of tables from now on.
-    ///
-    /// # Safety
-    /// The caller has a guard, under which alone the list is looked at from now on, or under one that is older.
-    #[inline]
-    pub(super) unsafe fn renew_tables(&mut self, shared: &Shared) {
-        // SAFETY: the caller says so.
-        unsafe { self.tables.renew(&shared.catalog) };
-    }
-}
 
 impl<'t> BohmTransaction<'t> {
     /// A transaction that the calling thread has claimed.
@@ -83,7 +70,7 @@ impl<'t> BohmTransaction<'t> {
         let guard = local.pin();
         // SAFETY: the transaction holds the guard, and renews it only if it has a snapshot open since before. One that is executed for another one
         // returns to that, which holds an older guard.
-        unsafe { state.renew_tables(shared) };
+        unsafe { state.tables.renew(&shared.catalog) };
         let scratch = state.scratches.pop().unwrap_or_default();
         Self {
             shared,
@@ -157,7 +144,7 @@ impl<'t> BohmTransaction<'t> {
             if len <= key.len()
                 && let Some(list) = store.prefixes.find(Prefix::new(key, len), &self.guard)
             {
-                let intents = self.intents(list.handle());
+                let intents = self.intents(list);
                 self.await_intents(intents)?;
                 let latest = self.at(intents);
                 trusts &= latest.is_none_or(|latest| latest.begin().batch() <= finished_before);
@@ -172,17 +159,14 @@ impl<'t> BohmTransaction<'t> {
             return Ok(());
         }
         let lists = store.prefixes.between(scan.lower, scan.upper, &self.guard);
-        let lists: Vec<_> = lists.into_iter().map(Chain::handle).collect();
-        for list in lists {
-            self.await_intents(self.intents(list))?;
-        }
-        Ok(())
+        let lists: Vec<_> = lists.into_iter().map(|list| self.intents(list)).collect();
+        lists.into_iter().try_for_each(|intents| self.await_intents(intents))
     }
 
     /// The intents of a list that was just found.
-    fn intents(&self, list: Handle) -> &'t Head {
+    fn intents(&self, list: Chain<'_>) -> &'t Head {
         // SAFETY: it was found under the guard, which stays as long as the operation of which this is a part.
-        unsafe { Chain::from_handle(list) }.head()
+        unsafe { Chain::from_handle(list.handle()) }.head()
     }
 
     /// The row that the key of an own entry has now.
@@ -274,15 +258,9 @@ impl<'t> BohmTransaction<'t> {
         // SAFETY: the transaction is executed here; it may write anything, or all others that may write this key wait for it. The entry is one of it.
         unsafe {
             let superseded = chain.head().insert(version)?;
-            entry.set_placeholder(raw, chain);
+            entry.set_version(raw, Some(chain));
             Ok(superseded)
         }
-    }
-
-    /// Gives a version that is put into no chain to an own entry.
-    pub(super) fn guess(&self, entry: &Entry, version: Fresh<'_>) {
-        // SAFETY: only the entry names it from now on, and forgets it when it is freed.
-        unsafe { entry.set_version(version.keep()) };
     }
 
     /// Frees an own version that no chain has.
@@ -337,17 +315,18 @@ impl<'t> BohmTransaction<'t> {
         }
     }
 
-    /// Leaves the key of an own entry to be removed from its index, if the version that says that it is absent is its newest.
+    /// Leaves the key of an own entry to be removed from its index, if the version of the deletion is its newest.
     pub(super) fn leave_deleted(&self, position: Position) {
         let entry = self.entry(position);
         if let (Some(chain), Some(version)) = (entry.take_chain(), self.own_version_at(position)) {
-            // SAFETY: a chain is not removed before the batches of its versions are finished.
-            let chain = unsafe { Chain::from_handle(chain) };
-            if chain.head().newest() == Some(version.raw()) {
-                // SAFETY: the version was put into the chain, and the entry has named the chain for the last time.
-                let deleted = unsafe { Deleted::new(entry, chain, version) };
-                self.shared.partition(entry.hash).leave_deleted(deleted);
-            }
+            // SAFETY: a chain is not removed before the batches of its versions are finished. The version was put into the chain, which the entry has
+            // named for the last time.
+            let deleted = unsafe {
+                let chain = Chain::from_handle(chain);
+                let is_newest = chain.head().newest() == Some(version.raw());
+                is_newest.then(|| Deleted::new(entry, chain, version))
+            };
+            deleted.into_iter().for_each(|deleted| self.shared.partition(entry.hash).leave_deleted(deleted));
         }
     }
 
@@ -424,7 +403,7 @@ impl<'t> BohmTransaction<'t> {
         }
     }
 
-    /// Has all transactions before this one executed that stand in a list of intents.
+    /// Has all transactions before this one executed that are in a list of intents.
     pub(super) fn await_intents(&mut self, intents: &Head) -> Result<(), Error> {
         if !self.awaits || intents.newest().is_none() {
             return Ok(());
@@ -490,7 +469,7 @@ impl<'t> BohmTransaction<'t> {
         self.visible(seen)
     }
 
-    /// Visits the rest of a range along both indexes, from where `both` says.
+    /// Visits the rest of a range along both indexes, from the position of `both` on.
     #[cold]
     pub(super) fn visit_both(
         &mut self,

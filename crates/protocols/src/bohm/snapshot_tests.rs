@@ -315,7 +315,7 @@ fn snapshots_rest_between_operations() {
     let mut executor = Executor::new(&database.shared).unwrap();
     let mut snapshot = open(&database, &mut executor);
     let epochs = database.shared.memory.epochs();
-    // Whether nobody stays in an epoch of before.
+    // Whether no thread stays in an epoch of before.
     let nobody_stays = || {
         let current = epochs.current();
         (0..2).for_each(|_| _ = epochs.advance());

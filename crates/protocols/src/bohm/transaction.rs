@@ -67,7 +67,7 @@ pub struct BohmTransaction<'t> {
     pub(super) was_refused_memory: bool,
     /// Earlier transactions may be under way. A snapshot of finished batches only has none before it.
     pub(super) awaits: bool,
-    /// Who drives it.
+    /// What drives it.
     pub(super) driven: Driven<'t>,
     pub(super) is_saving: bool,
     /// Whether that is for the operation that is under way.
@@ -294,11 +294,11 @@ impl<'t> BohmTransaction<'t> {
         self.find_known(hash, |this, position| this.entry(Position(position)).is_of(store, hash, key))
     }
 
-    /// The entry at a place among the planned ones and those behind them.
-    fn position_at(&self, place: usize) -> u32 {
+    /// The entry with this ordinal among the planned ones and those behind them.
+    fn position_at(&self, ordinal: usize) -> u32 {
         let (first, end) = self.body().map_or((0, 0), |body| (body.first, body.end));
-        match place.checked_sub((end - first) as usize) {
-            None => first + place as u32,
+        match ordinal.checked_sub((end - first) as usize) {
+            None => first + ordinal as u32,
             Some(late) => late as u32 | UNPLANNED,
         }
     }
@@ -311,8 +311,8 @@ impl<'t> BohmTransaction<'t> {
 
     fn find_known(&mut self, hash: u64, is_right: impl Fn(&Self, u32) -> bool) -> Option<Position> {
         let mut known = std::mem::take(&mut self.scratch.known);
-        for place in known.seen..self.entry_count() {
-            let position = self.position_at(place);
+        for ordinal in known.seen..self.entry_count() {
+            let position = self.position_at(ordinal);
             known.add(position, &self.entry(Position(position)), |other| self.entry(Position(other)).hash);
         }
         let found = known.find(hash, |position| is_right(self, position));
@@ -326,8 +326,8 @@ impl<'t> BohmTransaction<'t> {
             return self.positions().find(|&position| self.entry(position).version() == Some(version));
         }
         let mut versions = std::mem::take(&mut self.scratch.versions);
-        for place in versions.seen..self.entry_count() {
-            let position = self.position_at(place);
+        for ordinal in versions.seen..self.entry_count() {
+            let position = self.position_at(ordinal);
             versions.add(position, &self.entry(Position(position)));
         }
         let found = versions.find(version);

@@ -20,7 +20,7 @@ use super::planned::{HandedIn, OwnBatch};
 use super::protocol::Shared;
 use super::transaction::BohmTransaction;
 
-/// After so many guesses that were wrong a transaction keeps its place, and the others wait for it.
+/// After so many guesses that were wrong a transaction keeps its log position, and the others wait for it.
 const GUESSES: u32 = 2;
 
 /// One thread's way into the database.
@@ -90,7 +90,7 @@ impl BohmWorker {
         }
     }
 
-    /// Executes the transactions of a client batch that is handed in, wherever they are due. Answers whether all are complete.
+    /// Executes the transactions of a client batch that is handed in, wherever they are due. Returns whether all are complete.
     fn execute_own(&mut self, client_batch: &HandedIn) -> bool {
         let is_planned = client_batch.batch().is_some_and(|batch| self.shared.pipeline.planned() >= batch);
         if !is_planned || !self.shared.takes_turns() {
@@ -188,8 +188,8 @@ impl BohmWorker {
         content.sorted.resize_with(if preprocess { self.shared.partitions.len() } else { 0 }, Vec::new);
     }
 
-    /// Has procedures executed, each as a transaction, and tells `done` the answers, or others tell `shared`. What `others` hands in comes right
-    /// behind them.
+    /// Has procedures executed, each as a transaction, and passes the answers to `done`, or other threads pass them to `shared`. What `others` hands in
+    /// comes right behind them.
     ///
     /// Those for which there was no memory are executed once more: what waits for the epochs to pass is not lost, but could not be had under the
     /// guard of the first time.
@@ -231,7 +231,7 @@ impl BohmWorker {
         }
     }
 
-    /// Gives back all that nobody needs.
+    /// Frees all that is not needed.
     #[cold]
     fn make_room(&mut self) {
         for _ in 0..2 {
@@ -246,16 +246,16 @@ impl BohmWorker {
         let (ran, filled) = attempt(&mut transaction, &mut |transaction| transaction.fill_index(table, index));
         let batch = transaction.timestamp.batch();
         transaction.end_interactive(ran);
-        let filled = filled.expect("nothing conflicts with who may write anything");
+        let filled = filled.expect("nothing conflicts with a transaction that may write anything");
         filled.map_err(|ended: Ended<Error>| ended.failure.into_own())?;
         Ok(batch)
     }
 }
 
-/// A way to be told answers that nobody takes.
+/// The type of a callback that is not there.
 type Nobody<P> = fn(usize, Result<<P as Procedure>::Output, <P as Procedure>::Error>);
 
-/// For clients that give all answers themselves.
+/// For clients that take all answers themselves.
 fn alone<'a, P: Procedure>() -> Option<&'a Nobody<P>>
 where
     P::Output: 'a,
@@ -317,7 +317,7 @@ impl Worker for BohmWorker {
         Some(shared.notices.help(shared, executor))
     }
 
-    /// Reads all that clients were told of before.
+    /// Reads all that was acknowledged to clients before.
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         self.end_leaked();
         let Self { executor: Executor { local, state }, shared, counters, .. } = self;

@@ -40,7 +40,7 @@ impl BohmTransaction<'_> {
         // A version that supersedes another one makes room in the end.
         let version = if chain.is_some() { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
         if want == Want::Guessed {
-            self.guess(&entry, version);
+            entry.guess(version);
             self.is_guessing = true;
         } else {
             self.put_late(store, key, chain, &entry, version)?;
@@ -89,7 +89,7 @@ impl BohmTransaction<'_> {
         } else if has_more {
             Ok(Want::Guessed)
         } else {
-            Err(self.refuse_undeclared(store.place().table, KeyPreview::new(key)))
+            Err(self.refuse_undeclared(store.index_ref().table, KeyPreview::new(key)))
         }
     }
 
@@ -115,7 +115,7 @@ impl BohmTransaction<'_> {
 
     /// What is planned for the entries of a secondary index.
     fn entry_rights(&mut self, store: &BohmStore) -> EntryRights {
-        let (wanted, table) = (std::ptr::from_ref(store), store.place().table);
+        let (wanted, table) = (std::ptr::from_ref(store), store.index_ref().table);
         if let Some((_, rights)) = self.scratch.rights.iter().find(|(known, _)| *known == wanted.addr()) {
             return *rights;
         }
@@ -124,7 +124,7 @@ impl BohmTransaction<'_> {
             let entry = self.entry(position);
             rights.is_planned |= entry.want == Want::Entries && entry.is_in(wanted);
             rights.may_write |=
-                matches!(entry.want, Want::Write | Want::Prefix) && entry.store().place().table == table;
+                matches!(entry.want, Want::Write | Want::Prefix) && entry.store().index_ref().table == table;
         }
         self.scratch.rights.push((wanted.addr(), rights));
         rights
@@ -134,7 +134,7 @@ impl BohmTransaction<'_> {
     pub(super) fn entries_want(&mut self, store: &BohmStore, key: &[u8]) -> Result<Want, Error> {
         let body = self.body().ok_or(Error::ReadOnly)?;
         let (is_everything, has_more) = (body.is_everything, body.has_more);
-        let table = store.place().table;
+        let table = store.index_ref().table;
         let EntryRights { is_planned, may_write } = self.entry_rights(store);
         if is_everything || is_planned {
             Ok(Want::Late)

@@ -82,7 +82,7 @@ unsafe impl Sync for Request {}
 
 impl Default for Request {
     fn default() -> Self {
-        let state = State::new(Lock { name: 0, exclusive: false }, Requester::nobody());
+        let state = State::new(Lock { name: 0, exclusive: false }, Requester::none());
         Self { state: UnsafeCell::new(state), granted: AtomicBool::new(false) }
     }
 }

@@ -228,8 +228,17 @@ impl<'w> Records<'w> {
         let name = index.name_of(key);
         let locked = shared_locks.iter().any(|lock| lock.name == name) || self.kept.held.has(name);
         assert!(locked || left_out(Step::LockOperands), "the rows of a condition are locked before it is evaluated");
-        // SAFETY: the key is locked, and nothing is written while the row is borrowed.
-        unsafe { self.find(index, key).map(|found| found.record.words()) }
+        // SAFETY: the key is locked.
+        let found = unsafe { self.find(index, key) }?;
+        Some(self.words(found))
+    }
+
+    /// The row of a record that was found.
+    #[inline]
+    fn words(&self, found: LockedRecord<'w>) -> &[u64] {
+        // SAFETY: the row layer alone has what was found, and hands it back to this transaction, which holds the lock, and writes nothing while the
+        // row is borrowed.
+        unsafe { found.record.words() }
     }
 }
 
@@ -250,9 +259,7 @@ impl<'w> LockingTransaction<'w> {
     /// The row of a record that was found.
     #[inline]
     pub(super) fn words(&self, found: LockedRecord<'w>) -> &[u64] {
-        // SAFETY: the row layer alone has what was found, and hands it back to this transaction, which holds the lock, and writes nothing while the
-        // row is borrowed.
-        unsafe { found.record.words() }
+        self.records.words(found)
     }
 
     /// Copies the row of a key, which need not stay as it is: a lock that was acquired for it is released.
@@ -260,8 +267,7 @@ impl<'w> LockingTransaction<'w> {
         let before = self.records.held().locks().len();
         let found = self.lock_and_find(index, key, false)?;
         if let Some(found) = found {
-            // SAFETY: the lock is held.
-            let words = unsafe { found.record.words() };
+            let words = self.records.words(found);
             self.state.buffers.row.overwrite_words(words.len()).copy_from_slice(words);
         }
         // The record is not looked at again.
@@ -403,19 +409,20 @@ impl<'w> LockingTransaction<'w> {
         key: &[u8],
         handle: polychron_index::Handle,
     ) -> Option<LockedRecord<'w>> {
-        // Where the transaction has waited for a lock since, the record that was collected may be freed.
-        if self.records.guard.epoch() == epoch {
-            // SAFETY: the handle was collected in the epoch in which the transaction is, so the record is there; its key is locked.
-            let record = unsafe { Record::from_handle(handle) };
-            if !record.is_deleted() {
-                return Some(LockedRecord::new(record));
+        // SAFETY: the key is locked. A handle that was collected in the epoch in which the transaction is leads to a record that is there; where the
+        // transaction has waited for a lock since, the record may be freed.
+        unsafe {
+            if self.records.guard.epoch() == epoch {
+                let record = Record::from_handle(handle);
+                if !record.is_deleted() {
+                    return Some(LockedRecord::new(record));
+                }
+                // It was replaced, or unlinked, before the key was locked.
+                if left_out(Step::LookAgain) {
+                    return None;
+                }
             }
-            // It was replaced, or unlinked, before the key was locked.
-            if left_out(Step::LookAgain) {
-                return None;
-            }
+            self.records.find(index, key)
         }
-        // SAFETY: the key is locked.
-        unsafe { self.records.find(index, key) }
     }
 }

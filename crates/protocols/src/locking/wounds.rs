@@ -5,7 +5,7 @@
 //! before it ends. So the flag is never set for a transaction that has ended. The memory of the flag is never freed: slots of workers that have left
 //! are reused by later workers.
 //!
-//! A transaction without an age is younger than all that have one, and wounds nobody.
+//! A transaction without an age is younger than all that have one, and wounds none.
 //!
 //! A transaction whose thread has another one open does not sleep: those that block it may wait for the one that is open, and none would wake it.
 //! It polls for as long as its [`Endurance`] lasts, and then does not wait any more until it ends.
@@ -100,7 +100,7 @@ pub(super) struct Requester {
 
 impl Requester {
     /// The requester of a request that is in no list.
-    pub(super) const fn nobody() -> Self {
+    pub(super) const fn none() -> Self {
         Self { thread: 0, age: UNAGED, slot: None }
     }
 
