@@ -1,7 +1,7 @@
 //! The thread that does what a protocol's workers do between their transactions, in case they have none.
 
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle, park_timeout};
+use std::thread::{Builder, JoinHandle, current, park_timeout};
 use std::time::Duration;
 
 use polychron_base::Error;
@@ -54,7 +54,8 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
+        // What it calls may be the last to have the database.
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != current().id()) {
             thread.thread().unpark();
             // A panic there was reported when it happened; there is nothing to add at the end.
             let _ = thread.join();

@@ -180,7 +180,10 @@ fn until_committed<W: Interactive, B: Body<W>>(
     let begun = worker.counters().events().begin();
     let mut conflicts = ConflictsSoFar::default();
     let ended = loop {
-        match attempt(worker, mode, body, is_limited) {
+        worker.counters().open();
+        let attempted = attempt(worker, mode, body, is_limited);
+        worker.counters().close();
+        match attempted {
             Attempt::Committed(output) => break Ok(output),
             Attempt::Failed(failure) => {
                 worker.counters().refused();

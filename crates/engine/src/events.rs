@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::thread::Thread;
 use std::time::Duration;
 
 use polychron_base::Abort;
@@ -31,6 +32,26 @@ pub enum Event<'e> {
         conflicts: u64,
         /// Whether it has committed.
         committed: bool,
+    },
+    /// The memory in use has passed a mark: the soft one ([`polychron_memory::Options::soft_percent`]), or 95 % of the limit. Reported by a
+    /// thread of the database, again only after the use has fallen 5 % of the limit below the mark.
+    #[non_exhaustive]
+    Memory {
+        /// The mark, in percent of the limit.
+        mark_percent: u8,
+        /// Bytes in use.
+        used_bytes: usize,
+        /// The memory limit, in bytes.
+        limit_bytes: usize,
+    },
+    /// A transaction or snapshot has been open for a second: others may conflict with it or wait for it, and what it can still see stays
+    /// in memory. Reported by a thread of the database, again when the time has doubled.
+    #[non_exhaustive]
+    Open {
+        /// For how long.
+        time: Duration,
+        /// The thread that began it.
+        thread: &'e Thread,
     },
 }
 
@@ -64,8 +85,14 @@ impl Events {
         Self { slow: Some(least), ..self }
     }
 
+    /// Whether there is a listener.
+    #[inline]
+    pub fn is_heard(&self) -> bool {
+        self.listener.is_some()
+    }
+
     #[cold]
-    fn report(&self, event: &Event<'_>) {
+    pub(crate) fn report(&self, event: &Event<'_>) {
         if let Some(listener) = &self.listener {
             // A listener must not decide about the transaction.
             drop(drive::catch(|| listener(event)));

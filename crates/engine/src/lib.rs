@@ -50,6 +50,7 @@ pub mod stores;
 pub mod submission;
 mod transaction;
 pub mod typed;
+pub mod watch;
 
 use std::sync::Arc;
 

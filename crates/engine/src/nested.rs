@@ -55,6 +55,23 @@ pub fn note_seen(database: u32, timestamp: u64, slot: usize) {
     });
 }
 
+/// The newest change that a thread has committed or seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen((u32, u64, usize));
+
+impl Seen {
+    /// That of the calling thread.
+    pub fn here() -> Self {
+        Self(COMMITS.with(|commits| commits.saw.get()))
+    }
+
+    /// The calling thread has learnt of it: its snapshots contain it from now on.
+    pub fn note(self) {
+        let Self((database, timestamp, slot)) = self;
+        note_seen(database, timestamp, slot);
+    }
+}
+
 /// The timestamp and the slot of the newest change that the calling thread has committed or seen, if its last one was in this database.
 #[inline]
 pub fn last_seen(database: u32) -> Option<(u64, usize)> {

@@ -90,7 +90,9 @@ impl<'w, W: Interactive, H: WorkerOwner<W>> Open<'w, W, H> {
         limits::check()?;
         // SAFETY: only the object uses the worker, which it has borrowed for `'w`, or has in a box that is a pointer meanwhile. It does so again only
         // when it has no transaction any more (`with_worker`, and `drop`, which ends the transaction first), and nobody else gets the transaction.
-        open.transaction = Some(unsafe { open.worker.as_mut() }.begin(mode)?);
+        let worker = unsafe { open.worker.as_mut() };
+        worker.counters().open();
+        open.transaction = Some(worker.begin(mode)?);
         Ok(open)
     }
 
@@ -218,6 +220,7 @@ impl<W: Interactive + 'static, H: WorkerOwner<W>> Open<'static, W, H> {
 impl<W: Interactive, H: WorkerOwner<W>> Drop for Open<'_, W, H> {
     fn drop(&mut self) {
         self.undo();
+        self.with_worker(|worker| worker.counters().close());
         if let Some(owner) = self.owner.take() {
             // SAFETY: a worker that has an owner was in a box, in `begin`. The transaction, which borrowed it, is gone.
             owner.take_back(unsafe { Box::from_raw(self.worker.as_ptr()) });

@@ -12,6 +12,7 @@ use std::sync::{Arc, PoisonError};
 use crate::distribution::{Counting, Distribution};
 use crate::events::Events;
 use crate::hot_keys::{HotKey, HotKeys};
+use crate::watch::{OpenState, OpenTransaction};
 
 const REASONS: usize = Reason::ALL.len();
 
@@ -28,6 +29,7 @@ pub struct Counters {
     aborts: [AtomicU64; REASONS],
     hot_keys: HotKeys,
     events: Events,
+    open: OpenState,
 }
 
 /// Adds to a counter that only the calling thread writes.
@@ -65,6 +67,22 @@ impl Counters {
     #[inline]
     pub(crate) fn events(&self) -> &Events {
         &self.events
+    }
+
+    /// A transaction begins on the calling thread. It is noted where somebody listens.
+    #[inline]
+    pub(crate) fn open(&self) {
+        if self.events.is_heard() {
+            self.open.begin();
+        }
+    }
+
+    /// It has ended.
+    #[inline]
+    pub(crate) fn close(&self) {
+        if self.events.is_heard() {
+            self.open.end();
+        }
     }
 
     /// Counts a transaction that its procedure, or a refusal, ended.
@@ -147,6 +165,12 @@ impl Registry {
         let counters = Arc::new(Counters { events: self.0.events.clone(), ..Counters::default() });
         self.0.workers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&counters));
         Registered { counters, registrations: Arc::clone(&self.0) }
+    }
+
+    /// Hands over which transactions are open, if somebody listens.
+    pub(crate) fn each_open(&self, mut with: impl FnMut(OpenTransaction)) {
+        let workers = self.0.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.iter().filter_map(|counters| counters.open.get()).for_each(&mut with);
     }
 
     /// The sum over all workers.

@@ -8,6 +8,7 @@ use polychron_schema::{EvolutionError, IndexDefinition, TableDefinition};
 use polychron_sync::Mutex;
 
 use crate::catalog::Superseded;
+use crate::statistics::Registry;
 use crate::{Metric, Statistics, Versions};
 
 /// The memory and the tables of a database: what [`Protocol`](crate::Protocol) forwards to, so that a protocol over another one, and one behind
@@ -17,6 +18,9 @@ use crate::{Metric, Statistics, Versions};
 pub trait Storage: Send + Sync {
     /// See [`Protocol::memory`](crate::Protocol::memory).
     fn memory(&self) -> &Arc<Memory>;
+
+    /// The workers' counts.
+    fn counters(&self) -> &Registry;
 
     /// See [`Protocol::create_table`](crate::Protocol::create_table).
     fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error>;

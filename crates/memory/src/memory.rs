@@ -225,6 +225,11 @@ impl Memory {
         }
     }
 
+    /// The soft mark, in percent of the limit.
+    pub fn soft_percent(&self) -> u8 {
+        self.shared.options.soft_percent
+    }
+
     /// The use of memory.
     pub fn statistics(&self) -> MemoryStatistics {
         let counters = || self.shared.counters.iter().filter_map(OnceLock::get);

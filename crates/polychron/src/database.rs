@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polychron_engine::limits::{self, Limits};
+use polychron_engine::watch::Watch;
 use polychron_engine::{
     Common, Error, IndexDefinition, IndexId, Interactive, Mode, Procedure, Protocol, Row, Table, TableDefinition,
     TableId, Worker, drive,
@@ -79,6 +80,7 @@ pub struct Database<P: Protocol = DefaultProtocol> {
     pub(crate) pool: Pool<P>,
     pub(crate) claims: Arc<Claims>,
     pub(crate) requests: Arc<Requests>,
+    watch: Option<Arc<Watch>>,
 }
 
 /// Another handle of the same database. What the last one does when it is dropped, the others do not.
@@ -90,6 +92,7 @@ impl<P: Protocol> Clone for Database<P> {
             pool: self.pool.clone(),
             claims: Arc::clone(&self.claims),
             requests: Arc::clone(&self.requests),
+            watch: self.watch.clone(),
         }
     }
 }
@@ -130,13 +133,10 @@ impl Database {
 impl<P: Protocol> Database<P> {
     pub(crate) fn open(options: Options<P::Options>) -> Result<Self, Error> {
         let submitting = Arc::new(Submitting::new(options.common.submissions.clone()));
-        Ok(Self {
-            protocol: P::open(options.protocol, options.common)?,
-            submitting,
-            pool: Pool::new(),
-            claims: Arc::default(),
-            requests: Arc::default(),
-        })
+        let events = options.common.events.clone();
+        let protocol = P::open(options.protocol, options.common)?;
+        let watch = Watch::start(&protocol, &events)?.map(Arc::new);
+        Ok(Self { protocol, submitting, pool: Pool::new(), claims: Arc::default(), requests: Arc::default(), watch })
     }
 
     /// The protocol itself, for code that is generic over protocols.

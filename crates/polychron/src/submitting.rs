@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use polychron_base::clock::SystemClock;
 use polychron_engine::options::Submissions;
 use polychron_engine::submission::{Service, Submission};
-use polychron_engine::{Error, Procedure, Protocol};
+use polychron_engine::{Error, Interactive, Procedure, Protocol};
 use polychron_sync::Mutex;
 
-use crate::Database;
+use crate::{Database, TransactionOf};
 
 /// The service that executes what is submitted, from the first submission on.
 pub(crate) struct Submitting<P: Protocol> {
@@ -198,5 +198,58 @@ impl<P: Protocol> Database<P> {
         let worker = || self.pool.take(&self.protocol);
         let started = Service::start(&self.protocol, options, Arc::new(SystemClock::new()), worker)?;
         Ok(service.get_or_init(|| started))
+    }
+}
+
+impl<P: Protocol<Worker: Interactive>> Database<P> {
+    /// As [`Database::submit`], a closure, which becomes a transaction as that of [`Database::transact`] does. Closures are executed one by
+    /// one, on as many threads as the database has for what is submitted.
+    ///
+    /// ```
+    /// # use polychron::{Database, Error, Operations, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::in_memory()?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let opened: Vec<_> = (0..100)
+    ///     .map(|id| database.submit_closure(move |transaction| transaction.insert(&accounts, &Account { id, balance: 0 })))
+    ///     .collect();
+    /// opened.into_iter().try_for_each(|submission| submission.wait())?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// None here: they are the answer, as of [`Database::transact`], and as for [`Database::submit`].
+    pub fn submit_closure<O: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E> + Send + 'static,
+    ) -> Submission<O, E> {
+        match self.service() {
+            Ok(service) => service.submit_closure(body),
+            Err(error) => Submission::refused(error),
+        }
+    }
+
+    /// As [`Database::transact`], for tasks: the closure is executed by a thread of the database, and one await is for the room and the
+    /// answer. Dropped before it has ended, it may or may not have been executed.
+    ///
+    /// ```
+    /// # use polychron::{Database, Error, Operations, Row, Table};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// async fn open(database: &Database, accounts: Table<Account>, id: u64) -> Result<(), Error> {
+    ///     database.transact_async(move |transaction| transaction.insert(&accounts, &Account { id, balance: 0 })).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As of [`Database::transact`], and as for [`Database::submit`].
+    pub async fn transact_async<O: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E> + Send + 'static,
+    ) -> Result<O, E> {
+        let submission = match self.service() {
+            Ok(service) => service.submit_closure_async(body).await,
+            Err(error) => Submission::refused(error),
+        };
+        submission.await
     }
 }

@@ -18,6 +18,12 @@ pub(crate) fn trace(event: &Event<'_>) {
         Event::Slow { time, conflicts, committed, .. } => {
             tracing::warn!(?time, conflicts, committed, "a transaction was slow");
         }
+        Event::Memory { mark_percent, used_bytes, limit_bytes, .. } => {
+            tracing::warn!(mark_percent, used_bytes, limit_bytes, "memory fills up");
+        }
+        Event::Open { time, thread, .. } => {
+            tracing::warn!(?time, thread = thread.name(), id = ?thread.id(), "a transaction stays open");
+        }
         _ => {}
     }
 }

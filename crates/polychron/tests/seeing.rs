@@ -1,9 +1,10 @@
 //! What users see of a database while it works.
 
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use polychron::{Database, Error, Event, Operations, Row};
+use polychron::{Database, Error, Event, Operations, Options, Row};
 
 #[derive(Row)]
 struct Account {
@@ -90,5 +91,95 @@ fn requests_are_counted_by_name() -> Result<(), Error> {
     assert!(Duration::ZERO < median && median <= most);
     assert!(requests[1].latency_of_failed(0.5).is_none());
     assert!(requests[0].to_string().starts_with("open: 100 completed, 1 failed, p50 "));
+    Ok(())
+}
+
+/// A listener that sends the events of which `pick` answers something.
+fn sends<T: Send + 'static>(
+    pick: impl Fn(&Event<'_>) -> Option<T> + Send + Sync + 'static,
+) -> (impl Fn(&Event<'_>) + Send + Sync + 'static, Receiver<T>) {
+    let (sender, receiver) = channel();
+    let listener = move |event: &Event<'_>| {
+        if let Some(picked) = pick(event) {
+            // The test may have ended.
+            let _ = sender.send(picked);
+        }
+    };
+    (listener, receiver)
+}
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[cfg(feature = "any")]
+#[test]
+fn transactions_that_stay_open_are_reported_with_their_thread() -> Result<(), Error> {
+    let protocols = ["cicada", "maflingo", "hyper", "lazy-occ", "locking"];
+    for (protocol, is_snapshot) in protocols.into_iter().flat_map(|protocol| [(protocol, true), (protocol, false)]) {
+        let (listener, heard) = sends(|event| match event {
+            Event::Open { time, thread, .. } => Some((*time, thread.name().map(str::to_owned))),
+            _ => None,
+        });
+        let database = Database::builder().protocol(protocol).on_event(listener).in_memory()?;
+        let accounts = database.create_table::<Account>()?;
+        database.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 0 }))?;
+        let (database, accounts) = (&database, &accounts);
+        let idle = move || -> Result<_, Error> {
+            let mut open = if is_snapshot { database.begin_snapshot()? } else { database.begin()? };
+            open.get_owned(accounts, 1)?;
+            Ok(heard.recv_timeout(LIMIT))
+        };
+        let (time, name) = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("idle".to_owned()).spawn_scoped(scope, idle);
+            thread.expect("there are threads left").join().expect("it does not panic")
+        })?
+        .unwrap_or_else(|error| panic!("{protocol}, snapshot {is_snapshot}: {error}"));
+        assert!(time >= Duration::from_secs(1), "{protocol}: {time:?}");
+        assert_eq!(name.as_deref(), Some("idle"), "{protocol}");
+    }
+    Ok(())
+}
+
+#[test]
+fn memory_that_fills_up_is_reported() -> Result<(), Error> {
+    let (listener, heard) = sends(|event| match event {
+        Event::Memory { mark_percent, used_bytes, limit_bytes, .. } => Some((*mark_percent, *used_bytes, *limit_bytes)),
+        _ => None,
+    });
+    let database = Database::builder().small().on_event(listener).in_memory()?;
+    let accounts = database.create_table::<Account>()?;
+    for mark in [80, 95] {
+        let mut id = 0;
+        let (percent, used, limit) = loop {
+            if let Ok(heard) = heard.try_recv() {
+                break heard;
+            }
+            // It is full before the next mark is seen: then it stays so.
+            let filled = database.transact(|transaction| {
+                (0..1000).try_for_each(|step| {
+                    transaction.upsert(&accounts, &Account { id: mark << 32 | (id + step), balance: 0 })
+                })
+            });
+            id += if filled.is_ok() { 1000 } else { 0 };
+        };
+        assert_eq!(u64::from(percent), mark);
+        assert!(limit == 64 << 20 && used <= limit && used >= limit / 100 * usize::from(percent), "{used} of {limit}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_last_handle_may_go_in_a_listener() -> Result<(), Error> {
+    let last = Arc::new(Mutex::new(None::<Database>));
+    let (taken, (ended, end)) = (Arc::clone(&last), channel());
+    let listener = move |event: &Event<'_>| {
+        if let Event::Memory { .. } = event {
+            drop(taken.lock().unwrap().take());
+            let _ = ended.send(());
+        }
+    };
+    let mut options = Options::default();
+    options.common.memory.soft_percent = 0;
+    *last.lock().unwrap() = Some(Database::builder().options(options).on_event(listener).in_memory()?);
+    end.recv_timeout(LIMIT).expect("it does not wait for itself");
     Ok(())
 }

@@ -10,7 +10,7 @@ use polychron::protocols::maflingo::Maflingo;
 use polychron::schema::{Key, KeyScratch};
 use polychron::{
     Access, Database, Declare, DefaultProtocol, Error, Interactive, Operations, Options, Procedure, Protocol,
-    ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols, Row, Submission, Table, Transaction,
+    ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols, Row, Submission, Table, Transaction, Worker,
 };
 
 #[derive(Row, Clone, Debug, PartialEq)]
@@ -294,4 +294,43 @@ fn tasks_wait_for_room() {
     let third = submitted.next().expect("there are two").wait().unwrap();
     let fourth = submitted.next().expect("there is another one").wait().unwrap();
     assert_eq!((third, fourth), (3, 4));
+}
+
+/// Counts the accounts.
+struct Count(Table<Account>);
+
+impl Procedure for Count {
+    type Output = u64;
+    type Error = Error;
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<u64, Error> {
+        transaction.scan(&self.0, ..).count()
+    }
+}
+
+/// What a thread, or a task, has the answer of is in the snapshots that it begins afterwards.
+#[test]
+fn snapshots_contain_what_was_answered() {
+    struct Contains;
+
+    impl ProtocolVisitor for Contains {
+        type Output = ();
+
+        fn visit<P: Protocol>(self, info: &ProtocolInfo) {
+            let (database, accounts) = open::<P>(|options| options.protocol = info.options_of::<P>().unwrap());
+            let mut worker = database.protocol().worker().unwrap();
+            for id in 0..300 {
+                if id % 2 == 0 {
+                    database.submit(Open(accounts, id)).wait().unwrap();
+                } else {
+                    block_on(database.execute_async(Open(accounts, id))).unwrap();
+                }
+                assert_eq!(worker.snapshot(&mut Count(accounts)).unwrap(), id + 1, "{}", info.name);
+            }
+        }
+    }
+
+    for protocol in Protocols::all() {
+        Protocols::visit(protocol.name, Contains).unwrap();
+    }
 }

@@ -258,6 +258,15 @@ fn batches_and_drawn_inputs_are_counted_alike() {
     }
 }
 
+/// Drawing takes longer here than the run.
+#[test]
+fn what_is_drawn_beforehand_is_not_measured() {
+    let options = YcsbOptions { records: 200, ..YcsbOptions::default() };
+    let report =
+        run::<Ycsb>(&options, &Settings { pregenerate: 200_000, warmup_seconds: 0.0, seconds: 0.02, ..settings() });
+    assert!(report.completed > 0 && !report.interrupted, "{report:?}");
+}
+
 /// Stops the run as soon as it has begun, and remembers how the load went.
 struct StopAtOnce<'s>(&'s AtomicBool);
 

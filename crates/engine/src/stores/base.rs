@@ -145,6 +145,10 @@ impl<D: HasStores> Storage for D {
         &self.base().memory
     }
 
+    fn counters(&self) -> &Registry {
+        &self.base().counters
+    }
+
     fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
         let Base { catalog, common, .. } = self.base();
         let make =

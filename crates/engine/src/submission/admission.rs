@@ -6,8 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::answer::Submission;
+use super::batch::{Item, Lane, Lined};
 use super::queue::Queue;
-use crate::{Procedure, Worker};
+use crate::Worker;
 
 /// Tasks that wait, in the order in which they came.
 #[derive(Default)]
@@ -43,44 +44,47 @@ impl Tasks {
     }
 }
 
-/// A procedure that is handed over when there is room for it.
-pub(super) struct Admission<'q, W: Worker + 'static, P: Procedure + 'static> {
+/// A procedure or closure that is handed over when there is room for it.
+pub(super) struct Admission<'q, W: Worker + 'static, I: Item + 'static> {
     queue: &'q Queue<W>,
     /// It is moved out, and never pinned.
-    procedure: Option<P>,
+    item: Option<I>,
     /// The task's number; 0 while it does not wait.
     number: u64,
 }
 
-impl<'q, W: Worker + 'static, P: Procedure + 'static> Admission<'q, W, P> {
-    pub(super) fn new(queue: &'q Queue<W>, procedure: P) -> Self {
-        Self { queue, procedure: Some(procedure), number: 0 }
+impl<'q, W: Worker + 'static, I: Item + 'static> Admission<'q, W, I> {
+    pub(super) fn new(queue: &'q Queue<W>, item: I) -> Self {
+        Self { queue, item: Some(item), number: 0 }
     }
 }
 
-impl<W: Worker + 'static, P: Procedure + 'static> Unpin for Admission<'_, W, P> {}
+impl<W: Worker + 'static, I: Item + 'static> Unpin for Admission<'_, W, I> {}
 
-impl<W: Worker + 'static, P: Procedure + 'static> Future for Admission<'_, W, P> {
-    type Output = Submission<P::Output, P::Error>;
+impl<W: Worker + 'static, I: Item + 'static> Future for Admission<'_, W, I>
+where
+    Lined<I>: Lane<W>,
+{
+    type Output = Submission<I::Output, I::Error>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Submission<P::Output, P::Error>> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Submission<I::Output, I::Error>> {
         // Wakers are user code, which may come back here: none is cloned or dropped under the lock.
         let waker = context.waker().clone();
-        let procedure = self.procedure.take().expect("a future that is ready is not polled again");
-        match self.queue.submit_or_wait(procedure, self.number, waker) {
+        let item = self.item.take().expect("a future that is ready is not polled again");
+        match self.queue.submit_or_wait(item, self.number, waker) {
             Ok(submission) => {
                 self.number = 0;
                 Poll::Ready(submission)
             }
-            Err((procedure, number)) => {
-                (self.procedure, self.number) = (Some(procedure), number);
+            Err((item, number)) => {
+                (self.item, self.number) = (Some(item), number);
                 Poll::Pending
             }
         }
     }
 }
 
-impl<W: Worker + 'static, P: Procedure + 'static> Drop for Admission<'_, W, P> {
+impl<W: Worker + 'static, I: Item + 'static> Drop for Admission<'_, W, I> {
     fn drop(&mut self) {
         if self.number == 0 {
             return;

@@ -13,6 +13,7 @@ use polychron_sync::{Condvar, Mutex};
 use super::lock;
 use crate::drive::{Failure, catch, discard};
 use crate::futures::Attempt;
+use crate::nested::Seen;
 
 /// A procedure that was submitted: it is executed sometime, and this is the claim to its answer.
 ///
@@ -62,15 +63,19 @@ impl<O, E> Slot<O, E> {
 enum State<O, E> {
     /// The tasks to be woken, and whether a thread waits.
     Pending(Option<Waker>, bool),
-    Answered(Result<O, Failure<E>>),
+    /// The answer, and what the thread that gave it has seen by then: the procedure's own commit, or a later one.
+    Answered(Result<O, Failure<E>>, Seen),
     Taken,
 }
 
 impl<O, E> State<O, E> {
-    /// The answer, which is gone then; `Err` hands back who was to be told so far.
+    /// The answer, which is gone then, and whose transaction later snapshots of the calling thread contain; `Err` hands back who was to be told so far.
     fn take(&mut self) -> Result<Result<O, Failure<E>>, Option<Waker>> {
         match std::mem::replace(self, Self::Taken) {
-            Self::Answered(answer) => Ok(answer),
+            Self::Answered(answer, seen) => {
+                seen.note();
+                Ok(answer)
+            }
             Self::Taken => Ok(Err(Failure::Engine(Error::AnswerTaken))),
             Self::Pending(waker, waits) => {
                 *self = Self::Pending(None, waits);
@@ -175,7 +180,7 @@ impl<O, E> Reply<O, E> {
     /// Gives the answer, and tells who waits for it.
     pub(super) fn answer(&mut self, answer: Result<O, Failure<E>>) {
         let Some(slot) = self.0.take() else { return };
-        let before = std::mem::replace(&mut *lock(&slot.state), State::Answered(answer));
+        let before = std::mem::replace(&mut *lock(&slot.state), State::Answered(answer, Seen::here()));
         let State::Pending(waker, waits) = before else { return };
         if waits {
             slot.answered.notify_all();

@@ -1,4 +1,4 @@
-//! Procedures of any types that are executed together.
+//! Procedures and closures of any types that are executed together.
 //!
 //! Each is begun once, by the thread that took the batch, or, where an earlier one lasts, by a thread that has nothing else to do:
 //! the thread that takes it out of the batch executes and answers it.
@@ -7,8 +7,8 @@ use std::any::Any;
 use std::cell::Cell;
 
 use polychron_base::Error;
-use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use polychron_sync::{Mutex, MutexGuard};
 
 use super::answer::Reply;
 use super::lock;
@@ -34,7 +34,7 @@ impl<W> Default for Batch<W> {
 }
 
 /// Procedures of one type, which the batch does not know.
-trait Lane<W>: Any + Send + Sync {
+pub(super) trait Lane<W>: Any + Send + Sync {
     /// Executes all of them that no thread has begun, and those of the other lanes with them, and answers each.
     fn execute(&self, worker: &mut W, others: &[Box<dyn Lane<W>>]);
 
@@ -52,19 +52,30 @@ trait Lane<W>: Any + Send + Sync {
 }
 
 /// Executes the procedures of these lanes together.
-fn execute<W: 'static>(lanes: &[Box<dyn Lane<W>>], worker: &mut W) {
+pub(super) fn execute<W: 'static>(lanes: &[Box<dyn Lane<W>>], worker: &mut W) {
     if let Some((first, others)) = lanes.split_first() {
         first.execute(worker, others);
     }
 }
 
-/// A procedure that was taken out, and its claim to an answer.
-type Taken<P> = (P, Reply<<P as Procedure>::Output, <P as Procedure>::Error>);
+/// What can be submitted: a procedure or a closure.
+pub(super) trait Item: Send {
+    type Output: Send;
+    type Error: From<Error> + Send;
+}
 
-/// Procedures of one type.
-struct Lined<P: Procedure> {
-    waiting: Vec<Mutex<Option<P>>>,
-    replies: Vec<Mutex<Reply<P::Output, P::Error>>>,
+impl<P: Procedure> Item for P {
+    type Output = P::Output;
+    type Error = P::Error;
+}
+
+/// An item that was taken out, and its claim to an answer.
+type Taken<I> = (I, Reply<<I as Item>::Output, <I as Item>::Error>);
+
+/// Items of one type.
+pub(super) struct Lined<I: Item> {
+    waiting: Vec<Mutex<Option<I>>>,
+    replies: Vec<Mutex<Reply<I::Output, I::Error>>>,
     is_handed_over: AtomicBool,
     /// All before this position were begun, as far as those know who help.
     first: AtomicUsize,
@@ -140,16 +151,19 @@ impl<P: Procedure> Procedure for Submitted<'_, P> {
 }
 
 impl<W: Worker + 'static> Batch<W> {
-    pub(super) fn push<P: Procedure + 'static>(&mut self, procedure: P, reply: Reply<P::Output, P::Error>) {
+    pub(super) fn push<I: Item + 'static>(&mut self, item: I, reply: Reply<I::Output, I::Error>)
+    where
+        Lined<I>: Lane<W>,
+    {
         let mut lanes = self.lanes.iter();
-        let known = lanes.position(|lane| (&**lane as &dyn Any).is::<Lined<P>>());
+        let known = lanes.position(|lane| (&**lane as &dyn Any).is::<Lined<I>>());
         let position = known.unwrap_or_else(|| {
-            self.lanes.push(Box::new(Lined::<P>::new()));
+            self.lanes.push(Box::new(Lined::<I>::new()));
             self.lanes.len() - 1
         });
         let lane: &mut dyn Any = &mut *self.lanes[position];
-        let lane = lane.downcast_mut::<Lined<P>>().expect("it was found by its type, or made just now");
-        lane.waiting.push(Mutex::new(Some(procedure)));
+        let lane = lane.downcast_mut::<Lined<I>>().expect("it was found by its type, or made just now");
+        lane.waiting.push(Mutex::new(Some(item)));
         lane.replies.push(Mutex::new(reply));
         self.count += 1;
     }
@@ -187,7 +201,7 @@ impl<W: Worker + 'static> Batch<W> {
     }
 }
 
-impl<P: Procedure> Lined<P> {
+impl<I: Item> Lined<I> {
     fn new() -> Self {
         let zero = || AtomicUsize::new(0);
         let is_handed_over = AtomicBool::new(false);
@@ -195,22 +209,49 @@ impl<P: Procedure> Lined<P> {
         Self { waiting, replies, is_handed_over, first: zero(), begun: zero(), answered: zero() }
     }
 
-    /// Answers the procedure at a position, if it was not answered yet. Its waiting thread is woken outside of the lock.
-    fn answer(&self, position: usize, outcome: Result<P::Output, Failure<P::Error>>) {
+    pub(super) fn begun_and_answered(&self) -> (usize, usize) {
+        (self.begun.load(Ordering::Relaxed), self.answered.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.waiting.clear();
+        self.replies.clear();
+        self.is_handed_over.store(false, Ordering::Relaxed);
+        for count in [&self.first, &self.begun, &self.answered] {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes an item out as [`Lined::take`] does, runs it and answers it. `false`: there is none.
+    pub(super) fn execute_next<'l>(
+        &'l self,
+        lock_item: impl Fn(&'l Mutex<Option<I>>) -> Option<MutexGuard<'l, Option<I>>>,
+        run: impl FnOnce(I) -> Result<I::Output, Failure<I::Error>>,
+    ) -> bool {
+        let Some((item, mut reply)) = self.take(lock_item) else { return false };
+        reply.answer(run(item));
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Answers the item at a position, if it was not answered yet. Its waiting thread is woken outside of the lock.
+    fn answer(&self, position: usize, outcome: Result<I::Output, Failure<I::Error>>) {
         let mut reply = std::mem::take(&mut *lock(&self.replies[position]));
         reply.answer(outcome);
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes the first procedure out that no thread has begun, with its claim to an answer.
-    fn take(&self) -> Option<Taken<P>> {
+    /// Takes the first item out that no thread has begun, with its claim to an answer. None where it cannot be locked that way.
+    fn take<'l>(
+        &'l self,
+        lock_item: impl Fn(&'l Mutex<Option<I>>) -> Option<MutexGuard<'l, Option<I>>>,
+    ) -> Option<Taken<I>> {
         loop {
             let first = self.first.load(Ordering::Relaxed);
-            // One that is locked is being begun, or is asked for its keys; then some thread goes on.
-            let mut waiting = self.waiting.get(first)?.try_lock().ok()?;
-            let procedure = waiting.take();
-            // Under the lock: a thread that finds no procedure gives no answer, because the claim to the answer has gone with it.
-            let taken = procedure.map(|procedure| (procedure, std::mem::take(&mut *lock(&self.replies[first]))));
+            let mut waiting = lock_item(self.waiting.get(first)?)?;
+            let item = waiting.take();
+            // Under the lock: a thread that finds no item gives no answer, because the claim to the answer has gone with it.
+            let taken = item.map(|item| (item, std::mem::take(&mut *lock(&self.replies[first]))));
             drop(waiting);
             self.first.fetch_max(first + 1, Ordering::Relaxed);
             if taken.is_some() {
@@ -221,8 +262,8 @@ impl<P: Procedure> Lined<P> {
     }
 }
 
-/// Procedures that were not begun when the service ended. Each is dropped by itself: its destructor may panic.
-impl<P: Procedure> Drop for Lined<P> {
+/// Items that were not begun when the service ended. Each is dropped by itself: its destructor may panic.
+impl<I: Item> Drop for Lined<I> {
     fn drop(&mut self) {
         self.waiting.iter().for_each(|waiting| discard(lock(waiting).take()));
     }
@@ -260,7 +301,8 @@ impl<W: Worker + 'static, P: Procedure + 'static> Lane<W> for Lined<P> {
     }
 
     fn execute_one(&self, worker: &mut W) -> bool {
-        let Some((procedure, reply)) = self.take() else { return false };
+        // One that is locked is being begun, or is asked for its keys; then some thread goes on.
+        let Some((procedure, reply)) = self.take(|item| item.try_lock().ok()) else { return false };
         let (waiting, count, reply) = (Mutex::new(Some(procedure)), AtomicUsize::new(0), Mutex::new(reply));
         let mut submitted = Submitted::new(&waiting, &count);
         let answer = |outcome| {
@@ -284,16 +326,11 @@ impl<W: Worker + 'static, P: Procedure + 'static> Lane<W> for Lined<P> {
     }
 
     fn progress(&self) -> (usize, usize) {
-        (self.begun.load(Ordering::Relaxed), self.answered.load(Ordering::Relaxed))
+        self.begun_and_answered()
     }
 
     fn clear(&mut self) {
-        self.waiting.clear();
-        self.replies.clear();
-        self.is_handed_over.store(false, Ordering::Relaxed);
-        for count in [&self.first, &self.begun, &self.answered] {
-            count.store(0, Ordering::Relaxed);
-        }
+        self.forget();
     }
 }
 
@@ -328,8 +365,9 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| {
                 // A look of the test may be in the way.
-                let (_, mut reply) =
-                    std::iter::repeat_with(|| lane.take()).find_map(|taken| taken).expect("it is there");
+                let (_, mut reply) = std::iter::repeat_with(|| lane.take(|item| item.try_lock().ok()))
+                    .find_map(|taken| taken)
+                    .expect("it is there");
                 reply.answer(Ok(()));
             });
             let mut seen_taken = 0;

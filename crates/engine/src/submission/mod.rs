@@ -7,7 +7,7 @@
 //!      └───────────────────────── wait, or await ◄──────── answer ──────────────────┘
 //! ```
 //!
-//! Procedures of any types may come. Those that meet in a batch are executed together, or one type after the other, as the protocol does it
+//! Procedures of any types may come, and closures where the protocol executes transactions step by step. Those that meet in a batch are executed together, or one type after the other, as the protocol does it
 //! ([`crate::Worker::execute_batch_with`]). Nothing is promised of the order in which submitted procedures take effect, but that each does
 //! so between its submission and its answer.
 //!
@@ -21,6 +21,7 @@
 mod admission;
 mod answer;
 mod batch;
+mod closure;
 mod queue;
 
 use std::fmt;
@@ -32,12 +33,15 @@ use polychron_sync::thread::{Builder, JoinHandle};
 use polychron_sync::{Mutex, MutexGuard};
 
 use crate::options::Submissions;
-use crate::{Procedure, Protocol};
+use crate::{Interactive, Procedure, Protocol};
 
 use admission::Admission;
 pub use answer::Submission;
 use batch::Batch;
+use closure::Closure;
 use queue::{Queue, Watch, Work};
+
+type TransactionOf<'w, P> = <<P as Protocol>::Worker as Interactive>::Transaction<'w>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -122,6 +126,29 @@ impl<P: Protocol> Service<P> {
     /// The procedure, when there is none.
     pub fn try_submit<R: Procedure + 'static>(&self, procedure: R) -> Result<Submission<R::Output, R::Error>, R> {
         self.queue.submit(procedure, false)
+    }
+
+    /// As [`Service::submit`], a closure: it becomes one transaction, as [`drive::transact`](crate::drive::transact) executes it.
+    pub fn submit_closure<O: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E> + Send + 'static,
+    ) -> Submission<O, E>
+    where
+        P::Worker: Interactive,
+    {
+        let submitted = self.queue.submit(Closure::new(body), true);
+        submitted.unwrap_or_else(|_| unreachable!("who waits for room gets it"))
+    }
+
+    /// As [`Service::submit_async`], a closure.
+    pub async fn submit_closure_async<O: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E> + Send + 'static,
+    ) -> Submission<O, E>
+    where
+        P::Worker: Interactive,
+    {
+        Admission::new(&self.queue, Closure::new(body)).await
     }
 
     /// How many batches were begun.

@@ -10,12 +10,12 @@ use polychron_sync::{Condvar, Mutex, MutexGuard};
 
 use super::admission::Tasks;
 use super::answer::{Service, Submission, pair};
-use super::batch::Batch;
+use super::batch::{Batch, Item, Lane, Lined};
 use super::lock;
+use crate::Worker;
 use crate::drive::catch;
 use crate::futures::Attempt;
 use crate::options::Submissions;
-use crate::{Procedure, Worker};
 
 /// Empty batches that are kept. More of them than threads are there only while many full ones wait.
 const SPARE: usize = 64;
@@ -172,16 +172,15 @@ impl<W: Worker + 'static> Queue<W> {
     }
 
     /// Takes a procedure in. `Err` gives it back: there is no room, and the caller does not want to wait.
-    pub(super) fn submit<P: Procedure + 'static>(
-        &self,
-        procedure: P,
-        waits: bool,
-    ) -> Result<Submission<P::Output, P::Error>, P> {
+    pub(super) fn submit<I: Item + 'static>(&self, item: I, waits: bool) -> Result<Submission<I::Output, I::Error>, I>
+    where
+        Lined<I>: Lane<W>,
+    {
         let mut state = lock(&self.state);
         while !self.has_room(&state) {
             if !waits {
                 drop(state);
-                return Err(procedure);
+                return Err(item);
             }
             if self.must_not_wait() {
                 break;
@@ -190,36 +189,42 @@ impl<W: Worker + 'static> Queue<W> {
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.held_up -= 1;
         }
-        Ok(self.take_in(state, procedure))
+        Ok(self.take_in(state, item))
     }
 
     /// Takes a procedure in for a task. `Err` gives it back: there is no room, and the task of the number that is answered, which had the
     /// one that is given, is woken when there is.
-    pub(super) fn submit_or_wait<P: Procedure + 'static>(
+    pub(super) fn submit_or_wait<I: Item + 'static>(
         &self,
-        procedure: P,
+        item: I,
         number: u64,
         waker: Waker,
-    ) -> Result<Submission<P::Output, P::Error>, (P, u64)> {
+    ) -> Result<Submission<I::Output, I::Error>, (I, u64)>
+    where
+        Lined<I>: Lane<W>,
+    {
         let mut state = lock(&self.state);
         if self.has_room(&state) || self.must_not_wait() {
-            return Ok(self.take_in(state, procedure));
+            return Ok(self.take_in(state, item));
         }
         let (number, before) = state.tasks.put(number, waker);
         drop(state);
         drop(before);
-        Err((procedure, number))
+        Err((item, number))
     }
 
     pub(super) fn with_tasks<O>(&self, work: impl FnOnce(&mut Tasks) -> O) -> O {
         work(&mut lock(&self.state).tasks)
     }
 
-    fn take_in<P: Procedure + 'static>(
+    fn take_in<I: Item + 'static>(
         &self,
         mut state: MutexGuard<'_, State<W>>,
-        procedure: P,
-    ) -> Submission<P::Output, P::Error> {
+        item: I,
+    ) -> Submission<I::Output, I::Error>
+    where
+        Lined<I>: Lane<W>,
+    {
         let (submission, reply) = pair(self.service());
         if state.is_ending {
             // The reply says so when it is dropped.
@@ -230,7 +235,7 @@ impl<W: Worker + 'static> Queue<W> {
         if forming.count == 0 && self.batch_time_ns > 0 {
             forming.opened_ns = self.clock.now_ns();
         }
-        forming.push(procedure, reply);
+        forming.push(item, reply);
         state.waiting += 1;
         let (begun, full) = (state.forming.count == 1, state.forming.count >= self.batch_size);
         let is_due = begun || full || self.is_full(&state);

@@ -155,6 +155,10 @@ impl Storage for Serial {
         &self.memory
     }
 
+    fn counters(&self) -> &Registry {
+        &self.counters
+    }
+
     fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
         self.hold()?.create(definition)
     }

@@ -7,7 +7,7 @@ use polychron_base::Error;
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_engine::{Isolation, Mode};
 use polychron_sync::CachePadded;
-use polychron_sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use polychron_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use super::Settings;
 use super::slots::Slot;
@@ -47,6 +47,7 @@ impl Phase {
 pub(super) struct Tally {
     completed: [AtomicU64; MAX_KINDS],
     rolled_back: AtomicU64,
+    has_drawn: AtomicBool,
 }
 
 /// The counts of all threads at one time.
@@ -84,6 +85,15 @@ impl Tally {
     /// Transactions of all kinds that were completed.
     pub(super) fn total(&self) -> u64 {
         self.completed.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Whether the thread has drawn what it executes, if it draws that beforehand.
+    pub(super) fn has_drawn(&self) -> bool {
+        self.has_drawn.load(Ordering::Relaxed)
+    }
+
+    fn set_drawn(&self) {
+        self.has_drawn.store(true, Ordering::Relaxed);
     }
 
     #[cfg(test)]
@@ -192,6 +202,9 @@ impl<'r, C: Client> Loop<'r, C> {
         settings: &Settings,
         isolation: Isolation,
     ) -> Self {
+        if settings.pregenerate == 0 || settings.submit > 0 {
+            tally.set_drawn();
+        }
         Self {
             client,
             tally,
@@ -209,7 +222,10 @@ impl<'r, C: Client> Loop<'r, C> {
 
     /// Executes transactions until the run is over, and returns the latencies of the measured interval by kind.
     pub(super) fn run(mut self, worker: &mut dyn Slot<C::Procedure>) -> Result<Vec<Histogram<u64>>, Failure> {
-        let mut drawn: Vec<C::Procedure> = (0..self.pregenerate).map(|_| self.client.next()).collect();
+        let is_over = || self.phase.get() == Phase::OVER;
+        let mut drawn: Vec<C::Procedure> =
+            (0..self.pregenerate).map_while(|_| (!is_over()).then(|| self.client.next())).collect();
+        self.tally.set_drawn();
         let mut position = 0;
         let mut phase = Phase::WARMUP;
         loop {

@@ -438,6 +438,10 @@ struct Sample {
 
 impl Conductor<'_> {
     fn conduct(&self, phase: &Phase, over: &dyn Fn() -> bool) -> Measured {
+        // No thread draws what it executes in the measured time.
+        while !self.tallies.iter().all(|tally| tally.has_drawn()) && !over() {
+            std::thread::sleep(TICK);
+        }
         let start = self.now();
         let warmed = self.wait(true, self.settings.warmup_seconds, over, &mut |_| ());
         // A run that is ended during its ramp-up has nothing else to show than that.
