@@ -257,8 +257,12 @@ pub struct At<'t, S, K> {
     pub store: &'t Arc<S>,
     /// The key.
     pub key: K,
-    _of_row_layer: (),
+    _made_by: RowLayer,
 }
+
+/// The row layer, which alone has this.
+#[derive(Clone, Copy, Debug)]
+struct RowLayer;
 
 impl<S, K: Copy> Clone for At<'_, S, K> {
     #[inline]
@@ -273,13 +277,13 @@ impl<'t, S, K> At<'t, S, K> {
     /// The row of a key.
     #[inline]
     pub(crate) fn row(table: &'t StoreTable<S>, key: K) -> Self {
-        Self { table, store: &table.primary, key, _of_row_layer: () }
+        Self { table, store: &table.primary, key, _made_by: RowLayer }
     }
 
     /// The entry of a key.
     #[inline]
     pub(crate) fn entry(table: &'t StoreTable<S>, store: &'t Arc<S>, key: K) -> Self {
-        Self { table, store, key, _of_row_layer: () }
+        Self { table, store, key, _made_by: RowLayer }
     }
 }
 

@@ -110,7 +110,7 @@ impl Held {
 
     /// Acquires a lock that is not held, or makes a shared one exclusive; waits for it as `spin_budget` says. A transaction that queues requests
     /// locks that are not held. `around` calls the wait.
-    #[inline]
+    #[inline(always)]
     pub(super) fn acquire(
         &mut self,
         lock: Lock,

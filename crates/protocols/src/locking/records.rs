@@ -159,7 +159,7 @@ impl<'w> Records<'w> {
     }
 
     /// Acquires a lock. A transaction that waits stands aside: it may have to wait for as long as a client does nothing.
-    #[inline]
+    #[inline(always)]
     pub(super) fn acquire(&mut self, lock: Lock) -> Taken {
         let (WorkerRecords { held, fingers, .. }, guard) = (&mut *self.kept, &mut self.guard);
         let aside = |wait: &mut dyn FnMut()| {
@@ -173,6 +173,7 @@ impl<'w> Records<'w> {
     }
 
     /// As [`Records::acquire`], of a transaction that stands aside already.
+    #[inline(always)]
     pub(super) fn acquire_aside(&mut self, lock: Lock, spin_budget: SpinBudget) -> Taken {
         self.kept.held.acquire(lock, spin_budget, |wait| wait())
     }
