@@ -20,6 +20,9 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
     /// What stands for one index.
     type Store: Keyed + 'static;
     /// Where a record lies that the transaction sees. It is good until the next operation.
+    ///
+    /// A protocol may rely on that where memory is concerned: only the row layer makes an [`At`] and a [`Visit`], so it alone gets a record, and hands it
+    /// back to the transaction that has found it, before the next operation. It writes only what [`Primitives::find_to_write`] has found, under its key.
     type Found: Copy;
     /// What leads to a row, where that is not its primary key: what entries keep.
     type Link: Copy;
@@ -245,7 +248,7 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
     fn protect_all_reads(&mut self, _protect: bool) {}
 }
 
-/// A key of an index of a table.
+/// A key of an index of a table that the transaction knows. Only the row layer makes one: see [`Primitives::Found`].
 #[derive(Debug)]
 pub struct At<'t, S, K> {
     /// The table.
@@ -254,7 +257,12 @@ pub struct At<'t, S, K> {
     pub store: &'t Arc<S>,
     /// The key.
     pub key: K,
+    _made_by: RowLayer,
 }
+
+/// The row layer, which alone has this.
+#[derive(Clone, Copy, Debug)]
+struct RowLayer;
 
 impl<S, K: Copy> Clone for At<'_, S, K> {
     #[inline]
@@ -268,14 +276,14 @@ impl<S, K: Copy> Copy for At<'_, S, K> {}
 impl<'t, S, K> At<'t, S, K> {
     /// The row of a key.
     #[inline]
-    pub fn row(table: &'t StoreTable<S>, key: K) -> Self {
-        Self { table, store: &table.primary, key }
+    pub(crate) fn row(table: &'t StoreTable<S>, key: K) -> Self {
+        Self { table, store: &table.primary, key, _made_by: RowLayer }
     }
 
     /// The entry of a key.
     #[inline]
-    pub fn entry(table: &'t StoreTable<S>, store: &'t Arc<S>, key: K) -> Self {
-        Self { table, store, key }
+    pub(crate) fn entry(table: &'t StoreTable<S>, store: &'t Arc<S>, key: K) -> Self {
+        Self { table, store, key, _made_by: RowLayer }
     }
 }
 

@@ -5,8 +5,18 @@ use polychron_engine::drive::Failure;
 use polychron_engine::futures::{Attempt, Scope};
 use polychron_engine::{LazyFutures, Procedure, drive};
 
-use super::planned::Ran;
 use super::transaction::BohmTransaction;
+
+/// How a run of a procedure ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ran {
+    /// It is content, and has left its answer.
+    Commit,
+    /// It failed, and has left the error.
+    RollBack,
+    /// It passed a conflict on.
+    Conflict,
+}
 
 /// How a procedure has failed.
 pub(super) struct Ended<E> {
@@ -23,22 +33,22 @@ impl<E> Ended<E> {
     }
 }
 
-/// What a run has left: its answer, and the scope of its futures.
+/// The result of a run: its answer, and the scope of its futures.
 type Left<O, E> = Result<(O, Scope), Ended<E>>;
 
 /// The same of a procedure of the type `P`.
 pub(super) type Answer<P> = Left<<P as Procedure>::Output, <P as Procedure>::Error>;
 
-/// Tells a procedure that has committed so, and makes of its answer what its client gets.
-pub(super) fn tell_ended<P: Procedure>(procedure: &mut P, answer: Answer<P>) -> Result<P::Output, P::Error> {
-    let told = match answer {
+/// Reports to a procedure that it has committed, and makes of its answer what its client gets.
+pub(super) fn finish_answer<P: Procedure>(procedure: &mut P, answer: Answer<P>) -> Result<P::Output, P::Error> {
+    let outcome = match answer {
         Ok((output, scope)) => drive::report_committed(procedure, output, scope).map_err(Failure::Engine),
         Err(ended) => Err(ended.failure),
     };
-    told.map_err(Failure::into_own)
+    outcome.map_err(Failure::into_own)
 }
 
-/// Runs a body once, and tells the scope of its futures with what it answers.
+/// Runs a body once. Returns its answer with the scope of its futures.
 pub(super) fn attempt<O, E>(
     transaction: &mut BohmTransaction<'_>,
     body: &mut dyn FnMut(&mut BohmTransaction<'_>) -> Result<O, E>,

@@ -31,6 +31,8 @@ const SEALED: u64 = 2;
 pub(super) struct Head(AtomicU64);
 
 /// A version that no transaction reads which comes after a batch. Its holder frees it.
+///
+/// It stays until then, and so does the version above when this one was superseded, or that was unlinked.
 #[derive(Debug)]
 pub(super) struct Superseded {
     version: RawVersion,
@@ -175,16 +177,18 @@ impl Head {
         }
     }
 
-    /// Closes the chain if this version is its newest, and answers that. The caller alone seals and closes the chain; transactions of no batch
-    /// after `planned` know the version.
-    pub(super) fn close(&self, version: RawVersion, planned: u64) -> Option<Superseded> {
+    /// Closes the chain if this version is its newest, and returns that.
+    ///
+    /// # Safety
+    /// The caller alone seals and closes the chain. Transactions of no batch after `planned` know the version.
+    pub(super) unsafe fn close(&self, version: RawVersion, planned: u64) -> Option<Superseded> {
         let newest = version.address() | if self.is_sealed() { SEALED } else { 0 };
         // Relaxed: nothing is read through the head from now on. A closed chain is as good as an absent key.
         let closed = self.0.compare_exchange(newest, CLOSED, Ordering::Relaxed, Ordering::Relaxed);
         closed.is_ok().then_some(Superseded { version, above: version, batch: planned, readers: Readers::Guards })
     }
 
-    /// Keeps further versions out of the chain if this one, which says that the key is absent, is its newest. The versions are read as before.
+    /// Keeps further versions out of the chain if this one, a deletion, is its newest. The versions are read as before.
     pub(super) fn seal(&self, version: RawVersion) -> bool {
         // Relaxed: an exchange hands on what was released when the version was put there.
         let sealed = version.address() | SEALED;
@@ -273,23 +277,13 @@ impl<'g> Chain<'g> {
         }
     }
 
-    /// Closes the chain if this version is its newest, removes it from its index, and frees it; its other versions are freed by the holders of
-    /// their [`Superseded`]. Answers the version. The caller alone seals and closes the chain; transactions of no batch after `planned` know the
-    /// version.
-    pub(super) fn remove(
-        self,
-        index: Option<&AnyIndex>,
-        key: &OwnedKey,
-        (version, planned): (RawVersion, u64),
-        guard: &Guard<'_>,
-    ) -> Option<Superseded> {
-        let superseded = self.head().close(version, planned)?;
+    /// Removes the chain, which was closed just now, from its index, and frees it; its versions are freed by the holders of their [`Superseded`].
+    pub(super) fn remove(self, index: Option<&AnyIndex>, key: &OwnedKey, _closed: &Superseded, guard: &Guard<'_>) {
         let is_removed = index.is_some_and(|index| match key {
             OwnedKey::Short(key) => index.remove(*key, self.handle(), guard),
             OwnedKey::Long(key) => index.remove(&**key, self.handle(), guard),
         });
         self.retire(is_removed, guard);
-        Some(superseded)
     }
 
     /// Frees the chain, which was just removed from its index, behind the guards.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
 use polychron_engine::stores::OwnedKey;
-use polychron_index::Handle;
+use polychron_index::{AnyIndex, Handle, Inserted};
 use polychron_memory::Guard;
 
 use super::chain::{Chain, Readers, Superseded};
@@ -19,7 +19,7 @@ use super::version::{Free, RawVersion, State, Version};
 /// How many versions and keys of closed snapshots are examined in one batch.
 const EXAMINED_AT_ONCE: usize = if polychron_sync::MODELLED { 2 } else { 1024 };
 
-/// A key whose newest version says that it is absent.
+/// A key whose newest version is a deletion.
 #[derive(Debug)]
 pub(super) struct Deleted {
     store: Arc<BohmStore>,
@@ -27,13 +27,16 @@ pub(super) struct Deleted {
     chain: Handle,
     version: RawVersion,
     begin: Timestamp,
-    /// It was examined before: what it says may have changed since.
+    /// It was examined before, and the chain may have changed since.
     waited: bool,
 }
 
 impl Deleted {
     /// The key of an entry whose version, of this chain, has just become absent.
-    pub(super) fn new(entry: Known<'_>, chain: Chain<'_>, version: Version<'_>) -> Self {
+    ///
+    /// # Safety
+    /// The version is in the chain, its batch is not finished, and this is called once of it.
+    pub(super) unsafe fn new(entry: Known<'_>, chain: Chain<'_>, version: Version<'_>) -> Self {
         Self {
             store: entry.keep_store(),
             key: owned_key(entry),
@@ -90,13 +93,6 @@ impl Horizon {
     }
 }
 
-/// The version, which collection comes to from one that is not freed yet: it stays while this thread collects the chain.
-fn reached<'g>(version: RawVersion) -> Version<'g> {
-    // SAFETY: `Garbage` calls this alone. It has each superseded version until it frees that; whatever it follows from there is linked, and by the
-    // invariants 11 to 14 such a version is freed later, or unlinked first.
-    unsafe { version.get() }
-}
-
 /// What a snapshot holds.
 #[derive(Debug, Default)]
 struct Held {
@@ -138,32 +134,77 @@ impl Garbage {
         }
     }
 
-    /// Frees what the horizon allows. What closed snapshots held is examined bit by bit, or all of it. Transactions of batches up to `planned` may
-    /// know what is there.
-    pub(super) fn collect(&mut self, all: bool, planned: u64, guard: &Guard<'_>) {
-        if !self.held.is_empty() {
-            self.let_go(if all { usize::MAX } else { EXAMINED_AT_ONCE }, planned, guard);
+    /// Frees what the horizon allows. What closed snapshots held is examined bit by bit, or all of it.
+    ///
+    /// # Safety
+    /// The caller plans for the partition of this garbage, whose transactions of batches up to `planned` may know what is there, and no others. The
+    /// batches up to that of the horizon are finished, and it has all older snapshots.
+    pub(super) unsafe fn collect(&mut self, all: bool, planned: u64, guard: &Guard<'_>) {
+        let mut collection = Collection { garbage: self, planned, guard };
+        if !collection.garbage.held.is_empty() {
+            collection.examine_held(if all { usize::MAX } else { EXAMINED_AT_ONCE });
         }
-        let finished = self.horizon.finished;
+        let finished = collection.garbage.horizon.finished;
         // What has to wait for others comes behind those that are there now.
-        for _ in 0..self.superseded.len() {
-            let Some(old) = self.superseded.pop_front_if(|old| old.batch() <= finished) else { break };
-            self.examine(old, guard);
+        for _ in 0..collection.garbage.superseded.len() {
+            let next = collection.garbage.superseded.pop_front_if(|old| old.batch() <= finished);
+            let Some(old) = next else { break };
+            collection.examine(old);
         }
-        for _ in 0..self.deleted.len() {
-            let Some(deleted) = self.deleted.pop_front_if(|deleted| deleted.batch() <= finished) else { break };
-            self.remove(deleted, planned, guard);
+        for _ in 0..collection.garbage.deleted.len() {
+            let next = collection.garbage.deleted.pop_front_if(|deleted| deleted.batch() <= finished);
+            let Some(deleted) = next else { break };
+            collection.remove(deleted);
         }
+    }
+}
+
+/// One collection of a partition's garbage, as [`Garbage::collect`] asks for.
+///
+/// What it reaches stays: it has each superseded version until it frees that, and by the invariants 11 to 14 a version that is linked to one that is
+/// not freed yet is freed later, or unlinked first.
+struct Collection<'c> {
+    garbage: &'c mut Garbage,
+    planned: u64,
+    guard: &'c Guard<'c>,
+}
+
+impl<'c> Collection<'c> {
+    /// A version that is superseded, or linked to one that is not freed yet.
+    fn reached(&self, version: RawVersion) -> Version<'c> {
+        // SAFETY: see the type.
+        unsafe { version.get() }
+    }
+
+    /// A superseded version, which is not freed yet.
+    fn superseded(&self, old: &Superseded) -> Version<'c> {
+        self.reached(old.version())
+    }
+
+    /// The version that superseded it.
+    fn superseding(&self, old: &Superseded) -> Version<'c> {
+        self.reached(old.above())
+    }
+
+    /// The version below one that is not freed yet, where a snapshot may see it.
+    fn below(&self, version: Version<'c>) -> Option<Version<'c>> {
+        version.below().map(|below| self.reached(below))
+    }
+
+    /// The version above one that is linked upward, and not freed yet.
+    fn above(&self, version: Version<'c>) -> Option<Version<'c>> {
+        version.above().map(|above| self.reached(above))
     }
 
     /// Examines again what closed snapshots held: it is freed, or an older snapshot sees it, too.
-    fn let_go(&mut self, most: usize, planned: u64, guard: &Guard<'_>) {
+    fn examine_held(&mut self, most: usize) {
         let mut left = most;
         // From the newest one on: what an older snapshot sees goes there, and is looked at again if that one is over, too.
         let mut before = u64::MAX;
         while left > 0 {
-            let open = &self.horizon.open;
-            let mut ended = self.held.range_mut(..before).rev();
+            let Garbage { horizon, held: all, .. } = &mut *self.garbage;
+            let open = &horizon.open;
+            let mut ended = all.range_mut(..before).rev();
             let Some((&snapshot, held)) = ended.find(|(snapshot, _)| open.binary_search(snapshot).is_err()) else {
                 return;
             };
@@ -172,70 +213,69 @@ impl Garbage {
             let deleted = held.deleted.split_off(held.deleted.len().saturating_sub(left));
             left -= deleted.len();
             if held.versions.is_empty() && held.deleted.is_empty() {
-                self.held.remove(&snapshot);
+                all.remove(&snapshot);
             }
-            versions.into_iter().for_each(|old| self.examine(old, guard));
-            deleted.into_iter().for_each(|deleted| self.remove(deleted, planned, guard));
+            versions.into_iter().for_each(|old| self.examine(old));
+            deleted.into_iter().for_each(|deleted| self.remove(deleted));
             before = snapshot;
         }
     }
 
     /// Frees a version whose superseding batch is finished, or keeps it for the newest snapshot that sees it.
-    fn examine(&mut self, mut old: Superseded, guard: &Guard<'_>) {
-        self.step();
+    fn examine(&mut self, mut old: Superseded) {
+        self.garbage.step();
         // Every transaction that could read the version, or come past it, is in a batch that is finished.
-        let version = reached(old.version());
+        let version = self.superseded(&old);
         match old.readers() {
-            Readers::Snapshots if old.batch() > self.horizon.oldest() => {}
+            Readers::Snapshots if old.batch() > self.garbage.horizon.oldest() => {}
             readers => {
                 let when = if matches!(readers, Readers::Snapshots) { Free::Now } else { Free::BehindGuards };
                 if matches!(readers, Readers::Below) {
                     // The intent above is freed after this one.
-                    reached(old.above()).forget_below();
+                    self.superseding(&old).forget_below();
                 }
                 // SAFETY: no snapshot is older than the version above, or will be, so none comes past that. What still looks at an intent, or
                 // at a version of a closed chain, has found it under a guard.
-                return unsafe { version.free(when, guard) };
+                return unsafe { version.free(when, self.guard) };
             }
         }
         let begin = version.begin().batch();
         // Where no snapshot is older than this version, the one below may be gone, and nothing reads it.
-        let is_last = self.horizon.newest_before(begin).is_none();
-        let below = if is_last { None } else { version.below() }.map(reached);
+        let is_last = self.garbage.horizon.newest_before(begin).is_none();
+        let below = if is_last { None } else { self.below(version) };
         if below.is_some_and(|below| !below.is_linked_upward()) {
             // The thread that put this version between those two leaves that one later.
-            self.superseded.push_back(old);
+            self.garbage.superseded.push_back(old);
             return;
         }
         // The version that is named as the one above stays until it is unlinked, and then another one is named.
-        let above = version.above().map_or_else(|| self.find_above(&old), reached);
+        let above = self.above(version).unwrap_or_else(|| self.find_above(&old));
         // Of those that were inserted in between the lowest one superseded it.
         old.lower_batch(above.begin().batch());
-        let seen_by = self.horizon.newest_before(old.batch()).filter(|&snapshot| snapshot >= begin);
-        // Where nothing is below, a missing version says that the key is absent as well as one that says so.
+        let seen_by = self.garbage.horizon.newest_before(old.batch()).filter(|&snapshot| snapshot >= begin);
+        // Where nothing is below, a missing version means that the key is absent, as a deletion does.
         let seen_by = seen_by.filter(|_| !is_last || matches!(version.state(), State::Row(_)));
         // SAFETY: this collects the chain, and the batch of the version above is finished. Once unlinked the version is not found any more; snapshots
         // that are at it have found it under a guard.
         unsafe {
             match seen_by {
                 Some(_) => version.link_upward(above),
-                None => version.unlink(above, below, guard),
+                None => version.unlink(above, below, self.guard),
             }
         }
         if let Some(snapshot) = seen_by {
-            self.held.entry(snapshot).or_default().versions.push(old);
+            self.garbage.held.entry(snapshot).or_default().versions.push(old);
         }
     }
 
     /// The version right above a superseded one: the one that superseded it, or the lowest of those that were inserted late in between.
-    fn find_above<'g>(&mut self, old: &Superseded) -> Version<'g> {
-        let mut next = old.above();
+    fn find_above(&mut self, old: &Superseded) -> Version<'c> {
+        let mut above = self.superseding(old);
         loop {
-            self.step();
+            self.garbage.step();
             // Versions above one that is still there are freed behind it, or are unlinked.
-            let above = reached(next);
-            match above.below() {
-                Some(below) if below != old.version() => next = below,
+            match self.below(above) {
+                Some(below) if below.raw() != old.version() => above = below,
                 below => {
                     debug_assert!(below.is_some(), "a version lies below the one that superseded it");
                     return above;
@@ -244,28 +284,73 @@ impl Garbage {
         }
     }
 
-    /// Removes a key from its index whose newest version says that it is absent, unless a snapshot sees another version below.
-    fn remove(&mut self, mut deleted: Deleted, planned: u64, guard: &Guard<'_>) {
-        self.step();
-        let Some((chain, version)) = deleted.newest(guard) else {
-            self.unused.push(deleted.store);
+    /// Removes a key from its index whose newest version is a deletion, unless a snapshot sees another version below.
+    fn remove(&mut self, mut deleted: Deleted) {
+        self.garbage.step();
+        let Some((chain, version)) = deleted.newest(self.guard) else {
+            self.garbage.unused.push(deleted.store);
             return;
         };
-        if let Some(snapshot) = self.horizon.newest_before(deleted.batch())
-            && let Some(below) = version.below()
+        if let Some(snapshot) = self.garbage.horizon.newest_before(deleted.batch())
+            && let Some(below) = self.below(version)
         {
             deleted.waited = true;
-            if reached(below).is_linked_upward() {
-                deleted.store.displace(&deleted.key, chain, (deleted.version, deleted.batch()), guard);
-                self.held.entry(snapshot).or_default().deleted.push(deleted);
+            if below.is_linked_upward() {
+                deleted.store.displace(&deleted.key, chain, (deleted.version, deleted.batch()), self.guard);
+                self.garbage.held.entry(snapshot).or_default().deleted.push(deleted);
             } else {
-                self.deleted.push_back(deleted);
+                self.garbage.deleted.push_back(deleted);
             }
             return;
         }
         let Deleted { store, key, version, .. } = deleted;
         // Transactions that were planned may have been given the version to read.
-        self.superseded.extend(store.remove(&key, chain, (version, planned), guard));
-        self.unused.push(store);
+        let from = if chain.head().is_sealed() { store.displaced.index() } else { Some(store.index()) };
+        // SAFETY: the thread that plans for the partition alone closes the chain, and no later batch knows the version.
+        let closed = unsafe { chain.head().close(version, self.planned) };
+        closed.iter().for_each(|closed| chain.remove(from, &key, closed, self.guard));
+        self.garbage.superseded.extend(closed);
+        self.garbage.unused.push(store);
+    }
+}
+
+impl BohmStore {
+    /// Displaces a key that a snapshot sees, and that was deleted in this batch. The caller plans for its partition, and the batch is finished.
+    fn displace(&self, key: &OwnedKey, chain: Chain<'_>, (deletion, batch): (RawVersion, u64), guard: &Guard<'_>) {
+        if chain.head().is_sealed() {
+            return;
+        }
+        match key {
+            OwnedKey::Short(key) => self.displace_key(*key, chain, (deletion, batch), guard),
+            OwnedKey::Long(key) => self.displace_key(&**key, chain, (deletion, batch), guard),
+        }
+    }
+
+    fn displace_key<K: EncodedKey>(
+        &self,
+        key: K,
+        chain: Chain<'_>,
+        (deletion, batch): (RawVersion, u64),
+        guard: &Guard<'_>,
+    ) {
+        let Some(beside) = self.displaced.index() else { return };
+        // Another chain of the key may lie there, and without memory everything stays where it is.
+        if !matches!(beside.insert(key, chain.handle(), &mut (), guard), Ok(Inserted::New)) {
+            return;
+        }
+        self.displaced.raise(batch);
+        // A late write may have come first.
+        let from = if chain.head().seal(deletion) { self.index() } else { beside };
+        let removed = from.remove(key, chain.handle(), guard);
+        assert!(removed, "the chain was in both, and only the thread that plans for the key removes it");
+    }
+
+    /// Whether a key leads to a chain, in the index or beside.
+    fn leads_to(&self, key: &OwnedKey, chain: Handle, guard: &Guard<'_>) -> bool {
+        let find = |index: &AnyIndex| match key {
+            OwnedKey::Short(key) => index.find(*key, guard),
+            OwnedKey::Long(key) => index.find(&**key, guard),
+        };
+        [Some(self.index()), self.displaced.index()].into_iter().flatten().any(|index| find(index) == Some(chain))
     }
 }

@@ -19,17 +19,15 @@ use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{self, DeferredDrops, OwnedKey, StoreDefinition};
-use polychron_index::{AnyIndex, Handle, Inserted};
+use polychron_engine::stores::{self, DeferredDrops, StoreDefinition};
+use polychron_index::AnyIndex;
 use polychron_memory::Guard;
 use polychron_schema::IndexKind;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
-use super::chain::{Chain, Chains, Superseded};
+use super::chain::{Chain, Chains};
 use super::steps::Step;
-use super::table::BohmStore;
 use super::timestamp::Timestamp;
-use super::version::RawVersion;
 
 /// The index beside, and the latest deletion of a key in it.
 #[derive(Debug)]
@@ -78,65 +76,5 @@ impl Displaced {
     pub(super) fn raise(&self, batch: u64) {
         // Release: pairs with the acquire in `concern`.
         self.until.fetch_max(batch, Ordering::Release);
-    }
-}
-
-impl BohmStore {
-    /// Displaces a key that a snapshot sees, and that was deleted in this batch. The caller plans for its partition, and the batch is finished.
-    pub(super) fn displace(
-        &self,
-        key: &OwnedKey,
-        chain: Chain<'_>,
-        (deletion, batch): (RawVersion, u64),
-        guard: &Guard<'_>,
-    ) {
-        if chain.head().is_sealed() {
-            return;
-        }
-        match key {
-            OwnedKey::Short(key) => self.displace_key(*key, chain, (deletion, batch), guard),
-            OwnedKey::Long(key) => self.displace_key(&**key, chain, (deletion, batch), guard),
-        }
-    }
-
-    fn displace_key<K: EncodedKey>(
-        &self,
-        key: K,
-        chain: Chain<'_>,
-        (deletion, batch): (RawVersion, u64),
-        guard: &Guard<'_>,
-    ) {
-        let Some(beside) = self.displaced.index() else { return };
-        // Another chain of the key may lie there, and without memory everything stays where it is.
-        if !matches!(beside.insert(key, chain.handle(), &mut (), guard), Ok(Inserted::New)) {
-            return;
-        }
-        self.displaced.raise(batch);
-        // A late write may have come first.
-        let from = if chain.head().seal(deletion) { self.index() } else { beside };
-        let removed = from.remove(key, chain.handle(), guard);
-        debug_assert!(removed, "the chain was in both, and only the thread that plans for the key removes it");
-    }
-
-    /// Whether a key leads to a chain, in the index or beside.
-    pub(super) fn leads_to(&self, key: &OwnedKey, chain: Handle, guard: &Guard<'_>) -> bool {
-        let find = |index: &AnyIndex| match key {
-            OwnedKey::Short(key) => index.find(*key, guard),
-            OwnedKey::Long(key) => index.find(&**key, guard),
-        };
-        [Some(self.index()), self.displaced.index()].into_iter().flatten().any(|index| find(index) == Some(chain))
-    }
-
-    /// Closes a chain if this version, which says that the key is absent, is its newest, removes the key from its index, and frees the chain.
-    /// Answers the version. The caller plans for the partition, up to the batch `planned`.
-    pub(super) fn remove(
-        &self,
-        key: &OwnedKey,
-        chain: Chain<'_>,
-        (version, planned): (RawVersion, u64),
-        guard: &Guard<'_>,
-    ) -> Option<Superseded> {
-        let from = if chain.head().is_sealed() { self.displaced.index() } else { Some(self.index()) };
-        chain.remove(from, key, (version, planned), guard)
     }
 }

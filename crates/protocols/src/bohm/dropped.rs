@@ -53,7 +53,8 @@ impl Dropped {
         for Waiting { store, last } in &gone {
             // Nothing that waits lies below the last intent. The partition that planned it frees it, after the one below, which names it as the
             // version above.
-            let close = |last| store.intents.newest().and_then(|newest| store.intents.close(newest, last));
+            // SAFETY: no other thread has the store, and no later batch has written into it.
+            let close = |last| store.intents.newest().and_then(|newest| unsafe { store.intents.close(newest, last) });
             if let Some(superseded) = last.and_then(close) {
                 shared.partition(store.hash()).leave_superseded(superseded);
             }

@@ -9,8 +9,9 @@ use polychron_base::key::{EncodedKey, Key16};
 use polychron_index::Handle;
 use polychron_sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use super::chain::Chain;
 use super::table::BohmStore;
-use super::version::RawVersion;
+use super::version::{Fresh, RawVersion};
 
 /// What a key is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,10 +48,10 @@ pub(super) enum Put {
 /// A key that is too long to be carried in registers.
 type LongKey = Arc<[u8]>;
 
-/// A key of a transaction. What is found of it is written by who plans for the key, and what is put by who executes the transaction.
+/// A key of a transaction. The thread that plans for the key writes what it finds, and the thread that executes the transaction what it puts.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The address in the store's `Arc`, so that the store can be kept by it; none of an entry that stands for everything.
+    /// The address in the store's `Arc`, so that the store can be kept by it; none of an entry of everything.
     store: Option<NonZeroUsize>,
     pub(super) hash: u64,
     key: Key16,
@@ -94,8 +95,8 @@ impl<'a> Known<'a> {
     /// The store of its key.
     #[inline]
     pub(super) fn store(self) -> &'a BohmStore {
-        // SAFETY: who made this said that the store is kept.
-        unsafe { NonNull::with_exposed_provenance(self.0.store.expect("it stands for a key")).as_ref() }
+        // SAFETY: the caller of `new` said that the store is kept.
+        unsafe { NonNull::with_exposed_provenance(self.0.store.expect("it is of a key")).as_ref() }
     }
 
     /// The version that was planned, and whether its transaction fills it. Such entries stay as they were planned.
@@ -116,8 +117,8 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Starts fetching the row that will be read, and where one will be written that place too. The version that is read may be gone by now,
-    /// when a late write took its place.
+    /// Starts fetching the row that will be read, and the memory of one that will be written. The version that is read may be freed by now,
+    /// when a late write has superseded it.
     #[inline]
     pub(super) fn fetch_row(self) {
         let Some((version, is_placeholder)) = self.lead() else { return };
@@ -193,20 +194,33 @@ impl Entry {
         RawVersion::from_address(self.version.load(Ordering::Relaxed))
     }
 
+    /// Sets the version, and of a placeholder the chain in which it is.
+    ///
+    /// # Safety
+    /// The version stays until the transaction of the entry is complete. A placeholder is put into that chain by the transaction of the entry, whose
+    /// batch is not finished.
     #[inline]
-    pub(super) fn set_version(&self, version: Option<RawVersion>) {
-        self.version.store(version.map_or(0, RawVersion::address), Ordering::Relaxed);
+    pub(super) unsafe fn set_version(&self, version: RawVersion, chain: Option<Chain<'_>>) {
+        self.version.store(version.address(), Ordering::Relaxed);
+        self.chain.store(chain.map_or(0, |chain| chain.handle().get()), Ordering::Relaxed);
     }
 
-    /// The chain of the placeholder, as it was found when that was put there.
-    #[inline]
-    pub(super) fn chain(&self) -> Option<Handle> {
-        Handle::new(self.chain.load(Ordering::Relaxed))
+    /// Sets a version that is put into no chain: the entry alone has it.
+    pub(super) fn guess(&self, version: Fresh<'_>) {
+        self.version.store(version.keep().address(), Ordering::Relaxed);
     }
 
+    /// The entry has no version any more.
+    pub(super) fn forget_version(&self) {
+        self.version.store(0, Ordering::Relaxed);
+    }
+
+    /// The chain in which the version was put. It is returned once.
     #[inline]
-    pub(super) fn set_chain(&self, chain: Option<Handle>) {
-        self.chain.store(chain.map_or(0, Handle::get), Ordering::Relaxed);
+    pub(super) fn take_chain(&self) -> Option<Handle> {
+        let chain = Handle::new(self.chain.load(Ordering::Relaxed));
+        self.chain.store(0, Ordering::Relaxed);
+        chain
     }
 
     /// What the transaction has put so far.
@@ -237,13 +251,18 @@ impl Entry {
         (self.key, self.long.clone())
     }
 
-    /// Whether it stands for this key.
+    /// Whether it is of this key.
     #[inline]
     pub(super) fn is_of<K: EncodedKey>(&self, store: *const BohmStore, hash: u64, key: K) -> bool {
         self.hash == hash
             && self.is_in(store)
             && (self.is_written() || self.want == Want::Read)
             && same(self.key(), key)
+    }
+
+    /// Whether it is of everything.
+    pub(super) fn is_of_no_store(&self) -> bool {
+        self.store.is_none()
     }
 
     /// Whether its key is one of this store.

@@ -11,10 +11,10 @@ use polychron_memory::{Local, stack_left};
 use super::answers::run_procedure;
 use super::executors::Seen;
 use super::leftovers::{Leftover, Waiting};
+use super::parking::{SpinBudget, ThreadParker};
 use super::pipeline::Chunk;
-use super::planned::{Blocker, ClientBatch, Executing, Planned, Progress, Ran};
+use super::planned::{Blocker, Executing, Planned, Progress, Ran};
 use super::protocol::Shared;
-use super::sleeping::{Sleeper, SpinBudget};
 use super::table::BohmTable;
 use super::timestamp::Timestamp;
 use super::transaction::{BohmTransaction, Position, Scratch};
@@ -54,7 +54,7 @@ pub(super) struct ExecutorState {
     /// What is passed on at the end of a transaction.
     pub(super) passed_on: Vec<(Position, bool)>,
     pub(super) spin_budget: SpinBudget,
-    pub(super) sleeper: Arc<Sleeper>,
+    pub(super) parker: Arc<ThreadParker>,
     pub(super) seen: Seen,
     /// What transactions keep that no transaction uses now.
     pub(super) scratches: Vec<Scratch>,
@@ -146,8 +146,8 @@ impl Executor {
     /// The same, and sleeps for a while when it is time to.
     pub(super) fn rest_or_sleep(&mut self, busy: bool) {
         if self.rest(busy) {
-            let ExecutorState { spin_budget, sleeper, .. } = &mut self.state;
-            spin_budget.wait(sleeper);
+            let ExecutorState { spin_budget, parker, .. } = &mut self.state;
+            spin_budget.wait(parker);
         }
     }
 }
@@ -211,10 +211,10 @@ fn begin_chunk(shared: &Shared, local: &Local, state: &mut ExecutorState, chunk:
     if shared.executing.has_some() && shared.pipeline.has_chunk(LAST) {
         shared.executing.wake_one();
     }
-    shared.pipeline.for_first(chunk, ClientBatch::fetch_first);
-    shared.pipeline.for_each(chunk, |client_batch, place, timestamp| {
-        if let Err(blocker) = try_complete(shared, state, local, client_batch.planned(place), timestamp) {
-            left.push(Waiting { place: timestamp.place(), blocker });
+    shared.pipeline.for_first(chunk, |client_batch, first| client_batch.fetch_first(first));
+    shared.pipeline.for_each(chunk, |client_batch, position, timestamp| {
+        if let Err(blocker) = try_complete(shared, state, local, client_batch.planned(position), timestamp) {
+            left.push(Waiting { position: timestamp.position(), blocker });
         }
     });
     state.seen.stalls += left.len() as u32;
@@ -234,7 +234,7 @@ fn await_left(
             return false;
         }
         left.retain_mut(|waiting| {
-            let (planned, timestamp) = shared.pipeline.transaction(chunk, waiting.place);
+            let (planned, timestamp) = shared.pipeline.transaction(chunk, waiting.position);
             let done = try_complete(shared, state, local, planned, timestamp);
             done.map_err(|blocker| waiting.blocker = blocker).is_err()
         });
@@ -242,7 +242,7 @@ fn await_left(
     true
 }
 
-/// Executes a transaction and those that it waits for, unless other threads do. Answers whether it is complete.
+/// Executes a transaction and those that it waits for, unless other threads do. Returns whether it is complete.
 pub(super) fn ensure_complete(
     shared: &Shared,
     state: &mut ExecutorState,
@@ -261,7 +261,7 @@ fn try_complete(
     planned: &Planned,
     timestamp: Timestamp,
 ) -> Result<(), Blocker> {
-    // Below the transaction stand those that would have been too deep; the list allocates only when there are some.
+    // Below the transaction are those that would have been too deep; the list allocates only when there are some.
     let mut below: Vec<Blocker> = Vec::new();
     loop {
         let (next, at) = match below.last() {

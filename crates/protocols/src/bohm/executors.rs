@@ -45,7 +45,7 @@ impl Executors {
     /// meanwhile: then it runs a long procedure.
     #[inline]
     pub(super) fn enter(&self, has_slept: bool) -> Option<Leave<'_>> {
-        // Relaxed, here and below: any number of threads may execute, so nothing depends on who sees it when.
+        // Relaxed, here and below: any number of threads may execute, so nothing depends on when one sees it.
         if !self.is_alone.load(Ordering::Relaxed) {
             return Some(None);
         }

@@ -28,16 +28,17 @@ impl Guess {
 }
 
 /// What is known of the keys that a procedure writes: those that it named, and those that its run found out.
-pub(super) fn guess(client_batch: &HandedIn, place: usize, position: usize, attempts: u32) -> Guess {
-    let written = client_batch.entries(place).filter(|entry| entry.is_written());
-    let of_rows =
-        written.map(|entry| (entry, entry.store().place())).filter(|(_, place)| place.index == IndexId::PRIMARY);
+pub(super) fn guess(client_batch: &HandedIn, in_batch: usize, position: usize, attempts: u32) -> Guess {
+    let written = client_batch.entries(in_batch).filter(|entry| entry.is_written());
+    let of_rows = written
+        .map(|entry| (entry, entry.store().index_ref()))
+        .filter(|(_, index_ref)| index_ref.index == IndexId::PRIMARY);
     let mut bytes = Vec::new();
     let keys = of_rows
-        .map(|(entry, place)| {
+        .map(|(entry, index_ref)| {
             bytes.resize(entry.key().len(), 0);
             entry.key().write_to(&mut bytes);
-            (place.table, OwnedKey::new(&bytes))
+            (index_ref.table, OwnedKey::new(&bytes))
         })
         .collect();
     Guess { position, attempts, keys }

@@ -5,24 +5,24 @@
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::stores::{Keys, for_each};
-use polychron_sync::atomic::{AtomicUsize, Ordering};
+use polychron_sync::atomic::Ordering;
 
 use super::execution::{Executor, LAST, Outcome, take_turn};
 use super::naming::Naming;
-use super::planned::{HandedIn, Ran};
-use super::sleeping::SpinBudget;
+use super::parking::SpinBudget;
+use super::planned::{ClientBatch, HandedIn, Ran};
 use super::transaction::BohmTransaction;
 use super::worker::BohmWorker;
 
-/// Who drives a transaction.
+/// What drives a transaction.
 #[derive(Debug)]
 pub(super) enum Driven<'t> {
     /// The thread that claimed it.
     ByThePipeline,
     /// It is the snapshot of this worker.
     Snapshot(usize),
-    /// A client, of whose client batch so many transactions were not executed yet.
-    Interactive(&'t AtomicUsize),
+    /// The client of this client batch.
+    Interactive(&'t ClientBatch),
 }
 
 impl BohmWorker {
@@ -31,15 +31,15 @@ impl BohmWorker {
         let client_batch = self.plan_everything();
         let timestamp = client_batch.timestamp(0);
         let client_batch = self.driven.insert(client_batch);
-        let (planned, remaining) = client_batch.drive().expect("it was not executed");
+        let (planned, client_batch) = client_batch.drive().expect("it was not executed");
         let mut transaction =
             BohmTransaction::planned(&self.shared, &mut self.executor.state, &self.executor.local, planned, timestamp);
-        transaction.driven = Driven::Interactive(remaining);
+        transaction.driven = Driven::Interactive(client_batch);
         if let Some(refusal) = transaction.refusal() {
             return Err(refusal);
         }
         let begun = transaction.begin();
-        debug_assert!(begun.is_ok(), "who drives interactively waits as long as it takes");
+        debug_assert!(begun.is_ok(), "an interactive transaction waits as long as it takes");
         self.shared.driver.store(polychron_sync::this_thread(), Ordering::Relaxed);
         Ok(transaction)
     }
@@ -61,15 +61,15 @@ impl BohmWorker {
         self.shared.snapshots.close(self.executor.local.worker_id().position());
         let Some(mut client_batch) = self.driven.take() else { return };
         let timestamp = client_batch.timestamp(0);
-        if let Some((planned, remaining)) = client_batch.drive() {
+        if let Some((planned, driven)) = client_batch.drive() {
             let Executor { local, state } = &mut self.executor;
             let mut transaction = BohmTransaction::planned(&self.shared, state, local, planned, timestamp);
-            transaction.driven = Driven::Interactive(remaining);
+            transaction.driven = Driven::Interactive(driven);
             transaction.end_interactive(Ran::RollBack);
         }
         match client_batch.take_back() {
             Ok(own) => self.shared.client_batches.put_back(own),
-            // The thread that has its chunk is busy with a long procedure; it tells so later.
+            // The thread that has its chunk is busy with a long procedure; it counts it later.
             Err(other) => self.shared.client_batches.put_back_later(other),
         }
     }
@@ -94,18 +94,17 @@ impl BohmWorker {
         (content.has_everything, content.interactive) = (true, true);
         let body = client_batch.body_mut(0);
         (body.end, body.is_everything) = (1, true);
-        let client_batch = self.hand_in(client_batch);
-        let content = client_batch.content();
+        let client_batch = self.hand_in_interactive(client_batch);
         loop {
             // Looked at first: a client batch that has no batch then will have a later one.
             let sequenced = self.shared.pipeline.sequenced();
-            let batch = content.batch.load(Ordering::Relaxed);
-            if batch > 0 && self.shared.pipeline.planned() >= batch {
+            let batch = client_batch.batch();
+            if batch.is_some_and(|batch| self.shared.pipeline.planned() >= batch) {
                 return client_batch;
             }
-            // Neither this transaction, nor who waits for it, is to be met here: that would wait for this thread.
+            // Neither this transaction, nor one that waits for it, may be executed here: that would wait for this thread.
             let busy = self.shared.takes_turns()
-                && if batch == 0 {
+                && if batch.is_none() {
                     self.executor.take_turn_up_to(&self.shared, sequenced)
                 } else {
                     self.executor.plan(&self.shared, 0)
@@ -118,19 +117,20 @@ impl BohmWorker {
 impl BohmTransaction<'_> {
     /// Ends a transaction that a client drives, and waits until its batch knows.
     pub(super) fn end_interactive(&mut self, ran: Ran) {
-        let Driven::Interactive(remaining) = std::mem::replace(&mut self.driven, Driven::ByThePipeline) else { return };
+        let Driven::Interactive(client_batch) = std::mem::replace(&mut self.driven, Driven::ByThePipeline) else {
+            return;
+        };
         self.shared.driver.store(0, Ordering::Relaxed);
         let outcome = self.end(ran);
-        debug_assert_eq!(outcome, Outcome::Complete, "who drives interactively waits as long as it takes");
+        debug_assert_eq!(outcome, Outcome::Complete, "an interactive transaction waits as long as it takes");
         self.planned.take().expect("it was planned").complete(self.again);
         self.shared.acknowledged.raise(self.timestamp.batch());
         let mut spin_budget = SpinBudget::default();
-        // Acquire: pairs with the release of who executed the rest.
-        while remaining.load(Ordering::Acquire) > 0 {
+        while !client_batch.is_executed() {
             if self.shared.takes_turns() && take_turn(self.shared, self.local, self.state, LAST) {
                 spin_budget.reset();
             } else if !spin_budget.wait_shortly() {
-                // The thread that has its chunk is busy with a long procedure; it tells so later.
+                // The thread that has its chunk is busy with a long procedure; it counts it later.
                 break;
             }
         }
@@ -146,7 +146,7 @@ impl BohmTransaction<'_> {
         let mut keys = Keys::default();
         for_each(table.primary.index(), &self.guard, &mut |key, _| keys.push(key));
         for position in 0..keys.len() {
-            // Who has put the row there since the catalog shows the index has made its entry, too.
+            // A transaction that has put the row there since the catalog shows the index has made its entry, too.
             polychron_engine::rows::make_entry(self, table, store, keys.get(position))?;
         }
         Ok(())

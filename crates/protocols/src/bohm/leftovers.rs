@@ -15,8 +15,8 @@ const LOOKED_AT: usize = 16;
 /// A transaction that was not executed yet, and what it waits for.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    /// Its place in the batch.
-    pub(super) place: usize,
+    /// Its position in the batch.
+    pub(super) position: usize,
     pub(super) blocker: Blocker,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Leftover {
 
 impl Leftover {
     fn is_ready(&self, last: u64) -> bool {
-        self.chunk.batch <= last && self.left.iter().any(Waiting::is_ready)
+        self.chunk.batch() <= last && self.left.iter().any(Waiting::is_ready)
     }
 }
 

@@ -23,7 +23,9 @@ mod leftovers;
 #[cfg(all(test, loom))]
 mod model;
 mod naming;
+mod notices;
 mod options;
+mod parking;
 mod pipeline;
 mod plan;
 mod planned;
@@ -31,12 +33,10 @@ mod protocol;
 mod reading;
 mod rows;
 mod scan;
-mod sleeping;
 #[cfg(test)]
 mod snapshot_tests;
 mod steps;
 mod table;
-mod telling;
 #[cfg(test)]
 mod tests;
 mod timestamp;

@@ -2,7 +2,7 @@
 //! chains that are added to at both ends, lists of intents, snapshots beside collection, and answers that helpers give.
 
 mod chains;
-mod telling;
+mod notices;
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -16,10 +16,10 @@ use polychron_sync::model::Witness;
 
 use super::chain::{Head, Readers};
 use super::execution::LAST;
-use super::pipeline::{Pipeline, RING};
+use super::parking::{ParkTime, ParkedThreads, ThreadParker};
+use super::pipeline::{PartitionProgress, Pipeline, RING};
 use super::planned::{ClientBatches, HandedIn, OwnBatch, Planned, Progress};
 use super::protocol::Snapshots;
-use super::sleeping::{Nap, Sleeper, Sleepers};
 use super::timestamp::Timestamp;
 use super::version::{RawVersion, State, Version};
 
@@ -43,7 +43,7 @@ fn timestamp(batch: u64) -> Timestamp {
     Timestamp::new(batch, 0)
 }
 
-/// A transaction that nobody has executed yet.
+/// A transaction that was not executed yet.
 fn planned(timestamp: Timestamp) -> Planned {
     Planned::alone(timestamp)
 }
@@ -85,13 +85,13 @@ fn a_transaction_is_executed_once() {
     explore(3, move || both(Run::new(), complete, complete, |run| assert_eq!(run.done.read(), 1)));
 }
 
-/// Who executes a transaction finds what an attempt left that was handed back.
+/// The thread that executes a transaction finds what an attempt left that was handed back.
 #[test]
 fn what_is_handed_back_is_found() {
     explore(3, || both(Run::new(), |run| run.complete(1), |run| run.complete(0), |run| assert!(run.done.read() <= 2)));
 }
 
-/// Who comes too late to a transaction finds that its memory serves another one, and does not execute that.
+/// A thread that comes too late to a transaction finds that its memory has been reused, and does not execute the other one.
 #[test]
 fn memory_that_serves_again_is_not_mistaken() {
     explore(3, || {
@@ -127,7 +127,7 @@ impl Placeholder {
         Self { version: version.keep(), run }
     }
 
-    /// Reads the row, as who needs it: executes the transaction, or waits for it.
+    /// Reads the row, as a reader does: executes the transaction, or waits for it.
     fn read(self, guard: &Guard<'_>) {
         // SAFETY: it stays for the whole model.
         let version: Version<'_> = unsafe { self.version.get() };
@@ -153,7 +153,7 @@ impl Placeholder {
     }
 }
 
-/// A version is filled once, and who reads it finds the row, as soon as its state says so.
+/// A version is filled once, and a reader finds the row, as soon as there is one.
 #[test]
 fn a_version_is_filled_once() {
     explore(3, || beside(Placeholder::new, |p, guard| p.read(guard), |p, guard| p.read(guard), |p, _| p.free()));
@@ -162,6 +162,7 @@ fn a_version_is_filled_once() {
 /// A log, and for each batch what is done with it.
 struct Log {
     pipeline: Pipeline,
+    progress: Vec<Mutex<PartitionProgress>>,
     planned: [Witness; 2],
     /// Of each batch its transactions, two at most.
     executed: Vec<[Witness; 2]>,
@@ -176,18 +177,19 @@ struct Log {
 impl Log {
     /// A log with a closed batch for each number: so many transactions.
     fn new(partitions: usize, counts: &[usize]) -> Self {
-        let pipeline = Pipeline::new(1, partitions);
+        let (pipeline, progress) = Pipeline::new(1, partitions);
+        let progress = progress.into_iter().map(Mutex::new).collect();
         let kept = ClientBatches::default();
         let own = counts.iter().map(|&count| Mutex::new(Some(client_batch(&kept, count)))).collect();
         let handed_in = counts.iter().map(|_| OnceLock::new()).collect();
         let executed = counts.iter().map(|_| Default::default()).collect();
         let counts = counts.to_vec();
-        Self { pipeline, planned: Default::default(), executed, own, handed_in, counts, _kept: kept }
+        Self { pipeline, progress, planned: Default::default(), executed, own, handed_in, counts, _kept: kept }
     }
 
     /// Hands the client batch of a batch in, and closes the batch.
     fn close(&self, batch: u64) {
-        let own = self.own[batch as usize - 1].lock().expect("nobody panics").take();
+        let own = self.own[batch as usize - 1].lock().expect("no thread panics").take();
         let handed_in = hand_in(&self.pipeline, own.expect("it is handed in once"));
         self.handed_in[batch as usize - 1].set(handed_in).expect("it is handed in once");
         // The client of the batch before learns of its end earlier than the log.
@@ -197,14 +199,20 @@ impl Log {
         assert_eq!(self.pipeline.sequenced(), batch);
     }
 
+    /// Plans the next batch for a partition.
+    fn plan(&self, partition: usize) {
+        let mut progress = self.progress[partition].lock().expect("no thread panics");
+        assert!(self.pipeline.plan_next(&mut progress, |_, _, _| ()), "there is a batch to plan");
+    }
+
     /// Executes a chunk, if there is one.
     fn execute(&self) -> bool {
         let Some(chunk) = self.pipeline.claim(LAST) else { return false };
         self.planned.iter().for_each(|witness| _ = witness.read());
-        self.pipeline.for_each(&chunk, |client_batch, place, timestamp| {
-            let planned = client_batch.planned(place);
+        self.pipeline.for_each(&chunk, |client_batch, position, timestamp| {
+            let planned = client_batch.planned(position);
             let executing = planned.claim(timestamp).expect("a transaction is in one chunk");
-            self.executed[timestamp.batch() as usize - 1][place].write();
+            self.executed[timestamp.batch() as usize - 1][position].write();
             executing.complete(false);
         });
         self.pipeline.end_execution(chunk);
@@ -213,9 +221,8 @@ impl Log {
 
     /// Waits until a client batch is back.
     fn await_client_batch(&self, batch: u64) {
-        // Acquire: as clients do.
         let handed_in = self.handed_in[batch as usize - 1].get().expect("it was handed in");
-        while handed_in.remaining.load(Ordering::Acquire) > 0 {
+        while !handed_in.is_executed() {
             if !self.execute() {
                 thread::yield_now();
             }
@@ -240,12 +247,12 @@ fn client_batch(kept: &ClientBatches, count: usize) -> OwnBatch {
     client_batch
 }
 
-/// Two threads plan a partition each. Who executes, finds all placeholders; who has handed the transactions in, what was executed.
+/// Two threads plan a partition each. Executors find all placeholders, and the client finds what was executed.
 #[test]
 fn a_batch_is_known_when_it_is_planned() {
     fn work(log: &Log, partition: usize) {
         log.planned[partition].write();
-        log.pipeline.end_planning(1);
+        log.plan(partition);
         log.await_client_batch(1);
     }
     explore(2, || {
@@ -255,21 +262,21 @@ fn a_batch_is_known_when_it_is_planned() {
     });
 }
 
-/// Who looks for work while the place of a batch comes to serve another one takes nothing of either that others have.
+/// A thread that looks for work while the slot of a batch is reused takes nothing of either batch that others have.
 #[test]
 fn chunks_belong_to_one_batch() {
     explore(2, || {
         let counts: Vec<usize> = (0..=RING as usize).map(|behind| if behind < RING as usize { 1 } else { 2 }).collect();
         let log = Log::new(1, &counts);
         log.close(1);
-        log.pipeline.end_planning(1);
+        log.plan(0);
         both(
             log,
             |log| {
                 log.await_client_batch(1);
                 for batch in 2..=log.counts.len() as u64 {
                     log.close(batch);
-                    log.pipeline.end_planning(batch);
+                    log.plan(0);
                     log.await_client_batch(batch);
                 }
             },
@@ -279,7 +286,7 @@ fn chunks_belong_to_one_batch() {
     });
 }
 
-/// Two threads share a batch: who finds it finished finds what both did.
+/// Two threads share a batch: one that finds it finished finds what both did.
 #[test]
 fn what_is_finished_was_executed() {
     fn work(log: &Log) {
@@ -291,7 +298,7 @@ fn what_is_finished_was_executed() {
     explore(3, || {
         let log = Log::new(1, &[2]);
         log.close(1);
-        log.pipeline.end_planning(1);
+        log.plan(0);
         both(log, work, work, |log| assert_eq!(log.pipeline.finished(), 1));
     });
 }
@@ -303,33 +310,33 @@ fn the_watermark_stops_before_nothing() {
         let log = Log::new(1, &[1, 1]);
         for batch in [1, 2] {
             log.close(batch);
-            log.pipeline.end_planning(batch);
+            log.plan(0);
         }
         let execute = |log: &Log| assert!(log.execute());
         both(log, execute, execute, |log| assert_eq!(log.pipeline.finished(), 2, "the batches are complete"));
     });
 }
 
-/// Who looks for work and sleeps, and who makes work known and wakes, do not miss one another.
+/// A thread that looks for work and sleeps, and one that publishes work and wakes, do not miss one another.
 #[test]
 fn no_sleeper_is_forgotten() {
     explore(3, || {
-        let room = (Sleepers::default(), AtomicUsize::new(0));
+        let room = (ParkedThreads::default(), AtomicUsize::new(0));
         both(
             room,
-            |(sleepers, work)| {
+            |(parked, work)| {
                 while work.load(Ordering::Relaxed) == 0 {
-                    sleepers.sleep(&Arc::default(), || match work.load(Ordering::Relaxed) {
-                        0 => Nap::UntilWoken,
-                        _ => Nap::Not,
+                    parked.sleep(&Arc::default(), || match work.load(Ordering::Relaxed) {
+                        0 => ParkTime::UntilWoken,
+                        _ => ParkTime::None,
                     });
                 }
             },
-            |(sleepers, work)| {
+            |(parked, work)| {
                 work.store(1, Ordering::Relaxed);
-                sleepers.wake_one();
+                parked.wake_one();
             },
-            |(sleepers, _)| assert!(!sleepers.has_some()),
+            |(parked, _)| assert!(!parked.has_some()),
         );
     });
 }
@@ -339,17 +346,17 @@ fn no_sleeper_is_forgotten() {
 fn a_client_is_woken_for_its_client_batch() {
     explore(3, || {
         let kept = ClientBatches::default();
-        let client_batch = hand_in(&Pipeline::new(1, 1), client_batch(&kept, 1));
+        let client_batch = hand_in(&Pipeline::new(1, 1).0, client_batch(&kept, 1));
         each(
             Arc::new(client_batch),
             [
                 |client_batch| {
-                    let sleeper = Arc::<Sleeper>::default();
-                    while client_batch.remaining.load(Ordering::Acquire) > 0 {
-                        client_batch.await_with(&sleeper, || {
-                            let is_back = || client_batch.remaining.load(Ordering::Acquire) == 0;
-                            let nap = || if is_back() { Nap::Not } else { Nap::UntilWoken };
-                            Sleepers::default().sleep(&sleeper, nap);
+                    let parker = Arc::<ThreadParker>::default();
+                    while !client_batch.is_executed() {
+                        client_batch.await_with(&parker, || {
+                            let is_back = || client_batch.is_executed();
+                            let nap = || if is_back() { ParkTime::None } else { ParkTime::UntilWoken };
+                            ParkedThreads::default().sleep(&parker, nap);
                         });
                     }
                 },
@@ -377,7 +384,7 @@ impl Reading {
         self.snapshots.close(0);
     }
 
-    /// Gives the version back if nobody wants it.
+    /// Frees the version if no snapshot sees it.
     fn collect(&self) {
         if self.snapshots.watermark(self.log.pipeline.finished()) >= 1 {
             self.superseded.write();
@@ -385,13 +392,13 @@ impl Reading {
     }
 }
 
-/// A version is given back only when no snapshot sees it, and none will.
+/// A version is freed only when no snapshot sees it, and none will.
 #[test]
 fn snapshots_keep_what_they_see() {
     explore(3, || {
         let log = Log::new(1, &[1]);
         log.close(1);
-        log.pipeline.end_planning(1);
+        log.plan(0);
         let reading = Reading { log, snapshots: Snapshots::new(1), superseded: Witness::default() };
         both(
             reading,
@@ -420,7 +427,7 @@ impl Listed {
         let intents = Arc::new(Self { head: Head::new(), runs: [run(1), run(2)] });
         for (batch, run) in (1..).zip(&intents.runs) {
             let version = run.planned.placeholder(timestamp(batch), 0, guard).expect("memory is there");
-            // SAFETY: nobody else has the list.
+            // SAFETY: no other thread has the list.
             unsafe { intents.head.push(version, Readers::Below) }.expect("the list is open");
         }
         intents
@@ -449,12 +456,12 @@ impl Listed {
         };
         // SAFETY: the versions of the list stay for the whole model.
         let waited = unsafe { self.head.await_pending(timestamp(batch), 0, &mut wait) };
-        waited.expect("nobody gives up");
+        waited.expect("no thread gives up");
         self.runs[..batch as usize - 1].iter().for_each(|run| assert_eq!(run.done.read(), 1));
     }
 }
 
-/// Who finds an intent that says that all below it are complete has seen what those did, though it waited for none of them itself.
+/// A thread that finds an intent noted as the last of complete ones has seen what all below it did, though it waited for none of them itself.
 #[test]
 fn who_waited_for_all_says_so_for_others() {
     explore(1, || {

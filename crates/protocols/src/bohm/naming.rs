@@ -41,7 +41,7 @@ pub(super) struct ByKey {
 }
 
 impl ByKey {
-    /// Adds an entry if it stands for a key.
+    /// Adds an entry if it is of a key.
     pub(super) fn add(&mut self, position: u32, entry: &Entry, hash_at: impl Fn(u32) -> u64) {
         self.seen += 1;
         if entry.is_written() || entry.want == Want::Read {
@@ -63,7 +63,7 @@ impl ByKey {
     }
 }
 
-/// Entries by their versions, for who comes to a version of its own on another way than by the key.
+/// Entries by their versions, for a transaction that finds a version of its own otherwise than by the key.
 #[derive(Debug, Default)]
 pub(super) struct ByVersion {
     positions: HashTable<(RawVersion, u32)>,
@@ -131,7 +131,7 @@ impl Naming<'_> {
         }
     }
 
-    /// The entry that stands for a key.
+    /// The entry of a key.
     #[inline]
     fn find<K: EncodedKey>(&mut self, store: *const BohmStore, hash: u64, key: K) -> Option<&mut Entry> {
         let (own, known) = self.own();
@@ -228,7 +228,7 @@ pub(super) fn refuse_inside<P: Procedure>(procedure: &P) -> Error {
     }
 
     let mut first = First(None);
-    // What it says is of no consequence when it panics.
+    // What it has declared does not matter when it panics.
     let _ = drive::catch(|| procedure.declare(&mut first));
     let (table, key) = first.0.unwrap_or((TableId::NONE, None));
     Error::waits_for_itself(table, key)

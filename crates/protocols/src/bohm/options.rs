@@ -7,7 +7,7 @@ use super::timestamp::Timestamp;
 /// Options of BOHM.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Transactions of a batch at most (§3.2.4). A batch is closed when it is full, or when fewer than two are under way: nobody
+    /// Transactions of a batch at most (§3.2.4). A batch is closed when it is full, or when fewer than two are under way: no client
     /// waits for company while threads have nothing to do.
     pub batch_size: usize,
     /// Into how many parts the keys are divided by their hash; one thread at a time plans for each (§3.2.2).
@@ -23,19 +23,19 @@ pub struct Options {
     pub preprocess: bool,
     /// What is done with procedures that may write keys which they do not name.
     pub unknown: Unknown,
-    /// Whether snapshots are of finished batches only: they wait for nobody, and may miss what their client was told last. Otherwise they have
-    /// all that any client was told of before, and execute what they need of batches that are under way.
+    /// Whether snapshots are of finished batches only: they do not wait, and may miss the answers that their client got last. Otherwise they have
+    /// all that was acknowledged to any client before, and execute what they need of batches that are under way.
     pub stale_snapshots: bool,
 }
 
 /// How a procedure is planned that does not name all keys it writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unknown {
-    /// A first run finds the keys and leaves nothing behind, and the transaction gets a new place in the log. When the guess was
+    /// A first run finds the keys and leaves nothing behind, and the transaction gets a new log position. When the guess was
     /// wrong twice, as with [`Unknown::InPlace`].
     #[default]
     Reconnaissance,
-    /// It keeps its place in the log, and no later transaction runs before it has run: the same order of procedures always gives the
+    /// It keeps its log position, and no later transaction runs before it has run: the same order of procedures always gives the
     /// same database.
     InPlace,
 }

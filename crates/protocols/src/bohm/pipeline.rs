@@ -1,4 +1,4 @@
-//! The log of batches: who may do what to a batch, and when (§3.2.4, §3.3).
+//! The log of batches: which thread may do what to a batch, and when (§3.2.4, §3.3).
 //!
 //! ```text
 //!   client batches ──sequence──► batch 7 ──plan, by partition──► batch 6 ──execute, by chunks──► batch 5 finished
@@ -15,10 +15,10 @@ use polychron_base::clock::{Clock, SystemClock};
 use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, Mutex, SpinLatch, raise};
 
-use super::planned::{ClientBatch, HandedIn, OwnBatch, Planned, Progress};
+use super::planned::{ClientBatch, HandedIn, LiveBatch, OwnBatch, Planned, Progress};
 use super::timestamp::Timestamp;
 
-/// Batches under way at most; so few in models that places are used again.
+/// Batches under way at most; so few in models that slots are reused.
 pub(super) const RING: u64 = if polychron_sync::MODELLED { 2 } else { 64 };
 /// A batch that is not full waits while so many are under way.
 const ENOUGH: u64 = 2;
@@ -27,15 +27,15 @@ const ENOUGH: u64 = 2;
 const MANY: u64 = if polychron_sync::MODELLED { 2 } else { 8 };
 /// Transactions that a thread takes to execute at a time; so few in models that threads share a batch.
 const CHUNK: usize = if polychron_sync::MODELLED { 1 } else { 16 };
-/// Bits of a cursor for the place in the batch.
+/// Bits of a cursor for the position in the batch.
 const CURSOR_BITS: u32 = 20;
 
-/// Where a batch is kept; the same place serves every eighth one.
+/// The slot of a batch; it is reused after so many batches as there are slots.
 #[derive(Debug, Default)]
 struct Slot {
     content: UnsafeCell<Content>,
     count: AtomicUsize,
-    /// The number of the batch, and its next transaction that nobody claimed.
+    /// The number of the batch, and its next transaction that was not claimed.
     cursor: AtomicU64,
     /// Partitions that were not planned yet.
     unplanned: AtomicUsize,
@@ -68,15 +68,23 @@ struct Content {
 /// A client batch in a batch.
 #[derive(Debug)]
 pub(super) struct Member {
-    pub(super) client_batch: Arc<ClientBatch>,
-    /// The places of its transactions in the batch. They stand here too, because the client takes the client batch back as soon as its own are
-    /// executed.
-    pub(super) first: usize,
-    pub(super) end: usize,
+    client_batch: Arc<ClientBatch>,
+    /// The positions of its transactions in the batch. They are here too, because the client takes the client batch back as soon as its own
+    /// transactions are executed.
+    first: usize,
+    end: usize,
 }
 
-// SAFETY: the content is written by the sequencer while the place is free, which is when the batch before it there is finished, and
-// read until this one is.
+#[cfg(test)]
+impl Member {
+    /// The client batch, which a test keeps.
+    pub(super) fn keep(&self) -> Arc<ClientBatch> {
+        Arc::clone(&self.client_batch)
+    }
+}
+
+// SAFETY: the content is written by the sequencer while the slot is free, which is when the batch before it there is finished, and read until
+// this one is.
 unsafe impl Sync for Slot {}
 
 /// The log.
@@ -102,12 +110,31 @@ pub(super) struct Pipeline {
 /// Some transactions of a batch that one thread sees executed.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    pub(super) batch: u64,
+    batch: u64,
     first: usize,
     end: usize,
 }
 
+/// How far the planning of a partition has come. [`Pipeline::new`] makes one for each partition.
+#[derive(Debug)]
+pub(super) struct PartitionProgress {
+    /// The last batch that was planned.
+    planned: u64,
+}
+
+impl PartitionProgress {
+    /// The last batch that was planned.
+    pub(super) fn planned(&self) -> u64 {
+        self.planned
+    }
+}
+
 impl Chunk {
+    /// The batch of its transactions.
+    pub(super) fn batch(&self) -> u64 {
+        self.batch
+    }
+
     /// How many transactions it has.
     pub(super) fn len(&self) -> usize {
         self.end - self.first
@@ -115,8 +142,9 @@ impl Chunk {
 }
 
 impl Pipeline {
-    pub(super) fn new(batch_size: usize, partitions: usize) -> Self {
-        Self {
+    /// An empty log, and the progress of each partition.
+    pub(super) fn new(batch_size: usize, partitions: usize) -> (Self, Vec<PartitionProgress>) {
+        let log = Self {
             queue: Mutex::default(),
             waiting: AtomicUsize::new(0),
             sequencer: SpinLatch::new(()),
@@ -128,7 +156,8 @@ impl Pipeline {
             batch_size,
             partitions,
             time: SystemClock::new(),
-        }
+        };
+        (log, (0..partitions).map(|_| PartitionProgress { planned: 0 }).collect())
     }
 
     fn slot(&self, batch: u64) -> &Slot {
@@ -188,7 +217,7 @@ impl Pipeline {
         if self.sequenced() <= batch {
             return 0;
         }
-        // Relaxed: stored before the batch was closed. Where its place serves another one by now the age comes out too small, by less than the
+        // Relaxed: stored before the batch was closed. Where its slot is reused by now the age comes out too small, by less than the
         // time that the caller has taken since.
         let closed = self.slot(batch + 1).closed_ns.load(Ordering::Relaxed);
         self.time.now_ns().saturating_sub(closed) / 1000
@@ -197,8 +226,8 @@ impl Pipeline {
     /// Hands a client batch in.
     ///
     /// # Safety
-    /// The stores of its entries, its job, and the procedures and answers that the job leads to stay until all of its transactions were executed,
-    /// and the procedures and answers are the executors' alone until then.
+    /// The stores of its entries stay until it is taken back. Its job, and the procedures and answers to which that leads, stay until all of its
+    /// transactions were executed, and the procedures and answers are the executors' alone until then. Each procedure is that of one transaction.
     pub(super) unsafe fn hand_in(&self, client_batch: OwnBatch) -> HandedIn {
         let count = client_batch.content().count;
         let (client_batch, handed_in) = client_batch.hand_over();
@@ -225,7 +254,7 @@ impl Pipeline {
         }
         let batch = self.sequenced.load(Ordering::Relaxed) + 1;
         let slot = self.slot(batch);
-        // SAFETY: the batch that was kept here is finished, so nobody reads the content; the latch keeps other sequencers away.
+        // SAFETY: the batch that was kept here is finished, so no thread reads the content; the latch keeps other sequencers away.
         let content = unsafe { &mut *slot.content.get() };
         content.client_batches.clear();
         let mut count = 0;
@@ -251,7 +280,7 @@ impl Pipeline {
         slot.finished_before.store(self.finished(), Ordering::Relaxed);
         slot.closed_ns.store(self.time.now_ns(), Ordering::Relaxed);
         slot.cursor.store(batch << CURSOR_BITS, Ordering::Relaxed);
-        // Release: pairs with the acquire in `claim`: who finds this count cannot exchange the cursor of an earlier batch any more.
+        // Release: pairs with the acquire in `next_chunk`: a thread that finds this count cannot exchange the cursor of an earlier batch any more.
         slot.count.store(count, Ordering::Release);
         slot.unplanned.store(self.partitions, Ordering::Relaxed);
         slot.incomplete.store(count, Ordering::Relaxed);
@@ -271,7 +300,7 @@ impl Pipeline {
         self.planned() == self.sequenced() && !self.has_chunk(u64::MAX)
     }
 
-    /// Gives the transactions of a client batch their places in the log.
+    /// Assigns the transactions of a client batch their log positions.
     fn number(&self, client_batch: &ClientBatch, batch: u64, first: usize) {
         let content = client_batch.content();
         client_batch.enter_log(batch, first);
@@ -283,7 +312,7 @@ impl Pipeline {
     /// The client batches of a batch.
     ///
     /// # Safety
-    /// The caller plans the batch or executes a chunk of it, so it is not finished and its place not used again.
+    /// The caller plans the batch or executes a chunk of it, so it is not finished and its slot not reused.
     pub(super) unsafe fn client_batches(&self, batch: u64) -> &[Member] {
         // SAFETY: the caller says so.
         unsafe { &(&*self.slot(batch).content.get()).client_batches }
@@ -295,8 +324,33 @@ impl Pipeline {
         unsafe { self.client_batches(chunk.batch) }
     }
 
+    /// Whether there is a batch to plan for a partition.
+    pub(super) fn can_plan(&self, partition: &PartitionProgress) -> bool {
+        partition.planned < self.sequenced()
+    }
+
+    /// Plans the next batch for a partition: has `plan` plan each client batch, of which the first transaction has this position in this batch.
+    /// `false`: there is none.
+    pub(super) fn plan_next(
+        &self,
+        partition: &mut PartitionProgress,
+        mut plan: impl FnMut(LiveBatch<'_>, u64, usize),
+    ) -> bool {
+        if !self.can_plan(partition) {
+            return false;
+        }
+        let batch = partition.planned + 1;
+        // SAFETY: the batch is not planned before the end of this, and no transaction of it is executed before that.
+        let members =
+            unsafe { self.client_batches(batch).iter().map(|member| (member.client_batch.live(), member.first)) };
+        members.for_each(|(client_batch, first)| plan(client_batch, batch, first));
+        partition.planned = batch;
+        self.end_planning(batch);
+        true
+    }
+
     /// A partition of the batch was planned.
-    pub(super) fn end_planning(&self, batch: u64) {
+    fn end_planning(&self, batch: u64) {
         // AcqRel: the last one hands on what all did: the one barrier of a batch (§3.2.4).
         if self.slot(batch).unplanned.fetch_sub(1, Ordering::AcqRel) == 1 {
             // Release: pairs with the acquire in `planned`. All partitions of earlier batches were planned before.
@@ -321,7 +375,7 @@ impl Pipeline {
         })
     }
 
-    /// Whether there is something to claim, for who had better know that before.
+    /// Whether there is something to claim.
     pub(super) fn has_chunk(&self, last: u64) -> bool {
         let (finished, planned) = (self.finished(), self.planned());
         (finished + 1..=planned.min(last)).any(|batch| {
@@ -330,36 +384,38 @@ impl Pipeline {
         })
     }
 
-    /// Calls `visit` with each transaction of a chunk: its client batch, and its place there.
+    /// Calls `visit` with each transaction of a chunk: its client batch, and its position there.
     pub(super) fn for_each(&self, chunk: &Chunk, mut visit: impl FnMut(&ClientBatch, usize, Timestamp)) {
         for Member { client_batch, first, end } in self.members(chunk) {
-            for place in chunk.first.max(*first)..chunk.end.min(*end) {
-                visit(client_batch, place - first, Timestamp::new(chunk.batch, place));
+            for position in chunk.first.max(*first)..chunk.end.min(*end) {
+                visit(client_batch, position - first, Timestamp::new(chunk.batch, position));
             }
         }
     }
 
-    /// The transaction of a chunk at a place in the batch, and its timestamp.
-    pub(super) fn transaction<'c>(&'c self, chunk: &'c Chunk, place: usize) -> (&'c Planned, Timestamp) {
+    /// The transaction of a chunk at a position in the batch, and its timestamp.
+    pub(super) fn transaction<'c>(&'c self, chunk: &'c Chunk, position: usize) -> (&'c Planned, Timestamp) {
         let mut members = self.members(chunk).iter();
-        let member = members.find(|member| place < member.end).expect("the place is in the batch");
-        (member.client_batch.planned(place - member.first), Timestamp::new(chunk.batch, place))
+        let member = members.find(|member| position < member.end).expect("the position is in the batch");
+        (member.client_batch.planned(position - member.first), Timestamp::new(chunk.batch, position))
     }
 
     /// Calls `visit` with each client batch of a chunk, and its first entry there.
-    pub(super) fn for_first(&self, chunk: &Chunk, visit: impl Fn(&ClientBatch, usize)) {
+    pub(super) fn for_first(&self, chunk: &Chunk, visit: impl Fn(LiveBatch<'_>, usize)) {
         for Member { client_batch, first, end } in self.members(chunk) {
-            let place = chunk.first.max(*first);
-            if place < chunk.end.min(*end) {
-                visit(client_batch, client_batch.content().firsts[place - first] as usize);
+            let position = chunk.first.max(*first);
+            if position < chunk.end.min(*end) {
+                // SAFETY: a transaction of the chunk is under way until the chunk has ended.
+                let live = unsafe { client_batch.live() };
+                visit(live, live.content().firsts[position - first] as usize);
             }
         }
     }
 
-    /// All transactions of a chunk were executed: tells their clients, and moves the low watermark on.
+    /// All transactions of a chunk were executed: wakes their clients, and advances the low watermark.
     pub(super) fn end_execution(&self, chunk: Chunk) {
-        self.for_each(&chunk, |client_batch, place, timestamp| {
-            let progress = client_batch.planned(place).progress(timestamp);
+        self.for_each(&chunk, |client_batch, position, timestamp| {
+            let progress = client_batch.planned(position).progress(timestamp);
             assert!(progress == Progress::Complete, "each transaction was executed");
         });
         for Member { client_batch, first, end } in self.members(&chunk) {
@@ -378,14 +434,14 @@ impl Pipeline {
     /// Moves the low watermark over all batches that are complete.
     fn advance(&self) {
         loop {
-            // SeqCst: who ends a batch, or moves the watermark, makes that known and then looks at the other; of two threads one sees what both did.
+            // SeqCst: a thread that ends a batch, or moves the watermark, publishes that and then reads the other; of two threads one sees what both did.
             fence(Ordering::SeqCst);
             let next = self.finished() + 1;
-            // A batch that is planned keeps its place until it is finished, which it is not while the watermark is below it.
+            // A batch that is planned keeps its slot until it is finished, which it is not while the watermark is below it.
             if next > self.planned() || self.slot(next).incomplete.load(Ordering::Acquire) > 0 {
                 return;
             }
-            // AcqRel: hands on what all threads did that executed the batch. Who comes second finds it moved, and looks on.
+            // AcqRel: hands on what all threads did that executed the batch. The second thread finds it moved, and continues.
             let _ = self.finished.compare_exchange(next - 1, next, Ordering::AcqRel, Ordering::Acquire);
         }
     }

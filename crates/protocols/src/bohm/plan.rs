@@ -17,8 +17,8 @@ use polychron_sync::{Mutex, SpinLatch};
 use super::chain::{Chain, Head, Readers, Superseded};
 use super::collection::{Deleted, Garbage, owned_key};
 use super::entry::{Known, Want};
-use super::pipeline::RING;
-use super::planned::ClientBatch;
+use super::pipeline::{PartitionProgress, RING};
+use super::planned::LiveBatch;
 use super::protocol::Shared;
 use super::table::{BohmStore, Prefix};
 use super::timestamp::Timestamp;
@@ -36,7 +36,7 @@ const PREFIXES_AT_ONCE: usize = 16;
 const PART_OF_PREFIXES: usize = 16;
 
 /// One part of the keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Partition {
     plan: SpinLatch<Plan>,
     /// What other threads hand over.
@@ -44,11 +44,16 @@ pub(super) struct Partition {
     has_mail: AtomicBool,
 }
 
-/// What belongs to who plans for the partition.
-#[derive(Debug, Default)]
+/// What belongs to the thread that plans for the partition.
+#[derive(Debug)]
 struct Plan {
-    /// The last batch that was planned.
-    planned: u64,
+    progress: PartitionProgress,
+    left: Left,
+}
+
+/// What planning leaves in the partition.
+#[derive(Debug, Default)]
+struct Left {
     garbage: Garbage,
     /// Prefixes of this partition that have a list of intents.
     prefixes: VecDeque<KnownPrefix>,
@@ -63,9 +68,13 @@ struct KnownPrefix {
 }
 
 impl KnownPrefix {
-    fn list(&self) -> Chain<'_> {
-        // SAFETY: the list is removed together with this, which is the only one.
-        unsafe { Chain::from_handle(self.list) }
+    /// The list, if the prefix still has it.
+    fn list<'g>(&self, guard: &'g Guard<'_>) -> Option<Chain<'g>> {
+        let found = match &self.prefix {
+            OwnedKey::Short(key) => self.store.prefixes.find(Prefix::of(*key), guard),
+            OwnedKey::Long(key) => self.store.prefixes.find(Prefix::of(&**key), guard),
+        };
+        found.filter(|found| found.handle() == self.list)
     }
 }
 
@@ -77,6 +86,11 @@ struct Inbox {
 }
 
 impl Partition {
+    pub(super) fn new(progress: PartitionProgress) -> Self {
+        let plan = SpinLatch::new(Plan { progress, left: Left::default() });
+        Self { plan, inbox: Mutex::default(), has_mail: AtomicBool::new(false) }
+    }
+
     /// Leaves a version to be freed.
     pub(super) fn leave_superseded(&self, superseded: Superseded) {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner).superseded.push(superseded);
@@ -92,92 +106,91 @@ impl Partition {
     /// Plans the next batch for the keys of this partition. `false`: there is none, or another thread does.
     pub(super) fn plan_next(&self, number: usize, shared: &Shared, guard: &Guard<'_>) -> bool {
         let Some(mut plan) = self.plan.try_lock() else { return false };
-        let batch = plan.planned + 1;
-        if batch > shared.pipeline.sequenced() {
+        if !shared.pipeline.can_plan(&plan.progress) {
             return false;
         }
         self.collect(&mut plan, false, PREFIXES_STAY, shared, guard);
-        plan.garbage.unused.clear();
-        // SAFETY: the batch is not planned before the end of this.
-        for member in unsafe { shared.pipeline.client_batches(batch) } {
-            let planner = Planner {
-                client_batch: &member.client_batch,
-                first: member.first,
-                batch,
-                partition: number,
-                shared,
-                guard,
-            };
-            planner.plan(&mut plan);
-        }
-        plan.planned = batch;
-        shared.pipeline.end_planning(batch);
-        true
+        let Plan { progress, left } = &mut *plan;
+        left.garbage.unused.clear();
+        shared.pipeline.plan_next(progress, |client_batch, batch, first| {
+            Planner { client_batch, first, batch, partition: number, shared, guard }.plan(left);
+        })
     }
 
     /// The versions and keys that wait to be collected, for tests.
     #[cfg(test)]
     pub(super) fn garbage<O>(&self, look: impl FnOnce(&Garbage) -> O) -> O {
-        look(&self.plan.lock().garbage)
+        look(&self.plan.lock().left.garbage)
     }
 
-    /// Gives back what can be given back, when no batch is there to be planned either. Answers stores that may go with it: the last user
+    /// Frees what can be freed, when no batch is there to be planned either. Returns stores that may be freed with it: the last user
     /// of one asks the deferred drops, which may be busy with the guard.
     #[must_use]
     pub(super) fn maintain(&self, shared: &Shared, guard: &Guard<'_>) -> Vec<Arc<BohmStore>> {
         if let Some(mut plan) = self.plan.try_lock() {
-            // A batch that is under way may have been told of versions before the last one of a prefix was put.
+            // A batch that is under way may know versions from before the last one of a prefix was put.
             let age = if shared.pipeline.is_idle() { 0 } else { PREFIXES_STAY };
             self.collect(&mut plan, true, age, shared, guard);
-            return std::mem::take(&mut plan.garbage.unused);
+            return std::mem::take(&mut plan.left.garbage.unused);
         }
         Vec::new()
     }
 
     fn collect(&self, plan: &mut Plan, all: bool, age: u64, shared: &Shared, guard: &Guard<'_>) {
-        // Acquire: pairs with the release of who left something.
+        let Plan { progress, left } = plan;
+        // Acquire: pairs with the release in `leave_superseded` and `leave_deleted`.
         if self.has_mail.swap(false, Ordering::Acquire) {
             let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-            plan.garbage.superseded.extend(inbox.superseded.drain(..));
-            plan.garbage.deleted.extend(inbox.deleted.drain(..));
+            left.garbage.superseded.extend(inbox.superseded.drain(..));
+            left.garbage.deleted.extend(inbox.deleted.drain(..));
         }
-        if plan.garbage.is_empty() && plan.prefixes.is_empty() {
+        if left.garbage.is_empty() && left.prefixes.is_empty() {
             return;
         }
-        shared.look_at_snapshots(&mut plan.garbage.horizon);
-        plan.garbage.collect(all, plan.planned, guard);
-        let prefixes = plan.prefixes.len();
+        shared.look_at_snapshots(&mut left.garbage.horizon);
+        // SAFETY: the latch is the caller's, so it alone plans for the partition, and the horizon was just looked up.
+        unsafe { left.garbage.collect(all, progress.planned(), guard) };
+        let prefixes = left.prefixes.len();
         for _ in 0..prefixes.min(PREFIXES_AT_ONCE + prefixes / PART_OF_PREFIXES) {
-            let prefix = plan.prefixes.pop_front().expect("there are so many");
-            if let Some(prefix) = forget_prefix(prefix, age, plan, guard) {
-                plan.prefixes.push_back(prefix);
+            let prefix = left.prefixes.pop_front().expect("there are so many");
+            if let Some(prefix) = forget_prefix(prefix, age, progress.planned(), left, guard) {
+                left.prefixes.push_back(prefix);
             }
         }
     }
 }
 
-/// Removes a prefix's list whose last intent lies so many batches back; answers the prefix if it stays.
-fn forget_prefix(prefix: KnownPrefix, age: u64, plan: &mut Plan, guard: &Guard<'_>) -> Option<KnownPrefix> {
-    let intents = prefix.list().head();
-    let last = intents.newest()?;
-    // SAFETY: the last intent stays until the list is removed here.
-    if unsafe { last.get() }.begin().batch() + age > plan.garbage.horizon.finished {
-        return Some(prefix);
-    }
-    let Some(superseded) = intents.close(last, plan.planned) else { return Some(prefix) };
+/// Removes a prefix's list whose last intent lies so many batches back; returns the prefix if it stays. The caller has the latch of its partition, for
+/// which batches up to `planned` are planned.
+fn forget_prefix(
+    prefix: KnownPrefix,
+    age: u64,
+    planned: u64,
+    left: &mut Left,
+    guard: &Guard<'_>,
+) -> Option<KnownPrefix> {
+    let list = prefix.list(guard)?;
+    let last = list.head().newest()?;
+    // SAFETY: the last intent stays until the list is removed here. The thread that plans for the partition alone closes the list, and no later batch
+    // knows the intent.
+    let closed = unsafe {
+        let is_recent = last.get().begin().batch() + age > left.garbage.horizon.finished;
+        if is_recent { None } else { list.head().close(last, planned) }
+    };
+    let Some(superseded) = closed else { return Some(prefix) };
     match &prefix.prefix {
-        OwnedKey::Short(key) => prefix.store.prefixes.remove(*key, prefix.list(), guard),
-        OwnedKey::Long(key) => prefix.store.prefixes.remove(&**key, prefix.list(), guard),
+        OwnedKey::Short(key) => prefix.store.prefixes.remove(*key, list, guard),
+        OwnedKey::Long(key) => prefix.store.prefixes.remove(&**key, list, guard),
     }
-    plan.garbage.unused.push(prefix.store);
-    plan.garbage.superseded.push_back(superseded);
+    left.garbage.unused.push(prefix.store);
+    left.garbage.superseded.push_back(superseded);
     None
 }
 
 /// Plans the transactions of a client batch.
 struct Planner<'p> {
-    client_batch: &'p ClientBatch,
-    /// The place of its first transaction in the batch.
+    client_batch: LiveBatch<'p>,
+    /// The position of its first transaction in the batch.
     first: usize,
     batch: u64,
     partition: usize,
@@ -186,7 +199,7 @@ struct Planner<'p> {
 }
 
 impl<'p> Planner<'p> {
-    fn plan(&self, plan: &mut Plan) {
+    fn plan(&self, left: &mut Left) {
         let content = self.client_batch.content();
         let sorted = content.sorted.get(self.partition);
         let count = sorted.map_or_else(|| self.client_batch.entry_count(), Vec::len);
@@ -202,7 +215,7 @@ impl<'p> Planner<'p> {
                 found[step % AHEAD] = self.fetch_chain(position(step));
             }
             if let Some(step) = step.checked_sub(2 * AHEAD) {
-                self.plan_entry(position(step), known, plan);
+                self.plan_entry(position(step), known, left);
             }
         }
     }
@@ -232,19 +245,22 @@ impl<'p> Planner<'p> {
     }
 
     #[inline]
-    fn plan_entry(&self, position: usize, known: Option<Chain<'p>>, plan: &mut Plan) {
-        let superseded = &mut plan.garbage.superseded;
+    fn plan_entry(&self, position: usize, known: Option<Chain<'p>>, left: &mut Left) {
+        let superseded = &mut left.garbage.superseded;
         let Some(entry) = self.entry(position) else { return };
         let planned = match entry.want {
             // This thread alone puts versions on top of the chain, in the order of the log: the newest is the one to read.
             Want::Read => {
                 // The transaction that inserts the key may have been planned since it was looked up ahead.
                 let chain = known.or_else(|| store_of(entry)?.find(entry.key(), self.guard));
-                entry.set_version(chain.and_then(|chain| chain.head().newest()));
+                if let Some(newest) = chain.and_then(|chain| chain.head().newest()) {
+                    // SAFETY: it is superseded by no earlier batch, so it stays until the transaction is complete.
+                    unsafe { entry.set_version(newest, None) };
+                }
                 Ok(())
             }
             Want::Write | Want::Update => self.put_placeholder(entry, known, superseded),
-            Want::Prefix | Want::PrefixUpdate => self.put_prefix(entry, plan),
+            Want::Prefix | Want::PrefixUpdate => self.put_prefix(entry, left),
             Want::Entries => self.put_intent(entry, &entry.store().intents, superseded),
             Want::Everything => self.put_intent(entry, &self.shared.everything, superseded),
             Want::Late | Want::Guessed => unreachable!("such entries are made in execution"),
@@ -262,11 +278,16 @@ impl<'p> Planner<'p> {
         self.client_batch.planned(entry.owner as usize).placeholder(self.timestamp(entry), words, self.guard)
     }
 
-    /// Puts a version of the entry's transaction on top of a chain of this partition.
+    /// Puts a version of the entry's transaction on top of a chain of this partition, or of a list of intents.
     #[inline]
-    fn push(&self, head: &Head, version: Fresh<'p>, readers: Readers) -> Option<Superseded> {
-        // SAFETY: this thread alone plans for the key, batch by batch, and a batch's entries are in the order of their transactions.
-        let pushed = unsafe { head.push(version, readers) };
+    fn push(&self, entry: Known<'_>, to: Result<Chain<'p>, &Head>, version: Fresh<'p>) -> Option<Superseded> {
+        let (head, readers) = to.map_or_else(|head| (head, Readers::Below), |chain| (chain.head(), Readers::Snapshots));
+        // SAFETY: this thread alone plans for the key, batch by batch, and a batch's entries are in the order of their transactions. What it puts there is
+        // not superseded before this batch, so it stays until the batch is finished.
+        let pushed = unsafe {
+            entry.set_version(version.raw(), to.ok());
+            head.push(version, readers)
+        };
         pushed.unwrap_or_else(|_| unreachable!("only this thread closes a chain of its partition"))
     }
 
@@ -288,38 +309,35 @@ impl<'p> Planner<'p> {
                 return Err(error);
             }
         };
-        entry.set_chain(Some(chain.handle()));
-        entry.set_version(Some(version.raw()));
-        superseded.extend(self.push(chain.head(), version, Readers::Snapshots));
+        superseded.extend(self.push(entry, Ok(chain), version));
         Ok(())
     }
 
-    fn put_prefix(&self, entry: Known<'_>, plan: &mut Plan) -> Result<(), Error> {
+    fn put_prefix(&self, entry: Known<'_>, left: &mut Left) -> Result<(), Error> {
         let prefixes = &entry.store().prefixes;
         let prefix = Prefix::of(entry.key());
         if let Some(list) = prefixes.find(prefix, self.guard) {
-            return self.put_intent(entry, list.head(), &mut plan.garbage.superseded);
+            return self.put_intent(entry, list.head(), &mut left.garbage.superseded);
         }
         let list = prefixes.make(prefix, self.guard)?;
-        if let Err(error) = self.put_intent(entry, list.head(), &mut plan.garbage.superseded) {
+        if let Err(error) = self.put_intent(entry, list.head(), &mut left.garbage.superseded) {
             // A list without intents would never be removed.
             prefixes.remove(prefix, list, self.guard);
             return Err(error);
         }
         let (store, prefix, list) = (entry.keep_store(), owned_key(entry), list.handle());
-        plan.prefixes.push_back(KnownPrefix { store, prefix, list });
+        left.prefixes.push_back(KnownPrefix { store, prefix, list });
         Ok(())
     }
 
     fn put_intent(&self, entry: Known<'_>, intents: &Head, superseded: &mut VecDeque<Superseded>) -> Result<(), Error> {
         let version = self.guard.with_reserve(|_| self.allocate(entry, 0))?;
-        entry.set_version(Some(version.raw()));
-        superseded.extend(self.push(intents, version, Readers::Below));
+        superseded.extend(self.push(entry, Err(intents), version));
         Ok(())
     }
 }
 
-/// The store of an entry that stands for a key.
+/// The store of an entry of a key.
 #[inline]
 fn store_of<'p>(entry: Known<'p>) -> Option<&'p BohmStore> {
     match entry.want {

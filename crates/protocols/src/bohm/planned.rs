@@ -1,10 +1,10 @@
-//! What is known of a transaction before it runs: its place in the log, and the keys that it will write.
+//! What is known of a transaction before it runs: its log position, and the keys that it will write.
 //!
 //! A client puts its transactions into *client batches*. The sequencer puts those into batches, the threads of concurrency control fill in the
 //! placeholders, and the threads of execution run the procedures. Everything that these threads write of a transaction lies in
 //! its client batch, in words that one of them writes at a time.
 
-mod fetching;
+mod live;
 mod pool;
 mod shared;
 
@@ -20,13 +20,15 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence
 use polychron_sync::{Mutex, fence_behind_exchange};
 
 use super::entry::{Entry, Known, Want};
-use super::sleeping::Sleeper;
+use super::parking::ThreadParker;
 use super::timestamp::Timestamp;
 use super::transaction::{BohmTransaction, Position};
 use super::version::{Filling, Fresh, Version};
 
+pub(super) use self::live::LiveBatch;
 pub(super) use self::pool::ClientBatches;
 pub(super) use self::shared::Shared;
+pub(super) use super::attempt::Ran;
 
 /// Transactions in one piece of a client batch's memory; few where each of their words is followed.
 const PIECE: usize = if polychron_sync::MODELLED { 2 } else { 64 };
@@ -39,8 +41,8 @@ pub(super) enum Progress {
     Complete,
 }
 
-/// A planned transaction. Its memory is used again by others, but never given back while the database is open; its state names the
-/// timestamp, so that who comes too late finds another one.
+/// A planned transaction. Its memory is reused by others, but never freed while the database is open; its state names the
+/// timestamp, so that a thread that comes too late finds another one.
 #[derive(Debug)]
 pub(super) struct Planned {
     state: AtomicU64,
@@ -56,8 +58,8 @@ pub(super) struct Planned {
 /// The data that belong to the client, then to the sequencer, and then to the thread that executes the transaction.
 #[derive(Debug)]
 pub(super) struct Body {
-    /// The place in the client batch.
-    pub(super) place: u32,
+    /// Its position in the client batch.
+    position: u32,
     /// Its entries in the client batch.
     pub(super) first: u32,
     pub(super) end: u32,
@@ -137,13 +139,19 @@ impl<'p> Executing<'p> {
 
     /// Its client batch, which its client does not take back before this is complete.
     #[inline]
-    pub(super) fn client_batch(&self) -> &ClientBatch {
-        self.planned.client_batch()
+    pub(super) fn client_batch(&self) -> LiveBatch<'_> {
+        LiveBatch(self.planned.client_batch())
+    }
+
+    /// The position of its procedure in the job.
+    #[inline]
+    pub(super) fn procedure(&self) -> usize {
+        self.client_batch().content().procedures[self.body().position as usize] as usize
     }
 
     /// An entry that it has added.
     #[inline]
-    pub(super) fn late(&self, position: usize) -> Known<'_> {
+    fn late(&self, position: usize) -> Known<'_> {
         // SAFETY: it is under way.
         unsafe { Known::new(&self.body().late[position]) }
     }
@@ -169,8 +177,9 @@ impl<'p> Executing<'p> {
     /// The version below that of an entry that it writes.
     #[inline]
     pub(super) fn below(&self, position: Position) -> Option<Version<'p>> {
+        let version = self.version(position).filter(|_| self.entry(position).want != Want::Guessed)?;
         // SAFETY: it was superseded in this batch or a later one, so it stays, too.
-        self.version(position)?.below().map(|below| unsafe { below.get() })
+        version.below().map(|below| unsafe { below.get() })
     }
 
     /// The version of an entry, to be filled, and the entry. `None`: there is none, or it was finished.
@@ -203,9 +212,9 @@ impl<'p> Executing<'p> {
 }
 
 impl Planned {
-    fn new(client_batch: NonNull<ClientBatch>, place: u32) -> Self {
+    fn new(client_batch: NonNull<ClientBatch>, position: u32) -> Self {
         let body = Body {
-            place,
+            position,
             first: 0,
             end: 0,
             has_more: false,
@@ -272,7 +281,7 @@ impl Planned {
     /// Whether its procedure is to be planned again, of one that is complete.
     #[inline]
     pub(super) fn is_again(&self) -> bool {
-        // Relaxed: whoever found it complete has it.
+        // Relaxed: a thread that found it complete has acquired it.
         self.again.load(Ordering::Relaxed)
     }
 
@@ -311,17 +320,6 @@ impl Planned {
 // SAFETY: the body is one thread's at a time, as [`Executing`], [`HandedIn`] and [`OwnBatch`] say; the rest is atomic.
 unsafe impl Sync for Planned {}
 
-/// How a run of a procedure ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ran {
-    /// It is content, and has left its answer.
-    Commit,
-    /// It failed, and has left the error.
-    RollBack,
-    /// It passed a conflict on.
-    Conflict,
-}
-
 /// Runs a procedure of a client: the job is the client's, the number is that of its procedure.
 pub(super) type RunProcedure = unsafe fn(*const (), usize, &mut BohmTransaction<'_>) -> Ran;
 
@@ -330,12 +328,12 @@ pub(super) type RunProcedure = unsafe fn(*const (), usize, &mut BohmTransaction<
 pub(super) struct ClientBatch {
     content: UnsafeCell<Content>,
     /// Transactions that were not executed yet.
-    pub(super) remaining: AtomicUsize,
+    remaining: AtomicUsize,
     /// How many [`Shared`] there are.
     shares: AtomicUsize,
     /// Its client sleeps until the client batch is back, or is about to.
     is_awaited: AtomicBool,
-    client: Mutex<Option<Arc<Sleeper>>>,
+    client: Mutex<Option<Arc<ThreadParker>>>,
 }
 
 /// What belongs to the client, and is only read, but for the entries, while the client batch is handed in.
@@ -358,13 +356,13 @@ pub(super) struct Content {
     pub(super) has_everything: bool,
     /// The client runs the one transaction itself.
     pub(super) interactive: bool,
-    /// Set by the sequencer.
-    pub(super) batch: AtomicU64,
-    pub(super) first_place: AtomicUsize,
+    /// Set by the sequencer, before which it is zero.
+    batch: AtomicU64,
+    first_position: AtomicUsize,
 }
 
 // SAFETY: the content is the client's alone, or else only read; entries are written by the thread of concurrency control that
-// their key belongs to, and then by who executes their transaction.
+// their key belongs to, and then by the thread that executes their transaction.
 unsafe impl Sync for ClientBatch {}
 
 fn no_procedure(_: *const (), _: usize, _: &mut BohmTransaction<'_>) -> Ran {
@@ -385,7 +383,7 @@ impl ClientBatch {
             has_everything: false,
             interactive: false,
             batch: AtomicU64::new(0),
-            first_place: AtomicUsize::new(0),
+            first_position: AtomicUsize::new(0),
         };
         Self {
             content: UnsafeCell::new(content),
@@ -399,10 +397,10 @@ impl ClientBatch {
     /// So many of its transactions were executed.
     ///
     /// # Safety
-    /// That is so, and is told once of each. The caller does not look at them again.
+    /// That is so, and this is called once of each. The caller does not look at them again.
     #[inline]
     pub(super) unsafe fn end(&self, done: usize) {
-        // AcqRel: pairs with the acquire of the client, who finds the answers, and hands on what others did.
+        // AcqRel: pairs with the acquire of the client, which finds the answers, and passes on what others did.
         if self.remaining.fetch_sub(done, Ordering::AcqRel) == done {
             // Pairs with the fence in `await_with`: the client sees the client batch back, or is seen waiting.
             fence_behind_exchange();
@@ -412,14 +410,21 @@ impl ClientBatch {
         }
     }
 
-    /// Gives the transactions their log positions, once: before, no other thread finds them.
+    /// Whether all transactions were executed.
+    #[inline]
+    pub(super) fn is_executed(&self) -> bool {
+        // Acquire: pairs with the release in `end`.
+        self.remaining.load(Ordering::Acquire) == 0
+    }
+
+    /// Assigns the transactions their log positions, once: before, no other thread finds them.
     pub(super) fn enter_log(&self, batch: u64, first: usize) {
         let content = self.content();
         let before = content.batch.swap(batch, Ordering::Relaxed);
         assert!(before == 0, "a client batch is in one batch");
-        content.first_place.store(first, Ordering::Relaxed);
-        for place in 0..content.count {
-            self.planned(place).enter_log(Timestamp::new(batch, first + place), content.interactive);
+        content.first_position.store(first, Ordering::Relaxed);
+        for position in 0..content.count {
+            self.planned(position).enter_log(Timestamp::new(batch, first + position), content.interactive);
         }
     }
 
@@ -430,8 +435,8 @@ impl ClientBatch {
     }
 
     /// Lets the client wait by `sleep`, which is woken when the client batch is back.
-    pub(super) fn await_with(&self, sleeper: &Arc<Sleeper>, sleep: impl FnOnce()) {
-        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(sleeper));
+    pub(super) fn await_with(&self, parker: &Arc<ThreadParker>, sleep: impl FnOnce()) {
+        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(parker));
         self.is_awaited.store(true, Ordering::Relaxed);
         // SeqCst: pairs with the fence in `end`.
         fence(Ordering::SeqCst);
@@ -446,31 +451,24 @@ impl ClientBatch {
         unsafe { &*self.content.get() }
     }
 
-    /// The timestamp of the transaction at a place, once its batch is closed.
+    /// The batch in which it is, once that is closed.
     #[inline]
-    pub(super) fn timestamp(&self, place: usize) -> Timestamp {
-        let content = self.content();
-        let first = content.first_place.load(Ordering::Relaxed);
-        Timestamp::new(content.batch.load(Ordering::Relaxed), first + place)
+    pub(super) fn batch(&self) -> Option<u64> {
+        // Relaxed: the thread that waits for it to be planned acquires that.
+        Some(self.content().batch.load(Ordering::Relaxed)).filter(|&batch| batch > 0)
     }
 
-    /// The transaction at a place.
+    /// The timestamp of the transaction at a position, once its batch is closed.
     #[inline]
-    pub(super) fn planned(&self, place: usize) -> &Planned {
-        &self.content().pieces[place / PIECE][place % PIECE]
+    pub(super) fn timestamp(&self, position: usize) -> Timestamp {
+        let batch = self.batch().expect("its batch is closed");
+        Timestamp::new(batch, self.content().first_position.load(Ordering::Relaxed) + position)
     }
 
-    /// The entry at a position, of a transaction that is under way.
+    /// The transaction at a position.
     #[inline]
-    pub(super) fn entry(&self, position: usize) -> Known<'_> {
-        // SAFETY: who looks at entries has a transaction of the client batch under way.
-        unsafe { Known::new(&self.content().entries[position]) }
-    }
-
-    /// How many entries there are.
-    #[inline]
-    pub(super) fn entry_count(&self) -> usize {
-        self.content().entries.len()
+    pub(super) fn planned(&self, position: usize) -> &Planned {
+        &self.content().pieces[position / PIECE][position % PIECE]
     }
 }
 
@@ -490,15 +488,15 @@ impl OwnBatch {
 
     #[inline]
     pub(super) fn content_mut(&mut self) -> &mut Content {
-        // SAFETY: nobody else looks at a client batch that is not handed in.
+        // SAFETY: no other thread reads a client batch that is not handed in.
         unsafe { &mut *self.0.content.get() }
     }
 
-    /// What is known of the transaction at a place.
+    /// What is known of the transaction at a position.
     #[inline]
-    pub(super) fn body_mut(&mut self, place: usize) -> &mut Body {
+    pub(super) fn body_mut(&mut self, position: usize) -> &mut Body {
         // SAFETY: as above.
-        unsafe { &mut *self.0.planned(place).body.get() }
+        unsafe { &mut *self.0.planned(position).body.get() }
     }
 
     /// The client begins anew.
@@ -516,19 +514,21 @@ impl OwnBatch {
     pub(super) fn add(&mut self, procedure: usize) -> u32 {
         let client_batch = NonNull::new(Arc::as_ptr(&self.0).cast_mut()).expect("nothing lies at zero");
         let content = self.content_mut();
-        let (place, first) = (content.count, content.entries.len() as u32);
+        let (position, first) = (content.count, content.entries.len() as u32);
         content.count += 1;
         content.procedures.push(procedure as u32);
         content.firsts.push(first);
-        if place / PIECE == content.pieces.len() {
-            content.pieces.push((0..PIECE).map(|offset| Planned::new(client_batch, (place + offset) as u32)).collect());
+        if position / PIECE == content.pieces.len() {
+            content
+                .pieces
+                .push((0..PIECE).map(|offset| Planned::new(client_batch, (position + offset) as u32)).collect());
         }
-        let body = self.body_mut(place);
+        let body = self.body_mut(position);
         body.late.clear();
         (body.first, body.end) = (first, first);
         (body.has_more, body.is_everything, body.is_too_long) = (false, false, false);
-        self.0.planned(place).refused.store(0, Ordering::Relaxed);
-        place as u32
+        self.0.planned(position).refused.store(0, Ordering::Relaxed);
+        position as u32
     }
 
     /// The client batch, for the pipeline and for the client, with all of its transactions to be executed.
@@ -540,8 +540,8 @@ impl OwnBatch {
 
     /// A transaction that is not handed in, for tests.
     #[cfg(test)]
-    pub(super) fn planned(&self, place: usize) -> &Planned {
-        self.0.planned(place)
+    pub(super) fn planned(&self, position: usize) -> &Planned {
+        self.0.planned(position)
     }
 }
 
@@ -555,35 +555,41 @@ impl Deref for HandedIn {
 }
 
 impl HandedIn {
-    /// The client batch for the client alone, if all of its transactions were executed, and told of.
+    /// The client batch for the client alone, if all of its transactions were executed, and no other thread shares it.
     pub(super) fn take_back(self) -> Result<OwnBatch, Self> {
         // Acquire: pairs with the release of the thread that counted last, and of those that dropped what they shared.
-        let is_back = self.remaining.load(Ordering::Acquire) == 0 && self.0.shares.load(Ordering::Acquire) == 0;
+        let is_back = self.is_executed() && self.0.shares.load(Ordering::Acquire) == 0;
         if is_back { Ok(OwnBatch(self.0)) } else { Err(self) }
     }
 
-    /// What is known of the transaction at a place, which was executed.
+    /// The transaction at a position, if it was executed.
     #[inline]
-    pub(super) fn executed(&self, place: usize) -> &Body {
-        let planned = self.planned(place);
-        assert!(planned.progress(self.timestamp(place)) == Progress::Complete, "it was executed");
+    pub(super) fn complete(&self, position: usize) -> Option<&Planned> {
+        let planned = self.planned(position);
+        (planned.progress(self.timestamp(position)) == Progress::Complete).then_some(planned)
+    }
+
+    /// What is known of the transaction at a position, which was executed.
+    #[inline]
+    fn executed(&self, position: usize) -> &Body {
+        let planned = self.complete(position).expect("it was executed");
         // SAFETY: nothing executes it any more, and its client fills it anew only after it took this back.
         unsafe { &*planned.body.get() }
     }
 
     /// The entries of a transaction that was executed.
-    pub(super) fn entries(&self, place: usize) -> impl Iterator<Item = Known<'_>> {
-        let body = self.executed(place);
-        let planned = (body.first..body.end).map(|position| self.entry(position as usize));
-        // SAFETY: the stores are kept while the client goes on with it.
-        planned.chain(body.late.iter().map(|entry| unsafe { Known::new(entry) }))
+    pub(super) fn entries(&self, position: usize) -> impl Iterator<Item = Known<'_>> {
+        let body = self.executed(position);
+        let planned = &self.content().entries[body.first as usize..body.end as usize];
+        // SAFETY: the stores stay until this is taken back, as the client has promised when it handed the client batch in.
+        planned.iter().chain(&body.late).map(|entry| unsafe { Known::new(entry) })
     }
 
-    /// The only transaction, which the client executes without having claimed it, and how many are left to be executed. `None`: it was executed.
-    pub(super) fn drive(&mut self) -> Option<(Executing<'_>, &AtomicUsize)> {
+    /// The only transaction, which the client executes without having claimed it, and the client batch. `None`: it was executed.
+    pub(super) fn drive(&mut self) -> Option<(Executing<'_>, &ClientBatch)> {
         let (planned, timestamp) = (self.0.planned(0), self.timestamp(0));
         let is_driven = self.content().interactive && planned.progress(timestamp) == Progress::Executing;
         // No executor claims it, and what this answered before is dropped.
-        is_driven.then(|| (Executing { planned, timestamp }, &self.0.remaining))
+        is_driven.then(|| (Executing { planned, timestamp }, &*self.0))
     }
 }

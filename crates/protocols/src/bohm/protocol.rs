@@ -19,14 +19,14 @@ use super::dropped::Dropped;
 use super::execution::{Executor, LAST};
 use super::executors::Executors;
 use super::leftovers::Leftovers;
+use super::notices::Notices;
 use super::options::Options;
+use super::parking::{ParkTime, ParkedThreads};
 use super::pipeline::Pipeline;
 use super::plan::Partition;
 use super::planned::ClientBatches;
-use super::sleeping::{Nap, Sleepers};
 use super::steps::Step;
 use super::table::BohmStore;
-use super::telling::Notices;
 use super::worker::BohmWorker;
 
 /// What all threads share.
@@ -43,14 +43,14 @@ pub(super) struct Shared {
     pub(super) snapshots: Snapshots,
     /// Stores of tables and indexes that are there no more.
     pub(super) dropped: Dropped,
-    /// Chunks that nobody stands by.
+    /// Chunks that no thread executes.
     pub(super) leftovers: Leftovers,
     /// Clients whose answers any thread may give.
     pub(super) notices: Notices,
     /// Threads that sleep until there is something to execute; where clients take turns, until there is anything to do.
-    pub(super) executing: Sleepers,
+    pub(super) executing: ParkedThreads,
     /// Threads that do nothing but plan, and sleep.
-    pub(super) planning: Sleepers,
+    pub(super) planning: ParkedThreads,
     /// Which threads run procedures.
     pub(super) running: Running,
     pub(super) acknowledged: Acknowledged,
@@ -61,13 +61,13 @@ pub(super) struct Shared {
     stopping: AtomicBool,
 }
 
-/// The batches that snapshots read up to (§3.3.2 knows none: they are read-only transactions that need no place in the log).
+/// The batches that snapshots read up to (§3.3.2 knows none: they are read-only transactions that need no log position).
 #[derive(Debug)]
 pub(super) struct Snapshots {
     open: AtomicUsize,
     /// Of each worker the batch, plus one; zero while it has no snapshot.
     batches: Box<[CachePadded<AtomicU64>]>,
-    /// The highest batch below which something may have been given back.
+    /// The highest batch below which versions may have been freed.
     collected: AtomicU64,
 }
 
@@ -82,7 +82,7 @@ impl Snapshots {
         self.open.fetch_add(1, Ordering::Relaxed);
         loop {
             let batch = pipeline.finished().max(at_least);
-            // Barrier: who opens makes that known and then looks at what is collected, who collects makes that known and then looks at
+            // Barrier: a thread that opens publishes that and then reads what is collected, one that collects publishes that and then reads
             // what is open (`watermark`); one of them sees the other.
             publish(&self.batches[worker], batch + 1);
             // Acquire: what is seen of the collector's batches is at least as late.
@@ -118,7 +118,7 @@ impl Snapshots {
         polychron_sync::raise(&self.collected, finished, Ordering::Release);
         // SeqCst: pairs with the barrier in `open`.
         fence(Ordering::SeqCst);
-        // Acquire, here and below: pairs with the releases in `close`; what a snapshot read was read before it is given back.
+        // Acquire, here and below: pairs with the releases in `close`; what a snapshot read was read before it is freed.
         let any = self.open.load(Ordering::Acquire) > 0;
         let batches = if any { &*self.batches } else { &[] };
         let batches = batches.iter().filter_map(|batch| batch.load(Ordering::Acquire).checked_sub(1));
@@ -126,12 +126,12 @@ impl Snapshots {
     }
 }
 
-/// The last batch that some client was told of.
+/// The last batch that was acknowledged to some client.
 #[derive(Debug, Default)]
 pub(super) struct Acknowledged(CachePadded<AtomicU64>);
 
 impl Acknowledged {
-    /// A client is about to be told what transactions of this batch did: snapshots that begin from now on have it.
+    /// A client is about to get answers of this batch: snapshots that begin from now on have it.
     #[inline]
     pub(super) fn raise(&self, batch: u64) {
         // Relaxed: this thread looks at what it has put there itself, or at something later.
@@ -148,7 +148,7 @@ impl Acknowledged {
     }
 }
 
-/// For each worker the thread that runs procedures by it, so that what such a procedure calls can be told from what others do.
+/// For each worker the thread that runs procedures by it, so that calls of such a procedure can be distinguished from those of others.
 #[derive(Debug)]
 pub(super) struct Running {
     threads: Box<[CachePadded<AtomicU64>]>,
@@ -209,20 +209,20 @@ impl Shared {
 
     /// Lets a thread of one stage sleep until there is something to do, or the database is closed.
     fn sleep(&self, executor: &mut Executor, plans: bool) {
-        let (sleepers, sleeper) =
-            (if plans { &self.planning } else { &self.executing }, Arc::clone(&executor.state.sleeper));
-        sleepers.sleep(&sleeper, || {
+        let (parked, parker) =
+            (if plans { &self.planning } else { &self.executing }, Arc::clone(&executor.state.parker));
+        parked.sleep(&parker, || {
             if self.stopping.load(Ordering::Relaxed) || if plans { self.can_plan() } else { self.can_execute() } {
-                Nap::Not
+                ParkTime::None
             } else if self.pipeline.is_quiet() {
-                Nap::UntilWoken
+                ParkTime::UntilWoken
             } else {
-                Nap::AtMost(executor.state.spin_budget.next_sleep())
+                ParkTime::AtMost(executor.state.spin_budget.next_sleep())
             }
         });
     }
 
-    /// Finds out what may be given back.
+    /// Finds out what may be freed.
     pub(super) fn look_at_snapshots(&self, horizon: &mut Horizon) {
         horizon.finished = self.pipeline.finished();
         horizon.open.clear();
@@ -252,7 +252,7 @@ impl Shared {
         }
     }
 
-    /// Lets go what was dropped and nobody needs any more.
+    /// Frees what was dropped and is not needed any more.
     pub(super) fn maintain(&self) {
         self.dropped.let_go(self);
         self.deferred_drops.maintain(&self.catalog, self.memory.epochs());
@@ -276,7 +276,7 @@ pub struct Bohm {
 }
 
 impl Bohm {
-    /// Lets an epoch pass and gives back what can be, as happens by itself: for tests that must not depend on time.
+    /// Lets an epoch pass and frees what can be freed, as happens by itself: for tests that must not depend on time.
     pub fn tick(&self) {
         let shared = &self.shared;
         shared.memory.epochs().advance();
@@ -341,10 +341,11 @@ impl Protocol for Bohm {
         let workers = OWN_SLOTS + memory.max_workers;
         let memory = Memory::new(memory)?;
         let partitions = options.partitions.max(options.concurrency_control_threads);
+        let (pipeline, partitions) = Pipeline::new(options.batch_size, partitions);
         let shared = Arc::new(Shared {
-            pipeline: Pipeline::new(options.batch_size, partitions),
+            pipeline,
             executors: Executors::default(),
-            partitions: (0..partitions).map(|_| CachePadded::default()).collect(),
+            partitions: partitions.into_iter().map(|progress| CachePadded::new(Partition::new(progress))).collect(),
             snapshots: Snapshots::new(workers),
             dropped: Dropped::default(),
             base: Base::new(memory, common)?,
@@ -353,8 +354,8 @@ impl Protocol for Bohm {
             client_batches: ClientBatches::default(),
             leftovers: Leftovers::default(),
             notices: Notices::default(),
-            executing: Sleepers::default(),
-            planning: Sleepers::default(),
+            executing: ParkedThreads::default(),
+            planning: ParkedThreads::default(),
             running: Running::new(workers),
             acknowledged: Acknowledged::default(),
             longest_wait_us: AtomicU64::new(0),

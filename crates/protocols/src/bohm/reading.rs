@@ -7,34 +7,97 @@ use polychron_base::key::EncodedKey;
 use polychron_engine::Scan;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Batch, Both, key_in_entry};
-use polychron_index::Handle;
-use polychron_memory::Guard;
+use polychron_memory::{Guard, Local};
 use polychron_sync::Backoff;
 
 use super::chain::{Chain, Head, Superseded};
 use super::collection::Deleted;
-use super::entry::{Known, Put, Want};
+use super::entry::{Entry, Known, Put, Want};
 use super::execution::{ExecutorState, Outcome, ensure_complete, execute_claimed};
 use super::interactive::Driven;
-use super::planned::{Planned, Progress};
+use super::parking::SpinBudget;
+use super::planned::{Executing, Planned, Progress};
 use super::protocol::Shared;
-use super::sleeping::SpinBudget;
 use super::steps::Step;
 use super::table::{BohmStore, Prefix, bits};
 use super::timestamp::Timestamp;
 use super::transaction::{BohmTransaction, Position};
 use super::version::{Filling, Free, Fresh, State, Version};
 
-impl ExecutorState {
-    /// Looks at the present list of tables from now on, under this guard or one that is older.
-    #[inline]
-    pub(super) fn renew_tables(&mut self, shared: &Shared, _: &Guard<'_>) {
-        // SAFETY: the caller is pinned, and looks at tables only under that guard.
-        unsafe { self.tables.renew(&shared.catalog) };
-    }
-}
-
 impl<'t> BohmTransaction<'t> {
+    /// A transaction that the calling thread has claimed.
+    pub(super) fn planned(
+        shared: &'t Shared,
+        state: &'t mut ExecutorState,
+        local: &'t Local,
+        planned: Executing<'t>,
+        timestamp: Timestamp,
+    ) -> Self {
+        let mut transaction = Self::new(shared, state, local, timestamp);
+        transaction.awaits = true;
+        transaction.next = planned.body().first;
+        transaction.planned = Some(planned);
+        transaction.trusts_annotations =
+            left_out(Step::DistrustAnnotations) || shared.pipeline.is_annotation_valid(timestamp.batch());
+        transaction
+    }
+
+    /// A snapshot of the last finished batch, or of a later one that clients know of; it is open until it is dropped. Then it executes what it
+    /// needs of the batches in between, as a transaction does.
+    pub(super) fn snapshot(shared: &'t Shared, state: &'t mut ExecutorState, local: &'t Local, worker: usize) -> Self {
+        // A procedure that opens one must not wait for itself.
+        let is_stale = shared.options.stale_snapshots || shared.is_inside();
+        let at_least = if is_stale { 0 } else { shared.acknowledged.batch() };
+        let batch = shared.snapshots.open(worker, &shared.pipeline, at_least);
+        // Before the list of tables is looked at, so that it stays while the guard rests.
+        let kept = local.begin_snapshot();
+        let mut transaction = Self::new(shared, state, local, Timestamp::end_of(batch));
+        transaction.driven = Driven::Snapshot(worker);
+        transaction.kept = Some(kept);
+        transaction.awaits = batch > shared.pipeline.finished();
+        let begun = transaction.begin();
+        debug_assert!(begun.is_ok(), "a snapshot waits as long as it takes");
+        transaction.rest();
+        transaction
+    }
+
+    pub(super) fn new(
+        shared: &'t Shared,
+        state: &'t mut ExecutorState,
+        local: &'t Local,
+        timestamp: Timestamp,
+    ) -> Self {
+        let guard = local.pin();
+        // SAFETY: the transaction holds the guard, and renews it only if it has a snapshot open since before. One that is executed for another one
+        // returns to that, which holds an older guard.
+        unsafe { state.tables.renew(&shared.catalog) };
+        let scratch = state.scratches.pop().unwrap_or_default();
+        Self {
+            shared,
+            state,
+            local,
+            guard,
+            kept: None,
+            asked: 0,
+            planned: None,
+            timestamp,
+            doomed: false,
+            again: false,
+            is_guessing: false,
+            undeclared: None,
+            lost: None,
+            was_refused_memory: false,
+            awaits: false,
+            driven: Driven::ByThePipeline,
+            is_saving: false,
+            saves_operation: false,
+            next: 0,
+            covering: None,
+            trusts_annotations: false,
+            scratch,
+        }
+    }
+
     /// The row that a key has here, if it has one.
     #[inline]
     pub(super) fn see<K: EncodedKey>(&mut self, store: &BohmStore, key: K) -> Result<Option<Version<'t>>, Error> {
@@ -81,7 +144,7 @@ impl<'t> BohmTransaction<'t> {
             if len <= key.len()
                 && let Some(list) = store.prefixes.find(Prefix::new(key, len), &self.guard)
             {
-                let intents = self.intents(list.handle());
+                let intents = self.intents(list);
                 self.await_intents(intents)?;
                 let latest = self.at(intents);
                 trusts &= latest.is_none_or(|latest| latest.begin().batch() <= finished_before);
@@ -96,17 +159,14 @@ impl<'t> BohmTransaction<'t> {
             return Ok(());
         }
         let lists = store.prefixes.between(scan.lower, scan.upper, &self.guard);
-        let lists: Vec<_> = lists.into_iter().map(Chain::handle).collect();
-        for list in lists {
-            self.await_intents(self.intents(list))?;
-        }
-        Ok(())
+        let lists: Vec<_> = lists.into_iter().map(|list| self.intents(list)).collect();
+        lists.into_iter().try_for_each(|intents| self.await_intents(intents))
     }
 
     /// The intents of a list that was just found.
-    fn intents(&self, list: Handle) -> &'t Head {
+    fn intents(&self, list: Chain<'_>) -> &'t Head {
         // SAFETY: it was found under the guard, which stays as long as the operation of which this is a part.
-        unsafe { Chain::from_handle(list) }.head()
+        unsafe { Chain::from_handle(list.handle()) }.head()
     }
 
     /// The row that the key of an own entry has now.
@@ -186,17 +246,27 @@ impl<'t> BohmTransaction<'t> {
         Some((version, entry, &self.guard))
     }
 
-    /// Puts an own version that was not planned into a chain.
-    pub(super) fn put_into<'g>(&self, head: &Head, version: Fresh<'g>) -> Result<Option<Superseded>, Fresh<'g>> {
+    /// Puts an own version that was not planned into the chain of its entry.
+    pub(super) fn put_into<'g>(
+        &self,
+        chain: Chain<'_>,
+        entry: &Entry,
+        version: Fresh<'g>,
+    ) -> Result<Option<Superseded>, Fresh<'g>> {
         assert!(self.planned.is_some() && version.begin() == self.timestamp, "a transaction puts its own versions");
-        // SAFETY: the transaction is executed here; it may write anything, or all others that may write this key wait for it.
-        unsafe { head.insert(version) }
+        let raw = version.raw();
+        // SAFETY: the transaction is executed here; it may write anything, or all others that may write this key wait for it. The entry is one of it.
+        unsafe {
+            let superseded = chain.head().insert(version)?;
+            entry.set_version(raw, Some(chain));
+            Ok(superseded)
+        }
     }
 
     /// Frees an own version that no chain has.
     pub(super) fn free_guessed(&mut self, position: Position) {
         let version = self.own_version_at(position).filter(|_| self.entry(position).want == Want::Guessed);
-        self.entry(position).set_version(None);
+        self.entry(position).forget_version();
         // SAFETY: no chain has the version, and the entry does not name it any more.
         version.into_iter().for_each(|version| unsafe { version.free(Free::Now, &self.guard) });
     }
@@ -245,15 +315,18 @@ impl<'t> BohmTransaction<'t> {
         }
     }
 
-    /// Leaves the key of an own entry to be removed from its index, if the version that says that it is absent is its newest.
+    /// Leaves the key of an own entry to be removed from its index, if the version of the deletion is its newest.
     pub(super) fn leave_deleted(&self, position: Position) {
         let entry = self.entry(position);
-        if let (Some(chain), Some(version)) = (entry.chain(), self.own_version_at(position)) {
-            // SAFETY: a chain is not removed before the batches of its versions are finished.
-            let chain = unsafe { Chain::from_handle(chain) };
-            if chain.head().newest() == Some(version.raw()) {
-                self.shared.partition(entry.hash).leave_deleted(Deleted::new(entry, chain, version));
-            }
+        if let (Some(chain), Some(version)) = (entry.take_chain(), self.own_version_at(position)) {
+            // SAFETY: a chain is not removed before the batches of its versions are finished. The version was put into the chain, which the entry has
+            // named for the last time.
+            let deleted = unsafe {
+                let chain = Chain::from_handle(chain);
+                let is_newest = chain.head().newest() == Some(version.raw());
+                is_newest.then(|| Deleted::new(entry, chain, version))
+            };
+            deleted.into_iter().for_each(|deleted| self.shared.partition(entry.hash).leave_deleted(deleted));
         }
     }
 
@@ -304,7 +377,7 @@ impl<'t> BohmTransaction<'t> {
         if !matches!(self.driven, Driven::ByThePipeline) {
             let mut spin_budget = SpinBudget::default();
             while !ensure_complete(self.shared, self.state, self.local, producer, timestamp) {
-                spin_budget.wait(&self.state.sleeper);
+                spin_budget.wait(&self.state.parker);
             }
             return Ok(());
         }
@@ -330,7 +403,7 @@ impl<'t> BohmTransaction<'t> {
         }
     }
 
-    /// Has all transactions before this one executed that stand in a list of intents.
+    /// Has all transactions before this one executed that are in a list of intents.
     pub(super) fn await_intents(&mut self, intents: &Head) -> Result<(), Error> {
         if !self.awaits || intents.newest().is_none() {
             return Ok(());
@@ -396,7 +469,7 @@ impl<'t> BohmTransaction<'t> {
         self.visible(seen)
     }
 
-    /// Visits the rest of a range along both indexes, from where `both` says.
+    /// Visits the rest of a range along both indexes, from the position of `both` on.
     #[cold]
     pub(super) fn visit_both(
         &mut self,

@@ -282,7 +282,7 @@ impl BohmTransaction<'_> {
 
     /// Before a secondary index is read: all transactions before this one are executed that may write entries of it.
     pub(super) fn enter_index(&mut self, store: &BohmStore) -> Result<(), Error> {
-        if store.place().index == IndexId::PRIMARY || left_out(Step::AwaitIntents) {
+        if store.index_ref().index == IndexId::PRIMARY || left_out(Step::AwaitIntents) {
             return Ok(());
         }
         self.await_intents(&store.intents)

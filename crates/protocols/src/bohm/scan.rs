@@ -26,7 +26,7 @@ impl<'t> BohmTransaction<'t> {
         }
         self.enter_index(store)?;
         self.await_range(store, scan)?;
-        // Who comes before this one may have been executed with a later list of tables, and has left the index alone: that was waited for,
+        // A transaction before this one may have been executed with a later list of tables, and has left the index alone: that was waited for,
         // or was planned by that list, so the drop is seen.
         if !store.entries.is_ready() {
             return Err(Error::no_such_index(scan.table, scan.index));

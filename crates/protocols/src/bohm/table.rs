@@ -81,7 +81,7 @@ pub(super) struct Prefix<K> {
 }
 
 impl<K: EncodedKey> Prefix<K> {
-    /// The longest prefix, in bytes. One that is cut off stands for more keys.
+    /// The longest prefix, in bytes. One that is cut off covers more keys.
     const LONGEST: usize = 63;
 
     pub(super) fn new(key: K, len: usize) -> Self {
@@ -218,7 +218,7 @@ impl BohmStore {
     }
 
     #[inline]
-    pub(super) fn place(&self) -> IndexRef {
+    pub(super) fn index_ref(&self) -> IndexRef {
         self.entries.index_ref
     }
 
@@ -235,8 +235,8 @@ impl BohmStore {
 
     /// A number that spreads stores over the threads of concurrency control.
     pub(super) fn hash(&self) -> u64 {
-        let place = self.place();
-        Key8::new((place.table.position() as u64) << 16 | place.index.position() as u64, 8).hash(HashSeed::FIXED)
+        let IndexRef { table, index } = self.index_ref();
+        Key8::new((table.position() as u64) << 16 | index.position() as u64, 8).hash(HashSeed::FIXED)
     }
 
     /// The chain of a key.

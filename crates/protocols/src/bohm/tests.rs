@@ -65,17 +65,17 @@ impl Procedure for Link {
     type Error = Error;
 
     fn run<T: Transaction>(&mut self, t: &mut T) -> Result<i64, Error> {
-        if let Some((shared, place)) = &self.last {
+        if let Some((shared, position)) = &self.last {
             let mut executor = Executor::new(shared).unwrap();
             let batch = shared.pipeline.planned();
             // SAFETY: this is executed in a chunk of the batch.
-            let client_batch = Arc::clone(&unsafe { shared.pipeline.client_batches(batch) }[0].client_batch);
-            let timestamp = Timestamp::new(batch, *place);
+            let client_batch = unsafe { shared.pipeline.client_batches(batch) }[0].keep();
+            let timestamp = Timestamp::new(batch, *position);
             assert!(ensure_complete(
                 shared,
                 &mut executor.state,
                 &executor.local,
-                client_batch.planned(*place),
+                client_batch.planned(*position),
                 timestamp
             ));
             return Ok(0);
@@ -152,8 +152,8 @@ impl Procedure for Last {
     }
 }
 
-/// A snapshot finds the version that says *absent* just before its chain is closed and leaves the index, and reads it just after:
-/// until then the version's memory serves nobody else, and then it does.
+/// A snapshot finds the version of the deletion just before its chain is closed and leaves the index, and reads it just after:
+/// until then the version's memory is not reused, and then it is.
 #[test]
 fn absent_versions_outlive_who_found_their_chains() {
     let common = Common { memory: polychron_memory::Options::tiny(), ..Common::default() };
@@ -175,8 +175,8 @@ fn absent_versions_outlive_who_found_their_chains() {
     // The first time takes it out, the second time gives the version back.
     (0..2).for_each(|_| writer.maintain());
     assert!(store.find(key, &snapshot.guard).is_none(), "it has left the index");
-    // Whether its memory serves one of so many versions.
-    let serves = |writer: &super::worker::BohmWorker, versions: usize| {
+    // Whether one of so many versions reuses its memory.
+    let reuses = |writer: &super::worker::BohmWorker, versions: usize| {
         let guard = writer.executor.local.pin();
         let client_batch = one_transaction(&database.shared);
         let producer = client_batch.planned(0);
@@ -186,14 +186,14 @@ fn absent_versions_outlive_who_found_their_chains() {
         versions.into_iter().for_each(|version| version.free(&guard));
         found
     };
-    assert!(!serves(&writer, 100), "a snapshot may come to it");
+    assert!(!reuses(&writer, 100), "a snapshot may come to it");
     drop(snapshot);
     for _ in 0..4 {
         database.shared.memory.epochs().advance();
         writer.maintain();
     }
     // More than there were before, all of whose blocks are free.
-    assert!(serves(&writer, 1000), "nobody comes to it any more");
+    assert!(reuses(&writer, 1000), "no thread comes to it any more");
 }
 
 /// A client batch with one transaction, which is not handed in.
@@ -213,7 +213,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     assert!(found, "{what}");
 }
 
-/// Blocks until it is told to go on.
+/// Blocks until the test lets it go on.
 struct Blocked {
     items: Table<Item>,
     goes_on: std::sync::mpsc::Receiver<()>,
@@ -224,7 +224,7 @@ impl Procedure for Blocked {
     type Error = Error;
 
     fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
-        self.goes_on.recv_timeout(std::time::Duration::from_secs(60)).expect("it is told to go on");
+        self.goes_on.recv_timeout(std::time::Duration::from_secs(60)).expect("the test lets it go on");
         t.update(&self.items, 1, |row| row.set_count(5)).map(drop)
     }
 
@@ -266,7 +266,7 @@ fn who_waits_sleeps() {
             [first.join().unwrap(), second.join().unwrap()]
         });
         assert!(clients[0] != clients[1], "one of them finds the row");
-        assert!(!takes_turns || shared.longest_wait_us.load(Ordering::Relaxed) > 0, "the wait is told");
+        assert!(!takes_turns || shared.longest_wait_us.load(Ordering::Relaxed) > 0, "the wait is reported");
         if !takes_turns {
             until("threads without work sleep again", stages_sleep);
         }

@@ -46,7 +46,7 @@ pub struct BohmTransaction<'t> {
     pub(super) local: &'t Local,
     pub(super) guard: Guard<'t>,
     /// Of a snapshot: what keeps its tables while its guard rests.
-    kept: Option<Snapshot<'t>>,
+    pub(super) kept: Option<Snapshot<'t>>,
     /// Keys that a snapshot has asked to be fetched, and not read yet.
     pub(super) asked: u32,
     /// `None`: a snapshot.
@@ -67,13 +67,13 @@ pub struct BohmTransaction<'t> {
     pub(super) was_refused_memory: bool,
     /// Earlier transactions may be under way. A snapshot of finished batches only has none before it.
     pub(super) awaits: bool,
-    /// Who drives it.
+    /// What drives it.
     pub(super) driven: Driven<'t>,
     pub(super) is_saving: bool,
     /// Whether that is for the operation that is under way.
     pub(super) saves_operation: bool,
     /// The planned entry behind the one that was used last.
-    next: u32,
+    pub(super) next: u32,
     /// The prefix that was used last.
     pub(super) covering: Option<Position>,
     pub(super) trusts_annotations: bool,
@@ -122,79 +122,6 @@ impl Scratch {
 }
 
 impl<'t> BohmTransaction<'t> {
-    /// A transaction that the calling thread has claimed.
-    pub(super) fn planned(
-        shared: &'t Shared,
-        state: &'t mut ExecutorState,
-        local: &'t Local,
-        planned: Executing<'t>,
-        timestamp: Timestamp,
-    ) -> Self {
-        let mut transaction = Self::new(shared, state, local, timestamp);
-        transaction.awaits = true;
-        transaction.next = planned.body().first;
-        transaction.planned = Some(planned);
-        transaction.trusts_annotations =
-            left_out(Step::DistrustAnnotations) || shared.pipeline.is_annotation_valid(timestamp.batch());
-        transaction
-    }
-
-    /// A snapshot of the last finished batch, or of a later one that clients know of; it is open until it is dropped. Then it executes what it
-    /// needs of the batches in between, as a transaction does.
-    pub(super) fn snapshot(shared: &'t Shared, state: &'t mut ExecutorState, local: &'t Local, worker: usize) -> Self {
-        // A procedure that opens one must not wait for itself.
-        let is_stale = shared.options.stale_snapshots || shared.is_inside();
-        let at_least = if is_stale { 0 } else { shared.acknowledged.batch() };
-        let batch = shared.snapshots.open(worker, &shared.pipeline, at_least);
-        // Before the list of tables is looked at, so that it stays while the guard rests.
-        let kept = local.begin_snapshot();
-        let mut transaction = Self::new(shared, state, local, Timestamp::end_of(batch));
-        transaction.driven = Driven::Snapshot(worker);
-        transaction.kept = Some(kept);
-        transaction.awaits = batch > shared.pipeline.finished();
-        let begun = transaction.begin();
-        debug_assert!(begun.is_ok(), "a snapshot waits as long as it takes");
-        transaction.rest();
-        transaction
-    }
-
-    pub(super) fn new(
-        shared: &'t Shared,
-        state: &'t mut ExecutorState,
-        local: &'t Local,
-        timestamp: Timestamp,
-    ) -> Self {
-        let guard = local.pin();
-        // The transaction holds the guard, and renews it only if it has a snapshot open since before. Who executes it for another one holds an
-        // older one.
-        state.renew_tables(shared, &guard);
-        let scratch = state.scratches.pop().unwrap_or_default();
-        Self {
-            shared,
-            state,
-            local,
-            guard,
-            kept: None,
-            asked: 0,
-            planned: None,
-            timestamp,
-            doomed: false,
-            again: false,
-            is_guessing: false,
-            undeclared: None,
-            lost: None,
-            was_refused_memory: false,
-            awaits: false,
-            driven: Driven::ByThePipeline,
-            is_saving: false,
-            saves_operation: false,
-            next: 0,
-            covering: None,
-            trusts_annotations: false,
-            scratch,
-        }
-    }
-
     /// Waits for the transactions before it that may write anything.
     pub(super) fn begin(&mut self) -> Result<(), Error> {
         if left_out(Step::AwaitEverything) {
@@ -367,11 +294,11 @@ impl<'t> BohmTransaction<'t> {
         self.find_known(hash, |this, position| this.entry(Position(position)).is_of(store, hash, key))
     }
 
-    /// The entry at a place among the planned ones and those behind them.
-    fn position_at(&self, place: usize) -> u32 {
+    /// The entry with this ordinal among the planned ones and those behind them.
+    fn position_at(&self, ordinal: usize) -> u32 {
         let (first, end) = self.body().map_or((0, 0), |body| (body.first, body.end));
-        match place.checked_sub((end - first) as usize) {
-            None => first + place as u32,
+        match ordinal.checked_sub((end - first) as usize) {
+            None => first + ordinal as u32,
             Some(late) => late as u32 | UNPLANNED,
         }
     }
@@ -384,8 +311,8 @@ impl<'t> BohmTransaction<'t> {
 
     fn find_known(&mut self, hash: u64, is_right: impl Fn(&Self, u32) -> bool) -> Option<Position> {
         let mut known = std::mem::take(&mut self.scratch.known);
-        for place in known.seen..self.entry_count() {
-            let position = self.position_at(place);
+        for ordinal in known.seen..self.entry_count() {
+            let position = self.position_at(ordinal);
             known.add(position, &self.entry(Position(position)), |other| self.entry(Position(other)).hash);
         }
         let found = known.find(hash, |position| is_right(self, position));
@@ -399,8 +326,8 @@ impl<'t> BohmTransaction<'t> {
             return self.positions().find(|&position| self.entry(position).version() == Some(version));
         }
         let mut versions = std::mem::take(&mut self.scratch.versions);
-        for place in versions.seen..self.entry_count() {
-            let position = self.position_at(place);
+        for ordinal in versions.seen..self.entry_count() {
+            let position = self.position_at(ordinal);
             versions.add(position, &self.entry(Position(position)));
         }
         let found = versions.find(version);

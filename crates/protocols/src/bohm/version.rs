@@ -8,7 +8,7 @@
 //!             state: planned        state: row
 //! ```
 //!
-//! A version has a row for good once its state says so ([`State::Row`]). Until then only the transaction that fills the version looks at its
+//! A version has its row for good from [`State::Row`] on. Until then only the transaction that fills the version looks at its
 //! words, through a [`Filling`].
 
 use std::marker::PhantomData;
@@ -32,7 +32,7 @@ const FETCHED_BYTES: usize = 1280;
 const ROW: u64 = 1;
 /// The state of a version from which on the key is absent.
 const ABSENT: u64 = 2;
-/// The state of a version whose row lies in a block that the version above gives back.
+/// The state of a version whose row lies in a block that the version above owns.
 const LENT_ROW: u64 = 3;
 /// The state of an intent whose transaction, and those of all intents below it, are complete.
 const ALL_COMPLETE: u64 = 4;
@@ -160,14 +160,14 @@ impl<'g> Fresh<'g> {
         self.0.begin()
     }
 
-    /// Sets the version that will be below.
+    /// Sets the version that will be below. A chain that takes the version has done so, and below one that is in no chain nothing is read.
     #[inline]
     pub(super) fn set_below(&self, below: Option<RawVersion>) {
         // Relaxed: the chain takes the version with a release.
         self.0.header().previous.store(below.map_or(0, RawVersion::address), Ordering::Relaxed);
     }
 
-    /// The version, for whoever keeps its address.
+    /// The version, to be kept by its address.
     pub(super) fn keep(self) -> RawVersion {
         self.raw()
     }
@@ -234,7 +234,7 @@ impl<'g> Version<'g> {
     /// Sets the version below, and makes that one known.
     ///
     /// # Safety
-    /// The caller may insert or unlink versions at this point of the chain, and whoever may follow the link finds a version that stays.
+    /// The caller may insert or unlink versions at this point of the chain, and a thread that may follow the link finds a version that stays.
     #[inline]
     pub(super) unsafe fn set_below(self, below: Option<RawVersion>) {
         // Release: pairs with the acquire in `below`.
@@ -296,7 +296,7 @@ impl<'g> Version<'g> {
         // has one in a block. The caller says the rest.
         unsafe {
             if let Some(below) = below {
-                // A row that was taken over from below is given back.
+                // The version below owns a row again that was taken over from it.
                 let is_lent = below.header().state.load(Ordering::Relaxed) & KIND == LENT_ROW;
                 if is_lent && self.has_block() && self.start() == below.start() {
                     self.header().state.store(LENT_ROW, Ordering::Release);
@@ -309,8 +309,8 @@ impl<'g> Version<'g> {
         }
     }
 
-    /// Notes of an intent that its transaction, and those of all intents below, are complete. The state of a version that can have a row says
-    /// something else.
+    /// Notes of an intent that its transaction, and those of all intents below, are complete. A version that can have a row has no such
+    /// state.
     pub(super) fn set_all_complete(self) {
         if self.header().capacity == 0 {
             // Release: hands on what the caller has seen of them.
@@ -370,7 +370,7 @@ impl<'g> Version<'g> {
         self.header.as_ptr().wrapping_add(1).cast::<u64>()
     }
 
-    /// The first word of the row: behind the header, or in a block of its own whose address stands there.
+    /// The first word of the row: behind the header, or in a block of its own whose address is there.
     ///
     /// # Safety
     /// No other thread puts a row.
@@ -511,7 +511,7 @@ impl Filling<'_> {
         // SAFETY: nothing else looks at the row of a version that is being filled, and it has room for so many words.
         unsafe { self.0.inline().copy_from_nonoverlapping(inline.as_ptr(), inline.len()) };
         if is_lent {
-            // Release: keeps the row known to whoever learns of it by this.
+            // Release: pairs with the acquire in `state`, which shows the row.
             below.header().state.store(LENT_ROW, Ordering::Release);
         }
         self.set_len(words.len());

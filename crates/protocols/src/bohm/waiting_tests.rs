@@ -1,4 +1,4 @@
-//! What transactions cost that wait for others: how often procedures run, and who waits where.
+//! What transactions cost that wait for others: how often procedures run, and which thread waits where.
 
 use std::sync::{Arc, Barrier};
 
@@ -46,7 +46,7 @@ fn database(batch_size: usize) -> (Arc<Bohm>, Table<Item>) {
     (database, items)
 }
 
-/// Increments the one row, and counts its runs; before it ends another thread tries to execute transactions of its batch at some places.
+/// Increments the one row, and counts its runs; before it ends another thread tries to execute transactions of its batch at some positions.
 #[derive(Clone)]
 struct Increment {
     items: Table<Item>,
@@ -65,19 +65,19 @@ impl Procedure for Increment {
             answer = row.count() + 1;
             row.set_count(answer);
         })?;
-        if let Some((shared, places)) = self.beside.take() {
+        if let Some((shared, positions)) = self.beside.take() {
             let batch = shared.pipeline.planned();
             // SAFETY: this is executed in a chunk of the batch.
-            let client_batch = Arc::clone(&unsafe { shared.pipeline.client_batches(batch) }[0].client_batch);
+            let client_batch = unsafe { shared.pipeline.client_batches(batch) }[0].keep();
             let other = move || {
                 let mut executor = Executor::new(&shared).unwrap();
-                for place in places {
-                    let timestamp = Timestamp::new(batch, place);
+                for position in positions {
+                    let timestamp = Timestamp::new(batch, position);
                     let is_complete = ensure_complete(
                         &shared,
                         &mut executor.state,
                         &executor.local,
-                        client_batch.planned(place),
+                        client_batch.planned(position),
                         timestamp,
                     );
                     assert!(!is_complete, "it needs this one's row");
@@ -107,7 +107,7 @@ fn runs_of_chain(links: usize, tried: Vec<usize>) -> usize {
     runs.load(Ordering::Relaxed)
 }
 
-/// Who needs the row at the end of a chain whose first transaction another thread executes runs each of the others once, and leaves them all.
+/// A transaction that needs the row at the end of a chain whose first transaction another thread executes runs each of the others once, and leaves them all.
 #[test]
 fn chains_that_wait_are_tried_once() {
     let links = 6;
@@ -167,7 +167,7 @@ fn helpers_answer_beside_one_that_waits() {
         (0..40_u64).map(|number| bump(if number % 2 == 1 { 1 } else { 10 + number }, None)).collect();
     batch.insert(7, bump(1, Some((&arrived, &open))));
     let needs_it = |position: usize| position > 7 && batch_id(position) == 1;
-    let told: Vec<_> = batch.iter().map(|_| AtomicUsize::new(0)).collect();
+    let answered: Vec<_> = batch.iter().map(|_| AtomicUsize::new(0)).collect();
     let (mut client, mut helper) = (database.worker().unwrap(), database.worker().unwrap());
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -175,7 +175,7 @@ fn helpers_answer_beside_one_that_waits() {
                 &mut batch,
                 &|position, answer| {
                     answer.unwrap();
-                    told[position].fetch_add(1, Ordering::Relaxed);
+                    answered[position].fetch_add(1, Ordering::Relaxed);
                 },
                 |_| (),
             );
@@ -184,17 +184,17 @@ fn helpers_answer_beside_one_that_waits() {
         // Once it has looked at everything there is nothing left to do.
         assert_eq!(helper.help_others(), Some(true));
         while helper.help_others() == Some(true) {}
-        for (position, told) in told.iter().enumerate() {
+        for (position, answered) in answered.iter().enumerate() {
             let waits = position == 7 || needs_it(position);
-            assert_eq!(told.load(Ordering::Relaxed), usize::from(!waits), "number {position}");
+            assert_eq!(answered.load(Ordering::Relaxed), usize::from(!waits), "number {position}");
         }
         open.wait();
     });
-    assert!(told.iter().all(|told| told.load(Ordering::Relaxed) == 1), "each is answered once");
+    assert!(answered.iter().all(|answered| answered.load(Ordering::Relaxed) == 1), "each is answered once");
     assert_eq!(helper.help_others(), Some(false));
     assert_eq!(database.statistics().commits, 42);
     let runs = runs.load(Ordering::Relaxed);
-    assert!(runs <= 2 * told.len(), "{runs} runs of {} procedures", told.len());
+    assert!(runs <= 2 * answered.len(), "{runs} runs of {} procedures", answered.len());
 }
 
 /// The row of the procedure at a position behind the one that waits, in the test above.

@@ -1,6 +1,5 @@
 //! A worker: hands in a client's procedures, and takes turns in all stages while it waits for the answers.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use polychron_base::clock::Clock;
@@ -10,22 +9,18 @@ use polychron_engine::stores::OwnedKey;
 use polychron_engine::{Counters, Procedure, Worker, drive};
 use polychron_sync::atomic::Ordering;
 
-use super::answers::{Job, Kept};
-use super::attempt::{Answer, Ended, attempt, tell_ended};
+use super::answers::Kept;
+use super::attempt::{Answer, Ended, attempt, finish_answer};
 use super::execution::{Executor, ExecutorState, ensure_complete};
-use super::guesses::{Guess, guess};
+use super::guesses::Guess;
 use super::naming::{ByKey, Naming, refuse_inside};
 use super::options::Unknown;
-use super::planned::{HandedIn, OwnBatch, Progress};
+use super::parking::{ParkTime, ParkedThreads};
+use super::planned::{HandedIn, OwnBatch};
 use super::protocol::Shared;
-use super::sleeping::{Nap, Sleepers};
-use super::telling::{Opened, Telling, Told};
-use super::timestamp::Timestamp;
 use super::transaction::BohmTransaction;
 
-/// Client batches that a worker has under way at most, so that planning and executing go on while it fills the next.
-const UNDER_WAY: usize = 3;
-/// After so many guesses that were wrong a transaction keeps its place, and the others wait for it.
+/// After so many guesses that were wrong a transaction keeps its log position, and the others wait for it.
 const GUESSES: u32 = 2;
 
 /// One thread's way into the database.
@@ -42,44 +37,6 @@ pub struct BohmWorker {
     pub(super) driven: Option<HandedIn>,
     /// Procedures of its client are under way, and it is held in an epoch that keeps what they name.
     pub(super) is_under_way: bool,
-}
-
-/// The client batches of a client that are under way. However the client ends, the procedures of others must not outlive it.
-struct UnderWay<'w> {
-    client_batches: std::collections::VecDeque<(HandedIn, Vec<u32>)>,
-    worker: &'w mut BohmWorker,
-    /// Where others may give the answers.
-    opened: Option<&'w Opened<'w>>,
-    /// Others were under way already, and this client comes right behind them.
-    is_nested: bool,
-}
-
-impl UnderWay<'_> {
-    fn hand_in(&mut self, (client_batch, attempts): (OwnBatch, Vec<u32>)) {
-        let client_batch = self.worker.hand_in(client_batch);
-        self.opened.iter().for_each(|opened| opened.add(&client_batch));
-        self.client_batches.push_back((client_batch, attempts));
-    }
-
-    /// Waits for the answers of the oldest client batch, and does what is due meanwhile.
-    fn await_oldest(&mut self) -> Option<(HandedIn, Vec<u32>)> {
-        let (client_batch, attempts) = self.client_batches.pop_front()?;
-        self.worker.await_client_batch(&client_batch);
-        self.opened.iter().for_each(|opened| opened.take_back(&client_batch));
-        Some((client_batch, attempts))
-    }
-}
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        while let Some((client_batch, _)) = self.await_oldest() {
-            self.worker.keep_client_batch(client_batch);
-        }
-        self.worker.is_under_way = self.is_nested;
-        if !self.is_nested {
-            self.worker.executor.local.release();
-        }
-    }
 }
 
 impl BohmWorker {
@@ -105,23 +62,11 @@ impl BohmWorker {
         }
     }
 
-    /// Hands a client batch in.
-    pub(super) fn hand_in(&self, client_batch: OwnBatch) -> HandedIn {
-        // SAFETY: the worker waits until all are executed, and has a guard meanwhile that keeps stores; an interactive transaction names none, and has
-        // no job.
-        let client_batch = unsafe { self.shared.pipeline.hand_in(client_batch) };
-        if !self.shared.takes_turns() {
-            self.shared.planning.wake_one();
-        }
-        client_batch
-    }
-
     /// Waits until all transactions of a client batch are executed, and does what is due meanwhile. It may not be back yet.
-    fn await_client_batch(&mut self, client_batch: &HandedIn) {
+    pub(super) fn await_client_batch(&mut self, client_batch: &HandedIn) {
         let mut since = None;
         loop {
-            // Acquire: pairs with the release of who executed the last ones.
-            if client_batch.remaining.load(Ordering::Acquire) == 0 {
+            if client_batch.is_executed() {
                 break;
             }
             let busy = self.shared.takes_turns() && self.executor.take_turn(&self.shared);
@@ -145,42 +90,40 @@ impl BohmWorker {
         }
     }
 
-    /// Executes the transactions of a client batch that is handed in, wherever they are due. Answers whether all are complete.
+    /// Executes the transactions of a client batch that is handed in, wherever they are due. Returns whether all are complete.
     fn execute_own(&mut self, client_batch: &HandedIn) -> bool {
-        let content = client_batch.content();
-        let batch = content.batch.load(Ordering::Relaxed);
-        if batch == 0 || self.shared.pipeline.planned() < batch || !self.shared.takes_turns() {
+        let is_planned = client_batch.batch().is_some_and(|batch| self.shared.pipeline.planned() >= batch);
+        if !is_planned || !self.shared.takes_turns() {
             return false;
         }
         let Executor { local, state } = &mut self.executor;
-        let first = content.first_place.load(Ordering::Relaxed);
         let mut all = true;
-        for place in 0..content.count {
-            let timestamp = Timestamp::new(batch, first + place);
-            all &= ensure_complete(&self.shared, state, local, client_batch.planned(place), timestamp);
+        for position in 0..client_batch.content().count {
+            let (planned, timestamp) = (client_batch.planned(position), client_batch.timestamp(position));
+            all &= ensure_complete(&self.shared, state, local, planned, timestamp);
         }
         all
     }
 
     fn sleep(&mut self, client_batch: &HandedIn) {
-        let ExecutorState { sleeper, spin_budget, .. } = &mut self.executor.state;
+        let ExecutorState { parker, spin_budget, .. } = &mut self.executor.state;
         let shared = &self.shared;
-        client_batch.await_with(sleeper, || {
+        client_batch.await_with(parker, || {
             let how_long = || {
                 // Acquire: as in `await_client_batch`.
-                let is_due = client_batch.remaining.load(Ordering::Acquire) == 0 || shared.can_take_turn();
-                if is_due { Nap::Not } else { Nap::AtMost(spin_budget.next_sleep()) }
+                let is_due = client_batch.is_executed() || shared.can_take_turn();
+                if is_due { ParkTime::None } else { ParkTime::AtMost(spin_budget.next_sleep()) }
             };
             if shared.takes_turns() {
-                shared.executing.sleep(sleeper, how_long);
+                shared.executing.sleep(parker, how_long);
             } else {
-                Sleepers::default().sleep(sleeper, how_long);
+                ParkedThreads::default().sleep(parker, how_long);
             }
         });
     }
 
     /// Keeps a client batch for the next time, or has it kept until it is back.
-    fn keep_client_batch(&mut self, client_batch: HandedIn) {
+    pub(super) fn keep_client_batch(&mut self, client_batch: HandedIn) {
         match client_batch.take_back() {
             Ok(own) => self.idle.push(own),
             Err(client_batch) => self.shared.client_batches.put_back_later(client_batch),
@@ -194,7 +137,7 @@ impl BohmWorker {
     }
 
     /// Adds a procedure to a client batch: names what it writes, as far as it is known.
-    fn add<P: Procedure>(
+    pub(super) fn add<P: Procedure>(
         &mut self,
         client_batch: &mut OwnBatch,
         procedure: &P,
@@ -245,37 +188,8 @@ impl BohmWorker {
         content.sorted.resize_with(if preprocess { self.shared.partitions.len() } else { 0 }, Vec::new);
     }
 
-    /// Fills a client batch with procedures that are planned again, and with new ones; answers it with how often each was planned.
-    fn fill_client_batch<P: Procedure>(
-        &mut self,
-        job: &Job<P>,
-        new: Range<usize>,
-        guesses: impl Iterator<Item = Guess>,
-    ) -> (OwnBatch, Vec<u32>) {
-        let Executor { local, state } = &mut self.executor;
-        assert!(local.is_held(), "the tables stay while the procedures are under way");
-        state.renew_tables(&self.shared, &local.pin());
-        let mut client_batch = self.empty_client_batch();
-        self.prepare(&mut client_batch);
-        let mut attempts = Vec::new();
-        for next in guesses.map(Ok).chain(new.map(Err)) {
-            let (position, guess) = match &next {
-                Ok(guess) => (guess.position, Some(guess)),
-                Err(position) => (*position, None),
-            };
-            // SAFETY: the procedure is one of the job, and is not under way.
-            let (procedure, _) = unsafe { job.at(position) };
-            self.add(&mut client_batch, procedure, position, guess);
-            attempts.push(guess.map_or(0, |guess| guess.attempts));
-        }
-        let content = client_batch.content_mut();
-        content.job = std::ptr::from_ref(job).expose_provenance();
-        content.run = Job::<P>::RUN;
-        (client_batch, attempts)
-    }
-
-    /// Has procedures executed, each as a transaction, and tells `done` the answers, or others tell `shared`. What `others` hands in comes right
-    /// behind them.
+    /// Has procedures executed, each as a transaction, and passes the answers to `done`, or other threads pass them to `shared`. What `others` hands in
+    /// comes right behind them.
     ///
     /// Those for which there was no memory are executed once more: what waits for the epochs to pass is not lost, but could not be had under the
     /// guard of the first time.
@@ -289,7 +203,7 @@ impl BohmWorker {
         let mut refused = Kept(Vec::new());
         let mut first = |position, procedure: &mut P, answer| match answer {
             Err(ended @ Ended { wants_memory: true, .. }) => refused.0.push((position, ended)),
-            answer => done(position, tell_ended(procedure, answer)),
+            answer => done(position, finish_answer(procedure, answer)),
         };
         self.execute_once(procedures, &mut first, shared, others);
         if refused.0.is_empty() {
@@ -313,11 +227,11 @@ impl BohmWorker {
                 self.execute_once(procedure, &mut again, alone::<P>(), |_| ());
             }
             is_full |= wants_memory(&answer);
-            done(position, tell_ended(&mut procedures[position], answer));
+            done(position, finish_answer(&mut procedures[position], answer));
         }
     }
 
-    /// Gives back all that nobody needs.
+    /// Frees all that is not needed.
     #[cold]
     fn make_room(&mut self) {
         for _ in 0..2 {
@@ -326,131 +240,22 @@ impl BohmWorker {
         }
     }
 
-    fn execute_once<P: Procedure, D: Fn(usize, Result<P::Output, P::Error>) + Sync>(
-        &mut self,
-        procedures: &mut [P],
-        done: &mut impl FnMut(usize, &mut P, Answer<P>),
-        shared_done: Option<&D>,
-        others: impl FnOnce(&mut Self),
-    ) {
-        let count = procedures.len();
-        let mut answers: Kept<Option<Answer<P>>> = Kept((0..count).map(|_| None).collect());
-        let job = Job::<P> { procedures: procedures.as_mut_ptr(), answers: answers.0.as_mut_ptr() };
-        let shared = Arc::clone(&self.shared);
-        // The tables and stores that the procedures name are found in this epoch, and stay while they are under way.
-        self.executor.local.hold();
-        let Some(done_by_any) = shared_done else { return self.execute_job(&job, count, None, done, others) };
-        let telling = Telling::new(&job, count, done_by_any);
-        shared.notices.open(&telling, |opened| {
-            let told = |position| telling.told(position);
-            self.execute_job(&job, count, Some((opened, &told)), done, others);
-        });
-    }
-
-    /// Has the procedures of a job executed, and takes the answers that no other thread has given.
-    fn execute_job<P: Procedure>(
-        &mut self,
-        job: &Job<P>,
-        count: usize,
-        answering: Option<(&Opened<'_>, &dyn Fn(usize) -> Told)>,
-        done: &mut impl FnMut(usize, &mut P, Answer<P>),
-        others: impl FnOnce(&mut Self),
-    ) {
-        let mut others = Some(others);
-        let shared = Arc::clone(&self.shared);
-        let opened = answering.map(|(opened, _)| opened);
-        let is_nested = std::mem::replace(&mut self.is_under_way, true);
-        let mut under_way =
-            UnderWay { client_batches: std::collections::VecDeque::new(), worker: self, opened, is_nested };
-        let mut next = 0;
-        let mut guesses: Vec<Guess> = Vec::new();
-        loop {
-            while under_way.client_batches.len() < UNDER_WAY && (next < count || !guesses.is_empty()) {
-                let first = next;
-                next = count.min(next + shared.options.batch_size.saturating_sub(guesses.len()));
-                let filled = under_way.worker.fill_client_batch(job, first..next, guesses.drain(..));
-                under_way.hand_in(filled);
-            }
-            if let Some(others) = others.take() {
-                others(under_way.worker);
-            }
-            let Some((client_batch, attempts)) = under_way.await_oldest() else { break };
-            shared.acknowledged.raise(client_batch.content().batch.load(Ordering::Relaxed));
-            let told = |position| answering.map_or(Told::No, |(_, told)| told(position));
-            for (place, attempts) in attempts.into_iter().enumerate() {
-                let again = under_way.worker.take_answer(job, &client_batch, place, attempts, told, done);
-                guesses.extend(again);
-            }
-            under_way.worker.keep_client_batch(client_batch);
-        }
-        drop(under_way);
-    }
-
-    /// Tells the answer of a procedure whose transaction is complete, unless somebody else has. Answers what is known of one that is to be planned again.
-    #[inline]
-    fn take_answer<P: Procedure>(
-        &self,
-        job: &Job<P>,
-        client_batch: &HandedIn,
-        place: usize,
-        attempts: u32,
-        told: impl Fn(usize) -> Told,
-        done: &mut impl FnMut(usize, &mut P, Answer<P>),
-    ) -> Option<Guess> {
-        let position = client_batch.content().procedures[place] as usize;
-        let counters = &self.counters;
-        match told(position) {
-            Told::No => {}
-            Told::Committed => {
-                counters.committed();
-                return None;
-            }
-            Told::Refused => {
-                counters.refused();
-                return None;
-            }
-        }
-        let timestamp = client_batch.timestamp(place);
-        assert!(client_batch.planned(place).progress(timestamp) == Progress::Complete, "it was executed");
-        let is_again = client_batch.planned(place).is_again();
-        debug_assert!(client_batch.content().job == std::ptr::from_ref(job).addr(), "the client batch is of this job");
-        // SAFETY: the transaction was executed, and nobody else has claimed the answer.
-        let (procedure, answer) = unsafe { job.at(position) };
-        if is_again {
-            counters.reconnoitred();
-            let guess = guess(client_batch, place, position, attempts + 1);
-            let given_up = guess.given_up(self.shared.common.retry.attempts);
-            drive::discard(std::mem::replace(answer, given_up.map(|error| Err(Ended::by(error)))));
-            if answer.is_none() {
-                return Some(guess);
-            }
-        }
-        let answer = answer.take().expect("a procedure that was executed has left an answer");
-        if answer.is_ok() {
-            counters.committed()
-        } else {
-            counters.refused()
-        }
-        done(position, procedure, answer);
-        None
-    }
-
     /// Makes the entries of a new index that the catalog shows already, and answers the batch from which on they are there.
     pub(super) fn fill(&mut self, table: TableId, index: IndexId) -> Result<u64, Error> {
         let mut transaction = self.begin_everything()?;
         let (ran, filled) = attempt(&mut transaction, &mut |transaction| transaction.fill_index(table, index));
         let batch = transaction.timestamp.batch();
         transaction.end_interactive(ran);
-        let filled = filled.expect("nothing conflicts with who may write anything");
+        let filled = filled.expect("nothing conflicts with a transaction that may write anything");
         filled.map_err(|ended: Ended<Error>| ended.failure.into_own())?;
         Ok(batch)
     }
 }
 
-/// A way to be told answers that nobody takes.
+/// The type of a callback that is not there.
 type Nobody<P> = fn(usize, Result<<P as Procedure>::Output, <P as Procedure>::Error>);
 
-/// For clients that give all answers themselves.
+/// For clients that take all answers themselves.
 fn alone<'a, P: Procedure>() -> Option<&'a Nobody<P>>
 where
     P::Output: 'a,
@@ -512,7 +317,7 @@ impl Worker for BohmWorker {
         Some(shared.notices.help(shared, executor))
     }
 
-    /// Reads all that clients were told of before.
+    /// Reads all that was acknowledged to clients before.
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         self.end_leaked();
         let Self { executor: Executor { local, state }, shared, counters, .. } = self;
@@ -521,7 +326,7 @@ impl Worker for BohmWorker {
         let age_us = shared.pipeline.age_us(transaction.timestamp.batch());
         let (_, answer) = attempt(&mut transaction, &mut |transaction| procedure.run(transaction));
         let answer = answer.expect("a snapshot meets no conflict");
-        let answer = tell_ended(procedure, answer);
+        let answer = finish_answer(procedure, answer);
         match answer {
             Ok(_) => counters.snapshot(age_us),
             Err(_) => counters.refused(),

@@ -39,9 +39,8 @@ impl BohmTransaction<'_> {
         let chain = store.find(key, &self.guard);
         // A version that supersedes another one makes room in the end.
         let version = if chain.is_some() { self.guard.with_reserve(|_| allocate()) } else { allocate() }?;
-        entry.set_version(Some(version.raw()));
         if want == Want::Guessed {
-            _ = version.keep();
+            entry.guess(version);
             self.is_guessing = true;
         } else {
             self.put_late(store, key, chain, &entry, version)?;
@@ -70,9 +69,8 @@ impl BohmTransaction<'_> {
                     return Err(error);
                 }
             };
-            match self.put_into(chain.head(), version) {
+            match self.put_into(chain, entry, version) {
                 Ok(superseded) => {
-                    entry.set_chain(Some(chain.handle()));
                     superseded.into_iter().for_each(|superseded| partition.leave_superseded(superseded));
                     return Ok(());
                 }
@@ -91,7 +89,7 @@ impl BohmTransaction<'_> {
         } else if has_more {
             Ok(Want::Guessed)
         } else {
-            Err(self.refuse_undeclared(store.place(), KeyPreview::new(key)))
+            Err(self.refuse_undeclared(store.index_ref(), KeyPreview::new(key)))
         }
     }
 
@@ -117,7 +115,7 @@ impl BohmTransaction<'_> {
 
     /// What is planned for the entries of a secondary index.
     fn entry_rights(&mut self, store: &BohmStore) -> EntryRights {
-        let (wanted, table) = (std::ptr::from_ref(store), store.place().table);
+        let (wanted, table) = (std::ptr::from_ref(store), store.index_ref().table);
         if let Some((_, rights)) = self.scratch.rights.iter().find(|(known, _)| *known == wanted.addr()) {
             return *rights;
         }
@@ -126,7 +124,7 @@ impl BohmTransaction<'_> {
             let entry = self.entry(position);
             rights.is_planned |= entry.want == Want::Entries && entry.is_in(wanted);
             rights.may_write |=
-                matches!(entry.want, Want::Write | Want::Prefix) && entry.store().place().table == table;
+                matches!(entry.want, Want::Write | Want::Prefix) && entry.store().index_ref().table == table;
         }
         self.scratch.rights.push((wanted.addr(), rights));
         rights
@@ -145,7 +143,7 @@ impl BohmTransaction<'_> {
             // The index came after the transaction was planned.
             Err(self.plan_again())
         } else {
-            Err(self.refuse_undeclared(store.place(), KeyPreview::new(key)))
+            Err(self.refuse_undeclared(store.index_ref(), KeyPreview::new(key)))
         }
     }
 

@@ -27,7 +27,7 @@ use polychron_memory::Guard;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::kept::Ranges;
-use super::record::{Latched, Record, Version};
+use super::record::{Closed, Latched, Record, Version};
 use super::table::{Heads, Store};
 use super::timestamp::Timestamp;
 use super::transaction::{CicadaTransaction, Found, Source};
@@ -72,8 +72,7 @@ impl Displaced {
 }
 
 impl Store {
-    /// Displaces a deleted record that old readers see; `deletion` is its latest version, which is stable. The caller has the record's
-    /// latch.
+    /// Displaces a deleted record that old readers see; `deletion` is its latest version, which is stable.
     pub(super) fn displace(&self, key: &OwnedKey, record: &Latched<'_>, deletion: Version<'_>, guard: &Guard<'_>) {
         match key {
             OwnedKey::Short(key) => self.displace_key(*key, record, deletion, guard),
@@ -92,7 +91,7 @@ impl Store {
         self.displaced.raise(deletion.wts());
         let from = if latched.seal(deletion) { self.index() } else { beside };
         let removed = from.remove(key, record.handle(), guard);
-        debug_assert!(removed, "the record was in both, and only who has its latch takes it out");
+        assert!(removed, "the record was in both, and only the holder of its latch removes it");
     }
 
     /// Whether a key leads to a record, in the index or beside.
@@ -102,12 +101,12 @@ impl Store {
             || record.is_sealed() && self.displaced.index().and_then(|beside| beside.find(key, guard)) == handle
     }
 
-    /// Takes the key of a record that was closed just now out of the index in which it is. The caller has the record's latch.
-    pub(super) fn remove_key<K: EncodedKey>(&self, key: K, record: &Latched<'_>, guard: &Guard<'_>) {
-        let handle = record.record().handle();
+    /// Removes the key of a record that was closed just now from the index in which it is.
+    pub(super) fn remove_key<K: EncodedKey>(&self, key: K, closed: &Closed<'_>, guard: &Guard<'_>) {
+        let handle = closed.record().handle();
         let removed = self.index().remove(key, handle, guard)
             || self.displaced.index().is_some_and(|beside| beside.remove(key, handle, guard));
-        debug_assert!(removed, "the record was in one of them, and only who has its latch takes it out");
+        assert!(removed, "the record was in one of them, and only the holder of its latch removes it");
     }
 }
 

@@ -12,7 +12,7 @@ use polychron_sync::atomic::{Ordering, fence};
 
 use super::clocks::HeldSpans;
 use super::reclaim::{Entry, Garbage, Item, Reclaimer, Site, Waiting};
-use super::record::{Latched, Link, Queued, Record, Status, Unlinked};
+use super::record::{Closed, Latched, Link, Queued, Record, Status, Unlinked};
 use super::steps::Step;
 use super::table::Store;
 use super::timestamp::Timestamp;
@@ -176,7 +176,7 @@ impl Reclaimer {
         let closed = unseen.map_or_else(|| latched.close(site.horizon), |unseen| latched.close_unseen(unseen));
         let Some(closed) = closed else { return Forgetting::Later };
         if let Entry::Key(key) = &garbage.entry {
-            remove_key(store, key, latched, site.guard);
+            remove_key(store, key, &closed, site.guard);
         }
         self.defer_record(closed, garbage.item, site.guard);
         Forgetting::Done
@@ -234,10 +234,10 @@ fn leads_to(store: &Store, key: &OwnedKey, record: Record<'_>, guard: &Guard<'_>
     }
 }
 
-/// Takes the key of a closed record out of a single-version index.
-fn remove_key(store: &Store, key: &OwnedKey, record: &Latched<'_>, guard: &Guard<'_>) {
+/// Removes the key of a closed record from a single-version index.
+fn remove_key(store: &Store, key: &OwnedKey, closed: &Closed<'_>, guard: &Guard<'_>) {
     match key {
-        OwnedKey::Short(key) => store.remove_key(*key, record, guard),
-        OwnedKey::Long(key) => store.remove_key(&**key, record, guard),
+        OwnedKey::Short(key) => store.remove_key(*key, closed, guard),
+        OwnedKey::Long(key) => store.remove_key(&**key, closed, guard),
     }
 }

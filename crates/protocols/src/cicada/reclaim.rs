@@ -481,7 +481,7 @@ impl Reclaimer {
         }
         let Some(closed) = latched.close(site.horizon) else { return Outcome::Later };
         if let Leaving::Key(key) = leaving {
-            store.remove_key(key, latched, site.guard);
+            store.remove_key(key, &closed, site.guard);
         }
         self.defer_record(closed, item, site.guard);
         Outcome::Done

@@ -122,7 +122,7 @@ pub(super) struct History {
     /// While the list of those is gone through, which is done in slices: the older part, which has been looked at.
     pub(super) swept: VecDeque<Committed>,
     pub(super) is_sweeping: bool,
-    /// Commits behind a transaction that may write whose deletions some thread saw who may have ended since.
+    /// Commits behind a transaction that may write whose deletions some thread saw that may have ended since.
     pub(super) again: VecDeque<Again>,
     /// Large buffers whose before-images did not all fit into one slice of collection.
     pub(super) unfinished: Vec<Old>,
@@ -326,7 +326,7 @@ impl Held {
         self.single.iter().copied().min().map_or(self.from, |single| single.min(self.from))
     }
 
-    /// Up to where no timestamp is read by who began lately, and will be done soon; what reads an old one may read it for long.
+    /// Up to where no timestamp is read by transactions that began lately, and will end soon; those that read an old one may read it for long.
     fn calm(&self) -> u64 {
         let young = self.later.saturating_sub(LATELY);
         self.timestamps().filter(|timestamp| *timestamp > young).min().unwrap_or(self.later).min(self.later)
@@ -548,8 +548,8 @@ impl Clock {
     /// Draws the commit time of a transaction whose validation has passed, commits it, and makes that known; under the lock.
     #[inline]
     pub(super) fn commit(&self, history: &mut History, writing: &Writing, log: impl FnOnce(u64)) -> u64 {
-        let buffer = writing.buffer().expect("who has written has a buffer");
-        // Only who holds the lock writes it.
+        let buffer = writing.buffer().expect("a transaction that has written has a buffer");
+        // Only the holder of the lock writes it.
         let at = self.latest.load(Ordering::Relaxed) + 1;
         log(at);
         buffer.commit(at);

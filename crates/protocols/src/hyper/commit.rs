@@ -200,7 +200,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
         }
     }
 
-    /// Notes who has committed after a timestamp; answers up to which one that is known now. What comes later is distinguished from that.
+    /// Notes the transactions that have committed after a timestamp. Returns up to which timestamp they are known now.
     fn list_since(&mut self, timestamp: u64, history: &History) -> u64 {
         let latest = self.shared.clock.latest();
         self.state.validation.others.clear();
@@ -352,7 +352,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
             walked += 1;
             next = present.older();
             let stamp = present.stamp();
-            // Of who has not committed yet nothing is compared: the commit comes later, and is compared then, or compares with this one.
+            // A transaction that has not committed yet is not compared: the commit comes later, and is compared then, or compares with this one.
             let is_changed = stamp < FIRST_ID && !present.columns().is_empty();
             if is_changed && tree.meets_point(relation, present, self.shared.options.level.goes_by_columns()) {
                 return Some(present);

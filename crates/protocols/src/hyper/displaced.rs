@@ -86,7 +86,7 @@ impl Relation {
         self.displaced.until.fetch_max(at, Ordering::Release);
         latched.displace();
         let removed = self.index().remove(key, record.handle(), guard);
-        debug_assert!(removed, "an open record is in its index, and only who has its latch takes it out");
+        debug_assert!(removed, "an open record is in its index, and only the holder of its latch removes it");
     }
 }
 

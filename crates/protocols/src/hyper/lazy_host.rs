@@ -19,7 +19,7 @@ use super::transaction::HyperTransaction;
 use super::undo::{Draft, FIRST_ID, Kind};
 use super::writes::Conflict;
 
-/// How often a lock that another transaction holds is looked at. Two that wait for each other's give up, in the end, and so does who
+/// How often a lock that another transaction holds is looked at. Two that wait for each other's give up, in the end, and so does one that
 /// waits for a transaction that a client holds open.
 const LOOKS: usize = 64;
 

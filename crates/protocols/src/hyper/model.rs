@@ -1,5 +1,5 @@
 //! Every interleaving of two threads in the words of slots and their positions, under loom: a row that is written beside another writer, a
-//! reader and a scan, and beside who narrows an interval.
+//! reader and a scan, and beside a thread that narrows an interval.
 
 use std::sync::Arc;
 
@@ -280,7 +280,7 @@ fn numbers_that_serve_again_are_latched() {
         let memory = Memory::new(MemoryOptions { max_workers: 3, ..MemoryOptions::tiny() }).expect("sound options");
         let [here, there] = [(); 2].map(|()| memory.register().expect("a slot is free"));
         let rows = Arc::new(rows(true, &here.pin(), memory.epochs()));
-        assert!(leave(&rows, &here), "nobody finds the slot");
+        assert!(leave(&rows, &here), "no thread finds the slot");
         assert!(rows.find(0).is_none());
         let (by_other, by_own) = (Arc::clone(&rows), Arc::clone(&rows));
         let other = thread::spawn(move || {

@@ -76,7 +76,7 @@ impl Positions {
         Self(AtomicU64::new(Interval::default().changed(0..slots).0))
     }
 
-    /// Acquire: pairs with the releases of those who change it, so that a reader which finds a slot outside sees what stands in it.
+    /// Acquire: pairs with the releases of those that change it, so that a reader which finds a slot outside sees what stands in it.
     #[inline]
     pub(super) fn load(&self) -> Interval {
         Interval(self.0.load(Ordering::Acquire))

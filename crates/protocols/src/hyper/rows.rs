@@ -155,8 +155,8 @@ impl Rows {
         (segment, page + FIRST - (FIRST << segment))
     }
 
-    /// The record of an id, which came from [`Rows::allocate`] of these rows, and serves its key as long as the caller's guard lasts. Who
-    /// has a record has had a guard since before, which keeps its page.
+    /// The record of an id, which came from [`Rows::allocate`] of these rows, and serves its key as long as the caller's guard lasts. A
+    /// thread that has a record has had a guard since before, which keeps its page.
     ///
     /// # Panics
     /// When no page has such a slot.

@@ -86,7 +86,7 @@ named! {
         ProtectParents,
         /// A thread that latches a plain slot widens the interval over it.
         CoverVersions,
-        /// It stops who is narrowing the interval.
+        /// It stops a thread that narrows the interval.
         StopNarrowing,
         /// What was made of a slot range counts only when the interval is what it was.
         LookAgain,

@@ -89,7 +89,7 @@ impl Bank {
     ) -> bool {
         self.once(|t| {
             ask(t)?;
-            assert!(self.once(other), "nobody is in the other's way");
+            assert!(self.once(other), "nothing blocks the other one");
             t.insert(&self.accounts, &Account { owner: 99, balance: 50, ..account(1000) })
         })
     }
@@ -162,7 +162,7 @@ fn restrictions_narrow_what_is_protected() {
     let rich = [Restriction { column: 2, comparison: Comparison::AtLeast, value: Value::Integer(1000) }];
     let look = |bank: &Bank, t: &mut Tx<'_>| {
         let scan = Scan { restrictions: &rich, ..Scan::all(bank.accounts.id()) };
-        t.scan_rows(&scan, &mut |_| unreachable!("nobody is rich"))
+        t.scan_rows(&scan, &mut |_| unreachable!("no row is rich"))
     };
     let bank = open();
     assert!(bank.stands(|t| look(&bank, t), bank.insert(20, 999)));

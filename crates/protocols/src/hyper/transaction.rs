@@ -110,7 +110,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     }
 
     /// Called at the start of every operation, and between the parts of a long one: conflicts stick. A snapshot enters the present epoch,
-    /// and who may write comes back into its own, or into the present one where it was told to leave that.
+    /// and one that may write comes back into its own, or into the present one where it was asked to leave that.
     #[inline]
     pub(super) fn step(&mut self) -> Result<(), Error> {
         if self.doomed {

@@ -84,7 +84,7 @@ struct Header {
     fragment_words: u32,
     key_bytes: u16,
     kind: Kind,
-    /// `HAS_OUT_OF_LINE` and so on; they change under the latch of the slot, or by who alone still has the buffer.
+    /// `HAS_OUT_OF_LINE` and so on; they change under the latch of the slot, or by the only owner of the buffer.
     marks: AtomicU8,
 }
 
@@ -186,7 +186,7 @@ impl<'g> Undo<'g> {
 
     #[inline]
     fn header(self) -> &'g Header {
-        // SAFETY: its buffer is kept alive, as who made this has promised.
+        // SAFETY: its buffer is kept alive, as the caller of the constructor has promised.
         unsafe { self.0.as_ref() }
     }
 

@@ -180,7 +180,7 @@ impl<R: Redo> StoreWorker for HyperWorker<R> {
     fn maintain_stores(&mut self) {
         let guard = self.local.pin();
         let State { base: WorkerBase { tables, slot, .. }, collector, held, .. } = &mut self.state;
-        // SAFETY: pinned just before; no thread looks at the list between transactions but who renews it like this.
+        // SAFETY: pinned just before; no thread looks at the list between transactions without renewing it like this.
         unsafe { tables.renew(&self.shared.catalog) };
         let clock = &self.shared.clock;
         loop {

@@ -79,7 +79,7 @@ pub(super) struct Arena {
     pub(super) open_from: usize,
     pub(super) writes: Vec<FutureWrite>,
     pub(super) deferred: Vec<DeferredWrite>,
-    /// Values that were going to be written, and were overwritten: they may fail, and who wrote them was not told.
+    /// Values that were going to be written, and were overwritten: they may fail, and their writer does not know that.
     pub(super) overwritten: Vec<Operand>,
     /// Whether an answer of the transaction, or of the one before, did not hold: the next one assumes nothing.
     pub(super) was_mistaken: bool,

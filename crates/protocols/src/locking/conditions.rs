@@ -1,15 +1,14 @@
-//! Condition locks (Figure 4 of *Lazy state determination*): who was told whether a condition over some rows is true holds a request
-//! with the condition at each of their names, and others may write the rows as long as the answer stays the same.
+//! Condition locks (Figure 4 of *Lazy state determination*): a transaction that has tested a condition over some rows holds a request with the
+//! condition at each of their names, and others may write the rows as long as the condition keeps its truth value.
 //!
-//! * A condition is tested under shared locks of all rows that it depends on, which then become condition locks. So whoever
-//!   writes one of the rows has locked it before, and the condition was tested on what it wrote; or locks it later, and finds
-//!   the condition.
-//! * Conditions stand in nobody's way when locks are asked for. Who has written looks for them before it commits, when its
-//!   rows are in place and it still has them exclusively, so that no condition is added to them meanwhile. One that
-//!   would be answered differently now must go first: its holder is wounded if it is younger, and waited for if not.
+//! * A condition is tested under shared locks of all rows that it depends on, which then become condition locks. So a transaction that writes one
+//!   of the rows has locked it before, and the condition was tested on what it wrote; or locks it later, and finds the condition.
+//! * Conditions block no lock requests. A transaction that has written looks for them before it commits, when its rows are written and it still
+//!   has them exclusively, so that no condition is added to them meanwhile. It does not commit beside one whose truth value has changed: the
+//!   holder of that is wounded if it is younger, and waited for if not.
 //! * A condition over several rows is evaluated with the others locked shared, for the writer (§3.3.4).
 //!
-//! A condition that is in a list does not change, and stays where it is until its holder has taken it out.
+//! A condition that is in a list does not change, and does not move until its holder has unlinked it.
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, TableId};
@@ -28,7 +27,7 @@ use super::wounds::{SpinBudget, Wounds};
 
 /// A condition of another transaction, copied to be evaluated.
 #[derive(Debug, Default)]
-struct Met {
+struct Other {
     /// Where the other keeps it; only compared.
     address: usize,
     condition: Condition,
@@ -37,95 +36,75 @@ struct Met {
 /// The condition locks of a worker's running transaction, and what it needs to look at those of others.
 #[derive(Debug)]
 pub(super) struct Conditions {
-    /// Some may still be shared locks. They are given back before the conditions go to which they lead.
+    /// Some may still be shared locks. They become condition locks, or are released, before the next condition is tested.
     requests: Requests,
-    /// Conditions that are held, and behind them those that were.
-    #[allow(clippy::vec_box, reason = "others point to them, so they must not move")]
-    kept: Vec<Box<Condition>>,
-    in_use: usize,
-    met: Vec<Met>,
+    others: Vec<Other>,
     values: Values,
 }
 
 impl Conditions {
     /// No conditions of a table.
     pub(super) fn new(table: &LockTable) -> Self {
-        let (kept, met, values) = (Vec::new(), Vec::new(), Values::default());
-        Self { requests: Requests::new(table), kept, in_use: 0, met, values }
+        Self { requests: Requests::new(table), others: Vec::new(), values: Values::default() }
     }
 
-    fn locks(&self) -> &[Lock] {
-        self.requests.locks()
+    /// The shared locks under which a condition is tested.
+    pub(super) fn shared_locks(&self) -> &[Lock] {
+        self.requests.unconverted()
     }
 
     /// Locks a name shared, for a test.
-    pub(super) fn take(&mut self, name: u64, own: &Wounds) -> Taken {
-        match self.requests.take(Lock { name, exclusive: false }, own, SpinBudget::Wound, |wait| wait()) {
+    pub(super) fn acquire(&mut self, name: u64, own: &Wounds) -> Taken {
+        match self.requests.acquire(Lock { name, exclusive: false }, own, SpinBudget::Wound, |wait| wait()) {
             Answer::Granted => Taken::Held,
             Answer::Queued(_) | Answer::Refused => Taken::Refused,
             Answer::Own => Taken::Own,
         }
     }
 
-    /// Keeps a condition that was tested under the locks from the `first` one on: these become condition locks.
-    pub(super) fn hold(&mut self, first: usize, condition: &Condition, truth: bool) {
-        if self.in_use == self.kept.len() {
-            self.kept.push(Box::default());
-        }
-        let kept = &mut self.kept[self.in_use];
-        kept.copy_from(condition);
-        kept.truth = truth;
-        self.in_use += 1;
+    /// Keeps a condition that was tested under the shared locks: these become condition locks.
+    pub(super) fn hold(&mut self, condition: &Condition, truth: bool) {
         if left_out(Step::HoldConditions) {
-            return self.requests.release_from(first);
+            return self.requests.release_unconverted();
         }
-        // SAFETY: the condition is in use, so it stays as it is until `release` has given all requests back.
-        unsafe { self.requests.hold(first, &self.kept[self.in_use - 1]) };
+        self.requests.hold_condition(condition, truth);
     }
 
-    /// Gives all back.
+    /// Releases all locks.
     #[inline]
     pub(super) fn release(&mut self) {
         self.requests.release_from(0);
-        self.in_use = 0;
     }
 
-    /// Waits until the condition at an address is held at a name no more: see [`Requests::outlast`].
-    pub(super) fn outlast(&mut self, name: u64, address: usize, own: &Wounds) -> Answer {
-        self.requests.outlast(name, address, own)
+    /// Waits until the condition at an address is released at a name: see [`Requests::await_condition`].
+    pub(super) fn await_other(&mut self, name: u64, address: usize, own: &Wounds) -> Answer {
+        self.requests.await_condition(name, address, own)
     }
 }
 
 impl LockingTransaction<'_> {
-    /// Tells whether a condition is true, and sees to it that it stays so.
+    /// Tests whether a condition is true, and holds its truth value until the transaction ends.
     pub(crate) fn hold_condition(&mut self, condition: &Condition) -> Result<bool, Error> {
         self.alive()?;
-        let first = self.state.conditions.locks().len();
         for (table, key) in condition.rows() {
-            self.lock_source(first, table, key)?;
+            self.lock_source(table, key)?;
         }
-        // SAFETY: the rows are locked just above.
-        let truth = match unsafe { self.evaluate(condition) } {
+        let truth = match self.evaluate(condition) {
             Ok(truth) => truth,
             Err(error) => {
-                let kept = self.work(|this| this.keep_seen(first, condition));
+                let kept = self.work(|this| this.keep_seen(condition));
                 return Err(kept.err().unwrap_or(error));
             }
         };
-        self.state.conditions.hold(first, condition, truth);
+        self.state.conditions.hold(condition, truth);
         Ok(truth)
     }
 
     /// Whether a condition is true of rows that are locked.
-    ///
-    /// # Safety
-    /// Its rows are locked.
-    unsafe fn evaluate(&mut self, condition: &Condition) -> Result<bool, Error> {
+    fn evaluate(&mut self, condition: &Condition) -> Result<bool, Error> {
         self.work(|this| {
             let mut values = std::mem::take(&mut this.state.conditions.values);
-            // SAFETY: a condition looks at its rows, which are locked.
-            let look = |table, key: &[u8], column| unsafe { this.look(table, key, column) };
-            let truth = condition.evaluate(&mut values, look);
+            let truth = condition.evaluate(&mut values, |table, key: &[u8], column| this.look(table, key, column));
             this.state.conditions.values = values;
             truth
         })
@@ -133,50 +112,45 @@ impl LockingTransaction<'_> {
 
     /// A condition has no value. The procedure may go on, so what was seen of its rows stays locked as if it had been read.
     #[cold]
-    fn keep_seen(&mut self, first: usize, condition: &Condition) -> Result<(), Error> {
+    fn keep_seen(&mut self, condition: &Condition) -> Result<(), Error> {
         for (table, key) in condition.rows() {
             let index = &self.state.base.tables.table(table)?.primary;
             self.lock(index, key, false)?;
         }
-        self.state.conditions.requests.release_from(first);
+        self.state.conditions.requests.release_unconverted();
         Ok(())
     }
 
     /// Locks a row shared that a condition depends on, unless it is locked already.
-    fn lock_source(&mut self, first: usize, table: TableId, key: &[u8]) -> Result<(), Error> {
+    fn lock_source(&mut self, table: TableId, key: &[u8]) -> Result<(), Error> {
         let name = self.state.base.tables.table(table)?.primary.name_of(key);
-        let known = self.state.conditions.locks()[first..].iter().any(|lock| lock.name == name);
-        if known || self.state.held.has(name) {
+        let known = self.state.conditions.shared_locks().iter().any(|lock| lock.name == name);
+        if known || self.records.held().has(name) {
             return Ok(());
         }
-        let state = &mut *self.state;
-        let wounded = state.held.own.wounded() && !left_out(Step::GiveWay);
-        if wounded {
+        let own = &self.records.held().own;
+        if own.wounded() && !left_out(Step::GiveWay) {
             return Err(self.refuse(table, key));
         }
-        match state.conditions.take(name, &state.held.own) {
+        match self.state.conditions.acquire(name, own) {
             Taken::Held => Ok(()),
             Taken::Refused => Err(self.refuse(table, key)),
-            Taken::Own => Err(own_wait(&self.state.held.own, IndexRef { table, index: IndexId::PRIMARY }, key)),
+            Taken::Own => Err(own_wait(&self.records.held().own, IndexRef { table, index: IndexId::PRIMARY }, key)),
         }
     }
 
     /// A column of a row that is locked.
-    ///
-    /// # Safety
-    /// The row is locked.
-    unsafe fn look(&mut self, table: TableId, key: &[u8], column: FutureColumn) -> Result<Scalar, Error> {
+    fn look(&mut self, table: TableId, key: &[u8], column: FutureColumn) -> Result<Scalar, Error> {
         let primary = &self.state.base.tables.table(table)?.primary;
-        // SAFETY: the row is locked, and nothing is written here.
-        let words = unsafe { self.lookup(primary, key).map(|record| record.words()) };
+        let words = self.records.look(primary, key, self.state.conditions.shared_locks());
         let row = RowRef::from_words(words.ok_or(FutureError::NoRow(table))?);
         Ok(column.load(row).ok_or(FutureError::Null(table))?)
     }
 
     #[cold]
     fn refuse<K: EncodedKey>(&mut self, table: TableId, key: K) -> Error {
-        let place = IndexRef { table, index: IndexId::PRIMARY };
-        self.conflict(self.reason(), place, Some(polychron_base::error::KeyPreview::new(key)), None)
+        let primary = IndexRef { table, index: IndexId::PRIMARY };
+        self.conflict(self.reason(), primary, Some(polychron_base::error::KeyPreview::new(key)), None)
     }
 
     /// Locks a row exclusively that will be written, or shared that will be read.
@@ -187,15 +161,15 @@ impl LockingTransaction<'_> {
 
     /// The transaction conflicts.
     pub(crate) fn end_in_conflict(&mut self, reason: polychron_base::Reason, table: TableId) -> Error {
-        let place = IndexRef { table, index: IndexId::PRIMARY };
-        self.conflict(reason, place, None, None)
+        let primary = IndexRef { table, index: IndexId::PRIMARY };
+        self.conflict(reason, primary, None, None)
     }
 
-    /// Waits until every condition of others is answered with what was written as it was answered before.
+    /// Waits until every condition of others has the truth value that it had before this transaction wrote.
     pub(super) fn respect_conditions(&mut self) -> Result<(), Error> {
-        // Locks that are taken on the way are shared.
-        for position in 0..self.state.held.locks().len() {
-            let lock = self.state.held.locks()[position];
+        // Locks that are acquired on the way are shared.
+        for position in 0..self.records.held().locks().len() {
+            let lock = self.records.held().locks()[position];
             if lock.exclusive && !left_out(Step::RespectConditions) {
                 self.respect(lock.name)?;
             }
@@ -204,50 +178,47 @@ impl LockingTransaction<'_> {
     }
 
     fn respect(&mut self, name: u64) -> Result<(), Error> {
-        let mut met = std::mem::take(&mut self.state.conditions.met);
+        let mut others = std::mem::take(&mut self.state.conditions.others);
         let mut count = 0;
-        self.shared.locks.conditions(name, self.state.held.own.requester(), |condition| {
-            if count == met.len() {
-                met.push(Met::default());
+        self.shared.locks.conditions(name, self.records.held().own.requester(), |condition| {
+            if count == others.len() {
+                others.push(Other::default());
             }
-            met[count].address = std::ptr::from_ref(condition).addr();
-            met[count].condition.copy_from(condition);
+            others[count].address = std::ptr::from_ref(condition).addr();
+            others[count].condition.copy_from(condition);
             count += 1;
         });
-        let outcome = met[..count]
+        let outcome = others[..count]
             .iter()
-            .try_for_each(|met| if self.keeps(&met.condition)? { Ok(()) } else { self.outlast(name, met) });
-        self.state.conditions.met = met;
+            .try_for_each(|other| if self.keeps(&other.condition)? { Ok(()) } else { self.await_other(name, other) });
+        self.state.conditions.others = others;
         outcome
     }
 
-    /// Whether a condition is answered as it was, with the rows as they are.
+    /// Whether a condition keeps its truth value with the rows as they are.
     fn keeps(&mut self, condition: &Condition) -> Result<bool, Error> {
         for (table, key) in condition.rows() {
             let index = &self.state.base.tables.table(table)?.primary;
-            if !self.state.held.has(index.name_of(key)) && !left_out(Step::LockOperands) {
+            if !self.records.held().has(index.name_of(key)) && !left_out(Step::LockOperands) {
                 self.lock(index, key, false)?;
             }
         }
-        // SAFETY: the rows are locked: the written ones since they were written, the others just above.
-        let truth = unsafe { self.evaluate(condition) };
-        // What has no value any more is no answer.
-        Ok(truth.is_ok_and(|truth| truth == condition.truth))
+        // One that has no value any more does not keep its truth value.
+        Ok(self.evaluate(condition).is_ok_and(|truth| truth == condition.truth))
     }
 
-    /// Waits until a condition is held no more.
-    fn outlast(&mut self, name: u64, met: &Met) -> Result<(), Error> {
-        let state = &mut *self.state;
-        let answer = state.conditions.outlast(name, met.address, &state.held.own);
+    /// Waits until a condition is released.
+    fn await_other(&mut self, name: u64, other: &Other) -> Result<(), Error> {
+        let answer = self.state.conditions.await_other(name, other.address, &self.records.held().own);
         if answer == Answer::Granted {
             return Ok(());
         }
-        let source = met.condition.rows().find(|(table, key)| {
+        let source = other.condition.rows().find(|(table, key)| {
             self.state.base.tables.table(*table).is_ok_and(|table| table.primary.name_of(*key) == name)
         });
         let (table, key) = source.unwrap_or((TableId::default(), &[]));
         match answer {
-            Answer::Own => Err(own_wait(&self.state.held.own, IndexRef { table, index: IndexId::PRIMARY }, key)),
+            Answer::Own => Err(own_wait(&self.records.held().own, IndexRef { table, index: IndexId::PRIMARY }, key)),
             _ => Err(self.refuse(table, key)),
         }
     }

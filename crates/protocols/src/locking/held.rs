@@ -1,7 +1,7 @@
-//! What a transaction holds, and what its next attempt will want.
+//! The locks that a transaction holds, and those that its next attempt will acquire.
 //!
-//! Requests lie in a stack of the worker: the n-th lock of a transaction is the n-th request. A small table beside it tells
-//! which names are held, so that a lock that is held already costs no look at the shared table.
+//! Requests lie in a stack of the worker: the n-th lock of a transaction is the n-th request. A small table beside it has the names that are held,
+//! so that a lock that is held already costs no access to the shared table.
 
 use polychron_base::room::{KeptList, ROOM};
 use polychron_engine::mutations::pass;
@@ -20,18 +20,18 @@ pub(super) struct Lock {
     pub(super) exclusive: bool,
 }
 
-/// Whether a lock was had.
+/// Whether a lock was acquired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// It is held.
     Held,
-    /// Somebody else holds it, or the transaction was wounded while it waited.
+    /// Another transaction holds it, or this one was wounded while it waited.
     Refused,
     /// Another transaction of the same thread holds it, which would wait for itself; or others do that may wait for that one.
     Own,
 }
 
-/// A place of the table of names.
+/// A slot of the table of names.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     name: u64,
@@ -46,7 +46,7 @@ pub(super) struct Held {
     requests: Requests,
     slots: Vec<Slot>,
     era: u32,
-    /// Who it is, in every request.
+    /// The requester of every request.
     pub(super) own: Wounds,
 }
 
@@ -57,7 +57,7 @@ impl Held {
         Self { requests: Requests::new(table), slots, era: 1, own: Wounds::default() }
     }
 
-    /// The locks that are held, in the order in which they were taken.
+    /// The locks that are held, in the order in which they were acquired.
     #[inline]
     pub(super) fn locks(&self) -> &[Lock] {
         self.requests.locks()
@@ -104,14 +104,19 @@ impl Held {
 
     /// A transaction of this age begins, in this thread.
     pub(super) fn begin(&mut self, age: u64) {
-        debug_assert!(self.locks().is_empty(), "the transaction before gave its locks back");
+        debug_assert!(self.locks().is_empty(), "the transaction before released its locks");
         self.own.begin(age);
     }
 
-    /// Takes a lock that is not held, or makes a shared one exclusive; waits for it as `spin_budget` says. Who queues asks for locks
-    /// that are not held. A wait is done by `around`.
-    #[inline]
-    pub(super) fn take(&mut self, lock: Lock, spin_budget: SpinBudget, around: impl FnOnce(&mut dyn FnMut())) -> Taken {
+    /// Acquires a lock that is not held, or makes a shared one exclusive; waits for it as `spin_budget` says. A transaction that queues requests
+    /// locks that are not held. `around` calls the wait.
+    #[inline(always)]
+    pub(super) fn acquire(
+        &mut self,
+        lock: Lock,
+        spin_budget: SpinBudget,
+        around: impl FnOnce(&mut dyn FnMut()),
+    ) -> Taken {
         let queued = |wait: &mut dyn FnMut()| {
             pass(Point::Queued);
             around(wait);
@@ -119,13 +124,13 @@ impl Held {
         if let Some(position) = self.find(lock.name) {
             if lock.exclusive && !self.locks()[position].exclusive {
                 let answer = self.requests.upgrade(position, &self.own, spin_budget, queued);
-                return self.taken(answer);
+                return self.outcome(answer);
             }
             return Taken::Held;
         }
-        let answer = self.requests.take(lock, &self.own, spin_budget, queued);
+        let answer = self.requests.acquire(lock, &self.own, spin_budget, queued);
         if answer != Answer::Granted {
-            return self.taken(answer);
+            return self.outcome(answer);
         }
         let held = self.locks().len();
         if 2 * held > self.slots.len() {
@@ -136,7 +141,7 @@ impl Held {
         Taken::Held
     }
 
-    fn taken(&self, answer: Answer) -> Taken {
+    fn outcome(&self, answer: Answer) -> Taken {
         match answer {
             Answer::Granted => Taken::Held,
             Answer::Own => Taken::Own,
@@ -145,8 +150,8 @@ impl Held {
         }
     }
 
-    /// Gives the lock back that was taken last.
-    pub(super) fn give_back_latest(&mut self) {
+    /// Releases the lock that was acquired last.
+    pub(super) fn release_latest(&mut self) {
         let Some(lock) = self.locks().last() else { return };
         // No name came behind it, so none is looked for beyond its slot.
         let slot = self.slot(lock.name);
@@ -154,7 +159,7 @@ impl Held {
         self.requests.release_from(self.locks().len() - 1);
     }
 
-    /// Gives all locks back.
+    /// Releases all locks.
     #[inline]
     pub(super) fn release(&mut self) {
         self.requests.release_from(0);
@@ -164,34 +169,34 @@ impl Held {
             self.era = 1;
         }
         if self.slots.len() > 2 * ROOM {
-            self.give_back_room();
+            self.shrink();
         }
     }
 
-    /// Gives back what a huge transaction has needed. No lock is held.
+    /// Frees what a huge transaction has needed. No lock is held.
     #[cold]
-    fn give_back_room(&mut self) {
-        self.requests.give_back_room();
+    fn shrink(&mut self) {
+        self.requests.shrink();
         self.slots = vec![Slot::default(); FEWEST_SLOTS];
     }
 
-    /// Locks that there is room for.
+    /// How many locks have memory.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn room(&self) -> usize {
         self.requests.room().max(self.slots.len() / 2)
     }
 }
 
-/// What an attempt is to take before it runs.
+/// The locks that an attempt acquires before it runs.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     locks: Vec<Lock>,
-    /// Whether the next transaction is the one that wants them.
+    /// Whether they are for the next transaction.
     pub(super) in_force: bool,
 }
 
 impl Wanted {
-    /// Forgets all.
+    /// Forgets all locks.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.locks.clear();
@@ -199,7 +204,7 @@ impl Wanted {
         self.in_force = false;
     }
 
-    /// Locks that there is room for.
+    /// How many locks have memory.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(super) fn room(&self) -> usize {
         self.locks.room()
@@ -211,7 +216,7 @@ impl Wanted {
         self.locks.push(lock);
     }
 
-    /// The locks in the global order, each once and as strong as it is wanted.
+    /// The locks in the global order, each once and in its strongest mode.
     #[inline]
     pub(super) fn in_order(&mut self) -> &[Lock] {
         self.locks.sort_unstable_by_key(|lock| (lock.name, !lock.exclusive));
@@ -219,7 +224,7 @@ impl Wanted {
         &self.locks
     }
 
-    /// All locks that an attempt held, and the one that it could not get.
+    /// Takes over all locks that an attempt held, and the one that it was refused.
     pub(super) fn remember(&mut self, held: &Held, missing: Option<Lock>) {
         self.locks.clear();
         self.locks.extend_from_slice(held.locks());

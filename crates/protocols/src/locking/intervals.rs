@@ -9,7 +9,7 @@ use std::ops::Bound;
 
 use super::wounds::Requester;
 
-/// The place of a range.
+/// The node of a range.
 pub(super) type Id = u32;
 
 const NONE: Id = Id::MAX;
@@ -48,7 +48,7 @@ struct Node {
     upper: End,
     /// The number of the transaction's worker.
     owner: u64,
-    /// Tells the range from all others that were here; 0 while the place is free.
+    /// Distinguishes the range from all others of this node; 0 while the node is free.
     number: u64,
     requester: Requester,
     priority: u64,
@@ -100,7 +100,7 @@ impl Intervals {
         node.lower.compare(key).is_le() && node.upper.compare(key).is_ge()
     }
 
-    /// Adds a range. One of the same transaction with the same lower end is made larger in its place: then the answer's second part is
+    /// Adds a range. One of the same transaction with the same lower end is made larger where it is: then the second value is
     /// true.
     pub(super) fn add(
         &mut self,
@@ -109,7 +109,7 @@ impl Intervals {
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
     ) -> (Id, bool) {
-        let id = self.place();
+        let id = self.free_node();
         let node = &mut self.nodes[id as usize];
         (node.owner, node.requester, node.left, node.right, node.farthest) = (owner, requester, NONE, NONE, id);
         node.lower.set(lower, 1);
@@ -151,7 +151,7 @@ impl Intervals {
         self.count -= 1;
     }
 
-    /// Calls `visit` with every range that has a key: its place, its number, and whose it is.
+    /// Calls `visit` with every range that has a key: its node, its number, and its owner.
     pub(super) fn each_with(&self, key: &[u8], mut visit: impl FnMut(Id, u64, (Requester, u64))) {
         self.search(self.root(), key, &mut visit);
     }
@@ -180,10 +180,10 @@ impl Intervals {
         &self.nodes[id as usize]
     }
 
-    fn place(&mut self) -> Id {
+    fn free_node(&mut self) -> Id {
         self.free.pop().unwrap_or_else(|| {
             let id = self.nodes.len() as Id;
-            let (requester, lower, upper) = (Requester::nobody(), End::default(), End::default());
+            let (requester, lower, upper) = (Requester::none(), End::default(), End::default());
             let node = Node {
                 lower,
                 upper,
@@ -229,7 +229,7 @@ impl Intervals {
     }
 
     fn detach(&mut self, id: Id) {
-        let root = self.take_out(self.root(), id);
+        let root = self.unlink(self.root(), id);
         self.root = (root != NONE).then_some(root);
     }
 
@@ -307,16 +307,16 @@ impl Intervals {
     }
 
     /// Takes a node out of a tree that has it, and answers the tree's root.
-    fn take_out(&mut self, at: Id, id: Id) -> Id {
+    fn unlink(&mut self, at: Id, id: Id) -> Id {
         if at == id {
             let Node { left, right, .. } = self.nodes[id as usize];
             return self.merge(left, right);
         }
         if self.order(id, at).is_lt() {
-            let left = self.take_out(self.node(at).left, id);
+            let left = self.unlink(self.node(at).left, id);
             self.nodes[at as usize].left = left;
         } else {
-            let right = self.take_out(self.node(at).right, id);
+            let right = self.unlink(self.node(at).right, id);
             self.nodes[at as usize].right = right;
         }
         self.renew(at);
@@ -355,7 +355,7 @@ mod tests {
                     let end = [key[0].saturating_add(random.below(2) as u8), random.below(8) as u8];
                     let (lower, upper) = (bound(&mut random, &key), bound(&mut random, &end));
                     let owner = list.len() as u64 % 3;
-                    let (id, _) = tree.add(Requester::nobody(), owner, lower, upper);
+                    let (id, _) = tree.add(Requester::none(), owner, lower, upper);
                     list.retain(|(other, _)| *other != id);
                     let node = tree.node(id);
                     assert_eq!(node.owner, owner);
@@ -403,7 +403,7 @@ mod tests {
         let mut tree = Intervals::default();
         let key = |at: u32| (2 * at).to_be_bytes();
         let ids: Vec<_> = (0..count)
-            .map(|at| tree.add(Requester::nobody(), 0, Bound::Included(&key(at)), Bound::Included(&key(at))).0)
+            .map(|at| tree.add(Requester::none(), 0, Bound::Included(&key(at)), Bound::Included(&key(at))).0)
             .collect();
         for at in 0..count {
             tree.each_with(&key(at), |id, _, _| assert_eq!(id, ids[at as usize]));
@@ -419,11 +419,11 @@ mod tests {
     #[test]
     fn a_range_that_is_locked_again_is_one() {
         let mut tree = Intervals::default();
-        let (id, _) = tree.add(Requester::nobody(), 0, Bound::Unbounded, Bound::Excluded(&[5]));
-        assert_eq!(tree.add(Requester::nobody(), 0, Bound::Unbounded, Bound::Included(&[5])), (id, true));
+        let (id, _) = tree.add(Requester::none(), 0, Bound::Unbounded, Bound::Excluded(&[5]));
+        assert_eq!(tree.add(Requester::none(), 0, Bound::Unbounded, Bound::Included(&[5])), (id, true));
         assert!(tree.covers(id, &[5]));
-        assert_eq!(tree.add(Requester::nobody(), 0, Bound::Unbounded, Bound::Included(&[4])), (id, true));
+        assert_eq!(tree.add(Requester::none(), 0, Bound::Unbounded, Bound::Included(&[4])), (id, true));
         assert!(tree.covers(id, &[5]) && tree.len() == 1);
-        assert!(!tree.add(Requester::nobody(), 1, Bound::Unbounded, Bound::Included(&[4])).1, "another transaction's");
+        assert!(!tree.add(Requester::none(), 1, Bound::Unbounded, Bound::Included(&[4])).1, "another transaction's");
     }
 }

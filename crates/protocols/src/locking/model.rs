@@ -1,5 +1,5 @@
-//! Every interleaving of two threads in the lock table, under loom: who holds a lock sees what its last holder did, waiters are
-//! granted, shared locks are shared and become exclusive alone; what somebody was told about rows stays true for as long as it is held;
+//! Every interleaving of two threads in the lock table, under loom: a holder sees what the last holder of its lock did, waiters are
+//! granted, shared locks are shared and become exclusive alone; conditions keep their truth value for as long as they are held;
 //! and of a scan and an insertion at least one sees the other.
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Rows {
         let mut held = Held::new(&self.table);
         held.begin(UNAGED);
         for &row in rows {
-            let taken = held.take(Lock { name: NAMES[row], exclusive }, SpinBudget::Queue, |wait| wait());
+            let taken = held.acquire(Lock { name: NAMES[row], exclusive }, SpinBudget::Queue, |wait| wait());
             assert_eq!(taken, Taken::Held);
         }
         rows.iter().for_each(|&row| self.touch(row, exclusive));
@@ -56,7 +56,8 @@ impl Rows {
         let mut held = Held::new(&self.table);
         held.begin(UNAGED);
         let name = NAMES[0];
-        let mut got = |exclusive| held.take(Lock { name, exclusive }, SpinBudget::Refuse, |wait| wait()) == Taken::Held;
+        let mut got =
+            |exclusive| held.acquire(Lock { name, exclusive }, SpinBudget::Refuse, |wait| wait()) == Taken::Held;
         let both = got(false) && {
             self.touch(0, false);
             got(true)
@@ -75,7 +76,7 @@ impl Rows {
             held.begin(age);
             let done = rows.iter().all(|&row| {
                 let lock = Lock { name: NAMES[row], exclusive: true };
-                held.take(lock, SpinBudget::Wound, |wait| wait()) == Taken::Held
+                held.acquire(lock, SpinBudget::Wound, |wait| wait()) == Taken::Held
             });
             if done {
                 rows.iter().for_each(|&row| self.touch(row, true));
@@ -123,7 +124,7 @@ fn readers_wait_for_a_writer() {
     beside(write_both, read, |rows, _, _| assert_eq!([rows.value(0), rows.value(1)], [1, 1]));
 }
 
-/// Of two that read and then write at most one writes at a time, and who is turned away has not.
+/// Of two that read and then write at most one writes at a time, and one that is refused has not.
 #[test]
 fn upgrades_are_alone() {
     beside(Rows::attempt, Rows::attempt, |rows, left, right| {
@@ -183,10 +184,10 @@ fn scans_and_insertions_see_each_other() {
     insert_beside_a_scan(UNAGED, false, |admitted, found| assert!(found || !admitted, "a phantom"));
 }
 
-/// An insertion that waits for a range is woken when that is given back.
+/// An insertion that waits for a range is woken when that is released.
 #[test]
 fn insertions_outlast_ranges() {
-    insert_beside_a_scan(1, true, |admitted, _| assert!(admitted, "nobody wounds the insertion"));
+    insert_beside_a_scan(1, true, |admitted, _| assert!(admitted, "no transaction wounds the insertion"));
 }
 
 /// Two that read a row and then write it by age: what the younger one read is wounded, or the older one has ended before.
@@ -198,7 +199,7 @@ fn upgrades_by_age_end() {
             held.begin(age);
             let name = NAMES[0];
             let mut got =
-                |exclusive| held.take(Lock { name, exclusive }, SpinBudget::Wound, |wait| wait()) == Taken::Held;
+                |exclusive| held.acquire(Lock { name, exclusive }, SpinBudget::Wound, |wait| wait()) == Taken::Held;
             let both = got(false) && got(true);
             if both {
                 rows.touch(0, true);
@@ -218,7 +219,7 @@ fn upgrades_by_age_end() {
     });
 }
 
-/// Two that lock the same rows in opposite orders both come to their end: the older one wounds the younger, or waits for nobody.
+/// Two that lock the same rows in opposite orders both come to their end: the older one wounds the younger, or does not wait.
 #[test]
 fn the_older_one_comes_first() {
     let older = |rows: &Rows| rows.visit_by_age([0, 1], 1);
@@ -226,52 +227,52 @@ fn the_older_one_comes_first() {
     beside(older, younger, |rows, _, _| assert_eq!([rows.value(0), rows.value(1)], [2, 2]));
 }
 
-/// Two rows of which somebody is told whether they are as they were, and which somebody else changes.
-struct Told {
+/// Two rows: one thread holds conditions over them, and another one changes them.
+struct Tested {
     rows: Rows,
-    /// What has been committed of each row: whoever holds a condition over it reads it, whoever makes the condition untrue changes it.
+    /// The committed value of each row: the holder of a condition over it reads it, and a writer that makes the condition untrue changes it.
     committed: [UnsafeCell<u32>; 2],
     /// The writer has come to its end.
     written: AtomicBool,
 }
 
-impl Told {
+impl Tested {
     fn committed(&self, row: usize) -> u32 {
         // SAFETY: loom checks it.
         self.committed[row].with(|row| unsafe { *row })
     }
 
-    /// Asks of each of the rows whether it is 0, as `hold_condition` does, and finds, after `meanwhile`, that what it was told is still
-    /// so. Whether it was not wounded on its way.
-    fn ask(&self, rows: &[usize], age: u64, meanwhile: impl Fn()) -> bool {
+    /// Tests of each of the rows whether it is 0, as `hold_condition` does, and finds, after `meanwhile`, that the answers are still right. Returns
+    /// whether it was not wounded on its way.
+    fn hold(&self, rows: &[usize], age: u64, meanwhile: impl Fn()) -> bool {
         let (mut conditions, mut own) = (Conditions::new(&self.rows.table), Wounds::default());
         own.begin(age);
-        let mut told = Vec::new();
+        let mut tested = Vec::new();
         for &row in rows {
-            if own.wounded() || conditions.take(NAMES[row], &own) != Taken::Held {
+            if own.wounded() || conditions.acquire(NAMES[row], &own) != Taken::Held {
                 break;
             }
             let is_zero = self.rows.value(row) == 0;
             assert_eq!(is_zero, self.committed(row) == 0, "a row is tested that is not committed");
-            conditions.hold(told.len(), &Condition::default(), is_zero);
-            told.push(is_zero);
+            conditions.hold(&Condition::default(), is_zero);
+            tested.push(is_zero);
         }
         meanwhile();
-        for (&row, is_zero) in rows.iter().zip(&told) {
+        for (&row, is_zero) in rows.iter().zip(&tested) {
             assert_eq!(*is_zero, self.committed(row) == 0, "an answer has changed while it was held");
         }
         conditions.release();
-        told.len() == rows.len()
+        tested.len() == rows.len()
     }
 
-    /// Makes each of the rows `value`, and commits when nobody holds an answer that would be another one, as `respect` does. Whether it
-    /// was not wounded on its way.
+    /// Makes each of the rows `value`, and commits when no condition is held whose truth value would change, as `respect` does. Returns whether it was not
+    /// wounded on its way.
     fn write(&self, rows: &[usize], value: u32, age: u64) -> bool {
         let mut held = Held::new(&self.rows.table);
         held.begin(age);
         let mut commits = rows.iter().all(|&row| {
             let lock = Lock { name: NAMES[row], exclusive: true };
-            held.take(lock, SpinBudget::Wound, |wait| wait()) == Taken::Held
+            held.acquire(lock, SpinBudget::Wound, |wait| wait()) == Taken::Held
         });
         if commits {
             // SAFETY: loom checks it.
@@ -288,86 +289,91 @@ impl Told {
             }
         }
         held.release();
-        // Release: as a client is told.
+        // Release: as a client gets its answer.
         self.written.store(true, Ordering::Release);
         commits
     }
 
     fn respect(&self, name: u64, is_zero: bool, own: &Wounds) -> bool {
-        let mut met = Vec::new();
+        let mut found = Vec::new();
         self.rows.table.conditions(name, own.requester(), |condition| {
-            met.push((std::ptr::from_ref(condition).addr(), condition.truth));
+            found.push((std::ptr::from_ref(condition).addr(), condition.truth));
         });
         let mut watch = Requests::new(&self.rows.table);
-        let mut outlast = |address| watch.outlast(name, address, own) == Answer::Granted;
-        met.into_iter().all(|(address, truth)| truth == is_zero || outlast(address))
+        let mut is_released = |address| watch.await_condition(name, address, own) == Answer::Granted;
+        found.into_iter().all(|(address, truth)| truth == is_zero || is_released(address))
     }
 }
 
-fn told(
+fn tested(
     preemptions: usize,
-    writer: fn(&Told) -> bool,
-    requester: fn(&Told) -> bool,
-    after: impl Fn(&Told, bool, bool) + Copy + Send + Sync + 'static,
+    writer: fn(&Tested) -> bool,
+    requester: fn(&Tested) -> bool,
+    after: impl Fn(&Tested, bool, bool) + Copy + Send + Sync + 'static,
 ) {
     explore(preemptions, move || {
         let rows = Rows { table: LockTable::new(2), rows: [0, 0].map(UnsafeCell::new) };
-        let told = Arc::new(Told { rows, committed: [0, 0].map(UnsafeCell::new), written: AtomicBool::new(false) });
-        let (left, right) = (Arc::clone(&told), Arc::clone(&told));
+        let tested = Arc::new(Tested { rows, committed: [0, 0].map(UnsafeCell::new), written: AtomicBool::new(false) });
+        let (left, right) = (Arc::clone(&tested), Arc::clone(&tested));
         let (writer, requester) = (thread::spawn(move || writer(&left)), thread::spawn(move || requester(&right)));
         let wrote = writer.join().expect("it does not panic");
-        after(&told, wrote, requester.join().expect("it does not panic"));
+        after(&tested, wrote, requester.join().expect("it does not panic"));
     });
 }
 
-/// Who would make an answer untrue waits until it is held no more.
+/// A writer that would change a truth value waits until it is released.
 #[test]
 fn an_answer_stays_true_for_as_long_as_it_is_held() {
-    let after = |told: &Told, wrote: bool, _: bool| {
-        assert!(wrote, "nobody is in the way of one row");
-        assert_eq!([told.rows.value(0), told.committed(0)], [1, 1]);
+    let after = |tested: &Tested, wrote: bool, _: bool| {
+        assert!(wrote, "nothing else blocks one row");
+        assert_eq!([tested.rows.value(0), tested.committed(0)], [1, 1]);
     };
-    told(2, |told| told.write(&[0], 1, 1), |told| told.ask(&[0], 2, || ()), after);
-    told(2, |told| told.write(&[0], 1, 2), |told| told.ask(&[0], 1, || ()), after);
+    tested(2, |tested| tested.write(&[0], 1, 1), |tested| tested.hold(&[0], 2, || ()), after);
+    tested(2, |tested| tested.write(&[0], 1, 2), |tested| tested.hold(&[0], 1, || ()), after);
 }
 
-/// Who leaves an answer as it is does not wait for who holds it.
+/// A writer that leaves a truth value as it is does not wait for its holder.
 #[test]
-fn an_answer_that_stays_true_is_in_nobodys_way() {
-    let ask = |told: &Told| {
-        told.ask(&[0], 1, || {
-            // Acquire: as a client is told.
-            while !told.written.load(Ordering::Acquire) {
+fn an_answer_that_stays_true_blocks_no_writer() {
+    let hold = |tested: &Tested| {
+        tested.hold(&[0], 1, || {
+            // Acquire: as a client gets its answer.
+            while !tested.written.load(Ordering::Acquire) {
                 thread::yield_now();
             }
         })
     };
-    told(2, |told| told.write(&[0], 0, 2), ask, |_, wrote, asked| assert!(wrote && asked, "one of them is wounded"));
+    tested(
+        2,
+        |tested| tested.write(&[0], 0, 2),
+        hold,
+        |_, wrote, asked| assert!(wrote && asked, "one of them is wounded"),
+    );
 }
 
 /// Two rows, whose conditions are held and whose locks are taken in opposite orders: the older one comes to its end.
 #[test]
-fn of_who_asks_and_who_writes_the_older_one_goes_on() {
-    let both = |told: &Told, wrote: bool| {
-        assert_eq!([told.rows.value(0), told.committed(0), told.committed(1)], [u32::from(wrote); 3]);
+fn of_a_holder_and_a_writer_the_older_one_goes_on() {
+    let both = |tested: &Tested, wrote: bool| {
+        assert_eq!([tested.rows.value(0), tested.committed(0), tested.committed(1)], [u32::from(wrote); 3]);
     };
-    told(
+    tested(
         2,
-        |told| told.write(&[1, 0], 1, 1),
-        |told| told.ask(&[0, 1], 2, || ()),
-        move |told, wrote, _| {
+        |tested| tested.write(&[1, 0], 1, 1),
+        |tested| tested.hold(&[0, 1], 2, || ()),
+        move |tested, wrote, _| {
             assert!(wrote, "the older one is wounded");
-            both(told, wrote);
+            both(tested, wrote);
         },
     );
     // With two, some way into the search, they spin beside each other for longer than the tool's limit of branches.
-    told(
+    tested(
         1,
-        |told| told.write(&[1, 0], 1, 2),
-        |told| told.ask(&[0, 1], 1, || ()),
-        move |told, wrote, asked| {
+        |tested| tested.write(&[1, 0], 1, 2),
+        |tested| tested.hold(&[0, 1], 1, || ()),
+        move |tested, wrote, asked| {
             assert!(asked, "the older one is wounded");
-            both(told, wrote);
+            both(tested, wrote);
         },
     );
 }

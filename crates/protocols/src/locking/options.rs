@@ -8,7 +8,7 @@ pub struct Options {
     /// What a transaction does about locks that others hold.
     pub policy: Policy,
     /// How many buckets the lock table has, rounded up to a power of two: a word each. Locks that share a bucket share a latch
-    /// and a list for moments; with many more buckets than locks that are held at a time there is one lock in each.
+    /// and a list for a short time; with many more buckets than locks that are held at a time there is one lock in each.
     pub buckets: usize,
 }
 
@@ -46,7 +46,7 @@ pub enum Policy {
     /// Locks that are known beforehand are waited for in one global order; any other lock that another holds is a conflict.
     #[default]
     InOrder,
-    /// Nobody waits: a lock that another holds is a conflict.
+    /// No transaction waits: a lock that another one holds is a conflict.
     NoWait,
     /// Older transactions wound younger ones that hold what they want, and wait for older ones.
     WoundWait,

@@ -6,8 +6,8 @@
 //!   finds the range.
 //! * Only insertions look for ranges. Rows that are there are protected by the locks of their keys, deleted ones too: they
 //!   stay in the index until their transaction has ended.
-//! * A range is always granted. An insertion that waits does so for the ranges that were there when it first looked: whoever locks a
-//!   range later finds the key, and waits for that. So an insertion is not overtaken by scans for ever.
+//! * A range is always granted. An insertion that waits does so for the ranges that were there when it first looked: a scan
+//!   that locks a range later finds the key, and waits for that. So an insertion is not overtaken by scans for ever.
 
 use std::ops::Bound;
 
@@ -18,8 +18,8 @@ use super::intervals::{Id, Intervals};
 use super::locks::Answer;
 use super::wounds::{Requester, SpinBudget, Wounds};
 
-/// A range in the way of an insertion: its place, and its number, which no other range there has.
-pub(super) type InTheWay = (Id, u64);
+/// A range that conflicts with an insertion: its node, and its number, which no other range of that node has.
+pub(super) type Conflicting = (Id, u64);
 
 /// An insertion that waits.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ struct Locked {
 }
 
 impl Locked {
-    /// Wakes the insertions of keys that a range covers, which is about to go or to become smaller.
+    /// Wakes the insertions of keys that a range covers, which is about to be removed or narrowed.
     fn call(&self, id: Id) {
         for waiting in self.waiting.iter().filter(|waiting| self.ranges.covers(id, &waiting.key)) {
             waiting.requester.call();
@@ -53,7 +53,7 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Locks a range. It may be one that is held already, made larger, which the answer's second part says.
+    /// Locks a range. It may be one that is held already, made larger: the second value tells which.
     pub(super) fn lock(
         &self,
         requester: Requester,
@@ -75,7 +75,7 @@ impl Ranges {
         locked.ranges.narrow(id, lower, upper);
     }
 
-    /// Gives a range back.
+    /// Releases a range.
     pub(super) fn release(&self, id: Id) {
         let mut locked = self.locked.lock();
         locked.call(id);
@@ -94,14 +94,14 @@ impl Ranges {
 
     /// Whether no range of another transaction has the key, which is in the index: those that have it are wounded and waited for, if the
     /// transaction waits at all.
-    pub(super) fn admit(&self, own: &Wounds, owner: u64, in_the_way: &mut Vec<InTheWay>, key: Vec<u8>) -> Answer {
+    pub(super) fn admit(&self, own: &Wounds, owner: u64, conflicting: &mut Vec<Conflicting>, key: Vec<u8>) -> Answer {
         let requester = own.requester();
         let mut locked = self.locked.lock();
-        in_the_way.clear();
+        conflicting.clear();
         let mut is_own = false;
         locked.ranges.each_with(&key, |id, number, (other, other_owner)| {
             if other_owner != owner {
-                in_the_way.push((id, number));
+                conflicting.push((id, number));
                 is_own |= other.thread == requester.thread;
             }
         });
@@ -109,44 +109,49 @@ impl Ranges {
             return Answer::Own;
         }
         if own.spin_budget() != SpinBudget::Wound
-            && let Some(&(id, _)) = in_the_way.first()
+            && let Some(&(id, _)) = conflicting.first()
         {
-            requester.gives_up_before(locked.ranges.requester(id));
+            requester.records_opponent(locked.ranges.requester(id));
             return Answer::Refused;
         }
-        if in_the_way.is_empty() {
+        if conflicting.is_empty() {
             return Answer::Granted;
         }
-        for &(id, _) in &*in_the_way {
+        for &(id, _) in &*conflicting {
             requester.wound(locked.ranges.requester(id));
         }
         locked.waiting.push(Waiting { requester, key });
-        self.outlast(own, in_the_way, locked)
+        self.await_release(own, conflicting, locked)
     }
 
-    /// Waits until some ranges are gone, or have the key no more. The transaction is in the list of those that wait.
-    fn outlast<'l>(&'l self, own: &Wounds, in_the_way: &mut Vec<InTheWay>, locked: SpinGuard<'l, Locked>) -> Answer {
+    /// Waits until some ranges are released, or do not have the key any more. The transaction is in the list of those that wait.
+    fn await_release<'l>(
+        &'l self,
+        own: &Wounds,
+        conflicting: &mut Vec<Conflicting>,
+        locked: SpinGuard<'l, Locked>,
+    ) -> Answer {
         let (mut latched, mut ends) = (Some(locked), true);
         loop {
             let mut locked = latched.take().unwrap_or_else(|| self.locked.lock());
             let at =
-                locked.waiting.iter().position(|it| it.requester.is(own.requester())).expect("it is taken out below");
+                locked.waiting.iter().position(|it| it.requester.is(own.requester())).expect("it is removed below");
             let key = &locked.waiting[at].key;
-            in_the_way.retain(|&(id, number)| locked.ranges.is_there(id, number) && locked.ranges.covers(id, key));
-            if in_the_way.is_empty() || own.wounded() || !ends {
-                if let Some(&(id, _)) = in_the_way.first().filter(|_| !ends) {
-                    own.requester().gives_up_before(locked.ranges.requester(id));
+            conflicting.retain(|&(id, number)| locked.ranges.is_there(id, number) && locked.ranges.covers(id, key));
+            if conflicting.is_empty() || own.wounded() || !ends {
+                if let Some(&(id, _)) = conflicting.first().filter(|_| !ends) {
+                    own.requester().records_opponent(locked.ranges.requester(id));
                 }
                 locked.waiting.swap_remove(at);
                 return match ends || own.wounded() {
-                    _ if in_the_way.is_empty() => Answer::Granted,
+                    _ if conflicting.is_empty() => Answer::Granted,
                     true => Answer::Refused,
                     false => Answer::Own,
                 };
             }
             own.slot().expect_call();
             drop(locked);
-            ends = own.wait(in_the_way.len(), || own.slot().is_called());
+            ends = own.wait(conflicting.len(), || own.slot().is_called());
         }
     }
 }

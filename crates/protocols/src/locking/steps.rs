@@ -1,5 +1,5 @@
-//! The steps that keep transactions apart, each of which tests leave out to show what it is for.
-//! `docs/mutation-proof.md` says what goes wrong without each.
+//! The steps that isolate transactions, each of which tests leave out to show what it is for. `docs/mutation-proof.md` has what goes wrong without
+//! each.
 
 use polychron_engine::named;
 
@@ -10,15 +10,15 @@ named! {
         LockReads,
         /// What is written is locked exclusively.
         LockWrites,
-        /// Who holds a shared lock and writes makes it exclusive.
+        /// A shared lock becomes exclusive when its holder writes.
         Upgrade,
-        /// That takes that nobody else holds it.
+        /// Only when no other transaction holds it.
         UpgradeAlone,
-        /// Locks are given back at the end only.
+        /// Locks are released at the end only.
         HoldLocks,
         /// A range that is scanned is locked.
         LockRanges,
-        /// It is locked before it is looked at, and gives way to nothing but its end.
+        /// It is locked before it is read.
         LockRangesFirst,
         /// An insertion looks for locked ranges.
         RespectRanges,
@@ -26,9 +26,9 @@ named! {
         LockScanned,
         /// A record that has left its index is looked up again.
         LookAgain,
-        /// Who writes to a table knows all its indexes.
+        /// A transaction that writes to a table knows all its indexes.
         KnowAllIndexes,
-        /// An index that was dropped has not been asked.
+        /// An index that was dropped has not been read.
         KnowDropped,
         /// A snapshot does not write.
         RefuseSnapshotWrites,
@@ -38,13 +38,13 @@ named! {
         RefuseDuplicates,
         /// A condition that was tested is held.
         HoldConditions,
-        /// Who has written looks for conditions of others.
+        /// A transaction that has written looks for conditions of others.
         RespectConditions,
-        /// What else such a condition depends on is locked.
+        /// The other rows of such a condition are locked.
         LockOperands,
-        /// Who is wounded gives way.
+        /// A wounded transaction gives way.
         GiveWay,
-        /// A rollback puts back what was.
+        /// A rollback restores the rows.
         UndoTransactions,
         /// An operation that fails on its way is undone.
         UndoOperations,
@@ -56,7 +56,7 @@ named! {
     pub enum Point {
         /// A scan has collected entries and has not locked them yet.
         Collected,
-        /// A transaction waits for a key, and has wounded who is younger.
+        /// A transaction waits for a key, and has wounded younger ones.
         Queued,
     }
 }

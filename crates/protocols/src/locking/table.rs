@@ -37,15 +37,15 @@ impl Keyed for Index {
 
 /// The name of a key's lock.
 #[inline]
-pub(super) fn name_of<K: EncodedKey>(place: IndexRef, key: K, seed: HashSeed) -> u64 {
-    let index = (place.table.position() as u64) << 32 | place.index.position() as u64;
+pub(super) fn name_of<K: EncodedKey>(index_ref: IndexRef, key: K, seed: HashSeed) -> u64 {
+    let index = (index_ref.table.position() as u64) << 32 | index_ref.index.position() as u64;
     // The golden ratio spreads the indexes; keys are hashed already.
     key.hash(seed).wrapping_add(index.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
-/// The index of a place, while a transaction runs that has been there.
+/// The index of a reference, while a transaction runs that has used it.
 #[inline]
-pub(super) fn index_at(tables: &[Option<Arc<Table>>], place: IndexRef) -> &Index {
-    let table = catalog::known(tables, place.table).expect("tables stay while a transaction runs");
-    table.store(place.index).expect("indexes stay while a transaction runs")
+pub(super) fn index_at(tables: &[Option<Arc<Table>>], index_ref: IndexRef) -> &Index {
+    let table = catalog::known(tables, index_ref.table).expect("tables stay while a transaction runs");
+    table.store(index_ref.index).expect("indexes stay while a transaction runs")
 }

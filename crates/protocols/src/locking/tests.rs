@@ -1,4 +1,4 @@
-//! White-box tests: every transaction gets through, whoever else wants the same; waiting for oneself is an error; what is leaked is undone.
+//! White-box tests: every transaction gets through, whatever others want; waiting for oneself is an error; what is leaked is undone.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -100,7 +100,7 @@ fn ends(work: impl FnOnce() + Send + 'static) {
     let (done, ended) = channel();
     let thread = std::thread::spawn(move || {
         work();
-        // Nobody waits any more where it took too long.
+        // No thread waits any more where it took too long.
         let _ = done.send(());
     });
     if ended.recv_timeout(Duration::from_secs(120)) == Err(RecvTimeoutError::Timeout) {
@@ -125,7 +125,7 @@ macro_rules! each_policy {
 }
 
 each_policy!(
-    who_reads_and_then_writes_gets_through,
+    transactions_that_read_and_then_write_get_through,
     scans_and_insertions_get_through,
     many_threads_share_a_row,
     waiting_for_oneself_is_an_error,
@@ -138,7 +138,7 @@ mod cases {
     use super::*;
 
     /// All hold the row shared, and want it alone.
-    pub(super) fn who_reads_and_then_writes_gets_through(policy: Policy) {
+    pub(super) fn transactions_that_read_and_then_write_get_through(policy: Policy) {
         let opened = open(policy, 1);
         let times = scaled(200, 20);
         opened.run(6, times, 100, |transaction, table, _| {
@@ -216,10 +216,10 @@ mod cases {
         let (table, mut worker) = (opened.table, opened.worker());
         for mode in [Mode::ReadWrite, Mode::Snapshot] {
             let mut leaked = worker.begin(Mode::ReadWrite).expect("it begins");
-            leaked.update(&table, 1, |row| row.set_count(1)).expect("nobody is in the way");
-            leaked.insert(&table, &entry(9)).expect("nobody is in the way");
-            assert!(leaked.delete(&table, 2).expect("nobody is in the way"));
-            assert_eq!(leaked.scan(&table, ..).rows().expect("nobody is in the way").len(), 4);
+            leaked.update(&table, 1, |row| row.set_count(1)).expect("no other transaction blocks it");
+            leaked.insert(&table, &entry(9)).expect("no other transaction blocks it");
+            assert!(leaked.delete(&table, 2).expect("no other transaction blocks it"));
+            assert_eq!(leaked.scan(&table, ..).rows().expect("no other transaction blocks it").len(), 4);
             std::mem::forget(leaked);
             let next = worker.begin(mode).expect("it begins");
             next.commit().expect("it did nothing");
@@ -256,7 +256,7 @@ mod cases {
         let opened = open(policy, 2);
         let (table, mut worker) = (opened.table, opened.worker());
         let mut leaked = worker.begin(Mode::ReadWrite).expect("it begins");
-        leaked.update(&table, 1, |row| row.set_count(1)).expect("nobody is in the way");
+        leaked.update(&table, 1, |row| row.set_count(1)).expect("no other transaction blocks it");
         std::mem::forget(leaked);
         let other = opened.clone();
         let (began, begun) = channel();
@@ -302,13 +302,13 @@ fn memory_beside_a_waiter(waits: Body) {
 }
 
 #[test]
-fn who_waits_for_a_row_holds_nothing_back() {
+fn a_wait_for_a_row_holds_nothing_back() {
     memory_beside_a_waiter(|t, table, _| t.update(table, 5, |row| row.set_count(2)).map(drop));
 }
 
 /// What it had collected before it waited is looked up again.
 #[test]
-fn who_waits_in_a_scan_holds_nothing_back() {
+fn a_wait_in_a_scan_holds_nothing_back() {
     memory_beside_a_waiter(|t, table, _| {
         let rows = t.scan(table, ..8).rows()?;
         assert_eq!(rows.iter().map(|row| (row.id, row.count)).collect::<Vec<_>>(), {
@@ -319,20 +319,20 @@ fn who_waits_in_a_scan_holds_nothing_back() {
     });
 }
 
-/// A huge transaction leaves short lists with little room.
+/// A huge transaction leaves short lists with little capacity.
 #[test]
 #[cfg_attr(miri, ignore = "does more than an interpreter can")]
-fn the_room_of_a_huge_transaction_is_given_back() {
+fn the_memory_of_a_huge_transaction_is_freed() {
     const ROWS: u64 = 2 * ROOM as u64;
     let opened = open(Policy::default(), ROWS);
     let mut worker = opened.worker();
     let table = opened.table;
     let mut huge = worker.begin(Mode::ReadWrite).unwrap();
     (0..ROWS).for_each(|id| assert!(huge.get(&table, id).unwrap().is_some()));
-    huge.state.wanted.remember(&huge.state.held, None);
-    assert!(huge.state.held.room() > ROOM && huge.state.wanted.room() > ROOM);
+    huge.state.wanted.remember(huge.records.held(), None);
+    assert!(huge.records.held().room() > ROOM && huge.state.wanted.room() > ROOM);
     huge.commit().unwrap();
     drive::transact(&mut worker, Mode::ReadWrite, &mut |t| t.get(&table, 1).map(drop)).unwrap();
-    let rooms = [worker.state.held.room(), worker.state.wanted.room()];
+    let rooms = [worker.records.held().room(), worker.state.wanted.room()];
     assert!(rooms.iter().all(|&room| room <= ROOM), "{rooms:?}");
 }

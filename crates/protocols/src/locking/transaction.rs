@@ -1,21 +1,20 @@
-//! What a procedure may ask for.
+//! A running transaction.
 
 use polychron_base::{Error, IndexId, Reason};
 use polychron_engine::Commit;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Batch, IndexRef, has_dropped};
-use polychron_memory::Guard;
 use polychron_schema::RowBuffer;
 
 use super::protocol::Shared;
-use super::rows::Undone;
+use super::records::Records;
 use super::steps::Step;
 use super::worker::State;
 
 /// Memory that operations use one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
-    /// A row whose lock was given back.
+    /// A row whose lock was released.
     pub(super) row: RowBuffer,
     pub(super) batch: Batch,
 }
@@ -25,33 +24,25 @@ pub(super) struct Buffers {
 pub struct LockingTransaction<'w> {
     pub(super) shared: &'w Shared,
     pub(super) state: &'w mut State,
-    pub(super) guard: Guard<'w>,
+    pub(super) records: Records<'w>,
     /// The worker's number, in the queues of ranges.
     pub(super) owner: u64,
     pub(super) read_only: bool,
     /// It has conflicted.
     pub(super) doomed: bool,
-    /// It has been told something by a secondary index.
-    pub(super) asks_secondary: bool,
+    /// It has read a secondary index.
+    pub(super) has_read_secondary: bool,
 }
 
-impl<'w> LockingTransaction<'w> {
+impl LockingTransaction<'_> {
     /// Runs an operation. Between two of them the transaction stands aside: one whose client does nothing holds back no epoch. What it will look
-    /// at again is locked, so that nobody else takes it away, or is its own, and its list of tables is kept. Only fingers are forgotten.
+    /// at again is locked, so that no other transaction frees it, or is its own, and its list of tables is kept. Only fingers are forgotten.
     #[inline]
     pub(super) fn work<O>(&mut self, operation: impl FnOnce(&mut Self) -> O) -> O {
-        self.come_back();
+        self.records.come_back();
         let outcome = operation(self);
-        self.guard.stand_aside();
+        self.records.stand_aside();
         outcome
-    }
-
-    /// The transaction is in an epoch from now on.
-    #[inline]
-    pub(super) fn come_back(&mut self) {
-        if !self.guard.come_back() {
-            self.state.base.fingers.clear();
-        }
     }
 
     /// No index was added to a table that was written: its entries would not be kept up.
@@ -60,15 +51,15 @@ impl<'w> LockingTransaction<'w> {
         if left_out(Step::KnowAllIndexes) {
             return Ok(());
         }
-        let outdated = self.state.base.tables.outdated(&self.shared.catalog, || self.state.log.index_refs());
-        outdated.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None, None)))
+        let outdated = self.state.base.tables.outdated(&self.shared.catalog, || self.records.changed());
+        outdated.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None, None)))
     }
 
-    /// No index was dropped that may have been asked. Who leaves it alone locks nothing there; but whoever locks what it has written, or writes
-    /// what it has read, does so behind it, and sees here that its catalog has another version.
+    /// No index was dropped that may have been read. A transaction that does not know the index locks nothing there; but one that locks what this
+    /// one has written, or writes what this one has read, comes after it, and sees here that the catalog has another version.
     #[inline]
     fn know_dropped(&mut self) -> Result<(), Error> {
-        let known = !self.asks_secondary || self.state.base.tables.is_present(&self.shared.catalog);
+        let known = !self.has_read_secondary || self.state.base.tables.is_present(&self.shared.catalog);
         if known || left_out(Step::KnowDropped) { Ok(()) } else { self.look_for_dropped() }
     }
 
@@ -77,21 +68,17 @@ impl<'w> LockingTransaction<'w> {
         let Some(table) = has_dropped(&self.state.base.tables) else { return Ok(()) };
         Err(self.conflict(Reason::Inconsistent, IndexRef { table, index: IndexId::PRIMARY }, None, None))
     }
-
-    /// Gives back all that is locked.
-    fn release(&mut self) {
-        self.state.release(self.shared);
-    }
 }
 
 impl Drop for LockingTransaction<'_> {
     fn drop(&mut self) {
-        self.come_back();
+        self.records.come_back();
         if left_out(Step::UndoTransactions) {
-            self.state.log.commit(&Undone(&self.state.base.tables), &self.guard);
+            self.records.commit(&self.state.base.tables);
         }
         self.undo_log_to(0);
-        self.release();
+        self.state.release(self.shared);
+        self.records.release();
         self.state.base.is_open = false;
         self.shared.kept.let_old_go(self.owner as usize, &mut self.state.base.tables, &self.shared.catalog);
     }
@@ -106,13 +93,12 @@ impl Commit for LockingTransaction<'_> {
         if self.shared.policy.has_conditions() {
             self.respect_conditions()?;
         }
-        self.come_back();
-        let state = &mut *self.state;
-        state.log.commit(&Undone(&state.base.tables), &self.guard);
+        self.records.come_back();
+        self.records.commit(&self.state.base.tables);
         if self.read_only {
-            state.base.counters.snapshot(0);
+            self.state.base.counters.snapshot(0);
         }
-        // The locks go with the transaction, which has nothing left to undo.
+        // The locks are released with the transaction, which has nothing left to undo.
         Ok(())
     }
 

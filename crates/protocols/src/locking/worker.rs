@@ -1,22 +1,22 @@
-//! A worker: asks a procedure for its keys, locks them in the global order, and runs it.
+//! A worker: collects the keys that a procedure declares, locks them in the global order, and runs it.
 
 use std::sync::Arc;
 
 use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_base::{Abort, Error, IndexId, Reason, TableId};
 use polychron_engine::drive::RandomWait;
-use polychron_engine::stores::{Base, IndexRef, StoreWorker, UndoLog, WorkerBase};
+use polychron_engine::stores::{Base, IndexRef, StoreWorker, WorkerBase};
 use polychron_engine::{Access, Declare, Mode, Procedure, drive};
 use polychron_memory::Local;
 
 use super::conditions::Conditions;
-use super::held::{Held, Lock, Taken, Wanted};
+use super::held::{Lock, Taken, Wanted};
 use super::intervals::Id;
 use super::locks::LockTable;
 use super::options::CONFLICTS_UNAGED;
 use super::protocol::Shared;
-use super::ranges::InTheWay;
-use super::rows::Undone;
+use super::ranges::Conflicting;
+use super::records::{Records, WorkerRecords};
 use super::table::{Index, index_at, name_of};
 use super::transaction::{Buffers, LockingTransaction};
 use super::wounds::{SpinBudget, UNAGED};
@@ -26,6 +26,7 @@ use super::wounds::{SpinBudget, UNAGED};
 pub struct LockingWorker {
     pub(super) local: Local,
     pub(super) state: State,
+    pub(super) records: WorkerRecords,
     shared: Arc<Shared>,
 }
 
@@ -34,13 +35,11 @@ pub struct LockingWorker {
 pub(super) struct State {
     pub(super) base: WorkerBase<Index>,
     pub(super) buffers: Buffers,
-    pub(super) log: UndoLog<IndexRef>,
-    pub(super) held: Held,
     pub(super) conditions: Conditions,
     /// The ranges that the running transaction has locked.
     pub(super) ranges: Vec<(IndexRef, Id)>,
     /// Ranges that an insertion waits for.
-    pub(super) in_the_way: Vec<InTheWay>,
+    pub(super) conflicting: Vec<Conflicting>,
     pub(super) wanted: Wanted,
     back_off: RandomWait,
     /// The age of the transaction before, if this one is its next attempt.
@@ -67,48 +66,43 @@ impl LockingWorker {
     pub(super) fn new(local: Local, shared: &Arc<Shared>) -> Self {
         let base = WorkerBase::new(shared, &local);
         let back_off = RandomWait::new(base.slot);
-        let mut held = Held::new(&shared.locks);
-        held.own.belong_to(&local);
+        let records = WorkerRecords::new(&shared.locks, &local);
         let state = State {
             base,
             buffers: Buffers::default(),
-            log: UndoLog::default(),
-            held,
             conditions: Conditions::new(&shared.locks),
             ranges: Vec::new(),
-            in_the_way: Vec::new(),
+            conflicting: Vec::new(),
             wanted: Wanted::default(),
             back_off,
             age: None,
         };
-        Self { local, state, shared: Arc::clone(shared) }
+        Self { local, state, records, shared: Arc::clone(shared) }
     }
 }
 
 impl State {
-    /// Takes what is wanted, waiting, in the order of names. `false`: the transaction was wounded meanwhile.
+    /// Acquires the wanted locks, waiting, in the order of names. `false`: the transaction was wounded meanwhile.
     ///
-    /// What another transaction of the same thread holds is left out, and what others do not give back to a transaction inside of another one:
-    /// the procedure is told if it asks for it.
-    fn take_wanted(&mut self) -> bool {
-        let Self { wanted, held, .. } = self;
-        let spin_budget = match held.own.spin_budget() {
+    /// What another transaction of the same thread holds is left out, and what others do not release for a transaction inside of another one:
+    /// the procedure gets an error if it needs that.
+    fn acquire_wanted(&mut self, records: &mut Records<'_>) -> bool {
+        let spin_budget = match records.held().own.spin_budget() {
             SpinBudget::Refuse => SpinBudget::Queue,
             spin_budget => spin_budget,
         };
-        wanted.in_order().iter().all(|&lock| held.take(lock, spin_budget, |wait| wait()) != Taken::Refused)
+        self.wanted.in_order().iter().all(|&lock| records.acquire_aside(lock, spin_budget) != Taken::Refused)
     }
 
-    /// Gives back all that is locked.
+    /// Releases the ranges and the conditions.
     #[inline]
     pub(super) fn release(&mut self, shared: &Shared) {
-        for (place, range) in self.ranges.drain(..) {
-            index_at(&self.base.tables, place).ranges.release(range);
+        for (index_ref, range) in self.ranges.drain(..) {
+            index_at(&self.base.tables, index_ref).ranges.release(range);
         }
         if shared.policy.has_conditions() {
             self.conditions.release();
         }
-        self.held.release();
     }
 }
 
@@ -129,8 +123,7 @@ impl StoreWorker for LockingWorker {
         (&mut self.local, &mut self.state.base, &self.shared)
     }
 
-    /// Asks a procedure which keys it wants. One that panics here is given none, and panics again where it is caught and
-    /// reported.
+    /// Collects the keys that a procedure declares. One that panics here gets no locks beforehand, and panics again where that is caught and reported.
     #[inline]
     fn ask<P: Procedure>(&mut self, procedure: &P) {
         let wanted = &mut self.state.wanted;
@@ -149,48 +142,38 @@ impl StoreWorker for LockingWorker {
     /// Locks what a procedure declared just before, or what the attempt before had reached.
     #[inline]
     fn start(&mut self, mode: Mode) -> Result<LockingTransaction<'_>, Error> {
-        let Self { local, state, shared, .. } = self;
-        let owner = state.base.slot as u64;
-        // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
-        let mut guard = local.pin();
-        // SAFETY: of the transaction, which leaves its epoch, the list is kept below, until it has ended.
-        unsafe { state.base.tables.renew(&shared.catalog) };
-        shared.kept.keep(owner as usize, &mut state.base.tables);
+        let Self { local, state, records, shared } = self;
         // It looks at nothing before its first operation, and may wait for locks here.
-        guard.stand_aside();
+        let mut records = records.begin(local, &mut state.base, shared);
         let age = state.age.take().unwrap_or_else(|| if shared.policy.wounds() { shared.draw_age() } else { UNAGED });
-        state.held.begin(age);
-        debug_assert!(state.log.is_empty(), "the transaction before left something behind");
-        state.base.begin();
-        let doomed = state.wanted.in_force && !state.take_wanted();
+        records.begin_aged(age);
+        let doomed = state.wanted.in_force && !state.acquire_wanted(&mut records);
         if doomed {
             let (table, index) = (TableId::default(), IndexId::PRIMARY);
-            let opponent = state.held.own.opponent();
+            let opponent = records.held().own.opponent();
             state.base.last_abort = Some(Abort { reason: Reason::Wounded, table, index, key: None, opponent });
         } else {
-            // Who was wounded will want the same again.
+            // A transaction that was wounded will need the same again.
             state.wanted.clear();
         }
-        let read_only = mode == Mode::Snapshot;
-        Ok(LockingTransaction { shared, state, guard, owner, read_only, doomed, asks_secondary: false })
+        let (owner, read_only) = (state.base.slot as u64, mode == Mode::Snapshot);
+        Ok(LockingTransaction { shared, state, records, owner, read_only, doomed, has_read_secondary: false })
     }
 
-    /// Others may have met its requests, which lie here.
+    /// Others may have found its requests in lists, which lie in this worker's memory.
     fn undo_leaked(&mut self) {
-        let Self { local, state, shared, .. } = self;
-        let guard = local.pin();
-        // The tables are those that the leaked transaction has seen: they are kept as long as its guard is.
-        state.log.undo_to(0, &Undone(&state.base.tables), &guard);
-        drop(guard);
+        let Self { local, state, records, shared } = self;
+        records.undo_leaked(local, &state.base.tables);
         state.release(shared);
+        records.release();
     }
 
-    /// The next attempt takes beforehand what this one had reached. One that has conflicted several times gets an age, and keeps it until
-    /// it commits, so that it comes first in the end; before, it waits for a random time.
+    /// The next attempt locks beforehand what this one had reached. A transaction that has conflicted several times gets an age, and keeps it until
+    /// it commits, so that it is the oldest in the end; before, it waits for a random time.
     fn wait(&mut self, attempts: u64) {
         let state = &mut self.state;
         state.wanted.in_force = self.shared.policy.is_in_order();
-        let age = state.held.own.age();
+        let age = self.records.held().own.age();
         if age != UNAGED {
             state.age = Some(age);
         } else if attempts >= CONFLICTS_UNAGED {

@@ -1,14 +1,14 @@
-//! Who asks for locks, how it waits, and how an older transaction tells a younger one to give way.
+//! Requesters of locks: how they wait, and how an older transaction has a younger one give way.
 //!
-//! A transaction with an age, which its next attempts keep, *wounds* younger ones that are in its way: it sets a flag that
-//! the younger one sees at its next operation, and wakes it if it waits. Whoever wounds does so under the latch of a list in which
-//! the other has something, and who has something in a list takes it out before its transaction ends. So the flag never tells
-//! of a transaction that has ended. The memory of the flag is never freed: slots of workers that have left serve later workers.
+//! A transaction with an age, which its next attempts keep, *wounds* younger ones that block it: it sets a flag that the younger one sees at its next
+//! operation, and wakes it if it waits. A transaction is wounded under the latch of a list in which it has a request, and it unlinks its requests
+//! before it ends. So the flag is never set for a transaction that has ended. The memory of the flag is never freed: slots of workers that have left
+//! are reused by later workers.
 //!
-//! A transaction without an age is younger than all that have one, and wounds nobody.
+//! A transaction without an age is younger than all that have one, and wounds none.
 //!
-//! A transaction whose thread has another one open does not sleep: those in its way may wait for the one that is open, and nobody would wake it.
-//! It looks again and again for as long as its [`Endurance`] lasts, and then waits for nobody until it ends.
+//! A transaction whose thread has another one open does not sleep: those that block it may wait for the one that is open, and none would wake it.
+//! It polls for as long as its [`Endurance`] lasts, and then does not wait any more until it ends.
 
 use std::cell::Cell;
 use std::sync::{Arc, PoisonError};
@@ -20,31 +20,31 @@ use polychron_memory::{Local, Memory};
 use polychron_sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use polychron_sync::{MODELLED, Parker, nap};
 
-/// What to do about a lock that somebody else holds.
+/// What to do about a lock that another transaction holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpinBudget {
-    /// It cannot be had.
+    /// Refuse the request.
     Refuse,
-    /// Queue for it: the caller keeps to the global order.
+    /// Queue for it: the caller acquires locks in the global order.
     Queue,
-    /// Wound who is younger, and wait for who is older.
+    /// Wound younger transactions, and wait for older ones.
     Wound,
 }
 
 /// The age of a transaction that has none: younger than all.
 pub(super) const UNAGED: u64 = u64::MAX;
 
-/// The part of a worker that others look at.
+/// The part of a worker that others read.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    /// An older transaction wants what this worker's has.
+    /// An older transaction requests what the transaction of this worker holds.
     wounded: AtomicBool,
-    /// A range that the worker waits for was given back.
+    /// A range that the worker waits for was released.
     called: AtomicBool,
     parker: Parker,
-    /// The number of the worker whose slot it is.
+    /// The number of the worker that has the slot.
     worker: AtomicU32,
-    /// One more than the number of the worker that has wounded this one, or has what this one did not wait for; for messages alone.
+    /// One more than the number of the worker that has wounded this one, or holds what this one did not wait for; for messages alone.
     opponent: AtomicU32,
 }
 
@@ -52,19 +52,18 @@ pub(super) struct Slot {
 static SPARE: std::sync::Mutex<Vec<&'static Slot>> = std::sync::Mutex::new(Vec::new());
 
 impl Slot {
-    /// Others behind whom it is worth while to spin.
+    /// So many others ahead of a request are worth spinning for.
     const FEW: usize = 2;
 
-    /// A slot for a worker. It stays for ever, so that requesters need not count who points to it; there are as many as there ever were workers
-    /// at a time.
+    /// A slot for a worker. It is never freed, so requesters need not count references to it; there are as many as there ever were workers at a time.
     fn take() -> &'static Self {
-        // What a model checker watches ends with each of its runs.
+        // Objects that a model checker tracks must not outlive its run.
         let spare = if MODELLED { None } else { SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop() };
         spare.unwrap_or_else(|| Box::leak(Box::default()))
     }
 
-    /// Gives the slot of a worker that leaves to a later one.
-    fn give_back(&'static self) {
+    /// Makes the slot of a worker that leaves available to later ones.
+    fn free(&'static self) {
         if !MODELLED {
             SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(self);
         }
@@ -80,7 +79,7 @@ impl Slot {
     }
 
     fn call(&self) {
-        // Relaxed: who is called latches the list and looks.
+        // Relaxed: a requester that is called latches the list and looks.
         self.called.store(true, Ordering::Relaxed);
         self.wake();
     }
@@ -90,18 +89,18 @@ impl Slot {
     }
 }
 
-/// A transaction, as its requests show it.
+/// A transaction, as others see it in its requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Requester {
     pub(super) thread: u64,
-    /// The smaller, the older; no two have the same, those aside that have none.
+    /// The smaller, the older. Ages are unique, [`UNAGED`] aside.
     age: u64,
     slot: Option<&'static Slot>,
 }
 
 impl Requester {
-    /// Of a request that is in no list.
-    pub(super) const fn nobody() -> Self {
+    /// The requester of a request that is in no list.
+    pub(super) const fn none() -> Self {
         Self { thread: 0, age: UNAGED, slot: None }
     }
 
@@ -132,34 +131,34 @@ impl Requester {
         }
     }
 
-    /// Another one has what this one wants.
+    /// Another transaction holds what this one requests.
     #[cold]
-    pub(super) fn meets(self, other: Self, spin_budget: SpinBudget) {
+    pub(super) fn conflicts_with(self, other: Self, spin_budget: SpinBudget) {
         match spin_budget {
             SpinBudget::Wound => self.wound(other),
-            SpinBudget::Refuse => self.gives_up_before(other),
+            SpinBudget::Refuse => self.records_opponent(other),
             SpinBudget::Queue => {}
         }
     }
 
-    /// The transaction does not wait for what another one has.
+    /// Notes a transaction as the opponent of this one.
     #[cold]
-    pub(super) fn gives_up_before(self, other: Self) {
+    pub(super) fn records_opponent(self, other: Self) {
         if let (Some(own), Some(other)) = (self.slot, other.slot) {
             own.opponent.store(other.worker.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
     }
 
-    /// Wounds a younger one, unless it runs in the same thread, which does not wait for itself. The caller has latched a list in which the
-    /// other has something: else a later transaction of its worker may be wounded.
+    /// Wounds a younger one, unless it runs in the same thread, which does not wait for itself. The caller has latched a list in which the other
+    /// has a request: otherwise a later transaction of its worker may be wounded.
     #[inline]
     pub(super) fn wound(self, other: Self) {
         if self.is_older(other)
             && self.thread != other.thread
             && let Some(slot) = other.slot
         {
-            other.gives_up_before(self);
-            // Release: pairs with the acquire in `opponent`. Nothing else is read by it; who is wounded gives its locks back under their latches.
+            other.records_opponent(self);
+            // Release: pairs with the acquire in `opponent`. Nothing else is read by it; a wounded transaction releases its locks under their latches.
             if !slot.wounded.swap(true, Ordering::Release) {
                 slot.wake();
             }
@@ -167,13 +166,13 @@ impl Requester {
     }
 }
 
-/// A worker's own side of it.
+/// The slot of a worker, and the age of its transaction.
 #[derive(Debug)]
 pub(super) struct Wounds {
     slot: &'static Slot,
     age: u64,
     thread: u64,
-    /// The worker's memory and its slot there, which tell whether the thread has another transaction open.
+    /// The worker's memory and its slot there, by which it finds out whether the thread has another transaction open.
     worker: Option<(Arc<Memory>, usize)>,
     /// The transaction has waited in vain inside of another one.
     worn_out: Cell<bool>,
@@ -186,21 +185,21 @@ impl Default for Wounds {
 }
 
 impl Drop for Wounds {
-    /// The worker has nothing in any list.
+    /// The worker has no request in any list.
     fn drop(&mut self) {
-        self.slot.give_back();
+        self.slot.free();
     }
 }
 
 impl Wounds {
-    /// It is this worker's.
+    /// Assigns it to a worker.
     pub(super) fn belong_to(&mut self, worker: &Local) {
         let slot = worker.worker_id().position();
         self.slot.worker.store(slot as u32, Ordering::Relaxed);
         self.worker = Some((Arc::clone(worker.memory()), slot));
     }
 
-    /// A transaction begins, in this thread. The one before has nothing in any list.
+    /// A transaction begins, in this thread. The one before has no request in any list.
     #[inline]
     pub(super) fn begin(&mut self, age: u64) {
         self.slot.wounded.store(false, Ordering::Relaxed);
@@ -209,8 +208,8 @@ impl Wounds {
         self.worn_out.set(false);
     }
 
-    /// Waits until `done` says so, or the transaction is wounded. So many others are in its way: behind few the wait may be short,
-    /// behind more it is not, and spinning would keep them from a processor.
+    /// Waits until `done` is true, or the transaction is wounded. So many others are `ahead` of it: behind few the wait may be short, behind more
+    /// it is not, and spinning would keep them from a processor.
     ///
     /// `false`: the transaction is inside of another one of its thread, and waited for as long as that makes sense, or its caller waits no
     /// longer.
@@ -231,7 +230,7 @@ impl Wounds {
         true
     }
 
-    /// Nobody wakes this thread when its time is over, so it looks for itself. `false`: the caller waits no longer.
+    /// No thread wakes this one when its time is over, so it polls. `false`: the caller waits no longer.
     #[cold]
     fn wait_within_limits(done: impl Fn() -> bool) -> bool {
         while !done() {
@@ -258,7 +257,7 @@ impl Wounds {
         true
     }
 
-    /// Whether the transaction has waited in vain, and is not to be run again for what others have.
+    /// Whether the transaction has waited in vain, and is not to be run again for what others hold.
     pub(super) fn is_worn_out(&self) -> bool {
         self.worn_out.get() && !self.wounded()
     }
@@ -268,21 +267,21 @@ impl Wounds {
         Requester { thread: self.thread, age: self.age, slot: Some(self.slot) }
     }
 
-    /// What others look at.
+    /// The part that others read.
     pub(super) fn slot(&self) -> &Slot {
         self.slot
     }
 
-    /// Whether an older one wants what this one has.
+    /// Whether an older transaction requests what this one holds.
     #[inline]
     pub(super) fn wounded(&self) -> bool {
         self.slot.wounded.load(Ordering::Relaxed)
     }
 
-    /// Who has just wounded the transaction, or has what it did not wait for. It is told once.
+    /// The worker that has just wounded the transaction, or holds what it did not wait for. It is returned once.
     #[cold]
     pub(super) fn opponent(&self) -> Option<Opponent> {
-        // Acquire: pairs with the release of who has wounded it.
+        // Acquire: pairs with the release in `wound`.
         self.slot.wounded.load(Ordering::Acquire);
         let worker = self.slot.opponent.swap(0, Ordering::Relaxed);
         worker.checked_sub(1).map(|worker| Opponent::of_worker(worker as usize))
@@ -292,7 +291,7 @@ impl Wounds {
         self.age
     }
 
-    /// What a running transaction does about locks of others: it waits if its age says who gives way.
+    /// What a running transaction does about locks of others: it waits if it has an age, which decides the one that gives way.
     #[inline]
     pub(super) fn spin_budget(&self) -> SpinBudget {
         if self.age == UNAGED { SpinBudget::Refuse } else { SpinBudget::Wound }

@@ -62,7 +62,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         Error::Conflict
     }
 
-    /// Who has latched the record, or else who wrote it last.
+    /// The transaction that has latched the record, or else the one that wrote it last.
     fn opponent(&self, met: Met) -> Option<Opponent> {
         let owner = met.owner.filter(|&owner| owner != self.state.base.slot).map(Opponent::of_worker);
         owner.or_else(|| (met.tid != Tid::ZERO).then_some(Opponent::numbered(met.tid.0).run_by(met.tid.worker())))

@@ -36,7 +36,7 @@ pub(super) struct Shared<R: Redo> {
     pub(super) orphans: Orphans,
     /// What each worker had committed last when it came to the thread on which it is: its later ids are of that thread.
     pub(super) moved_after: Box<[AtomicU64]>,
-    /// Whom others let go first.
+    /// The worker that others let go first.
     pub(super) favour: CachePadded<Favour>,
     pub(super) ticket: CachePadded<AtomicU64>,
     pub(super) redo: R,

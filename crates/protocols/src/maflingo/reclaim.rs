@@ -368,7 +368,7 @@ fn unlink_key<K: EncodedKey>(
 ) -> Unlinked {
     let is_its = |record: &Record<'_>| record.address() == tombstone.record;
     if tombstone.displaced {
-        // The other index has forgotten it before; only who has the tombstone unlinks it.
+        // The other index has forgotten it before; only the holder of the tombstone unlinks it.
         if let Some(beside) = store.displaced.entries()
             && let Some(record) = table::find(beside, key, guard).filter(is_its)
         {

@@ -99,7 +99,7 @@ pub(super) fn remove<'g, K: EncodedKey>(
     then: impl FnOnce(Record<'g>),
 ) {
     let removed = entries.index().remove(key, record.handle(), guard);
-    debug_assert!(removed, "only who has the record's latch, or its tombstone, takes it out");
+    debug_assert!(removed, "only the holder of the record's latch, or of its tombstone, removes it");
     then(record);
     if removed {
         // SAFETY: the index has just forgotten the record, which is in no other one, so only guards that exist now can reach it.

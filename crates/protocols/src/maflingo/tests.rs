@@ -43,7 +43,7 @@ fn an_epochs_ids_run_out_without_reaching_into_the_next() {
     assert_eq!(Tid::after(last, 8, 0).unwrap().epoch(), 8);
 }
 
-/// Reclamation may hold a latch for as long as it takes a processor to come back to it: a thread that validates passes, and who
+/// Reclamation may hold a latch for as long as it takes a processor to come back to it: a thread that validates passes, and one that
 /// wants to latch waits, however long that is.
 #[test]
 fn a_latch_held_in_the_background_aborts_no_transaction() {
@@ -131,8 +131,8 @@ fn entries(database: &std::sync::Arc<Maflingo>, pairs: &Table<Pair>) -> usize {
     count
 }
 
-/// A queue, whose head is deleted and whose tail is inserted, beside clients that hold a transaction or a snapshot open and do nothing: who
-/// looks for the head walks over few tombstones, and over none that no thread sees.
+/// A queue, whose head is deleted and whose tail is inserted, beside clients that hold a transaction or a snapshot open and do nothing: a
+/// search for the head walks over few tombstones, and over none that no thread sees.
 #[test]
 fn a_queue_beside_idle_clients_leaves_few_tombstones() {
     const LENGTH: u64 = 20;

@@ -283,7 +283,7 @@ impl State {
     pub(super) fn maintain<R: Redo>(&mut self, local: &Local, shared: &Shared<R>) -> bool {
         let guard = local.pin();
         let Self { base: WorkerBase { tables, .. }, pruner, reclaimer, .. } = self;
-        // SAFETY: pinned just before; no thread looks at the list between transactions but who renews it like this.
+        // SAFETY: pinned just before; no thread looks at the list between transactions without renewing it like this.
         unsafe { tables.renew(&shared.catalog) };
         if !pruner.is_empty() {
             pruner.pass(tables, true, &guard, |_| {});

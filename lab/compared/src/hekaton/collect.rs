@@ -426,7 +426,7 @@ fn prune(first: Version, held: &Held, tails: &mut Vec<Version>, guard: &Guard<'_
         match lived {
             Some((begin, end)) if over_at.is_some() && !held.sees(begin, end) => {
                 above.set_next(version.next());
-                // SAFETY: it has left the list, so only who stands on it, or on another one that has left, can come to it: under a
+                // SAFETY: it has left the list, so only a thread that is at it, or at another one that has left, can reach it: under a
                 // guard of now.
                 unsafe { version.retire(guard) };
             }

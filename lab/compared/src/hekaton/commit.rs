@@ -250,7 +250,7 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         made.set_begin(INFINITY);
         if let Some(replaced) = write.replaced {
             let restored = record.replace_top(made, Some(replaced));
-            debug_assert!(restored, "nobody else puts anything on an own version");
+            debug_assert!(restored, "no other transaction puts anything on an own version");
             // SAFETY: it has left the list; a thread that stands on it has a guard.
             unsafe { made.retire(guard) };
             return;

@@ -1,5 +1,5 @@
-//! Every interleaving of two threads in Hekaton's words, under loom: what becomes of a transaction against who depends on it, stamps against
-//! readers, and collection against who begins to read.
+//! Every interleaving of two threads in Hekaton's words, under loom: the outcome of a transaction against those that depend on it, stamps against
+//! readers, and collection against readers that begin.
 //!
 //! That of two transactions which write what the other reads one fails is validation, which shuttle explores (`lab/check`).
 
@@ -75,7 +75,7 @@ impl Write {
     fn begin(world: &World, record: Record, guard: &Guard<'_>) -> Self {
         let (id, _) = world.transactions.begin(WRITER, 1);
         let old = record.latest().expect("it has a version");
-        assert!(old.lock(id), "nobody else writes");
+        assert!(old.lock(id), "no other transaction writes");
         world.new.write();
         let new = Version::new(id, &[2], Some(old), guard).expect("memory is there");
         assert!(record.replace_top(old, Some(new)));
@@ -125,7 +125,7 @@ fn see(world: &World, record: Record, id: TransactionId, timestamp: u64) -> Opti
 }
 
 /// A thread that sees a version of a transaction that is about to commit commits only if that does; a thread that reads later than its end
-/// sees it, and who reads earlier does not.
+/// sees it, and an earlier reader does not.
 #[test]
 fn who_depends_learns_of_the_outcome() {
     for commits in [true, false] {

@@ -112,7 +112,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         }
     }
 
-    /// Called at the start of every operation: conflicts stick, and who read what was undone since is stopped.
+    /// Called at the start of every operation: conflicts stick, and a transaction that has read what was undone since is stopped.
     #[inline]
     pub(super) fn step(&mut self) -> Result<(), Error> {
         if self.doomed {
@@ -301,7 +301,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
             unsafe { made.free(&self.guard) };
             return Err(self.write_conflict(version, version.end(), index_ref));
         }
-        // An insertion that is undone takes its key out; so does who has written on top of it, if that comes last.
+        // An insertion that is undone takes its key out; so does one that has written on top of it, if that comes last.
         let keep = R::ENABLED || version.begin().finished().is_none();
         if !record.replace_top(version, Some(made)) {
             // The version was its writer's, which has been undone.
@@ -323,7 +323,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
         }
         let made = self.make(row, own.next())?;
         let replaced = record.replace_top(own, Some(made));
-        debug_assert!(replaced, "nobody else puts anything on an own version before the commit");
+        debug_assert!(replaced, "no other transaction puts anything on an own version before the commit");
         let (made, replaced) = (Some(made), Some(own));
         let key = Default::default();
         self.state.sets.push(Write { record, index_ref, kind: Kind::Update, locked: None, made, replaced, key });

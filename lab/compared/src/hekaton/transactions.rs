@@ -83,7 +83,7 @@ pub(super) enum Basis {
     Finished,
     /// That this transaction, which is preparing, commits.
     On(TransactionId),
-    /// A write of the one who asks.
+    /// A write of the requester.
     Own,
 }
 
@@ -237,7 +237,7 @@ impl Transactions {
         let own = self.own(id);
         let generation = id.generation() << GENERATION_SHIFT;
         if !left_out(Step::AnnounceEnd) {
-            // No thread can depend on it yet. The draw releases it to all who draw later.
+            // No thread can depend on it yet. The draw releases it to all that draw later.
             own.status.store(generation | DRAWING, Ordering::Release);
         }
         let end = self.draw();

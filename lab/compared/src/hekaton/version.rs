@@ -256,7 +256,7 @@ struct Body {
 
 const BODY_BYTES: usize = size_of::<Body>();
 
-/// Bits of a record's state; above them is the count of those who keep the record: the index is one, each item of a collector's
+/// Bits of a record's state; above them is the count of its owners: the index is one, each item of a collector's
 /// queue is one.
 const COLLECTING: u64 = 1;
 const KEPT: u64 = 2;

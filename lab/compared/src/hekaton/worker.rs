@@ -120,7 +120,7 @@ impl<R: Redo> StoreWorker for HekatonWorker<R> {
     fn maintain_stores(&mut self) {
         let guard = self.local.pin();
         let State { base: WorkerBase { tables, .. }, collector, .. } = &mut self.state;
-        // SAFETY: pinned just before; no thread looks at the list between transactions but who renews it like this.
+        // SAFETY: pinned just before; no thread looks at the list between transactions without renewing it like this.
         unsafe { tables.renew(&self.shared.catalog) };
         let limit = collector.len() + self.shared.orphans.len();
         collector.work(limit, &self.shared.transactions, &self.shared.orphans, tables, &guard);

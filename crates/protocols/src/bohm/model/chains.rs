@@ -63,14 +63,15 @@ impl Row {
         assert_eq!(self.superseded[batch - 1].fetch_add(1, Ordering::Relaxed), 0, "it is superseded once");
     }
 
-    /// Puts a placeholder on top, as who plans.
+    /// Puts a placeholder on top, as a planner does.
     fn push(self, batch: usize) {
         // SAFETY: one thread puts versions on top, in their order.
-        let below = unsafe { self.head.push(self.fill(batch), Readers::Snapshots) }.expect("nobody closes the chain");
+        let below =
+            unsafe { self.head.push(self.fill(batch), Readers::Snapshots) }.expect("no thread closes the chain");
         self.supersede(below);
     }
 
-    /// Puts a version where it belongs, as who executes. `false`: the chain is closed.
+    /// Puts a version where it belongs, as an executor does. `false`: the chain is closed.
     fn insert(self, batch: usize) -> bool {
         let mut version = self.fill(batch);
         version.filling().finish(true);
@@ -127,7 +128,7 @@ fn late_versions_find_their_place() {
     });
 }
 
-/// Who walks a chain finds its versions whole and in their order, while others come on top and between.
+/// A reader of a chain finds its versions whole and in their order, while others come on top and between.
 #[test]
 fn readers_find_versions_in_their_order() {
     explore(3, || {
@@ -156,7 +157,9 @@ fn a_closed_chain_takes_no_version() {
         beside(
             |guard| (Row::new(guard), &*Box::leak(Box::new(AtomicUsize::new(0)))),
             |(row, closed), _| {
-                _ = closed.fetch_add(row.head.close(row.versions[0], 3).is_some().into(), Ordering::Relaxed)
+                // SAFETY: no other thread closes the chain.
+                let is_closed = unsafe { row.head.close(row.versions[0], 3) }.is_some();
+                _ = closed.fetch_add(is_closed.into(), Ordering::Relaxed)
             },
             |(row, closed), _| {
                 let is_in = row.insert(2);
@@ -205,9 +208,9 @@ fn who_misses_a_displaced_key_finds_it_beside() {
     explore(3, || {
         let displaced = Displaced::without_index();
         // Whether the key is in the index, and beside.
-        let places = [AtomicUsize::new(1), AtomicUsize::new(0)];
+        let keys = [AtomicUsize::new(1), AtomicUsize::new(0)];
         both(
-            (displaced, places),
+            (displaced, keys),
             |(displaced, [index, beside])| {
                 beside.store(1, Ordering::Release);
                 displaced.raise(2);
@@ -215,7 +218,10 @@ fn who_misses_a_displaced_key_finds_it_beside() {
             },
             |(displaced, [index, beside])| {
                 let is_missed = index.load(Ordering::Acquire) == 0;
-                assert!(!displaced.concern(Timestamp::end_of(2)), "who sees the deletion has nothing to look for");
+                assert!(
+                    !displaced.concern(Timestamp::end_of(2)),
+                    "a snapshot that sees the deletion has nothing to look for"
+                );
                 assert!(!is_missed || displaced.concern(Timestamp::end_of(1)) && beside.load(Ordering::Acquire) == 1);
             },
             |(displaced, _)| assert!(displaced.concern(Timestamp::end_of(1))),

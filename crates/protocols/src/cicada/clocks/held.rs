@@ -91,9 +91,14 @@ impl Drop for Held<'_> {
 }
 
 impl Clocks {
-    /// Holds what is stable until it is dropped. The slot runs nothing.
+    /// Holds what is stable until it is dropped.
+    ///
+    /// # Panics
+    /// When the slot has a transaction or a snapshot, which would be held no more when this is dropped.
     #[inline]
     pub(in crate::cicada) fn hold(&self, slot: usize) -> Held<'_> {
+        // Relaxed: the slot's own thread writes it.
+        assert_eq!(self.slots[slot].floor.load(Ordering::Relaxed), NONE, "the slot holds nothing yet");
         Held { clocks: self, slot, timestamp: self.begin_snapshot(slot) }
     }
 

@@ -46,7 +46,7 @@ pub(in crate::cicada) enum Unlinked {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cicada) struct Unseen<'l>(Version<'l>);
 
-/// A record that was closed just now, with its versions.
+/// A record that was closed just now, with its versions. It is removed from its index before it is freed.
 #[derive(Debug)]
 #[must_use]
 pub(in crate::cicada) struct Closed<'l> {
@@ -291,7 +291,12 @@ impl<'l> Cursor<'l> {
     }
 }
 
-impl Closed<'_> {
+impl<'l> Closed<'l> {
+    /// The record.
+    pub(in crate::cicada) fn record(&self) -> Record<'l> {
+        self.record
+    }
+
     /// Retires the versions that lie outside of the head. Answers where that lies: it is to be given back when no guard is left that could hold it.
     pub(in crate::cicada) fn retire(self, guard: &Guard<'_>) -> RecordAddress {
         let latest = self.latest.map_or(Link::End, Link::To);

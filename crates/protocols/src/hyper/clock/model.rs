@@ -1,5 +1,5 @@
-//! Every interleaving of two threads in the words of the clock, of undo buffers and of slots, under loom: a commit beside who begins to
-//! read, collection beside who reads, and two commits that each read what the other one writes.
+//! Every interleaving of two threads in the words of the clock, of undo buffers and of slots, under loom: a commit beside a reader that
+//! begins, collection beside a reader, and two commits that each read what the other one writes.
 //!
 //! A commit goes the way of `commit.rs` without an index and without predicates.
 
@@ -129,7 +129,7 @@ fn write_all(world: &World, rows: u64, guard: &Guard<'_>) {
     let (id, start) = (Clock::id(WRITER, 1), world.clock.begin(WRITER, FIRST, false));
     let mut writing = Writing::default();
     (0..rows).for_each(|row| world.write(row, id, &mut writing, guard));
-    world.commit(start, &mut writing, |_| false).expect("nobody conflicts");
+    world.commit(start, &mut writing, |_| false).expect("nothing conflicts");
     writing.leave();
     world.clock.end(WRITER);
 }

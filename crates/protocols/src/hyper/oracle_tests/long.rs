@@ -28,7 +28,7 @@ impl Story<'_> {
         let layout = self.lab.elsewhere_layout();
         let mut buffer = RowBuffer::new();
         for _ in 0..self.random.below(most + 1) {
-            assert!(self.lab.disturb(&mut self.random, &mut self.rows), "nobody has locked anything");
+            assert!(self.lab.disturb(&mut self.random, &mut self.rows), "no transaction has locked anything");
             let quiet = one_of(&mut self.random, &[0, 0, 0, 1, 20, LONG]);
             for _ in 0..quiet {
                 self.number += 1;

@@ -20,7 +20,7 @@ pub(in crate::hyper) struct Fresh<'t> {
 }
 
 impl<'t> Fresh<'t> {
-    /// Takes the latch of the slot, which is absent then. One that was in use before may have others at its latch, who go along
+    /// Takes the latch of the slot, which is absent then. One that was in use before may have others at its latch, which go along
     /// before-images that have left it; at the latch of one that never was there is no thread, so no exchange is needed.
     #[inline]
     pub(in crate::hyper) fn latch(self) -> Latched<'t> {
@@ -30,7 +30,7 @@ impl<'t> Fresh<'t> {
         let word = self.record.word::<STATE>();
         // Relaxed: any thread that goes along the slots is kept off as in `Record::latch`.
         let state = word.load(Ordering::Relaxed);
-        debug_assert!(state & (LATCHED | SPECIAL) == ABSENT, "nobody has had the slot");
+        debug_assert!(state & (LATCHED | SPECIAL) == ABSENT, "no thread has had the slot");
         word.store(state | LATCHED, Ordering::Relaxed);
         Latched { record: self.record, state }
     }
@@ -104,7 +104,7 @@ impl Latched<'_> {
     #[inline]
     pub(super) fn set_restored(&mut self, restored: Restored) {
         if !self.record.rows.has_out_of_line {
-            // Only who holds the latch looks at it.
+            // Only the holder of the latch reads it.
             self.record.word::<RESTORED>().store(restored.to_word(), Ordering::Relaxed);
         }
     }

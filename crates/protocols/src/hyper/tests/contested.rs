@@ -50,7 +50,7 @@ fn the_favour_outlasts_a_conflict_with_an_open_write() {
             worker.back_off(attempts);
         }
         go.send(()).unwrap();
-        assert!(is_done(), "the row is left to who has conflicted there");
+        assert!(is_done(), "the row is left to the transaction that has conflicted there");
         let mut t = worker.begin(Mode::ReadWrite).unwrap();
         assert!(t.update(&accounts, 1, |row| row.set_credit(Some(1))).unwrap());
         t.commit().unwrap();

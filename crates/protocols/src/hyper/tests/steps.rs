@@ -86,7 +86,7 @@ fn a_row_that_was_changed_many_times_is_compared_once() {
         let scan = Scan { restrictions: &poor, ..Scan::all(accounts.id()) };
         let mut asking = bank.worker();
         let mut t = asking.begin(Mode::ReadWrite).unwrap();
-        t.scan_rows(&scan, &mut |_| unreachable!("nobody is poor")).unwrap();
+        t.scan_rows(&scan, &mut |_| unreachable!("no row is poor")).unwrap();
         t.insert(&accounts, &Account { owner: 99, balance: 50, ..account(1000) }).unwrap();
         if apart {
             (0..MANY).for_each(|balance| set_balance(&mut writer, &accounts, 1, balance));

@@ -1,20 +1,20 @@
-//! Who stands in the way of a request.
+//! Which transaction blocks a request.
 
 use super::super::wounds::Requester;
-use super::{Queue, Said};
+use super::{Queue, State};
 
 impl Queue<'_> {
-    /// Notes the first one that stands in the way of a request, which is not waited for any longer, as what its transaction gives up before.
+    /// Notes the first transaction that blocks a request, which waits no longer, as the opponent of the request's own.
     #[cold]
-    pub(super) fn note_opponent(&self, name: u64, said: &Said, requester: Requester) {
-        let exclusive = said.exclusive.get() || said.upgrades.get();
+    pub(super) fn note_opponent(&self, name: u64, state: &State, requester: Requester) {
+        let exclusive = state.exclusive.get() || state.upgrades.get();
         self.each(name, |other| {
-            let other = other.said();
-            let is_in_the_way = !requester.is(other.requester) && other.blocks(requester, exclusive);
-            if is_in_the_way {
-                requester.gives_up_before(other.requester);
+            let other = other.state();
+            let blocks = !requester.is(other.requester) && other.blocks(requester, exclusive);
+            if blocks {
+                requester.records_opponent(other.requester);
             }
-            !is_in_the_way
+            !blocks
         });
     }
 }

@@ -67,7 +67,7 @@ impl Record<'_> {
             }
             if free & LATCH_MASK == 0 {
                 // Even a claim that stands already is made anew: pairs with the acquire of the latch in `latch`, so that
-                // who takes the claim back does so before this or sees the epoch in which the caller is pinned.
+                // a thread that withdraws the claim does so before this or sees the epoch in which the caller is pinned.
                 if version.compare_exchange_weak(free, free | CLAIMED, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
                     return Claim::Held;
                 }
@@ -106,8 +106,8 @@ impl Record<'_> {
         self.header().version.load(Ordering::Relaxed) & ABSENT != 0
     }
 
-    /// Whether this older version has left its chain. Acquiring: pairs with the release in `mark_pruned`, so that who
-    /// retires the version does so behind its unlinking.
+    /// Whether this older version has left its chain. Acquiring: pairs with the release in `mark_pruned`, so that the
+    /// version is retired behind its unlinking.
     #[inline]
     pub(in crate::maflingo) fn is_pruned(self) -> bool {
         self.header().version.load(Ordering::Acquire) & PRUNED != 0

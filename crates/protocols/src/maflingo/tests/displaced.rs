@@ -144,7 +144,7 @@ fn a_queue_beside_an_idle_snapshot_has_no_deleted_head() {
     for (there, beside) in entries(&database, &table) {
         // Those of the snapshot's first epochs, of the latest ones, and those that wait for the next pass.
         let passed = there as u64 - rows;
-        assert!(passed <= 8 * 20, "who looks for the head passes by {passed} deleted rows");
+        assert!(passed <= 8 * 20, "a search for the head passes {passed} deleted rows");
         assert!(beside as u64 <= rows, "what came after the snapshot is not kept for it: {beside}");
         assert!(beside as u64 >= rows / 2, "{beside}");
     }

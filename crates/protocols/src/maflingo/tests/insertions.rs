@@ -1,4 +1,4 @@
-//! Insertions that are under way are tombstones to others, who may put their own row there.
+//! Insertions that are under way are tombstones to others, which may put their own row there.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn insertions_that_are_given_up_leave_the_index() {
             if commits {
                 assert!(transaction.commit().is_ok(), "the other one has given up");
             } else {
-                assert!(transaction.roll_back(), "nobody has committed");
+                assert!(transaction.roll_back(), "no transaction has committed");
             }
             if ticks {
                 database.tick();
@@ -100,7 +100,7 @@ fn only_abandoned_insertions_are_unlinked() {
     clean();
     assert_eq!(entries(&database, &pairs), 1);
     assert!(inserter.get(&pairs, 1).unwrap().is_some());
-    assert!(inserter.commit().is_ok(), "the background aborts nobody");
+    assert!(inserter.commit().is_ok(), "the background aborts no transaction");
     // What was given up and committed by another one stays, too.
     database.shared.deferred_drops.with_guard(|guard| table::find(store, &key[..], guard).unwrap().give_up());
     clean();

@@ -6,18 +6,17 @@ use std::sync::{Arc, Mutex};
 use polychron_base::Error;
 use polychron_engine::futures::Scope;
 use polychron_engine::{Procedure, Transaction};
-use polychron_sync::atomic::Ordering;
 use polychron_sync::model::{Witness, explore};
 use polychron_sync::thread;
 
 use super::super::answers::Job;
 use super::super::attempt;
 use super::super::execution::LAST;
-use super::super::pipeline::Pipeline;
+use super::super::notices::{Delivered, Notices, Opened, SharedJob};
+use super::super::parking::{ParkTime, ParkedThreads, ThreadParker};
+use super::super::pipeline::{PartitionProgress, Pipeline};
 use super::super::planned::{ClientBatches, HandedIn, OwnBatch, Planned, Progress};
 use super::super::protocol::Acknowledged;
-use super::super::sleeping::{Nap, Sleeper, Sleepers};
-use super::super::telling::{Notices, Opened, Telling, Told};
 use super::super::timestamp::Timestamp;
 use super::each;
 
@@ -48,7 +47,7 @@ struct Client {
     kept: ClientBatches,
     /// The client batch that was handed in before the threads begin.
     handed_in: Mutex<Option<HandedIn>>,
-    sleeper: Arc<Sleeper>,
+    parker: Arc<ThreadParker>,
 }
 
 // SAFETY: loom checks it, by the witnesses beside the answers.
@@ -67,7 +66,7 @@ impl Client {
             memory: Witness::default(),
             kept: ClientBatches::default(),
             handed_in: Mutex::default(),
-            sleeper: Arc::default(),
+            parker: Arc::default(),
         }
     }
 
@@ -94,25 +93,28 @@ impl Client {
 /// How a client goes on when its client batch is back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// It gives the answers that nobody has claimed.
-    Gives,
+    /// It takes the answers that were not claimed.
+    TakesAll,
     /// It leaves without them, as one that panics.
-    GivesUp,
+    Leaves,
 }
 
 /// The log, clients, and the notices that they open.
-struct Room {
+struct Setting {
     log: Pipeline,
+    progress: Mutex<PartitionProgress>,
     acknowledged: Acknowledged,
     notices: Notices,
     clients: Vec<Client>,
 }
 
-impl Room {
-    /// A room with clients that have so many procedures each.
+impl Setting {
+    /// A setting with clients that have so many procedures each.
     fn new(counts: &[usize]) -> Arc<Self> {
+        let (log, mut progress) = Pipeline::new(1, 1);
         Arc::new(Self {
-            log: Pipeline::new(1, 1),
+            log,
+            progress: Mutex::new(progress.pop().expect("there is one partition")),
             acknowledged: Acknowledged::default(),
             notices: Notices::default(),
             clients: counts.iter().map(|&count| Client::new(count)).collect(),
@@ -122,19 +124,19 @@ impl Room {
     /// Closes and plans a batch with what was handed in.
     fn plan(&self) {
         assert!(self.log.sequence(false), "there is something to put into it");
-        self.log.end_planning(self.log.sequenced());
+        let mut progress = self.progress.lock().expect("no thread panics");
+        assert!(self.log.plan_next(&mut progress, |_, _, _| ()), "there is a batch to plan");
     }
 
     /// As the thread that executes: leaves the answer. Answers whether the transaction is complete, by whomever.
     fn complete(planned: &Planned, timestamp: Timestamp) -> bool {
         if let Some(executing) = planned.claim(timestamp) {
-            let (content, place) = (executing.client_batch().content(), executing.body().place);
+            let (job, position) = (executing.client_batch().content().job, executing.procedure());
             // SAFETY: it was claimed, and its client waits.
             unsafe {
-                let (client, position) =
-                    (&*std::ptr::with_exposed_provenance::<Client>(content.job), content.procedures[place as usize]);
-                client.executed[position as usize].write();
-                *client.answers[position as usize].get() = Some(Ok(((), Scope::default())));
+                let client = &*std::ptr::with_exposed_provenance::<Client>(job);
+                client.executed[position].write();
+                *client.answers[position].get() = Some(Ok(((), Scope::default())));
             }
             executing.complete(false);
         }
@@ -144,8 +146,8 @@ impl Room {
     /// Executes a chunk, if there is one.
     fn execute(&self) {
         let Some(chunk) = self.log.claim(LAST) else { return };
-        self.log.for_each(&chunk, |client_batch, place, timestamp| {
-            while !Self::complete(client_batch.planned(place), timestamp) {
+        self.log.for_each(&chunk, |client_batch, position, timestamp| {
+            while !Self::complete(client_batch.planned(position), timestamp) {
                 thread::yield_now();
             }
         });
@@ -160,22 +162,27 @@ impl Room {
     }
 
     /// As a client from its first step to its last: has its procedures executed in so many rounds, each in the memory of the one before.
-    fn serve(&self, client: &Client, rounds: usize, is_planned: bool, wait: fn(&Self, &Client, &HandedIn), end: End) {
+    fn run_client(
+        &self,
+        client: &Client,
+        rounds: usize,
+        is_planned: bool,
+        wait: fn(&Self, &Client, &HandedIn),
+        end: End,
+    ) {
         let count = client.given.len() / rounds;
-        let job = Job::<Silent> {
-            procedures: UnsafeCell::raw_get(client.procedures.as_ptr()),
-            answers: UnsafeCell::raw_get(client.answers.as_ptr()),
-        };
+        let (procedures, answers) = (client.procedures.as_ptr(), client.answers.as_ptr());
+        let job = Job::<Silent>::new(UnsafeCell::raw_get(procedures), UnsafeCell::raw_get(answers));
         let done = |position: usize, answer: Result<(), Error>| {
             answer.expect("it has committed");
             assert!(self.acknowledged.batch() as usize > position / count, "snapshots have it before its client knows");
             client.give(position);
         };
-        let telling = Telling::new(&job, client.given.len(), &done);
-        self.notices.open(&telling, |opened| {
+        let shared = SharedJob::new(&job, client.given.len(), &done);
+        self.notices.open(&shared, |opened| {
             let mut own = (!is_planned).then(|| client.kept.take());
             for round in 0..rounds {
-                let mut handed_in = client.handed_in.lock().expect("nobody panics").take();
+                let mut handed_in = client.handed_in.lock().expect("no thread panics").take();
                 if let Some(own) = own.take() {
                     handed_in = Some(client.hand_in(own, round * count..(round + 1) * count, &self.log));
                 }
@@ -185,7 +192,7 @@ impl Room {
                     self.plan();
                 }
                 wait(self, client, &handed_in);
-                self.take_answers(client, &handed_in, &telling, opened, end, done);
+                self.take_answers(client, &handed_in, &shared, opened, end, done);
                 own = Some(handed_in.take_back().expect("it is back"));
             }
         });
@@ -197,20 +204,20 @@ impl Room {
         &self,
         client: &Client,
         handed_in: &HandedIn,
-        telling: &Telling<'_, Silent, D>,
+        shared: &SharedJob<'_, Silent, D>,
         opened: &Opened<'_>,
         end: End,
         done: impl Fn(usize, Result<(), Error>),
     ) {
         opened.take_back(handed_in);
-        if end == End::GivesUp {
+        if end == End::Leaves {
             return;
         }
         let content = handed_in.content();
-        self.acknowledged.raise(content.batch.load(Ordering::Relaxed));
+        self.acknowledged.raise(handed_in.batch().expect("it was executed"));
         for &position in &content.procedures {
-            if telling.told(position as usize) == Told::No {
-                // SAFETY: the transaction is complete, and nobody has claimed its answer.
+            if shared.delivered(position as usize) == Delivered::No {
+                // SAFETY: the transaction is complete, and its answer was not claimed.
                 let answer = unsafe { (*client.answers[position as usize].get()).take() };
                 let answer = answer.expect("it was executed").map(|_| ());
                 done(position as usize, answer.map_err(|ended| ended.failure.into_own()));
@@ -221,7 +228,7 @@ impl Room {
     /// As a client that takes its turns.
     fn wait_awake(&self, _: &Client, handed_in: &HandedIn) {
         // Acquire: as clients do.
-        while handed_in.remaining.load(Ordering::Acquire) > 0 {
+        while !handed_in.is_executed() {
             self.execute();
             thread::yield_now();
         }
@@ -230,10 +237,11 @@ impl Room {
     /// As a client that leaves its turns to others and sleeps.
     fn wait_asleep(&self, client: &Client, handed_in: &HandedIn) {
         // Acquire, here and below: as above.
-        let is_back = || handed_in.remaining.load(Ordering::Acquire) == 0;
+        let is_back = || handed_in.is_executed();
         while !is_back() {
-            handed_in.await_with(&client.sleeper, || {
-                Sleepers::default().sleep(&client.sleeper, || if is_back() { Nap::Not } else { Nap::UntilWoken });
+            handed_in.await_with(&client.parker, || {
+                ParkedThreads::default()
+                    .sleep(&client.parker, || if is_back() { ParkTime::None } else { ParkTime::UntilWoken });
             });
         }
     }
@@ -244,21 +252,27 @@ impl Room {
 fn each_answer_is_given_once() {
     explore(3, || {
         each(
-            Room::new(&[2]),
-            [|room| room.serve(&room.clients[0], 1, false, Room::wait_awake, End::Gives), Room::help],
-            |room| room.clients[0].assert_given(),
+            Setting::new(&[2]),
+            [
+                |setting| setting.run_client(&setting.clients[0], 1, false, Setting::wait_awake, End::TakesAll),
+                Setting::help,
+            ],
+            |setting| setting.clients[0].assert_given(),
         );
     });
 }
 
-/// A client that leaves without its answers leaves behind all who give some.
+/// A client that leaves without its answers waits for all helpers first.
 #[test]
 fn a_client_that_gives_up_awaits_its_helpers() {
     explore(3, || {
         each(
-            Room::new(&[2]),
-            [|room| room.serve(&room.clients[0], 1, false, Room::wait_awake, End::GivesUp), Room::help],
-            |room| room.clients[0].given.iter().for_each(|given| assert!(given.read() <= 1)),
+            Setting::new(&[2]),
+            [
+                |setting| setting.run_client(&setting.clients[0], 1, false, Setting::wait_awake, End::Leaves),
+                Setting::help,
+            ],
+            |setting| setting.clients[0].given.iter().for_each(|given| assert!(given.read() <= 1)),
         );
     });
 }
@@ -268,58 +282,61 @@ fn a_client_that_gives_up_awaits_its_helpers() {
 fn a_client_batch_that_was_handed_in_again_is_not_mistaken() {
     explore(3, || {
         each(
-            Room::new(&[2]),
-            [|room| room.serve(&room.clients[0], 2, false, Room::wait_awake, End::Gives), Room::help],
-            |room| room.clients[0].assert_given(),
+            Setting::new(&[2]),
+            [
+                |setting| setting.run_client(&setting.clients[0], 2, false, Setting::wait_awake, End::TakesAll),
+                Setting::help,
+            ],
+            |setting| setting.clients[0].assert_given(),
         );
     });
 }
 
-/// Two clients, of whom one helps before it comes with its own and the other one afterwards, get their answers once each, and none gets the
+/// Two clients, of which one helps before it comes with its own and the other one afterwards, get their answers once each, and none gets the
 /// other's.
 #[test]
 fn two_clients_get_their_own_answers() {
     explore(2, || {
-        let room = Room::new(&[1, 1]);
-        for client in &room.clients {
-            let handed_in = client.hand_in(client.kept.take(), 0..1, &room.log);
-            *client.handed_in.lock().expect("nobody panics") = Some(handed_in);
-            room.plan();
+        let setting = Setting::new(&[1, 1]);
+        for client in &setting.clients {
+            let handed_in = client.hand_in(client.kept.take(), 0..1, &setting.log);
+            *client.handed_in.lock().expect("no thread panics") = Some(handed_in);
+            setting.plan();
         }
         each(
-            room,
+            setting,
             [
-                |room| {
-                    room.serve(&room.clients[0], 1, true, Room::wait_awake, End::Gives);
-                    room.help();
+                |setting| {
+                    setting.run_client(&setting.clients[0], 1, true, Setting::wait_awake, End::TakesAll);
+                    setting.help();
                 },
-                |room| {
-                    room.help();
-                    room.serve(&room.clients[1], 1, true, Room::wait_awake, End::Gives);
+                |setting| {
+                    setting.help();
+                    setting.run_client(&setting.clients[1], 1, true, Setting::wait_awake, End::TakesAll);
                 },
             ],
-            |room| room.clients.iter().for_each(Client::assert_given),
+            |setting| setting.clients.iter().for_each(Client::assert_given),
         );
     });
 }
 
-/// A client that sleeps is woken by who executes its chunk, though a helper has executed some of it and given answers.
+/// A client that sleeps is woken by the thread that executes its chunk, though a helper has executed some of it and delivered answers.
 #[test]
 fn a_client_that_sleeps_gets_its_answers() {
     explore(1, || {
         each(
-            Room::new(&[1]),
+            Setting::new(&[1]),
             [
-                |room| room.serve(&room.clients[0], 1, false, Room::wait_asleep, End::Gives),
-                |room| {
-                    while room.log.finished() == 0 {
-                        room.execute();
+                |setting| setting.run_client(&setting.clients[0], 1, false, Setting::wait_asleep, End::TakesAll),
+                |setting| {
+                    while setting.log.finished() == 0 {
+                        setting.execute();
                         thread::yield_now();
                     }
                 },
-                Room::help,
+                Setting::help,
             ],
-            |room| room.clients[0].assert_given(),
+            |setting| setting.clients[0].assert_given(),
         );
     });
 }
@@ -329,9 +346,13 @@ fn a_client_that_sleeps_gets_its_answers() {
 fn two_helpers_share_the_answers() {
     explore(2, || {
         each(
-            Room::new(&[1]),
-            [|room| room.serve(&room.clients[0], 1, false, Room::wait_awake, End::Gives), Room::help, Room::help],
-            |room| room.clients[0].assert_given(),
+            Setting::new(&[1]),
+            [
+                |setting| setting.run_client(&setting.clients[0], 1, false, Setting::wait_awake, End::TakesAll),
+                Setting::help,
+                Setting::help,
+            ],
+            |setting| setting.clients[0].assert_given(),
         );
     });
 }

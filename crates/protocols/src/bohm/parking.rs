@@ -1,6 +1,6 @@
-//! How threads wait that have nothing to do: they spin, give the processor away, and then sleep until somebody wakes them.
+//! How threads wait that have nothing to do: they spin, yield the processor, and then sleep until another thread wakes them.
 //!
-//! Who waits for something that is under way sleeps for a bounded time only, and looks again: a wake that comes late costs time, and never
+//! A thread that waits for something that is under way sleeps for a bounded time only, and looks again: a wake that comes late costs time, and never
 //! an answer. Where nothing is under way a thread sleeps until it is woken, so that a database at rest needs no processor.
 
 use std::sync::{Arc, PoisonError};
@@ -20,14 +20,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where one thread sleeps.
+/// What one thread sleeps at.
 #[derive(Debug, Default)]
-pub(super) struct Sleeper {
+pub(super) struct ThreadParker {
     is_woken: Mutex<bool>,
     called: Condvar,
 }
 
-impl Sleeper {
+impl ThreadParker {
     /// Wakes the thread that sleeps there, or will before it prepares for its next sleep.
     pub(super) fn wake(&self) {
         *lock(&self.is_woken) = true;
@@ -38,17 +38,17 @@ impl Sleeper {
         *lock(&self.is_woken) = false;
     }
 
-    fn sleep(&self, nap: Nap) {
+    fn sleep(&self, nap: ParkTime) {
         let mut is_woken = lock(&self.is_woken);
         match nap {
             // There is something to do, but another thread may have to go on first.
-            Nap::Not => thread::yield_now(),
-            Nap::AtMost(time) if !*is_woken => {
+            ParkTime::None => thread::yield_now(),
+            ParkTime::AtMost(time) if !*is_woken => {
                 // A wake out of turn makes the sleep shorter, and its caller looks again.
                 drop(self.called.wait_timeout(is_woken, time).unwrap_or_else(PoisonError::into_inner));
             }
-            Nap::AtMost(_) => {}
-            Nap::UntilWoken => {
+            ParkTime::AtMost(_) => {}
+            ParkTime::UntilWoken => {
                 while !*is_woken {
                     is_woken = self.called.wait(is_woken).unwrap_or_else(PoisonError::into_inner);
                 }
@@ -59,31 +59,31 @@ impl Sleeper {
 
 /// How long to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Nap {
-    Not,
+pub(super) enum ParkTime {
+    None,
     AtMost(Duration),
     UntilWoken,
 }
 
 /// Threads that sleep until there is work for one of them.
 #[derive(Debug, Default)]
-pub(super) struct Sleepers {
+pub(super) struct ParkedThreads {
     count: AtomicUsize,
-    asleep: Mutex<Vec<Arc<Sleeper>>>,
+    asleep: Mutex<Vec<Arc<ThreadParker>>>,
 }
 
-impl Sleepers {
+impl ParkedThreads {
     /// Lets the calling thread sleep. How long is asked when others can wake it already, so that nothing which they do from then on is
     /// missed.
-    pub(super) fn sleep(&self, sleeper: &Arc<Sleeper>, how_long: impl FnOnce() -> Nap) {
-        sleeper.prepare();
-        lock(&self.asleep).push(Arc::clone(sleeper));
+    pub(super) fn sleep(&self, parker: &Arc<ThreadParker>, how_long: impl FnOnce() -> ParkTime) {
+        parker.prepare();
+        lock(&self.asleep).push(Arc::clone(parker));
         self.count.fetch_add(1, Ordering::Relaxed);
-        // SeqCst: pairs with the fence in `wake_one`: the caller sees what was done before it, or who did it sees the caller.
+        // SeqCst: pairs with the fence in `wake_one`: the caller sees what was done before it, or the thread that did it sees the caller.
         fence(Ordering::SeqCst);
-        sleeper.sleep(how_long());
+        parker.sleep(how_long());
         let mut asleep = lock(&self.asleep);
-        if let Some(position) = asleep.iter().position(|other| Arc::ptr_eq(other, sleeper)) {
+        if let Some(position) = asleep.iter().position(|other| Arc::ptr_eq(other, parker)) {
             asleep.swap_remove(position);
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
@@ -95,7 +95,7 @@ impl Sleepers {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Wakes a thread for work that the caller has made known.
+    /// Wakes a thread for work that the caller has published.
     #[inline]
     pub(super) fn wake_one(&self) {
         // SeqCst: pairs with the fence in `sleep`.
@@ -120,7 +120,7 @@ impl Sleepers {
         let woken: Vec<_> = asleep.drain(kept..).collect();
         self.count.fetch_sub(woken.len(), Ordering::Relaxed);
         drop(asleep);
-        woken.iter().for_each(|sleeper| sleeper.wake());
+        woken.iter().for_each(|parker| parker.wake());
     }
 }
 
@@ -140,7 +140,7 @@ impl SpinBudget {
         (self.yields, self.sleeps) = (0, 0);
     }
 
-    /// Waits for a moment. `false`: that was done often enough, and it is time to sleep.
+    /// Waits for a short time. `false`: that was done often enough, and it is time to sleep.
     #[inline]
     pub(super) fn wait_shortly(&mut self) -> bool {
         // Model checkers have no time that passes.
@@ -172,11 +172,11 @@ impl SpinBudget {
         time
     }
 
-    /// Waits for something that nobody tells of, longer each time.
-    pub(super) fn wait(&mut self, sleeper: &Sleeper) {
+    /// Waits for something of which no thread notifies this one, longer each time.
+    pub(super) fn wait(&mut self, parker: &ThreadParker) {
         if !self.wait_shortly() {
-            sleeper.prepare();
-            sleeper.sleep(Nap::AtMost(self.next_sleep()));
+            parker.prepare();
+            parker.sleep(ParkTime::AtMost(self.next_sleep()));
         }
     }
 }
