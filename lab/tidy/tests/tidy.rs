@@ -146,7 +146,7 @@ const NOT_RENAMED: &[&str] = &[
     "crates/protocols/src/cicada/",
     "crates/protocols/tests/bohm/",
     "crates/schema/",
-    "docs/mutation-proof.md",
+    "docs/lab/mutation-proof.md",
     "docs/protocols/bohm.md",
     "docs/protocols/cicada.md",
     "lab/check/tests/",

@@ -1,7 +1,7 @@
 //! Mutation proof: each step that keeps transactions apart is left out, and something then goes wrong that a test sees.
 //!
 //! A *killer* plays one interleaving in one thread and tells whether it went wrong. With the whole protocol it must not, and
-//! with one step left out it must. `docs/mutation-proof.md` lists steps and killers, and is compared with them.
+//! with one step left out it must. `docs/lab/mutation-proof.md` lists steps and killers, and is compared with them.
 
 mod bohm;
 mod cicada;
@@ -113,11 +113,11 @@ fn child_whose_parent_goes<P: Protocol<Worker: Interactive>>(setup: Setup<P>) ->
 /// The page lists every step with its killer, and nothing else.
 #[test]
 fn the_page_is_complete() {
-    let page = include_str!("../../../../docs/mutation-proof.md");
+    let page = include_str!("../../../../docs/lab/mutation-proof.md");
     let mut expected = 0;
     let mut look_for = |protocol: &str, step: &str, killer: &str| {
         let row = format!("| `{step}` | `{protocol}::{killer}` |");
-        assert!(page.contains(&row), "docs/mutation-proof.md lacks {row}");
+        assert!(page.contains(&row), "docs/lab/mutation-proof.md lacks {row}");
         expected += 1;
     };
     for &step in polychron_protocols::maflingo::Step::ALL {
@@ -148,7 +148,7 @@ fn the_page_is_complete() {
         look_for("serial", step.name(), serial::killer(step).0);
     }
     let listed = page.lines().filter(|line| line.starts_with("| `") && line.contains("::")).count();
-    assert_eq!(listed, expected, "docs/mutation-proof.md lists steps that do not exist");
+    assert_eq!(listed, expected, "docs/lab/mutation-proof.md lists steps that do not exist");
 }
 
 /// Rows whose change has failed are put back by what all protocols stand behind, so this step is of none of them.
@@ -183,7 +183,7 @@ fn tables_that_are_not_held() {
 /// The random search of the conformance tests with the step left out that `POLYCHRON_CHECK_STEP` names. It must fail for most;
 /// the page says for which. One step a process: what a lack of steps breaks may end it.
 #[test]
-#[ignore = "told for docs/mutation-proof.md, step by step"]
+#[ignore = "told for docs/lab/mutation-proof.md, step by step"]
 fn random_search() {
     use polychron_check::conformance::differential;
     use polychron_protocols::maflingo::Step;

@@ -10,7 +10,7 @@
 //! **Serial order.** The order of the ends; a transaction that writes nothing stands at its beginning, and so does a snapshot. Both lie
 //! within the call, so the order agrees with real time.
 //!
-//! `docs/protocols/hekaton.md` lists the invariants, and where this differs from the paper and why. Without validation of reads the
+//! `docs/lab/hekaton.md` lists the invariants, and where this differs from the paper and why. Without validation of reads the
 //! same code is snapshot isolation: the option [`Level`].
 
 mod collect;

@@ -9,7 +9,7 @@
 //! sequence of them. A read-modify-write is a get and a put of which another's put may come between. Commit does nothing;
 //! rollback undoes nothing, it only reports. Snapshots read the present.
 //!
-//! **Invariants** are those of `record.rs` and of `rows.rs`; `docs/protocols/key-value.md` lists them.
+//! **Invariants** are those of `record.rs` and of `rows.rs`; `docs/lab/key-value.md` lists them.
 
 #[cfg(all(test, loom))]
 mod model;

@@ -11,7 +11,7 @@
 //! Snapshots are transactions that may not write, and are never stale.
 //!
 //! **Invariants** are written where they are relied on: locks in `locks.rs`, records and undoing in `engine::stores`.
-//! `docs/protocols/partitioned-store.md` lists them, and what was chosen where the thesis is silent.
+//! `docs/lab/partitioned-store.md` lists them, and what was chosen where the thesis is silent.
 
 mod ddl;
 mod locks;

@@ -1,5 +1,5 @@
 //! The steps that keep transactions apart, each of which tests leave out to show what it is for.
-//! `docs/mutation-proof.md` says what goes wrong without each.
+//! `docs/lab/mutation-proof.md` says what goes wrong without each.
 
 use polychron_engine::named;
 
