@@ -81,7 +81,8 @@ impl Requests {
         }
     }
 
-    #[inline]
+    // Called for each lock of each transaction, from two places; out of line it costs 40 instructions more.
+    #[inline(always)]
     fn request(&mut self, lock: Lock, requester: Requester, spin_budget: SpinBudget) -> Answer {
         self.make_room();
         let Lock { name, exclusive } = lock;
