@@ -8,6 +8,8 @@
 //! by its transaction. So claims may collide or be left behind. One that is older than [`LIVES_MS`] counts for nothing, so no row waits longer
 //! for a thread that died or leaked its transaction; and where every row is claimed, the first one is tried.
 
+use std::ops::ControlFlow;
+
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_engine::{Error, Interactive, Mode, Operations, Protocol, Row, Table, TableId, drive};
@@ -103,8 +105,8 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     /// gone; when `body` fails, it is still there, and whoever comes next takes it. The order is that of the keys, but for rows that others are at. `None`
     /// is as serializable as any read. Calls look at the first few dozen rows; where all of these are claimed they conflict like others.
     ///
-    /// To look costs a transaction of its own, so this pays where a job takes longer than some microseconds; for shorter ones
-    /// [`pop_first`](crate::Operations::pop_first) in a plain transaction is faster.
+    /// To look costs some tenths of a microsecond, so one thread alone is faster with [`pop_first`](crate::Operations::pop_first) in a plain
+    /// transaction. The longer a job takes, the more this is worth to several threads.
     ///
     /// ```
     /// # use polychron::{Database, Error, Operations, Row};
@@ -146,21 +148,34 @@ fn claim_first<P: Protocol<Worker: Interactive>, R: Row, O, E: From<Error>>(
     mut body: impl FnMut(&mut TransactionOf<'_, P>, &R) -> Result<O, E>,
 ) -> Result<Option<O>, E> {
     loop {
-        let first = |t: &mut TransactionOf<'_, P>| {
-            t.scan(table, ..).limit(CANDIDATES).map(|row| R::key_of(row.into_row())).collect::<Vec<_>>()
+        // The first row, and the first one that was claimed: a look that conflicts begins again.
+        let (mut first, mut claimed) = (None, None);
+        let look = |t: &mut TransactionOf<'_, P>| {
+            (first, claimed) = (None, None);
+            t.scan(table, ..).limit(CANDIDATES).visit(|row| {
+                let key = R::key_of(row.into_row());
+                if let Some(claim) = claims.claim(table.id(), &key) {
+                    claimed = Some((key, claim));
+                    return ControlFlow::Break(());
+                }
+                first.get_or_insert(key);
+                ControlFlow::Continue(())
+            })
         };
-        let keys = drive::look(worker, &mut { first })?;
-        if keys.is_empty() {
-            // Nothing of that look was validated.
-            if drive::transact(worker, Mode::ReadWrite, &mut |t: &mut TransactionOf<'_, P>| {
-                t.scan(table, ..).is_empty()
-            })? {
-                return Ok(None);
+        drive::look(worker, &mut { look })?;
+        let (key, _claim) = match (claimed, first) {
+            (Some((key, claim)), _) => (key, Some(claim)),
+            (None, Some(key)) => (key, None),
+            (None, None) => {
+                // Nothing of that look was validated.
+                if drive::transact(worker, Mode::ReadWrite, &mut |t: &mut TransactionOf<'_, P>| {
+                    t.scan(table, ..).is_empty()
+                })? {
+                    return Ok(None);
+                }
+                continue;
             }
-            continue;
-        }
-        let free = keys.iter().find_map(|key| Some((key, claims.claim(table.id(), key)?)));
-        let (key, _claim) = free.map_or((&keys[0], None), |(key, claim)| (key, Some(claim)));
+        };
         let taken = drive::transact(worker, Mode::ReadWrite, &mut |transaction: &mut TransactionOf<'_, P>| {
             let Some(row) = transaction.get_owned(table, key.as_key_ref())? else { return Ok::<_, E>(Taken::Gone) };
             transaction.delete(table, key.as_key_ref())?;
