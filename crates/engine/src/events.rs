@@ -45,7 +45,8 @@ pub enum Event<'e> {
         limit_bytes: usize,
     },
     /// A transaction or snapshot has been open for a second: others may conflict with it or wait for it, and what it can still see stays
-    /// in memory. Reported by a thread of the database, again when the time has doubled.
+    /// in memory. Reported by a thread of the database, again when the time has doubled. Procedures of a protocol that plans them are not among
+    /// them.
     #[non_exhaustive]
     Open {
         /// For how long.

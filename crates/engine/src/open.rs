@@ -99,10 +99,10 @@ impl<'w, W: Interactive, H: WorkerOwner<W>> Open<'w, W, H> {
     /// Commits. After an error nothing of the transaction remains.
     ///
     /// # Errors
-    /// [`Error::Conflicts`], with the reason: the same transaction, begun again, may commit. [`Error::WaitsForItself`] in their place where it would
+    /// [`Error::Conflicts`], with the reason: the same transaction, begun again, may commit. [`Error::WaitsForItself`] in its place where it would
     /// conflict again for as long as what this thread has open is open, and where it conflicts for the second time in a row, or repeatedly, with
-    /// what this thread has committed since it began: that is no [conflict](Error::is_conflict), so a loop that begins conflicts again ends. [`Error::Ended`] where an operation has ended it. Refusals such as
-    /// [`Error::OutOfMemory`], [`Error::TimedOut`] and [`Error::Cancelled`].
+    /// what this thread has committed since it began: that is no [conflict](Error::is_conflict), so a loop that begins conflicts again ends.
+    /// [`Error::Ended`] where an operation has ended it. Refusals such as [`Error::OutOfMemory`], [`Error::TimedOut`] and [`Error::Cancelled`].
     pub fn commit(mut self) -> Result<(), Error> {
         if self.given_up {
             return Err(Error::Ended);

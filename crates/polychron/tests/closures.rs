@@ -2,8 +2,11 @@
 
 use std::sync::mpsc::channel;
 
-use polychron::protocols::{Cicada, Hyper, Locking, Maflingo};
-use polychron::{Database, Error, Interactive, Operations, Options, Procedure, Protocol, Row, Table, Transaction};
+use polychron::protocols::{Cicada, Hyper, Maflingo};
+use polychron::{
+    Database, Error, Interactive, Operations, Options, Procedure, Protocol, ProtocolInfo, ProtocolList,
+    ProtocolVisitor, Protocols, Row, Table, Transaction,
+};
 
 #[derive(Row)]
 struct Account {
@@ -15,7 +18,11 @@ struct Account {
 const ACCOUNTS: u64 = 8;
 
 fn open<P: Protocol>() -> (Database<P>, Table<Account>) {
-    let mut options = Options { protocol: P::Options::default(), common: Default::default() };
+    open_with(P::Options::default())
+}
+
+fn open_with<P: Protocol>(protocol: P::Options) -> (Database<P>, Table<Account>) {
+    let mut options = Options { protocol, common: Default::default() };
     options.common.memory.huge_pages = false;
     options.common.submissions.threads = 2;
     let database = Database::builder().with::<P>().options(options).in_memory().unwrap();
@@ -35,8 +42,8 @@ impl Procedure for Deposit {
     }
 }
 
-fn is_answered<P: Protocol<Worker: Interactive>>() {
-    let (database, accounts) = open::<P>();
+fn is_answered<P: Protocol<Worker: Interactive>>(name: &str, protocol: P::Options) {
+    let (database, accounts) = open_with::<P>(protocol);
     let rows: Vec<_> = (0..ACCOUNTS).map(|id| Account { id, balance: 0 }).collect();
     // What a closure owns lives until it has run.
     let loaded =
@@ -64,15 +71,29 @@ fn is_answered<P: Protocol<Worker: Interactive>>() {
     });
     let sum: i64 =
         database.transact(|transaction| transaction.scan(&accounts, ..).map(|row| row.balance()).sum()).unwrap();
-    assert_eq!(sum, 3 * 400, "{}", P::NAME);
+    assert_eq!(sum, 3 * 400, "{name}");
 }
 
 #[test]
 fn closures_and_procedures_are_executed_once_each() {
-    is_answered::<Cicada>();
-    is_answered::<Maflingo>();
-    is_answered::<Hyper>();
-    is_answered::<Locking>();
+    struct Answers;
+
+    impl ProtocolVisitor for Answers {
+        type Output = bool;
+
+        fn visit<P: Protocol>(self, _: &ProtocolInfo) -> bool {
+            false
+        }
+
+        fn visit_interactive<P: Protocol<Worker: Interactive>>(self, info: &ProtocolInfo) -> bool {
+            is_answered::<P>(info.name, info.options_of::<P>().unwrap());
+            true
+        }
+    }
+
+    let visited = |info: &ProtocolInfo| Protocols::visit(info.name, Answers).unwrap();
+    let without: Vec<_> = Protocols::all().into_iter().filter(|info| !visited(info)).map(|info| info.name).collect();
+    assert_eq!(without, ["bohm"], "protocols that take no closures");
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -162,24 +162,21 @@ impl Figure {
 
     /// Holds a claim against two points: the first is to be higher, in each of its runs than in each of the other's.
     pub fn expect_higher(&mut self, claim: &str, points: [Option<Point>; 2]) {
-        let (contest, numbers) = contest(points);
-        let (verdict, why) = match contest {
-            Contest::Higher => (Verdict::Agrees, ""),
-            Contest::Lower => (Verdict::Differs, ""),
-            Contest::Alike => (Verdict::TooClose, "The medians differ by less than a tenth."),
-            Contest::Overlap => (Verdict::TooClose, OVERLAP),
-            Contest::TooFewRuns => (Verdict::NotMeasured, TOO_FEW_RUNS),
-            Contest::Nothing => (Verdict::NotMeasured, NOTHING),
-        };
-        self.find(claim, verdict, numbers, why);
+        self.expect_order(claim, points, (Verdict::TooClose, "The medians differ by less than a tenth."));
     }
 
     /// Holds a claim against two points: the first is to be higher, or the two differ by less than a tenth.
     pub fn expect_not_lower(&mut self, claim: &str, points: [Option<Point>; 2]) {
+        self.expect_order(claim, points, (Verdict::Agrees, ""));
+    }
+
+    /// Holds a claim against two points: the first is to be higher; `alike` is the verdict where the two differ by less than a tenth.
+    fn expect_order(&mut self, claim: &str, points: [Option<Point>; 2], alike: (Verdict, &str)) {
         let (contest, numbers) = contest(points);
         let (verdict, why) = match contest {
-            Contest::Higher | Contest::Alike => (Verdict::Agrees, ""),
+            Contest::Higher => (Verdict::Agrees, ""),
             Contest::Lower => (Verdict::Differs, ""),
+            Contest::Alike => alike,
             Contest::Overlap => (Verdict::TooClose, OVERLAP),
             Contest::TooFewRuns => (Verdict::NotMeasured, TOO_FEW_RUNS),
             Contest::Nothing => (Verdict::NotMeasured, NOTHING),

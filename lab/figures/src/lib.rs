@@ -54,6 +54,19 @@ struct Plan {
     draw: fn(&Bench<'_>, &mut Figure) -> Result<(), Ended>,
 }
 
+impl Plan {
+    /// A figure drawn with lines.
+    const fn lines(
+        id: &'static str,
+        title: &'static str,
+        x_name: &'static str,
+        claim: &'static str,
+        draw: fn(&Bench<'_>, &mut Figure) -> Result<(), Ended>,
+    ) -> Self {
+        Self { id, title, claim, kind: Kind::Lines, x_name, draw }
+    }
+}
+
 /// Watches the measuring.
 #[derive(Clone, Copy)]
 #[allow(missing_debug_implementations, reason = "closures")]

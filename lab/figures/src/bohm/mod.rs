@@ -8,7 +8,7 @@ mod increment;
 mod smallbank;
 mod ycsb;
 
-use crate::{Kind, Paper, Plan};
+use crate::{Paper, Plan};
 
 pub(crate) const PAPER: Paper = Paper {
     name: "bohm",
@@ -21,17 +21,6 @@ pub(crate) const PAPER: Paper = Paper {
     plans: PLANS,
 };
 
-/// A figure drawn with lines.
-const fn lines(
-    id: &'static str,
-    title: &'static str,
-    x_name: &'static str,
-    claim: &'static str,
-    draw: fn(&crate::measure::Bench<'_>, &mut crate::Figure) -> Result<(), crate::Ended>,
-) -> Plan {
-    Plan { id, title, claim, kind: Kind::Lines, x_name, draw }
-}
-
 const THREADS: &str = "threads";
 
 /// What the vertical axes show.
@@ -42,28 +31,50 @@ const HIGH: f64 = 0.9;
 const LOW: f64 = 0.0;
 
 const PLANS: &[Plan] = &[
-    lines("4", "Concurrency control and execution: increments", "division", increment::DIVISION, increment::divisions),
-    lines("5 top", "YCSB, 10RMW, skew 0.9", THREADS, ycsb::UPDATES_HIGH, |bench, figure| {
+    Plan::lines(
+        "4",
+        "Concurrency control and execution: increments",
+        "division",
+        increment::DIVISION,
+        increment::divisions,
+    ),
+    Plan::lines("5 top", "YCSB, 10RMW, skew 0.9", THREADS, ycsb::UPDATES_HIGH, |bench, figure| {
         ycsb::updates(bench, figure, HIGH)
     }),
-    lines("5 bottom", "YCSB, 10RMW, no skew", THREADS, ycsb::UPDATES_LOW, |bench, figure| {
+    Plan::lines("5 bottom", "YCSB, 10RMW, no skew", THREADS, ycsb::UPDATES_LOW, |bench, figure| {
         ycsb::updates(bench, figure, LOW)
     }),
-    lines("6 top", "YCSB, 2RMW-8R, skew 0.9", THREADS, ycsb::READS_HIGH, |bench, figure| {
+    Plan::lines("6 top", "YCSB, 2RMW-8R, skew 0.9", THREADS, ycsb::READS_HIGH, |bench, figure| {
         ycsb::reads(bench, figure, HIGH)
     }),
-    lines("6 bottom", "YCSB, 2RMW-8R, no skew", THREADS, ycsb::READS_LOW, |bench, figure| {
+    Plan::lines("6 bottom", "YCSB, 2RMW-8R, no skew", THREADS, ycsb::READS_LOW, |bench, figure| {
         ycsb::reads(bench, figure, LOW)
     }),
-    lines("7", "YCSB, 2RMW-8R, the most threads", "skew", ycsb::SKEWS, ycsb::skews),
-    lines("8", "YCSB, 10RMW and long readers, no skew", "long readers, %", ycsb::LONG_READERS, ycsb::long_readers),
-    lines("9 top", "SmallBank, 50 customers, 50 µs of spinning", THREADS, smallbank::HIGH, |bench, figure| {
+    Plan::lines("7", "YCSB, 2RMW-8R, the most threads", "skew", ycsb::SKEWS, ycsb::skews),
+    Plan::lines(
+        "8",
+        "YCSB, 10RMW and long readers, no skew",
+        "long readers, %",
+        ycsb::LONG_READERS,
+        ycsb::long_readers,
+    ),
+    Plan::lines("9 top", "SmallBank, 50 customers, 50 µs of spinning", THREADS, smallbank::HIGH, |bench, figure| {
         smallbank::threads(bench, figure, smallbank::FEW)
     }),
-    lines("9 bottom", "SmallBank, 100,000 customers, 50 µs of spinning", THREADS, smallbank::LOW, |bench, figure| {
-        smallbank::threads(bench, figure, smallbank::MANY)
-    }),
-    lines("batches", "Throughput and latency by batch: YCSB, 10RMW, no skew", "batch", ycsb::BATCHES, ycsb::batches),
+    Plan::lines(
+        "9 bottom",
+        "SmallBank, 100,000 customers, 50 µs of spinning",
+        THREADS,
+        smallbank::LOW,
+        |bench, figure| smallbank::threads(bench, figure, smallbank::MANY),
+    ),
+    Plan::lines(
+        "batches",
+        "Throughput and latency by batch: YCSB, 10RMW, no skew",
+        "batch",
+        ycsb::BATCHES,
+        ycsb::batches,
+    ),
 ];
 
 #[cfg(test)]

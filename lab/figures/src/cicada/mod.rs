@@ -18,93 +18,88 @@ pub(crate) const PAPER: Paper = Paper {
     plans: PLANS,
 };
 
-/// A figure drawn with lines.
-const fn lines(
-    id: &'static str,
-    title: &'static str,
-    x_name: &'static str,
-    claim: &'static str,
-    draw: fn(&crate::measure::Bench<'_>, &mut crate::Figure) -> Result<(), crate::Ended>,
-) -> Plan {
-    Plan { id, title, claim, kind: Kind::Lines, x_name, draw }
-}
-
 const THREADS: &str = "threads";
 
 const PLANS: &[Plan] = &[
-    lines("3a", "TPC-C, 1 warehouse", THREADS, tpcc::ONE_WAREHOUSE, |bench, figure| tpcc::mix(bench, figure, Some(1))),
-    lines("3b", "TPC-C, 4 warehouses", THREADS, tpcc::FOUR_WAREHOUSES, |bench, figure| {
+    Plan::lines("3a", "TPC-C, 1 warehouse", THREADS, tpcc::ONE_WAREHOUSE, |bench, figure| {
+        tpcc::mix(bench, figure, Some(1))
+    }),
+    Plan::lines("3b", "TPC-C, 4 warehouses", THREADS, tpcc::FOUR_WAREHOUSES, |bench, figure| {
         tpcc::mix(bench, figure, Some(4))
     }),
-    lines("3c", "TPC-C, a warehouse for each thread", THREADS, tpcc::OWN_WAREHOUSE, |bench, figure| {
+    Plan::lines("3c", "TPC-C, a warehouse for each thread", THREADS, tpcc::OWN_WAREHOUSE, |bench, figure| {
         tpcc::mix(bench, figure, None)
     }),
-    lines("4a", "TPC-C, 1 warehouse, ordered indexes", THREADS, tpcc::ONE_DEFERRED, |bench, figure| {
+    Plan::lines("4a", "TPC-C, 1 warehouse, ordered indexes", THREADS, tpcc::ONE_DEFERRED, |bench, figure| {
         tpcc::ordered(bench, figure, Some(1))
     }),
-    lines("4b", "TPC-C, 4 warehouses, ordered indexes", THREADS, tpcc::FOUR_DEFERRED, |bench, figure| {
+    Plan::lines("4b", "TPC-C, 4 warehouses, ordered indexes", THREADS, tpcc::FOUR_DEFERRED, |bench, figure| {
         tpcc::ordered(bench, figure, Some(4))
     }),
-    lines("4c", "TPC-C, a warehouse for each thread, ordered indexes", THREADS, tpcc::OWN_DEFERRED, |bench, figure| {
-        tpcc::ordered(bench, figure, None)
-    }),
-    lines("5a", "NewOrder and Payment, 1 warehouse", THREADS, tpcc::NP, |bench, figure| {
+    Plan::lines(
+        "4c",
+        "TPC-C, a warehouse for each thread, ordered indexes",
+        THREADS,
+        tpcc::OWN_DEFERRED,
+        |bench, figure| tpcc::ordered(bench, figure, None),
+    ),
+    Plan::lines("5a", "NewOrder and Payment, 1 warehouse", THREADS, tpcc::NP, |bench, figure| {
         tpcc::np(bench, figure, Some(1))
     }),
-    lines("5b", "NewOrder and Payment, 4 warehouses", THREADS, tpcc::NP, |bench, figure| {
+    Plan::lines("5b", "NewOrder and Payment, 4 warehouses", THREADS, tpcc::NP, |bench, figure| {
         tpcc::np(bench, figure, Some(4))
     }),
-    lines("5c", "NewOrder and Payment, a warehouse for each thread", THREADS, tpcc::NP, |bench, figure| {
+    Plan::lines("5c", "NewOrder and Payment, a warehouse for each thread", THREADS, tpcc::NP, |bench, figure| {
         tpcc::np(bench, figure, None)
     }),
-    lines("6a", "YCSB, half writes, skew 0.99, 16 requests", THREADS, ycsb::CONTENDED, |bench, figure| {
+    Plan::lines("6a", "YCSB, half writes, skew 0.99, 16 requests", THREADS, ycsb::CONTENDED, |bench, figure| {
         ycsb::threads(bench, figure, ycsb::SIXTEEN)
     }),
-    lines("6b", "YCSB, half writes, 16 requests", "skew", ycsb::WRITES, |bench, figure| {
+    Plan::lines("6b", "YCSB, half writes, 16 requests", "skew", ycsb::WRITES, |bench, figure| {
         ycsb::skews(bench, figure, ycsb::SIXTEEN, 0.5)
     }),
-    lines("6c", "YCSB, 95 % reads, 16 requests", "skew", ycsb::READS, |bench, figure| {
+    Plan::lines("6c", "YCSB, 95 % reads, 16 requests", "skew", ycsb::READS, |bench, figure| {
         ycsb::skews(bench, figure, ycsb::SIXTEEN, 0.95)
     }),
-    lines(
+    Plan::lines(
         "7",
         "Clocks and a shared counter: YCSB, 95 % reads, skew 0.99, 1 request",
         THREADS,
         factors::CLOCKS,
         factors::clocks,
     ),
-    lines(
+    Plan::lines(
         "8",
         "Inlining: YCSB, 95 % reads, uniform, 16 requests",
         "bytes of a record",
         factors::INLINING,
         factors::inlining,
     ),
-    lines("9", "Collection interval: TPC-C", "interval", factors::COLLECTION, factors::collection),
-    lines("10 top", "Wait after conflicts: TPC-C", "longest wait, µs", factors::WAITS, |bench, figure| {
+    Plan::lines("9", "Collection interval: TPC-C", "interval", factors::COLLECTION, factors::collection),
+    Plan::lines("10 top", "Wait after conflicts: TPC-C", "longest wait, µs", factors::WAITS, |bench, figure| {
         factors::waits(bench, figure, factors::Load::Tpcc)
     }),
-    lines(
+    Plan::lines(
         "10 middle",
         "Wait after conflicts: NewOrder and Payment",
         "longest wait, µs",
         factors::WAITS,
         |bench, figure| factors::waits(bench, figure, factors::Load::TpccNp),
     ),
-    lines(
+    Plan::lines(
         "10 bottom",
         "Wait after conflicts: YCSB, half writes, skew 0.99, 1 request",
         "longest wait, µs",
         factors::WAITS,
         |bench, figure| factors::waits(bench, figure, factors::Load::Ycsb),
     ),
-    lines("11a", "YCSB, half writes, skew 0.99, 1 request", THREADS, ycsb::TINY_WRITES, |bench, figure| {
+    Plan::lines("11a", "YCSB, half writes, skew 0.99, 1 request", THREADS, ycsb::TINY_WRITES, |bench, figure| {
         ycsb::threads(bench, figure, ycsb::ONE)
     }),
-    lines("11b", "YCSB, half writes, 1 request", "skew", ycsb::TINY_WRITES, |bench, figure| {
+    Plan::lines("11b", "YCSB, half writes, 1 request", "skew", ycsb::TINY_WRITES, |bench, figure| {
         ycsb::skews(bench, figure, ycsb::ONE, 0.5)
     }),
-    lines("11c", "YCSB, 95 % reads, 1 request", "skew", ycsb::TINY_READS, |bench, figure| {
+    Plan::lines("11c", "YCSB, 95 % reads, 1 request", "skew", ycsb::TINY_READS, |bench, figure| {
         ycsb::skews(bench, figure, ycsb::ONE, 0.95)
     }),
     Plan {

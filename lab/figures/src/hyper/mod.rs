@@ -15,17 +15,6 @@ pub(crate) const PAPER: Paper = Paper {
     plans: PLANS,
 };
 
-/// A figure drawn with lines.
-const fn lines(
-    id: &'static str,
-    title: &'static str,
-    x_name: &'static str,
-    claim: &'static str,
-    draw: fn(&crate::measure::Bench<'_>, &mut crate::Figure) -> Result<(), crate::Ended>,
-) -> Plan {
-    Plan { id, title, claim, kind: Kind::Lines, x_name, draw }
-}
-
 /// A figure drawn with bars.
 const fn bars(
     id: &'static str,
@@ -40,16 +29,22 @@ const DIRTY: &str = "dirty records, %";
 const SHARE: &str = "share, %";
 
 const PLANS: &[Plan] = &[
-    lines("7", "Scans of a column with versions", DIRTY, scans::VERSIONS, scans::versions),
-    lines("8", "Scans with and without VersionedPositions", DIRTY, scans::SYNOPSES, scans::synopses),
-    lines("9", "What a scan of the oldest state does", DIRTY, scans::BREAKDOWN, scans::breakdown),
+    Plan::lines("7", "Scans of a column with versions", DIRTY, scans::VERSIONS, scans::versions),
+    Plan::lines("8", "Scans with and without VersionedPositions", DIRTY, scans::SYNOPSES, scans::synopses),
+    Plan::lines("9", "What a scan of the oldest state does", DIRTY, scans::BREAKDOWN, scans::breakdown),
     bars("rates", "Insertions, updates, deletions (§4.2)", transactions::RATES, transactions::rates),
     bars("10a", "TPC-C on one thread", transactions::SYSTEMS, transactions::systems),
-    lines("10b", "Top-customer among interleaved TPC-C", SHARE, transactions::TOP_CUSTOMER, transactions::top_customer),
-    lines("10c", "Aborts of interleaved TPC-C", "warehouses", transactions::ABORTS, transactions::aborts),
-    lines("11a", "TPC-C on several threads", "threads", transactions::SCALING, transactions::scaling),
-    lines("11b", "TPC-C across partitions", SHARE, transactions::CROSSING, transactions::crossing),
-    lines("11c", "TPC-C with read-only transactions", SHARE, transactions::READ_ONLY, transactions::read_only),
-    lines("tatp", "TATP (§4.3)", "threads", transactions::TATP, transactions::tatp),
+    Plan::lines(
+        "10b",
+        "Top-customer among interleaved TPC-C",
+        SHARE,
+        transactions::TOP_CUSTOMER,
+        transactions::top_customer,
+    ),
+    Plan::lines("10c", "Aborts of interleaved TPC-C", "warehouses", transactions::ABORTS, transactions::aborts),
+    Plan::lines("11a", "TPC-C on several threads", "threads", transactions::SCALING, transactions::scaling),
+    Plan::lines("11b", "TPC-C across partitions", SHARE, transactions::CROSSING, transactions::crossing),
+    Plan::lines("11c", "TPC-C with read-only transactions", SHARE, transactions::READ_ONLY, transactions::read_only),
+    Plan::lines("tatp", "TATP (§4.3)", "threads", transactions::TATP, transactions::tatp),
     bars("logging", "The cost of predicate logs (§4.4)", transactions::LOGGING, transactions::logging),
 ];

@@ -9,7 +9,7 @@ use polychron_workloads::tpcc::{TpccOptions, Transactions};
 
 use crate::measure::Bench;
 use crate::runner::Work;
-use crate::{Ended, Figure, Kind, Paper, Plan};
+use crate::{Ended, Figure, Paper, Plan};
 
 pub(crate) const PAPER: Paper = Paper {
     name: "lazy",
@@ -22,16 +22,6 @@ pub(crate) const PAPER: Paper = Paper {
     plans: PLANS,
 };
 
-const fn lines(
-    id: &'static str,
-    title: &'static str,
-    x_name: &'static str,
-    claim: &'static str,
-    draw: fn(&Bench<'_>, &mut Figure) -> Result<(), Ended>,
-) -> Plan {
-    Plan { id, title, claim, kind: Kind::Lines, x_name, draw }
-}
-
 /// What the vertical axes show.
 const THROUGHPUT: &str = "transactions a second";
 const LATENCY: &str = "median latency in ms";
@@ -40,7 +30,7 @@ const ABORTS: &str = "aborts in percent of all attempts";
 const ROUND_TRIP_US: u64 = 200;
 
 const PLANS: &[Plan] = &[
-    lines(
+    Plan::lines(
         "5a",
         "TPC-C, one server, high contention",
         "clients",
@@ -48,14 +38,14 @@ const PLANS: &[Plan] = &[
          throughput […] than standard OCC under the same load. The lsd-aware 2PL variant achieved […] ≈ 2.5× higher throughput […] than standard 2PL.”",
         |bench, figure| tpcc(bench, figure, 1, true),
     ),
-    lines(
+    Plan::lines(
         "5d",
         "TPC-C, one server, low contention",
         "clients",
         "On 32 warehouses futures cost OCC next to nothing.",
         |bench, figure| tpcc(bench, figure, if bench.settings.quick { 4 } else { 32 }, false),
     ),
-    lines(
+    Plan::lines(
         "6ad",
         "hotkey: throughput and aborts",
         "transactions on the hot counter in percent",
@@ -64,14 +54,14 @@ const PLANS: &[Plan] = &[
          than OCC.”",
         hotkey,
     ),
-    lines(
+    Plan::lines(
         "6be",
         "assert, no contention: throughput and aborts",
         "counters begin at",
         "Asking costs 1.1 to 1.25 times; with answers that are assumed it gains up to 1.3 times, if they seldom change.",
         |bench, figure| assert(bench, figure, 0),
     ),
-    lines(
+    Plan::lines(
         "6cf",
         "assert, all on one counter: throughput and aborts",
         "counters begin at",

@@ -7,7 +7,7 @@ use polychron_workloads::ycsb::YcsbOptions;
 use crate::figure::{Panel, Point, Series, of_paper};
 use crate::measure::Bench;
 use crate::runner::Work;
-use crate::{Ended, Figure, Kind, Paper, Plan};
+use crate::{Ended, Figure, Paper, Plan};
 
 pub(crate) const PAPER: Paper = Paper {
     name: "maflingo",
@@ -19,7 +19,7 @@ pub(crate) const PAPER: Paper = Paper {
 };
 
 const PLANS: &[Plan] = &[
-    lines(
+    Plan::lines(
         "6-2",
         "YCSB, 80 % reads, one request of 100 bytes, uniform",
         "threads",
@@ -28,7 +28,7 @@ const PLANS: &[Plan] = &[
          cores, we see the performance of GlobalTID start to plateau.” (§6.4)",
         overhead,
     ),
-    lines(
+    Plan::lines(
         "6-3",
         "TPC-C, a warehouse for each thread",
         "threads",
@@ -36,7 +36,7 @@ const PLANS: &[Plan] = &[
          1.29× the per-thread throughput at 60 threads.” (§6.4)",
         scaling,
     ),
-    lines(
+    Plan::lines(
         "6-4",
         "NewOrder across warehouses",
         "transactions that touch a remote warehouse",
@@ -45,7 +45,7 @@ const PLANS: &[Plan] = &[
          Maflingo out-performs Partitioned-Store by 3.31×.” (§6.5)",
         partitions,
     ),
-    lines(
+    Plan::lines(
         "6-5",
         "NewOrder and StockLevel, with and without snapshots",
         "items of a remote warehouse, %",
@@ -54,7 +54,7 @@ const PLANS: &[Plan] = &[
          Snapshots.” (§6.6)",
         snapshots,
     ),
-    lines(
+    Plan::lines(
         "6-6",
         "Records with at most so many extra versions",
         "extra versions",
@@ -63,17 +63,6 @@ const PLANS: &[Plan] = &[
         versions,
     ),
 ];
-
-/// A figure drawn with lines.
-const fn lines(
-    id: &'static str,
-    title: &'static str,
-    x_name: &'static str,
-    claim: &'static str,
-    draw: fn(&Bench<'_>, &mut Figure) -> Result<(), Ended>,
-) -> Plan {
-    Plan { id, title, claim, kind: Kind::Lines, x_name, draw }
-}
 
 /// What the vertical axes show.
 const RATE: &str = "transactions a second";
