@@ -188,8 +188,10 @@
 //! | `any` | a protocol chosen by its name, behind virtual calls |
 //! | `chrono`, `jiff`, `rust_decimal`, `serde`, `uuid` | column types of these crates, or conversions from and to them ([`schema`]) |
 //! | `metrics`, `tracing` | what a database counts and what happens in it, for these crates |
+//! | `bohm`, `hyper`, `lazy`, `locking`, `maflingo`, `serial` | the protocols besides the default one |
 //!
-//! None is on by default.
+//! Those of protocols are on by default, no others. A program that leaves them out (`default-features = false`) and turns on what it uses builds
+//! faster: each of them is compiled.
 
 // `derive(Row)` names this crate from outside, also in this crate's own tests.
 extern crate self as polychron;

@@ -97,7 +97,7 @@ pub trait ProtocolList {
 }
 
 /// Makes a type that is a list of protocols ([`ProtocolList`]), for programs that choose one by its name when they run. Protocols of other
-/// crates may stand there. Those that execute whole procedures alone follow behind a semicolon.
+/// crates may stand there, each behind its `#[cfg(…)]` if it has one. Those that execute whole procedures alone follow behind a semicolon.
 ///
 /// ```
 /// use polychron::protocols::{Bohm, Cicada, Maflingo};
@@ -114,14 +114,22 @@ pub trait ProtocolList {
 /// ```
 #[macro_export]
 macro_rules! protocol_list {
-    ($(#[$attribute:meta])* $visibility:vis struct $list:ident; $($protocol:ty),* $(,)? $(; $($planned:ty),+ $(,)?)?) => {
+    (
+        $(#[$attribute:meta])* $visibility:vis struct $list:ident;
+        $($(#[$condition:meta])* $protocol:ty),* $(,)?
+        $(; $($(#[$planned_condition:meta])* $planned:ty),+ $(,)?)?
+    ) => {
         $(#[$attribute])*
         #[derive(Clone, Copy, Debug)]
         $visibility struct $list;
 
         impl $crate::ProtocolList for $list {
             fn all() -> Vec<$crate::ProtocolInfo> {
-                [$($crate::ProtocolInfo::of::<$protocol>(),)* $($($crate::ProtocolInfo::of::<$planned>(),)+)?].concat()
+                [
+                    $($(#[$condition])* $crate::ProtocolInfo::of::<$protocol>(),)*
+                    $($($(#[$planned_condition])* $crate::ProtocolInfo::of::<$planned>(),)+)?
+                ]
+                .concat()
             }
 
             fn visit<V: $crate::ProtocolVisitor>(
@@ -129,11 +137,13 @@ macro_rules! protocol_list {
                 visitor: V,
             ) -> Result<V::Output, $crate::UnknownProtocol> {
                 $(
+                    $(#[$condition])*
                     if let Some(info) = $crate::ProtocolInfo::of::<$protocol>().iter().find(|info| info.name == name) {
                         return Ok(visitor.visit_interactive::<$protocol>(info));
                     }
                 )*
                 $($(
+                    $(#[$planned_condition])*
                     if let Some(info) = $crate::ProtocolInfo::of::<$planned>().iter().find(|info| info.name == name) {
                         return Ok(visitor.visit::<$planned>(info));
                     }
@@ -200,7 +210,7 @@ pub fn any_protocol_of<L: ProtocolList>(name: &str, knobs: &[(&str, &str)]) -> R
 pub type DefaultProtocol = polychron_protocols::Cicada;
 
 protocol_list! {
-    /// Every protocol of this crate.
+    /// Every protocol of this crate whose feature is on, as all are by default.
     ///
     /// ```
     /// use polychron::{Protocol, ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols};
@@ -218,14 +228,23 @@ protocol_list! {
     /// ```
     pub struct Protocols;
     polychron_protocols::Cicada,
+    #[cfg(feature = "maflingo")]
     polychron_protocols::Maflingo,
+    #[cfg(feature = "hyper")]
     polychron_protocols::Hyper,
+    #[cfg(feature = "locking")]
     polychron_protocols::Locking,
+    #[cfg(all(feature = "lazy", feature = "maflingo"))]
     polychron_protocols::LazyMaflingo,
+    #[cfg(all(feature = "lazy", feature = "locking"))]
     polychron_protocols::LazyLocking,
+    #[cfg(feature = "lazy")]
     polychron_protocols::LazyCicada,
+    #[cfg(all(feature = "lazy", feature = "hyper"))]
     polychron_protocols::LazyHyper,
+    #[cfg(feature = "serial")]
     polychron_protocols::Serial;
+    #[cfg(feature = "bohm")]
     polychron_protocols::Bohm,
 }
 
