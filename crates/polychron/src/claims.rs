@@ -18,8 +18,9 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Database, Session, TransactionOf};
 
-/// Rows among which a call looks for one that nobody is at.
-const CANDIDATES: usize = 32;
+/// Rows among which a call looks for one that nobody is at: a few at first, because the index gives so many at once, and more where others are at
+/// all of them.
+const CANDIDATES: [usize; 2] = [4, 32];
 
 /// For how long a claim counts, in milliseconds. A body that takes longer may find that others try its row.
 const LIVES_MS: u64 = 100;
@@ -28,9 +29,8 @@ const SLOTS: usize = 1024;
 
 /// Who is at which row. Rows share slots by the hash of their keys.
 pub(crate) struct Claims {
+    /// When each was claimed, in milliseconds; 0: it is nobody's.
     slots: Box<[AtomicU64]>,
-    /// How many claims there were: tells those of one millisecond apart.
-    count: AtomicU64,
     clock: SystemClock,
     seed: HashSeed,
 }
@@ -38,13 +38,13 @@ pub(crate) struct Claims {
 /// A claim, which ends when it is dropped.
 struct Claim<'c> {
     slot: &'c AtomicU64,
-    mark: u64,
+    at: u64,
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        // Relaxed, here and below: claims hand nothing over. One that is too old may be somebody else's by now.
-        let _ = self.slot.compare_exchange(self.mark, 0, Ordering::Relaxed, Ordering::Relaxed);
+        // Relaxed, here and below: claims hand nothing over. One that is too old may be somebody else's by now, who came later, at another time.
+        let _ = self.slot.compare_exchange(self.at, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -57,7 +57,7 @@ impl Default for Claims {
 impl Claims {
     fn new() -> Self {
         let slots = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
-        Self { slots, count: AtomicU64::new(0), clock: SystemClock::new(), seed: HashSeed::random() }
+        Self { slots, clock: SystemClock::new(), seed: HashSeed::random() }
     }
 
     /// Claims the row of a key, unless somebody else has.
@@ -65,16 +65,13 @@ impl Claims {
         let mut scratch = KeyScratch::new();
         let hash = key.encode_bytes(&mut scratch).hash(self.seed) ^ table.position() as u64;
         let slot = &self.slots[hash as usize % SLOTS];
-        // Milliseconds and a number that no other claim has at the same time. 0 is nobody's.
         let now = self.clock.now_ns() / 1_000_000 + 1;
-        let number = self.count.fetch_add(1, Ordering::Relaxed) % (1 << 24);
-        let mark = now << 24 | number;
         let before = slot.load(Ordering::Relaxed);
-        if before != 0 && now < (before >> 24) + LIVES_MS {
+        if before != 0 && now < before + LIVES_MS {
             return None;
         }
-        slot.compare_exchange(before, mark, Ordering::Relaxed, Ordering::Relaxed).ok()?;
-        Some(Claim { slot, mark })
+        slot.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        Some(Claim { slot, at: now })
     }
 }
 
@@ -151,16 +148,24 @@ fn claim_first<P: Protocol<Worker: Interactive>, R: Row, O, E: From<Error>>(
         // The first row, and the first one that was claimed: a look that conflicts begins again.
         let (mut first, mut claimed) = (None, None);
         let look = |t: &mut TransactionOf<'_, P>| {
-            (first, claimed) = (None, None);
-            t.scan(table, ..).limit(CANDIDATES).visit(|row| {
-                let key = R::key_of(row.into_row());
-                if let Some(claim) = claims.claim(table.id(), &key) {
-                    claimed = Some((key, claim));
-                    return ControlFlow::Break(());
+            for candidates in CANDIDATES {
+                (first, claimed) = (None, None);
+                let mut seen = 0;
+                t.scan(table, ..).limit(candidates).visit(|row| {
+                    seen += 1;
+                    let key = R::key_of(row.into_row());
+                    if let Some(claim) = claims.claim(table.id(), &key) {
+                        claimed = Some((key, claim));
+                        return ControlFlow::Break(());
+                    }
+                    first.get_or_insert(key);
+                    ControlFlow::Continue(())
+                })?;
+                if claimed.is_some() || seen < candidates {
+                    break;
                 }
-                first.get_or_insert(key);
-                ControlFlow::Continue(())
-            })
+            }
+            Ok(())
         };
         drive::look(worker, &mut { look })?;
         let (key, _claim) = match (claimed, first) {
