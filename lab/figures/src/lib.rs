@@ -14,6 +14,8 @@ mod measure;
 mod page;
 mod plot;
 mod runner;
+#[cfg(test)]
+mod worlds;
 
 use std::cell::Cell;
 

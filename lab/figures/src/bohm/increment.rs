@@ -14,10 +14,11 @@ pub(super) const DIVISION: &str = "“As we increase the number of concurrency c
 
 const FEW_CORES: &str = "This needs four threads and as many cores.";
 
-/// The divisions of the threads: in turns, a thread for each, and where there are more threads each way to divide them.
+/// The divisions of the threads: in turns, a thread for each, two for each where there are more than four threads, and each way to divide more
+/// than two.
 fn xs(threads: usize) -> Vec<Division> {
     let ways = (1..threads).map(|control| Division { control, execution: threads - control });
-    let small = [Division::TURNS, Division::of(2)].into_iter();
+    let small = [Division::TURNS, Division::of(2)].into_iter().chain((threads > 4).then(|| Division::of(4)));
     small.chain(ways.filter(|division| division.threads() > 2)).collect()
 }
 
@@ -55,5 +56,6 @@ mod tests {
         assert_eq!(names(1), ["in turns", "1 + 1"]);
         assert_eq!(names(2), ["in turns", "1 + 1"]);
         assert_eq!(names(4), ["in turns", "1 + 1", "1 + 3", "2 + 2", "3 + 1"]);
+        assert_eq!(names(5), ["in turns", "1 + 1", "2 + 2", "1 + 4", "2 + 3", "3 + 2", "4 + 1"]);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polychron_workloads::run::{IndexChoice, Report};
-use polychron_workloads::scan::ScanOptions;
+use polychron_workloads::scan::{ROWS_A_SECOND, ScanOptions};
 use polychron_workloads::tpcc::TpccOptions;
 
 use super::tpcc::CICADA;
@@ -69,7 +69,7 @@ pub(super) fn scans(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended>
             ..ScanOptions::default()
         };
         let report = bench.run(system, options, 1 + writers)?;
-        Ok([report.metrics.values().next().copied().unwrap_or_default() as f64])
+        Ok([report.metrics.get(ROWS_A_SECOND).copied().unwrap_or_default() as f64])
     };
     let measured = bench.sweep(figure, ["rows a second, one thread"], &xs, &systems, measure);
     "Whole tables of 100-byte rows along the record array, one column, one scanning thread; the paper scans short ranges by an index."

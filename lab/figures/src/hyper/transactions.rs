@@ -105,11 +105,15 @@ pub(super) fn top_customer(bench: &Bench<'_>, figure: &mut Figure) -> Result<(),
         Ok([bench.run_interleaved::<Tpcc>(level, &options, OPEN)?.committed_tps])
     });
     note_interleaving(figure);
+    judge_top_customer(figure);
+    measured
+}
+
+fn judge_top_customer(figure: &mut Figure) {
     figure.expect_alike("SR-AL is as fast as SI", [figure.point(1, 0), figure.point(0, 0)]);
     let last = figure.last();
     let all = [figure.point(1, last), figure.point(0, last)];
     figure.expect_alike("also when all transactions read much", all);
-    measured
 }
 
 /// Figure 10 c.
@@ -120,11 +124,15 @@ pub(super) fn aborts(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ended
         Ok([report.abort_rate * 100.0])
     });
     note_interleaving(figure);
+    judge_aborts(figure);
+    measured
+}
+
+fn judge_aborts(figure: &mut Figure) {
     let last = figure.last();
     figure.expect_higher("more warehouses, fewer aborts", [figure.point(1, 0), figure.point(1, last)]);
     let false_aborts = [figure.point(2, 0), figure.point(1, 0)];
     figure.expect_higher("SR-RL aborts more than SR-AL", false_aborts);
-    measured
 }
 
 fn note_interleaving(figure: &mut Figure) {
@@ -253,4 +261,35 @@ pub(super) fn logging(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), Ende
     }
     figure.cannot_show("so it is in TPC-H", "There are no analytical queries yet.");
     measured
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kind, Verdict};
+
+    /// The verdicts on two places of three series.
+    fn verdicts(judge: fn(&mut Figure), series: [[f64; 2]; 3]) -> Vec<Verdict> {
+        let mut figure = Figure::new("10", "", "", Kind::Lines, "");
+        figure.frame(&["first", "last"].map(str::to_owned), &[""], &LEVELS.map(|(name, _)| name));
+        for (found, points) in figure.panels[0].series.iter_mut().zip(series) {
+            found.points = points.map(|run| Some(Point::of(vec![run; 3]))).to_vec();
+        }
+        judge(&mut figure);
+        figure.findings.iter().map(|finding| finding.verdict).collect()
+    }
+
+    /// These two figures need transactions that take turns, which no `Runner` runs. `worlds.rs` has the others.
+    #[test]
+    fn interleaved_transactions_bear_the_paper_out_or_not() {
+        let [holds, differs] = [Verdict::Agrees, Verdict::Differs];
+        // SI, SR-AL, SR-RL.
+        let speeds = |by_columns| verdicts(judge_top_customer, [[10.0, 1.0], by_columns, [1.0, 1.0]]);
+        assert_eq!(speeds([9.0, 0.9]), [holds, holds]);
+        assert_eq!(speeds([5.0, 0.9]), [differs, holds]);
+        assert_eq!(speeds([9.0, 0.5]), [holds, differs]);
+        let aborts = |by_columns, by_records| verdicts(judge_aborts, [[1.0, 1.0], by_columns, by_records]);
+        assert_eq!(aborts([2.0, 1.0], [3.0, 2.0]), [holds, holds]);
+        assert_eq!(aborts([1.0, 2.0], [0.5, 0.5]), [differs, differs]);
+    }
 }
