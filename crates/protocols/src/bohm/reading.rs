@@ -263,12 +263,15 @@ impl<'t> BohmTransaction<'t> {
         }
     }
 
-    /// Frees an own version that no chain has.
+    /// Frees an own version that no chain has. What has found it before may still look at it.
     pub(super) fn free_guessed(&mut self, position: Position) {
-        let version = self.own_version_at(position).filter(|_| self.entry(position).want == Want::Guessed);
+        let Some(version) = self.own_version_at(position).filter(|_| self.entry(position).want == Want::Guessed) else {
+            return;
+        };
         self.entry(position).forget_version();
-        // SAFETY: no chain has the version, and the entry does not name it any more.
-        version.into_iter().for_each(|version| unsafe { version.free(Free::Now, &self.guard) });
+        // SAFETY: no chain has the version, and the entry does not name it any more, so nothing finds it from now on, and it is freed once. What
+        // found it did so in this transaction, whose guard it waits for.
+        unsafe { version.free(Free::BehindGuards, &self.guard) };
     }
 
     /// Replaces what an own entry has put by the row below, if it has one.
