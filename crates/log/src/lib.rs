@@ -2,4 +2,8 @@
 //!
 //! [`disk`] is the only part that touches files. `docs/durability.md` lists the promises and invariants, and which parts exist.
 
+mod codec;
 pub mod disk;
+pub mod manifest;
+
+pub use codec::DatabaseId;

@@ -231,7 +231,7 @@ impl Disk for SimulatedDisk {
             let State { tree, random, .. } = state;
             let names = tree.names_mut(id);
             match verdict {
-                Verdict::PowerFailure => return Ok(()),
+                Verdict::PowerFailure | Verdict::LoseSync => return Ok(()),
                 // Some changes are on the medium, and the rest never will be.
                 Verdict::Fail => names.pending.retain(|_| random.chance(0.5)),
                 _ => {}

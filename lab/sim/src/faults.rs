@@ -19,7 +19,7 @@ pub enum Fault {
     LoseWrite,
     /// A write answers that all is well, and its first block lies where the file has its last one.
     Misdirect,
-    /// A sync answers that all is well, and nothing is durable by it.
+    /// A sync, of a file or a directory, answers that all is well, and nothing is durable by it.
     LoseSync,
     /// A read answers with one bit wrong.
     FlipBit,
@@ -93,7 +93,7 @@ impl Faults {
             }
             Some(Fault::LoseWrite) if is(Operation::Write) => Verdict::LoseWrite,
             Some(Fault::Misdirect) if is(Operation::Write) => Verdict::Misdirect,
-            Some(Fault::LoseSync) if is(Operation::Sync) => Verdict::LoseSync,
+            Some(Fault::LoseSync) if is(Operation::Sync) || is(Operation::SyncDirectory) => Verdict::LoseSync,
             Some(Fault::FlipBit) if is(Operation::Read) => Verdict::FlipBit,
             _ => Verdict::Go,
         })
