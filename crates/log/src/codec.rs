@@ -63,10 +63,47 @@ impl<'b> Reader<'b> {
         self.array().map(u128::from_le_bytes)
     }
 
+    /// A number of seven bits a byte, the lowest first, as few bytes as it needs.
+    pub(crate) fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.u8()?;
+            let bits = u64::from(byte & 0x7F);
+            // The tenth byte has one bit.
+            if shift == 63 && bits > 1 {
+                return None;
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return (byte != 0 || shift == 0).then_some(value);
+            }
+        }
+        None
+    }
+
     /// So many bytes that must be zero.
     pub(crate) fn zeroes(&mut self, count: usize) -> Option<()> {
         self.take(count)?.iter().all(|byte| *byte == 0).then_some(())
     }
+}
+
+/// Writes what [`Reader::varint`] reads.
+pub(crate) fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+/// A signed number as an unsigned one that is small where it is near to zero.
+pub(crate) fn zigzag(value: u64) -> u64 {
+    value << 1 ^ ((value as i64) >> 63) as u64
+}
+
+/// The signed number of that.
+pub(crate) fn unzigzag(value: u64) -> u64 {
+    value >> 1 ^ (value & 1).wrapping_neg()
 }
 
 /// The checksum of some bytes, one after the other.
@@ -87,6 +124,26 @@ mod tests {
         assert_eq!(reader.zeroes(2), Some(()));
         assert_eq!(reader.zeroes(1), None);
         assert_eq!(Reader::new(&bytes).zeroes(1), None);
+    }
+
+    #[test]
+    fn numbers_take_as_few_bytes_as_they_need() {
+        for shift in 0..64 {
+            for value in [(1 << shift) - 1, 1 << shift, u64::MAX >> shift, u64::MAX << shift] {
+                let mut bytes = Vec::new();
+                put_varint(&mut bytes, value);
+                assert_eq!(bytes.len(), (64 - value.leading_zeros() as usize).div_ceil(7).max(1));
+                let mut reader = Reader::new(&bytes);
+                assert_eq!((reader.varint(), reader.left()), (Some(value), 0));
+                assert_eq!(unzigzag(zigzag(value)), value);
+            }
+        }
+        assert_eq!([0, 1, u64::MAX, 2].map(zigzag), [0, 2, 1, 4]);
+        let too_long = [[0x80; 9].as_slice(), &[2]].concat();
+        let never_ends = [0x80; 11];
+        for bytes in [&[0x80][..], &[0x80, 0], &[0xFF, 0x80, 0], &too_long, &never_ends] {
+            assert_eq!(Reader::new(bytes).varint(), None, "{bytes:?}");
+        }
     }
 
     /// The value that the polynomial's inventors give for these digits.

@@ -4,6 +4,7 @@
 
 mod codec;
 pub mod disk;
+pub mod frame;
 pub mod manifest;
 
 pub use codec::DatabaseId;

@@ -209,7 +209,7 @@ fn what_a_restart_finds_is_durable_before_anything_is_built_on_it() {
 fn a_failed_operation_is_told() {
     let start = SimulatedDisk::new(1);
     let steps = steps_of(&start, 4);
-    for number in 0..steps.len() {
+    for (number, step) in steps.iter().enumerate() {
         for (fault, cause) in
             [(Fault::Fail, Cause::Device), (Fault::FailForEver, Cause::Device), (Fault::Full, Cause::Full)]
         {
@@ -217,12 +217,12 @@ fn a_failed_operation_is_told() {
             disk.plan(number, fault);
             let mut expected = Expected::default();
             let result = use_manifests(&disk, &mut expected, 4);
-            let concerns = fault != Fault::Full || steps[number].allocates > 0;
+            let concerns = fault != Fault::Full || step.allocates > 0;
             match result {
                 Err(Error::Disk(error)) => {
                     assert!(concerns);
                     assert_eq!(error.cause, cause, "{fault:?} at {number}");
-                    assert_eq!((error.operation, &error.path), (steps[number].operation, &steps[number].path));
+                    assert_eq!((error.operation, &error.path), (step.operation, &step.path));
                 }
                 other => assert!(!concerns && other.is_ok(), "{fault:?} at {number}: {other:?}"),
             }

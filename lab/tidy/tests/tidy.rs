@@ -103,7 +103,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("lab/figures", &["base", "sync", "schema", "engine", "protocols", "workloads"]),
     ("lab/check", &["base", "sync", "memory", "schema", "engine", "sim"]),
     ("lab/sim", &["base", "sync", "schema", "engine", "log"]),
-    ("lab/fuzz", &["base", "memory", "index", "schema"]),
+    ("lab/fuzz", &["base", "memory", "index", "schema", "log"]),
     ("lab/xtask", &["base"]),
     ("sql", &["base", "schema", "engine"]),
     ("server", &["base", "schema", "engine", "sql", "polychron"]),
