@@ -233,7 +233,7 @@ fn disk(share: &Share) -> Outcome {
     let passed = go_on(share, |round| {
         let mut command = cargo(&[]);
         command.args(["test", "--release", "-p", "polychron-sim", "--no-fail-fast", "--", "--nocapture"]);
-        command.env("POLYCHRON_DISK_SEQUENCES", SEQUENCES.to_string());
+        command.env("POLYCHRON_DISK_SEQUENCES", SEQUENCES.to_string()).env("POLYCHRON_CRASH_SEEDS", "8");
         command.env("POLYCHRON_FIRST_SEED", (share.seed * 1_000_000_000 + round * SEQUENCES).to_string());
         run(&mut command, &log)
     });

@@ -128,3 +128,68 @@ impl<F: DiskFile> fmt::Debug for File<F> {
         out.debug_struct("File").field("path", &self.path).field("access", &self.access).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::disk::Buffer;
+
+    /// A file of which the first sync fails, and all later ones succeed: what the system answers when pages were dropped.
+    struct Failing {
+        syncs: AtomicU64,
+        entered: Sender<()>,
+        second: Mutex<Receiver<()>>,
+    }
+
+    impl DiskFile for Failing {
+        fn bytes(&self) -> Result<u64, Cause> {
+            Ok(0)
+        }
+
+        fn read_at(&self, _offset: u64, _into: &mut [u8]) -> Result<(), Cause> {
+            Ok(())
+        }
+
+        fn write_at(&self, _offset: u64, _from: &[u8]) -> Result<(), Cause> {
+            Ok(())
+        }
+
+        fn sync(&self) -> Result<(), Cause> {
+            if self.syncs.fetch_add(1, Ordering::Relaxed) > 0 {
+                self.entered.send(()).expect("the first one has the other end");
+                return Ok(());
+            }
+            // Another one that may begin beside this one does so now.
+            let _ = self.second.lock().expect("it is not poisoned").recv_timeout(Duration::from_millis(100));
+            Err(Cause::Device)
+        }
+    }
+
+    #[test]
+    fn no_sync_succeeds_beside_one_that_fails() {
+        let (entered, second) = channel();
+        let disk = Failing { syncs: AtomicU64::new(0), entered, second: Mutex::new(second) };
+        let file = File::new(disk, "a", Access::Write, 0);
+        file.write_at(0, &Buffer::zeroed(1)).expect("nothing has failed");
+        let mut causes = std::thread::scope(|scope| {
+            let sync = || file.sync().map_err(|error| error.cause);
+            let threads = [scope.spawn(sync), scope.spawn(sync)];
+            threads.map(|thread| thread.join().expect("a sync returns"))
+        });
+        causes.sort_by_key(|cause| *cause == Err(Cause::InDoubt));
+        assert_eq!(causes, [Err(Cause::Device), Err(Cause::InDoubt)]);
+    }
+
+    #[test]
+    fn what_was_opened_for_reading_is_not_written() {
+        let (entered, second) = channel();
+        let disk = Failing { syncs: AtomicU64::new(1), entered, second: Mutex::new(second) };
+        let file = File::new(disk, "a", Access::Read, 0);
+        assert!(matches!(file.write_at(0, &Buffer::zeroed(1)).unwrap_err().cause, Cause::Invalid(_)));
+        assert!(matches!(file.sync().unwrap_err().cause, Cause::Invalid(_)));
+        file.read_at(0, &mut Buffer::zeroed(1)).expect("it may be read");
+    }
+}

@@ -171,6 +171,29 @@ fn another_format_is_told_from_damage() {
     }
 }
 
+/// Bytes that mean nothing are zero, and lengths are within their limits, under a right checksum, too.
+#[test]
+fn the_header_is_not_believed() {
+    for (at, value) in [(124, 1_u32), (112, MAX_CONTENT_BYTES as u32 + 1), (112, 40 << 20), (112, u32::MAX)] {
+        let (mut buffer, _) = encoded(&records());
+        buffer[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        let content = u32::from_le_bytes(buffer[112..116].try_into().unwrap()) as usize;
+        let end = (HEADER + 4 * content.div_ceil(CHUNK)).min(BLOCK);
+        let sum = checksum(&[&buffer[..CHECKSUM.start], &buffer[CHECKSUM.end..end]]);
+        buffer[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(Frame::decode(&buffer, PLACE).unwrap_err(), Fault::Header, "{value} at {at}");
+    }
+}
+
+#[test]
+fn a_buffer_is_used_again() {
+    let mut buffer = Buffer::zeroed(2 * BLOCK);
+    buffer.fill(0xAA);
+    let (_, length) = encode(&header(), &records(), &mut buffer);
+    assert_eq!(buffer[..length], encoded(&records()).0[..]);
+    assert!(buffer[length..].iter().all(|byte| *byte == 0xAA));
+}
+
 #[test]
 fn zeroes_take_no_room() {
     let bytes = |words: &[u64]| {
@@ -205,7 +228,7 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
     body.delete(1, &long_key[1..]).unwrap();
     body.put(1, &long_row[1..]).unwrap();
     let mut writer = Writer::new();
-    let pushed = (0..).take_while(|_| writer.push(Order::default(), 0, &body).is_ok()).count();
+    let pushed = (0..100).take_while(|_| writer.push(Order::default(), 0, &body).is_ok()).count();
     assert_eq!(pushed, MAX_CONTENT_BYTES / (body.bytes() + 6));
     assert_eq!(writer.count() as usize, pushed);
     assert_eq!(Frame::decode(&encoded(&writer).0, PLACE).unwrap().records().count(), pushed);
@@ -241,4 +264,19 @@ fn malformed_records_are_errors() {
     for words in malformed {
         assert!(fails(&put(words), 1), "{words:?}");
     }
+    let body = |bytes: &[u8]| {
+        let mut record = Vec::new();
+        crate::codec::put_varint(&mut record, bytes.len() as u64);
+        [&record, &[0; 3][..], bytes].concat()
+    };
+    let key =
+        |length: u16| [&[6, length as u8 | 0x80, (length >> 7) as u8], vec![1; length.into()].as_slice()].concat();
+    assert!(!fails(&body(&key(1024)), 1));
+    assert!(fails(&body(&key(1025)), 1), "the key is too long");
+    // A patch of a key without bytes: how many ranges, then distance and words of each.
+    assert!(!fails(&body(&[5, 0, 1, 3, 1, 1, 0]), 1));
+    assert!(fails(&body(&[5, 0, 0]), 1), "no range");
+    assert!(fails(&body(&[5, 0, 1, 3, 0]), 1), "a range without words");
+    assert!(fails(&body(&[5, 0, 1, 0x80, 0x80, 0x08, 1, 1, 0]), 1), "a range beyond the limit");
+    assert!(fails(&body(&[5, 0, 1, 0x80, 0x80, 0x10, 1, 1, 0]), 1), "a range far beyond the limit");
 }
