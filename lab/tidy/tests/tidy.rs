@@ -63,7 +63,7 @@ const TIME_AND_CHANCE: &[&str] = &["base", "lab/sim"];
 const UNSAFE: &[(&str, usize)] = &[
     ("sync", 16),
     ("memory", 106),
-    ("index", 211),
+    ("index", 212),
     ("schema", 10),
     ("engine", 55),
     ("protocols", 347),
