@@ -69,6 +69,15 @@ macro_rules! thread_local {
     };
 }
 
+/// The lock, unless another thread has it. What a panic left behind a lock is taken as it is.
+pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(std::sync::TryLockError::WouldBlock) => None,
+    }
+}
+
 /// Whether a model checker runs the threads. Nothing happens by itself then: no thread is started for the passing of time.
 pub const MODELLED: bool = cfg!(any(loom, shuttle));
 
