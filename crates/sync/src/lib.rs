@@ -20,7 +20,7 @@ pub use crossbeam_utils::atomic::AtomicCell;
 pub use latch::{SpinGuard, SpinLatch};
 pub use numbers::Numbers;
 pub use parker::Parker;
-pub use words::{load_words, prefetch_read, store_words};
+pub use words::{copy_words, load_words, prefetch_read, store_words};
 
 use atomic::{AtomicU64, Ordering};
 
