@@ -6,13 +6,13 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::{Arc, PoisonError, TryLockError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use polychron_base::Error;
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_sync::atomic::{AtomicBool, Ordering};
-use polychron_sync::{MODELLED, Mutex, MutexGuard, nap};
+use polychron_sync::{MODELLED, Mutex, MutexGuard, nap, try_lock};
 
 /// Calls off the transactions that it was given to, from any thread. Clones are the same token.
 ///
@@ -154,12 +154,11 @@ pub fn lock<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>, Error> {
         return Ok(mutex.lock().unwrap_or_else(PoisonError::into_inner));
     }
     loop {
-        match mutex.try_lock() {
-            Ok(guard) => return Ok(guard),
-            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
-            // No thread wakes this thread when its time is over, so it looks for itself.
-            Err(TryLockError::WouldBlock) => check()?,
+        if let Some(guard) = try_lock(mutex) {
+            return Ok(guard);
         }
+        // No thread wakes this thread when its time is over, so it looks for itself.
+        check()?;
         nap(1);
     }
 }

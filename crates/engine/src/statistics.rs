@@ -3,7 +3,7 @@
 use polychron_base::{Abort, Reason};
 use polychron_memory::MemoryStatistics;
 use polychron_sync::atomic::{AtomicU64, Ordering};
-use polychron_sync::{CachePadded, Mutex};
+use polychron_sync::{CachePadded, Mutex, try_lock};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
@@ -171,6 +171,13 @@ impl Registry {
     pub(crate) fn each_open(&self, mut with: impl FnMut(OpenTransaction)) {
         let workers = self.0.workers.lock().unwrap_or_else(PoisonError::into_inner);
         workers.iter().filter_map(|counters| counters.open.get()).for_each(&mut with);
+    }
+
+    /// Committed transactions of all workers, unless somebody else sums or registers just now.
+    pub fn try_commits(&self) -> Option<u64> {
+        let workers = try_lock(&self.0.workers)?;
+        let gone = try_lock(&self.0.gone)?;
+        Some(gone.commits + workers.iter().map(|counters| counters.commits()).sum::<u64>())
     }
 
     /// The sum over all workers.

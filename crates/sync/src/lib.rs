@@ -20,7 +20,7 @@ pub use crossbeam_utils::atomic::AtomicCell;
 pub use latch::{SpinGuard, SpinLatch};
 pub use numbers::Numbers;
 pub use parker::Parker;
-pub use words::{load_words, prefetch_read, store_words};
+pub use words::{copy_words, load_words, prefetch_read, store_words};
 
 use atomic::{AtomicU64, Ordering};
 
@@ -67,6 +67,15 @@ macro_rules! thread_local {
     ($(#[$attribute:meta])* static $name:ident: $type:ty = const { $init:expr };) => {
         $crate::modelled_thread_local! { $(#[$attribute])* static $name: $type = $init; }
     };
+}
+
+/// The lock, unless another thread has it. What a panic left behind a lock is taken as it is.
+pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(std::sync::TryLockError::WouldBlock) => None,
+    }
 }
 
 /// Whether a model checker runs the threads. Nothing happens by itself then: no thread is started for the passing of time.

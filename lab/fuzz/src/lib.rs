@@ -1,4 +1,4 @@
-//! Fuzz targets: what is true of keys, rows and indexes whatever the bytes say.
+//! Fuzz targets: what is true of keys, rows, indexes, frames and manifests whatever the bytes say.
 //!
 //! A target is a function of bytes that panics where something is not as it should be. Three drivers run the same
 //! targets: libFuzzer (`fuzz/` beside the workspace), property tests, which shrink what fails, and a smoke run in every test run.
@@ -7,12 +7,13 @@
 mod index;
 mod input;
 mod keys;
+mod log;
 mod rows;
 
 /// A named function of bytes that panics where something is wrong.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// As in `fuzz/fuzz_targets` and `fuzz/seeds`.
+    /// As in `fuzz/fuzz_targets`, where libFuzzer has it, and `fuzz/seeds`.
     pub name: &'static str,
     /// Tries the bytes.
     pub run: fn(&[u8]),
@@ -24,6 +25,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "rows", run: rows::run },
     Target { name: "ordered_index", run: index::run_ordered },
     Target { name: "hash_index", run: index::run_hash },
+    Target { name: "frames", run: log::run_frames },
+    Target { name: "manifests", run: log::run_manifests },
 ];
 
 /// A target that fails: an index that forgets now and then to remove a key.

@@ -93,6 +93,16 @@ proptest! {
     fn the_hash_index_is_a_map(bytes in bytes()) {
         polychron_fuzz::run("hash_index", &bytes);
     }
+
+    #[test]
+    fn frames_hold(bytes in bytes()) {
+        polychron_fuzz::run("frames", &bytes);
+    }
+
+    #[test]
+    fn manifests_hold(bytes in bytes()) {
+        polychron_fuzz::run("manifests", &bytes);
+    }
 }
 
 fn cases() -> u32 {

@@ -100,6 +100,16 @@ pub fn doors(sources: &[Source], forbidden: &[&str], allowed: &[&str], programs_
     findings
 }
 
+/// Uses of one of `forbidden`, which are paths, in files under the prefixes `watched`, but for those under `allowed`.
+pub fn doors_within(sources: &[Source], forbidden: &[&str], watched: &[&str], allowed: &[&str]) -> Vec<Finding> {
+    let is_under = |path: &str, prefixes: &[&str]| prefixes.iter().any(|prefix| path.starts_with(prefix));
+    let inside = |source: &&Source| is_under(&source.path, watched) && !is_under(&source.path, allowed);
+    let inside: Vec<Source> = sources.iter().filter(inside).cloned().collect();
+    let mut findings = doors(&inside, forbidden, &[], false);
+    findings.iter_mut().for_each(|finding| finding.message = finding.message.replace("[]", &format!("{allowed:?}")));
+    findings
+}
+
 /// Unsafe code outside of the crates that may have some, and in those more places than so many, tests aside.
 pub fn unsafe_code(sources: &[Source], allowed: &[(&str, usize)]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -235,6 +245,29 @@ mod tests {
             Source::new("crates/index/src/a.rs", "// std::time::Instant\nuse std::time::Duration; use random::x;"),
         ];
         assert_eq!(doors(&fine, &forbidden, &["base"], true), []);
+    }
+
+    #[test]
+    fn a_door_within_a_crate_is_watched() {
+        let forbidden = ["std::fs", "std::*"];
+        let check = |path, text| {
+            doors_within(
+                &[Source::new(path, text)],
+                &forbidden,
+                &["crates/log/", "lab/sim/"],
+                &["crates/log/src/disk/"],
+            )
+        };
+        for text in ["use std::fs;", "use std::{io, fs::File};", "fn a() { std::fs::read(b) }", "use std::*;"] {
+            for path in ["crates/log/src/a.rs", "crates/log/tests/a.rs", "lab/sim/src/a.rs"] {
+                let findings = check(path, text);
+                assert_eq!(findings.len(), 1, "{text}");
+                assert!(findings[0].message.contains("crates/log/src/disk/"), "{}", findings[0].message);
+            }
+            assert_eq!(check("crates/log/src/disk/a.rs", text), []);
+            assert_eq!(check("crates/engine/src/a.rs", text), []);
+        }
+        assert_eq!(check("crates/log/src/a.rs", "// std::fs\nuse std::{fmt, io};"), []);
     }
 
     #[test]

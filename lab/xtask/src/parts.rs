@@ -51,6 +51,13 @@ pub(crate) const PARTS: &[Part] = &[
         run: properties,
     },
     Part {
+        name: "disk",
+        summary: "the simulated disk beside a real directory, and what is built on it under failures",
+        goes_on: true,
+        missing: || None,
+        run: disk,
+    },
+    Part {
         name: "predicates",
         summary: "what transactions are told beside writers, against every serial order",
         goes_on: true,
@@ -218,6 +225,19 @@ fn properties(share: &Share) -> Outcome {
         run(&mut command, &log)
     });
     outcome(passed, log, |_| format!("{rounds} rounds of {CASES} cases a property"))
+}
+
+fn disk(share: &Share) -> Outcome {
+    const SEQUENCES: u64 = 20_000;
+    let log = fresh_log(&share.folder, "disk");
+    let passed = go_on(share, |round| {
+        let mut command = cargo(&[]);
+        command.args(["test", "--release", "-p", "polychron-sim", "--no-fail-fast", "--", "--nocapture"]);
+        command.env("POLYCHRON_DISK_SEQUENCES", SEQUENCES.to_string()).env("POLYCHRON_CRASH_SEEDS", "8");
+        command.env("POLYCHRON_FIRST_SEED", (share.seed * 1_000_000_000 + round * SEQUENCES).to_string());
+        run(&mut command, &log)
+    });
+    outcome(passed, log, |log| format!("{} sequences of operations", sum(log, "answered alike", " sequences")))
 }
 
 fn miri(share: &Share, name: &str, crates: &[&'static str], tests: &[&str]) -> Outcome {

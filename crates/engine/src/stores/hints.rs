@@ -9,6 +9,7 @@
 //! some at once ([`Hints::ask`], and [`Hints::answer`] before the first of them is read).
 
 use std::marker::PhantomData;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use polychron_base::TableId;
@@ -24,6 +25,10 @@ use crate::{Access, Declare, Procedure};
 
 /// Hints that are looked at for a key, ahead and from the first on: a key without a hint must not cost a walk over all.
 const WINDOW: usize = 4;
+
+/// Keys whose first eight bytes are so far apart at most, as numbers, are taken to lie in one leaf. Those that share all eight are not: the
+/// leaves in which they differ are others.
+const SIDE_BY_SIDE: RangeInclusive<u64> = 1..=15;
 
 /// Lines of a record that are fetched. An update reads the whole row for the older version, so more than the first few are worth
 /// it: measured on TPC-C, 6 lines are 4 % ahead of 2.
@@ -41,6 +46,12 @@ impl Hint {
     #[inline]
     fn is_of(&self, table: TableId, key: &Key16) -> bool {
         self.table == table && self.key == *key
+    }
+
+    /// Whether the key comes next to that of the hint before, so that one lookup leads to both.
+    #[inline]
+    fn follows(&self, before: &Self) -> bool {
+        self.table == before.table && SIDE_BY_SIDE.contains(&self.key.slice(0).wrapping_sub(before.key.slice(0)))
     }
 }
 
@@ -101,7 +112,8 @@ struct Walk<'g> {
     index: &'g OrderedIndex,
     cursor: Cursor<'g, Key16>,
     lines: usize,
-    position: usize,
+    /// The hint of its key, and of those that follow it and wait until it has been down the tree.
+    hints: Range<usize>,
 }
 
 /// Takes the keys that a procedure declares.
@@ -214,6 +226,13 @@ impl Hints {
             }
         }
         for position in first..self.all.len() {
+            if let Some(walk) = walks.last_mut()
+                && walk.hints.end == position
+                && self.all[position].follows(&self.all[position - 1])
+            {
+                walk.hints.end += 1;
+                continue;
+            }
             let hint = &mut self.all[position];
             let Some((index, lines)) = locate(hint) else { continue };
             has_more |= S::FETCHES_MORE;
@@ -223,15 +242,18 @@ impl Hints {
                     fetch(hint.handle, lines);
                 }
                 AnyIndex::Ordered(index) => {
-                    walks.push(Walk { index, cursor: index.start(hint.key, guard), lines, position });
+                    let hints = position..position + 1;
+                    walks.push(Walk { index, cursor: index.start(hint.key, guard), lines, hints });
                 }
             }
         }
         while !walks.is_empty() {
             walks.retain_mut(|walk| {
                 let Step::Done(lookup) = walk.index.advance(&mut walk.cursor, guard) else { return true };
-                self.all[walk.position].handle = lookup.handle;
-                fetch(lookup.handle, walk.lines);
+                let hints = &mut self.all[walk.hints.clone()];
+                hints[0].handle = lookup.handle;
+                walk.index.find_run(hints[1..].iter_mut().map(|hint| (hint.key, &mut hint.handle)), guard);
+                hints.iter().for_each(|hint| fetch(hint.handle, walk.lines));
                 false
             });
         }

@@ -8,6 +8,7 @@ use super::OrderedIndex;
 use super::lookup::{Hit, Position};
 use super::node::{KIND_LAYER, Leaf};
 use super::version::{DELETED, DIRTY, LATCHED};
+use crate::Handle;
 use polychron_base::key::EncodedKey;
 use polychron_memory::Guard;
 use std::ptr::NonNull;
@@ -79,6 +80,20 @@ impl Finger {
 }
 
 impl OrderedIndex {
+    /// Finds the handles of keys that lie near each other, each from where the one before was found.
+    #[inline]
+    pub fn find_run<'r, K: EncodedKey>(
+        &self,
+        run: impl Iterator<Item = (K, &'r mut Option<Handle>)>,
+        guard: &Guard<'_>,
+    ) {
+        let mut finger = Finger::default();
+        for (key, handle) in run {
+            // SAFETY: this index alone sets the finger, under the guard.
+            *handle = unsafe { self.get_near(key, &mut finger, guard) }.handle;
+        }
+    }
+
     /// The leaf that covers the key, tried at the finger first.
     ///
     /// # Safety

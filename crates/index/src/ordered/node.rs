@@ -433,6 +433,10 @@ impl Leaf {
         let permutation = self.permutation();
         let kinds = self.kinds.load(Ordering::Acquire);
         let wanted = class(remaining);
+        // Ascending keys go behind the last.
+        if self.last_slice() < slice {
+            return permutation.count();
+        }
         let mut rank = 0;
         for position in 0..permutation.count() {
             let slot = permutation.slot(position);

@@ -184,6 +184,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Step 4: from here on the versions are visible, and those below them are garbage soon.
     pub(super) fn commit_installed(&mut self) {
+        self.state.pay_for_writes(self.state.buffers.pending.len());
         for at in 0..self.state.buffers.pending.len() {
             let Pending { write, installed, .. } = &mut self.state.buffers.pending[at];
             let (write, Some(kept)) = (*write, installed.take()) else { continue };
@@ -257,6 +258,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     #[cold]
     pub(super) fn abort_installed(&mut self) {
         self.look_after_shortage();
+        self.state.pay_for_writes(self.state.buffers.pending.len());
         for at in 0..self.state.buffers.pending.len() {
             let Pending { write, installed, .. } = &mut self.state.buffers.pending[at];
             let (write, Some(kept)) = (*write, installed.take()) else { continue };

@@ -78,7 +78,7 @@ impl<R: Redo> Shared<R> {
     /// Moves the horizons on, and adjusts what depends on time.
     pub(super) fn lead(&self, now_ns: u64) {
         if self.clocks.lead() {
-            self.regulation.regulate(now_ns, || self.counters.sum().commits);
+            self.regulation.regulate(now_ns, || self.counters.try_commits());
         }
     }
 

@@ -50,14 +50,16 @@ enum Forgetting {
 }
 
 impl Reclaimer {
-    /// Prunes the records of up to `limit` queued items that only long readers hold back. Answers how many were looked at.
+    /// Prunes the records of queued items that only long readers hold back, in about `limit` steps ([`Reclaimer::step`]). Answers how many it took.
     #[cold]
     pub(super) fn prune(&mut self, limit: usize, spans: &HeldSpans<'_>, site: &Site<'_>) -> usize {
-        let (mut again, mut done) = (Vec::new(), 0);
-        while done < limit {
+        let begun = self.collected.steps;
+        let spent = |this: &Self| (this.collected.steps - begun) as usize;
+        let mut again = Vec::new();
+        while spent(self) < limit {
             let is_stable = |garbage: &mut Garbage| !garbage.wts.is_after(spans.stable());
             let Some(garbage) = self.garbage.pop_front_if(is_stable) else { break };
-            done += 1;
+            self.collected.steps += 1;
             if let Some(garbage) = self.prune_item(garbage, spans, site) {
                 again.push(garbage);
             }
@@ -65,9 +67,9 @@ impl Reclaimer {
         self.garbage.extend(again);
         self.look_again(spans, site);
         // The time for which they wait begins.
-        self.free_deferred(site);
+        self.free_deferred(limit, site);
         self.give_back_room();
-        done
+        spent(self)
     }
 
     /// Looks at some of the items that wait, in turns, and prunes those again for which somebody waited who has ended.

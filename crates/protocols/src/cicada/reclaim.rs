@@ -254,26 +254,30 @@ impl Reclaimer {
         }
     }
 
-    /// Collects up to `limit` records whose time has come, and what has waited for the epochs. Answers how many.
+    /// Collects records whose time has come, and what has waited for the epochs, in about `limit` steps: an item is one, and each version that is
+    /// passed or freed. Answers how many it took.
     #[inline]
     pub(super) fn step(&mut self, limit: usize, site: &Site<'_>) -> usize {
         if self.is_empty() {
             return 0;
         }
-        self.free_slice(site);
+        let begun = self.collected.steps;
+        let spent = |this: &Self| (this.collected.steps - begun) as usize;
+        self.free_slice(limit, site);
         let mut again = Vec::new();
-        let (mut done, mut marked) = (0, 0);
-        while done < limit {
+        let mut marked = 0;
+        // What lost its mark is looked at, whatever it takes.
+        while marked > 0 || spent(self) < limit {
             let held = if marked == 0 { self.next_held(site) } else { None };
             let waited = held.is_some();
             if !waited && marked == 0 {
-                marked = self.take_marks(limit - done, site);
+                marked = self.take_marks(limit - spent(self), site);
             }
             let by = held.as_ref().map_or(Timestamp::default(), |held| held.by);
             let next = held.map(|held| held.garbage).or_else(|| self.garbage.pop_front_if(|_| marked > 0));
             let Some(garbage) = next else { break };
             marked -= usize::from(!waited);
-            done += 1;
+            self.collected.steps += 1;
             let (item, kind) = (garbage.item, garbage.entry.kind());
             let queues_again = || item.found(site).is_some_and(|(_, record)| record.marks().note_queued(kind));
             match self.collect(&garbage, waited, site) {
@@ -291,13 +295,12 @@ impl Reclaimer {
                 }
             }
         }
-        debug_assert_eq!(marked, 0, "what lost its mark is looked at");
         self.garbage.extend(again);
         if !self.deferred_frees.is_empty() {
-            self.free_deferred(site);
+            self.free_deferred(limit, site);
         }
         self.give_back_room();
-        done
+        spent(self)
     }
 
     /// Gives back the room of a backlog that is gone.
@@ -358,7 +361,7 @@ impl Reclaimer {
     pub(super) fn drain(&mut self, site: &Site<'_>) {
         (self.held_until, self.held_left) = (site.min_rts(), self.held.len());
         loop {
-            self.step(self.garbage.len() + self.held.len(), site);
+            self.step(usize::MAX, site);
             if self.held_left == 0 && self.sliced.is_empty() {
                 return;
             }
@@ -499,8 +502,8 @@ impl Reclaimer {
         is_all
     }
 
-    /// Frees the next slice of the first record that has many.
-    fn free_slice(&mut self, site: &Site<'_>) {
+    /// Frees the next slice, of `limit` versions at most, of the first record that has many.
+    fn free_slice(&mut self, limit: usize, site: &Site<'_>) {
         let Some(&Sliced(item)) = self.sliced.front() else { return };
         let Some((_, record)) = item.found(site) else {
             if !site.comes_later(item.place) {
@@ -514,7 +517,7 @@ impl Reclaimer {
         let (freed, is_all) = match latched.bottom(site.horizon) {
             Some((bottom, above)) => {
                 self.collected.steps += above;
-                bottom.free_below(site.horizon, SLICE, site.guard)
+                bottom.free_below(site.horizon, SLICE.min(limit as u64), site.guard)
             }
             None => (0, true),
         };
@@ -547,8 +550,9 @@ impl Reclaimer {
         self.fresh_deferred_frees = true;
     }
 
-    /// Gives back what no guard can hold any more (`docs/memory.md`, claim 4).
-    pub(super) fn free_deferred(&mut self, site: &Site<'_>) {
+    /// Gives back what no guard can hold any more (`docs/memory.md`, claim 4): up to `limit` records and versions, for many may have waited for one
+    /// guard.
+    pub(super) fn free_deferred(&mut self, limit: usize, site: &Site<'_>) {
         let epochs = site.guard.epochs();
         if std::mem::take(&mut self.fresh_deferred_frees) {
             // SeqCst: the barrier between the unlinking and the look at the epoch; pairs with that of every pin.
@@ -562,9 +566,10 @@ impl Reclaimer {
             }
         }
         let readonly = epochs.readonly();
-        while let Some(DeferredFree { item, whole, .. }) =
-            self.deferred_frees.pop_front_if(|deferred_free| deferred_free.epoch.is_some_and(|epoch| epoch <= readonly))
-        {
+        let is_free = |deferred: &mut DeferredFree| deferred.epoch.is_some_and(|epoch| epoch <= readonly);
+        for _ in 0..limit {
+            let Some(DeferredFree { item, whole, .. }) = self.deferred_frees.pop_front_if(is_free) else { break };
+            self.collected.steps += 1;
             let Some((store, record)) = item.found(site) else { continue };
             // SAFETY: the index has forgotten the record, or its list the version, and every guard that could hold it has gone.
             unsafe {

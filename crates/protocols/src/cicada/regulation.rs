@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use polychron_base::random::Random;
 use polychron_sync::atomic::{AtomicU64, Ordering};
-use polychron_sync::{CachePadded, Mutex};
+use polychron_sync::{CachePadded, Mutex, try_lock};
 
 use super::options::Options;
 
@@ -90,18 +90,20 @@ impl Regulation {
         self.longest_ns.load(Ordering::Relaxed)
     }
 
-    /// Takes a step when it is time.
+    /// Takes a step when it is time. `None` of `commits`: they cannot be counted just now, and the step is left for later. A client that comes by waits
+    /// for nobody, who may have lost its processor.
     #[inline]
-    pub(super) fn regulate(&self, now_ns: u64, commits: impl FnOnce() -> u64) {
-        if now_ns >= self.due_ns.load(Ordering::Relaxed) {
-            self.step(now_ns, commits());
+    pub(super) fn regulate(&self, now_ns: u64, commits: impl FnOnce() -> Option<u64>) {
+        if now_ns >= self.due_ns.load(Ordering::Relaxed)
+            && let Some(commits) = commits()
+        {
+            self.step(now_ns, commits);
         }
     }
 
     #[cold]
     fn step(&self, now_ns: u64, commits: u64) {
-        let Some(climb) = &self.climb else { return };
-        let mut climb = climb.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut climb) = self.climb.as_ref().and_then(try_lock) else { return };
         self.due_ns.store(now_ns + PERIOD_NS, Ordering::Relaxed);
         let elapsed_ns = now_ns.saturating_sub(climb.at_ns).max(1);
         let throughput = commits.saturating_sub(climb.commits) as f64 / elapsed_ns as f64;
@@ -142,7 +144,7 @@ mod tests {
         for round in 0..2000 {
             now_ns += PERIOD_NS;
             commits += commits_in_a_period(regulation.longest_ns());
-            regulation.regulate(now_ns, || commits);
+            regulation.regulate(now_ns, || Some(commits));
             let longest_ns = regulation.longest_ns();
             assert!(round < 500 || longest_ns.abs_diff(20_000) <= 4 * STEP_NS, "round {round}: {longest_ns} ns");
         }
@@ -153,7 +155,7 @@ mod tests {
     fn the_course_is_pruned_evenly() {
         let regulation = Regulation::new(&Options::default(), 64_000);
         for round in 1..=3 * KEPT as u64 {
-            regulation.regulate(round * PERIOD_NS, || round);
+            regulation.regulate(round * PERIOD_NS, || Some(round));
         }
         let course = regulation.course();
         assert!(course.len() > KEPT / 2 && course.len() <= KEPT, "{}", course.len());

@@ -7,8 +7,6 @@
 //! are less than half the numbers old, however narrow the clock is, however slow a worker or a leader, and however long nobody
 //! was there while time went on. `docs/protocols/cicada.md` proves it. With 55 bits of nanoseconds a round is due after 26 days.
 
-use std::sync::{PoisonError, TryLockError};
-
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, TableId};
 use polychron_engine::Mode;
@@ -16,7 +14,7 @@ use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Redo;
 use polychron_memory::{Guard, Local};
 use polychron_sync::atomic::{AtomicU64, Ordering};
-use polychron_sync::{Backoff, Mutex};
+use polychron_sync::{Backoff, Mutex, try_lock};
 
 use super::kept::{Beginning, Kept, KeptVersion, OwnGuard};
 use super::protocol::Shared;
@@ -86,11 +84,7 @@ pub(super) fn wait_for_limit<R: Redo>(shared: &Shared<R>, state: &mut State, loc
 /// Makes a round, unless somebody else is at it or has just been.
 #[cold]
 fn try_round<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) -> bool {
-    let _working = match shared.renewal.working.try_lock() {
-        Ok(working) => working,
-        Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
-        Err(TryLockError::WouldBlock) => return false,
-    };
+    let Some(_working) = try_lock(&shared.renewal.working) else { return false };
     // A round is made where everybody can be by now, not where time may have gone on to.
     shared.clocks.lead();
     let time = state.clock.fall_back(shared.clocks.bound());

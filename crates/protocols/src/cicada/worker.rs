@@ -31,12 +31,16 @@ use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
 use super::transaction::{Buffers, CicadaTransaction};
 
-/// Records collected in one go, so that no transaction waits for long before it begins.
-const COLLECTED_AT_ONCE: usize = 256;
+/// Steps of collection in one go, so that no transaction waits for long before it begins.
+const COLLECTED_AT_ONCE: usize = 512;
+/// Steps of collection that a transaction pays for, whatever it does, and those for each version that it installs: an item and a version take about
+/// three, so a backlog shrinks. A worker that maintained by time alone would work off backlogs in place of transactions whenever these are slow.
+const COLLECTED_PER_TRANSACTION: i64 = 8;
+const COLLECTED_PER_WRITE: i64 = 8;
 /// Conflicts in a row before a transaction asks for the favour. Fewer than others', because all wait longer here where many conflict.
 const CONFLICTS_UNFAVOURED: u64 = 4;
-/// Records that the background collects in one go.
-const COLLECTED_IN_A_TICK: usize = 4096;
+/// Steps that the background takes in one go.
+const COLLECTED_IN_A_TICK: usize = 3 * 4096;
 
 /// One thread's way into the database.
 #[derive(Debug)]
@@ -70,6 +74,8 @@ pub(super) struct State {
     /// Whether the running transaction has read such a version without protecting that.
     pub(super) saw_unprotected: bool,
     pub(super) maintained_ns: u64,
+    /// Steps of collection that transactions have paid for and nobody has taken; below zero where more were taken.
+    paid_steps: i64,
     /// Whether a deletion was refused memory since the worker maintained.
     pub(super) is_short: Cell<bool>,
     /// Nodes that were looked at for it, from the first one on.
@@ -96,6 +102,7 @@ impl<R: Redo> CicadaWorker<R> {
             last_seen: None,
             saw_unprotected: false,
             maintained_ns: 0,
+            paid_steps: 0,
             is_short: Cell::new(false),
             moved_to: 0,
             random: Random::stream(0xC1CADA, slot as u64 + 1),
@@ -250,6 +257,14 @@ impl<R: Redo> StoreWorker for CicadaWorker<R> {
     }
 }
 
+impl State {
+    /// The transaction has installed so many versions, and pays for collecting more than that.
+    #[inline]
+    pub(super) fn pay_for_writes(&mut self, installed: usize) {
+        self.paid_steps += COLLECTED_PER_WRITE * installed as i64;
+    }
+}
+
 impl<R: Redo> CicadaWorker<R> {
     /// Begins a transaction that stays in its epoch.
     #[inline]
@@ -265,6 +280,7 @@ impl<R: Redo> CicadaWorker<R> {
         }
         pass(Point::Beginning);
         shared.clocks.advance(&mut state.clock, state.base.slot);
+        state.paid_steps += COLLECTED_PER_TRANSACTION;
         let interval_ns = shared.options.collection_interval.as_nanos() as u64;
         if state.clock.now_ns.saturating_sub(state.maintained_ns) >= interval_ns {
             maintain(shared, state, local, &guard, interval_ns);
@@ -307,21 +323,33 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
     if shared.clocks.is_due(state.clock.now_ns, interval_ns) {
         shared.lead(state.clock.now_ns);
     }
-    let held = shared.hold_for_collection(state.base.slot);
-    let site = Site::new(state.base.tables.list(), &shared.clocks, state.base.slot, guard);
-    let reclaimer = shared.bins.of(state.base.slot).serve();
-    pass(Point::Collecting);
-    if let Some(mut reclaimer) = reclaimer {
-        reclaimer.step(COLLECTED_AT_ONCE, &site);
-        prune(shared, &mut reclaimer, &mut state.buffers.spans, COLLECTED_AT_ONCE, &site);
-        reclaimer.report(&shared.clocks, state.base.slot);
-    }
-    drop(held);
+    collect(shared, state, guard);
     promotion::see_to_shortage(shared, state, local);
     super::renewal::keep_up(shared, state, local);
 }
 
-/// Prunes records when the oldest reader has fallen behind. Answers how many were looked at.
+/// Takes the steps of collection in the worker's own bin that its transactions have paid for.
+fn collect<R: Redo>(shared: &Shared<R>, state: &mut State, guard: &Guard<'_>) {
+    let slot = state.base.slot;
+    // What is not needed is not saved up.
+    state.paid_steps = state.paid_steps.min(COLLECTED_AT_ONCE as i64);
+    let limit = state.paid_steps.max(0) as usize;
+    if limit == 0 {
+        return;
+    }
+    let _held = shared.hold_for_collection(slot);
+    let site = Site::new(state.base.tables.list(), &shared.clocks, slot, guard);
+    let reclaimer = shared.bins.of(slot).serve();
+    pass(Point::Collecting);
+    let Some(mut reclaimer) = reclaimer else { return };
+    let taken = reclaimer.step(limit, &site);
+    let left = limit.saturating_sub(taken);
+    let taken = taken + prune(shared, &mut reclaimer, &mut state.buffers.spans, left, &site);
+    state.paid_steps -= taken as i64;
+    reclaimer.report(&shared.clocks, slot);
+}
+
+/// Prunes records when the oldest reader has fallen behind. Answers how many steps that took.
 fn prune<R: Redo>(
     shared: &Shared<R>,
     reclaimer: &mut Reclaimer,
@@ -341,7 +369,7 @@ fn prune<R: Redo>(
 pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, all: bool, spans: &mut Vec<Span>, site: &Site<'_>) {
     shared.bins.go_round(all, |reclaimer| {
         reclaimer.drain(site);
-        prune(shared, reclaimer, spans, reclaimer.garbage.len(), site);
+        prune(shared, reclaimer, spans, usize::MAX, site);
         reclaimer.report(&shared.clocks, site.worker);
         true
     });

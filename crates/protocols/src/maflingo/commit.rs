@@ -30,7 +30,7 @@ use super::aside::{Kept, OwnGuard};
 use super::options::Counter;
 use super::reclaim::Tombstone;
 use super::record::{Older, Record, State as RecordState, Tid};
-use super::sets::{Kind, Read, Sets};
+use super::sets::{Kind, Read, Sets, Write, WriteSet};
 use super::steps::{Point, Step};
 use super::table::{self, MaflingoTable, Store};
 use super::transaction::{Found, MaflingoTransaction};
@@ -44,6 +44,11 @@ pub(super) struct Group {
     /// The latest of them; the others are linked from it.
     latest: u32,
     own_record: bool,
+}
+
+/// The memory that writing a record needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Prepared {
     /// Where the row goes when it has outgrown its record.
     replacement: Option<Kept>,
     /// The copy for snapshots.
@@ -72,14 +77,17 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
                 return Err(self.undo_after(error));
             }
         };
-        if let Err(error) = self.prepare(tid) {
+        // Behind the look at the epoch, see `keeping.rs`.
+        let keeps = self.shared.options.snapshots && self.shared.keeping.is_needed();
+        if let Err(error) = self.prepare(tid, keeps) {
             self.unlatch(self.state.buffers.groups.len());
             return Err(self.undo_after(error));
         }
         self.draw_ticket();
         self.log(tid);
         for position in 0..self.state.buffers.groups.len() {
-            self.apply(self.state.buffers.groups[position], tid);
+            let buffers = &self.state.buffers;
+            self.apply(buffers.groups[position], buffers.prepared[position], (tid, keeps));
         }
         self.state.last_tid = tid;
         self.state.nested.committed(self.shared.catalog.number(), tid.epoch());
@@ -108,7 +116,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         let mut contended = 0;
         for (write, latest) in self.state.sets.writes.firsts() {
             let (record, own_record) = (write.record, write.own_record);
-            groups.push(Group { record, latest, own_record, replacement: None, version: None });
+            groups.push(Group { record, latest, own_record });
             // A thread that claims it from now on meets it in another order; then one of the two gives up.
             if !own_record || record.under(guard).state().claimed() {
                 let last = groups.len() - 1;
@@ -282,67 +290,52 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     }
 
     /// Makes the memory that writing needs.
-    fn prepare(&mut self, tid: Tid) -> Result<(), Error> {
+    fn prepare(&mut self, tid: Tid, keeps: bool) -> Result<(), Error> {
+        self.state.buffers.prepared.clear();
         for position in 0..self.state.buffers.groups.len() {
-            let mut group = self.state.buffers.groups[position];
-            let made = self.prepare_group(&mut group, tid);
-            self.state.buffers.groups[position] = group;
-            if let Err(error) = made {
-                self.discard_prepared();
-                return Err(error);
+            match self.prepare_group(self.state.buffers.groups[position], tid, keeps) {
+                Ok(prepared) => self.state.buffers.prepared.push(prepared),
+                Err(error) => {
+                    self.discard_prepared();
+                    return Err(error);
+                }
             }
         }
         Ok(())
     }
 
     #[inline]
-    fn prepare_group(&self, group: &mut Group, tid: Tid) -> Result<(), Error> {
+    fn prepare_group(&self, group: Group, tid: Tid, keeps: bool) -> Result<Prepared, Error> {
         let (writes, guard) = (&self.state.sets.writes, &self.guard);
-        let record = group.record.under(guard);
-        let deleted = writes.get(group.latest).kind == Kind::Delete;
+        let (record, write) = (group.record.under(guard), writes.get(group.latest));
+        let deleted = write.kind == Kind::Delete;
         let longest = if deleted { 0 } else { writes.longest_put(group.latest) };
         let fits = longest <= record.capacity();
         if !fits || longest > 0 && !group.own_record && is_too_roomy(record.capacity(), longest) {
             match Record::latched_empty(self.state.base.slot, longest, guard) {
-                Ok(other) => group.replacement = Some(other.into()),
+                Ok(other) => return Ok(Prepared { replacement: Some(other.into()), version: None }),
                 Err(refused) if !fits => return Err(refused.into()),
                 Err(_) => {}
             }
         }
-        if group.replacement.is_some() {
-            return Ok(());
+        if group.own_record || !keeps || !is_due(record, tid) || left_out(Step::KeepVersions) {
+            return Ok(Prepared::default());
         }
-        if !group.own_record && self.keeps_version(record, tid) {
-            match record.copy_as_version(guard) {
-                Ok(version) => group.version = Some(version.into()),
-                // At the memory limit deletions must go on: the row stays where it is as the older version, and a record
-                // of a few words takes its place.
-                Err(_) if deleted => {
-                    let empty =
-                        |guard: &Guard<'_>| Record::latched_empty(self.state.base.slot, 0, guard).map(Kept::from);
-                    group.replacement = Some(guard.with_reserve(empty)?);
-                }
-                Err(refused) => return Err(refused.into()),
+        match record.copy_as_version(guard) {
+            Ok(version) => Ok(Prepared { replacement: None, version: Some(version.into()) }),
+            // At the memory limit deletions must go on: the row stays where it is as the older version, and a record
+            // of a few words takes its place.
+            Err(_) if deleted => {
+                let empty = |guard: &Guard<'_>| Record::latched_empty(self.state.base.slot, 0, guard).map(Kept::from);
+                Ok(Prepared { replacement: Some(guard.with_reserve(empty)?), version: None })
             }
+            Err(refused) => Err(refused.into()),
         }
-        Ok(())
-    }
-
-    /// Whether the record as it is must stay for snapshots: its epoch has ended or may end before this write's (§4.7).
-    #[inline]
-    fn keeps_version(&self, record: Record<'_>, tid: Tid) -> bool {
-        let old = record.tid();
-        self.shared.options.snapshots && old != Tid::ZERO && old.epoch() < tid.epoch() && !left_out(Step::KeepVersions)
-    }
-
-    #[inline]
-    fn keeps_moved(&self, record: Record<'_>, tid: Tid) -> bool {
-        self.keeps_version(record, tid) && !left_out(Step::KeepMoved)
     }
 
     fn discard_prepared(&mut self) {
-        for group in &mut self.state.buffers.groups {
-            for record in group.version.take().into_iter().chain(group.replacement.take()) {
+        for prepared in self.state.buffers.prepared.drain(..) {
+            for record in prepared.version.into_iter().chain(prepared.replacement) {
                 // SAFETY: the record was made by `prepare` and never linked.
                 unsafe { record.under(&self.guard).free(&self.guard) };
             }
@@ -351,45 +344,33 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
 
     /// Phase 3 for one record.
     #[inline]
-    fn apply(&mut self, group: Group, tid: Tid) {
+    fn apply(&mut self, group: Group, Prepared { replacement, version }: Prepared, (tid, keeps): (Tid, bool)) {
         let guard = &self.guard;
-        let (record, version) = (group.record.under(guard), group.version.map(|version| version.under(guard)));
-        let target = group.replacement.unwrap_or(group.record).under(guard);
-        if self.state.sets.writes.get(group.latest).kind == Kind::Insert {
+        let (record, version) = (group.record.under(guard), version.map(|version| version.under(guard)));
+        let target = replacement.unwrap_or(group.record).under(guard);
+        let latest = *self.state.sets.writes.get(group.latest);
+        target.begin_write();
+        if latest.kind == Kind::Insert {
             // The row lies there already, and nothing was changed since.
-            target.begin_write();
             pass(Point::Writing);
             target.publish(tid, true);
             return;
         }
-        let mut present = group.replacement.is_none() && !record.state().absent();
-        target.begin_write();
-        let Sets { writes, order, .. } = &mut *self.state.sets;
-        writes.chain(group.latest, order);
-        // What is deleted in the end need not be written first, and may have no room.
-        if writes.get(group.latest).kind == Kind::Delete {
-            order.truncate(1);
-        }
-        for &position in order.iter().rev() {
-            let write = writes.get(position);
-            match write.kind {
-                Kind::Insert => present = true,
-                Kind::Put => {
-                    let row = writes.words(write.data);
-                    target.write_words(0, row);
-                    target.set_length(row.len());
-                    present = true;
-                }
-                Kind::Patch => target.write_words(write.start as usize, writes.words(write.data)),
-                Kind::Delete => present = false,
-            }
-        }
+        let was_present = replacement.is_none() && !record.state().absent();
+        let present = self.state.sets.write_record(group.latest, target, was_present);
         pass(Point::Writing);
-        let chained = group.replacement.is_some() && self.keeps_moved(record, tid);
+        let due = is_due(record, tid);
+        let chained =
+            replacement.is_some() && keeps && due && !left_out(Step::KeepVersions) && !left_out(Step::KeepMoved);
         if let Some(version) = version {
             target.set_previous(Some(version.address()));
-        } else if group.replacement.is_some() {
-            target.set_previous(if chained { Some(record.address()) } else { record.previous() });
+        } else if chained {
+            target.set_previous(Some(record.address()));
+        } else if due {
+            // What is behind was superseded in an earlier epoch than the record will have, and may be freed.
+            target.set_previous(None);
+        } else if replacement.is_some() {
+            target.set_previous(record.previous());
         }
         target.publish(tid, present);
         if let Some(version) = version {
@@ -397,12 +378,12 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             let version = unsafe { Older::new(version, tid.epoch()) };
             self.state.supersede(group, version, guard);
         }
-        if group.replacement.is_some() {
+        if replacement.is_some() {
             self.state.move_record(group, target, (tid, chained), guard);
         }
         if !present {
-            let write = *self.state.sets.writes.get(group.latest);
-            let tombstone = Tombstone::new(write.index_ref, self.state.sets.writes.key_bytes(&write), target, tid);
+            let key = self.state.sets.writes.key_bytes(&latest);
+            let tombstone = Tombstone::new(latest.index_ref, key, target, tid);
             self.state.reclaimer.push(tombstone);
         }
     }
@@ -449,6 +430,43 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     }
 }
 
+impl Sets {
+    /// Writes what is to be written of a record, whose latch is held and which is marked, into its place. Whether it has a row then.
+    #[inline]
+    fn write_record(&mut self, latest: u32, target: Record<'_>, was_present: bool) -> bool {
+        let Self { writes, order, .. } = self;
+        let write = writes.get(latest);
+        // What is deleted in the end need not be written first, and may have no room.
+        if write.prior.is_none() || write.kind == Kind::Delete {
+            return write_one(writes, write, target, was_present);
+        }
+        writes.chain(latest, order);
+        let writes = &*writes;
+        order
+            .iter()
+            .rev()
+            .fold(was_present, |present, &position| write_one(writes, writes.get(position), target, present))
+    }
+}
+
+#[inline]
+fn write_one(writes: &WriteSet, write: &Write, target: Record<'_>, was_present: bool) -> bool {
+    match write.kind {
+        Kind::Insert => true,
+        Kind::Put => {
+            let row = writes.words(write.data);
+            target.write_words(0, row);
+            target.set_length(row.len());
+            true
+        }
+        Kind::Patch => {
+            target.write_words(write.start as usize, writes.words(write.data));
+            was_present
+        }
+        Kind::Delete => false,
+    }
+}
+
 impl State {
     /// Sees to it that an older version goes when no snapshot sees it any more.
     #[inline]
@@ -487,7 +505,7 @@ impl State {
         let Sets { writes, order, .. } = &mut *self.sets;
         writes.chain(group.latest, order);
         // A whole row, which had no room, or a deletion, which wanted none: both keep their key.
-        let moves = |write: &super::sets::Write| matches!(write.kind, Kind::Put | Kind::Delete);
+        let moves = |write: &Write| matches!(write.kind, Kind::Put | Kind::Delete);
         let write = order.iter().rev().map(|&position| *writes.get(position)).find(moves);
         let write = write.expect("patches fit where the row is");
         let table = catalog::known(&self.base.tables, write.index_ref.table);
@@ -548,6 +566,13 @@ impl State {
             }
         }
     }
+}
+
+/// Whether the record as it is is of an epoch that has ended, or may end before this write's: snapshots may be to see it (§4.7).
+#[inline]
+fn is_due(record: Record<'_>, tid: Tid) -> bool {
+    let old = record.tid();
+    old != Tid::ZERO && old.epoch() < tid.epoch()
 }
 
 /// Takes an insertion that is given up out of its index. `false`: others have claimed it, or written it.

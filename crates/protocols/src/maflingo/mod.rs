@@ -21,6 +21,7 @@ mod commit;
 mod conflicts;
 mod displaced;
 mod fill;
+mod keeping;
 mod lazy_host;
 #[cfg(all(test, loom))]
 mod model;

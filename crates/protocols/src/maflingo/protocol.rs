@@ -14,6 +14,7 @@ use polychron_memory::{Memory, OWN_SLOTS};
 use polychron_sync::atomic::AtomicU64;
 use polychron_sync::{Backoff, CachePadded, MODELLED};
 
+use super::keeping::Keeping;
 use super::options::{Counter, Options};
 use super::reclaim::{Orphans, Reclaimer};
 use super::record::Tid;
@@ -39,6 +40,7 @@ pub(super) struct Shared<R: Redo> {
     /// The worker that others let go first.
     pub(super) favour: CachePadded<Favour>,
     pub(super) ticket: CachePadded<AtomicU64>,
+    pub(super) keeping: Keeping,
     pub(super) redo: R,
 }
 
@@ -81,9 +83,16 @@ impl<R: Redo> Shared<R> {
         }
     }
 
+    /// Has what snapshots see kept that begin from now on.
+    #[cold]
+    pub(super) fn begin_keeping(&self) {
+        self.keeping.begin(self.memory.epochs(), |epoch| self.wait_until_past(epoch));
+    }
+
     /// Begins the next epoch, and does the background's share of reclamation.
     fn tick(&self) {
         self.memory.epochs().advance();
+        self.keeping.tick(self.memory.epochs());
         let (_, tables) = self.catalog.snapshot();
         // Each slice under a guard of its own, so that a backlog does not hold up what it waits for itself.
         for _ in 0..SLICES {
@@ -114,6 +123,7 @@ impl<R: Redo> Maflingo<R> {
             moved_after: (0..OWN_SLOTS + common_workers).map(|_| AtomicU64::new(0)).collect(),
             favour: CachePadded::default(),
             ticket: CachePadded::new(AtomicU64::new(0)),
+            keeping: Keeping::default(),
             redo,
         });
         let interval = shared.options.epoch_interval;

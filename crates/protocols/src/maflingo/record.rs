@@ -26,6 +26,7 @@
 mod latch;
 
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use polychron_engine::contested::RowAddress;
@@ -287,6 +288,10 @@ fn latch_of(worker: usize) -> u64 {
     (worker as u64 + 1) << LATCH_SHIFT
 }
 
+fn fill(words: &mut [MaybeUninit<AtomicU64>], row: impl Iterator<Item = u64>) {
+    words.iter_mut().zip(row).for_each(|(place, word)| *place = MaybeUninit::new(AtomicU64::new(word)));
+}
+
 impl<'g> Record<'g> {
     /// Bytes of a record for rows of up to `capacity` words.
     #[inline]
@@ -329,14 +334,14 @@ impl<'g> Record<'g> {
     /// A new record that is absent and holds `row` already.
     #[inline]
     pub(super) fn absent(row: &[u64], guard: &'g Guard<'_>) -> Result<Self, OutOfMemory> {
-        Self::allocate(ABSENT, Tid::ZERO, None, row.len(), row.iter().copied(), guard)
+        Self::allocate(ABSENT, Tid::ZERO, None, (row.len(), row.len()), |words| fill(words, row.iter().copied()), guard)
     }
 
     /// A new record that is absent and latched by `worker`, with room for a row of `capacity` words that is written later. No thread
     /// else can reach it yet, so the latch costs no interlocked instruction (§4.5).
     pub(super) fn latched_empty(worker: usize, capacity: usize, guard: &'g Guard<'_>) -> Result<Self, OutOfMemory> {
-        let row = std::iter::repeat_n(0, capacity);
-        Self::allocate(latch_of(worker) | ABSENT, Tid::ZERO, None, 0, row, guard)
+        let (version, zeros) = (latch_of(worker) | ABSENT, std::iter::repeat_n(0, capacity));
+        Self::allocate(version, Tid::ZERO, None, (0, capacity), |words| fill(words, zeros), guard)
     }
 
     /// A copy of this record as an older version: it will never change. The caller holds this record's latch.
@@ -344,21 +349,20 @@ impl<'g> Record<'g> {
     pub(super) fn copy_as_version<'h>(self, guard: &'h Guard<'_>) -> Result<Record<'h>, OutOfMemory> {
         let absent = self.header().version.load(Ordering::Relaxed) & ABSENT;
         let length = if absent == 0 { self.length() } else { 0 };
-        let row = self.words()[..length].iter().map(|word| word.load(Ordering::Relaxed));
-        Record::allocate(absent, self.tid(), self.previous(), length, row, guard)
+        let copy = |words: &mut _| polychron_sync::copy_words(&self.words()[..length], words);
+        Record::allocate(absent, self.tid(), self.previous(), (length, length), copy, guard)
     }
 
-    /// A record with these words; its capacity is how many they are.
+    /// A record; `fill` writes each of the `capacity` words of its row's place.
     #[inline]
     fn allocate(
         version: u64,
         tid: Tid,
         previous: Option<Address>,
-        length: usize,
-        row: impl ExactSizeIterator<Item = u64>,
+        (length, capacity): (usize, usize),
+        fill: impl FnOnce(&mut [MaybeUninit<AtomicU64>]),
         guard: &'g Guard<'_>,
     ) -> Result<Self, OutOfMemory> {
-        let capacity = row.len();
         let memory = guard.allocate(Self::bytes_for(capacity))?.cast::<Header>();
         let header = Header {
             version: AtomicU64::new(version),
@@ -370,11 +374,8 @@ impl<'g> Record<'g> {
         // SAFETY: the memory is large enough, aligned to at least 16, and ours alone until the record is linked.
         unsafe { memory.write(header) };
         let record = Self(Address(memory), PhantomData);
-        let first = record.first_word();
-        for (position, word) in row.enumerate() {
-            // SAFETY: there are `capacity` words behind the header, and the iterator has as many.
-            unsafe { first.add(position).write(AtomicU64::new(word)) };
-        }
+        // SAFETY: there are `capacity` words behind the header, ours alone.
+        fill(unsafe { std::slice::from_raw_parts_mut(record.first_word().cast(), capacity) });
         Ok(record)
     }
 

@@ -208,17 +208,20 @@ impl WriteSet {
         at
     }
 
-    /// Adds a write; `prior` is filled in.
+    /// Adds a write. Whose record it is and what came before is filled in where the record was written before.
     #[inline]
-    pub(super) fn push(&mut self, write: Write) {
+    pub(super) fn push(&mut self, mut write: Write) {
         if (self.writes.len() + 1) * 2 > self.slots.len() {
             self.rehash(self.slots.len() * 2);
         }
         let at = self.slot(write.record);
-        let prior = (self.slots[at] != EMPTY).then_some(self.slots[at]);
-        self.repeats |= prior.is_some();
+        let prior = self.slots[at];
+        if prior != EMPTY {
+            (write.own_record, write.prior) = (self.get(prior).own_record, Some(prior));
+            self.repeats = true;
+        }
         self.slots[at] = self.writes.len() as u32;
-        self.writes.push(Write { prior, ..write });
+        self.writes.push(write);
     }
 
     fn rehash(&mut self, slots: usize) {
@@ -250,6 +253,10 @@ impl WriteSet {
     pub(super) fn clear(&mut self) {
         if self.writes.is_empty() && self.arena.is_empty() {
             return;
+        }
+        // After a large transaction small ones clear half as many slots each.
+        if self.writes.len() * 8 < self.slots.len() {
+            self.slots.truncate((self.slots.len() / 2).max(FIRST_SLOTS));
         }
         self.writes.clear();
         self.writes.give_back_room();

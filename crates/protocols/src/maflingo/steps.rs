@@ -78,6 +78,10 @@ named! {
         ReadTwice,
         /// A row is kept for snapshots when it is overwritten.
         KeepVersions,
+        /// The first snapshot waits until what was overwritten before, and not kept, is older than it is.
+        AwaitKeeping,
+        /// Rows are kept as long as a snapshot is open.
+        KeepForOpen,
         /// A row that moves is kept for snapshots.
         KeepMoved,
         /// A snapshot passes over what is newer than it is.

@@ -4,6 +4,7 @@ mod aside;
 mod contested;
 mod displaced;
 mod insertions;
+mod keeping;
 
 use polychron_engine::redo::NoRedo;
 use polychron_engine::{Commit, Common, Error, Interactive, Mode, Operations, Protocol, Table, Worker};
@@ -180,6 +181,8 @@ fn used_up_ids_leave_no_versions() {
         transaction.upsert(&pairs, &Pair { id: 1, left: value, right: 0 }).unwrap();
         transaction.commit().unwrap();
     };
+    // What is overwritten is kept for a while.
+    drop(other.begin(Mode::Snapshot).unwrap());
     update(0);
     let mut idle = other.begin(Mode::ReadWrite).unwrap();
     idle.get(&pairs, 1).unwrap();

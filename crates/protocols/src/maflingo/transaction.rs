@@ -15,7 +15,7 @@ use polychron_memory::{Local, Snapshot};
 use polychron_schema::RowBuffer;
 
 use super::aside::{Kept, OwnGuard};
-use super::commit::Group;
+use super::commit::{Group, Prepared};
 use super::conflicts::Met;
 use super::protocol::Shared;
 use super::record::{Claim, Record, Seen};
@@ -35,6 +35,8 @@ pub(super) struct Buffers {
     /// A row that is not being changed just now.
     pub(super) spare: Option<Box<RowBuffer>>,
     pub(super) groups: Vec<Group>,
+    /// What each of the groups needs.
+    pub(super) prepared: Vec<Prepared>,
     /// Entries of a scan's leaf, read before the visitor sees any.
     pub(super) batch: ScanBatch,
 }
@@ -469,15 +471,11 @@ impl State {
         let writes = &mut self.sets.writes;
         let (key, key_bytes) =
             if kind == Kind::Patch && !R::ENABLED { (Span::default(), 0) } else { writes.keep_key(key) };
-        let own_record = match writes.latest(record) {
-            Some(latest) => writes.get(latest).own_record,
-            None => kind == Kind::Insert,
-        };
         writes.push(Write {
             record,
             index_ref,
             kind,
-            own_record,
+            own_record: kind == Kind::Insert,
             start: start as u32,
             key_bytes,
             key,

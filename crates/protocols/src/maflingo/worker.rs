@@ -124,7 +124,14 @@ impl<R: Redo> StoreWorker for MaflingoWorker<R> {
                 shared.wait_until_past(newest);
             }
             // Opened before the list of tables is looked at, which it keeps while the transaction leaves its epoch.
-            local.begin_snapshot()
+            loop {
+                let open = local.begin_snapshot();
+                if shared.keeping.has_kept() {
+                    break open;
+                }
+                drop(open);
+                shared.begin_keeping();
+            }
         });
         Ok(MaflingoTransaction::begin(shared, state, local, open, mode))
     }

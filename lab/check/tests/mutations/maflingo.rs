@@ -89,6 +89,8 @@ impl<R: Redo + Default> Stage<R> {
             t.insert(&members, &Member { id: 1, code: 1 })
         });
         assert!(done);
+        // From the first snapshot on rows are kept that are overwritten.
+        drop(stage.worker().begin(Mode::Snapshot));
         stage
     }
 
@@ -785,6 +787,29 @@ fn snapshot_of_a_row_that_is_overwritten() -> bool {
     snapshot_that_changes(&stage, |t| present(t, &items, 1), |t| t.upsert(&items, &Item { id: 1, value: 11 }))
 }
 
+/// Twice as long after the last snapshot as versions are kept, if none is open.
+fn wait_for_quiet(stage: &Stage) {
+    (0..1000).for_each(|_| stage.tick());
+}
+
+fn snapshot_after_a_quiet_time() -> bool {
+    let stage = stage(&[(1, 10)]);
+    wait_for_quiet(&stage);
+    assert!(stage.set(1, 11));
+    let mut worker = stage.worker();
+    let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
+    present(&mut snapshot, &stage.items, 1).unwrap() != Some(11)
+}
+
+fn snapshot_that_is_open_for_a_quiet_time() -> bool {
+    let stage = stage(&[(1, 10)]);
+    let mut worker = stage.worker();
+    let mut snapshot = worker.begin(Mode::Snapshot).unwrap();
+    wait_for_quiet(&stage);
+    assert!(stage.set(1, 11));
+    present(&mut snapshot, &stage.items, 1).unwrap() != Some(10)
+}
+
 fn snapshot_of_a_row_that_moves() -> bool {
     let stage = stage(&[]);
     let pages = stage.pages;
@@ -1042,6 +1067,8 @@ crate::killers! { Step:
     MarkDirty: row_that_is_being_written;
     ReadTwice: lost_update_while_reading;
     KeepVersions: snapshot_of_a_row_that_is_overwritten;
+    AwaitKeeping: snapshot_after_a_quiet_time;
+    KeepForOpen: snapshot_that_is_open_for_a_quiet_time;
     KeepMoved: snapshot_of_a_row_that_moves;
     CompareEpochs: snapshot_of_a_row_that_is_overwritten;
     AwaitIndexes: index_that_is_being_filled;

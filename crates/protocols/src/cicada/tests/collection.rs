@@ -112,13 +112,10 @@ fn many_versions_of_a_row_are_freed_in_slices() {
         let snapshot = reader.begin(Mode::Snapshot).unwrap();
         (0..updates).for_each(|balance| set(&mut worker, &accounts, 1, balance));
         drop(snapshot);
-        let lead = || {
-            database.shared.clocks.pass_time(2_000_000);
-            database.shared.lead(database.shared.clocks.now_ns());
-        };
         let (early, mut all) = (count(&database, "collected_versions"), 0);
         for round in 0..12 {
-            lead();
+            // The background leaves a bin to a worker that has come by since the last time.
+            (0..2).for_each(|_| database.shared.tick(Extent::Some));
             done(&mut worker, |t| t.get(&notes, 1).map(drop));
             let now = count(&database, "collected_versions") - early;
             // Of this transaction, and of the one that has set a row since.
@@ -263,4 +260,40 @@ fn pages_wait_for_garbage_that_names_them() {
     }
     quiesce(&mut deletes);
     assert_eq!(pages(&mut deletes), 0, "nothing names them any more");
+}
+
+/// A client pays for what it wrote, and not for a backlog that others left, or that a long reader held back: whatever waits, maintenance between two
+/// transactions takes a bounded number of steps, even where each transaction is so slow that maintenance is due again behind it.
+#[test]
+#[cfg_attr(miri, ignore = "does more than an interpreter can")]
+fn a_backlog_is_worked_off_beside_transactions_and_not_in_their_place() {
+    const ROWS: u64 = 10_000;
+    for pruning_after in [Duration::ZERO, Duration::from_secs(3600)] {
+        let database = open(|options| {
+            (options.collection_interval, options.pruning_after) = (Duration::ZERO, pruning_after);
+        });
+        let [mut writer, mut reader] = [database.worker().unwrap(), database.worker().unwrap()];
+        let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
+        done(&mut writer, |t| (0..ROWS).try_for_each(|id| t.insert(&accounts, &Account { id, group: 0, balance: 0 })));
+        database.tick();
+        let snapshot = reader.begin(Mode::Snapshot).unwrap();
+        (0..ROWS).for_each(|id| set(&mut writer, &accounts, id, 1));
+        (0..ROWS).for_each(|id| assert!(done(&mut writer, |t| t.delete(&accounts, id))));
+        drop(snapshot);
+        let steps = || count(&database, "collection_steps");
+        let (begun, mut most, mut transactions) = (steps(), 0, 0);
+        // Of the background, epochs alone go on.
+        while !database.shared.bins.are_empty() && transactions < 20 * ROWS {
+            let before = steps();
+            done(&mut writer, |t| t.get(&accounts, 1).map(drop));
+            database.shared.memory.epochs().advance();
+            most = most.max(steps() - before);
+            transactions += 1;
+        }
+        let steps = steps() - begun;
+        println!("{pruning_after:?}: {transactions} transactions, {steps} steps, {most} at most");
+        assert!(database.shared.bins.are_empty(), "{transactions} transactions work the backlog off");
+        assert!(most <= 1024, "{most} steps behind a transaction that wrote nothing");
+        assert!(steps >= ROWS && steps <= 16 * transactions + 1024, "{steps} steps in {transactions} transactions");
+    }
 }

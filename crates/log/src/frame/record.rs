@@ -1,0 +1,412 @@
+//! Records: what one transaction has changed.
+//!
+//! A record is the length of its body, how era and timestamp of its order differ from the record before (signed), the worker, and the body: changes, one
+//! after the other. A change is table and kind in one number, and
+//!
+//! - `Put`: the row's words; its key follows from them;
+//! - `Patch`: the key, how many ranges, and of each the distance from the one before and its words;
+//! - `Delete`: the key.
+//!
+//! All numbers have seven bits a byte, as few bytes as they need. Words are counted, and then come runs in turn: how many zeroes, how many others, and
+//! these. Rows are mostly small numbers in wide columns and unused space, so that many words are zero.
+//!
+//! There is one way to write everything: bytes that are read without an error are the ones that writing the same again gives.
+
+use polychron_base::key::MAX_KEY_BYTES;
+
+use super::{MAX_CONTENT_BYTES, Order};
+use crate::codec::{Reader, put_varint, unzigzag, zigzag};
+
+/// How many words of eight bytes a row may have.
+pub const MAX_ROW_WORDS: usize = 1 << 17;
+
+const PUT: u64 = 0;
+const PATCH: u64 = 1;
+const DELETE: u64 = 2;
+
+/// A record contradicts itself, though its checksum is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a record is malformed")]
+pub struct Malformed;
+
+/// Why a change or a record was not written; nothing of it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The frame has no room for it.
+    #[error("the frame is full")]
+    Full,
+    /// Such a change cannot be.
+    #[error("{0}")]
+    Invalid(&'static str),
+}
+
+/// The changes of a transaction, encoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Body {
+    bytes: Vec<u8>,
+}
+
+impl Body {
+    /// No changes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets the changes and keeps the room.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// The length in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// A row is now these words.
+    ///
+    /// # Errors
+    /// [`Refused::Invalid`] beyond [`MAX_ROW_WORDS`].
+    pub fn put(&mut self, table: u32, words: &[u64]) -> Result<(), Refused> {
+        check_words(0, words)?;
+        self.begin(table, PUT);
+        put_varint(&mut self.bytes, words.len() as u64);
+        self.words(words);
+        Ok(())
+    }
+
+    /// Ranges of a row's words, each by its first word, are now these.
+    ///
+    /// # Errors
+    /// [`Refused::Invalid`] when they are not in ascending order and disjoint, or one is empty, or a limit is passed.
+    pub fn patch(&mut self, table: u32, key: &[u8], ranges: &[(usize, &[u64])]) -> Result<(), Refused> {
+        check_key(key)?;
+        if ranges.is_empty() {
+            return Err(Refused::Invalid("a patch has a range"));
+        }
+        let mut end = 0;
+        for (first, words) in ranges {
+            check_words(*first, words)?;
+            if *first < end || words.is_empty() {
+                return Err(Refused::Invalid("ranges of a patch ascend and are not empty"));
+            }
+            end = first + words.len();
+        }
+        self.begin(table, PATCH);
+        self.key(key);
+        put_varint(&mut self.bytes, ranges.len() as u64);
+        let mut end = 0;
+        for (first, words) in ranges {
+            put_varint(&mut self.bytes, (first - end) as u64);
+            put_varint(&mut self.bytes, words.len() as u64);
+            self.words(words);
+            end = first + words.len();
+        }
+        Ok(())
+    }
+
+    /// A row is gone.
+    ///
+    /// # Errors
+    /// [`Refused::Invalid`] for a key that is too long.
+    pub fn delete(&mut self, table: u32, key: &[u8]) -> Result<(), Refused> {
+        check_key(key)?;
+        self.begin(table, DELETE);
+        self.key(key);
+        Ok(())
+    }
+
+    fn begin(&mut self, table: u32, kind: u64) {
+        put_varint(&mut self.bytes, u64::from(table) << 2 | kind);
+    }
+
+    fn key(&mut self, key: &[u8]) {
+        put_varint(&mut self.bytes, key.len() as u64);
+        self.bytes.extend_from_slice(key);
+    }
+
+    fn words(&mut self, mut words: &[u64]) {
+        while !words.is_empty() {
+            let zeroes = words.iter().take_while(|word| **word == 0).count();
+            let others = words[zeroes..].iter().take_while(|word| **word != 0).count();
+            put_varint(&mut self.bytes, zeroes as u64);
+            put_varint(&mut self.bytes, others as u64);
+            words[zeroes..zeroes + others].iter().for_each(|word| self.bytes.extend_from_slice(&word.to_le_bytes()));
+            words = &words[zeroes + others..];
+        }
+    }
+}
+
+fn check_key(key: &[u8]) -> Result<(), Refused> {
+    if key.len() <= MAX_KEY_BYTES { Ok(()) } else { Err(Refused::Invalid("the key is too long")) }
+}
+
+fn check_words(first: usize, words: &[u64]) -> Result<(), Refused> {
+    let is_fine = first <= MAX_ROW_WORDS && words.len() <= MAX_ROW_WORDS - first;
+    if is_fine { Ok(()) } else { Err(Refused::Invalid("the row is too long")) }
+}
+
+/// Gathers the records of a frame.
+#[derive(Clone, Debug, Default)]
+pub struct Writer {
+    content: Vec<u8>,
+    count: u32,
+    last: Order,
+}
+
+impl Writer {
+    /// No records.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets the records and keeps the room.
+    pub fn clear(&mut self) {
+        self.content.clear();
+        (self.count, self.last) = (0, Order::default());
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// [`Refused::Full`] when a frame would be longer than [`MAX_CONTENT_BYTES`].
+    pub fn push(&mut self, order: Order, worker: u32, body: &Body) -> Result<(), Refused> {
+        /// Four numbers in front of a body.
+        const FRONT: usize = 4 * 10;
+        if self.content.len() + body.bytes.len() + FRONT > MAX_CONTENT_BYTES {
+            return Err(Refused::Full);
+        }
+        let Order { era, timestamp } = order;
+        put_varint(&mut self.content, body.bytes.len() as u64);
+        put_varint(&mut self.content, zigzag(era.wrapping_sub(self.last.era)));
+        put_varint(&mut self.content, zigzag(timestamp.wrapping_sub(self.last.timestamp)));
+        put_varint(&mut self.content, u64::from(worker));
+        self.content.extend_from_slice(&body.bytes);
+        (self.count, self.last) = (self.count + 1, order);
+        Ok(())
+    }
+
+    /// How many records there are.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The encoded records.
+    pub fn content(&self) -> &[u8] {
+        &self.content
+    }
+}
+
+/// The records of a frame, or of any bytes.
+#[derive(Clone, Debug)]
+pub struct Records<'b> {
+    reader: Reader<'b>,
+    left: u32,
+    last: Order,
+}
+
+impl<'b> Records<'b> {
+    /// So many records, of which the bytes have nothing else.
+    pub fn new(content: &'b [u8], count: u32) -> Self {
+        Self { reader: Reader::new(content), left: count, last: Order::default() }
+    }
+
+    fn read(&mut self) -> Option<Record<'b>> {
+        let length = usize::try_from(self.reader.varint()?).ok()?;
+        let era = self.last.era.wrapping_add(unzigzag(self.reader.varint()?));
+        let timestamp = self.last.timestamp.wrapping_add(unzigzag(self.reader.varint()?));
+        let worker = u32::try_from(self.reader.varint()?).ok()?;
+        let body = self.reader.take(length)?;
+        self.last = Order { era, timestamp };
+        Some(Record { order: self.last, worker, body })
+    }
+}
+
+impl<'b> Iterator for Records<'b> {
+    type Item = Result<Record<'b>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            // What is behind the last one is none.
+            let is_whole = std::mem::replace(&mut self.reader, Reader::new(&[])).left() == 0;
+            return if is_whole { None } else { Some(Err(Malformed)) };
+        }
+        let record = self.read();
+        self.left = if record.is_some() { self.left - 1 } else { 0 };
+        if record.is_none() {
+            self.reader = Reader::new(&[]);
+        }
+        Some(record.ok_or(Malformed))
+    }
+}
+
+/// What one transaction has changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'b> {
+    /// Its place in the order of changes.
+    pub order: Order,
+    /// Who executed it.
+    pub worker: u32,
+    body: &'b [u8],
+}
+
+impl<'b> Record<'b> {
+    /// The changes, in the order in which they were made.
+    pub fn changes(&self) -> Changes<'b> {
+        Changes { reader: Reader::new(self.body) }
+    }
+}
+
+/// The changes of a record.
+#[derive(Clone, Debug)]
+pub struct Changes<'b> {
+    reader: Reader<'b>,
+}
+
+impl<'b> Iterator for Changes<'b> {
+    type Item = Result<Change<'b>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.reader.left() == 0 {
+            return None;
+        }
+        let change = read_change(&mut self.reader);
+        if change.is_none() {
+            self.reader = Reader::new(&[]);
+        }
+        Some(change.ok_or(Malformed))
+    }
+}
+
+/// One change of a row.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'b> {
+    /// The row is now these words.
+    Put {
+        /// Of which table, by its number in the catalog.
+        table: u32,
+        /// All words of the row.
+        row: Words<'b>,
+    },
+    /// Ranges of the row's words are others.
+    Patch {
+        /// Of which table, by its number in the catalog.
+        table: u32,
+        /// The encoded key of the row.
+        key: &'b [u8],
+        /// The ranges.
+        ranges: Ranges<'b>,
+    },
+    /// The row is gone.
+    Delete {
+        /// Of which table, by its number in the catalog.
+        table: u32,
+        /// The encoded key of the row.
+        key: &'b [u8],
+    },
+}
+
+fn read_change<'b>(reader: &mut Reader<'b>) -> Option<Change<'b>> {
+    let head = reader.varint()?;
+    let table = u32::try_from(head >> 2).ok()?;
+    match head & 3 {
+        PUT => Some(Change::Put { table, row: read_words(reader, 0)? }),
+        PATCH => {
+            let (key, count) = (read_key(reader)?, reader.varint()?);
+            let before = *reader;
+            let mut end = 0;
+            for _ in 0..count {
+                let (first, words) = read_range(reader, end)?;
+                end = first + words.len();
+            }
+            (count > 0).then_some(Change::Patch { table, key, ranges: Ranges { reader: before, left: count, end: 0 } })
+        }
+        DELETE => Some(Change::Delete { table, key: read_key(reader)? }),
+        _ => None,
+    }
+}
+
+fn read_key<'b>(reader: &mut Reader<'b>) -> Option<&'b [u8]> {
+    let length = usize::try_from(reader.varint()?).ok().filter(|length| *length <= MAX_KEY_BYTES)?;
+    reader.take(length)
+}
+
+/// The first word of a range, and its words.
+fn read_range<'b>(reader: &mut Reader<'b>, end: usize) -> Option<(usize, Words<'b>)> {
+    let distance = usize::try_from(reader.varint()?).ok().filter(|distance| *distance <= MAX_ROW_WORDS - end)?;
+    let words = read_words(reader, end + distance)?;
+    (words.len() > 0).then_some((end + distance, words))
+}
+
+/// Words of a row from some word on. They are walked through here, so that using them cannot fail.
+fn read_words<'b>(reader: &mut Reader<'b>, first: usize) -> Option<Words<'b>> {
+    let count = usize::try_from(reader.varint()?).ok().filter(|count| *count <= MAX_ROW_WORDS - first)?;
+    let before = *reader;
+    let mut left = count;
+    while left > 0 {
+        let zeroes = usize::try_from(reader.varint()?).ok().filter(|zeroes| *zeroes <= left)?;
+        let others = usize::try_from(reader.varint()?).ok().filter(|others| *others <= left - zeroes)?;
+        let is_first = left == count;
+        left -= zeroes + others;
+        // Runs are as long as they can be.
+        let is_longest = (zeroes > 0 || is_first) && (others > 0 || left == 0) && zeroes + others > 0;
+        let words = reader.take(8 * others)?;
+        if !is_longest || words.chunks_exact(8).any(|word| word == [0; 8]) {
+            return None;
+        }
+    }
+    Some(Words { reader: before, zeroes: 0, others: 0, left: count })
+}
+
+/// Ranges of a row's words, each as its first word and its words.
+#[derive(Clone, Copy, Debug)]
+pub struct Ranges<'b> {
+    reader: Reader<'b>,
+    left: u64,
+    end: usize,
+}
+
+impl<'b> Iterator for Ranges<'b> {
+    type Item = (usize, Words<'b>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        // They were read before, when the change was.
+        let (first, words) = read_range(&mut self.reader, self.end)?;
+        self.end = first + words.len();
+        Some((first, words))
+    }
+}
+
+/// Words, one after the other. They take as much memory as their bytes, however many zeroes there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'b> {
+    reader: Reader<'b>,
+    zeroes: usize,
+    others: usize,
+    left: usize,
+}
+
+impl Iterator for Words<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        self.left = self.left.checked_sub(1)?;
+        if self.zeroes + self.others == 0 {
+            // They were walked through before, when the change was read.
+            self.zeroes = self.reader.varint()? as usize;
+            self.others = self.reader.varint()? as usize;
+        }
+        if self.zeroes > 0 {
+            self.zeroes -= 1;
+            return Some(0);
+        }
+        self.others -= 1;
+        self.reader.u64()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Words<'_> {}

@@ -1,0 +1,100 @@
+use super::*;
+
+fn manifest() -> Manifest {
+    let file = CheckpointFile { table: 3, part: 1, bytes: 1 << 20, checksum: 0xABCD_EF01 };
+    Manifest {
+        database: DatabaseId(0x0123_4567_89AB_CDEF_0011_2233_4455_6677),
+        incarnation: 5,
+        first_log_file: 42,
+        durable: 1_000_000,
+        checkpoint: Some(Checkpoint { number: 7, files: vec![file; 3] }),
+        catalog: b"tables".to_vec(),
+    }
+}
+
+#[test]
+fn what_is_encoded_is_decoded() {
+    let without = Manifest { checkpoint: None, catalog: Vec::new(), ..manifest() };
+    let large = Manifest { catalog: vec![7; 3 * BLOCK], ..manifest() };
+    for manifest in [manifest(), without, large] {
+        let mut bytes = encode(&manifest, 9);
+        assert_eq!(decode(&bytes), Ok((manifest.clone(), 9)));
+        bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
+        // Blocks of a longer manifest that lay there before.
+        bytes.extend_from_slice(&[1; BLOCK]);
+        assert_eq!(decode(&bytes), Ok((manifest, 9)));
+    }
+}
+
+/// What was written by this version is read by all later ones, or refused by its format's number.
+#[test]
+fn the_bytes_stay_the_same() {
+    let bytes = encode(&manifest(), 9);
+    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(
+        text,
+        concat!(
+            "706c796368724d46",                                 // magic
+            "0100",                                             // format
+            "0000e8290ed8",                                     // checksum
+            "0900000000000000",                                 // generation
+            "7766554433221100efcdab8967452301",                 // database
+            "0500000000000000",                                 // incarnation
+            "630000000000000000000000000000002a00000000000000", // length, first log file
+            "40420f0000000000",                                 // durable epoch
+            "060000007461626c6573",                             // catalog
+            "01070000000000000003000000",                       // checkpoint, how many files
+            "0300000001000000000010000000000001efcdab",         // table, part, length, checksum
+            "0300000001000000000010000000000001efcdab",
+            "0300000001000000000010000000000001efcdab",
+        )
+    );
+}
+
+#[test]
+fn every_flipped_bit_is_noticed() {
+    let mut bytes = encode(&manifest(), 9);
+    bytes.resize(BLOCK, 0);
+    for bit in 0..8 * BLOCK {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(decode(&bytes), Err(Fault::Invalid), "bit {bit}");
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+#[test]
+fn what_is_cut_short_is_no_manifest() {
+    let bytes = encode(&manifest(), 9);
+    for length in 1..bytes.len() {
+        assert_eq!(decode(&bytes[..length]), Err(Fault::Invalid), "{length} bytes");
+    }
+    assert_eq!(decode(&[]), Err(Fault::Empty));
+    assert_eq!(decode(&[0; BLOCK]), Err(Fault::Empty));
+}
+
+#[test]
+fn another_format_is_told_from_damage() {
+    let mut bytes = encode(&manifest(), 9);
+    bytes[8] = 2;
+    assert_eq!(decode(&bytes), Err(Fault::Invalid));
+    let sum = checksum(&[&bytes[..CHECKSUM.start], &bytes[CHECKSUM.end..]]);
+    bytes[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
+    assert_eq!(decode(&bytes), Err(Fault::Unsupported(2)));
+}
+
+/// Lengths that contradict each other, under a right checksum.
+#[test]
+fn lengths_are_not_believed() {
+    let original = encode(&manifest(), 9);
+    let catalog = HEADER + 16;
+    let count = catalog + 4 + 6 + 1 + 8;
+    for at in [catalog, count] {
+        for value in [0, 1, 5, 7, 1 << 20, u32::MAX] {
+            let mut bytes = original.clone();
+            bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            let sum = checksum(&[&bytes[..CHECKSUM.start], &bytes[CHECKSUM.end..]]);
+            bytes[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
+            assert_eq!(decode(&bytes), Err(Fault::Invalid), "{value} at {at}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Frames, records and manifests: what is encoded is decoded, no bytes make a decoder panic, and what is decoded without an error is what encoding gives.
+
+use polychron_log::DatabaseId;
+use polychron_log::disk::{BLOCK, Buffer};
+use polychron_log::frame::{
+    self, Body, Change, Fault, Frame, Header, Malformed, Order, Place, Record, Records, Writer,
+};
+use polychron_log::manifest::{self, Checkpoint, CheckpointFile, Manifest};
+
+use crate::input::Input;
+
+/// Bytes as records and as frames, and a frame made of them.
+pub(crate) fn run_frames(bytes: &[u8]) {
+    let place = Place { database: DatabaseId(1), file: 2, offset: 0 };
+    assert!(Frame::decode(bytes, place).is_err() || bytes.len() >= BLOCK, "a frame has a block");
+    for count in [0, 1, 2, u32::MAX] {
+        any_records(bytes, count);
+    }
+    let mut input = Input::new(bytes);
+    let (writer, told) = made_records(&mut input);
+    let header = made_header(&mut input, place);
+    let mut buffer = Buffer::zeroed(frame::frame_bytes(writer.content().len()));
+    let (sum, length) = frame::encode(&header, &writer, &mut buffer);
+    let frame = Frame::decode(&buffer, place).expect("what is encoded is decoded");
+    assert_eq!((frame.header, frame.checksum, frame.bytes), (header, sum, length), "the header is as it was");
+    let records: Vec<_> = frame.records().map(|record| tell(&record.expect("it was encoded"))).collect();
+    assert_eq!(records, told.into_iter().map(Ok).collect::<Vec<_>>(), "the records are as they were");
+    let mut content = writer.content().to_vec();
+    for _ in 0..=input.below(2) {
+        let at = input.number() as usize % content.len().max(1);
+        content.get_mut(at).into_iter().for_each(|byte| *byte ^= input.byte());
+    }
+    any_records(&content, writer.count());
+    let bit = input.number() as usize % (8 * length);
+    buffer[bit / 8] ^= 1 << (bit % 8);
+    assert!(matches!(Frame::decode(&buffer, place), Err(Fault::Header | Fault::Content(_))), "bit {bit} is noticed");
+}
+
+/// Bytes taken for records: if they are, writing the same again gives the same bytes.
+fn any_records(bytes: &[u8], count: u32) {
+    let read = Records::new(bytes, count).map(|record| record.and_then(|record| rewritten(&record)));
+    // They cannot be more than the bytes.
+    let records: Result<Vec<(Order, u32, Body)>, Malformed> = read.take(bytes.len() + 1).collect();
+    let Ok(records) = records else { return };
+    let mut writer = Writer::new();
+    for (order, worker, body) in records {
+        writer.push(order, worker, &body).expect("it was within the limits");
+    }
+    assert_eq!(writer.content(), bytes, "there is one way to write records");
+}
+
+fn rewritten(record: &Record<'_>) -> Result<(Order, u32, Body), Malformed> {
+    let mut body = Body::new();
+    for change in record.changes() {
+        let written = match change? {
+            Change::Put { table, row } => body.put(table, &row.collect::<Vec<_>>()),
+            Change::Patch { table, key, ranges } => {
+                let ranges: Vec<_> = ranges.map(|(first, words)| (first, words.collect::<Vec<_>>())).collect();
+                let ranges: Vec<_> = ranges.iter().map(|(first, words)| (*first, words.as_slice())).collect();
+                body.patch(table, key, &ranges)
+            }
+            Change::Delete { table, key } => body.delete(table, key),
+        };
+        written.expect("what was read can be written");
+    }
+    Ok((record.order, record.worker, body))
+}
+
+type Range = (usize, Vec<u64>);
+
+/// A change in plain values.
+#[derive(Debug, PartialEq)]
+enum Told {
+    Put(u32, Vec<u64>),
+    Patch(u32, Vec<u8>, Vec<Range>),
+    Delete(u32, Vec<u8>),
+}
+
+type ToldRecord = (Order, u32, Vec<Told>);
+
+fn tell(record: &Record<'_>) -> Result<ToldRecord, Malformed> {
+    let change = |change: Result<Change<'_>, Malformed>| {
+        Ok(match change? {
+            Change::Put { table, row } => Told::Put(table, row.collect()),
+            Change::Patch { table, key, ranges } => {
+                Told::Patch(table, key.to_vec(), ranges.map(|(first, words)| (first, words.collect())).collect())
+            }
+            Change::Delete { table, key } => Told::Delete(table, key.to_vec()),
+        })
+    };
+    Ok((record.order, record.worker, record.changes().map(change).collect::<Result<_, _>>()?))
+}
+
+/// Records from the input, and the same in plain values.
+fn made_records(input: &mut Input<'_>) -> (Writer, Vec<ToldRecord>) {
+    let mut writer = Writer::new();
+    let mut told = Vec::new();
+    for _ in 0..input.below(4) {
+        let (mut body, mut changes) = (Body::new(), Vec::new());
+        for _ in 0..input.below(4) {
+            let table = input.number() as u32;
+            let change = match input.below(3) {
+                0 => Told::Put(table, words(input)),
+                1 => Told::Patch(table, input.key(), ranges(input)),
+                _ => Told::Delete(table, input.key()),
+            };
+            match &change {
+                Told::Put(table, words) => body.put(*table, words),
+                Told::Patch(table, key, ranges) => {
+                    let ranges: Vec<_> = ranges.iter().map(|(first, words)| (*first, words.as_slice())).collect();
+                    body.patch(*table, key, &ranges)
+                }
+                Told::Delete(table, key) => body.delete(*table, key),
+            }
+            .expect("it is within the limits");
+            changes.push(change);
+        }
+        let order = Order { era: u64::from(input.byte()), timestamp: input.number() };
+        let worker = input.number() as u32;
+        writer.push(order, worker, &body).expect("there is room");
+        told.push((order, worker, changes));
+    }
+    (writer, told)
+}
+
+/// Words with runs of zeroes.
+fn words(input: &mut Input<'_>) -> Vec<u64> {
+    let count = usize::from(input.byte());
+    (0..count).map(|_| if input.flag() { input.number() } else { 0 }).collect()
+}
+
+fn ranges(input: &mut Input<'_>) -> Vec<Range> {
+    let mut end = 0;
+    let mut range = || {
+        let first = end + input.below(20);
+        let mut words = words(input);
+        words.push(input.number());
+        end = first + words.len();
+        (first, words)
+    };
+    vec![range(), range()]
+}
+
+fn made_header(input: &mut Input<'_>, place: Place) -> Header {
+    Header {
+        place,
+        incarnation: input.number(),
+        first_epoch: input.number(),
+        last_epoch: input.number(),
+        durable: input.number(),
+        consistent: Order { era: input.number(), timestamp: input.number() },
+        manifest: input.number(),
+        written_ns: input.number(),
+        before: input.number() as u32,
+    }
+}
+
+/// Where a manifest has its checksum, which covers all but itself.
+const CHECKSUM: std::ops::Range<usize> = 12..16;
+
+/// Bytes as a manifest, a manifest made of them, and this one with some bytes changed and a right checksum.
+pub(crate) fn run_manifests(bytes: &[u8]) {
+    any_manifest(bytes);
+    let mut input = Input::new(bytes);
+    let made = made_manifest(&mut input);
+    let generation = input.number();
+    let mut encoded = manifest::encode(&made, generation);
+    assert_eq!(manifest::decode(&encoded), Ok((made, generation)), "what is encoded is decoded");
+    for _ in 0..=input.below(3) {
+        let at = input.number() as usize % encoded.len();
+        encoded[at] ^= input.byte();
+    }
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&encoded[..CHECKSUM.start]), &encoded[CHECKSUM.end..]);
+    encoded[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
+    any_manifest(&encoded);
+}
+
+fn any_manifest(bytes: &[u8]) {
+    if let Ok((manifest, generation)) = manifest::decode(bytes) {
+        let again = manifest::encode(&manifest, generation);
+        assert_eq!(bytes.get(..again.len()), Some(again.as_slice()), "there is one way to write a manifest");
+    }
+}
+
+fn made_manifest(input: &mut Input<'_>) -> Manifest {
+    let checkpoint = input.maybe(|input| {
+        let number = input.number();
+        let file = |input: &mut Input<'_>| CheckpointFile {
+            table: input.number() as u32,
+            part: input.number() as u32,
+            bytes: input.number(),
+            checksum: input.number() as u32,
+        };
+        Checkpoint { number, files: (0..input.below(5)).map(|_| file(input)).collect() }
+    });
+    Manifest {
+        database: DatabaseId(input.wide()),
+        incarnation: input.number(),
+        first_log_file: input.number(),
+        durable: input.number(),
+        checkpoint,
+        catalog: input.bytes(200),
+    }
+}
