@@ -238,8 +238,11 @@ fn execute<P: Protocol>(way: Way, mut hooked: Hooked, worker: &mut P::Worker, se
             match at {
                 Called::AnswerDropped => drop(submission),
                 Called::Woken => {
-                    let waker: Waker = Arc::new(hook).into();
-                    assert!(pin!(&mut submission).poll(&mut Context::from_waker(&waker)).is_pending());
+                    let waker: Waker = Arc::new(hook.clone()).into();
+                    // Beside one that takes long another thread may have executed it by now. Then nobody is woken, and there is another one.
+                    while pin!(&mut submission).poll(&mut Context::from_waker(&waker)).is_ready() {
+                        submission = service.submit(Hooked::new(table, at, &hook));
+                    }
                     drop(release);
                     submission.wait().unwrap();
                     return;
