@@ -173,7 +173,7 @@ impl Registry {
         workers.iter().filter_map(|counters| counters.open.get()).for_each(&mut with);
     }
 
-    /// Committed transactions of all workers, unless somebody else sums or registers just now.
+    /// Committed transactions of all workers. `None` while another thread holds the registry, to sum or to register.
     pub fn try_commits(&self) -> Option<u64> {
         let workers = try_lock(&self.0.workers)?;
         let gone = try_lock(&self.0.gone)?;

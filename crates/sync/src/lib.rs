@@ -69,7 +69,7 @@ macro_rules! thread_local {
     };
 }
 
-/// The lock, unless another thread has it. What a panic left behind a lock is taken as it is.
+/// The lock, unless another thread has it. A poisoned lock is taken as it is.
 pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),

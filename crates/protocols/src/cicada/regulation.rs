@@ -90,8 +90,8 @@ impl Regulation {
         self.longest_ns.load(Ordering::Relaxed)
     }
 
-    /// Takes a step when it is time. `None` of `commits`: they cannot be counted just now, and the step is left for later. A client that comes by waits
-    /// for nobody, who may have lost its processor.
+    /// Takes a step when it is time. Where `commits` returns `None`, they cannot be counted just now, and the step is left for later: a client never
+    /// waits here for a thread that the scheduler has stopped.
     #[inline]
     pub(super) fn regulate(&self, now_ns: u64, commits: impl FnOnce() -> Option<u64>) {
         if now_ns >= self.due_ns.load(Ordering::Relaxed)

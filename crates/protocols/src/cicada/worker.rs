@@ -74,7 +74,7 @@ pub(super) struct State {
     /// Whether the running transaction has read such a version without protecting that.
     pub(super) saw_unprotected: bool,
     pub(super) maintained_ns: u64,
-    /// Steps of collection that transactions have paid for and nobody has taken; below zero where more were taken.
+    /// Steps of collection that transactions have paid for, less those that were taken; negative when a slice took more than was paid for.
     paid_steps: i64,
     /// Whether a deletion was refused memory since the worker maintained.
     pub(super) is_short: Cell<bool>,
@@ -331,7 +331,7 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
 /// Takes the steps of collection in the worker's own bin that its transactions have paid for.
 fn collect<R: Redo>(shared: &Shared<R>, state: &mut State, guard: &Guard<'_>) {
     let slot = state.base.slot;
-    // What is not needed is not saved up.
+    // Steps are saved up for one slice at most.
     state.paid_steps = state.paid_steps.min(COLLECTED_AT_ONCE as i64);
     let limit = state.paid_steps.max(0) as usize;
     if limit == 0 {

@@ -239,7 +239,8 @@ fn execute<P: Protocol>(way: Way, mut hooked: Hooked, worker: &mut P::Worker, se
                 Called::AnswerDropped => drop(submission),
                 Called::Woken => {
                     let waker: Waker = Arc::new(hook.clone()).into();
-                    // Beside one that takes long another thread may have executed it by now. Then nobody is woken, and there is another one.
+                    // A helping thread may have executed it by now, because the held procedure takes long. The waker is not called then, so the
+                    // procedure is submitted once more.
                     while pin!(&mut submission).poll(&mut Context::from_waker(&waker)).is_ready() {
                         submission = service.submit(Hooked::new(table, at, &hook));
                     }
