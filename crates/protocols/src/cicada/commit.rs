@@ -28,9 +28,10 @@ use polychron_sync::Backoff;
 
 use super::counts::Stage;
 use super::installation::{Pending, refuses_rows};
+use super::kept::OwnGuard;
 use super::options::Consistency;
 use super::record::Link;
-use super::sets::{Kind, Sets, Target, Write};
+use super::sets::{Kind, Read, Sets, Target, Write};
 use super::steps::{Point, Step};
 use super::table::{CicadaTable, Store};
 use super::transaction::CicadaTransaction;
@@ -65,7 +66,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 return Err(error);
             }
             if left_out(Step::EndLast) {
-                self.shared.clocks.end(self.state.base.slot);
+                self.guard.end();
             }
             pass(Point::Validated);
             self.log();
@@ -172,7 +173,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         for entry in pending.iter_mut() {
             let latest = match writes.get(entry.write).target {
-                Target::Record(record) => reader.latest(record.under(guard)),
+                // SAFETY: it is in the write set.
+                Target::Record(record) => reader.latest(unsafe { record.under(guard) }),
                 Target::Key => Link::End,
             };
             entry.age = match latest {
@@ -219,7 +221,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             if let Some(version) = read.version
                 && !left_out(Step::RaiseVersions)
             {
-                version.under(&self.guard).raise_rts(timestamp);
+                // SAFETY: it is in the read set.
+                unsafe { version.under(&self.guard) }.raise_rts(timestamp);
             }
         }
         for &part in self.state.sets.gaps.iter().filter(|_| !left_out(Step::RaiseGaps)) {
@@ -234,7 +237,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         let wait = (wait || self.shared.options.parts().wait_for_pending) && !left_out(Step::AwaitPendingReads);
         let mut at = 0;
-        while let Some(passed) = self.state.sets.reads[at..].iter().position(|read| !read.is_latest(&self.guard)) {
+        // SAFETY: it is in the read set.
+        let has_changed = |read: &Read, guard: &OwnGuard<'_>| !unsafe { read.is_latest(guard) };
+        while let Some(passed) = self.state.sets.reads[at..].iter().position(|read| has_changed(read, &self.guard)) {
             at += passed;
             let read = self.state.sets.reads[at];
             let seen = self.search(read.record, read.later, wait);
@@ -245,7 +250,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     true => (Reason::Phantom, None),
                     false => (Reason::StaleRead, read.version),
                 };
-                let other = seen.version.map(|other| other.under(&self.guard).wts());
+                // SAFETY: the search has found it.
+                let other = seen.version.map(|other| unsafe { other.under(&self.guard) }.wts());
                 return Err(self.conflict_at(read.record, other, reason, (read.place, version)));
             }
             self.state.sets.set_later(at, seen.later);
@@ -287,7 +293,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 return Err(self.conflict_at(record, None, Reason::InsertedFirst, (write.place, below.version)));
             }
             if let Some(version) = below.version {
-                let rts = version.under(&self.guard).rts();
+                // SAFETY: the search has found it.
+                let rts = unsafe { version.under(&self.guard) }.rts();
                 if rts.is_after(timestamp) && !left_out(Step::RefuseReadLater) {
                     let version = Some(version).filter(|_| !write.is_node);
                     return Err(self.conflict_at(record, Some(rts), Reason::ReadLater, (write.place, version)));

@@ -82,7 +82,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     fn key_of(&self, place: IndexRef, version: KeptVersion) -> Option<KeyPreview> {
-        let version = version.under(&self.guard);
+        // SAFETY: the running operation has found it, or it is in the read set.
+        let version = unsafe { version.under(&self.guard) };
         if version.status() != Status::Committed {
             return None;
         }

@@ -85,8 +85,13 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// A row that lies outside of its head is fetched whole, and may be worth moving there.
     #[inline]
     pub(super) fn see_outside(&mut self, store: &Store, record: Kept, version: KeptVersion) {
-        if !self.snapshot && !record.under(&self.guard).is_inline(version.address()) {
-            version.under(&self.guard).prefetch_row();
+        if self.snapshot {
+            return;
+        }
+        // SAFETY: the running operation has found them.
+        let (found, seen) = unsafe { (record.under(&self.guard), version.under(&self.guard)) };
+        if !found.is_inline(version.address()) {
+            seen.prefetch_row();
             self.note_for_promotion(store, record, version, false);
         }
     }
@@ -112,7 +117,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if !self.state.sets.writes.is_empty() && self.reads_own() && self.has_written(store.place(), record, key) {
             return None;
         }
-        let Link::To(version) = self.guard.reader().latest(record.under(&self.guard)) else { return None };
+        // SAFETY: it was found just now; a hint holds in this epoch.
+        let Link::To(version) = self.guard.reader().latest(unsafe { record.under(&self.guard) }) else { return None };
         if version.wts().is_after(self.timestamp()) || version.status() != Status::Committed {
             return None;
         }

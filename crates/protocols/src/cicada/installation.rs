@@ -73,7 +73,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             if self.is_barred(kept) {
                 return Err(self.conflict_at(kept, None, Reason::BeingWritten, (write.place, None)));
             }
-            let record = kept.under(&self.guard);
+            // SAFETY: the write's record was read, or was found just now.
+            let record = unsafe { kept.under(&self.guard) };
             let version = self.make_version(record, position, &write)?;
             match self.link(record, version, &write) {
                 Linked::Done(installed) => {
@@ -189,7 +190,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let Pending { write, installed, .. } = &mut self.state.buffers.pending[at];
             let (write, Some(kept)) = (*write, installed.take()) else { continue };
             let write = *self.state.sets.writes.get(write);
-            let (record, installed) = (kept.record(), kept.under(&self.guard));
+            let record = kept.record();
+            // SAFETY: the transaction has installed the version.
+            let installed = unsafe { kept.under(&self.guard) };
             let (deleted, version) = (write.kind == Kind::Delete, installed.version());
             if deleted {
                 installed.delete()
@@ -209,7 +212,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Queues a record that was written for collection, unless it is queued. The version that was written has ended.
     #[inline]
     fn queue(&mut self, record: Kept, write: &Write, kind: Queued, entry: impl FnOnce(&Self, &Write) -> Entry) {
-        let record = record.under(&self.guard);
+        // SAFETY: the transaction has installed a version there.
+        let record = unsafe { record.under(&self.guard) };
         if record.marks().note_queued(kind) {
             // SAFETY: the record lies in the store in which it was found or made for the write.
             let item = unsafe { Item::new(write.place, write.is_node, record) };
@@ -233,7 +237,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         for position in 0..self.state.sets.fresh.len() {
             let Fresh { record, place, is_node } = self.state.sets.fresh[position];
             let Ok(store) = self.kept_store(place) else { continue };
-            let record = record.under(&self.guard);
+            // SAFETY: the transaction has taken it, and gives it back here.
+            let record = unsafe { record.under(&self.guard) };
             match self.guard.reader().latest(record) {
                 Link::To(_) if self.committed => {}
                 // The node that names it was not committed, so nobody but collectors comes here.
@@ -264,7 +269,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let (write, Some(kept)) = (*write, installed.take()) else { continue };
             let write = *self.state.sets.writes.get(write);
             let record = kept.record();
-            kept.under(&self.guard).abort();
+            // SAFETY: the transaction has installed the version.
+            unsafe { kept.under(&self.guard) }.abort();
             match write.target {
                 // It is given back as a whole.
                 _ if write.is_fresh => {}

@@ -71,12 +71,14 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     #[inline]
     pub(super) fn note_for_promotion(&mut self, store: &Store, record: Kept, version: KeptVersion, is_node: bool) {
         let options = &self.shared.options;
+        // SAFETY: the running operation has found them.
+        let (found, seen) = unsafe { (record.under(&self.guard), version.under(&self.guard)) };
         if options.parts().promotion
             && options.parts().inlining
-            && version.under(&self.guard).words() <= store.records_of(is_node).inline_words()
-            && record.under(&self.guard).inline_status() == Status::Unused
+            && seen.words() <= store.records_of(is_node).inline_words()
+            && found.inline_status() == Status::Unused
             && self.state.promotions.len() < MOST
-            && version.under(&self.guard).wts().is_before(self.shared.clocks.min_rts())
+            && seen.wts().is_before(self.shared.clocks.min_rts())
         {
             self.state.promotions.push(Candidate { place: store.place(), record, version, is_node });
         }
@@ -88,7 +90,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let commits_in_row = self.state.commits_in_row;
         while let Some(Candidate { place, record, version, is_node }) = self.state.promotions.pop() {
             // Most often the transaction itself has written what it read.
-            if !record.under(&self.guard).leads_to(version.address()) {
+            // SAFETY: it was noted in this epoch.
+            if !unsafe { record.under(&self.guard) }.leads_to(version.address()) {
                 continue;
             }
             // Nothing is lost where the clocks do not admit another transaction.

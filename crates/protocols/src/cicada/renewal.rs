@@ -156,7 +156,6 @@ impl<R: Redo> Round<'_, R> {
     /// The same for the slots of an array, rows' or nodes' of a multi-version index; what is deleted there leaves by itself.
     fn renew_records(&mut self, is_node: bool) {
         self.collect(|reclaimer, store, site| reclaimer.collect_in_place(store, is_node, site));
-        let worker = self.state.base.slot;
         // One timestamp for all, so that a round costs few timestamps, however many slots there are.
         let begun = OwnGuard::begin(self.shared, self.state, self.local, Beginning::InRound);
         let Some(own) = begun else { return };
@@ -169,7 +168,7 @@ impl<R: Redo> Round<'_, R> {
                 old.push(record);
             }
         });
-        self.shared.clocks.end(worker);
+        drop(own);
         // The round's guard keeps the slots from being reused.
         old.into_iter().for_each(|record| self.rewrite(record, is_node, None::<&[u8]>));
     }
@@ -186,7 +185,9 @@ impl<R: Redo> Round<'_, R> {
             let counts =
                 if seen.is_row { !left_out(Step::RenewRows) } else { key.is_some() && !left_out(Step::RenewDeletions) };
             let age = |version: KeptVersion| {
-                shared.clocks.shape.clock_between(version.under(&transaction.guard).wts(), timestamp)
+                // SAFETY: the search has found it.
+                let wts = unsafe { version.under(&transaction.guard) }.wts();
+                shared.clocks.shape.clock_between(wts, timestamp)
             };
             let Some(version) = seen.version.filter(|&version| counts && age(version) > oldest) else { return };
             if transaction.rewrite(self.store.place(), record, version, is_node, key)

@@ -49,9 +49,13 @@ pub(super) struct Fresh {
 
 impl Read {
     /// Whether the version that was visible is the latest one still, so that nothing can have come in between.
+    ///
+    /// # Safety
+    /// The read is in the read set of the guard's transaction.
     #[inline]
-    pub(super) fn is_latest(&self, guard: &OwnGuard<'_>) -> bool {
-        let is_latest = |version: KeptVersion| self.record.under(guard).leads_to(version.address());
+    pub(super) unsafe fn is_latest(&self, guard: &OwnGuard<'_>) -> bool {
+        // SAFETY: as promised. Records that only an epoch keeps leave the set with it.
+        let is_latest = |version: KeptVersion| unsafe { self.record.under(guard) }.leads_to(version.address());
         self.later.is_none() && self.version.is_some_and(is_latest)
     }
 }

@@ -90,7 +90,8 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     #[inline]
     pub(super) fn row_at(&self, source: Source) -> RowRef<'_> {
         match source {
-            Source::Version(version) => version.under(&self.guard).row(),
+            // SAFETY: the running operation has found it.
+            Source::Version(version) => unsafe { version.under(&self.guard) }.row(),
             Source::Own(position) => self.state.sets.writes.row(position).as_row(),
         }
     }
@@ -113,7 +114,8 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     /// Finds the version of a record that is visible ([`Reader::search`](super::record::Reader::search)).
     #[inline]
     pub(super) fn search(&self, record: Kept, later: Option<KeptVersion>, wait: bool) -> Seen<KeptVersion> {
-        let (record, later) = (record.under(&self.guard), later.map(|later| later.under(&self.guard)));
+        // SAFETY: the running operation has found them, or they are in the sets.
+        let (record, later) = unsafe { (record.under(&self.guard), later.map(|later| later.under(&self.guard))) };
         self.guard.reader().search(record, later, wait).map(KeptVersion::from)
     }
 
@@ -141,7 +143,8 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     pub(super) fn check_early(&mut self, target: Target, source: Source, place: IndexRef) -> Result<(), Error> {
         let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
         let options = &self.shared.options;
-        let rts = version.under(&self.guard).rts();
+        // SAFETY: the running operation has found it.
+        let rts = unsafe { version.under(&self.guard) }.rts();
         if rts.is_after(self.timestamp()) && !self.is_overtaken() {
             return Err(self.conflict_at(record, Some(rts), Reason::ReadLater, (place, Some(version))));
         }
@@ -162,7 +165,8 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     /// When a version later than this transaction is there or may come to be.
     #[inline]
     fn superseded_by(&self, record: Kept) -> Option<Timestamp> {
-        for version in self.guard.reader().versions(record.under(&self.guard)) {
+        // SAFETY: the running operation has found it.
+        for version in self.guard.reader().versions(unsafe { record.under(&self.guard) }) {
             if !version.wts().is_after(self.timestamp()) {
                 return None;
             }
@@ -239,7 +243,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         }
         self.state.sets.clear();
         self.state.buffers.pending.give_back_room();
-        self.shared.clocks.end(self.state.base.slot);
+        self.guard.end();
         self.state.contested.end_attempt(&self.shared.favour, self.doomed);
         if !self.state.garbage.is_empty() {
             self.shared.bins.of(self.state.base.slot).put(&mut self.state.garbage);
@@ -251,7 +255,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Whether, since there were so many reads, a version was read that snapshots which begin now might miss.
     pub(super) fn has_seen_news(&self, since: usize) -> bool {
         let min_wts = self.shared.clocks.min_wts();
-        let is_news = |version: KeptVersion| !min_wts.is_after(version.under(&self.guard).wts());
+        // SAFETY: it is in the read set.
+        let is_news = |version: KeptVersion| !min_wts.is_after(unsafe { version.under(&self.guard) }.wts());
         self.state.sets.reads[since..].iter().any(|read| read.version.is_some_and(is_news))
     }
 

@@ -20,7 +20,7 @@ use polychron_sync::spin_hint;
 
 use super::clocks::{LocalClock, Span};
 use super::counts::Stage;
-use super::kept::{Beginning, OwnGuard};
+use super::kept::OwnGuard;
 use super::options::Snapshots;
 use super::promotion::{self, Candidate};
 use super::protocol::Shared;
@@ -163,9 +163,10 @@ impl<R: Redo> StoreWorker for CicadaWorker<R> {
     /// It still has its words, its sets and its guard.
     fn undo_leaked(&mut self) {
         let Self { local, state, shared } = self;
-        // The leaked transaction still holds its timestamp, and so its list of tables.
-        let guard = OwnGuard::begin(shared, state, local, Beginning::Leaked);
-        drop(guard.map(|guard| CicadaTransaction::taken_over(shared, state, guard)));
+        let timestamp = shared.clocks.shape.timestamp(state.clock.adjusted, state.base.slot);
+        // SAFETY: the transaction has begun, and its own guard was leaked. It still holds its timestamp, and so its list of tables.
+        let guard = unsafe { OwnGuard::new(local.pin(), &shared.clocks, timestamp) };
+        drop(CicadaTransaction::taken_over(shared, state, guard));
     }
 
     fn has_gathered(&mut self, tables: &[Option<Arc<CicadaTable>>]) {
@@ -302,8 +303,8 @@ impl<R: Redo> CicadaWorker<R> {
                 shared.clocks.begin_snapshot(state.base.slot)
             }
         };
-        // SAFETY: the slot has begun, and the transaction ends it; what it keeps beyond an operation is in its sets (`aside.rs`).
-        let guard = unsafe { OwnGuard::new(guard, timestamp) };
+        // SAFETY: the slot has begun just now; what the worker finds is cleared when the epoch is left (`aside.rs`).
+        let guard = unsafe { OwnGuard::new(guard, &shared.clocks, timestamp) };
         Ok(CicadaTransaction::new(shared, state, guard, mode))
     }
 }

@@ -173,10 +173,13 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Ends the transaction early when a write on a node can hardly pass.
     pub(super) fn check_node_early(&mut self, spot: &Spot, place: IndexRef) -> Result<(), Error> {
         let Some(version) = spot.version() else { return Ok(()) };
-        if version.under(&self.guard).rts().is_after(self.timestamp()) && !self.is_overtaken() {
+        // SAFETY: the running operation has found them.
+        let (record, version) = unsafe { (spot.record.under(&self.guard), version.under(&self.guard)) };
+        let (rts, latest) = (version.rts(), self.guard.reader().latest(record));
+        if rts.is_after(self.timestamp()) && !self.is_overtaken() {
             return Err(self.conflict_at(spot.record, None, Reason::ReadLater, (place, None)));
         }
-        let is_superseded = match self.guard.reader().latest(spot.record.under(&self.guard)) {
+        let is_superseded = match latest {
             Link::To(latest) => latest.wts().is_after(self.timestamp()) && latest.status() != Status::Aborted,
             Link::End | Link::Closed => false,
         };
