@@ -213,13 +213,13 @@ impl Hints {
     }
 
     /// Looks up the keys that were asked for, all of them together, and starts fetching their records. What is found
-    /// holds under the guard. Answers the position of the first of these keys, for those whose tables are not looked up here.
+    /// holds under the guard. Answers the position of the first of these keys, if the tables of some are not looked up here.
     #[inline(never)]
-    pub fn answer<S: Keyed>(&mut self, tables: &[Option<Arc<StoreTable<S>>>], guard: &Guard<'_>) -> usize {
+    pub fn answer<S: Keyed>(&mut self, tables: &[Option<Arc<StoreTable<S>>>], guard: &Guard<'_>) -> Option<usize> {
         let locate = |hint: &Hint| S::locate(known(tables, hint.table)?, &hint.key);
         let first = std::mem::replace(&mut self.answered, self.all.len());
         let mut walks = lend(std::mem::take(&mut self.walks));
-        let mut has_more = false;
+        let (mut has_more, mut is_all) = (false, true);
         for hint in &self.all[first..] {
             if let Some((AnyIndex::Hash(index), _)) = locate(hint) {
                 index.prefetch(hint.key, guard);
@@ -234,7 +234,10 @@ impl Hints {
                 continue;
             }
             let hint = &mut self.all[position];
-            let Some((index, lines)) = locate(hint) else { continue };
+            let Some((index, lines)) = locate(hint) else {
+                is_all = false;
+                continue;
+            };
             has_more |= S::FETCHES_MORE;
             match index {
                 AnyIndex::Hash(index) => {
@@ -265,7 +268,7 @@ impl Hints {
                 }
             }
         }
-        first
+        (!is_all).then_some(first)
     }
 
     /// Keys from a position on, with their positions.

@@ -238,7 +238,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let wait = (wait || self.shared.options.parts().wait_for_pending) && !left_out(Step::AwaitPendingReads);
         let mut at = 0;
         // SAFETY: it is in the read set.
-        let has_changed = |read: &Read, guard: &OwnGuard<'_>| !unsafe { read.is_latest(guard) };
+        let has_changed = |read: &Read, guard: &OwnGuard<'_>| !unsafe { read.is_first(guard) };
         while let Some(passed) = self.state.sets.reads[at..].iter().position(|read| has_changed(read, &self.guard)) {
             at += passed;
             let read = self.state.sets.reads[at];
@@ -287,7 +287,17 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         for position in 0..self.state.buffers.pending.len() {
             let Pending { write, installed, .. } = &self.state.buffers.pending[position];
             let Some((record, version)) = installed.as_ref().map(|own| (own.record(), own.version())) else { continue };
-            let write = *self.state.sets.writes.get(*write);
+            let write = self.state.sets.writes.get(*write);
+            if let Some(read) = write.on_read.and_then(|read| self.state.sets.reads[read.position as usize].version) {
+                // That this is what is visible below was checked with the reads.
+                // SAFETY: it is in the read set.
+                let rts = unsafe { read.under(&self.guard) }.rts();
+                if rts.is_after(timestamp) && !left_out(Step::RefuseReadLater) {
+                    return Err(self.conflict_at(record, Some(rts), Reason::ReadLater, (write.place, Some(read))));
+                }
+                continue;
+            }
+            let write = *write;
             let below = self.search(record, Some(version), !left_out(Step::AwaitPendingBelow));
             if below.is_row && refuses_rows(&write) {
                 return Err(self.conflict_at(record, None, Reason::InsertedFirst, (write.place, below.version)));

@@ -114,7 +114,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if hinted.is_none() {
             record.address().prefetch(store.records.lines());
         }
-        if !self.state.sets.writes.is_empty() && self.reads_own() && self.has_written(store.place(), record, key) {
+        if self.state.sets.writes.may_have(record) && self.has_written(store.place(), record, key) {
             return None;
         }
         // SAFETY: it was found just now; a hint holds in this epoch.
@@ -149,6 +149,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.guard.hinted(&mut base.hints, table, key)
     }
 
+    #[cold]
     #[inline(never)]
     fn has_written<K: EncodedKey>(&self, place: IndexRef, record: Kept, key: K) -> bool {
         let writes = &self.state.sets.writes;

@@ -66,8 +66,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
     }
 
-    /// Notes a record whose row lies outside of its head, if it is worth while to move it: it fits, there is room, and nobody has
-    /// written it for a while.
+    /// Notes a record whose row lies outside of its head, if it is worth while to move it: it fits, there is room, nobody has
+    /// written it for a while, and somebody else has read it since. To move it costs more than one reader saves.
     #[inline]
     pub(super) fn note_for_promotion(&mut self, store: &Store, record: Kept, version: KeptVersion, is_node: bool) {
         let options = &self.shared.options;
@@ -78,6 +78,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             && seen.words() <= store.records_of(is_node).inline_words()
             && found.inline_status() == Status::Unused
             && self.state.promotions.len() < MOST
+            && seen.was_read()
             && seen.wts().is_before(self.shared.clocks.min_rts())
         {
             self.state.promotions.push(Candidate { place: store.place(), record, version, is_node });

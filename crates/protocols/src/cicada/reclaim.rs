@@ -265,34 +265,19 @@ impl Reclaimer {
         let spent = |this: &Self| (this.collected.steps - begun) as usize;
         self.free_slice(limit, site);
         let mut again = Vec::new();
-        let mut marked = 0;
-        // What lost its mark is looked at, whatever it takes.
-        while marked > 0 || spent(self) < limit {
-            let held = if marked == 0 { self.next_held(site) } else { None };
-            let waited = held.is_some();
-            if !waited && marked == 0 {
-                marked = self.take_marks(limit - spent(self), site);
+        while spent(self) < limit {
+            if let Some(held) = self.next_held(site) {
+                self.collect_item(held.garbage, Some(held.by), &mut again, site);
+                continue;
             }
-            let by = held.as_ref().map_or(Timestamp::default(), |held| held.by);
-            let next = held.map(|held| held.garbage).or_else(|| self.garbage.pop_front_if(|_| marked > 0));
-            let Some(garbage) = next else { break };
-            marked -= usize::from(!waited);
-            self.collected.steps += 1;
-            let (item, kind) = (garbage.item, garbage.entry.kind());
-            let queues_again = || item.found(site).is_some_and(|(_, record)| record.marks().note_queued(kind));
-            match self.collect(&garbage, waited, site) {
-                Outcome::Later | Outcome::Unknown if waited => self.held.push_back(Waiting { garbage, by }),
-                Outcome::Unknown => again.push(garbage),
-                Outcome::Later if queues_again() => again.push(garbage),
-                Outcome::For(wts) if queues_again() => self.garbage.push_back(Garbage { wts, ..garbage }),
-                // There is another item of the record.
-                Outcome::Later => {}
-                Outcome::Done | Outcome::For(_) => {
-                    let waited = site.min_rts().0.wrapping_sub(garbage.wts.0);
-                    self.collected.records += 1;
-                    self.collected.waited += u128::from(waited);
-                    self.collected.longest = self.collected.longest.max(waited);
-                }
+            // What lost its mark is looked at, whatever it takes.
+            let marked = self.take_marks(limit - spent(self), site);
+            if marked == 0 {
+                break;
+            }
+            for _ in 0..marked {
+                let Some(garbage) = self.garbage.pop_front() else { break };
+                self.collect_item(garbage, None, &mut again, site);
             }
         }
         self.garbage.extend(again);
@@ -301,6 +286,33 @@ impl Reclaimer {
         }
         self.give_back_room();
         spent(self)
+    }
+
+    /// Collects an item whose mark was taken, or one that has waited for the oldest reader, by whom it was held.
+    #[inline]
+    fn collect_item(&mut self, garbage: Garbage, by: Option<Timestamp>, again: &mut Vec<Garbage>, site: &Site<'_>) {
+        self.collected.steps += 1;
+        let queues_again = || {
+            let record = garbage.item.found(site).map(|(_, record)| record);
+            record.is_some_and(|record| record.marks().note_queued(garbage.entry.kind()))
+        };
+        match (self.collect(&garbage, by.is_some(), site), by) {
+            (Outcome::Later | Outcome::Unknown, Some(by)) => self.held.push_back(Waiting { garbage, by }),
+            (Outcome::Unknown, None) => again.push(garbage),
+            (Outcome::Later, None) if queues_again() => again.push(garbage),
+            // There is another item of the record.
+            (Outcome::Later, None) => {}
+            (Outcome::For(wts), _) if queues_again() => self.garbage.push_back(Garbage { wts, ..garbage }),
+            (Outcome::Done | Outcome::For(_), _) => self.note_collected(&garbage, site),
+        }
+    }
+
+    #[inline]
+    fn note_collected(&mut self, garbage: &Garbage, site: &Site<'_>) {
+        let waited = site.min_rts().0.wrapping_sub(garbage.wts.0);
+        self.collected.records += 1;
+        self.collected.waited += u128::from(waited);
+        self.collected.longest = self.collected.longest.max(waited);
     }
 
     /// Gives back the room of a backlog that is gone.
@@ -374,6 +386,12 @@ impl Reclaimer {
             return if site.comes_later(garbage.item.place) { Outcome::Unknown } else { Outcome::Done };
         };
         let waited = waited.then_some(garbage.entry.kind());
+        if matches!(garbage.entry, Entry::Stays)
+            && waited.is_none()
+            && let Some(outcome) = self.collect_at_once(garbage.item, record, site)
+        {
+            return outcome;
+        }
         let work = Work { item: garbage.item, record, store, waited };
         match &garbage.entry {
             Entry::Stays => self.collect_latched(work, site, Leaving::No::<&[u8]>),
@@ -381,6 +399,19 @@ impl Reclaimer {
             Entry::Key(OwnedKey::Short(key)) => self.collect_key(work, site, *key),
             Entry::Key(OwnedKey::Long(key)) => self.collect_key(work, site, &**key),
         }
+    }
+
+    /// Collects a record whose latest version is a row that everybody sees: all below goes. `None`: it must be looked through.
+    #[inline]
+    fn collect_at_once(&mut self, item: Item, record: Record<'_>, site: &Site<'_>) -> Option<Outcome> {
+        let mut latched = record.try_latch()?;
+        let mut top = latched.cursor();
+        let is_bottom = matches!(top.link(), Link::To(_)) && top.is_bottom(site.horizon);
+        if !is_bottom || top.status() != Some(Status::Committed) || record.marks().is_sliced() {
+            return None;
+        }
+        self.collected.steps += 1;
+        Some(if self.free_below(top, record, item, site) { Outcome::Done } else { Outcome::Later })
     }
 
     /// Collects all records of rows, or of nodes, which stay, and waits for whoever does just now.

@@ -48,15 +48,20 @@ pub(super) struct Fresh {
 }
 
 impl Read {
-    /// Whether the version that was visible is the latest one still, so that nothing can have come in between.
+    /// Whether the version that was visible is the first one still where a repeated search begins, so that nothing can have come in between.
     ///
     /// # Safety
     /// The read is in the read set of the guard's transaction.
     #[inline]
-    pub(super) unsafe fn is_latest(&self, guard: &OwnGuard<'_>) -> bool {
-        // SAFETY: as promised. Records that only an epoch keeps leave the set with it.
-        let is_latest = |version: KeptVersion| unsafe { self.record.under(guard) }.leads_to(version.address());
-        self.later.is_none() && self.version.is_some_and(is_latest)
+    pub(super) unsafe fn is_first(&self, guard: &OwnGuard<'_>) -> bool {
+        let Some(version) = self.version.map(KeptVersion::address) else { return false };
+        // SAFETY: as promised. Records, and versions of others, that only an epoch keeps leave the set with it.
+        unsafe {
+            match self.later {
+                None => self.record.under(guard).leads_to(version),
+                Some(later) => later.under(guard).leads_to(version),
+            }
+        }
     }
 }
 
@@ -85,6 +90,15 @@ pub(super) struct KeySpan {
     bytes: u16,
 }
 
+/// A row on which a write was made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OnRead {
+    /// Where it is in the read set.
+    pub(super) position: u32,
+    /// Words that its record's head has room for, if versions may lie in heads.
+    pub(super) room: u32,
+}
+
 /// One write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
@@ -100,6 +114,8 @@ pub(super) struct Write {
     pub(super) key: KeySpan,
     /// Where the key was seen to be absent. The insertion itself shows that it still is; the stamp is for when it is given up.
     pub(super) stamp: Option<Stamp>,
+    /// The row on which the write was made, if that is in the read set.
+    pub(super) on_read: Option<OnRead>,
     /// The write before this one for the same record or key.
     pub(super) prior: Option<u32>,
     /// Whether the record is a node of a multi-version index.
@@ -123,6 +139,7 @@ impl Write {
             unlogged: false,
             key,
             stamp: None,
+            on_read: None,
             prior: None,
             is_node: false,
             is_fresh: false,
@@ -154,6 +171,8 @@ pub(super) struct WriteSet {
     /// How many writes name keys.
     keyed: usize,
     hash_seed: HashSeed,
+    /// A bit for each record that was written, and for some that were not: most records that are read were not.
+    records: u64,
     /// How many are on nodes of multi-version indexes.
     on_nodes: usize,
     /// Whether anything was written more than once.
@@ -178,6 +197,7 @@ impl Default for WriteSet {
             floor: 0,
             keyed: 0,
             hash_seed: HashSeed::random(),
+            records: 0,
             on_nodes: 0,
             repeats: false,
             ordered: BTreeSet::new(),
@@ -248,6 +268,12 @@ impl WriteSet {
         // The words hold the bytes in memory order, so that they can be lent as a byte slice.
         self.keys.extend((0..key.len().div_ceil(8)).map(|index| key.slice(index).to_be()));
         KeySpan { offset, bytes: key.len() as u16 }
+    }
+
+    /// Whether a record may have been written, or a key that had no row.
+    #[inline]
+    pub(super) fn may_have(&self, record: Kept) -> bool {
+        self.records & bit_of(record) != 0 || self.keyed > 0
     }
 
     #[inline]
@@ -322,7 +348,7 @@ impl WriteSet {
         write.prior = self.filled(at);
         if let Some(prior) = write.prior {
             let before = self.writes[prior as usize];
-            (write.blind, write.is_fresh) = (before.blind, before.is_fresh);
+            (write.blind, write.is_fresh, write.on_read) = (before.blind, before.is_fresh, before.on_read);
             if prior as usize >= self.floor && (before.key.bytes > 0 || write.key.bytes == 0) {
                 self.keys.truncate(kept);
                 self.writes[prior as usize] =
@@ -334,7 +360,10 @@ impl WriteSet {
         }
         let position = self.writes.len();
         self.slots[at] = position as u32;
-        self.keyed += usize::from(write.target == Target::Key);
+        match write.target {
+            Target::Record(record) => self.records |= bit_of(record),
+            Target::Key => self.keyed += 1,
+        }
         self.on_nodes += usize::from(write.is_node);
         self.writes.push(write);
         self.put_row(position, row);
@@ -391,10 +420,10 @@ impl WriteSet {
         self.stampless = self.stampless.min(len);
     }
 
-    /// Forgets where keys were seen to be absent. Answers how many writes were looked at.
-    fn forget_stamps(&mut self) -> usize {
+    /// Forgets where keys were seen to be absent, and where rows are in the read set. Answers how many writes were looked at.
+    fn forget_found(&mut self) -> usize {
         let stamped = &mut self.writes[self.stampless..];
-        stamped.iter_mut().for_each(|write| write.stamp = None);
+        stamped.iter_mut().for_each(|write| (write.stamp, write.on_read) = (None, None));
         let looked_at = stamped.len();
         self.stampless = self.writes.len();
         looked_at
@@ -416,7 +445,8 @@ impl WriteSet {
         self.rows.give_back_room();
         self.keys.clear();
         self.keys.shrink_to(1 << 16);
-        (self.floor, self.keyed, self.on_nodes, self.repeats, self.stampless) = (0, 0, 0, false, 0);
+        (self.floor, self.keyed, self.records) = (0, 0, 0);
+        (self.on_nodes, self.repeats, self.stampless) = (0, false, 0);
         if self.ordered_to > 0 {
             self.ordered.clear();
             self.ordered_to = 0;
@@ -482,6 +512,12 @@ impl WriteSet {
     }
 }
 
+/// The bit of a record among 64.
+#[inline]
+fn bit_of(record: Kept) -> u64 {
+    1 << (record.address().number().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
+}
+
 #[inline]
 fn same<K: EncodedKey>(bytes: &[u8], key: K) -> bool {
     bytes.len() == key.len() && (0..bytes.len().div_ceil(8)).all(|index| bytes.slice(index) == key.slice(index))
@@ -543,7 +579,7 @@ impl Sets {
     /// for is searched again in the end.
     pub(super) fn forget_found(&mut self) {
         let found = self.reads.split_off(self.bare);
-        let looked_at = found.len() + self.writes.forget_stamps();
+        let looked_at = found.len() + self.writes.forget_found();
         let rows = found.into_iter().filter(|read| read.is_row);
         self.reads.extend(rows.map(|read| Read { later: None, ..read }));
         self.bare = self.reads.len();
