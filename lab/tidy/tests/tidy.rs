@@ -82,7 +82,7 @@ const UNSAFE: &[(&str, usize)] = &[
     ("index", 212),
     ("schema", 10),
     ("engine", 55),
-    ("protocols", 347),
+    ("protocols", 389),
     ("lab/compared", 85),
 ];
 

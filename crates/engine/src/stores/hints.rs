@@ -39,10 +39,17 @@ const MOST_LINES: usize = 6;
 struct Hint {
     key: Key16,
     handle: Option<Handle>,
+    /// The key's hash, where it is looked up in a hash index.
+    hash: u64,
     table: TableId,
 }
 
 impl Hint {
+    #[inline]
+    fn new(table: TableId, key: Key16) -> Self {
+        Self { key, handle: None, hash: 0, table }
+    }
+
     #[inline]
     fn is_of(&self, table: TableId, key: &Key16) -> bool {
         self.table == table && self.key == *key
@@ -123,7 +130,7 @@ impl Declare for Gathering<'_> {
     #[inline]
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, _access: Access) {
         if let Some(key) = Key16::from_key(key) {
-            self.0.push(Hint { key, handle: None, table });
+            self.0.push(Hint::new(table, key));
         }
     }
 }
@@ -201,7 +208,7 @@ impl Hints {
     #[inline]
     pub fn ask<K: EncodedKey>(&mut self, table: TableId, key: K) {
         if let Some(key) = Key16::from_key(key) {
-            self.all.push(Hint { key, handle: None, table });
+            self.all.push(Hint::new(table, key));
             self.own.end = self.all.len();
         }
     }
@@ -220,9 +227,9 @@ impl Hints {
         let first = std::mem::replace(&mut self.answered, self.all.len());
         let mut walks = lend(std::mem::take(&mut self.walks));
         let (mut has_more, mut is_all) = (false, true);
-        for hint in &self.all[first..] {
+        for hint in &mut self.all[first..] {
             if let Some((AnyIndex::Hash(index), _)) = locate(hint) {
-                index.prefetch(hint.key, guard);
+                hint.hash = index.prefetch(hint.key, guard);
             }
         }
         for position in first..self.all.len() {
@@ -241,7 +248,7 @@ impl Hints {
             has_more |= S::FETCHES_MORE;
             match index {
                 AnyIndex::Hash(index) => {
-                    hint.handle = index.find(hint.key, guard);
+                    hint.handle = index.find_hashed(hint.key, hint.hash, guard);
                     fetch(hint.handle, lines);
                 }
                 AnyIndex::Ordered(index) => {

@@ -395,27 +395,6 @@ impl Clocks {
         }
     }
 
-    /// What a slot holds it holds until that ends.
-    #[inline]
-    fn assert_idle(&self, words: &Slot) {
-        // Relaxed: the slot's own thread writes it.
-        assert_eq!(words.floor.load(Ordering::Relaxed), NONE, "the slot holds nothing yet");
-    }
-
-    /// Ends the slot's transaction or snapshot.
-    ///
-    /// # Safety
-    /// It is the caller's, and nothing is looked at from now on that its timestamps alone keep: versions, and records beyond their guards.
-    #[inline]
-    pub(super) unsafe fn end(&self, slot: usize) {
-        let words = &self.slots[slot];
-        // Release: pairs with the acquire loads of `lead`: all that the transaction read and wrote came before.
-        words.active.store(NONE, Ordering::Release);
-        words.floor.store(NONE, Ordering::Release);
-        // Release: who sees it sees that the transaction has ended.
-        words.is_committing.store(0, Ordering::Release);
-    }
-
     /// The clock reading that no transaction begins before any more.
     pub(super) fn bound(&self) -> u64 {
         self.horizons.bound.load(Ordering::Relaxed)

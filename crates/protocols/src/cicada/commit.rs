@@ -8,7 +8,7 @@
 //! 3. **Check** that (a) what was visible still is, and no stamp is broken; (b) what is visible below each installed version was not
 //!    read by a later transaction, and where there is no row below, no part that holds the key was found empty by one. Below an
 //!    insertion there must be none.
-//! 4. Hand the changes to the log, and say of each version that it is committed, or a deletion.
+//! 4. Seal the changes, which were staged for the log before step 1, and say of each version that it is committed, or a deletion.
 //!
 //! Why one of two conflicting transactions fails, R with timestamp *r* having read what W with *w* < *r* changes: R raises, and then looks
 //! at the list; W installs, and then looks at the read timestamp. All four are sequentially consistent. If R's look comes after W's
@@ -22,7 +22,7 @@
 
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::redo::Redo;
+use polychron_engine::redo;
 use polychron_engine::stores::IndexRef;
 use polychron_sync::Backoff;
 
@@ -40,7 +40,7 @@ use super::worker::State;
 /// How many writes are sorted by contention (§3.5).
 const SORTED: usize = 8;
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// Validates, and makes the writes part of the database.
     pub(super) fn validate_and_write(&mut self) -> Result<(), Error> {
         self.make_way()?;
@@ -61,6 +61,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     self.check_reads(false)?;
                 }
             }
+            self.stage_changes()?;
             if let Err(error) = self.install_and_check() {
                 self.abort_installed();
                 return Err(error);
@@ -69,8 +70,14 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 self.guard.end();
             }
             pass(Point::Validated);
-            self.log();
+            let seals_late = left_out(redo::Step::SealFirst);
+            if !seals_late {
+                self.seal();
+            }
             self.commit_installed();
+            if seals_late {
+                self.seal();
+            }
         }
         self.committed = true;
         self.state.commits_in_row = self.state.commits_in_row.saturating_add(1);
@@ -288,7 +295,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             let Pending { write, installed, .. } = &self.state.buffers.pending[position];
             let Some((record, version)) = installed.as_ref().map(|own| (own.record(), own.version())) else { continue };
             let write = self.state.sets.writes.get(*write);
-            if let Some(read) = write.on_read.and_then(|read| self.state.sets.reads[read.position as usize].version) {
+            if let Some(read) = self.state.sets.version_below(write) {
                 // That this is what is visible below was checked with the reads.
                 // SAFETY: it is in the read set.
                 let rts = unsafe { read.under(&self.guard) }.rts();

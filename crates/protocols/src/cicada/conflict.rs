@@ -5,7 +5,6 @@ use polychron_base::error::KeyPreview;
 use polychron_base::{Abort, Error, Reason};
 use polychron_engine::catalog;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 
 use super::counts::Stage;
@@ -15,7 +14,7 @@ use super::steps::Step;
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// What tells this database from others while it is open.
     pub(super) fn database(&self) -> u32 {
         self.shared.catalog.number()

@@ -3,7 +3,6 @@
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId};
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 use polychron_index::Stamp;
 
@@ -26,7 +25,7 @@ pub(super) struct Missed {
     pub(super) has_record: bool,
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// The long way to the row of a key; what was found, or not, is protected.
     #[inline(never)]
     fn find<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Found, Error> {

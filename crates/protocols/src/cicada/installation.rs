@@ -4,13 +4,12 @@ use std::ops::ControlFlow;
 
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::{OwnedKey, WorkerBase};
 use polychron_sync::Backoff;
 
+use super::garbage::{Entry, Garbage, Item};
 use super::kept::{Kept, KeptInstalled};
 use super::promotion::allocate;
-use super::reclaim::{Entry, Garbage, Item};
 use super::record::{Installed, Link, NewVersion, Queued, Record, Status, Version};
 use super::sets::{Fresh, Kind, OnRead, Target, Write, WriteSet};
 use super::steps::{Point, Step};
@@ -52,7 +51,7 @@ fn row_of(writes: &WriteSet, position: u32) -> &[u64] {
     }
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// Step 1 for one write.
     #[inline]
     pub(super) fn install(&mut self, position: usize) -> Result<(), Error> {
@@ -262,8 +261,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         // SAFETY: the transaction has installed a version there.
         let record = unsafe { record.under(&self.guard) };
         if record.marks().note_queued(kind) {
-            // SAFETY: the record lies in the store in which it was found or made for the write.
             let write = self.state.sets.writes.get(write);
+            // SAFETY: the record lies in the store in which it was found or made for the write.
             let item = unsafe { Item::new(write.place, write.is_node, record) };
             let garbage = Garbage { item, wts: self.timestamp(), entry: entry(self, write) };
             self.state.garbage.push_back(garbage);

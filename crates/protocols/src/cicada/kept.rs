@@ -8,7 +8,6 @@ use std::ops::Deref;
 use polychron_base::TableId;
 use polychron_base::key::EncodedKey;
 use polychron_engine::contested::RowAddress;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Both, Fingers, Hints, IndexRef, NodeSet};
 use polychron_engine::{Direction, Scan};
 use polychron_index::{Handle, Inserted, Lookup, Stamp};
@@ -146,12 +145,7 @@ impl<'w> OwnGuard<'w> {
     }
 
     /// Begins a transaction that is not a client's, if the clocks admit one.
-    pub(super) fn begin<R: Redo>(
-        shared: &'w Shared<R>,
-        state: &mut State,
-        local: &'w Local,
-        beginning: Beginning,
-    ) -> Option<Self> {
+    pub(super) fn begin(shared: &'w Shared, state: &mut State, local: &'w Local, beginning: Beginning) -> Option<Self> {
         let (clocks, slot) = (&shared.clocks, state.base.slot);
         let timestamp = match beginning {
             Beginning::InRound => clocks.begin_in_round(slot, &mut state.clock),
@@ -322,7 +316,7 @@ impl Ranges {
     }
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// The transaction gets another timestamp. The floor stays, and so does every version that was read: none can be taken for another one.
     pub(super) fn draw_timestamp_again(&mut self) -> bool {
         let State { base, clock, .. } = &mut *self.state;

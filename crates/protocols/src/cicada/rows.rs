@@ -6,7 +6,6 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
 use polychron_engine::stores::key_in_entry;
 use polychron_engine::{LazyFutures, Prefetch, Projection, Queries, Scan, Transaction};
@@ -33,7 +32,7 @@ impl FoundRow {
     }
 }
 
-impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
+impl<'w> Primitives<'w> for CicadaTransaction<'w> {
     type Store = Store;
     type Found = FoundRow;
     type Link = ();
@@ -113,7 +112,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         row: &mut RowBuffer,
         _changes: Changes,
     ) -> Result<(), Error> {
-        let key = (R::ENABLED || target == Target::Key).then_some(at.key);
+        let key = (target == Target::Key || self.is_logged()).then_some(at.key);
         let write = Write { on_read, ..Write::new(target, at.table.primary.place(), Kind::Put) };
         self.state.sets.writes.push(write, key, Some(row));
         Ok(())
@@ -219,7 +218,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     }
 }
 
-impl<R: Redo> Queries for CicadaTransaction<'_, R> {
+impl Queries for CicadaTransaction<'_> {
     /// A snapshot goes along the records; where absence must be protected, an index leads the way.
     #[inline]
     fn visit_table(
@@ -238,9 +237,9 @@ impl<R: Redo> Queries for CicadaTransaction<'_, R> {
     }
 }
 
-impl<R: Redo> LazyFutures for CicadaTransaction<'_, R> {}
+impl LazyFutures for CicadaTransaction<'_> {}
 
-impl<R: Redo> Prefetch for CicadaTransaction<'_, R> {
+impl Prefetch for CicadaTransaction<'_> {
     /// Keeps the key. Lookups follow when the first row is asked for, so that those of several keys overlap, and so do the misses on their
     /// records. What they find stays as a hint, and the key is not looked up again.
     #[inline]
@@ -258,7 +257,7 @@ impl<R: Redo> Prefetch for CicadaTransaction<'_, R> {
     }
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// Whether this transaction comes after all that write the table and do not know a new index of it: then it sees what they
     /// did to the rows whose entries it makes. For a while nobody knows.
     #[cold]

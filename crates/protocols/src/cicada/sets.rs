@@ -8,8 +8,9 @@
 //! A write names its record; the insertion of a key that has no row names its key instead, because a tombstone to which
 //! the key leads may leave the index at any time.
 
+mod own_keys;
+
 use std::collections::BTreeSet;
-use std::ops::Bound;
 
 use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_base::room::{KeptList, ROOM};
@@ -302,7 +303,12 @@ impl WriteSet {
         if self.writes.is_empty() {
             return None;
         }
-        self.filled(self.find(record.address().number(), |write| write.target == Target::Record(record)))
+        self.filled(self.slot_of_record(record))
+    }
+
+    #[inline]
+    fn slot_of_record(&self, record: Kept) -> usize {
+        self.find(record.address().number(), |write| write.target == Target::Record(record))
     }
 
     /// The latest write of a key that had no row.
@@ -318,7 +324,7 @@ impl WriteSet {
     #[inline]
     fn slot_of(&self, write: &Write) -> usize {
         match write.target {
-            Target::Record(record) => self.find(record.address().number(), |other| other.target == write.target),
+            Target::Record(record) => self.slot_of_record(record),
             Target::Key => {
                 let key = self.key(write);
                 let is_it =
@@ -344,7 +350,10 @@ impl WriteSet {
         }
         let kept = self.keys.len();
         write.key = key.map_or_else(KeySpan::default, |key| self.keep_key(key));
-        let at = self.slot_of(&write);
+        let at = match write.target {
+            Target::Record(record) => self.slot_of_record(record),
+            Target::Key => self.slot_of(&write),
+        };
         write.prior = self.filled(at);
         if let Some(prior) = write.prior {
             let before = self.writes[prior as usize];
@@ -465,51 +474,6 @@ impl WriteSet {
         }
         self.get(position).stamp
     }
-
-    /// The positions of the keys of an index that have a row by this transaction alone, in the order of the keys.
-    pub(super) fn own_keys(
-        &mut self,
-        place: IndexRef,
-        lower: Bound<&[u8]>,
-        upper: Bound<&[u8]>,
-        positions: &mut Vec<u32>,
-    ) {
-        positions.clear();
-        for position in self.ordered_to..self.writes.len() {
-            let write = &self.writes[position];
-            if write.target == Target::Key {
-                let key = (write.place.table, write.place.index, self.key(write).into());
-                self.ordered.insert(key);
-                self.count_step();
-            }
-        }
-        self.ordered_to = self.writes.len();
-        let from = match lower {
-            Bound::Included(key) | Bound::Excluded(key) => key,
-            Bound::Unbounded => &[],
-        };
-        let is_above = |key: &[u8]| match upper {
-            Bound::Included(upper) => key > upper,
-            Bound::Excluded(upper) => key >= upper,
-            Bound::Unbounded => false,
-        };
-        for (table, index, key) in self.ordered.range((place.table, place.index, from.into())..) {
-            self.count_step();
-            if (*table, *index) != (place.table, place.index) || is_above(key) {
-                break;
-            }
-            let is_put = |position: &u32| self.get(*position).kind == Kind::Put;
-            if lower != Bound::Excluded(&key[..]) {
-                positions.extend(self.latest_of_key(place, &key[..]).filter(is_put));
-            }
-        }
-    }
-
-    #[inline]
-    fn count_step(&self) {
-        #[cfg(test)]
-        self.steps.set(self.steps.get() + 1);
-    }
 }
 
 /// The bit of a record among 64.
@@ -566,6 +530,12 @@ impl Sets {
     pub(super) fn room(&self) -> usize {
         let of_writes = self.writes.writes.room().max(self.writes.rows.room()).max(self.writes.slots.len());
         of_writes.max(self.reads.room()).max(self.gaps.room()).max(self.fresh.room())
+    }
+
+    /// The version on which a write was made, if it is in the read set.
+    #[inline]
+    pub(super) fn version_below(&self, write: &Write) -> Option<KeptVersion> {
+        write.on_read.and_then(|read| self.reads[read.position as usize].version)
     }
 
     /// Notes where a repeated search of a read begins.

@@ -7,7 +7,6 @@ use polychron_base::room::KeptList;
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::left_out;
 use polychron_engine::nested;
-use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::IndexRef;
 use polychron_engine::{Commit, Mode};
 use polychron_schema::{RowBuffer, RowRef};
@@ -51,8 +50,8 @@ pub(super) struct Buffers {
 
 /// A running transaction.
 #[derive(Debug)]
-pub struct CicadaTransaction<'w, R: Redo = NoRedo> {
-    pub(super) shared: &'w Shared<R>,
+pub struct CicadaTransaction<'w> {
+    pub(super) shared: &'w Shared,
     pub(super) state: &'w mut State,
     /// Its guard, and its timestamp.
     pub(super) guard: OwnGuard<'w>,
@@ -62,6 +61,8 @@ pub struct CicadaTransaction<'w, R: Redo = NoRedo> {
     pub(super) doomed: bool,
     pub(super) ended: bool,
     pub(super) committed: bool,
+    /// Whether its changes are part of the log.
+    pub(super) has_sealed: bool,
     pub(super) until_check: u32,
     /// Whether it leaves its epoch between two operations, in which its client may do nothing for long.
     pub(super) stands_aside: bool,
@@ -85,7 +86,7 @@ pub(super) enum Found {
     Absent(Target),
 }
 
-impl<'w, R: Redo> CicadaTransaction<'w, R> {
+impl<'w> CicadaTransaction<'w> {
     /// The row at a source.
     #[inline]
     pub(super) fn row_at(&self, source: Source) -> RowRef<'_> {
@@ -143,12 +144,14 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     pub(super) fn check_early(&mut self, target: Target, source: Source, place: IndexRef) -> Result<(), Error> {
         let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
         let options = &self.shared.options;
-        // SAFETY: the running operation has found it.
-        let rts = unsafe { version.under(&self.guard) }.rts();
+        // SAFETY: the running operation has found them.
+        let (rts, is_latest) =
+            unsafe { (version.under(&self.guard).rts(), record.under(&self.guard).leads_to(version.address())) };
         if rts.is_after(self.timestamp()) && !self.is_overtaken() {
             return Err(self.conflict_at(record, Some(rts), Reason::ReadLater, (place, Some(version))));
         }
         if options.parts().write_latest_only
+            && !is_latest
             && let Some(other) = self.superseded_by(record)
         {
             return Err(self.conflict_at(record, Some(other), Reason::WrittenLater, (place, Some(version))));
@@ -234,6 +237,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     pub(super) fn end(&mut self) {
         self.ended = true;
         self.state.base.is_open = false;
+        self.leave_journal();
         if !self.state.buffers.pending.is_empty() {
             // A panic between the installation and the end, such as one of the log.
             self.abort_installed();
@@ -251,7 +255,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     }
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// Whether, since there were so many reads, a version was read that snapshots which begin now might miss.
     pub(super) fn has_seen_news(&self, since: usize) -> bool {
         let min_wts = self.shared.clocks.min_wts();
@@ -275,7 +279,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 }
 
-impl<R: Redo> Commit for CicadaTransaction<'_, R> {
+impl Commit for CicadaTransaction<'_> {
     fn commit(mut self) -> Result<(), Error> {
         if self.doomed {
             return Err(Error::Conflict);
@@ -312,7 +316,7 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
     }
 }
 
-impl<R: Redo> Drop for CicadaTransaction<'_, R> {
+impl Drop for CicadaTransaction<'_> {
     fn drop(&mut self) {
         if !self.ended {
             self.come_back();
@@ -324,8 +328,8 @@ impl<R: Redo> Drop for CicadaTransaction<'_, R> {
     }
 }
 
-impl<'w, R: Redo> CicadaTransaction<'w, R> {
-    pub(super) fn new(shared: &'w Shared<R>, state: &'w mut State, guard: OwnGuard<'w>, mode: Mode) -> Self {
+impl<'w> CicadaTransaction<'w> {
+    pub(super) fn new(shared: &'w Shared, state: &'w mut State, guard: OwnGuard<'w>, mode: Mode) -> Self {
         debug_assert!(state.sets.writes.is_empty(), "the transaction before left something behind");
         let snapshot = mode == Mode::Snapshot;
         if snapshot {
@@ -347,7 +351,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
 
     /// A transaction with what its worker's sets hold, that of one that was leaked.
     #[inline]
-    pub(super) fn taken_over(shared: &'w Shared<R>, state: &'w mut State, guard: OwnGuard<'w>) -> Self {
+    pub(super) fn taken_over(shared: &'w Shared, state: &'w mut State, guard: OwnGuard<'w>) -> Self {
         Self {
             shared,
             state,
@@ -356,6 +360,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             doomed: false,
             ended: false,
             committed: false,
+            has_sealed: false,
             until_check: 1,
             stands_aside: false,
         }

@@ -6,7 +6,7 @@ use super::*;
 use crate::cicada::CicadaTransaction;
 use crate::cicada::options::Indexes;
 
-type Tx<'w> = CicadaTransaction<'w, redo::NoRedo>;
+type Tx<'w> = CicadaTransaction<'w>;
 type Act = fn(&mut Tx<'_>, Tables) -> Result<(), Error>;
 
 /// Rows 0, 10, … in four groups: enough that keys far from each other lie in different nodes.

@@ -2,7 +2,6 @@
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason};
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 use polychron_schema::RowBuffer;
 
@@ -37,7 +36,7 @@ pub(super) enum Sought {
     Absent,
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// Finds a key for a change, with the way to its leaf.
     pub(super) fn seek<K: EncodedKey>(
         &mut self,
@@ -101,7 +100,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 self.state.sets.reads.truncate(reads);
                 self.remember(&leaf, store.place(), Step::NodesOfBlindWrites);
                 let write = Write { blind: true, ..Write::new(Target::Record(record), store.place(), Kind::Put) };
-                self.state.sets.writes.push(write, R::ENABLED.then_some(key), Some(row));
+                let key = self.is_logged().then_some(key);
+                self.state.sets.writes.push(write, key, Some(row));
                 Ok(())
             }
             Err(error) => Err(error),
@@ -136,7 +136,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             return Err(error);
         }
         let write = Write { is_fresh, ..Write::new(Target::Record(record), place, Kind::Put) };
-        self.state.sets.writes.push(write, R::ENABLED.then_some(key), Some(row));
+        let key = self.is_logged().then_some(key);
+        self.state.sets.writes.push(write, key, Some(row));
         Ok(())
     }
 

@@ -10,7 +10,6 @@ use std::cmp::Ordering;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 use polychron_sync::Backoff;
 
@@ -135,7 +134,7 @@ impl<'g> Viewer<'g> for CommittedView<'g> {
     }
 }
 
-impl<'v, R: Redo> Viewer<'v> for &'v CicadaTransaction<'_, R> {
+impl<'v> Viewer<'v> for &'v CicadaTransaction<'_> {
     #[inline]
     fn look_at(self, record: Record<'v>) -> Sight<'v> {
         let writes = &self.state.sets.writes;
@@ -230,7 +229,7 @@ impl Versioned {
     }
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// The transaction's timestamp, without its own writes.
     #[inline]
     pub(super) fn committed_view(&self) -> CommittedView<'_> {
