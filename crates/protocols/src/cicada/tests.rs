@@ -206,15 +206,20 @@ fn balance_in(change: redo::Change<'_>) -> i64 {
     }
 }
 
+/// The new balance of an account, and the order of who has written it.
+type Balance = (Order, u64, i64);
+/// What each worker has staged.
+type Staged = [Vec<(u64, i64)>; 16];
+
 /// The log's records of the accounts' balances, in the order in which they were sealed, and what workers have staged.
 #[derive(Clone, Debug, Default)]
 struct Log {
-    sealed: Arc<Mutex<Vec<(Order, u64, i64)>>>,
-    staged: Arc<Mutex<[Vec<(u64, i64)>; 16]>>,
+    sealed: Arc<Mutex<Vec<Balance>>>,
+    staged: Arc<Mutex<Staged>>,
 }
 
 impl Log {
-    fn changes(&self) -> Vec<(Order, u64, i64)> {
+    fn changes(&self) -> Vec<Balance> {
         self.sealed.lock().unwrap().clone()
     }
 
@@ -275,7 +280,7 @@ fn eras_order_the_log(central_clock: bool, clock_bits: u32, rounds: u64) {
     });
     let mut changes = log.changes();
     assert_eq!(changes.len() as u64, 2 * rounds);
-    let in_order = |changes: &[(Order, u64, i64)]| {
+    let in_order = |changes: &[Balance]| {
         let mut balances = [0; 6];
         changes.iter().all(|&(_, id, balance)| {
             balances[id as usize] += 1;
