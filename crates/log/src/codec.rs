@@ -87,13 +87,36 @@ impl<'b> Reader<'b> {
     }
 }
 
+/// Where encoded bytes go.
+pub(crate) trait Sink {
+    fn byte(&mut self, byte: u8);
+    fn bytes(&mut self, bytes: &[u8]);
+    /// Eight bytes, the lowest first.
+    fn word(&mut self, word: u64);
+}
+
+impl Sink for Vec<u8> {
+    fn byte(&mut self, byte: u8) {
+        self.push(byte);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    fn word(&mut self, word: u64) {
+        self.extend_from_slice(&word.to_le_bytes());
+    }
+}
+
 /// Writes what [`Reader::varint`] reads.
-pub(crate) fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+#[inline]
+pub(crate) fn put_varint(sink: &mut impl Sink, mut value: u64) {
     while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
+        sink.byte(value as u8 | 0x80);
         value >>= 7;
     }
-    bytes.push(value as u8);
+    sink.byte(value as u8);
 }
 
 /// A signed number as an unsigned one that is small where it is near to zero.
