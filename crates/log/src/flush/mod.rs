@@ -13,7 +13,7 @@ use std::sync::Arc;
 use polychron_base::clock::{Clock, Duration};
 use polychron_base::{Error, TableId};
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Change;
+use polychron_engine::redo::{self, Change, Ticket};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::disk::Disk;
@@ -29,15 +29,6 @@ use turn::Turn;
 
 /// After so long an idle log writes down what is durable, at the latest after twice as long.
 const IDLE: Duration = Duration::from_millis(10);
-
-/// What must be durable before an answer leaves: a log epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
-
-impl Ticket {
-    /// All is durable already.
-    pub const DONE: Self = Self(0);
-}
 
 /// When answers leave, and when what was sealed becomes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,21 +181,6 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Before a transaction begins, while the thread holds nothing: waits while the worker's ring is more than half full.
-    ///
-    /// # Errors
-    /// [`Error::LogStopped`], [`Error::DiskFull`].
-    #[inline]
-    pub fn admit(&self, worker: usize) -> Result<(), Error> {
-        if self.is_stopped.load(Ordering::Relaxed) || self.is_full.load(Ordering::Relaxed) {
-            self.refuse()?;
-        }
-        if self.rings.is_behind(worker) && !left_out(Step::AwaitRoom) {
-            return self.flush();
-        }
-        Ok(())
-    }
-
     #[cold]
     fn refuse(&self) -> Result<(), Error> {
         if left_out(Step::RefuseStopped) {
@@ -219,24 +195,6 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// A change of the worker's transaction, which is copied.
-    ///
-    /// # Errors
-    /// [`Error::TransactionTooLong`], [`Error::OutOfMemory`], [`Error::WrongValue`] for a row or key beyond all limits. What was staged before stays.
-    #[inline]
-    pub fn stage(&self, worker: usize, table: TableId, key: &[u8], change: Change<'_>) -> Result<(), Error> {
-        let range;
-        let edit = match change {
-            Change::Put(words) => Edit::Put(words),
-            Change::Patch { word, words } => {
-                range = [(word, words)];
-                Edit::Patch(key, &range)
-            }
-            Change::Delete => Edit::Delete(key),
-        };
-        self.rings.stage(worker, table.position() as u32, &edit).map_err(|refusal| self.unstaged(refusal))
-    }
-
     #[cold]
     fn unstaged(&self, refusal: Unstaged) -> Error {
         match refusal {
@@ -245,32 +203,6 @@ impl<D: Disk> Log<D> {
             Unstaged::OutOfMemory { requested, used } => {
                 Error::out_of_memory(requested, used, self.options.memory_bytes)
             }
-        }
-    }
-
-    /// Drops what the worker has staged and not sealed.
-    pub fn discard(&self, worker: usize) {
-        self.rings.discard(worker);
-    }
-
-    /// What the worker has staged is committed. Constant time, and waits for no other transaction. Where nothing was staged, the ticket is that of what
-    /// was sealed so far.
-    #[inline]
-    pub fn seal(&self, worker: usize, order: Order) -> Ticket {
-        match self.rings.seal(worker, order) {
-            0 => self.ticket(order),
-            epoch => Ticket(epoch),
-        }
-    }
-
-    /// What a transaction waits for that has read changes up to this order and has made none.
-    #[inline]
-    pub fn ticket(&self, read: Order) -> Ticket {
-        let sealed = self.rings.last_sealed();
-        if sealed <= self.turn.durable() || self.finished.covers(read) || left_out(Step::AwaitSealed) {
-            Ticket::DONE
-        } else {
-            Ticket(sealed)
         }
     }
 
@@ -391,6 +323,55 @@ impl<D: Disk> Log<D> {
     pub fn release(&self, first_log_file: u64, generation: u64) -> Result<(), crate::disk::Error> {
         polychron_sync::raise(&self.manifest, generation, Ordering::Relaxed);
         self.pool.release(first_log_file)
+    }
+}
+
+impl<D: Disk> redo::Log for Log<D> {
+    #[inline]
+    fn admit(&self, worker: usize) -> Result<(), Error> {
+        if self.is_stopped.load(Ordering::Relaxed) || self.is_full.load(Ordering::Relaxed) {
+            self.refuse()?;
+        }
+        if self.rings.is_behind(worker) && !left_out(Step::AwaitRoom) {
+            return self.flush();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn stage(&self, worker: usize, table: TableId, key: &[u8], change: Change<'_>) -> Result<(), Error> {
+        let range;
+        let edit = match change {
+            Change::Put(words) => Edit::Put(words),
+            Change::Patch { word, words } => {
+                range = [(word, words)];
+                Edit::Patch(key, &range)
+            }
+            Change::Delete => Edit::Delete(key),
+        };
+        self.rings.stage(worker, table.position() as u32, &edit).map_err(|refusal| self.unstaged(refusal))
+    }
+
+    fn discard(&self, worker: usize) {
+        self.rings.discard(worker);
+    }
+
+    #[inline]
+    fn seal(&self, worker: usize, order: Order) -> Ticket {
+        match self.rings.seal(worker, order) {
+            0 => self.ticket(order),
+            epoch => Ticket(epoch),
+        }
+    }
+
+    #[inline]
+    fn ticket(&self, read: Order) -> Ticket {
+        let sealed = self.rings.last_sealed();
+        if sealed <= self.turn.durable() || self.finished.covers(read) || left_out(Step::AwaitSealed) {
+            Ticket::DONE
+        } else {
+            Ticket(sealed)
+        }
     }
 }
 

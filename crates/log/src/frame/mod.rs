@@ -36,6 +36,8 @@ pub use edit::{MAX_ROW_WORDS, Refused};
 pub(crate) use record::FRONT_BYTES;
 pub use record::{Body, Change, Changes, Malformed, Ranges, Record, Records, Words, Writer};
 
+pub use polychron_engine::redo::Order;
+
 use crate::DatabaseId;
 use crate::codec::{Reader, checksum};
 use crate::disk::BLOCK;
@@ -87,15 +89,6 @@ pub struct Header {
     pub written_ns: u64,
     /// The checksum of the header of the frame before; 0 in the first one of an incarnation.
     pub before: u32,
-}
-
-/// Orders changes of one key, within an incarnation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Order {
-    /// How often the timestamps of the protocol have begun anew.
-    pub era: u64,
-    /// The timestamp within its era.
-    pub timestamp: u64,
 }
 
 /// Why bytes are not the frame that is looked for.

@@ -8,11 +8,12 @@ use polychron_base::TableId;
 use polychron_base::clock::ManualClock;
 use polychron_base::random::Random;
 use polychron_engine::mutations::interrupt;
+use polychron_engine::redo::{Log as _, Ticket};
 use polychron_log::disk::Files;
 use polychron_log::frame::Order;
 use polychron_log::manifest::{Manifest, Manifests};
 use polychron_log::steps::Point;
-use polychron_log::{Beat, DatabaseId, Error, Log, Options, Ticket};
+use polychron_log::{Beat, DatabaseId, Error, Log, Options};
 use polychron_sim::SimulatedDisk;
 
 use crate::ledger::{Found, Id, Ledger, Sealed, Told};

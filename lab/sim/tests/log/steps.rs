@@ -5,6 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use polychron_engine::mutations::leave_out;
+use polychron_engine::redo::Log as _;
 use polychron_log::Options;
 use polychron_log::disk::Operation;
 use polychron_log::frame::Order;
