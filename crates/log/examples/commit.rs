@@ -11,7 +11,7 @@ use polychron_base::clock::{Clock as _, Duration, SystemClock};
 use polychron_engine::redo::{Change, Log as _, Order};
 use polychron_log::disk::{Access, BLOCK, Buffer, Cause, Directory, File, Files};
 use polychron_log::manifest::{Manifest, Manifests};
-use polychron_log::{DatabaseId, Log, Options, Thread};
+use polychron_log::{DatabaseId, Log, Options, Threads};
 
 type Measured = Log<Directory>;
 type Answer<T> = Result<T, Box<dyn std::error::Error>>;
@@ -147,7 +147,7 @@ fn main() -> Answer<()> {
     let log = Log::open(&files, &mut manifests, options, Arc::new(clock.clone()), ended, &mut |_| records += 1)?;
     println!("{records} records were found");
     let log = Arc::new(log);
-    let _thread = Thread::start(Arc::clone(&log))?;
+    let _threads = Threads::start(Arc::clone(&log))?;
     let probe = match files.create("probe", 4 << 20) {
         Err(error) if error.cause == Cause::Exists => files.open("probe", Access::Write)?,
         probe => probe?,

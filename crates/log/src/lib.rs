@@ -16,5 +16,5 @@ pub mod steps;
 
 pub use codec::DatabaseId;
 pub use error::Error;
-pub use flush::{Beat, Durability, Ended, Log, Options, Thread};
+pub use flush::{Beat, Durability, Ended, Log, Options, Threads};
 pub use read::{Logged, read};

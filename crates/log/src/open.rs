@@ -91,7 +91,7 @@ fn make_durable<D: Disk>(files: &Files<D>, end: &End) -> Result<(), Error> {
         file.sync()?;
     }
     if !left_out(Step::RemoveLeftovers) {
-        let is_live = |slot| end.live.iter().any(|(_, live)| *live == slot);
+        let is_live = |slot| end.live.iter().any(|live| live.slot == slot);
         let unused: Vec<u32> = end.slots.iter().copied().filter(|slot| !is_live(*slot)).collect();
         for slot in &unused {
             files.remove(&path_of(*slot))?;
@@ -109,13 +109,13 @@ type Placed<D> = (File<<D as Disk>::File>, Pool<D>, u64, u64);
 fn place<D: Disk + Clone>(files: &Files<D>, end: End, file_bytes: u64) -> Result<Placed<D>, Error> {
     let (last, offset) = (end.live.last().copied(), end.offset);
     let pool = Pool::new(files.clone(), file_bytes, end.live);
-    if let Some((number, slot)) = last.filter(|(number, _)| *number == end.number) {
-        let file = files.open(&path_of(slot), Access::Write)?;
+    if let Some(last) = last.filter(|last| last.number == end.number) {
+        let file = files.open(&path_of(last.slot), Access::Write)?;
         if file.bytes()? > offset {
-            return Ok((file, pool, number, offset));
+            return Ok((file, pool, last.number, offset));
         }
     }
     let number = if last.is_some() { end.number + 1 } else { end.number };
-    let file = pool.take(number)?;
+    let file = pool.take(number, end.whole + 1)?;
     Ok((file, pool, number, 0))
 }

@@ -159,7 +159,7 @@ impl<D: Disk> Flusher<D> {
         if self.is_unsynced && !left_out(Step::SyncLeftFile) {
             self.file.sync()?;
         }
-        self.file = pool.take(self.place.file + 1)?;
+        self.file = pool.take(self.place.file + 1, self.whole + 1)?;
         self.file_bytes = pool.file_bytes();
         self.is_unsynced = false;
         self.place = Place { file: self.place.file + 1, offset: 0, ..self.place };

@@ -5,7 +5,7 @@
 mod finished;
 pub(crate) mod flusher;
 pub(crate) mod pool;
-mod thread;
+mod threads;
 mod turn;
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::steps::Step;
 use finished::Finished;
 use flusher::{Flusher, Mark};
 use pool::Pool;
-pub use thread::Thread;
+pub use threads::Threads;
 use turn::Turn;
 
 /// After so long an idle log writes down what is durable, at the latest after twice as long.
@@ -272,15 +272,18 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// What the log's thread does again and again: makes files before they are needed, flushes what nobody waits for, and writes down what is durable
-    /// once the log is idle.
-    pub fn tick(&self, beat: &mut Beat) {
+    /// Makes a file before it is needed, if there is none to spare: what a thread of the log does again and again.
+    pub fn make_files(&self) {
         match self.pool.fill() {
             Ok(()) => self.is_full.store(false, Ordering::Relaxed),
             Err(error) if error.is_full() => self.is_full.store(true, Ordering::Relaxed),
             // A flush that needs the file fails, and stops the log.
             Err(_) => {}
         }
+    }
+
+    /// Flushes what nobody waits for, and writes down what is durable once the log is idle: what another thread does again and again.
+    pub fn tick(&self, beat: &mut Beat) {
         let now_ns = self.clock.now_ns();
         let is_over = |since_ns: u64, time: Duration| now_ns.saturating_sub(since_ns) >= time.as_nanos() as u64;
         let sealed = self.rings.last_sealed();
@@ -314,6 +317,12 @@ impl<D: Disk> Log<D> {
         self.flush()?;
         self.carry();
         Ok(())
+    }
+
+    /// The log file that recovery has to begin with, if all up to this epoch is found elsewhere. Files before may be
+    /// [released](Self::release).
+    pub fn first_needed(&self, epoch: u64) -> Option<u64> {
+        self.pool.first_needed(epoch)
     }
 
     /// The log files below this number are needed no longer: a manifest that begins with it, of this generation, is durable.

@@ -42,13 +42,22 @@ pub(crate) struct Pool<D> {
 struct State {
     /// Slots whose files are durably there and have nothing that is needed.
     spare: Vec<u32>,
-    /// Numbers of log files, ascending, and their slots.
-    live: Vec<(u64, u32)>,
+    /// Log files that are in use, by ascending numbers.
+    live: Vec<Live>,
+}
+
+/// A log file that has frames, or is about to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Live {
+    pub(crate) number: u64,
+    pub(crate) slot: u32,
+    /// The first epoch of its first frame; the file before may have a part of that one, and has none behind it.
+    pub(crate) first_epoch: u64,
 }
 
 impl<D: Disk> Pool<D> {
     /// A pool of the files that have these numbers, and no others.
-    pub(crate) fn new(files: Files<D>, file_bytes: u64, live: Vec<(u64, u32)>) -> Self {
+    pub(crate) fn new(files: Files<D>, file_bytes: u64, live: Vec<Live>) -> Self {
         let state = Mutex::new(State { spare: Vec::new(), live });
         Self { files, file_bytes, state, is_given_up: AtomicBool::new(false) }
     }
@@ -69,8 +78,8 @@ impl<D: Disk> Pool<D> {
         if state.spare.is_empty() { self.create(state) } else { Ok(()) }
     }
 
-    /// A file for the log file of this number, which comes next.
-    pub(crate) fn take(&self, number: u64) -> Result<File<D::File>, Error> {
+    /// A file for the log file of this number, which comes next and begins with this epoch.
+    pub(crate) fn take(&self, number: u64, first_epoch: u64) -> Result<File<D::File>, Error> {
         let state = &mut *self.lock();
         loop {
             if state.spare.is_empty() {
@@ -80,7 +89,7 @@ impl<D: Disk> Pool<D> {
             let file = self.files.open(&path_of(slot), Access::Write)?;
             state.spare.remove(0);
             if file.bytes()? == self.file_bytes {
-                state.live.push((number, slot));
+                state.live.push(Live { number, slot, first_epoch });
                 return Ok(file);
             }
             // It was made when the options were others.
@@ -98,10 +107,17 @@ impl<D: Disk> Pool<D> {
         }
     }
 
+    /// The number of the first log file that has anything of an epoch behind this one, or of the last file.
+    pub(crate) fn first_needed(&self, epoch: u64) -> Option<u64> {
+        let state = self.lock();
+        let unneeded = state.live.windows(2).take_while(|pair| pair[1].first_epoch <= epoch).count();
+        state.live.get(unneeded).map(|live| live.number)
+    }
+
     /// The files of lower numbers are needed no longer: a manifest that says so is durable.
     pub(crate) fn release(&self, first_number: u64) -> Result<(), Error> {
         let state = &mut *self.lock();
-        let released = state.live.extract_if(.., |(number, _)| *number < first_number).map(|(_, slot)| slot);
+        let released = state.live.extract_if(.., |live| live.number < first_number).map(|live| live.slot);
         state.spare.extend(released);
         let mut is_removed = false;
         while state.spare.len() > SPARES {
@@ -113,7 +129,7 @@ impl<D: Disk> Pool<D> {
     }
 
     fn create(&self, state: &mut State) -> Result<(), Error> {
-        let used: BTreeSet<u32> = state.live.iter().map(|(_, slot)| *slot).chain(state.spare.iter().copied()).collect();
+        let used: BTreeSet<u32> = state.live.iter().map(|live| live.slot).chain(state.spare.iter().copied()).collect();
         let slot = (0..).find(|slot| !used.contains(slot)).unwrap_or(u32::MAX);
         self.files.create(&path_of(slot), self.file_bytes)?;
         if !left_out(Step::SyncNames) {

@@ -2,7 +2,7 @@
 
 use polychron_base::key::MAX_KEY_BYTES;
 
-use crate::codec::{Sink, put_varint};
+use crate::codec::{Sink, put_varint, put_varints};
 
 /// How many words of eight bytes a row may have.
 pub const MAX_ROW_WORDS: usize = 1 << 17;
@@ -75,46 +75,42 @@ impl Edit<'_> {
     /// Writes it. It was checked.
     #[inline]
     pub(crate) fn write(&self, table: u32, sink: &mut impl Sink) {
-        let begin = |sink: &mut _, kind| put_varint(sink, u64::from(table) << 2 | kind);
+        let head = |kind| u64::from(table) << 2 | kind;
         match self {
             Self::Put(row) => {
-                begin(sink, PUT);
-                put_varint(sink, row.len() as u64);
+                put_varints(sink, head(PUT), row.len() as u64);
                 write_words(sink, row);
             }
             Self::Patch(key, ranges) => {
-                begin(sink, PATCH);
-                write_key(sink, key);
+                write_key(sink, head(PATCH), key);
                 put_varint(sink, ranges.len() as u64);
                 let mut end = 0;
                 for (first, words) in *ranges {
-                    put_varint(sink, (first - end) as u64);
-                    put_varint(sink, words.len() as u64);
+                    put_varints(sink, (first - end) as u64, words.len() as u64);
                     write_words(sink, words);
                     end = first + words.len();
                 }
             }
-            Self::Delete(key) => {
-                begin(sink, DELETE);
-                write_key(sink, key);
-            }
+            Self::Delete(key) => write_key(sink, head(DELETE), key),
         }
     }
 }
 
-fn write_key(sink: &mut impl Sink, key: &[u8]) {
-    put_varint(sink, key.len() as u64);
+#[inline]
+fn write_key(sink: &mut impl Sink, head: u64, key: &[u8]) {
+    put_varints(sink, head, key.len() as u64);
     sink.bytes(key);
 }
 
+#[inline]
 fn write_words(sink: &mut impl Sink, mut words: &[u64]) {
+    let run = |words: &[u64], is_zero| words.iter().position(|word| (*word == 0) != is_zero).unwrap_or(words.len());
     while !words.is_empty() {
-        let zeroes = words.iter().take_while(|word| **word == 0).count();
-        let others = words[zeroes..].iter().take_while(|word| **word != 0).count();
-        put_varint(sink, zeroes as u64);
-        put_varint(sink, others as u64);
-        words[zeroes..zeroes + others].iter().for_each(|word| sink.word(*word));
-        words = &words[zeroes + others..];
+        let (zeroes, rest) = words.split_at(run(words, true));
+        let (others, rest) = rest.split_at(run(rest, false));
+        put_varints(sink, zeroes.len() as u64, others.len() as u64);
+        sink.words(others);
+        words = rest;
     }
 }
 

@@ -8,6 +8,7 @@ mod walk;
 
 use crate::disk::{Buffer, Disk, Files};
 use crate::error::Error;
+use crate::flush::pool::Live;
 use crate::frame::Record;
 use crate::manifest::Manifest;
 use walk::Walk;
@@ -28,8 +29,8 @@ pub(crate) struct End {
     /// The number of the log file that the next frame belongs into, and where in it.
     pub(crate) number: u64,
     pub(crate) offset: u64,
-    /// The files that have something: number and slot.
-    pub(crate) live: Vec<(u64, u32)>,
+    /// The files that have something.
+    pub(crate) live: Vec<Live>,
     /// The slots of all files.
     pub(crate) slots: Vec<u32>,
     /// Whole frames of which no other says that they are durable.

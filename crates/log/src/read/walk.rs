@@ -9,7 +9,7 @@ use super::{End, Found, Logged, scan};
 use crate::DatabaseId;
 use crate::disk::{Access, BLOCK, Buffer, Cause, Disk, File, Files};
 use crate::error::Error;
-use crate::flush::pool::{DIRECTORY, path_of, slot_of};
+use crate::flush::pool::{DIRECTORY, Live, path_of, slot_of};
 use crate::frame::{Fault, Frame, Header, Place};
 use crate::manifest::Manifest;
 use crate::steps::Step;
@@ -37,7 +37,7 @@ pub(super) struct Walk<'f, D: Disk> {
     /// Frames of the epoch that is not whole yet.
     unfinished: Vec<Found>,
     unsure: Vec<Found>,
-    live: Vec<(u64, u32)>,
+    live: Vec<Live>,
     /// Where the last whole epoch ends.
     end: (u64, u64),
 }
@@ -173,8 +173,8 @@ impl<'f, D: Disk> Walk<'f, D> {
         self.offset += frame.bytes as u64;
         self.known = self.known.max(header.durable);
         let whole = *self.whole.get_or_insert(header.first_epoch - 1);
-        if !self.live.contains(&(self.number, found.slot)) {
-            self.live.push((self.number, found.slot));
+        if self.live.last().is_none_or(|last| last.number < self.number) {
+            self.live.push(Live { number: self.number, slot: found.slot, first_epoch: header.first_epoch });
         }
         self.unfinished.push(found);
         if header.last_epoch > whole || left_out(Step::CutUnfinished) {
@@ -214,7 +214,7 @@ impl<'f, D: Disk> Walk<'f, D> {
             return Err(self.corrupt("no frame follows here"));
         }
         let (number, offset) = self.end;
-        self.live.retain(|(live, _)| *live < number || (*live == number && offset > 0));
+        self.live.retain(|live| live.number < number || (live.number == number && offset > 0));
         Ok(End { whole, number, offset, live: self.live, slots: self.slots, unsure: self.unsure })
     }
 
@@ -231,7 +231,7 @@ impl<'f, D: Disk> Walk<'f, D> {
     /// Which bytes of a file were not read as frames that follow each other.
     pub(super) fn unread(&self, slot: u32, bytes: u64) -> RangeInclusive<u64> {
         let is_here = self.file.as_ref().is_some_and(|(here, _)| *here == slot);
-        let is_before = self.live.iter().any(|(number, live)| *live == slot && *number < self.number);
+        let is_before = self.live.iter().any(|live| live.slot == slot && live.number < self.number);
         if is_before {
             #[expect(clippy::reversed_empty_ranges, reason = "it has none")]
             return 1..=0;

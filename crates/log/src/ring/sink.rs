@@ -45,27 +45,33 @@ impl<'r> WordSink<'r> {
 
 impl Sink for WordSink<'_> {
     #[inline]
-    fn byte(&mut self, byte: u8) {
-        self.word |= u64::from(byte) << self.bits;
-        self.bits += 8;
-        if self.bits == 64 {
+    fn few(&mut self, word: u64, bytes: usize) {
+        let filled = self.bits + 8 * bytes as u32;
+        self.word |= word << self.bits;
+        if filled < 64 {
+            self.bits = filled;
+        } else {
             self.store(self.word);
-            (self.word, self.bits) = (0, 0);
+            self.word = rest(word, self.bits);
+            self.bits = filled - 64;
         }
     }
 
     #[inline]
-    fn bytes(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        words.iter().for_each(|word| self.word(u64::from_le_bytes(*word)));
-        rest.iter().for_each(|byte| self.byte(*byte));
+    fn words(&mut self, words: &[u64]) {
+        let (bits, mut begun) = (self.bits, self.word);
+        for word in words {
+            self.store(begun | word << bits);
+            begun = rest(*word, bits);
+        }
+        self.word = begun;
     }
+}
 
-    #[inline]
-    fn word(&mut self, word: u64) {
-        self.store(self.word | word << self.bits);
-        self.word = if self.bits == 0 { 0 } else { word >> (64 - self.bits) };
-    }
+/// What of a word does not fit behind so many bits of another one: nothing, if there are none.
+#[inline]
+fn rest(word: u64, bits: u32) -> u64 {
+    word >> 1 >> (63 - bits)
 }
 
 /// Where a word lies that is counted since the ring began. The length is a power of two.
@@ -106,8 +112,21 @@ mod tests {
                 let mut sink = WordSink::resume(&words, start, bytes);
                 for _ in 0..random.below(4) {
                     let value = random.next_u64() >> random.below(64);
-                    match random.below(3) {
-                        0 => [&mut sink as &mut dyn Sink, &mut expected].into_iter().for_each(|it| it.word(value)),
+                    match random.below(4) {
+                        3 => {
+                            let some = [value, !value, value];
+                            [&mut sink as &mut dyn Sink, &mut expected].into_iter().for_each(|it| it.words(&some));
+                        }
+                        0 => {
+                            let few = random.below(8) as usize + 1;
+                            let value = value
+                                .to_le_bytes()
+                                .iter()
+                                .take(few)
+                                .rev()
+                                .fold(0, |all, byte| all << 8 | u64::from(*byte));
+                            [&mut sink as &mut dyn Sink, &mut expected].into_iter().for_each(|it| it.few(value, few));
+                        }
                         1 => {
                             put_varint(&mut sink, value);
                             put_varint(&mut expected, value);

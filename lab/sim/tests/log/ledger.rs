@@ -102,6 +102,8 @@ pub(crate) struct Ledger {
     pub(crate) certain: BTreeSet<Id>,
     /// An opening has not found it.
     pub(crate) lost: BTreeSet<Id>,
+    /// The log need not have it any more.
+    pub(crate) released: BTreeSet<Id>,
 }
 
 impl Ledger {
@@ -120,7 +122,7 @@ impl Ledger {
             }
         }
         let found = found.ids();
-        if let Some(id) = self.certain.difference(&found).next() {
+        if let Some(id) = self.certain.difference(&found).find(|id| !self.released.contains(id)) {
             return Some(format!("{id:?} was acknowledged or found before, and is not there: {:?}", self.sealed[id]));
         }
         if let Some(id) = self.lost.intersection(&found).next() {
@@ -129,7 +131,7 @@ impl Ledger {
         // Whole epochs: up to the last one that something of is there.
         for (id, sealed) in &self.sealed {
             let last = found.iter().filter(|it| it.0 == id.0).map(|it| self.sealed[it].epoch).max();
-            if last.is_some_and(|last| sealed.epoch <= last) && !found.contains(id) {
+            if last.is_some_and(|last| sealed.epoch <= last) && !found.contains(id) && !self.released.contains(id) {
                 return Some(format!("{id:?} of {} is not there, and {last:?} is", sealed.epoch));
             }
         }
@@ -139,7 +141,8 @@ impl Ledger {
     /// An opening goes on with what it has found.
     pub(crate) fn decide(&mut self, found: &Found) {
         let found = found.ids();
-        self.lost.extend(self.sealed.keys().filter(|id| !found.contains(id)));
+        let is_lost = |id: &&Id| !found.contains(id) && !self.released.contains(id);
+        self.lost.extend(self.sealed.keys().filter(is_lost));
         self.certain.extend(found);
     }
 }

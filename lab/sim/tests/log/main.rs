@@ -7,6 +7,7 @@ mod damage;
 mod ledger;
 mod session;
 mod steps;
+mod threads;
 
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;

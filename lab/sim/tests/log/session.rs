@@ -27,6 +27,8 @@ pub(crate) struct Session {
     pub(crate) log: Arc<Log<SimulatedDisk>>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) incarnation: u64,
+    disk: SimulatedDisk,
+    manifests: Rc<RefCell<Manifests<SimulatedDisk>>>,
     workers: Rc<RefCell<[Option<Open>; WORKERS]>>,
     within: Rc<RefCell<Vec<(Id, Ticket)>>>,
     pub(crate) ledger: Rc<RefCell<Ledger>>,
@@ -99,6 +101,8 @@ impl Session {
             log: Arc::new(log),
             clock,
             incarnation: manifests.current().incarnation,
+            disk: disk.clone(),
+            manifests: Rc::new(RefCell::new(manifests)),
             workers: Rc::default(),
             within: Rc::default(),
             ledger: Rc::new(RefCell::new(ledger.clone())),
@@ -206,10 +210,29 @@ impl Session {
         self.ledger.borrow().clone()
     }
 
-    /// The log's thread looks so often, each time after so long.
+    /// As if a checkpoint had all that is durable: the log needs no file any more that has nothing else.
+    pub(crate) fn release(&self) -> Result<(), Error> {
+        let durable = self.log.durable();
+        let first_log_file = self.log.first_needed(durable).expect("the log has a file");
+        let mut manifests = self.manifests.borrow_mut();
+        let released =
+            |(id, sealed): (&Id, &Sealed)| (id.0 < self.incarnation || sealed.epoch <= durable).then_some(*id);
+        let ledger = &mut *self.ledger.borrow_mut();
+        ledger.released.extend(ledger.sealed.iter().filter_map(released));
+        let next = Manifest { first_log_file, ..manifests.current().clone() };
+        manifests.write(next)?;
+        // What is there all the same stays.
+        if let Ok(found) = look(&self.disk.after_restart()) {
+            ledger.released = &ledger.released - &found.ids();
+        }
+        Ok(self.log.release(first_log_file, manifests.generation())?)
+    }
+
+    /// The log's threads look so often, each time after so long.
     pub(crate) fn idle(&self, times: usize, millis: u64) {
         let mut beat = Beat::default();
         for _ in 0..times {
+            self.log.make_files();
             self.log.tick(&mut beat);
             self.clock.advance_ns(millis * 1_000_000);
         }
@@ -238,7 +261,13 @@ impl Session {
                 4 if self.is_open(worker) => self.discard(worker),
                 5 | 6 if self.is_open(worker) => pending.push(self.seal(worker)),
                 7 => self.read(random)?,
+                8 if random.chance(0.1) => {
+                    if self.release().is_err() {
+                        return Ok(());
+                    }
+                }
                 8 => {
+                    self.log.make_files();
                     self.clock.advance_ns(random.below(20_000_000));
                     self.log.tick(&mut beat);
                 }
