@@ -98,7 +98,7 @@ impl<F> Turn<F> {
         match result {
             Ok(epoch) => {
                 debug_assert!(epoch > self.durable());
-                // Release: pairs with the acquire in `durable`. Under the mutex, so that no thread looks before and sleeps behind.
+                // Release: pairs with the acquire in `durable`.
                 self.durable.store(epoch, Ordering::Release);
                 *state = State::Free(flusher);
                 drop(state);
@@ -193,7 +193,7 @@ mod model {
                 let (model, turn) = (Arc::clone(&model), Arc::clone(&turn));
                 thread::spawn(move || client(&model, &turn, number))
             });
-            threads.map(|thread| thread.join().unwrap());
+            let _ = threads.map(|thread| thread.join().unwrap());
         });
     }
 
@@ -213,7 +213,7 @@ mod model {
                 thread::spawn(move || wait(&other, &its))
             });
             wait(&model, &turn);
-            threads.map(|thread| thread.join().unwrap());
+            let _ = threads.map(|thread| thread.join().unwrap());
         });
     }
 

@@ -102,3 +102,26 @@ fn a_reader_waits_for_what_it_has_read() {
         assert!(rings.last_sealed() >= 2);
     });
 }
+
+/// A ring is nearly full when a third record is sealed: it lies where the first one was, once that is copied, or the ring is lengthened.
+#[test]
+fn a_record_is_overwritten_once_it_is_copied() {
+    explore(3, || {
+        let rings = Arc::new(Rings::new(1, 1, LIMITS));
+        let expected = [1, 2, 3].map(|timestamp: u64| [&[4, 1, 0, 1][..], &timestamp.to_le_bytes()].concat());
+        for timestamp in [1, 2] {
+            commit(&rings, 0, timestamp);
+        }
+        let (worker, flusher) = (Arc::clone(&rings), Arc::clone(&rings));
+        let worker = thread::spawn(move || commit(&worker, 0, 3));
+        let flusher = thread::spawn(move || {
+            let mut records = Vec::new();
+            flush(&flusher, &mut records);
+            records
+        });
+        worker.join().unwrap();
+        let mut records = flusher.join().unwrap();
+        flush(&rings, &mut records);
+        assert!(records.iter().map(|(_, _, bytes)| bytes).eq(&expected));
+    });
+}
