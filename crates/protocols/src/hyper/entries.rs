@@ -282,7 +282,11 @@ impl<R: Redo> Queries for HyperTransaction<'_, R> {
         projection: &Projection,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.operate(|this| this.visit_slots(this.table(table)?, projection, visitor))
+        self.operate(|this| {
+            // SAFETY: the guard stands for as long as the transaction.
+            let table = unsafe { this.state.base.tables.table_during(table)? };
+            this.visit_slots(table, projection, visitor)
+        })
     }
 
     fn aggregate_range(&mut self, scan: &Scan<'_>, grouping: &Grouping<'_>) -> Result<Vec<Group>, Error> {
@@ -297,7 +301,8 @@ impl<R: Redo> Queries for HyperTransaction<'_, R> {
         keep: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         self.operate(|this| {
-            let table = this.table(scan.table)?;
+            // SAFETY: as above.
+            let table = unsafe { this.state.base.tables.table_during(scan.table)? };
             if !comes_in_slot_ranges(scan, &table.layout, columns) {
                 return batch::over_rows(this, scan, columns, look, keep);
             }

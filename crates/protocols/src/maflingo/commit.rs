@@ -176,7 +176,8 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     pub(crate) fn latch_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Error> {
         self.work(|transaction| {
             transaction.writable()?;
-            let table = transaction.state.base.tables.table(table)?;
+            // SAFETY: the guard stands for as long as the transaction.
+            let table = unsafe { transaction.state.base.tables.table_during(table)? };
             transaction.latch_found(table, key)
         })
     }
