@@ -18,7 +18,7 @@ use crate::keys::with_bytes_of;
 use crate::{
     Abort, Access, ColumnBatch, Commit, Common, Constraints, Counters, Declare, Error, Insertion, Interactive,
     Isolation, LazyFutures, Mode, Prefetch, Procedure, Projection, Protocol, Queries, RowMut, RowRef, Savepoints, Scan,
-    Storage, TableDefinition, TableId, Transaction, Worker, options,
+    Storage, TableDefinition, TableId, Ticket, Transaction, Worker, options,
 };
 
 mod object;
@@ -200,6 +200,10 @@ impl Worker for AnyWorker {
         let mut output = None;
         with_bytes_of(table, key, |key| self.0.read_one(table, key, projection, &mut |row| output = Some(read(row))))??;
         Ok(output.expect("a read that succeeds has looked at the row"))
+    }
+
+    fn take_ticket(&mut self) -> Ticket {
+        self.0.take_ticket()
     }
 
     fn counters(&self) -> &Counters {

@@ -72,6 +72,7 @@ pub use isolation::{Configuration, Isolation};
 pub use operations::Operations;
 pub use options::Common;
 pub use procedure::{Access, Declare, Procedure};
+pub use redo::{Journal, Ticket};
 pub use savepoint::{Savepoint, Savepoints};
 pub use scan::{Direction, Restriction, Scan};
 pub use statistics::{Counters, Metric, MetricValue, Statistics, Versions};
@@ -277,6 +278,12 @@ pub trait Worker: Send {
         read: impl FnMut(Option<RowRef<'_>>) -> O + Send,
     ) -> Result<O, Error> {
         self.execute(&mut single::ReadOne { table, key, projection, read })
+    }
+
+    /// What the answers wait for that this worker has given since the last call. A worker whose protocol has a journal says so for each of its
+    /// transactions, those that only read or failed included.
+    fn take_ticket(&mut self) -> Ticket {
+        Ticket::DONE
     }
 
     /// This worker's counts.

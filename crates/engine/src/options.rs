@@ -6,6 +6,7 @@ use polychron_base::Error;
 use polychron_base::key::HashSeed;
 
 use crate::events::Events;
+use crate::redo::Journal;
 
 /// Options of a database that do not depend on its protocol.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +21,8 @@ pub struct Common {
     pub hash_seed: HashSeed,
     /// Who listens to what happens.
     pub events: Events,
+    /// Where commits hand their changes to. A protocol that does not refuses any but an empty one ([`Journal::refuse`]).
+    pub journal: Journal,
 }
 
 impl Common {

@@ -1,13 +1,22 @@
-//! The place of the log: commit hands what it changed to a [`Redo`] that is a type parameter of the protocol.
+//! What commits hand to a log: the changes of rows, and the number that orders them. `docs/durability.md` has the invariants.
+//!
+//! A database has a [`Journal`], which is empty while it is in memory only; a [`Log`] is what receives the changes. A commit hands them over in two
+//! halves. Staging comes first: it copies, may be refused, and is seen by no other thread. Sealing comes after validation, where nothing can fail any
+//! more: it takes constant time, and waits for no other thread.
 
-use polychron_base::TableId;
+use std::fmt;
+use std::sync::Arc;
+
+use polychron_base::{Error, TableId};
+
+use crate::mutations::left_out;
 
 /// What was done to a row.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
-    /// The row is now these bytes.
+    /// The row is now these words.
     Put(&'a [u64]),
-    /// These words of the row, from the given word on, are now so.
+    /// These words of the row, from the given word on, are now so. The row has the length that it had.
     Patch {
         /// First changed word of the row.
         word: usize,
@@ -18,20 +27,191 @@ pub enum Change<'a> {
     Delete,
 }
 
-/// A timestamp that orders all changes for ever, however often the numbers of a protocol's timestamps were used up.
+/// Orders the changes of one key, and no more than that: which of two transactions that wrote different rows comes first it need not say. The changes
+/// of one transaction come in the order in which they were staged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ExtendedTimestamp {
-    /// How often the timestamps have begun anew.
+pub struct Order {
+    /// How often the numbers have begun anew.
     pub era: u64,
-    /// The timestamp, as a number within its era.
+    /// The protocol's timestamp, or what it counts, within the era.
     pub timestamp: u64,
 }
 
-impl From<u64> for ExtendedTimestamp {
+/// The name that [`Redo`] knows it by.
+pub type ExtendedTimestamp = Order;
+
+impl From<u64> for Order {
     /// A timestamp of a protocol whose numbers are enough.
     #[inline]
     fn from(timestamp: u64) -> Self {
         Self { era: 0, timestamp }
+    }
+}
+
+/// What must be durable before an answer leaves: a log epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+impl Ticket {
+    /// All is durable already.
+    pub const DONE: Self = Self(0);
+
+    /// Waits for the other one, too.
+    #[inline]
+    pub fn raise(&mut self, other: Self) {
+        *self = (*self).max(other);
+    }
+}
+
+/// Receives the changes of transactions. A worker is the slot of a thread in the epochs: below
+/// [`MOST_WORKERS`](polychron_memory::Options::MOST_WORKERS), and one thread's at a time. It has one transaction between its first [`Log::stage`] and
+/// [`Log::seal`] or [`Log::discard`], and calls nothing else of the log in between.
+pub trait Log: Send + Sync + 'static {
+    /// Before a transaction begins, while the thread is in no epoch: waits while the log is behind its budget.
+    ///
+    /// # Errors
+    /// Once the log has stopped, or has no room.
+    fn admit(&self, worker: usize) -> Result<(), Error>;
+
+    /// A change that the worker's transaction is about to make. Keys and rows are copied, and no other thread sees them before they are sealed.
+    ///
+    /// # Errors
+    /// The log refuses it; the transaction rolls back, and discards what it has staged.
+    fn stage(&self, worker: usize, table: TableId, key: &[u8], change: Change<'_>) -> Result<(), Error>;
+
+    /// Drops what was staged and not sealed, if anything was.
+    fn discard(&self, worker: usize);
+
+    /// The transaction commits: what it has staged counts. Takes constant time, and waits for no other thread, for the caller holds latches. What the
+    /// transaction wrote can be read by others only when this has returned. Where nothing was staged, the ticket is that of what was sealed so far.
+    fn seal(&self, worker: usize, order: Order) -> Ticket;
+
+    /// What a transaction waits for that has read changes up to this order and has staged none.
+    fn ticket(&self, read: Order) -> Ticket;
+}
+
+crate::named! {
+    /// Steps in front of every log that a test can leave out. Each protocol has its own tests that fail without them.
+    pub enum Step {
+        /// A patch is staged.
+        StagePatches,
+        /// It has all words that changed.
+        WholePatches,
+        /// What a transaction staged that rolls back is discarded.
+        Discard,
+        /// What is sealed has the order of its transaction.
+        OrderSeals,
+        /// It is sealed before any other thread can read it.
+        SealFirst,
+        /// A transaction that has read waits for what it has read.
+        AwaitReads,
+    }
+}
+
+/// The place of the log in a protocol: empty by default, and then each call costs a branch.
+#[derive(Clone, Default)]
+pub struct Journal(Option<Arc<dyn Log>>);
+
+impl fmt::Debug for Journal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Journal").field("is_empty", &self.is_empty()).finish_non_exhaustive()
+    }
+}
+
+impl Journal {
+    /// The journal of a database whose changes are logged.
+    pub fn new(log: Arc<dyn Log>) -> Self {
+        Self(Some(log))
+    }
+
+    /// Whether no log listens.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Refuses a log, for a protocol that hands none its changes.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`].
+    pub fn refuse(&self, protocol: &'static str) -> Result<(), Error> {
+        if self.is_empty() { Ok(()) } else { Err(Error::unsupported(protocol, "a database that is logged")) }
+    }
+
+    /// See [`Log::admit`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn admit(&self, worker: usize) -> Result<(), Error> {
+        self.0.as_ref().map_or(Ok(()), |log| log.admit(worker))
+    }
+
+    /// See [`Log::stage`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn stage(&self, worker: usize, table: TableId, key: &[u8], change: Change<'_>) -> Result<(), Error> {
+        let Some(log) = &self.0 else { return Ok(()) };
+        let change = match change {
+            Change::Patch { .. } if left_out(Step::StagePatches) => return Ok(()),
+            Change::Patch { word, words } if left_out(Step::WholePatches) => {
+                Change::Patch { word, words: &words[..words.len() - 1] }
+            }
+            change => change,
+        };
+        log.stage(worker, table, key, change)
+    }
+
+    /// Stages the words in which a row differs from what it was, each run of them as a patch; or the whole row, if its length has changed.
+    ///
+    /// # Errors
+    /// As [`Log::stage`].
+    pub fn stage_update(
+        &self,
+        worker: usize,
+        (table, key): (TableId, &[u8]),
+        old: &[u64],
+        new: &[u64],
+    ) -> Result<(), Error> {
+        if old.len() != new.len() {
+            return self.stage(worker, table, key, Change::Put(new));
+        }
+        let differs = |at: usize| old[at] != new[at];
+        let mut at = 0;
+        while let Some(word) = (at..new.len()).find(|&at| differs(at)) {
+            at = (word..new.len()).find(|&at| !differs(at)).unwrap_or(new.len());
+            self.stage(worker, table, key, Change::Patch { word, words: &new[word..at] })?;
+        }
+        Ok(())
+    }
+
+    /// See [`Log::discard`].
+    #[inline]
+    pub fn discard(&self, worker: usize) {
+        if let Some(log) = &self.0
+            && !left_out(Step::Discard)
+        {
+            log.discard(worker);
+        }
+    }
+
+    /// See [`Log::seal`].
+    #[inline]
+    pub fn seal(&self, worker: usize, order: impl FnOnce() -> Order) -> Ticket {
+        let Some(log) = &self.0 else { return Ticket::DONE };
+        let order = order();
+        log.seal(worker, if left_out(Step::OrderSeals) { Order { era: 0, timestamp: !order.timestamp } } else { order })
+    }
+
+    /// See [`Log::ticket`].
+    #[inline]
+    pub fn ticket(&self, read: impl FnOnce() -> Order) -> Ticket {
+        match &self.0 {
+            Some(log) if !left_out(Step::AwaitReads) => log.ticket(read()),
+            _ => Ticket::DONE,
+        }
     }
 }
 

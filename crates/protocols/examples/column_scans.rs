@@ -22,7 +22,7 @@ struct Item {
     value: i64,
 }
 
-type Tx<'w> = HyperTransaction<'w, polychron_engine::redo::NoRedo>;
+type Tx<'w> = HyperTransaction<'w>;
 
 /// Rounds of the five.
 const ROUNDS: usize = 25;

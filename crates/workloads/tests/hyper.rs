@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use polychron_engine::redo::NoRedo;
 use polychron_engine::{Commit, Common, Interactive, Metric, MetricValue, Mode, Procedure, Protocol, Worker};
 use polychron_protocols::hyper::Hyper;
 use polychron_sync::atomic::AtomicBool;
@@ -20,7 +19,7 @@ fn options() -> TpccOptions {
 #[test]
 fn updates_go_on_beside_an_open_snapshot() {
     for operation in [Operation::Update, Operation::Mixed] {
-        let database = Hyper::<NoRedo>::open(Default::default(), Common::default()).unwrap();
+        let database = Hyper::open(Default::default(), Common::default()).unwrap();
         let options = ModifyOptions { records: 50, operation, readers: 1, read_seconds: 0.1, ..Default::default() };
         let settings = Settings { threads: 2, warmup_seconds: 0.02, seconds: 0.4, ..Settings::default() };
         let stop = AtomicBool::new(false);
@@ -38,7 +37,7 @@ fn updates_go_on_beside_an_open_snapshot() {
 /// §4.4: who asks a district's three thousand customers for the highest balance leaves less than 100 bytes.
 #[test]
 fn the_predicate_log_of_top_customer_is_small() {
-    let database = Hyper::<NoRedo>::open(Default::default(), Common::default()).unwrap();
+    let database = Hyper::open(Default::default(), Common::default()).unwrap();
     // One district of the size that the specification gives it.
     let scale = Scale { districts: 1, customers: 3000, orders: 3000, ..Scale::tiny() };
     let options = TpccOptions { scale, transactions: Transactions::Np, top_customer_percent: 0, ..options() };

@@ -13,6 +13,7 @@ mod client;
 pub mod conformance;
 pub mod exploration;
 pub mod history;
+pub mod journal;
 mod model;
 mod rows;
 mod samples;

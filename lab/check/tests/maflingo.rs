@@ -1,17 +1,14 @@
-//! What only Maflingo can show: phantoms when its node set is left out, and what it hands to the log.
+//! What only Maflingo can show: phantoms when its node set is left out.
 
 mod setups;
-
-use std::sync::{Arc, Mutex};
 
 // Where the protocols behind virtual calls are compiled.
 use polychron as _;
 use polychron_check::conformance::{differential, phantoms};
 use polychron_engine::mutations::leave_out;
-use polychron_engine::redo::{Change, ExtendedTimestamp, Redo};
-use polychron_engine::{Interactive, Mode, Operations, Protocol, Table, TableId, drive};
+use polychron_engine::{Interactive, Mode, Operations, Protocol, Table, drive};
 use polychron_protocols::maflingo::{Maflingo, Step};
-use polychron_schema::{Row, RowBuffer};
+use polychron_schema::Row;
 
 use setups::maflingo;
 
@@ -56,77 +53,6 @@ struct Entry {
     id: u64,
     value: u64,
     text: String,
-}
-
-/// A log that builds the tables again.
-#[derive(Clone, Debug, Default)]
-struct Replayed(Arc<Mutex<std::collections::BTreeMap<Vec<u8>, Vec<u64>>>>);
-
-impl Redo for Replayed {
-    const ENABLED: bool = true;
-
-    fn change(&self, _: usize, _: ExtendedTimestamp, _: TableId, key: &[u8], change: Change<'_>) {
-        let mut rows = self.0.lock().unwrap();
-        match change {
-            Change::Put(words) => drop(rows.insert(key.to_vec(), words.to_vec())),
-            Change::Patch { word, words } => {
-                let row = rows.get_mut(key).expect("a patched row is there");
-                row[word..word + words.len()].copy_from_slice(words);
-            }
-            Change::Delete => drop(rows.remove(key)),
-        }
-    }
-
-    fn committed(&self, _: usize, _: ExtendedTimestamp) {}
-}
-
-/// Replaying the log gives the rows that the table has.
-#[allow(clippy::type_complexity)] // The type of a body is written once.
-#[test]
-fn the_log_holds_every_change() {
-    let log = Replayed::default();
-    let setup = maflingo();
-    let database = Maflingo::<Replayed>::open_with(setup.options, setup.common, log.clone()).unwrap();
-    let table: Table<Entry> = Table::from_id(database.create_table(Entry::definition()).unwrap());
-    let mut worker = database.worker().unwrap();
-    let entry = |id, value, length| Entry { id, value, text: "e".repeat(length) };
-    let mut run = |body: &mut dyn FnMut(
-        &mut <polychron_protocols::maflingo::MaflingoWorker<Replayed> as Interactive>::Transaction<'_>,
-    ) -> Result<(), polychron_engine::Error>| {
-        drive::transact(&mut worker, Mode::ReadWrite, &mut |t| body(t)).unwrap();
-    };
-    run(&mut |t| (0..10).try_for_each(|id| t.insert(&table, &entry(id, id, 5))));
-    run(&mut |t| {
-        t.update(&table, 1, |row| row.set_value(100))?;
-        t.update(&table, 2, |row| row.set_text("much longer than it was").unwrap())?;
-        t.delete(&table, 3)?;
-        t.insert(&table, &entry(20, 1, 3))?;
-        t.update(&table, 20, |row| row.set_value(2))?;
-        t.insert(&table, &entry(21, 1, 3))?;
-        t.delete(&table, 21).map(drop)
-    });
-    run(&mut |t| {
-        t.insert(&table, &entry(3, 33, 50))?;
-        t.upsert(&table, &entry(4, 44, 1))?;
-        t.upsert(&table, &entry(30, 44, 1))
-    });
-    let mut rows = Vec::new();
-    run(&mut |t| {
-        rows = t.scan(&table, ..).rows()?;
-        Ok(())
-    });
-    let replayed: Vec<Entry> = log
-        .0
-        .lock()
-        .unwrap()
-        .values()
-        .map(|words| {
-            let mut buffer = RowBuffer::new();
-            buffer.overwrite_words(words.len()).copy_from_slice(words);
-            Entry::from_ref(Entry::view(buffer.as_row()))
-        })
-        .collect();
-    assert_eq!(replayed, rows);
 }
 
 /// A hash index that several rows share a value of is looked up by equality, too.

@@ -16,7 +16,7 @@ use polychron_engine::aggregate::{Group, Grouping};
 use polychron_engine::drive::Failure;
 use polychron_engine::{
     Common, Constraints, Counters, Declare, Error, Insertion, LazyFutures, Prefetch, Procedure, Projection, Protocol,
-    Queries, RowMut, RowRef, Savepoints, Scan, Storage, TableDefinition, TableId, Transaction, Worker,
+    Queries, RowMut, RowRef, Savepoints, Scan, Storage, TableDefinition, TableId, Ticket, Transaction, Worker,
 };
 use send_wrapper::SendWrapper;
 
@@ -86,6 +86,10 @@ impl<W: Worker> Worker for InterleavedWorker<W> {
 
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         self.workers[0].snapshot(procedure)
+    }
+
+    fn take_ticket(&mut self) -> Ticket {
+        self.workers.iter_mut().map(Worker::take_ticket).max().unwrap_or_default()
     }
 
     fn counters(&self) -> &Counters {

@@ -11,8 +11,8 @@ use crate::drive::{Failure, discard};
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Resolved, Scalar, Scope};
 use crate::{
     Abort, Access, ColumnBatch, Commit, Constraints, Counters, Declare, Error, Insertion, Interactive, Isolation, Mode,
-    Procedure, Projection, Protocol, RowMut, RowRef, Savepoints, Scan, Storage, TableDefinition, TableId, Transaction,
-    Worker, options,
+    Procedure, Projection, Protocol, RowMut, RowRef, Savepoints, Scan, Storage, TableDefinition, TableId, Ticket,
+    Transaction, Worker, options,
 };
 
 /// [`Protocol`].
@@ -63,6 +63,7 @@ pub(super) trait WorkerObject: Send {
         projection: &Projection,
         read: &mut (dyn FnMut(Option<RowRef<'_>>) + Send),
     ) -> Result<(), Error>;
+    fn take_ticket(&mut self) -> Ticket;
     fn counters(&self) -> &Counters;
     fn maintain(&mut self);
     fn begin(&mut self, mode: Mode) -> Result<Box<dyn End + '_>, Error>;
@@ -176,6 +177,10 @@ impl<W: Worker + 'static, S: Steps<W>> WorkerObject for Driven<W, S> {
         read: &mut (dyn FnMut(Option<RowRef<'_>>) + Send),
     ) -> Result<(), Error> {
         Worker::read_one(&mut self.worker, table, key, projection, read)
+    }
+
+    fn take_ticket(&mut self) -> Ticket {
+        self.worker.take_ticket()
     }
 
     fn counters(&self) -> &Counters {

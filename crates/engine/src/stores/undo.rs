@@ -1,5 +1,6 @@
 //! The undo log: what a rollback puts back, and what a commit clears away. Neither needs memory, so neither can fail.
 
+use polychron_base::Error;
 use polychron_base::key::EncodedKey;
 use polychron_index::AnyIndex;
 use polychron_memory::{Guard, OutOfMemory};
@@ -7,6 +8,7 @@ use polychron_schema::Changes;
 
 use super::record::{Record, is_too_roomy};
 use super::rows::words_of;
+use crate::redo::Change;
 
 /// The indexes of a protocol whose rows are written in place, and what becomes of records that leave them.
 pub trait Undoable {
@@ -160,6 +162,34 @@ impl<A: Copy> UndoLog<A> {
     pub fn deleted<K: EncodedKey>(&mut self, at: A, key: K, record: Record) {
         let key = self.keep_key(key);
         self.entries.push(Undo::Deleted { at, key, record });
+    }
+
+    /// Tells of each change where it was made, and how the row is now: the words of a record, or that they were deleted. Of what was overwritten in a
+    /// part, these words.
+    ///
+    /// # Errors
+    /// Those of `tell`.
+    ///
+    /// # Safety
+    /// The transaction still holds the locks for writing all that it has changed.
+    pub unsafe fn tell(&self, mut tell: impl FnMut(A, &[u64], Change<'_>) -> Result<(), Error>) -> Result<(), Error> {
+        self.entries.iter().try_for_each(|entry| {
+            let (at, record) = match *entry {
+                Undo::Inserted { at, record, .. } | Undo::Overwritten { at, record, .. } => (at, record),
+                Undo::Replaced { at, new, .. } => (at, new),
+                Undo::Deleted { at, record, .. } => (at, record),
+            };
+            // SAFETY: as the caller promises; nothing is written meanwhile.
+            let row = unsafe { record.words() };
+            let change = match *entry {
+                Undo::Deleted { .. } => Change::Delete,
+                Undo::Overwritten { first, words, length, .. } if words.end - words.start < length => {
+                    Change::Patch { word: first, words: &row[first..][..words.end - words.start] }
+                }
+                _ => Change::Put(row),
+            };
+            tell(at, row, change)
+        })
     }
 
     /// Puts back, latest first, what was changed since the log had `length` entries.

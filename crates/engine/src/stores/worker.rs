@@ -11,6 +11,7 @@ use super::table::dropped_among;
 use super::{Base, Fingers, Hints, IndexRef, Keyed, StoreTable};
 use crate::catalog::{Catalog, Seen};
 use crate::options::Retry;
+use crate::redo::Ticket;
 use crate::single::ReadOne;
 use crate::statistics::Registered;
 use crate::{Commit, Counters, Interactive, Mode, Procedure, Worker, drive, rows, steady};
@@ -38,6 +39,8 @@ pub struct WorkerBase<S> {
     pub is_open: bool,
     /// Why the latest transaction that conflicted did.
     pub last_abort: Option<Abort>,
+    /// What its answers wait for.
+    pub ticket: Ticket,
     /// Its counts.
     pub counters: Registered,
 }
@@ -54,6 +57,7 @@ impl<S: Keyed> WorkerBase<S> {
             rows: rows::Buffers::default(),
             is_open: false,
             last_abort: None,
+            ticket: Ticket::DONE,
             counters: database.counters.register(),
         }
     }
@@ -235,6 +239,10 @@ impl<W: StoreWorker> Worker for W {
     ) -> Result<O, Error> {
         steady!(table, key => self.read_one(table, key, projection, read));
         self.read_alone(table, key, projection, read)
+    }
+
+    fn take_ticket(&mut self) -> Ticket {
+        std::mem::take(&mut self.parts_mut().1.ticket)
     }
 
     #[inline]

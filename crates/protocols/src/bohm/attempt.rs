@@ -65,7 +65,13 @@ pub(super) fn attempt<O, E>(
             drive::discard(output);
             refuse(failure)
         }
-        Ok(Ok(output)) => (Ran::Commit, Some(Ok((output, transaction.future_scope())))),
+        Ok(Ok(output)) => match transaction.stage_changes() {
+            Ok(()) => (Ran::Commit, Some(Ok((output, transaction.future_scope())))),
+            Err(error) => {
+                drive::discard(output);
+                if transaction.doomed { (Ran::Conflict, None) } else { refuse(error) }
+            }
+        },
         // It is the transaction that knows why the procedure failed, whatever that has made of it.
         Ok(Err(own)) if let Some(requested) = transaction.lost => {
             drive::discard(own);

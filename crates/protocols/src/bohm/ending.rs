@@ -2,6 +2,7 @@
 
 use polychron_base::Error;
 use polychron_engine::mutations::left_out;
+use polychron_engine::redo;
 
 use super::entry::{Put, Want};
 use super::execution::Outcome;
@@ -24,9 +25,13 @@ impl BohmTransaction<'_> {
         if self.pass_on().is_err() {
             return self.leave();
         }
+        if !left_out(redo::Step::SealFirst) {
+            self.seal();
+        }
         for position in self.positions() {
             self.publish(position);
         }
+        self.seal();
         Outcome::Complete
     }
 
@@ -66,6 +71,7 @@ impl BohmTransaction<'_> {
     /// Leaves the transaction as if it had not run. Versions that were not planned stay pending in their chains: whatever could read them waits for
     /// the whole transaction.
     pub(super) fn leave(&mut self) -> Outcome {
+        self.discard_staged();
         for position in self.positions() {
             let entry = self.entry(position);
             entry.set_put(Put::Nothing);

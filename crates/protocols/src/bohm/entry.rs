@@ -48,6 +48,9 @@ pub(super) enum Put {
 /// A key that is too long to be carried in registers.
 type LongKey = Arc<[u8]>;
 
+/// A key that outlives its entry.
+pub(super) type KeptKey = (Key16, Option<LongKey>);
+
 /// A key of a transaction. The thread that plans for the key writes what it finds, and the thread that executes the transaction what it puts.
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -247,7 +250,7 @@ impl Entry {
     }
 
     /// The key as one that outlives the entry: short, or long.
-    pub(super) fn kept_key(&self) -> (Key16, Option<LongKey>) {
+    pub(super) fn kept_key(&self) -> KeptKey {
         (self.key, self.long.clone())
     }
 

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use polychron_base::Error;
-use polychron_engine::catalog;
 use polychron_engine::stores::{Batch, Both};
+use polychron_engine::{Ticket, catalog};
 use polychron_memory::{Local, stack_left};
 
 use super::answers::run_procedure;
@@ -56,6 +56,8 @@ pub(super) struct ExecutorState {
     pub(super) spin_budget: SpinBudget,
     pub(super) parker: Arc<ThreadParker>,
     pub(super) seen: Seen,
+    /// What the answers of the thread's client wait for.
+    pub(super) ticket: Ticket,
     /// What transactions keep that no transaction uses now.
     pub(super) scratches: Vec<Scratch>,
     /// Keys that scans have met, for tests.

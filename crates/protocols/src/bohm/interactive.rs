@@ -125,6 +125,7 @@ impl BohmTransaction<'_> {
         debug_assert_eq!(outcome, Outcome::Complete, "an interactive transaction waits as long as it takes");
         self.planned.take().expect("it was planned").complete(self.again);
         self.shared.acknowledged.raise(self.timestamp.batch());
+        self.await_batch();
         let mut spin_budget = SpinBudget::default();
         while !client_batch.is_executed() {
             if self.shared.takes_turns() && take_turn(self.shared, self.local, self.state, LAST) {
@@ -211,6 +212,7 @@ mod tests_only {
             if self.is_void() {
                 return Err(Error::Conflict);
             }
+            self.stage_changes()?;
             self.end_interactive(Ran::Commit);
             Ok(())
         }

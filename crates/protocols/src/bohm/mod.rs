@@ -35,6 +35,7 @@ mod rows;
 mod scan;
 #[cfg(test)]
 mod snapshot_tests;
+mod staging;
 mod steps;
 mod table;
 #[cfg(test)]

@@ -12,7 +12,7 @@ use polychron_sync::Backoff;
 
 use super::chain::{Chain, Head, Superseded};
 use super::collection::Deleted;
-use super::entry::{Entry, Known, Put, Want};
+use super::entry::{Entry, KeptKey, Known, Put, Want};
 use super::execution::{ExecutorState, Outcome, ensure_complete, execute_claimed};
 use super::interactive::Driven;
 use super::parking::SpinBudget;
@@ -95,6 +95,7 @@ impl<'t> BohmTransaction<'t> {
             covering: None,
             trusts_annotations: false,
             scratch,
+            has_staged: false,
         }
     }
 
@@ -190,15 +191,8 @@ impl<'t> BohmTransaction<'t> {
 
     /// The row that the key of an own entry has before it, where there are prefixes, or no chain has the version.
     fn present_below(&mut self, position: Position) -> Result<Option<Version<'t>>, Error> {
-        let entry = self.entry(position);
-        let (key, is_guessed) = (entry.kept_key(), entry.want == Want::Guessed);
-        // SAFETY: the store stays until the transaction is complete.
-        let store: &'t BohmStore = unsafe { &*std::ptr::from_ref(entry.store()) };
-        match &key {
-            (key, None) => self.await_prefixes(store, *key)?,
-            (_, Some(key)) => self.await_prefixes(store, &**key)?,
-        };
-        if is_guessed {
+        let (store, key) = self.await_prefixes_at(position)?;
+        if self.entry(position).want == Want::Guessed {
             // No chain has the version, so its link does not follow changes below, where versions may be freed.
             return match &key {
                 (key, None) => self.look_up(store, *key),
@@ -207,6 +201,19 @@ impl<'t> BohmTransaction<'t> {
         }
         let below = self.below(position);
         self.resolved(below)
+    }
+
+    /// Has all transactions before this one executed that may write the key of an own entry without having named it.
+    pub(super) fn await_prefixes_at(&mut self, position: Position) -> Result<(&'t BohmStore, KeptKey), Error> {
+        let entry = self.entry(position);
+        let key = entry.kept_key();
+        // SAFETY: the store stays until the transaction is complete.
+        let store: &'t BohmStore = unsafe { &*std::ptr::from_ref(entry.store()) };
+        match &key {
+            (key, None) => self.await_prefixes(store, *key)?,
+            (_, Some(key)) => self.await_prefixes(store, &**key)?,
+        };
+        Ok((store, key))
     }
 
     /// The newest version of a chain that is not behind this transaction.
@@ -235,7 +242,7 @@ impl<'t> BohmTransaction<'t> {
 
     /// The version below that of an own entry.
     #[inline]
-    fn below(&self, position: Position) -> Option<Version<'t>> {
+    pub(super) fn below(&self, position: Position) -> Option<Version<'t>> {
         self.planned.as_ref()?.below(position)
     }
 
@@ -342,7 +349,7 @@ impl<'t> BohmTransaction<'t> {
         }
     }
 
-    fn words_put(&self, found: Version<'t>) -> &[u64] {
+    pub(super) fn words_put(&self, found: Version<'t>) -> &[u64] {
         self.planned.as_ref().and_then(|planned| found.put_by(planned)).expect("the version has a row")
     }
 

@@ -78,6 +78,8 @@ pub struct BohmTransaction<'t> {
     pub(super) covering: Option<Position>,
     pub(super) trusts_annotations: bool,
     pub(super) scratch: Scratch,
+    /// It has staged changes for the log, and is going to commit.
+    pub(super) has_staged: bool,
 }
 
 /// What is planned for the entries of a secondary index.

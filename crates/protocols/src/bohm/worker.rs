@@ -6,7 +6,7 @@ use polychron_base::clock::Clock;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::statistics::Registered;
 use polychron_engine::stores::OwnedKey;
-use polychron_engine::{Counters, Procedure, Worker, drive};
+use polychron_engine::{Counters, Procedure, Ticket, Worker, drive};
 use polychron_sync::atomic::Ordering;
 
 use super::answers::Kept;
@@ -314,7 +314,9 @@ impl Worker for BohmWorker {
     fn help_others(&mut self) -> Option<bool> {
         self.end_leaked();
         let Self { shared, executor, .. } = self;
-        Some(shared.notices.help(shared, executor))
+        let has_helped = shared.notices.help(shared, executor);
+        executor.state.ticket.raise(shared.journal_ticket(shared.pipeline.planned()));
+        Some(has_helped)
     }
 
     /// Reads all that was acknowledged to clients before.
@@ -325,6 +327,7 @@ impl Worker for BohmWorker {
         let mut transaction = BohmTransaction::snapshot(shared, state, local, worker);
         let age_us = shared.pipeline.age_us(transaction.timestamp.batch());
         let (_, answer) = attempt(&mut transaction, &mut |transaction| procedure.run(transaction));
+        transaction.await_batch();
         let answer = answer.expect("a snapshot meets no conflict");
         let answer = finish_answer(procedure, answer);
         match answer {
@@ -332,6 +335,10 @@ impl Worker for BohmWorker {
             Err(_) => counters.refused(),
         }
         answer
+    }
+
+    fn take_ticket(&mut self) -> Ticket {
+        std::mem::take(&mut self.executor.state.ticket)
     }
 
     fn counters(&self) -> &Counters {

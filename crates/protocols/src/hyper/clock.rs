@@ -11,6 +11,7 @@ use std::sync::PoisonError;
 
 use polychron_base::room::{KeptList, ROOM};
 use polychron_engine::mutations::{left_out, pass};
+use polychron_engine::redo;
 use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, Mutex, MutexGuard, fence_behind_exchange, publish, this_thread};
 
@@ -545,13 +546,16 @@ impl Clock {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Draws the commit time of a transaction whose validation has passed, commits it, and makes that known; under the lock.
+    /// Draws the commit time of a transaction whose validation has passed, seals its changes, commits it, and makes that known; under the lock.
     #[inline]
-    pub(super) fn commit(&self, history: &mut History, writing: &Writing, log: impl FnOnce(u64)) -> u64 {
+    pub(super) fn commit(&self, history: &mut History, writing: &Writing, mut seal: impl FnMut(u64)) -> u64 {
         let buffer = writing.buffer().expect("a transaction that has written has a buffer");
         // Only the holder of the lock writes it.
         let at = self.latest.load(Ordering::Relaxed) + 1;
-        log(at);
+        let seals_late = left_out(redo::Step::SealFirst);
+        if !seals_late {
+            seal(at);
+        }
         buffer.commit(at);
         history.add(Committed {
             at,
@@ -562,6 +566,9 @@ impl Clock {
         });
         // Release: pairs with the acquire in `latest`, so that a thread that reads the time sees the stamp. SeqCst: see `held`.
         self.latest.store(at, Ordering::SeqCst);
+        if seals_late {
+            seal(at);
+        }
         at
     }
 }

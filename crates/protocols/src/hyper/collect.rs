@@ -17,7 +17,6 @@ use std::sync::Arc;
 use polychron_base::room::ROOM;
 use polychron_engine::catalog::{self, Catalog};
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_memory::{Epochs, Guard};
 
 use super::chains::LongChains;
@@ -92,7 +91,7 @@ pub(super) struct Site<'s> {
     pub(super) counts: &'s Counts,
 }
 
-impl<R: Redo> HyperTransaction<'_, R> {
+impl HyperTransaction<'_> {
     /// Sees to what the commit has taken from the list.
     #[inline]
     pub(super) fn collect(&mut self) {

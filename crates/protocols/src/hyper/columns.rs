@@ -8,7 +8,6 @@ use polychron_base::clock::Clock as _;
 use polychron_base::{Error, IndexId};
 use polychron_engine::batch::{Bits, ColumnBatch, ColumnVector, NumericColumn, ROWS, clear_behind};
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{Restriction, Scan};
 use polychron_schema::{ColumnSet, Layout, Value};
@@ -263,7 +262,7 @@ impl ColumnBuffers {
     }
 }
 
-impl<'w, R: Redo> HyperTransaction<'w, R> {
+impl<'w> HyperTransaction<'w> {
     /// See [`polychron_engine::Transaction::scan_columns`], of a scan that comes in slot ranges.
     pub(super) fn visit_slot_ranges<O>(
         &mut self,

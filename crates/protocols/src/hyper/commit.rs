@@ -1,15 +1,16 @@
 //! Validation and commit (§2.3 of the paper).
 //!
 //! 1. Compare what has committed since the start with the predicates: outside of any latch, beside others that do the same.
-//! 2. Under the lock of the list: compare what has committed since step 1, which is little; draw the commit time; hand the changes to the
-//!    log; commit, which is one store; make the time the latest.
-//! 3. Collect what no thread undoes any more.
+//! 2. Stage the changes for the log.
+//! 3. Under the lock of the list: compare what has committed since step 1, which is little; draw the commit time; seal the changes; commit,
+//!    which is one store; make the time the latest.
+//! 4. Collect what no thread undoes any more.
 
 use hashbrown::HashTable;
 use polychron_base::clock::Clock as _;
 use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::redo::{self, Redo};
+use polychron_engine::redo::Change;
 use polychron_engine::stores::IndexRef;
 use polychron_schema::RowBuffer;
 
@@ -113,7 +114,7 @@ impl Validation {
     }
 }
 
-impl<R: Redo> HyperTransaction<'_, R> {
+impl HyperTransaction<'_> {
     /// Commits a transaction that wrote. After an error the transaction is undone when it is dropped.
     pub(super) fn commit_writes(&mut self) -> Result<(), Error> {
         self.know_all_indexes()?;
@@ -124,6 +125,7 @@ impl<R: Redo> HyperTransaction<'_, R> {
             compared = self.compare_most(compared)?;
         }
         pass(Point::Compared);
+        self.stage_changes()?;
         self.shared.clock.held(&mut self.state.held);
         self.state.writing.seal();
         let shared = self.shared;
@@ -132,11 +134,9 @@ impl<R: Redo> HyperTransaction<'_, R> {
             let by = self.list_since(compared, &history);
             self.compare_others(compared, by)?;
         }
-        let mut timestamp = 0;
-        shared.clock.commit(&mut history, &self.state.writing, |at| {
-            timestamp = at;
-            self.log_changes(at);
-        });
+        let State { base, writing, .. } = &mut *self.state;
+        let seal = |at: u64| base.ticket.raise(shared.common.journal.seal(base.slot, || at.into()));
+        let timestamp = shared.clock.commit(&mut history, writing, seal);
         let made = self.state.writing.len();
         self.state.writing.leave();
         let State { collector, held, .. } = &mut *self.state;
@@ -381,37 +381,48 @@ impl<R: Redo> HyperTransaction<'_, R> {
         None
     }
 
-    /// Hands the changes of rows to the log: for each row that was changed, as it is now.
-    fn log_changes(&self, at: u64) {
-        if !R::ENABLED {
-            return;
+    /// Stages the changes of rows: of each row that was changed, what its before-images undo, as it is now.
+    fn stage_changes(&mut self) -> Result<(), Error> {
+        let (journal, guard) = (&self.shared.common.journal, &self.guard);
+        if journal.is_empty() {
+            return Ok(());
         }
-        let (redo, worker) = (&self.shared.redo, self.state.base.slot);
-        let mut row = RowBuffer::new();
-        for before_image in self.state.writing.before_images() {
-            let IndexRef { table: id, index } = before_image.index_ref();
-            let Ok(table) = self.state.base.tables.table(id) else { continue };
+        let State { base, writing, buffers, .. } = &mut *self.state;
+        for newest in writing.before_images() {
+            let IndexRef { table: id, index } = newest.index_ref();
+            let Ok(table) = base.tables.table(id) else { continue };
             if index != IndexId::PRIMARY {
                 continue;
             }
-            let words = table.primary.rows.words();
+            let (words, row) = (table.primary.rows.words(), &mut buffers.row);
             // The before-image is of a slot of these rows, and in its chain.
-            let record = table.primary.rows.record(before_image.row());
-            let in_place = record.read(0..words, row.overwrite_words(words), &self.guard);
-            if in_place.version != Some(before_image) {
+            let record = table.primary.rows.record(newest.row());
+            let in_place = record.read(0..words, row.overwrite_words(words), guard);
+            if in_place.version != Some(newest) {
                 // A later change of the same transaction comes yet.
                 continue;
             }
+            let stage = |change| journal.stage(base.slot, id, newest.key(), change);
             if !in_place.present {
-                redo.change(worker, at.into(), id, before_image.key(), redo::Change::Delete);
-                continue;
+                stage(Change::Delete)?;
+            } else if own(newest).all(|image| image.kind() == Kind::Update && image.out_of_line().is_none()) {
+                for (word, before) in own(newest).flat_map(Undo::fragments) {
+                    stage(Change::Patch { word, words: &row.as_words()[word..][..before.len()] })?;
+                }
+            } else {
+                let out_of_line = in_place.out_of_line.map_or(&[][..], |out_of_line| out_of_line.words());
+                row.overwrite_words(words + out_of_line.len())[words..].copy_from_slice(out_of_line);
+                stage(Change::Put(row.as_words()))?;
             }
-            let out_of_line = in_place.out_of_line.map_or(&[][..], |out_of_line| out_of_line.words());
-            row.overwrite_words(words + out_of_line.len())[words..].copy_from_slice(out_of_line);
-            redo.change(worker, at.into(), id, before_image.key(), redo::Change::Put(row.as_words()));
         }
-        redo.committed(worker, at.into());
+        Ok(())
     }
+}
+
+/// The before-images of a row that are of one transaction, which has written it last.
+fn own(newest: Undo<'_>) -> impl Iterator<Item = Undo<'_>> {
+    let is_own = move |image: &Undo<'_>| image.buffer() == newest.buffer();
+    std::iter::successors(Some(newest), |image| image.older()).take_while(is_own)
 }
 
 /// Puts a row together from its fixed part and what is behind it.

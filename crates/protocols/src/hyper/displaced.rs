@@ -23,7 +23,6 @@ use std::ops::ControlFlow;
 use polychron_base::Error;
 use polychron_base::key::EncodedKey;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::rows::Visit;
 use polychron_engine::stores::{Both, Store};
 use polychron_engine::{Projection, Scan};
@@ -90,7 +89,7 @@ impl Relation {
     }
 }
 
-impl<'w, R: Redo> HyperTransaction<'w, R> {
+impl<'w> HyperTransaction<'w> {
     /// Whether rows that the transaction sees may lie beside an index. To be asked behind a look at the index.
     #[inline]
     pub(super) fn may_see_beside(&self, store: &Relation) -> bool {

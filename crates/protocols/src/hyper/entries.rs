@@ -8,7 +8,6 @@ use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::aggregate::{Group, Grouping};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
 use polychron_engine::{ColumnBatch, LazyFutures, Prefetch, Projection, Queries, Scan, batch};
 use polychron_schema::{Changes, ColumnSet, RowBuffer, RowRef};
@@ -25,7 +24,7 @@ use super::writes::{Conflict, NewRow};
 #[derive(Clone, Copy, Debug)]
 pub struct FoundRow<'t>(pub(super) Record<'t>);
 
-impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
+impl<'w> Primitives<'w> for HyperTransaction<'w> {
     type Store = Relation;
     type Found = FoundRow<'w>;
     /// The number of the row.
@@ -275,7 +274,7 @@ impl<'w, R: Redo> Primitives<'w> for HyperTransaction<'w, R> {
     }
 }
 
-impl<R: Redo> Queries for HyperTransaction<'_, R> {
+impl Queries for HyperTransaction<'_> {
     fn visit_table(
         &mut self,
         table: TableId,
@@ -311,9 +310,9 @@ impl<R: Redo> Queries for HyperTransaction<'_, R> {
     }
 }
 
-impl<R: Redo> LazyFutures for HyperTransaction<'_, R> {}
+impl LazyFutures for HyperTransaction<'_> {}
 
-impl<R: Redo> Prefetch for HyperTransaction<'_, R> {
+impl Prefetch for HyperTransaction<'_> {
     /// Fetches the line at which a lookup in a hash index begins, and keeps the key; the lookups follow together when the first row
     /// is asked for.
     #[inline]
@@ -330,7 +329,7 @@ impl<R: Redo> Prefetch for HyperTransaction<'_, R> {
     }
 }
 
-impl<'w, R: Redo> HyperTransaction<'w, R> {
+impl<'w> HyperTransaction<'w> {
     /// Logs that a key of an index was seen to lead to a row, or to none.
     pub(super) fn log_key(&mut self, table: &HyperTable, index: IndexId, key: &[u8]) {
         if self.logs() {

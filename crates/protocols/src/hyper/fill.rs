@@ -1,12 +1,11 @@
 //! Work over whole tables: counting versions.
 
 use polychron_engine::Versions;
-use polychron_engine::redo::Redo;
 
 use super::protocol::Shared;
 
 /// How many before-before-images each record has.
-pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
+pub(super) fn count_versions(shared: &Shared) -> Versions {
     let mut versions = Versions::default();
     let (_, tables) = shared.catalog.snapshot();
     shared.deferred_drops.with_guard(|guard| {

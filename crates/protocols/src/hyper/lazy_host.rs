@@ -6,7 +6,6 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::lazy::{BaseTransaction, LazyHost, Names};
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::rows::Primitives;
 use polychron_engine::stores::IndexRef;
 use polychron_schema::ColumnSet;
@@ -23,7 +22,7 @@ use super::writes::Conflict;
 /// waits for a transaction that a client holds open.
 const LOOKS: usize = 64;
 
-impl<R: Redo + Default> LazyHost for Hyper<R> {
+impl LazyHost for Hyper {
     const DEFERRED: Names = Names {
         name: "lazy-hyper",
         summary: "hyper, futures open until the commit: for hot rows that are added to, beside long readers",
@@ -47,7 +46,7 @@ impl<R: Redo + Default> LazyHost for Hyper<R> {
     }
 }
 
-impl<R: Redo> HyperTransaction<'_, R> {
+impl HyperTransaction<'_> {
     /// Locks the row of a key by a before-image that changes nothing, unless the row is left to a favoured transaction. What is committed
     /// there may be younger than the start, so the row must not be read before [`Self::begin_later`].
     fn lock_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Error> {

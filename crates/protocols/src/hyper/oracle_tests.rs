@@ -24,7 +24,7 @@ use polychron_schema::{
 
 use super::{Backend, Hyper, HyperTransaction, Level, Options};
 
-type Tx<'w> = HyperTransaction<'w, polychron_engine::redo::NoRedo>;
+type Tx<'w> = HyperTransaction<'w>;
 /// All rows by their keys.
 type Rows = BTreeMap<u64, Vec<Value>>;
 

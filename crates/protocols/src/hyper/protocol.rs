@@ -7,7 +7,6 @@ use polychron_base::clock::SystemClock;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Kept;
 use polychron_engine::contested::Favour;
-use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Base, HasStores, StoreDefinition};
 use polychron_engine::{Common, Configuration, Isolation, Metric, Protocol, Storage, TableDefinition, Versions, rows};
 use polychron_memory::{Memory, OWN_SLOTS};
@@ -23,7 +22,7 @@ use super::worker::HyperWorker;
 
 /// What all workers share.
 #[derive(Debug)]
-pub(super) struct Shared<R: Redo> {
+pub(super) struct Shared {
     base: Base<Relation>,
     pub(super) options: Options,
     pub(super) dropped: Dropped,
@@ -36,10 +35,9 @@ pub(super) struct Shared<R: Redo> {
     pub(super) kept: Kept<HyperTable>,
     /// For how long trees take to build.
     pub(super) time: SystemClock,
-    pub(super) redo: R,
 }
 
-impl<R: Redo> Deref for Shared<R> {
+impl Deref for Shared {
     type Target = Base<Relation>;
 
     #[inline]
@@ -50,16 +48,28 @@ impl<R: Redo> Deref for Shared<R> {
 
 /// The protocol. See the module.
 #[derive(Debug)]
-pub struct Hyper<R: Redo = NoRedo> {
-    pub(super) shared: Arc<Shared<R>>,
+pub struct Hyper {
+    pub(super) shared: Arc<Shared>,
 }
 
-impl<R: Redo> Hyper<R> {
-    /// Opens a database whose commits hand their changes to `redo`.
-    ///
-    /// # Errors
-    /// As [`Protocol::open`].
-    pub fn open_with(options: Options, common: Common, redo: R) -> Result<Arc<Self>, Error> {
+impl Hyper {
+    /// Takes the lists of tables away that idle workers keep, except the present one. The pin of a worker that begins lies between its
+    /// announcement in the clock and its look at the catalog.
+    pub(super) fn take_lists(&self) {
+        self.shared.kept.take_from_idle(&self.shared.catalog, |slot| self.shared.clock.is_idle(slot));
+    }
+}
+
+impl Protocol for Hyper {
+    const NAME: &'static str = "hyper";
+    const SUMMARY: &'static str =
+        "in place with undo buffers, precision locking of the columns read: short writers beside long readers";
+    const CONFIGURATIONS: &'static [Configuration] = Level::NAMED;
+
+    type Options = Options;
+    type Worker = HyperWorker;
+
+    fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
         let memory = Memory::new(common.memory.clone())?;
         let slots = common.memory.max_workers + OWN_SLOTS;
         let shared = Arc::new(Shared {
@@ -71,29 +81,8 @@ impl<R: Redo> Hyper<R> {
             favour: CachePadded::default(),
             kept: Kept::new(slots),
             time: SystemClock::new(),
-            redo,
         });
         Ok(Arc::new(Self { shared }))
-    }
-
-    /// Takes the lists of tables away that idle workers keep, except the present one. The pin of a worker that begins lies between its
-    /// announcement in the clock and its look at the catalog.
-    pub(super) fn take_lists(&self) {
-        self.shared.kept.take_from_idle(&self.shared.catalog, |slot| self.shared.clock.is_idle(slot));
-    }
-}
-
-impl<R: Redo + Default> Protocol for Hyper<R> {
-    const NAME: &'static str = "hyper";
-    const SUMMARY: &'static str =
-        "in place with undo buffers, precision locking of the columns read: short writers beside long readers";
-    const CONFIGURATIONS: &'static [Configuration] = Level::NAMED;
-
-    type Options = Options;
-    type Worker = HyperWorker<R>;
-
-    fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
-        Self::open_with(options, common, R::default())
     }
 
     fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
@@ -112,12 +101,12 @@ impl<R: Redo + Default> Protocol for Hyper<R> {
         self
     }
 
-    fn worker(self: &Arc<Self>) -> Result<HyperWorker<R>, Error> {
+    fn worker(self: &Arc<Self>) -> Result<HyperWorker, Error> {
         Ok(HyperWorker::new(self.shared.memory.register()?, &self.shared))
     }
 }
 
-impl<R: Redo> HasStores for Hyper<R> {
+impl HasStores for Hyper {
     type Store = Relation;
 
     fn base(&self) -> &Base<Relation> {

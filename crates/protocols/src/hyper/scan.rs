@@ -5,7 +5,6 @@ use std::ops::{Bound, ControlFlow};
 use polychron_base::{Error, IndexId};
 use polychron_engine::aggregate::{self, Group, Grouping};
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::rows::Visit;
 use polychron_engine::stores::Batch;
 use polychron_engine::{Aggregate, Direction, Projection, Scan};
@@ -22,7 +21,7 @@ use super::transaction::HyperTransaction;
 /// Entries that are collected at first, however few are wanted: some may show no row.
 const LEAST: usize = 4;
 
-impl<'w, R: Redo> HyperTransaction<'w, R> {
+impl<'w> HyperTransaction<'w> {
     /// Visits the rows of a range of any index.
     pub(super) fn visit_rows<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
         &mut self,
@@ -221,16 +220,16 @@ fn columns_of(table: &HyperTable, scan: &Scan<'_>, wanted: Aggregate) -> ColumnS
 }
 
 /// While it lives, scans log nothing; also when one of them panics.
-struct Silent<'t, 'w, R: Redo>(&'t mut HyperTransaction<'w, R>);
+struct Silent<'t, 'w>(&'t mut HyperTransaction<'w>);
 
-impl<'t, 'w, R: Redo> Silent<'t, 'w, R> {
-    fn begin(transaction: &'t mut HyperTransaction<'w, R>) -> Self {
+impl<'t, 'w> Silent<'t, 'w> {
+    fn begin(transaction: &'t mut HyperTransaction<'w>) -> Self {
         transaction.silent = true;
         Self(transaction)
     }
 }
 
-impl<R: Redo> Drop for Silent<'_, '_, R> {
+impl Drop for Silent<'_, '_> {
     fn drop(&mut self) {
         self.0.silent = false;
     }

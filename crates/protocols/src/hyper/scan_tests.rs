@@ -31,7 +31,7 @@ struct Reading {
     flag: bool,
 }
 
-type Tx<'w> = HyperTransaction<'w, polychron_engine::redo::NoRedo>;
+type Tx<'w> = HyperTransaction<'w>;
 
 fn reading(random: &mut Random, id: u64) -> Reading {
     let some = |random: &mut Random| random.below(3) > 0;

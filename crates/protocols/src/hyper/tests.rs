@@ -43,7 +43,7 @@ struct Account {
     credit: Option<i64>,
 }
 
-type Tx<'w> = HyperTransaction<'w, polychron_engine::redo::NoRedo>;
+type Tx<'w> = HyperTransaction<'w>;
 
 struct Bank {
     database: Arc<Hyper>,

@@ -5,7 +5,6 @@ use polychron_base::error::KeyPreview;
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Abort, Error, Reason, TableId};
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Batch, Both, IndexRef, words_of};
 use polychron_engine::{Commit, Projection};
 use polychron_memory::Guard;
@@ -39,8 +38,8 @@ pub(super) struct Buffers {
 
 /// A running transaction.
 #[derive(Debug)]
-pub struct HyperTransaction<'w, R: Redo = NoRedo> {
-    pub(super) shared: &'w Shared<R>,
+pub struct HyperTransaction<'w> {
+    pub(super) shared: &'w Shared,
     pub(super) state: &'w mut State,
     pub(super) guard: Guard<'w>,
     pub(super) id: u64,
@@ -56,16 +55,10 @@ pub struct HyperTransaction<'w, R: Redo = NoRedo> {
     ended: bool,
 }
 
-impl<'w, R: Redo> HyperTransaction<'w, R> {
+impl<'w> HyperTransaction<'w> {
     /// A transaction that has begun to read at a timestamp.
     #[inline]
-    pub(super) fn new(
-        shared: &'w Shared<R>,
-        state: &'w mut State,
-        guard: Guard<'w>,
-        start: u64,
-        snapshot: bool,
-    ) -> Self {
+    pub(super) fn new(shared: &'w Shared, state: &'w mut State, guard: Guard<'w>, start: u64, snapshot: bool) -> Self {
         debug_assert!(state.writing.len() == 0, "the transaction before left something behind");
         if snapshot {
             state.base.counters.snapshot(0);
@@ -92,7 +85,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     }
 
     /// The worker's transaction that was leaked, to be dropped.
-    pub(super) fn taken_over(shared: &'w Shared<R>, state: &'w mut State, guard: Guard<'w>) -> Self {
+    pub(super) fn taken_over(shared: &'w Shared, state: &'w mut State, guard: Guard<'w>) -> Self {
         let id = Clock::id(state.base.slot, state.generation);
         let start = state.known;
         Self {
@@ -245,6 +238,17 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
         self.shared.catalog.number()
     }
 
+    /// Nothing of it commits. It waits for what it has read, unless it is run again.
+    fn leave_journal(&mut self) {
+        let (journal, base) = (&self.shared.common.journal, &mut self.state.base);
+        if self.state.writing.len() > 0 {
+            journal.discard(base.slot);
+        }
+        if !self.doomed {
+            base.ticket.raise(journal.ticket(|| self.start.into()));
+        }
+    }
+
     pub(super) fn end(&mut self) {
         self.ended = true;
         self.state.base.is_open = false;
@@ -258,7 +262,7 @@ impl<'w, R: Redo> HyperTransaction<'w, R> {
     }
 }
 
-impl<R: Redo> Commit for HyperTransaction<'_, R> {
+impl Commit for HyperTransaction<'_> {
     fn commit(mut self) -> Result<(), Error> {
         if self.doomed {
             return Err(Error::Conflict);
@@ -281,10 +285,11 @@ impl<R: Redo> Commit for HyperTransaction<'_, R> {
     }
 }
 
-impl<R: Redo> Drop for HyperTransaction<'_, R> {
+impl Drop for HyperTransaction<'_> {
     fn drop(&mut self) {
         if !self.ended {
             self.come_back();
+            self.leave_journal();
             self.undo_before_images(0);
             if let Some(buffer) = self.state.writing.leave() {
                 // SAFETY: all before-images were undone, so none is in a chain.
@@ -295,7 +300,7 @@ impl<R: Redo> Drop for HyperTransaction<'_, R> {
     }
 }
 
-impl<'w, R: Redo> HyperTransaction<'w, R> {
+impl<'w> HyperTransaction<'w> {
     /// Finds the record of a key that shows a row, and brings its columns.
     #[inline]
     pub(super) fn read<K: EncodedKey>(

@@ -8,7 +8,6 @@ use polychron_engine::contested::Contested;
 use polychron_engine::drive::RandomWait;
 use polychron_engine::mutations::pass;
 use polychron_engine::nested::Nested;
-use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Base, StoreWorker, WorkerBase};
 use polychron_memory::Local;
 
@@ -27,10 +26,10 @@ const TIDIED_AT_ONCE: usize = 1 << 12;
 
 /// One thread's way into the database.
 #[derive(Debug)]
-pub struct HyperWorker<R: Redo = NoRedo> {
+pub struct HyperWorker {
     local: Local,
     state: State,
-    shared: Arc<Shared<R>>,
+    shared: Arc<Shared>,
 }
 
 /// What a worker keeps from one transaction to the next.
@@ -74,8 +73,8 @@ impl State {
     }
 }
 
-impl<R: Redo> HyperWorker<R> {
-    pub(super) fn new(local: Local, shared: &Arc<Shared<R>>) -> Self {
+impl HyperWorker {
+    pub(super) fn new(local: Local, shared: &Arc<Shared>) -> Self {
         let base = WorkerBase::new(shared, &local);
         let slot = base.slot;
         shared.clock.enter(slot);
@@ -108,9 +107,9 @@ impl<R: Redo> HyperWorker<R> {
     }
 }
 
-impl<R: Redo> StoreWorker for HyperWorker<R> {
+impl StoreWorker for HyperWorker {
     type Store = Relation;
-    type Transaction<'w> = HyperTransaction<'w, R>;
+    type Transaction<'w> = HyperTransaction<'w>;
 
     #[inline]
     fn parts(&self) -> (&Local, &WorkerBase<Relation>, &Base<Relation>) {
@@ -123,7 +122,7 @@ impl<R: Redo> StoreWorker for HyperWorker<R> {
     }
 
     #[inline]
-    fn start(&mut self, mode: Mode) -> Result<HyperTransaction<'_, R>, Error> {
+    fn start(&mut self, mode: Mode) -> Result<HyperTransaction<'_>, Error> {
         if self.local.was_refused() {
             // Else what the last transaction needed may wait for a commit, and no commit succeed without it.
             self.maintain_stores();
@@ -212,7 +211,7 @@ impl<R: Redo> StoreWorker for HyperWorker<R> {
     }
 }
 
-impl<R: Redo> HyperWorker<R> {
+impl HyperWorker {
     /// Gives memory the pages that have no rows any more. Whether there were any.
     fn release_pages(&mut self) -> bool {
         let guard = self.local.pin();
@@ -223,7 +222,7 @@ impl<R: Redo> HyperWorker<R> {
     }
 }
 
-impl<R: Redo> Drop for HyperWorker<R> {
+impl Drop for HyperWorker {
     fn drop(&mut self) {
         self.end_leaked();
         self.state.contested.end(&self.shared.favour);

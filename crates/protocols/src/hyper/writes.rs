@@ -5,7 +5,6 @@ use std::ops::Range;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason};
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_index::Inserted;
 use polychron_memory::Guard;
 use polychron_schema::ColumnSet;
@@ -47,7 +46,7 @@ pub(super) struct Conflict {
     pub(super) stamp: u64,
 }
 
-impl<'w, R: Redo> HyperTransaction<'w, R> {
+impl<'w> HyperTransaction<'w> {
     /// Whether the newest before-image lets this transaction write: there is none, or it is its own, or was committed before the start. What
     /// stands in place is then what the transaction sees. Of an all-visible one that is known.
     #[inline]

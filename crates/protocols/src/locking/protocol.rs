@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Kept;
+use polychron_engine::redo::Order;
 use polychron_engine::stores::{Base, HasStores, Store, StoreDefinition};
 use polychron_engine::{Common, Configuration, Protocol, Storage, TableDefinition, rows};
 use polychron_memory::{Memory, OWN_SLOTS};
@@ -27,6 +28,8 @@ pub(super) struct Shared {
     pub(super) locks: LockTable,
     /// The age of the next transaction, where ages matter.
     ages: CachePadded<AtomicU64>,
+    /// How many transactions have sealed their changes for the log.
+    sealed: CachePadded<AtomicU64>,
 }
 
 impl Shared {
@@ -35,6 +38,18 @@ impl Shared {
     pub(super) fn draw_age(&self) -> u64 {
         // Relaxed: ages are only compared with each other.
         self.ages.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The place of a transaction among those that seal their changes. It holds its locks, so those of one key draw in the order in which they hold
+    /// it, and a lock hands on what the one before has drawn: relaxed.
+    #[inline]
+    pub(super) fn draw_order(&self) -> Order {
+        Order::from(1 + self.sealed.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// No transaction has a later place whose changes the caller has read.
+    pub(super) fn last_order(&self) -> Order {
+        Order::from(self.sealed.load(Ordering::Relaxed))
     }
 }
 
@@ -73,6 +88,7 @@ impl Protocol for Locking {
             policy: options.policy,
             locks: LockTable::new(options.buckets),
             ages: CachePadded::default(),
+            sealed: CachePadded::default(),
         });
         Ok(Arc::new(Self { shared }))
     }

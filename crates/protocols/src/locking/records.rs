@@ -13,6 +13,7 @@ use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::{left_out, pass};
+use polychron_engine::redo::Change;
 use polychron_engine::rows::Visit;
 use polychron_engine::stores::{
     Batch, Fingers, IndexRef, Record, Records as _, RowRecords, UndoLog, Undoable, WorkerBase, words_of,
@@ -199,6 +200,15 @@ impl<'w> Records<'w> {
     /// The indexes of the changes.
     pub(super) fn changed(&self) -> impl Iterator<Item = IndexRef> {
         self.kept.log.index_refs()
+    }
+
+    /// Tells of the changes, as the rows are now: see [`UndoLog::tell`].
+    pub(super) fn tell(
+        &self,
+        tell: impl FnMut(IndexRef, &[u64], Change<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        // SAFETY: what the transaction has changed is locked exclusively until its changes are undone or committed.
+        unsafe { self.kept.log.tell(tell) }
     }
 
     /// Undoes the changes from this one on.

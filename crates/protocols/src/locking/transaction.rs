@@ -3,8 +3,9 @@
 use polychron_base::{Error, IndexId, Reason};
 use polychron_engine::Commit;
 use polychron_engine::mutations::left_out;
+use polychron_engine::redo;
 use polychron_engine::stores::{Batch, IndexRef, has_dropped};
-use polychron_schema::RowBuffer;
+use polychron_schema::{KeyScratch, RowBuffer, RowRef};
 
 use super::protocol::Shared;
 use super::records::Records;
@@ -32,6 +33,8 @@ pub struct LockingTransaction<'w> {
     pub(super) doomed: bool,
     /// It has read a secondary index.
     pub(super) has_read_secondary: bool,
+    /// It commits.
+    pub(super) has_ended: bool,
 }
 
 impl LockingTransaction<'_> {
@@ -70,9 +73,45 @@ impl LockingTransaction<'_> {
     }
 }
 
+impl LockingTransaction<'_> {
+    /// Stages the changes of rows, as they are now.
+    fn stage_changes(&mut self) -> Result<(), Error> {
+        let (journal, base) = (&self.shared.common.journal, &self.state.base);
+        if journal.is_empty() {
+            return Ok(());
+        }
+        let mut scratch = KeyScratch::new();
+        self.records.tell(|IndexRef { table: id, index }, row, change| {
+            let Ok(table) = base.tables.table(id) else { return Ok(()) };
+            if index != IndexId::PRIMARY {
+                return Ok(());
+            }
+            let key = table.primary.store.extractor.extract(RowRef::from_words(row), &mut scratch)?;
+            journal.stage(base.slot, id, key, change)
+        })
+    }
+
+    /// What was staged counts. A transaction that has changed nothing waits for what it has read.
+    #[inline]
+    fn seal(&mut self, has_changed: bool) {
+        let (shared, base) = (self.shared, &mut self.state.base);
+        let journal = &shared.common.journal;
+        base.ticket.raise(match has_changed {
+            true => journal.seal(base.slot, || shared.draw_order()),
+            false => journal.ticket(|| shared.last_order()),
+        });
+    }
+}
+
 impl Drop for LockingTransaction<'_> {
     fn drop(&mut self) {
         self.records.come_back();
+        if self.records.changes() > 0 {
+            self.shared.common.journal.discard(self.state.base.slot);
+        }
+        if !self.has_ended && !self.doomed {
+            self.seal(false);
+        }
         if left_out(Step::UndoTransactions) {
             self.records.commit(&self.state.base.tables);
         }
@@ -94,6 +133,14 @@ impl Commit for LockingTransaction<'_> {
             self.respect_conditions()?;
         }
         self.records.come_back();
+        self.stage_changes()?;
+        self.has_ended = true;
+        let has_changed = self.records.changes() > 0;
+        if left_out(redo::Step::SealFirst) {
+            self.records.commit(&self.state.base.tables);
+            self.records.release();
+        }
+        self.seal(has_changed);
         self.records.commit(&self.state.base.tables);
         if self.read_only {
             self.state.base.counters.snapshot(0);

@@ -157,7 +157,16 @@ impl StoreWorker for LockingWorker {
             state.wanted.clear();
         }
         let (owner, read_only) = (state.base.slot as u64, mode == Mode::Snapshot);
-        Ok(LockingTransaction { shared, state, records, owner, read_only, doomed, has_read_secondary: false })
+        Ok(LockingTransaction {
+            shared,
+            state,
+            records,
+            owner,
+            read_only,
+            doomed,
+            has_read_secondary: false,
+            has_ended: false,
+        })
     }
 
     /// Others may have found its requests in lists, which lie in this worker's memory.

@@ -22,7 +22,6 @@ use std::sync::Arc;
 use polychron_base::Error;
 use polychron_engine::contested::RowAddress;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_memory::{Finds, Guard, Local};
 
 use super::record::{Address, Record};
@@ -154,7 +153,7 @@ impl DerefMut for ShownSets {
     }
 }
 
-impl<R: Redo> MaflingoTransaction<'_, R> {
+impl MaflingoTransaction<'_> {
     /// Runs an operation. In between the transaction stands aside, or rests.
     #[inline(always)]
     pub(super) fn work<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error> {

@@ -1,5 +1,6 @@
 //! Commit (Figure 4-1) and rollback.
 //!
+//! 0. Stage the changes for the log.
 //! 1. Latch the written records in the order of their addresses; last those that it inserted and no other thread has claimed, in any order.
 //!    An insertion must be as it was put into the index. Then read the epoch: this is the serialization point. Reading it here, and not at
 //!    the transaction's start as the thesis does, means that no transaction aborts because an epoch began, and that any thread that comes
@@ -10,6 +11,7 @@
 //!    key had come back on another record, the stamp would have told. A record that moved tells by itself, because giving
 //!    a key another handle leaves the stamps as they are.
 //! 3. Make what memory the writes need (older versions, records that must grow). Only now can nothing fail any more.
+//!    Seal the changes.
 //! 4. Write: each record in place between `begin_write` and `publish`, which also gives its latch back.
 //!
 //! Why two transactions that each read what the other writes cannot both pass: latching is sequentially consistent and so
@@ -20,7 +22,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::redo::{self, Redo};
+use polychron_engine::redo::{self, Change, Order};
 use polychron_engine::stores::{IndexRef, OwnedKey, WorkerBase, is_too_roomy};
 use polychron_memory::Guard;
 use polychron_schema::KeyScratch;
@@ -55,12 +57,15 @@ pub(super) struct Prepared {
     version: Option<Kept>,
 }
 
-impl<R: Redo> MaflingoTransaction<'_, R> {
+impl MaflingoTransaction<'_> {
     /// Commits a transaction that wrote.
     pub(super) fn commit_writes(&mut self) -> Result<(), Error> {
         self.build_groups();
         let early = left_out(Step::EpochAfterLatches).then(|| self.guard.epochs().current());
         pass(Point::Committing);
+        if let Err(error) = self.stage_changes() {
+            return Err(self.undo_after(error));
+        }
         if let Err(error) = self.latch_all() {
             return Err(self.undo_after(error));
         }
@@ -84,10 +89,16 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
             return Err(self.undo_after(error));
         }
         self.draw_ticket();
-        self.log(tid);
+        let seals_late = left_out(redo::Step::SealFirst);
+        if !seals_late {
+            self.seal(tid);
+        }
         for position in 0..self.state.buffers.groups.len() {
             let buffers = &self.state.buffers;
             self.apply(buffers.groups[position], buffers.prepared[position], (tid, keeps));
+        }
+        if seals_late {
+            self.seal(tid);
         }
         self.state.last_tid = tid;
         self.state.nested.committed(self.shared.catalog.number(), tid.epoch());
@@ -389,33 +400,48 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
         }
     }
 
-    /// Hands the changes of rows to the log.
-    fn log(&self, tid: Tid) {
-        if !R::ENABLED {
-            return;
+    /// Stages the changes of rows, in the order in which they were made. Validation finds out where an insertion is not in its record any more.
+    fn stage_changes(&mut self) -> Result<(), Error> {
+        let journal = &self.shared.common.journal;
+        if journal.is_empty() {
+            return Ok(());
         }
-        let (redo, worker) = (&self.shared.redo, self.state.base.slot);
-        for write in self.state.sets.writes.iter() {
-            if write.index_ref.index != IndexId::PRIMARY {
-                continue;
-            }
-            let data = self.state.sets.writes.words(write.data);
-            let inserted;
+        let State { base, sets, buffers, .. } = &mut *self.state;
+        for write in sets.writes.iter().filter(|write| write.index_ref.index == IndexId::PRIMARY) {
+            let data = sets.writes.words(write.data);
             let change = match write.kind {
-                // The row of an own record lies in the record alone, which is latched.
+                // The row of an own record lies in the record alone.
                 Kind::Insert => {
                     let record = write.record.under(&self.guard);
                     let words = &record.words()[..record.length()];
-                    inserted = words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<_>>();
-                    redo::Change::Put(&inserted)
+                    polychron_sync::load_words(words, buffers.row.overwrite_words(words.len()));
+                    Change::Put(buffers.row.as_words())
                 }
-                Kind::Put => redo::Change::Put(data),
-                Kind::Patch => redo::Change::Patch { word: write.start as usize, words: data },
-                Kind::Delete => redo::Change::Delete,
+                Kind::Put => Change::Put(data),
+                Kind::Patch => Change::Patch { word: write.start as usize, words: data },
+                Kind::Delete => Change::Delete,
             };
-            redo.change(worker, tid.0.into(), write.index_ref.table, self.state.sets.writes.key_bytes(write), change);
+            journal.stage(base.slot, write.index_ref.table, sets.writes.key_bytes(write), change)?;
         }
-        redo.committed(worker, tid.0.into());
+        Ok(())
+    }
+
+    /// What was staged has this id. Latches are held, and nothing is written yet.
+    #[inline]
+    fn seal(&mut self, tid: Tid) {
+        let ticket = self.shared.common.journal.seal(self.state.base.slot, || tid.0.into());
+        self.state.base.ticket.raise(ticket);
+    }
+
+    /// The transaction has committed nothing. It waits for what it has read: up to the end of an epoch, for absent rows say not when they went.
+    pub(super) fn await_reads(&mut self) {
+        let (journal, State { base, sets, nested, .. }) = (&self.shared.common.journal, &mut *self.state);
+        let epoch = || match self.snapshot {
+            Some(epoch) => epoch,
+            None if sets.nodes.is_empty() => nested.newest(self.shared.catalog.number()),
+            None => self.guard.epochs().current(),
+        };
+        base.ticket.raise(journal.ticket(|| Order::from(Tid::end_of(epoch()).0)));
     }
 
     /// As [`State::undo_writes`].
@@ -425,6 +451,7 @@ impl<R: Redo> MaflingoTransaction<'_, R> {
     /// Undoes everything and passes the reason on.
     #[cold]
     fn undo_after(&mut self, error: Error) -> Error {
+        self.shared.common.journal.discard(self.state.base.slot);
         self.undo_writes(0);
         self.state.sets.clear();
         error

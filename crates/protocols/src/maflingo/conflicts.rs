@@ -4,7 +4,6 @@ use polychron_base::error::{KeyPreview, Opponent};
 use polychron_base::{Abort, Error, IndexId, Reason, TableId};
 use polychron_engine::catalog;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 
 use super::aside::Kept;
@@ -23,7 +22,7 @@ pub(super) struct Met {
     pub(super) tid: Tid,
 }
 
-impl<R: Redo> MaflingoTransaction<'_, R> {
+impl MaflingoTransaction<'_> {
     /// The transaction conflicts, for a reason that this protocol does not know.
     pub(crate) fn end_in_conflict(&mut self, reason: Reason, table: TableId) -> Error {
         self.conflict(reason, IndexRef { table, index: IndexId::PRIMARY }, None)

@@ -1,7 +1,6 @@
 //! Work over whole tables: counting versions.
 
 use polychron_engine::Versions;
-use polychron_engine::redo::Redo;
 use polychron_memory::Snapshot;
 
 use super::protocol::Shared;
@@ -9,7 +8,7 @@ use super::record::Record;
 use super::table::for_each;
 
 /// How many versions each record has besides the newest.
-pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
+pub(super) fn count_versions(shared: &Shared) -> Versions {
     let mut versions = Versions::default();
     let (_, tables) = shared.catalog.snapshot();
     shared.deferred_drops.with_guard(|guard| {

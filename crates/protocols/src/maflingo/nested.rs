@@ -16,7 +16,6 @@ use std::cell::Cell;
 use polychron_base::error::KeyPreview;
 use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::nested;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 use polychron_sync::atomic::Ordering;
 use polychron_sync::{this_thread, thread_local};
@@ -105,7 +104,7 @@ impl Nested {
     }
 }
 
-impl<R: Redo> MaflingoTransaction<'_, R> {
+impl MaflingoTransaction<'_> {
     /// Finds out whether the calling thread itself is why this transaction conflicts, and will be again.
     #[cold]
     pub(super) fn look_for_itself(

@@ -7,7 +7,6 @@ use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::background::Background;
 use polychron_engine::contested::Favour;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Base, HasStores, StoreDefinition};
 use polychron_engine::{Common, Configuration, Protocol, Storage, TableDefinition, Versions, rows};
 use polychron_memory::{Memory, OWN_SLOTS};
@@ -31,7 +30,7 @@ const SLICES: usize = 4;
 
 /// What all workers share.
 #[derive(Debug)]
-pub(super) struct Shared<R: Redo> {
+pub(super) struct Shared {
     base: Base<Store>,
     pub(super) options: Options,
     pub(super) orphans: Orphans,
@@ -41,10 +40,9 @@ pub(super) struct Shared<R: Redo> {
     pub(super) favour: CachePadded<Favour>,
     pub(super) ticket: CachePadded<AtomicU64>,
     pub(super) keeping: Keeping,
-    pub(super) redo: R,
 }
 
-impl<R: Redo> Deref for Shared<R> {
+impl Deref for Shared {
     type Target = Base<Store>;
 
     #[inline]
@@ -55,13 +53,13 @@ impl<R: Redo> Deref for Shared<R> {
 
 /// The protocol. See the module.
 #[derive(Debug)]
-pub struct Maflingo<R: Redo = NoRedo> {
+pub struct Maflingo {
     /// It moves the epochs on. Joined before the rest is dropped.
     _background: Background,
-    pub(super) shared: Arc<Shared<R>>,
+    pub(super) shared: Arc<Shared>,
 }
 
-impl<R: Redo> Shared<R> {
+impl Shared {
     /// Gives back the memory of what was dropped.
     fn give_back(&self) {
         self.deferred_drops.give_back(&self.catalog, self.memory.epochs(), || self.tick());
@@ -105,13 +103,24 @@ impl<R: Redo> Shared<R> {
     }
 }
 
-impl<R: Redo> Maflingo<R> {
-    /// Opens a database whose commits hand their changes to `redo`.
-    ///
-    /// # Errors
-    /// As [`Protocol::open`].
-    pub fn open_with(options: Options, common: Common, redo: R) -> Result<Arc<Self>, Error> {
-        common.check_workers(<Maflingo as Protocol>::NAME, Tid::MAX_WORKERS - OWN_SLOTS)?;
+impl Maflingo {
+    /// Ends the present epoch and works off what reclamation can, as the clock does by itself: for tests that must not
+    /// depend on time.
+    pub fn tick(&self) {
+        self.shared.tick();
+    }
+}
+
+impl Protocol for Maflingo {
+    const NAME: &'static str = "maflingo";
+    const SUMMARY: &'static str = "optimistic, in place, epochs (Silo): short transactions with few conflicts, and snapshots some milliseconds old";
+    const CONFIGURATIONS: &'static [Configuration] = Counter::SHARED;
+
+    type Options = Options;
+    type Worker = MaflingoWorker;
+
+    fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
+        common.check_workers(Self::NAME, Tid::MAX_WORKERS - OWN_SLOTS)?;
         let options = Options { check_every: options.check_every.max(1), ..options };
         // The epochs are moved by this protocol's own thread, which also takes tombstones out.
         let memory = Memory::new(polychron_memory::Options { epoch_interval: None, ..common.memory.clone() })?;
@@ -124,30 +133,10 @@ impl<R: Redo> Maflingo<R> {
             favour: CachePadded::default(),
             ticket: CachePadded::new(AtomicU64::new(0)),
             keeping: Keeping::default(),
-            redo,
         });
         let interval = shared.options.epoch_interval;
         let background = Background::start("polychron-epochs", interval, &shared, Shared::tick)?;
         Ok(Arc::new(Self { shared, _background: background }))
-    }
-
-    /// Ends the present epoch and works off what reclamation can, as the clock does by itself: for tests that must not
-    /// depend on time.
-    pub fn tick(&self) {
-        self.shared.tick();
-    }
-}
-
-impl<R: Redo + Default> Protocol for Maflingo<R> {
-    const NAME: &'static str = "maflingo";
-    const SUMMARY: &'static str = "optimistic, in place, epochs (Silo): short transactions with few conflicts, and snapshots some milliseconds old";
-    const CONFIGURATIONS: &'static [Configuration] = Counter::SHARED;
-
-    type Options = Options;
-    type Worker = MaflingoWorker<R>;
-
-    fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
-        Self::open_with(options, common, R::default())
     }
 
     fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
@@ -165,12 +154,12 @@ impl<R: Redo + Default> Protocol for Maflingo<R> {
         self
     }
 
-    fn worker(self: &Arc<Self>) -> Result<MaflingoWorker<R>, Error> {
+    fn worker(self: &Arc<Self>) -> Result<MaflingoWorker, Error> {
         Ok(MaflingoWorker::new(self.shared.memory.register()?, &self.shared))
     }
 }
 
-impl<R: Redo> HasStores for Maflingo<R> {
+impl HasStores for Maflingo {
     type Store = Store;
 
     fn base(&self) -> &Base<Store> {

@@ -69,6 +69,11 @@ impl Tid {
     /// Workers that the id can distinguish.
     pub(super) const MAX_WORKERS: usize = 1 << Self::WORKER_BITS;
 
+    /// An id that exceeds all of this epoch.
+    pub(super) fn end_of(epoch: u64) -> Self {
+        Self(((epoch + 1) << Self::EPOCH_SHIFT) - 1)
+    }
+
     /// The epoch in which the transaction committed.
     #[inline]
     pub(super) fn epoch(self) -> u64 {

@@ -6,7 +6,6 @@ use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, TableId};
 use polychron_engine::catalog::Seen;
-use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
 use polychron_engine::stores::{key_in_entry, words_of};
 use polychron_engine::{LazyFutures, Prefetch, Projection, Queries};
@@ -25,7 +24,7 @@ const SMALL_SETS: usize = 256;
 #[derive(Clone, Copy, Debug)]
 pub struct FoundRow(Kept);
 
-impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
+impl<'w> Primitives<'w> for MaflingoTransaction<'w> {
     type Store = Store;
     type Found = FoundRow;
     type Link = ();
@@ -216,11 +215,11 @@ impl<'w, R: Redo> Primitives<'w> for MaflingoTransaction<'w, R> {
     }
 }
 
-impl<R: Redo> Queries for MaflingoTransaction<'_, R> {}
+impl Queries for MaflingoTransaction<'_> {}
 
-impl<R: Redo> LazyFutures for MaflingoTransaction<'_, R> {}
+impl LazyFutures for MaflingoTransaction<'_> {}
 
-impl<R: Redo> Prefetch for MaflingoTransaction<'_, R> {
+impl Prefetch for MaflingoTransaction<'_> {
     /// Keeps the key. Lookups follow when the first row is asked for, so that those of several keys overlap, and so do the misses on their
     /// records. What they find stays as a hint, and the key is not looked up again.
     #[inline]
@@ -236,7 +235,7 @@ impl<R: Redo> Prefetch for MaflingoTransaction<'_, R> {
     }
 }
 
-impl<R: Redo> MaflingoTransaction<'_, R> {
+impl MaflingoTransaction<'_> {
     /// Puts one whole row on top of the patches of a record, so that reading an own write goes back over a few of them, however often
     /// the row is changed. What is read of the record itself was read under protection before its first patch.
     #[cold]

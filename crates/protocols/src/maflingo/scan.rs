@@ -4,7 +4,6 @@ use std::ops::{Bound, ControlFlow, Range};
 
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Both, IndexRef};
 use polychron_engine::{Direction, Scan};
 use polychron_index::{AnyIndex, Handle, Stamp, ordered};
@@ -63,7 +62,7 @@ impl ordered::Visitor for ScanBatch {
     }
 }
 
-impl<R: Redo> MaflingoTransaction<'_, R> {
+impl MaflingoTransaction<'_> {
     /// Visits the records of a range, as handles first: the records of a batch are fetched into the caches together.
     pub(super) fn scan_entries(
         &mut self,

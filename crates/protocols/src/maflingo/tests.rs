@@ -6,7 +6,6 @@ mod displaced;
 mod insertions;
 mod keeping;
 
-use polychron_engine::redo::NoRedo;
 use polychron_engine::{Commit, Common, Error, Interactive, Mode, Operations, Protocol, Table, Worker};
 use polychron_memory::{Memory, Options};
 use polychron_schema::Row;
@@ -116,7 +115,7 @@ fn own_patches_stay_few() {
     }
 }
 
-fn row_of(transaction: &mut super::MaflingoTransaction<'_, NoRedo>, pairs: &Table<Pair>) -> u64 {
+fn row_of(transaction: &mut super::MaflingoTransaction<'_>, pairs: &Table<Pair>) -> u64 {
     let row = transaction.get(pairs, 1).unwrap().unwrap();
     row.left() << 32 | row.right()
 }

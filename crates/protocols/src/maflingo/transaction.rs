@@ -7,7 +7,6 @@ use std::ops::Range;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason};
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{IndexRef, WorkerBase};
 use polychron_engine::{Commit, Mode};
 use polychron_index::{Inserted, Lookup, Stamp};
@@ -47,8 +46,8 @@ const RENEW_EVERY: u32 = 64;
 
 /// A running transaction.
 #[derive(Debug)]
-pub struct MaflingoTransaction<'w, R: Redo = NoRedo> {
-    pub(super) shared: &'w Shared<R>,
+pub struct MaflingoTransaction<'w> {
+    pub(super) shared: &'w Shared,
     pub(super) state: &'w mut State,
     pub(super) guard: OwnGuard<'w>,
     /// What a snapshot keeps; `None` in a read-write transaction.
@@ -81,11 +80,11 @@ pub(super) struct Reader<'g> {
     pub(super) snapshot: Option<&'g Snapshot<'g>>,
 }
 
-impl<'w, R: Redo> MaflingoTransaction<'w, R> {
+impl<'w> MaflingoTransaction<'w> {
     /// Begins one. What a snapshot keeps was opened before.
     #[inline]
     pub(super) fn begin(
-        shared: &'w Shared<R>,
+        shared: &'w Shared,
         state: &'w mut State,
         local: &'w Local,
         open: Option<Snapshot<'w>>,
@@ -195,7 +194,7 @@ impl<'w, R: Redo> MaflingoTransaction<'w, R> {
         start: usize,
         data: Span,
     ) {
-        self.state.push_write::<R, K>(record, index_ref, kind, key, start, data);
+        self.state.push_write(record, (index_ref, key), kind, start, data, !self.shared.common.journal.is_empty());
     }
 
     /// Inserts an entry whose key is absent (§4.5). `false`: the key has a row.
@@ -282,7 +281,7 @@ impl State {
     }
 
     /// Works off what waits between two transactions. Whether there is more.
-    pub(super) fn maintain<R: Redo>(&mut self, local: &Local, shared: &Shared<R>) -> bool {
+    pub(super) fn maintain(&mut self, local: &Local, shared: &Shared) -> bool {
         let guard = local.pin();
         let Self { base: WorkerBase { tables, .. }, pruner, reclaimer, .. } = self;
         // SAFETY: pinned just before; no thread looks at the list between transactions without renewing it like this.
@@ -457,20 +456,19 @@ impl State {
         seen
     }
 
-    /// Adds a write. Its key is kept where it will be needed: to take a record out of the index, or for the log.
+    /// Adds a write. Its key is kept where it will be needed: to take a record out of the index, or where changes are `logged`.
     #[inline]
-    pub(super) fn push_write<R: Redo, K: EncodedKey>(
+    pub(super) fn push_write<K: EncodedKey>(
         &mut self,
         record: Kept,
-        index_ref: IndexRef,
+        (index_ref, key): (IndexRef, K),
         kind: Kind,
-        key: K,
         start: usize,
         data: Span,
+        logged: bool,
     ) {
         let writes = &mut self.sets.writes;
-        let (key, key_bytes) =
-            if kind == Kind::Patch && !R::ENABLED { (Span::default(), 0) } else { writes.keep_key(key) };
+        let (key, key_bytes) = if kind == Kind::Patch && !logged { (Span::default(), 0) } else { writes.keep_key(key) };
         writes.push(Write {
             record,
             index_ref,
@@ -516,7 +514,7 @@ fn read_into(row: &mut RowBuffer, record: Record<'_>, read: impl FnOnce(&mut [u6
     seen
 }
 
-impl<R: Redo> Commit for MaflingoTransaction<'_, R> {
+impl Commit for MaflingoTransaction<'_> {
     fn commit(mut self) -> Result<(), Error> {
         if self.doomed {
             return Err(Error::Conflict);
@@ -530,10 +528,13 @@ impl<R: Redo> Commit for MaflingoTransaction<'_, R> {
                 }
                 let newest = self.state.newest_read(0);
                 self.state.nested.committed_reads(self.shared.catalog.number(), newest);
+                self.await_reads();
                 self.state.sets.clear();
             } else {
                 self.commit_writes()?;
             }
+        } else {
+            self.await_reads();
         }
         self.end();
         Ok(())
@@ -549,12 +550,15 @@ impl<R: Redo> Commit for MaflingoTransaction<'_, R> {
     }
 }
 
-impl<R: Redo> Drop for MaflingoTransaction<'_, R> {
+impl Drop for MaflingoTransaction<'_> {
     fn drop(&mut self) {
         if !self.ended {
             if self.snapshot.is_none() {
                 self.come_back();
                 self.state.note_reads(0, self.shared.catalog.number());
+            }
+            if !self.doomed {
+                self.await_reads();
             }
             self.undo_writes(0);
             self.state.sets.clear();

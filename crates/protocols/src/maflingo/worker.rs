@@ -6,7 +6,6 @@ use polychron_base::Error;
 use polychron_engine::Mode;
 use polychron_engine::contested::Contested;
 use polychron_engine::drive::RandomWait;
-use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Base, StoreWorker, WorkerBase};
 use polychron_memory::{Guard, Local};
 use polychron_sync::atomic::Ordering;
@@ -25,10 +24,10 @@ const RECLAIM_STEP: usize = 4;
 
 /// One thread's way into the database.
 #[derive(Debug)]
-pub struct MaflingoWorker<R: Redo = NoRedo> {
+pub struct MaflingoWorker {
     pub(super) local: Local,
     pub(super) state: State,
-    pub(super) shared: Arc<Shared<R>>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// What a worker keeps from one transaction to the next.
@@ -59,7 +58,7 @@ impl State {
 
     /// What is done between two transactions, under the guard of the one that begins.
     #[inline]
-    pub(super) fn reclaim_between<R: Redo>(&mut self, shared: &Shared<R>, guard: &Guard<'_>) {
+    pub(super) fn reclaim_between(&mut self, shared: &Shared, guard: &Guard<'_>) {
         let Self { base, nested, last_tid, .. } = self;
         nested.begin(|| shared.moved_after[base.slot].store(last_tid.0, Ordering::Relaxed));
         self.reclaimer.step(&self.base.tables, RECLAIM_STEP, guard);
@@ -79,8 +78,8 @@ impl State {
     }
 }
 
-impl<R: Redo> MaflingoWorker<R> {
-    pub(super) fn new(mut local: Local, shared: &Arc<Shared<R>>) -> Self {
+impl MaflingoWorker {
+    pub(super) fn new(mut local: Local, shared: &Arc<Shared>) -> Self {
         let base = WorkerBase::new(shared, &local);
         let back_off = RandomWait::new(base.slot);
         let state = State {
@@ -98,9 +97,9 @@ impl<R: Redo> MaflingoWorker<R> {
     }
 }
 
-impl<R: Redo> StoreWorker for MaflingoWorker<R> {
+impl StoreWorker for MaflingoWorker {
     type Store = Store;
-    type Transaction<'w> = MaflingoTransaction<'w, R>;
+    type Transaction<'w> = MaflingoTransaction<'w>;
 
     #[inline]
     fn parts(&self) -> (&Local, &WorkerBase<Store>, &Base<Store>) {
@@ -113,7 +112,7 @@ impl<R: Redo> StoreWorker for MaflingoWorker<R> {
     }
 
     #[inline]
-    fn start(&mut self, mode: Mode) -> Result<MaflingoTransaction<'_, R>, Error> {
+    fn start(&mut self, mode: Mode) -> Result<MaflingoTransaction<'_>, Error> {
         let Self { local, state, shared } = self;
         if local.is_epoch_overdue() {
             shared.memory.epochs().advance();
@@ -159,7 +158,7 @@ impl<R: Redo> StoreWorker for MaflingoWorker<R> {
     }
 }
 
-impl<R: Redo> Drop for MaflingoWorker<R> {
+impl Drop for MaflingoWorker {
     fn drop(&mut self) {
         self.end_leaked();
         self.state.contested.end(&self.shared.favour);

@@ -2,8 +2,11 @@
 
 use polychron_base::{Error, TableId};
 use polychron_engine::mutations::left_out;
+use polychron_engine::redo::{self, Change};
 use polychron_engine::{Commit, Mode};
+use polychron_sync::atomic::Ordering;
 
+use super::protocol::Serial;
 use super::steps::Step;
 use super::transaction::SerialTransaction;
 
@@ -48,9 +51,45 @@ impl SerialTransaction<'_> {
     }
 }
 
+impl SerialTransaction<'_> {
+    /// Stages the changes: in what each row that was changed differs now from what it was.
+    fn stage_changes(&self) -> Result<(), Error> {
+        let journal = &self.database.common.journal;
+        if journal.is_empty() {
+            return Ok(());
+        }
+        let slot = self.buffers.slot;
+        self.buffers.undo.iter().try_for_each(|Undo { table, key, before }| {
+            match (before, self.tables().get(*table)?.rows.get(key)) {
+                (_, None) => journal.stage(slot, *table, key, Change::Delete),
+                (None, Some(row)) => journal.stage(slot, *table, key, Change::Put(row)),
+                (Some(before), Some(row)) => journal.stage_update(slot, (*table, key), before, row),
+            }
+        })
+    }
+
+    /// What was staged counts. A transaction that has changed nothing waits for what it has read.
+    fn seal(&mut self) {
+        let (Serial { common, sealed, .. }, buffers) = (self.database, &mut *self.buffers);
+        // Relaxed: a thread that has the tables writes it, and hands it on with them.
+        buffers.ticket.raise(match buffers.undo.is_empty() {
+            true => common.journal.ticket(|| sealed.load(Ordering::Relaxed).into()),
+            false => common.journal.seal(buffers.slot, || (1 + sealed.fetch_add(1, Ordering::Relaxed)).into()),
+        });
+        self.has_sealed = true;
+    }
+}
+
 impl Commit for SerialTransaction<'_> {
-    /// The tables hold the new state already; all there is to do is to forget the old one.
+    /// The tables hold the new state already; all there is to do is to hand it to the log, and to forget the old one.
     fn commit(mut self) -> Result<(), Error> {
+        self.stage_changes()?;
+        if left_out(redo::Step::SealFirst) {
+            self.buffers.tables.take().into_iter().for_each(|tables| self.database.put_back(tables));
+            self.seal();
+            self.buffers.tables = Some(self.database.take()?);
+        }
+        self.seal();
         self.forget();
         if self.mode == Mode::Snapshot {
             self.counters.snapshot(0);
@@ -66,10 +105,16 @@ impl Commit for SerialTransaction<'_> {
 
 impl Drop for SerialTransaction<'_> {
     fn drop(&mut self) {
+        if !self.buffers.undo.is_empty() {
+            self.database.common.journal.discard(self.buffers.slot);
+        }
         if left_out(Step::UndoTransactions) {
             self.forget();
         }
         self.undo_to(0);
+        if !self.has_sealed {
+            self.seal();
+        }
         if let Some(tables) = self.buffers.tables.take() {
             self.database.put_back(tables);
         }

@@ -13,7 +13,7 @@ use polychron_engine::statistics::Registry;
 use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, Storage, TableDefinition};
 use polychron_memory::{Memory, MemoryStatistics};
 use polychron_schema::EvolutionError;
-use polychron_sync::atomic::{AtomicUsize, Ordering};
+use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use polychron_sync::{Condvar, Mutex, MutexGuard, nap};
 
 use super::options::Options;
@@ -35,6 +35,8 @@ pub struct Serial {
     names: Mutex<BTreeMap<String, TableId>>,
     /// The tables came back.
     free: Condvar,
+    /// How many transactions have sealed their changes for the log. Written by a thread that has the tables.
+    pub(super) sealed: AtomicU64,
 }
 
 /// Where the tables are while no thread has them.
@@ -165,6 +167,7 @@ impl Protocol for Serial {
             evolving: Mutex::default(),
             names: Mutex::default(),
             free,
+            sealed: AtomicU64::new(0),
         }))
     }
 

@@ -24,6 +24,8 @@ pub struct SerialTransaction<'w> {
     pub(super) buffers: &'w mut Buffers,
     pub(super) counters: &'w Counters,
     pub(super) mode: Mode,
+    /// It has said what its client waits for.
+    pub(super) has_sealed: bool,
 }
 
 /// The bytes of an encoded key.
@@ -47,7 +49,7 @@ impl KeyBytes {
 impl<'w> SerialTransaction<'w> {
     /// `buffers` have the tables.
     pub(super) fn new(database: &'w Serial, buffers: &'w mut Buffers, counters: &'w Counters, mode: Mode) -> Self {
-        Self { database, buffers, counters, mode }
+        Self { database, buffers, counters, mode, has_sealed: false }
     }
 
     pub(super) fn tables(&self) -> &Tables {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polychron_base::{Abort, Error};
 use polychron_engine::options::Retry;
 use polychron_engine::statistics::Registered;
-use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Worker, drive};
+use polychron_engine::{Counters, Interactive, Mode, Procedure, Savepoints, Ticket, Worker, drive};
 use polychron_memory::Local;
 use polychron_schema::RowBuffer;
 
@@ -34,13 +34,18 @@ pub(super) struct Buffers {
     pub(super) savepoints: Savepoints,
     /// The row that is being changed.
     pub(super) row: RowBuffer,
+    /// The worker's slot, by which the log knows it.
+    pub(super) slot: usize,
+    /// What its answers wait for.
+    pub(super) ticket: Ticket,
 }
 
 impl SerialWorker {
     pub(super) fn new(database: &Arc<Serial>) -> Result<Self, Error> {
         let slot = database.memory.register().map_err(Error::from)?;
         let counters = database.counters.register();
-        Ok(Self { database: Arc::clone(database), counters, _slot: slot, buffers: Buffers::default() })
+        let buffers = Buffers { slot: slot.worker_id().position(), ..Buffers::default() };
+        Ok(Self { database: Arc::clone(database), counters, _slot: slot, buffers })
     }
 }
 
@@ -60,6 +65,10 @@ impl Worker for SerialWorker {
 
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         drive::execute(self, Mode::Snapshot, procedure)
+    }
+
+    fn take_ticket(&mut self) -> Ticket {
+        std::mem::take(&mut self.buffers.ticket)
     }
 
     fn counters(&self) -> &Counters {

@@ -1,7 +1,7 @@
 //! Loading that can be ended: workers that refuse work once the run is to stop.
 
 use polychron_base::Error;
-use polychron_engine::{Counters, Procedure, Worker};
+use polychron_engine::{Counters, Procedure, Ticket, Worker};
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
 /// A worker that executes nothing any more once `stop` is set.
@@ -25,6 +25,10 @@ impl<W: Worker> Worker for Stoppable<'_, W> {
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         self.go_on()?;
         self.worker.snapshot(procedure)
+    }
+
+    fn take_ticket(&mut self) -> Ticket {
+        self.worker.take_ticket()
     }
 
     fn counters(&self) -> &Counters {

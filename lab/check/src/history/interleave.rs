@@ -57,7 +57,8 @@ fn find<P: Protocol<Worker: Interactive>>(
         let waves = left.min(WAVES);
         left -= waves;
         let mix = Mix::draw(&mut random);
-        let history = record(setup, &database, &mut random, &mix, waves);
+        let inputs = (&mut random, &mix, Leeway::of(setup.name));
+        let history = interleave(setup, &database, inputs, waves, |_| Ok(()));
         let verdict = checker::check_at(&history, setup.strict, setup.isolation);
         assert!(!matches!(verdict, Verdict::Undecided), "seed {seed} leaves too much open");
         if let Some(explanation) = wanted(verdict) {
@@ -81,12 +82,16 @@ pub(super) fn drop_tables<P: Protocol>(database: &Arc<P>, tables: &Pair) -> Resu
     database.drop_table(tables.owners.id())
 }
 
-fn record<P: Protocol<Worker: Interactive>>(
+/// Runs waves of random transactions on new tables and returns what happened; `look` has the tables before they are dropped.
+///
+/// # Panics
+/// When a transaction is refused that should not have been, and where `look` fails.
+pub fn interleave<P: Protocol<Worker: Interactive>>(
     setup: &Setup<P>,
     database: &Arc<P>,
-    random: &mut Random,
-    mix: &Mix,
+    (random, mix, leeway): (&mut Random, &Mix, Leeway),
     waves: usize,
+    look: impl FnOnce(&Pair) -> Result<(), Error>,
 ) -> History {
     let tables = create(database).expect("the definitions are sound");
     let clock = Arc::new(Sequence::default());
@@ -96,7 +101,6 @@ fn record<P: Protocol<Worker: Interactive>>(
         .collect();
     let mut collector = database.worker().expect("a slot is free");
     let load = Script::load(mix);
-    let leeway = Leeway::of(setup.name);
     // Drawn apart, so that a seed stands for the same transactions with and without pauses.
     let mut pauses = Random::stream(15, random.clone().below(u64::MAX));
     wave::<P>(random, &tables, &mut workers[..1], vec![load], leeway, &mut || ());
@@ -123,6 +127,7 @@ fn record<P: Protocol<Worker: Interactive>>(
         history.append(log.take());
     }
     drop(workers);
+    look(&tables).expect("the tables can be read");
     drop_tables(database, &tables).expect("the tables are there");
     history
 }

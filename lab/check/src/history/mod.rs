@@ -12,12 +12,12 @@ mod rows;
 mod script;
 mod threads;
 
-pub use interleave::{find_anomaly, find_skew};
+pub use interleave::{find_anomaly, find_skew, interleave};
 pub use log::{Log, Sequence};
 pub use recorded::Recorded;
 pub use rows::{Owner, Tracked};
-pub use script::{Mix, Script, Tables};
-pub use threads::{Round, run_round};
+pub use script::{Mix, Pair, Script, Tables};
+pub use threads::{Round, run_round, run_round_until};
 
 use std::fmt;
 
@@ -36,6 +36,8 @@ pub struct Leeway {
     pub past_reads: bool,
     /// What was written cannot be undone; to ask for that is refused.
     pub undoes_nothing: bool,
+    /// The log refuses some transactions.
+    pub refusing_log: bool,
 }
 
 impl Leeway {
@@ -45,6 +47,7 @@ impl Leeway {
             stale_snapshots: false,
             past_reads: PAST_READS.contains(&name),
             undoes_nothing: UNDOES_NOTHING.contains(&name),
+            refusing_log: false,
         }
     }
 }

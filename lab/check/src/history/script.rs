@@ -230,6 +230,7 @@ impl Script {
     pub(super) fn wants(&self, error: &Error, leeway: Leeway) -> bool {
         match error {
             Error::Unsupported { .. } => leeway.undoes_nothing,
+            Error::Cancelled => leeway.refusing_log,
             Error::RolledBack => self.ending == Ending::RollBack,
             Error::Panicked(_) => self.ending == Ending::Panic,
             // The row of a future is not there.

@@ -58,6 +58,19 @@ const SNAPSHOTS: u32 = u32::MAX;
 /// # Errors
 /// What keeps tables from being made or workers from being had, and a transaction that was refused and should not have been.
 pub fn run_round<P: Protocol>(database: &Arc<P>, round: &Round, stop: &AtomicBool) -> Result<History, Error> {
+    run_round_until(database, round, stop, |_| Ok(()))
+}
+
+/// The same; `look` has the tables before they are dropped.
+///
+/// # Errors
+/// As [`run_round`], and those of `look`.
+pub fn run_round_until<P: Protocol>(
+    database: &Arc<P>,
+    round: &Round,
+    stop: &AtomicBool,
+    look: impl FnOnce(&Pair) -> Result<(), Error>,
+) -> Result<History, Error> {
     let tables = create(database)?;
     let clock = Arc::new(Sequence::default());
     let workers: Result<Vec<P::Worker>, Error> = (0..round.threads).map(|_| database.worker()).collect();
@@ -93,6 +106,7 @@ pub fn run_round<P: Protocol>(database: &Arc<P>, round: &Round, stop: &AtomicBoo
     for of_thread in histories {
         of_thread?.into_iter().for_each(|of_client| history.append(of_client));
     }
+    look(&tables)?;
     drop_tables(database, &tables)?;
     Ok(history)
 }

@@ -41,7 +41,7 @@ impl Clone for Stage {
     }
 }
 
-type Tx<'w> = HekatonTransaction<'w, polychron_engine::redo::NoRedo>;
+type Tx<'w> = HekatonTransaction<'w>;
 
 fn stage(rows: &[(u64, i64)]) -> Stage {
     Stage::open(Level::default(), rows)

@@ -47,7 +47,7 @@ impl Clone for Stage {
     }
 }
 
-type Tx<'w> = HyperTransaction<'w, polychron_engine::redo::NoRedo>;
+type Tx<'w> = HyperTransaction<'w>;
 
 fn stage(rows: &[(u64, i64)]) -> Stage {
     Stage::open(Level::default(), rows)

@@ -1,7 +1,7 @@
 //! Maflingo and GlobalTID, which are one protocol but for a shared counter.
 
 use polychron_engine::mutations::{interrupt, left_out};
-use polychron_engine::redo::{Change, ExtendedTimestamp, NoRedo, Redo};
+use polychron_engine::redo::{Change, Journal, Log, Order, Ticket};
 use polychron_engine::stores;
 use polychron_engine::{
     Commit, Common, Error, Insertion, Interactive, Mode, Operations, Protocol, Table, TableDefinition, Worker, drive,
@@ -41,30 +41,30 @@ struct Member {
 const FLAG: u64 = 1 << 40;
 
 /// A database with a clock that the tests move.
-struct Stage<R: Redo = NoRedo> {
-    database: Arc<Maflingo<R>>,
+struct Stage {
+    database: Arc<Maflingo>,
     items: Table<Item>,
     pages: Table<Page>,
     members: Table<Member>,
 }
 
-impl<R: Redo> Clone for Stage<R> {
+impl Clone for Stage {
     fn clone(&self) -> Self {
         Self { database: Arc::clone(&self.database), ..*self }
     }
 }
 
-type Tx<'w, R = NoRedo> = MaflingoTransaction<'w, R>;
+type Tx<'w> = MaflingoTransaction<'w>;
 
 fn stage(rows: &[(u64, i64)]) -> Stage {
-    let stage = Stage::open(rows, NoRedo, 4096);
+    let stage = Stage::open(rows, Journal::default(), 4096);
     stage.tick();
     stage.tick();
     stage
 }
 
-impl<R: Redo + Default> Stage<R> {
-    fn open(rows: &[(u64, i64)], redo: R, check_every: u32) -> Self {
+impl Stage {
+    fn open(rows: &[(u64, i64)], journal: Journal, check_every: u32) -> Self {
         // Snapshots are of the epoch that the tests mean, whatever the tests' thread has committed.
         let options = Options {
             epoch_interval: Duration::from_secs(3600),
@@ -77,7 +77,7 @@ impl<R: Redo + Default> Stage<R> {
             max_workers: 32,
             ..polychron_memory::Options::tiny()
         };
-        let database = Maflingo::open_with(options, Common { memory, ..Common::default() }, redo).unwrap();
+        let database = Maflingo::open(options, Common { memory, journal, ..Common::default() }).unwrap();
         let items = Table::from_id(database.create_table(Item::definition()).unwrap());
         let pages = Table::from_id(database.create_table(Page::definition()).unwrap());
         let members = Table::from_id(database.create_table(Member::definition()).unwrap());
@@ -94,12 +94,12 @@ impl<R: Redo + Default> Stage<R> {
         stage
     }
 
-    fn worker(&self) -> MaflingoWorker<R> {
+    fn worker(&self) -> MaflingoWorker {
         self.database.worker().unwrap()
     }
 
     /// One attempt at a transaction, by a worker of its own; whether it committed.
-    fn once(&self, body: impl FnOnce(&mut Tx<'_, R>) -> Result<(), Error>) -> bool {
+    fn once(&self, body: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>) -> bool {
         let mut worker = self.worker();
         let mut transaction = worker.begin(Mode::ReadWrite).unwrap();
         let outcome = match body(&mut transaction) {
@@ -124,7 +124,7 @@ impl<R: Redo + Default> Stage<R> {
     }
 
     /// Whatever the background can do is done, by this worker.
-    fn quiesce(&self, worker: &mut MaflingoWorker<R>) {
+    fn quiesce(&self, worker: &mut MaflingoWorker) {
         for _ in 0..4 {
             self.tick();
             worker.maintain();
@@ -152,9 +152,9 @@ impl<R: Redo + Default> Stage<R> {
     /// looks at the flag. It went wrong when the transaction commits on the old observation and the new flag.
     fn half_of_another<O: PartialEq>(
         &self,
-        mut observe: impl FnMut(&mut Tx<'_, R>) -> Result<O, Error>,
-        other: impl FnOnce(&mut Tx<'_, R>) -> Result<(), Error>,
-        go_on: impl FnOnce(&mut Tx<'_, R>) -> Result<(), Error>,
+        mut observe: impl FnMut(&mut Tx<'_>) -> Result<O, Error>,
+        other: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>,
+        go_on: impl FnOnce(&mut Tx<'_>) -> Result<(), Error>,
     ) -> bool {
         let items = self.items;
         let mut seen = 0;
@@ -546,7 +546,7 @@ fn own_insertion_after_nodes_have_gone() -> bool {
 }
 
 /// Epochs go by, so many that a transaction that stands aside is told to leave its own.
-fn idle_for_long(stage: &Stage, cleaner: &mut MaflingoWorker<NoRedo>) {
+fn idle_for_long(stage: &Stage, cleaner: &mut MaflingoWorker) {
     (0..6).for_each(|_| stage.quiesce(cleaner));
 }
 
@@ -639,7 +639,7 @@ fn error_that_inconsistent_reads_made() -> bool {
 }
 
 fn loop_over_inconsistent_reads() -> bool {
-    let stage = Stage::open(&[(1, 10), (2, 20)], NoRedo, 16);
+    let stage = Stage::open(&[(1, 10), (2, 20)], Journal::default(), 16);
     let (mut moved, mut turns) = (false, 0);
     let _ = drive::transact(&mut stage.worker(), Mode::ReadWrite, &mut |t| {
         let first = move_between(&stage, t, &mut moved)?;
@@ -674,24 +674,35 @@ fn conflict_that_the_procedure_ignores() -> bool {
 #[derive(Clone, Debug, Default)]
 struct Ids(Arc<Mutex<Vec<u64>>>);
 
-impl Redo for Ids {
-    const ENABLED: bool = true;
+impl Log for Ids {
+    fn admit(&self, _: usize) -> Result<(), Error> {
+        Ok(())
+    }
 
-    fn change(&self, _: usize, _: ExtendedTimestamp, _: polychron_engine::TableId, _: &[u8], _: Change<'_>) {}
+    fn stage(&self, _: usize, _: polychron_engine::TableId, _: &[u8], _: Change<'_>) -> Result<(), Error> {
+        Ok(())
+    }
 
-    fn committed(&self, _: usize, id: ExtendedTimestamp) {
+    fn discard(&self, _: usize) {}
+
+    fn seal(&self, _: usize, id: Order) -> Ticket {
         self.0.lock().unwrap().push(id.timestamp);
+        Ticket::DONE
+    }
+
+    fn ticket(&self, _: Order) -> Ticket {
+        Ticket::DONE
     }
 }
 
 /// Whether the last of these transactions has an id below an earlier one. One worker writes row 1 some times; `last` is
 /// told whether it may go on with that worker.
-fn id_below(last: impl FnOnce(&Stage<Ids>, &mut MaflingoWorker<Ids>)) -> bool {
+fn id_below(last: impl FnOnce(&Stage, &mut MaflingoWorker)) -> bool {
     let ids = Ids::default();
-    let stage = Stage::open(&[(1, 0), (2, 0)], ids.clone(), 4096);
+    let stage = Stage::open(&[(1, 0), (2, 0)], Journal::new(Arc::new(ids.clone())), 4096);
     let mut worker = stage.worker();
     for value in 0..5 {
-        let mut write = |t: &mut Tx<'_, Ids>| t.upsert(&stage.items, &Item { id: 1, value });
+        let mut write = |t: &mut Tx<'_>| t.upsert(&stage.items, &Item { id: 1, value });
         drive::transact(&mut worker, Mode::ReadWrite, &mut write).unwrap();
     }
     last(&stage, &mut worker);
@@ -714,7 +725,7 @@ fn id_below_that_of_a_row_overwritten() -> bool {
 
 fn id_below_the_workers_last() -> bool {
     id_below(|stage, worker| {
-        let mut write = |t: &mut Tx<'_, Ids>| t.upsert(&stage.items, &Item { id: 2, value: 1 });
+        let mut write = |t: &mut Tx<'_>| t.upsert(&stage.items, &Item { id: 2, value: 1 });
         drive::transact(worker, Mode::ReadWrite, &mut write).unwrap();
     })
 }
@@ -836,12 +847,12 @@ fn lasting(stage: &Stage, mode: Mode) -> Tx<'static> {
 struct Pruning {
     stage: Stage,
     oldest: Tx<'static>,
-    pruner: MaflingoWorker<NoRedo>,
+    pruner: MaflingoWorker,
 }
 
 impl Pruning {
     fn new() -> Self {
-        let stage = Stage::open(&[(1, 10)], NoRedo, 1);
+        let stage = Stage::open(&[(1, 10)], Journal::default(), 1);
         (0..2).for_each(|_| stage.tick());
         let (oldest, pruner) = (lasting(&stage, Mode::Snapshot), stage.worker());
         let mut pruning = Self { stage, oldest, pruner };

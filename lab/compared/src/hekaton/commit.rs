@@ -7,11 +7,10 @@
 //! 5. Write the end into the versions, in place of the id.
 
 use polychron_base::error::KeyPreview;
-use polychron_base::{Abort, Error, IndexId, Reason};
+use polychron_base::{Abort, Error, Reason};
 use polychron_engine::Commit;
 use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::redo::{self, Redo};
 use polychron_engine::stores::{IndexRef, OwnedKey};
 
 use super::collect::Tombstone;
@@ -21,7 +20,7 @@ use super::transaction::HekatonTransaction;
 use super::transactions::{Basis, End, Look};
 use super::version::{INFINITY, Stamp, TransactionId, Version};
 
-impl<R: Redo> Commit for HekatonTransaction<'_, R> {
+impl Commit for HekatonTransaction<'_> {
     fn commit(mut self) -> Result<(), Error> {
         if self.doomed {
             return Err(Error::Conflict);
@@ -40,7 +39,7 @@ impl<R: Redo> Commit for HekatonTransaction<'_, R> {
     }
 }
 
-impl<R: Redo> HekatonTransaction<'_, R> {
+impl HekatonTransaction<'_> {
     /// Commits a transaction that wrote. After an error the transaction is undone when it is dropped.
     pub(super) fn commit_writes(&mut self) -> Result<(), Error> {
         pass(Point::Committing);
@@ -56,7 +55,6 @@ impl<R: Redo> HekatonTransaction<'_, R> {
         if !self.await_others() {
             return Err(self.cascade());
         }
-        self.log(end);
         transactions.decide(self.id, true);
         self.finish(end);
         let database = self.database();
@@ -147,23 +145,6 @@ impl<R: Redo> HekatonTransaction<'_, R> {
             Look::Nothing(basis, _) => !matches!(basis, Basis::On(_)),
         };
         nothing || left_out(Step::CompareRecords)
-    }
-
-    /// Hands the changes of rows to the log.
-    fn log(&self, end: u64) {
-        if !R::ENABLED {
-            return;
-        }
-        let (redo, worker) = (&self.shared.redo, self.state.base.slot);
-        for write in self.state.sets.writes() {
-            if write.index_ref.index != IndexId::PRIMARY {
-                continue;
-            }
-            let row = write.made.map(Version::row);
-            let change = row.as_ref().map_or(redo::Change::Delete, |row| redo::Change::Put(row.as_words()));
-            redo.change(worker, end.into(), write.index_ref.table, self.state.sets.key(write), change);
-        }
-        redo.committed(worker, end.into());
     }
 
     /// Writes the end in place of the id, and leaves what is over to the collector.

@@ -1,14 +1,13 @@
 //! Work over whole tables: counting versions.
 
 use polychron_engine::Versions;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::for_each;
 
 use super::protocol::Shared;
 use super::version::Record;
 
 /// How many versions each record has besides the newest.
-pub(super) fn count_versions<R: Redo>(shared: &Shared<R>) -> Versions {
+pub(super) fn count_versions(shared: &Shared) -> Versions {
     let mut versions = Versions::default();
     let (_, tables) = shared.catalog.snapshot();
     shared.deferred_drops.with_guard(|guard| {

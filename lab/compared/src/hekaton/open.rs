@@ -3,7 +3,6 @@
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, Reason};
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 use polychron_memory::Guard;
 
@@ -35,7 +34,7 @@ impl State {
     }
 }
 
-impl<'w, R: Redo> HekatonTransaction<'w, R> {
+impl<'w> HekatonTransaction<'w> {
     /// What tells this database from others while it is open.
     pub(super) fn database(&self) -> u32 {
         self.shared.catalog.number()
@@ -43,7 +42,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
 
     /// Undoes the transaction that a worker has open and no thread can end, because it was leaked.
     #[cold]
-    pub(super) fn undo_leaked(shared: &'w Shared<R>, state: &'w mut State, guard: Guard<'w>) {
+    pub(super) fn undo_leaked(shared: &'w Shared, state: &'w mut State, guard: Guard<'w>) {
         // The tables are those that it has seen: its guard has kept them, or it has.
         let id = state.id;
         let mut leaked = Self::over(shared, state, guard, id, 0);

@@ -4,7 +4,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Base, HasStores, StoreDefinition};
 use polychron_engine::{Common, Configuration, Isolation, Protocol, Storage, TableDefinition, Versions, rows};
 use polychron_memory::{Memory, OWN_SLOTS};
@@ -19,15 +18,14 @@ use super::worker::HekatonWorker;
 
 /// What all workers share.
 #[derive(Debug)]
-pub(super) struct Shared<R: Redo> {
+pub(super) struct Shared {
     base: Base<Store>,
     pub(super) transactions: Transactions,
     pub(super) orphans: Orphans,
-    pub(super) redo: R,
     pub(super) options: Options,
 }
 
-impl<R: Redo> Deref for Shared<R> {
+impl Deref for Shared {
     type Target = Base<Store>;
 
     #[inline]
@@ -38,41 +36,31 @@ impl<R: Redo> Deref for Shared<R> {
 
 /// The protocol. See the module.
 #[derive(Debug)]
-pub struct Hekaton<R: Redo = NoRedo> {
-    pub(super) shared: Arc<Shared<R>>,
+pub struct Hekaton {
+    pub(super) shared: Arc<Shared>,
 }
 
-impl<R: Redo> Hekaton<R> {
-    /// Opens a database whose commits hand their changes to `redo`.
-    ///
-    /// # Errors
-    /// As [`Protocol::open`].
-    pub fn open_with(options: Options, common: Common, redo: R) -> Result<Arc<Self>, Error> {
-        common.check_workers(<Hekaton as Protocol>::NAME, TransactionId::MAX_SLOTS - OWN_SLOTS)?;
-        let slots = common.memory.max_workers + OWN_SLOTS;
-        let memory = Memory::new(common.memory.clone())?;
-        let shared = Arc::new(Shared {
-            base: Base::new(memory, common)?,
-            transactions: Transactions::new(slots),
-            orphans: Orphans::default(),
-            redo,
-            options,
-        });
-        Ok(Arc::new(Self { shared }))
-    }
-}
-
-impl<R: Redo + Default> Protocol for Hekaton<R> {
+impl Protocol for Hekaton {
     const NAME: &'static str = "hekaton";
     const SUMMARY: &'static str =
         "optimistic, multi-version, one counter for all timestamps (Hekaton's MV/O): for comparison";
     const CONFIGURATIONS: &'static [Configuration] = Level::SNAPSHOT;
 
     type Options = Options;
-    type Worker = HekatonWorker<R>;
+    type Worker = HekatonWorker;
 
     fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
-        Self::open_with(options, common, R::default())
+        common.journal.refuse(Self::NAME)?;
+        common.check_workers(Self::NAME, TransactionId::MAX_SLOTS - OWN_SLOTS)?;
+        let slots = common.memory.max_workers + OWN_SLOTS;
+        let memory = Memory::new(common.memory.clone())?;
+        let shared = Arc::new(Shared {
+            base: Base::new(memory, common)?,
+            transactions: Transactions::new(slots),
+            orphans: Orphans::default(),
+            options,
+        });
+        Ok(Arc::new(Self { shared }))
     }
 
     fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
@@ -91,12 +79,12 @@ impl<R: Redo + Default> Protocol for Hekaton<R> {
         self
     }
 
-    fn worker(self: &Arc<Self>) -> Result<HekatonWorker<R>, Error> {
+    fn worker(self: &Arc<Self>) -> Result<HekatonWorker, Error> {
         Ok(HekatonWorker::new(self.shared.memory.register()?, &self.shared))
     }
 }
 
-impl<R: Redo> HasStores for Hekaton<R> {
+impl HasStores for Hekaton {
     type Store = Store;
 
     fn base(&self) -> &Base<Store> {

@@ -6,7 +6,6 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
 use polychron_engine::{LazyFutures, Prefetch, Projection, Queries};
 use polychron_schema::{Changes, RowBuffer, RowRef};
@@ -38,7 +37,7 @@ impl FoundRow {
     }
 }
 
-impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
+impl<'w> Primitives<'w> for HekatonTransaction<'w> {
     type Store = Store;
     type Found = FoundRow;
     type Link = ();
@@ -195,11 +194,11 @@ impl<'w, R: Redo> Primitives<'w> for HekatonTransaction<'w, R> {
     }
 }
 
-impl<R: Redo> Queries for HekatonTransaction<'_, R> {}
+impl Queries for HekatonTransaction<'_> {}
 
-impl<R: Redo> LazyFutures for HekatonTransaction<'_, R> {}
+impl LazyFutures for HekatonTransaction<'_> {}
 
-impl<R: Redo> Prefetch for HekatonTransaction<'_, R> {
+impl Prefetch for HekatonTransaction<'_> {
     /// Fetches the line at which a lookup in a hash index begins, and keeps the key; the lookups follow together when the first row
     /// is asked for.
     #[inline]
@@ -213,7 +212,7 @@ impl<R: Redo> Prefetch for HekatonTransaction<'_, R> {
     }
 }
 
-impl<R: Redo> HekatonTransaction<'_, R> {
+impl HekatonTransaction<'_> {
     /// A key is taken. That is the answer if what this transaction has read on condition has happened: an entry may be there only because
     /// the transaction that moved it, and whose row was read, has been undone since.
     #[cold]

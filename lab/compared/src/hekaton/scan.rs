@@ -6,7 +6,6 @@ use std::ops::ControlFlow;
 use polychron_base::Error;
 use polychron_engine::Scan;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::Batch;
 use polychron_index::AnyIndex;
 
@@ -22,7 +21,7 @@ const LEAST: usize = 4;
 /// How far ahead of the visit a version is fetched; its record is on its way by then.
 const VERSIONS_AHEAD: usize = Batch::AHEAD / 2;
 
-impl<R: Redo> HekatonTransaction<'_, R> {
+impl HekatonTransaction<'_> {
     /// Visits what a range shows to this transaction. The range, as far as it was visited, is protected.
     pub(super) fn scan_entries(
         &mut self,

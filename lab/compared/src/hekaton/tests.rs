@@ -36,7 +36,7 @@ fn open(level: Level, rows: u64) -> Opened {
     opened
 }
 
-type Transaction<'w> = HekatonTransaction<'w, polychron_engine::redo::NoRedo>;
+type Transaction<'w> = HekatonTransaction<'w>;
 
 impl Opened {
     fn worker(&self) -> HekatonWorker {

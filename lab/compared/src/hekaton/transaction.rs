@@ -7,7 +7,6 @@ use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::Mode;
 use polychron_engine::catalog::Tables;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Batch, IndexRef, WorkerBase};
 use polychron_index::{Inserted, Lookup};
 use polychron_memory::Guard;
@@ -34,8 +33,8 @@ const RENEW_EVERY: u32 = 64;
 
 /// A running transaction.
 #[derive(Debug)]
-pub struct HekatonTransaction<'w, R: Redo = NoRedo> {
-    pub(super) shared: &'w Shared<R>,
+pub struct HekatonTransaction<'w> {
+    pub(super) shared: &'w Shared,
     pub(super) state: &'w mut State,
     pub(super) guard: Guard<'w>,
     pub(super) id: TransactionId,
@@ -71,8 +70,8 @@ pub(super) enum Remember {
     Nothing,
 }
 
-impl<'w, R: Redo> HekatonTransaction<'w, R> {
-    pub(super) fn new(shared: &'w Shared<R>, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
+impl<'w> HekatonTransaction<'w> {
+    pub(super) fn new(shared: &'w Shared, state: &'w mut State, guard: Guard<'w>, mode: Mode) -> Self {
         debug_assert!(!state.base.is_open, "the transaction before left something behind");
         let snapshot = mode == Mode::Snapshot;
         let (id, timestamp) = if snapshot {
@@ -89,7 +88,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
 
     /// The transaction that a worker has open.
     pub(super) fn over(
-        shared: &'w Shared<R>,
+        shared: &'w Shared,
         state: &'w mut State,
         guard: Guard<'w>,
         id: TransactionId,
@@ -302,7 +301,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
             return Err(self.write_conflict(version, version.end(), index_ref));
         }
         // An insertion that is undone takes its key out; so does one that has written on top of it, if that comes last.
-        let keep = R::ENABLED || version.begin().finished().is_none();
+        let keep = version.begin().finished().is_none();
         if !record.replace_top(version, Some(made)) {
             // The version was its writer's, which has been undone.
             version.set_end(super::version::INFINITY);
@@ -438,7 +437,7 @@ impl<'w, R: Redo> HekatonTransaction<'w, R> {
     }
 }
 
-impl<R: Redo> Drop for HekatonTransaction<'_, R> {
+impl Drop for HekatonTransaction<'_> {
     fn drop(&mut self) {
         if !self.ended {
             if !self.state.sets.writes().is_empty() {

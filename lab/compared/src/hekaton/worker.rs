@@ -8,7 +8,6 @@ use polychron_engine::Mode;
 use polychron_engine::drive::RandomWait;
 use polychron_engine::mutations::pass;
 use polychron_engine::nested::Nested;
-use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Base, StoreWorker, WorkerBase};
 use polychron_memory::Local;
 
@@ -23,10 +22,10 @@ use super::version::TransactionId;
 
 /// One thread's way into the database.
 #[derive(Debug)]
-pub struct HekatonWorker<R: Redo = NoRedo> {
+pub struct HekatonWorker {
     local: Local,
     pub(super) state: State,
-    shared: Arc<Shared<R>>,
+    shared: Arc<Shared>,
 }
 
 /// What a worker keeps from one transaction to the next.
@@ -46,8 +45,8 @@ pub(super) struct State {
     back_off: RandomWait,
 }
 
-impl<R: Redo> HekatonWorker<R> {
-    pub(super) fn new(local: Local, shared: &Arc<Shared<R>>) -> Self {
+impl HekatonWorker {
+    pub(super) fn new(local: Local, shared: &Arc<Shared>) -> Self {
         let base = WorkerBase::new(shared, &local);
         let slot = base.slot;
         shared.transactions.enter(slot);
@@ -66,9 +65,9 @@ impl<R: Redo> HekatonWorker<R> {
     }
 }
 
-impl<R: Redo> StoreWorker for HekatonWorker<R> {
+impl StoreWorker for HekatonWorker {
     type Store = Store;
-    type Transaction<'w> = HekatonTransaction<'w, R>;
+    type Transaction<'w> = HekatonTransaction<'w>;
 
     #[inline]
     fn parts(&self) -> (&Local, &WorkerBase<Store>, &Base<Store>) {
@@ -81,7 +80,7 @@ impl<R: Redo> StoreWorker for HekatonWorker<R> {
     }
 
     #[inline]
-    fn start(&mut self, mode: Mode) -> Result<HekatonTransaction<'_, R>, Error> {
+    fn start(&mut self, mode: Mode) -> Result<HekatonTransaction<'_>, Error> {
         if self.local.was_refused() {
             // Else what the last transaction needed may wait for a commit, and no commit succeed without it.
             self.maintain_stores();
@@ -130,7 +129,7 @@ impl<R: Redo> StoreWorker for HekatonWorker<R> {
     }
 }
 
-impl<R: Redo> Drop for HekatonWorker<R> {
+impl Drop for HekatonWorker {
     fn drop(&mut self) {
         self.end_leaked();
         let guard = self.local.pin();

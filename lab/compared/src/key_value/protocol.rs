@@ -53,6 +53,7 @@ impl Protocol for KeyValue {
     type Worker = KeyValueWorker;
 
     fn open(_options: Options, common: Common) -> Result<Arc<Self>, Error> {
+        common.journal.refuse(Self::NAME)?;
         Ok(Arc::new(Self { base: Base::new(Memory::new(common.memory.clone())?, common)? }))
     }
 

@@ -28,6 +28,7 @@ impl Protocol for PartitionedStore {
     type Worker = PartitionedWorker;
 
     fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
+        common.journal.refuse(Self::NAME)?;
         if !(1..=Options::MOST_PARTITIONS).contains(&options.partitions) {
             return Err(Error::options(format!("there are 1 to {} partitions", Options::MOST_PARTITIONS)));
         }

@@ -43,7 +43,7 @@ impl Stage {
         stage
     }
 
-    fn done(&mut self, act: impl FnOnce(&mut MaflingoTransaction<'_, NoRedo>, &Table<Note>) -> Result<(), Error>) {
+    fn done(&mut self, act: impl FnOnce(&mut MaflingoTransaction<'_>, &Table<Note>) -> Result<(), Error>) {
         let mut transaction = self.worker.begin(Mode::ReadWrite).unwrap();
         act(&mut transaction, &self.notes).unwrap();
         transaction.commit().unwrap();
@@ -122,7 +122,7 @@ fn who_uses_other_rows_commits() {
 /// What it uses may be deleted, replaced and come back, in any of these ways: then it conflicts, and leaves nothing behind.
 #[test]
 fn who_uses_the_same_rows_conflicts() {
-    type Act = fn(&mut MaflingoTransaction<'_, NoRedo>, &Table<Note>) -> Result<(), Error>;
+    type Act = fn(&mut MaflingoTransaction<'_>, &Table<Note>) -> Result<(), Error>;
     let acts: [Act; 6] = [
         |t, notes| t.get(notes, 103).map(drop),
         |t, notes| t.scan(notes, 110..140).count().map(drop),

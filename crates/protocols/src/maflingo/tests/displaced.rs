@@ -26,7 +26,7 @@ struct Member {
     balance: i64,
 }
 
-type Tx<'t> = MaflingoTransaction<'t, super::NoRedo>;
+type Tx<'t> = MaflingoTransaction<'t>;
 
 fn open() -> (Arc<Maflingo>, Table<Member>) {
     // The clock is the test's.

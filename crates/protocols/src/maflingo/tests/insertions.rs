@@ -11,7 +11,7 @@ use super::super::table;
 use super::super::worker::MaflingoWorker;
 use super::*;
 
-type Tx<'t> = MaflingoTransaction<'t, super::NoRedo>;
+type Tx<'t> = MaflingoTransaction<'t>;
 
 fn open() -> (Arc<Maflingo>, Table<Pair>) {
     let options = super::super::Options { epoch_interval: std::time::Duration::from_secs(3600), ..Default::default() };

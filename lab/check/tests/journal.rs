@@ -1,0 +1,153 @@
+//! What commits hand to the log, on each protocol that has a journal: replayed, it makes the rows that are there.
+
+mod setups;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use polychron_check::Setup;
+use polychron_check::journal::{
+    Recorder, answer_too_early, differs_in_turns, differs_on_threads, is_seen_before_sealed,
+    is_seen_before_sealed_within,
+};
+use polychron_compared::hekaton::Hekaton;
+use polychron_compared::key_value::KeyValue;
+use polychron_compared::partitioned_store::PartitionedStore;
+use polychron_engine::any::AnyProtocol;
+use polychron_engine::mutations::leave_out;
+use polychron_engine::redo::{self, Journal};
+use polychron_engine::{Common, Error, Protocol};
+use polychron_protocols::hyper::Hyper;
+use polychron_protocols::lazy::Lazy;
+use polychron_protocols::serial::Serial;
+
+use setups::by_epochs;
+
+fn serial() -> Setup<Serial> {
+    Setup::new(Default::default(), |_| ()).alone()
+}
+
+/// How many histories of each kind are tried: 24, or `POLYCHRON_JOURNAL_HISTORIES`; from `POLYCHRON_FIRST_SEED` on.
+fn seeds() -> std::ops::Range<u64> {
+    let wanted = |name, usual| std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(usual);
+    let first = wanted("POLYCHRON_FIRST_SEED", 0);
+    first..first + wanted("POLYCHRON_JOURNAL_HISTORIES", 24)
+}
+
+fn replays_in_turns(setup: &Setup<AnyProtocol>) {
+    for seed in seeds() {
+        let difference = differs_in_turns((setup, &serial()), seed, 12);
+        assert_eq!(difference, None, "{}, seed {seed}", setup.name);
+    }
+}
+
+fn replays_on_threads(setup: &Setup<AnyProtocol>) {
+    for seed in seeds() {
+        let difference = differs_on_threads((setup, &serial()), seed, if seed % 3 == 0 { 5 } else { 0 });
+        assert_eq!(difference, None, "{}, seed {seed}", setup.name);
+    }
+}
+
+/// Whether histories show that a step is left out.
+fn finds(setup: &Setup<AnyProtocol>, step: redo::Step) -> bool {
+    let _careless = leave_out(step);
+    (0..20).any(|seed| differs_in_turns((setup, &serial()), seed, 12).is_some())
+}
+
+macro_rules! replays {
+    ($($name:ident: $setup:expr;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn in_turns() {
+                replays_in_turns(&$setup.erased());
+            }
+
+            #[test]
+            fn on_threads() {
+                replays_on_threads(&$setup.erased());
+            }
+
+            #[test]
+            fn needs_patches() {
+                assert!(finds(&$setup.erased(), redo::Step::StagePatches));
+            }
+
+            #[test]
+            fn needs_whole_patches() {
+                assert!(finds(&$setup.erased(), redo::Step::WholePatches));
+            }
+
+            #[test]
+            fn needs_discarding() {
+                assert!(finds(&$setup.erased(), redo::Step::Discard));
+            }
+
+            #[test]
+            fn needs_orders() {
+                assert!(finds(&$setup.erased(), redo::Step::OrderSeals));
+            }
+
+            #[test]
+            fn answers_wait() {
+                assert_eq!(answer_too_early(&$setup.erased()), None);
+                let _careless = leave_out(redo::Step::AwaitReads);
+                assert!(answer_too_early(&$setup.erased()).is_some());
+            }
+        }
+    )*};
+}
+
+replays! {
+    serial: super::serial();
+    locking: setups::locking();
+    no_wait: setups::locking().named("locking-no-wait");
+    wound_wait: setups::locking().named("locking-wound-wait");
+    hyper: by_epochs::<Hyper>();
+    hyper_snapshot: by_epochs::<Hyper>().named("hyper-snapshot");
+    maflingo: setups::maflingo();
+    lazy_occ: setups::lazy_occ();
+    lazy_2pl: setups::lazy_2pl();
+    lazy_hyper: by_epochs::<Lazy<Hyper>>();
+    bohm: setups::bohm();
+}
+
+/// Changes are sealed before another transaction can see them.
+#[test]
+fn sealed_before_seen() {
+    let of_one_thread: [(&str, Setup<AnyProtocol>); 7] = [
+        ("serial", serial().erased()),
+        ("locking", setups::locking().erased()),
+        ("hyper", by_epochs::<Hyper>().erased()),
+        ("maflingo", setups::maflingo().erased()),
+        ("lazy-occ", setups::lazy_occ().erased()),
+        ("lazy-2pl", setups::lazy_2pl().erased()),
+        ("lazy-hyper", by_epochs::<Lazy<Hyper>>().erased()),
+    ];
+    for (name, setup) in of_one_thread {
+        assert!(!is_seen_before_sealed(&setup), "{name}");
+        let _careless = leave_out(redo::Step::SealFirst);
+        assert!(is_seen_before_sealed(&setup), "{name}");
+    }
+}
+
+/// The same of BOHM, where the reader is another thread.
+#[test]
+fn bohm_seals_before_it_publishes() {
+    let setup = setups::bohm();
+    assert!(!is_seen_before_sealed_within(&setup, Duration::from_millis(50)));
+    let _careless = leave_out(redo::Step::SealFirst);
+    assert!(is_seen_before_sealed_within(&setup, Duration::from_secs(60)));
+}
+
+/// A protocol that hands its changes to no log does not open with one.
+#[test]
+fn protocols_without_a_journal_refuse() {
+    fn refuses<P: Protocol>() -> bool {
+        let common = Common { journal: Journal::new(Arc::new(Recorder::patient())), ..Common::default() };
+        matches!(P::open(P::Options::default(), common), Err(Error::Unsupported { .. }))
+    }
+    assert!(refuses::<Hekaton>() && refuses::<KeyValue>() && refuses::<PartitionedStore>());
+    assert!(!refuses::<Serial>());
+}
