@@ -1,6 +1,6 @@
 //! What a transaction hands to the log: its changes are staged at the end of its run, and sealed before the first of them is published.
 
-use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
+use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Change;
@@ -60,7 +60,7 @@ impl BohmTransaction<'_> {
         // Before the first of several patches.
         self.has_staged = true;
         let entry = self.entry(position);
-        let mut bytes = [0; MAX_KEY_BYTES];
+        let mut bytes = [0; size_of::<u128>()];
         let key = match entry.key() {
             AnyKey::Long(key) => key,
             AnyKey::Short(key) => {
