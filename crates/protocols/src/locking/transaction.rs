@@ -81,7 +81,7 @@ impl LockingTransaction<'_> {
             return Ok(());
         }
         let mut scratch = KeyScratch::new();
-        self.records.tell(|IndexRef { table: id, index }, row, change| {
+        self.records.visit_changes(|IndexRef { table: id, index }, row, change| {
             let Ok(table) = base.tables.table(id) else { return Ok(()) };
             if index != IndexId::PRIMARY {
                 return Ok(());
