@@ -14,7 +14,7 @@ mod tests;
 use std::sync::Arc;
 
 use polychron_engine::mutations::{left_out, pass};
-use polychron_sync::atomic::{AtomicU64, Ordering};
+use polychron_sync::atomic::{AtomicU64, Ordering, fence};
 use polychron_sync::{CachePadded, SpinLatch};
 
 use crate::frame::{Edit, Order, Refused};
@@ -51,6 +51,8 @@ pub(crate) enum Unstaged {
 pub(crate) struct Rings {
     rings: Box<[Ring]>,
     epochs: CachePadded<Epochs>,
+    /// Rings from this one on have never had a record.
+    used: AtomicU64,
     budget: Arc<Budget>,
     limits: Limits,
 }
@@ -103,7 +105,7 @@ impl Rings {
         };
         let rings = (0..workers).map(|_| ring()).collect();
         let epochs = CachePadded::new(Epochs { current: AtomicU64::new(epoch), sealed: AtomicU64::new(0) });
-        Self { rings, epochs, budget, limits }
+        Self { rings, epochs, used: AtomicU64::new(0), budget, limits }
     }
 
     /// Encodes a change of the worker's transaction behind those that it has staged.
@@ -112,7 +114,7 @@ impl Rings {
         edit.check().map_err(Unstaged::Refused)?;
         let mut ends = self.rings[worker].latch.lock();
         if !left_out(Step::RefuseOverfull) || ends.array.words().is_empty() {
-            self.make_room(&mut ends, edit.most_bytes())?;
+            self.make_room(worker, &mut ends, edit.most_bytes())?;
         }
         let mut sink = WordSink::resume(ends.array.words(), ends.head + FRONT, ends.staged);
         edit.write(table, &mut sink);
@@ -122,7 +124,7 @@ impl Rings {
 
     /// Sees to it that so many bytes more can be staged.
     #[inline]
-    fn make_room(&self, ends: &mut Ends, more: usize) -> Result<(), Unstaged> {
+    fn make_room(&self, worker: usize, ends: &mut Ends, more: usize) -> Result<(), Unstaged> {
         let bytes = ends.staged + more;
         let words = (ends.head - ends.tail + FRONT) as usize + bytes.div_ceil(8);
         let has = ends.array.words().len();
@@ -131,11 +133,11 @@ impl Rings {
         if words <= has && bytes <= self.limits.transaction_bytes && !is_long {
             return Ok(());
         }
-        self.replace(ends, bytes, words)
+        self.replace(worker, ends, bytes, words)
     }
 
     #[cold]
-    fn replace(&self, ends: &mut Ends, bytes: usize, words: usize) -> Result<(), Unstaged> {
+    fn replace(&self, worker: usize, ends: &mut Ends, bytes: usize, words: usize) -> Result<(), Unstaged> {
         if bytes > self.limits.transaction_bytes {
             return Err(Unstaged::TooLong { bytes });
         }
@@ -148,6 +150,10 @@ impl Rings {
             array.words()[index(array.words(), at)].store(word, Ordering::Relaxed);
         }
         ends.array = Arc::new(array);
+        polychron_sync::raise(&self.used, worker as u64 + 1, Ordering::AcqRel);
+        // SeqCst: pairs with the fence in `close`. Whoever closes an epoch and does not see that this ring is used has raised the number before the
+        // worker reads it for its first seal.
+        fence(Ordering::SeqCst);
         Ok(())
     }
 
@@ -209,7 +215,10 @@ impl Rings {
             raise();
             pass(Point::Closing);
         }
-        for (worker, ring) in self.rings.iter().enumerate() {
+        // SeqCst: pairs with the fence in `replace`.
+        fence(Ordering::SeqCst);
+        let used = self.used.load(Ordering::Relaxed) as usize;
+        for (worker, ring) in self.rings[..used].iter().enumerate() {
             let ends = ring.latch.lock();
             if ends.head > ends.tail {
                 heads.push(Heads { array: Arc::clone(&ends.array), worker, tail: ends.tail, head: ends.head });
