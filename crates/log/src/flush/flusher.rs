@@ -90,14 +90,14 @@ impl<D: Disk> Flusher<D> {
         let epoch = rings.close(&mut heads);
         let mut has_records = false;
         for ring in &mut heads {
-            while let Some(sealed) = ring.next(epoch) {
+            while let Some(sealed) = rings.take(ring, epoch) {
                 has_records = true;
                 let bytes = self.writer.content().len() + sealed.bytes + FRONT_BYTES;
                 if bytes > self.content_bytes && self.writer.count() > 0 {
                     self.write(mark, self.whole, pool)?;
                 }
                 let pushed = self.writer.push_with(sealed.order, ring.worker(), sealed.bytes, |content| {
-                    ring.copy(&sealed, content);
+                    rings.copy(ring, &sealed, content);
                 });
                 assert!(pushed.is_ok(), "a transaction is shorter than a frame may be");
             }

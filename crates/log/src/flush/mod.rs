@@ -73,9 +73,9 @@ pub struct Options {
     /// How much may be sealed and not flushed, in bytes. The rings share it: each has a power of two, between 4 KiB and 1 MiB, and a transaction begins
     /// while its ring is at most half full.
     pub unflushed_bytes: usize,
-    /// How much a transaction may log, in bytes. A longer one lengthens its ring for a while.
+    /// How much a transaction may log, in bytes. One that is too long for its ring is gathered on the heap.
     pub transaction_bytes: usize,
-    /// How much memory all rings may take, in bytes: the log's share of the database's limit.
+    /// How much memory all rings and long transactions may take, in bytes: the log's share of the database's limit.
     pub memory_bytes: usize,
 }
 
@@ -116,6 +116,8 @@ impl Options {
             || crate::frame::frame_bytes(self.frame_bytes.min(longest)) as u64 > self.file_bytes
         {
             Some("the longest transaction does not fit a file of the log")
+        } else if self.transaction_bytes < 4 << 10 {
+            Some("a transaction may log 4 KiB")
         } else if self.workers == 0 {
             Some("a log has a worker")
         } else {
@@ -124,7 +126,8 @@ impl Options {
     }
 
     pub(crate) fn limits(&self) -> Limits {
-        let words = (self.unflushed_bytes / 8 / self.workers).clamp(1 << 9, 1 << 17);
+        let most = (self.transaction_bytes / 8).min(1 << 17);
+        let words = (self.unflushed_bytes / 8 / self.workers).clamp(1 << 9, most);
         let ring_words = if words.is_power_of_two() { words } else { words.next_power_of_two() / 2 };
         Limits { ring_words, transaction_bytes: self.transaction_bytes, memory_bytes: self.memory_bytes }
     }

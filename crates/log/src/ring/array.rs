@@ -1,4 +1,4 @@
-//! The memory of a ring, which counts against a limit.
+//! The memory of rings, which counts against a limit.
 
 use std::sync::Arc;
 
@@ -18,24 +18,29 @@ impl Budget {
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
+
+    /// Takes so many bytes, unless the limit does not leave as much; the error is how many are in use.
+    fn take(&self, bytes: usize) -> Result<(), usize> {
+        let within = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.limit);
+        // Relaxed: it counts, and orders nothing.
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).map(drop)
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
-/// The words of a ring, a power of two or none.
+/// The words of a ring, a power of two.
 pub(super) struct Array {
     words: Box<[AtomicU64]>,
     budget: Arc<Budget>,
 }
 
 impl Array {
-    pub(super) fn empty(budget: &Arc<Budget>) -> Self {
-        Self { words: Box::default(), budget: Arc::clone(budget) }
-    }
-
-    /// So many words, unless the limit does not leave as much; the error is how many bytes are in use.
+    /// So many words; the error is how many bytes are in use.
     pub(super) fn new(words: usize, budget: &Arc<Budget>) -> Result<Self, usize> {
-        let within = |used: usize| used.checked_add(8 * words).filter(|used| *used <= budget.limit);
-        // Relaxed: it counts, and orders nothing.
-        budget.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)?;
+        budget.take(8 * words)?;
         Ok(Self { words: (0..words).map(|_| AtomicU64::new(0)).collect(), budget: Arc::clone(budget) })
     }
 
@@ -47,6 +52,39 @@ impl Array {
 
 impl Drop for Array {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(8 * self.words.len(), Ordering::Relaxed);
+        self.budget.give_back(8 * self.words.len());
+    }
+}
+
+/// The bytes of a transaction that is too long for its ring.
+pub(super) struct Long {
+    pub(super) bytes: Vec<u8>,
+    /// How many were taken of the budget.
+    taken: usize,
+    budget: Arc<Budget>,
+}
+
+impl Long {
+    pub(super) fn new(budget: &Arc<Budget>) -> Self {
+        Self { bytes: Vec::new(), taken: 0, budget: Arc::clone(budget) }
+    }
+
+    /// Makes room for so many bytes altogether; the error is how many more that takes, and how many are in use.
+    pub(super) fn reserve(&mut self, bytes: usize) -> Result<(), (usize, usize)> {
+        if bytes <= self.taken {
+            return Ok(());
+        }
+        // Twice as many each time, so that bytes are moved a bounded number of times.
+        let more = bytes.max(2 * self.taken) - self.taken;
+        self.budget.take(more).map_err(|used| (more, used))?;
+        self.taken += more;
+        self.bytes.reserve_exact(self.taken - self.bytes.len());
+        Ok(())
+    }
+}
+
+impl Drop for Long {
+    fn drop(&mut self) {
+        self.budget.give_back(self.taken);
     }
 }

@@ -1,8 +1,9 @@
 //! Rings: where commits put what they have changed, and the epochs in which they do so.
 //!
-//! Each worker has a ring. A transaction's changes are encoded straight into it, behind what is sealed, where nobody looks for them; sealing stamps them
-//! with the number of the epoch and moves the head behind them. A ring's latch is held for one change, for one seal, or to read the ends: copying the
-//! records out goes on beside the worker, which writes other words meanwhile. `docs/durability.md` has the invariants.
+//! Each worker has a ring. A transaction's changes are encoded straight into it, behind what is sealed, where nobody looks for them, and without a latch;
+//! sealing stamps them with the number of the epoch and moves the head behind them. A ring's latch is held for one seal, or to read the ends: copying the
+//! records out goes on beside the worker, which writes other words meanwhile. A transaction that is too long for its ring is gathered outside of it.
+//! `docs/durability.md` has the invariants.
 
 mod array;
 #[cfg(all(test, loom))]
@@ -11,24 +12,27 @@ mod sink;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use polychron_engine::mutations::{left_out, pass};
-use polychron_sync::atomic::{AtomicU64, Ordering, fence};
+use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, SpinLatch};
 
 use crate::frame::{Edit, Order, Refused};
 use crate::steps::{Point, Step};
-use array::{Array, Budget};
+use array::{Array, Budget, Long};
 use sink::{WordSink, copy_out, index};
 
 /// Words in front of the bytes of a sealed record: how many bytes, the epoch, era and timestamp of its order.
 const FRONT: u64 = 4;
 
+/// In place of how many bytes are staged: they are gathered outside of the ring. No room is enough for as many.
+const LONG: usize = usize::MAX / 4;
+
 /// How long rings may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The words of an ordinary ring, a power of two.
+    /// The words of a ring, a power of two, and no more than one transaction may have.
     pub(crate) ring_words: usize,
     /// The bytes of one transaction.
     pub(crate) transaction_bytes: usize,
@@ -66,43 +70,76 @@ struct Epochs {
 }
 
 struct Ring {
+    own: CachePadded<Own>,
     latch: SpinLatch<Ends>,
 }
 
-/// Positions are words since the ring began.
-struct Ends {
-    array: Arc<Array>,
-    /// What lies before was copied out.
-    tail: u64,
-    /// What lies before is sealed.
-    head: u64,
+/// What the worker alone uses, but for the array. Positions are words since the ring began. All accesses are relaxed: the latch orders what another
+/// thread reads.
+#[derive(Default)]
+struct Own {
+    array: OnceLock<Array>,
     /// How many bytes are staged: behind the head and the room for the record's front.
-    staged: usize,
+    staged: AtomicUsize,
+    /// What lies before is sealed.
+    head: AtomicU64,
+    /// What lies before was copied out, as far as the worker knows.
+    tail: AtomicU64,
+}
+
+/// What the worker shares with the thread that flushes.
+#[derive(Default)]
+struct Ends {
+    tail: u64,
+    head: u64,
+    /// The transaction that is staged, if it is long.
+    staged: Option<Long>,
+    /// Those that are sealed, with their epochs.
+    sealed: Vec<(u64, Order, Long)>,
 }
 
 /// The sealed records of one ring, as an epoch's end found them.
 pub(crate) struct Heads {
-    array: Arc<Array>,
     worker: usize,
     tail: u64,
     head: u64,
+    long: Vec<(u64, Order, Long)>,
 }
 
-/// A sealed record that lies in a ring.
+/// A sealed record.
 pub(crate) struct Sealed {
     pub(crate) order: Order,
     pub(crate) bytes: usize,
-    start: u64,
+    place: Place,
+}
+
+/// Where a record lies.
+enum Place {
+    /// In the ring, from this word on.
+    Ring(u64),
+    Long(Long),
+}
+
+impl Own {
+    #[inline]
+    fn words(&self) -> &[AtomicU64] {
+        self.array.get().map_or(&[], Array::words)
+    }
+
+    /// Whether the ring has room for so many bytes behind the head.
+    #[inline]
+    fn has_room(&self, bytes: usize) -> bool {
+        let used = self.head.load(Ordering::Relaxed) - self.tail.load(Ordering::Relaxed) + FRONT;
+        used as usize + bytes.div_ceil(8) <= self.words().len()
+    }
 }
 
 impl Rings {
     /// Empty rings, which take no memory, in an epoch.
     pub(crate) fn new(workers: usize, epoch: u64, limits: Limits) -> Self {
-        assert!(limits.ring_words.is_power_of_two());
+        assert!(limits.ring_words.is_power_of_two() && 8 * limits.ring_words <= limits.transaction_bytes);
         let budget = Arc::new(Budget::new(limits.memory_bytes));
-        let ring = || Ring {
-            latch: SpinLatch::new(Ends { array: Arc::new(Array::empty(&budget)), tail: 0, head: 0, staged: 0 }),
-        };
+        let ring = || Ring { own: CachePadded::default(), latch: SpinLatch::default() };
         let rings = (0..workers).map(|_| ring()).collect();
         let epochs = CachePadded::new(Epochs { current: AtomicU64::new(epoch), sealed: AtomicU64::new(0) });
         Self { rings, epochs, used: AtomicU64::new(0), budget, limits }
@@ -112,44 +149,63 @@ impl Rings {
     #[inline]
     pub(crate) fn stage(&self, worker: usize, table: u32, edit: &Edit<'_>) -> Result<(), Unstaged> {
         edit.check().map_err(Unstaged::Refused)?;
-        let mut ends = self.rings[worker].latch.lock();
-        if !left_out(Step::RefuseOverfull) || ends.array.words().is_empty() {
-            self.make_room(worker, &mut ends, edit.most_bytes())?;
-        }
-        let mut sink = WordSink::resume(ends.array.words(), ends.head + FRONT, ends.staged);
-        edit.write(table, &mut sink);
-        ends.staged = sink.finish();
-        Ok(())
-    }
-
-    /// Sees to it that so many bytes more can be staged.
-    #[inline]
-    fn make_room(&self, worker: usize, ends: &mut Ends, more: usize) -> Result<(), Unstaged> {
-        let bytes = ends.staged + more;
-        let words = (ends.head - ends.tail + FRONT) as usize + bytes.div_ceil(8);
-        let has = ends.array.words().len();
-        // A ring that was lengthened becomes as long as the others again, once it is empty.
-        let is_long = has > self.limits.ring_words && ends.staged == 0 && words <= self.limits.ring_words;
-        if words <= has && bytes <= self.limits.transaction_bytes && !is_long {
+        let own = &*self.rings[worker].own;
+        let staged = own.staged.load(Ordering::Relaxed);
+        let is_careless = left_out(Step::RefuseOverfull) && !own.words().is_empty();
+        if own.has_room(staged + edit.most_bytes()) || is_careless {
+            let start = own.head.load(Ordering::Relaxed) + FRONT;
+            let mut sink = WordSink::resume(own.words(), start, staged);
+            edit.write(table, &mut sink);
+            own.staged.store(sink.finish(), Ordering::Relaxed);
             return Ok(());
         }
-        self.replace(worker, ends, bytes, words)
+        self.stage_slowly(worker, table, edit)
     }
 
+    /// The same, where the ring has no room, as far as is known.
     #[cold]
-    fn replace(&self, worker: usize, ends: &mut Ends, bytes: usize, words: usize) -> Result<(), Unstaged> {
+    fn stage_slowly(&self, worker: usize, table: u32, edit: &Edit<'_>) -> Result<(), Unstaged> {
+        let Ring { own, latch } = &self.rings[worker];
+        if own.array.get().is_none() {
+            self.begin(worker)?;
+        }
+        let ends = &mut *latch.lock();
+        own.tail.store(ends.tail, Ordering::Relaxed);
+        let staged = own.staged.load(Ordering::Relaxed);
+        let start = own.head.load(Ordering::Relaxed) + FRONT;
+        if own.has_room(staged + edit.most_bytes()) {
+            let mut sink = WordSink::resume(own.words(), start, staged);
+            edit.write(table, &mut sink);
+            own.staged.store(sink.finish(), Ordering::Relaxed);
+            return Ok(());
+        }
+        let has = ends.staged.as_ref().map_or(staged, |long| long.bytes.len());
+        let bytes = has + edit.most_bytes();
         if bytes > self.limits.transaction_bytes {
             return Err(Unstaged::TooLong { bytes });
         }
-        let words = words.next_power_of_two().max(self.limits.ring_words);
-        let array =
-            Array::new(words, &self.budget).map_err(|used| Unstaged::OutOfMemory { requested: 8 * words, used })?;
-        let end = ends.head + FRONT + ends.staged.div_ceil(8) as u64;
-        for at in ends.tail..end.min(ends.tail + ends.array.words().len() as u64) {
-            let word = ends.array.words()[index(ends.array.words(), at)].load(Ordering::Relaxed);
-            array.words()[index(array.words(), at)].store(word, Ordering::Relaxed);
+        let memory = |(requested, used)| Unstaged::OutOfMemory { requested, used };
+        match &mut ends.staged {
+            Some(long) => long.reserve(bytes).map_err(memory)?,
+            none => {
+                let mut long = Long::new(&self.budget);
+                long.reserve(bytes).map_err(memory)?;
+                copy_out(own.words(), start, staged, &mut long.bytes);
+                *none = Some(long);
+                own.staged.store(LONG, Ordering::Relaxed);
+            }
         }
-        ends.array = Arc::new(array);
+        ends.staged.iter_mut().for_each(|long| edit.write(table, &mut long.bytes));
+        Ok(())
+    }
+
+    /// Gives a worker its ring.
+    fn begin(&self, worker: usize) -> Result<(), Unstaged> {
+        let requested = 8 * self.limits.ring_words;
+        let array = Array::new(self.limits.ring_words, &self.budget);
+        let array = array.map_err(|used| Unstaged::OutOfMemory { requested, used })?;
+        // It is set by this worker alone.
+        let _ = self.rings[worker].own.array.set(array);
         polychron_sync::raise(&self.used, worker as u64 + 1, Ordering::AcqRel);
         // SeqCst: pairs with the fence in `close`. Whoever closes an epoch and does not see that this ring is used has raised the number before the
         // worker reads it for its first seal.
@@ -159,16 +215,22 @@ impl Rings {
 
     /// Forgets what the worker has staged.
     pub(crate) fn discard(&self, worker: usize) {
-        self.rings[worker].latch.lock().staged = 0;
+        let Ring { own, latch } = &self.rings[worker];
+        if own.staged.load(Ordering::Relaxed) == LONG {
+            latch.lock().staged = None;
+        }
+        own.staged.store(0, Ordering::Relaxed);
     }
 
     /// Seals what the worker has staged, and answers the epoch; 0 if there is nothing.
     #[inline]
     pub(crate) fn seal(&self, worker: usize, order: Order) -> u64 {
-        let mut ends = self.rings[worker].latch.lock();
-        if ends.staged == 0 {
+        let Ring { own, latch } = &self.rings[worker];
+        let staged = own.staged.load(Ordering::Relaxed);
+        if staged == 0 {
             return 0;
         }
+        let mut ends = latch.lock();
         // Relaxed: under the ring's latch it is the epoch that is open, or one that is being closed by a thread which has not had this latch since it
         // raised the number. That one finds the record before the head.
         let epoch = self.epochs.current.load(Ordering::Relaxed);
@@ -176,13 +238,19 @@ impl Rings {
         if self.epochs.sealed.load(Ordering::Relaxed) < epoch {
             polychron_sync::raise(&self.epochs.sealed, epoch, Ordering::Relaxed);
         }
-        let words = ends.array.words();
-        let front = [ends.staged as u64, epoch, order.era, order.timestamp];
-        for (at, word) in (ends.head..).zip(front) {
-            words[index(words, at)].store(word, Ordering::Relaxed);
+        if let Some(long) = ends.staged.take() {
+            ends.sealed.push((epoch, order, long));
+        } else {
+            let words = own.words();
+            let front = [staged as u64, epoch, order.era, order.timestamp];
+            for (at, word) in (ends.head..).zip(front) {
+                words[index(words, at)].store(word, Ordering::Relaxed);
+            }
+            ends.head += FRONT + staged.div_ceil(8) as u64;
+            own.head.store(ends.head, Ordering::Relaxed);
         }
-        ends.head += FRONT + ends.staged.div_ceil(8) as u64;
-        ends.staged = 0;
+        own.tail.store(ends.tail, Ordering::Relaxed);
+        own.staged.store(0, Ordering::Relaxed);
         epoch
     }
 
@@ -197,11 +265,11 @@ impl Rings {
         self.epochs.current.load(Ordering::Relaxed)
     }
 
-    /// Whether a worker's ring is more than half full of what was not copied out.
+    /// Whether a worker's ring is more than half full of what was not copied out, or a long transaction was not.
     #[inline]
     pub(crate) fn is_behind(&self, worker: usize) -> bool {
         let ends = self.rings[worker].latch.lock();
-        (ends.head - ends.tail) as usize > self.limits.ring_words / 2
+        (ends.head - ends.tail) as usize > self.limits.ring_words / 2 || !ends.sealed.is_empty()
     }
 
     /// Closes the epoch, and appends the heads of all rings that have records. One thread at a time. Every record of this epoch and those before lies
@@ -219,9 +287,11 @@ impl Rings {
         fence(Ordering::SeqCst);
         let used = self.used.load(Ordering::Relaxed) as usize;
         for (worker, ring) in self.rings[..used].iter().enumerate() {
-            let ends = ring.latch.lock();
-            if ends.head > ends.tail {
-                heads.push(Heads { array: Arc::clone(&ends.array), worker, tail: ends.tail, head: ends.head });
+            let mut ends = ring.latch.lock();
+            if ends.head > ends.tail || !ends.sealed.is_empty() {
+                let is_taken = |(sealed, ..): &mut (u64, Order, Long)| is_due(*sealed, epoch);
+                let long = ends.sealed.extract_if(.., is_taken).collect();
+                heads.push(Heads { worker, tail: ends.tail, head: ends.head, long });
             }
             drop(ends);
             if worker == 0 {
@@ -233,6 +303,33 @@ impl Rings {
             raise();
         }
         epoch
+    }
+
+    /// Takes the next record of a ring, if it is of this epoch or one before.
+    pub(crate) fn take(&self, heads: &mut Heads, epoch: u64) -> Option<Sealed> {
+        if let Some((_, order, long)) = heads.long.pop() {
+            return Some(Sealed { order, bytes: long.bytes.len(), place: Place::Long(long) });
+        }
+        if heads.tail == heads.head {
+            return None;
+        }
+        let words = self.rings[heads.worker].own.words();
+        let word = |at| words[index(words, heads.tail + at)].load(Ordering::Relaxed);
+        if !is_due(word(1), epoch) {
+            return None;
+        }
+        let (bytes, order) = (word(0) as usize, Order { era: word(2), timestamp: word(3) });
+        let start = heads.tail + FRONT;
+        heads.tail = start + bytes.div_ceil(8) as u64;
+        Some(Sealed { order, bytes, place: Place::Ring(start) })
+    }
+
+    /// Appends the bytes of a record that was taken.
+    pub(crate) fn copy(&self, heads: &Heads, sealed: &Sealed, into: &mut Vec<u8>) {
+        match &sealed.place {
+            Place::Ring(start) => copy_out(self.rings[heads.worker].own.words(), *start, sealed.bytes, into),
+            Place::Long(long) => into.extend_from_slice(&long.bytes),
+        }
     }
 
     /// Frees what was taken of a ring.
@@ -248,28 +345,12 @@ impl Rings {
     }
 }
 
+/// Whether what was sealed in an epoch belongs into the frame of another one.
+fn is_due(sealed: u64, epoch: u64) -> bool {
+    sealed <= epoch || left_out(Step::LeaveLaterEpochs)
+}
+
 impl Heads {
-    /// The next record, if it is of this epoch or one before.
-    pub(crate) fn next(&mut self, epoch: u64) -> Option<Sealed> {
-        if self.tail == self.head {
-            return None;
-        }
-        let words = self.array.words();
-        let word = |at| words[index(words, self.tail + at)].load(Ordering::Relaxed);
-        if word(1) > epoch && !left_out(Step::LeaveLaterEpochs) {
-            return None;
-        }
-        let bytes = word(0) as usize;
-        let sealed = Sealed { order: Order { era: word(2), timestamp: word(3) }, bytes, start: self.tail + FRONT };
-        self.tail += FRONT + bytes.div_ceil(8) as u64;
-        Some(sealed)
-    }
-
-    /// Appends the bytes of a record.
-    pub(crate) fn copy(&self, sealed: &Sealed, into: &mut Vec<u8>) {
-        copy_out(self.array.words(), sealed.start, sealed.bytes, into);
-    }
-
     /// Whose ring it is.
     pub(crate) fn worker(&self) -> u32 {
         self.worker as u32
