@@ -2,14 +2,13 @@
 
 use polychron_base::Error as Refusal;
 use polychron_base::random::Random;
-use polychron_base::sizes::scaled;
 use polychron_log::disk::{Cause, Disk as _, DiskFile as _, Operation};
 use polychron_log::{Error, Options};
 use polychron_sim::{Damage, Fault, SimulatedDisk, Step};
 
 use crate::ledger::{Ledger, Told};
 use crate::session::{Session, look};
-use crate::{Ended, STEPS, complaint, operations, outcomes, use_log};
+use crate::{Ended, STEPS, complaint, operations, outcomes, runs, use_log};
 
 /// What is wrong with what is found, if damage may be noticed.
 fn silent(disk: &SimulatedDisk, ledger: &Ledger) -> Option<String> {
@@ -109,7 +108,7 @@ fn room_that_comes_back_is_used() {
 #[test]
 fn lost_and_misdirected_writes_are_noticed() {
     let mut noticed = 0;
-    for seed in 0..scaled(3, 1) as u64 {
+    for seed in runs(3) {
         let start = SimulatedDisk::new(seed);
         for number in 0..operations(&start, &Ledger::default(), seed, STEPS) {
             for fault in [Fault::LoseWrite, Fault::Misdirect] {
@@ -132,7 +131,7 @@ fn lost_and_misdirected_writes_are_noticed() {
 /// Reads of an opening have a wrong bit, each in turn.
 #[test]
 fn wrong_bits_are_noticed() {
-    for seed in 0..scaled(3, 1) as u64 {
+    for seed in runs(3) {
         let (disk, ledger) = closed(seed);
         let undisturbed = disk.after_restart();
         look(&undisturbed).unwrap();
@@ -154,7 +153,7 @@ fn wrong_bits_are_noticed() {
 #[test]
 fn damage_is_noticed_and_changes_nothing() {
     let (mut noticed, mut harmless) = (0, 0);
-    for seed in 0..scaled(2, 1) as u64 {
+    for seed in runs(2) {
         let (disk, ledger) = closed(seed);
         let mut random = Random::from_seed(seed);
         let is_log = |step: &&Step| step.operation == Operation::Write && step.path.starts_with("log");

@@ -1,7 +1,7 @@
 //! The log under failures: after any crash all that was acknowledged is there, whole, and what is there are whole epochs; damage is an error.
 //!
-//! Three workers stage and seal in one thread, in turns that a seed decides, some of them while an epoch is closed. `POLYCHRON_CRASH_SEEDS` and
-//! `POLYCHRON_FIRST_SEED` say how many outcomes of each power failure are tried, and from which seed.
+//! Three workers stage and seal in one thread, in turns that a seed decides, some of them while an epoch is closed. `POLYCHRON_LOG_RUNS` says how many
+//! runs are tried, `POLYCHRON_CRASH_SEEDS` how many outcomes of each power failure, and `POLYCHRON_FIRST_SEED` from which seed on.
 
 mod damage;
 mod ledger;
@@ -26,6 +26,12 @@ fn wanted(variable: &str, default: usize) -> u64 {
 fn seeds(default: usize) -> std::ops::Range<u64> {
     let first = wanted("POLYCHRON_FIRST_SEED", 1);
     first..first + wanted("POLYCHRON_CRASH_SEEDS", default)
+}
+
+/// The seeds of runs.
+fn runs(default: usize) -> std::ops::Range<u64> {
+    let first = wanted("POLYCHRON_FIRST_SEED", 1);
+    first..first + wanted("POLYCHRON_LOG_RUNS", default)
 }
 
 /// Every outcome of a power failure now that some seeds give.
@@ -94,7 +100,7 @@ fn crash_everywhere(
 #[test]
 fn what_is_acknowledged_survives_a_power_failure_at_any_operation() {
     let (mut checked, mut acknowledged) = (0, 0);
-    for seed in 0..scaled(6, 1) as u64 {
+    for seed in runs(6) {
         let run = (seed, 3 * STEPS);
         crash_everywhere(
             &SimulatedDisk::new(seed),
@@ -118,7 +124,7 @@ fn what_is_acknowledged_survives_a_power_failure_at_any_operation() {
 #[test]
 fn so_it_does_at_a_second_one() {
     let mut checked = 0;
-    for seed in 0..scaled(2, 1) as u64 {
+    for seed in runs(2) {
         let start = &SimulatedDisk::new(seed);
         crash_everywhere(start, &Ledger::default(), (seed, STEPS), Fault::PowerFailure, &mut |first, disk, ledger| {
             for left in outcomes(disk, seeds(1)) {
@@ -139,7 +145,7 @@ fn so_it_does_at_a_second_one() {
 fn what_a_restart_finds_is_durable_before_anything_is_built_on_it() {
     let mut checked = 0;
     for fault in [Fault::Fail, Fault::FailForEver, Fault::PowerFailure] {
-        for seed in 0..scaled(2, 1) as u64 {
+        for seed in runs(2) {
             let start = &SimulatedDisk::new(seed);
             crash_everywhere(start, &Ledger::default(), (seed, STEPS), fault, &mut |first, disk, ledger| {
                 let next = disk.after_restart();

@@ -6,7 +6,6 @@ use std::time::Duration;
 use polychron_base::TableId;
 use polychron_base::clock::SystemClock;
 use polychron_base::random::Random;
-use polychron_base::sizes::scaled;
 use polychron_engine::redo::{Change, Log as _, Order};
 use polychron_log::disk::{Files, Operation};
 use polychron_log::{Durability, Log, Options, Threads};
@@ -15,7 +14,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use crate::ledger::{Id, Ledger, Sealed, Told};
 use crate::session::manifests;
-use crate::{complaint, outcomes};
+use crate::{complaint, outcomes, runs};
 
 fn opened(disk: &SimulatedDisk, options: Options) -> Arc<Log<SimulatedDisk>> {
     let files = Files::new(disk.clone());
@@ -45,7 +44,7 @@ fn client(log: &Log<SimulatedDisk>, worker: usize, orders: &AtomicU64) -> Vec<(I
 #[test]
 fn what_is_acknowledged_to_threads_survives() {
     let mut acknowledged = 0;
-    for seed in 0..scaled(40, 2) as u64 {
+    for seed in runs(40) {
         let disk = SimulatedDisk::new(seed);
         let log = opened(&disk, Options::tiny());
         let threads = (seed % 2 == 0).then(|| Threads::start(Arc::clone(&log)).unwrap());
