@@ -35,8 +35,7 @@ impl<D: Disk + Clone> Log<D> {
         }
         let manifest = manifests.current().clone();
         if manifest.incarnation == 0 {
-            // Nothing was logged, or an older manifest counts than did, which is damage.
-            read::read_to_end(files, &manifest, manifests.generation(), &mut |_| {})?;
+            read::refuse_foreign(files)?;
             begin_directory(files)?;
         }
         let end = read::read_to_end(files, &manifest, manifests.generation(), visit)?;

@@ -12,6 +12,7 @@ use crate::flush::pool::Live;
 use crate::frame::Record;
 use crate::manifest::Manifest;
 use walk::Walk;
+pub(crate) use walk::refuse_foreign;
 
 /// A record that was read.
 #[derive(Clone, Copy, Debug)]

@@ -256,27 +256,52 @@ pub(super) fn read_at<F: crate::disk::DiskFile>(
 type Slots = (Vec<u32>, BTreeMap<u64, Vec<u32>>);
 
 fn slots<D: Disk>(files: &Files<D>, database: DatabaseId) -> Result<Slots, Error> {
-    let entries = match files.list(DIRECTORY) {
-        Err(error) if error.cause == Cause::NotFound => return Ok(Slots::default()),
-        entries => entries?,
-    };
+    let slots = all_slots(files)?;
     let mut numbers: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-    let slots: Vec<u32> = entries.iter().filter_map(|entry| slot_of(&entry.name)).collect();
     for slot in &slots {
-        let file = files.open(&path_of(*slot), Access::Read)?;
-        let mut first = Buffer::zeroed(BLOCK);
-        for _ in 0..if left_out(Step::ReadTwice) { 1 } else { 2 } {
-            if !read_at(&file, 0, &mut first)? {
-                break;
+        match first_header(files, *slot)?.map(|header| header.place) {
+            Some(place) if place.database == database && place.offset == 0 => {
+                numbers.entry(place.file).or_default().push(*slot);
             }
-            if let Ok((header, _)) = Frame::peek(&first)
-                && header.place.database == database
-                && header.place.offset == 0
-            {
-                numbers.entry(header.place.file).or_default().push(*slot);
-                break;
-            }
+            _ => {}
         }
     }
     Ok((slots, numbers))
+}
+
+/// The slots of all files of the log; none if there is no directory.
+fn all_slots<D: Disk>(files: &Files<D>) -> Result<Vec<u32>, Error> {
+    match files.list(DIRECTORY) {
+        Err(error) if error.cause == Cause::NotFound => Ok(Vec::new()),
+        entries => Ok(entries?.iter().filter_map(|entry| slot_of(&entry.name)).collect()),
+    }
+}
+
+/// What the first block of a file says, if it is a frame's.
+fn first_header<D: Disk>(files: &Files<D>, slot: u32) -> Result<Option<Header>, Error> {
+    let file = files.open(&path_of(slot), Access::Read)?;
+    let mut first = Buffer::zeroed(BLOCK);
+    for _ in 0..if left_out(Step::ReadTwice) { 1 } else { 2 } {
+        if !read_at(&file, 0, &mut first)? {
+            break;
+        }
+        match Frame::peek(&first) {
+            Ok((header, _)) => return Ok(Some(header)),
+            Err(Fault::Unsupported(format)) => return Err(Error::Unsupported { file: path_of(slot), format }),
+            Err(_) => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Refuses a directory in which some log lies: the database was never opened, so that it is another one's, or this one's with a manifest that is too old.
+pub(crate) fn refuse_foreign<D: Disk>(files: &Files<D>) -> Result<(), Error> {
+    for slot in all_slots(files)? {
+        if let Some(header) = first_header(files, slot)? {
+            let (first_epoch, last_epoch) = (header.first_epoch, header.last_epoch);
+            let reason = "it is a log, and the manifest says that there was never one";
+            return Err(Error::Corrupt { file: path_of(slot), offset: 0, first_epoch, last_epoch, reason });
+        }
+    }
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use polychron_base::Error as Refusal;
 use polychron_base::random::Random;
-use polychron_log::disk::{Cause, Disk as _, DiskFile as _, Operation};
+use polychron_log::disk::{Cause, Disk as _, DiskFile as _, Files, Operation};
 use polychron_log::{Error, Options};
 use polychron_sim::{Damage, Fault, SimulatedDisk, Step};
 
@@ -243,4 +243,20 @@ fn every_sync_is_needed() {
     let root = (Operation::SyncDirectory, "");
     let unneeded: Vec<_> = unneeded.iter().map(|(operation, path)| (*operation, path.as_str())).collect();
     assert_eq!(unneeded, [root, root], "{steps:?}");
+}
+
+/// The manifests are lost, and a database is made anew in the directory: the log that lies there stays.
+#[test]
+fn a_log_without_its_manifests_is_left_alone() {
+    let (disk, ledger) = closed(1);
+    let files = Files::new(disk.clone());
+    for path in ["manifest.0", "manifest.1"] {
+        files.remove(path).unwrap();
+    }
+    let before = disk.list("log").unwrap();
+    for _ in 0..2 {
+        let opened = Session::open(&disk, &mut ledger.clone(), Options::tiny());
+        assert!(matches!(opened.err(), Some(Error::Corrupt { .. })));
+    }
+    assert_eq!(disk.list("log").unwrap(), before);
 }
