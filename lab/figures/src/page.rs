@@ -103,7 +103,7 @@ fn circumstances(settings: &Settings, machine: &Machine) -> String {
 /// What of the paper holds here, in one line, and the way to each figure.
 fn summary(figures: &[Figure]) -> Markup {
     let total = |verdict| figures.iter().map(|figure| figure.count(verdict)).sum::<usize>();
-    let claims: usize = figures.iter().map(|figure| figure.findings.len()).sum();
+    let claims: usize = figures.iter().map(|figure| figure.findings().count()).sum();
     html! {
         p {
             "Of " (claims) " claims "
@@ -155,7 +155,7 @@ fn marked(text: &str) -> Markup {
 }
 
 fn section(figure: &Figure) -> Markup {
-    let Figure { id, title, claim, note, .. } = figure;
+    let Figure { id, title, note, .. } = figure;
     html! {
         section id=(anchor(figure)) {
             h2 { (id) ": " (title) }
@@ -169,12 +169,13 @@ fn section(figure: &Figure) -> Markup {
                     }
                 }
                 div class="words" {
-                    p { "The paper:" }
-                    blockquote { (marked(claim)) }
-                    @if !note.is_empty() { p { (marked(note)) } }
-                    ul {
-                        @for finding in &figure.findings { (found(finding)) }
+                    @for quote in &figure.quotes {
+                        blockquote { (marked(&quote.text)) }
+                        ul {
+                            @for finding in &quote.findings { (found(finding)) }
+                        }
                     }
+                    @if !note.is_empty() { p { (marked(note)) } }
                     @for panel in &figure.panels { div class="table" { (table(figure, panel)) } }
                 }
             }
@@ -238,10 +239,10 @@ mod tests {
 
     #[test]
     fn a_page_has_contents_a_legend_for_every_series_and_no_back_quotes() {
-        let mut figure = Figure::new("5 top", "a title", "`bohm` is faster", Kind::Bars, "threads");
+        let mut figure = Figure::new("5 top", "a title", Kind::Bars, "threads");
         figure.frame(&["1".to_owned()], &["y"], &["one", "two"]);
         figure.panels[0].series[0].points[0] = Some(Point::of(vec![1.0, 2.0, 3.0]));
-        figure.expect_higher("`one` is higher", [figure.point(0, 0), None]);
+        figure.expect_higher("`bohm` is faster", "`one` is higher", [figure.point(0, 0), None]);
         let drawn = Drawn { figures: vec![figure], ended: None, load_before: None };
         let (html, _) = page(&PAPERS[0], &Settings::quick(2), &drawn);
         let body = html.split("<script").next().unwrap();

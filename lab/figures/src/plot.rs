@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn spreads_have_the_colour_of_their_series_and_no_legend_hides_them() {
-        let mut figure = Figure::new("1", "", "", Kind::Lines, "");
+        let mut figure = Figure::new("1", "", Kind::Lines, "");
         figure.frame(&["1".to_owned()], &["y"], &["a", "b"]);
         for series in &mut figure.panels[0].series {
             series.points[0] = Some(Point::of(vec![1.0, 2.0, 3.0]));
@@ -161,7 +161,7 @@ mod tests {
     fn what_measured_nothing_is_drawn_or_left_out() {
         let [some, none] = [2.0, 0.0].map(|y| Point::of(vec![y]));
         for point in [some, none, some.over(none), none.over(none)] {
-            let mut figure = Figure::new("1", "", "", Kind::Bars, "");
+            let mut figure = Figure::new("1", "", Kind::Bars, "");
             figure.frame(&["1".to_owned()], &["y"], &["a"]);
             figure.panels[0].series[0].points[0] = Some(point);
             assert!(svg(&figure, &figure.panels[0]).ends_with("</svg>\n"), "{point:?}");
