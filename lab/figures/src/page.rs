@@ -21,8 +21,8 @@ h1{font-size:1.5rem}h2{font-size:1.15rem;border-top:1px solid var(--line);paddin
 .legend{list-style:none;margin:0;padding:0;font-size:13px}.legend span{display:inline-block;width:.9em;height:.9em;margin-right:.5em;border-radius:2px}\
 svg text{fill:var(--ink)}svg [stroke='#000000']{stroke:var(--ink)}\
 blockquote{margin:0 0 1rem;padding-left:1rem;border-left:3px solid var(--mark)}\
-.table{overflow-x:auto}table{border-collapse:collapse;font-size:13px;margin-bottom:.5rem}caption{text-align:left}\
-td,th{border:1px solid var(--line);padding:.2rem .5rem;text-align:right}td:first-child,th:first-child{text-align:left}\
+.table{overflow-x:auto;margin-bottom:1.5rem}table{border-collapse:collapse;font-size:13px;margin-bottom:.5rem}caption{text-align:left}\
+td,th{border:1px solid var(--line);padding:.2rem .5rem;text-align:right;white-space:nowrap}td:first-child,th:first-child{text-align:left;white-space:normal;min-width:8em}\
 a{color:var(--mark)}.agrees{color:var(--good)}.differs{color:var(--bad)}.too-close,.not-measured{color:var(--dim)}";
 
 /// All that was measured, as it is written to JSON.
@@ -166,6 +166,7 @@ fn section(figure: &Figure) -> Markup {
                             (PreEscaped(plot::svg(figure, panel)))
                             (legend(panel))
                         }
+                        div class="table" { (table(figure, panel)) }
                     }
                 }
                 div class="words" {
@@ -176,7 +177,6 @@ fn section(figure: &Figure) -> Markup {
                         }
                     }
                     @if !note.is_empty() { p { (marked(note)) } }
-                    @for panel in &figure.panels { div class="table" { (table(figure, panel)) } }
                 }
             }
         }
