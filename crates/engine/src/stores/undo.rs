@@ -164,30 +164,29 @@ impl<A: Copy> UndoLog<A> {
         self.entries.push(Undo::Deleted { at, key, record });
     }
 
-    /// Visits each change: where it was made, and how the row is now, of which `words` has the words although it was deleted. Of what was overwritten in
-    /// a part, these words.
+    /// Visits each change: where it was made, its key if that was kept, and how the row is now, of which `words` has the words although it was deleted.
+    /// Of what was overwritten in a part, these words.
     ///
     /// # Errors
     /// Those of `visit`.
     pub fn visit<'r>(
         &self,
         words: impl Fn(Record) -> &'r [u64],
-        mut visit: impl FnMut(A, &[u64], Change<'_>) -> Result<(), Error>,
+        mut visit: impl FnMut(A, Option<&[u8]>, &[u64], Change<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        let kept = |key: Span| Some(&self.keys[key.start..key.end]);
         self.entries.iter().try_for_each(|entry| match *entry {
-            Undo::Inserted { at, record, .. } | Undo::Replaced { at, new: record, .. } => {
+            Undo::Inserted { at, key, record } | Undo::Replaced { at, key, new: record, .. } => {
                 let row = words(record);
-                visit(at, row, Change::Put(row))
+                visit(at, kept(key), row, Change::Put(row))
             }
-            Undo::Deleted { at, record, .. } => visit(at, words(record), Change::Delete),
+            Undo::Deleted { at, key, record } => visit(at, kept(key), words(record), Change::Delete),
             Undo::Overwritten { at, record, first, words: old, length } => {
                 let (row, changed) = (words(record), first..first + old.end - old.start);
                 let is_part = changed.len() < length;
-                visit(
-                    at,
-                    row,
-                    if is_part { Change::Patch { word: first, words: &row[changed] } } else { Change::Put(row) },
-                )
+                let change =
+                    if is_part { Change::Patch { word: first, words: &row[changed] } } else { Change::Put(row) };
+                visit(at, None, row, change)
             }
         })
     }

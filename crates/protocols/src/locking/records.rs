@@ -205,7 +205,7 @@ impl<'w> Records<'w> {
     /// Visits the changes, as the rows are now: see [`UndoLog::visit`]. What the transaction has changed is locked until it ends.
     pub(super) fn visit_changes(
         &self,
-        visit: impl FnMut(IndexRef, &[u64], Change<'_>) -> Result<(), Error>,
+        visit: impl FnMut(IndexRef, Option<&[u8]>, &[u64], Change<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.kept.log.visit(|record| self.words(LockedRecord::new(record)), visit)
     }
