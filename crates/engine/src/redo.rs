@@ -37,9 +37,6 @@ pub struct Order {
     pub timestamp: u64,
 }
 
-/// The name that [`Redo`] knows it by.
-pub type ExtendedTimestamp = Order;
-
 impl From<u64> for Order {
     /// A timestamp of a protocol whose numbers are enough.
     #[inline]
@@ -213,31 +210,4 @@ impl Journal {
             _ => Ticket::DONE,
         }
     }
-}
-
-/// Receives the changes of each committed transaction, in its commit section, in the order of its serial position for
-/// every single key. The type parameter vanishes when logging is off.
-pub trait Redo: Send + Sync + 'static {
-    /// Whether anything listens. When `false`, the calls below are not compiled in.
-    const ENABLED: bool;
-
-    /// One change. `timestamp` orders all changes of one key.
-    fn change(&self, worker: usize, timestamp: ExtendedTimestamp, table: TableId, key: &[u8], change: Change<'_>);
-
-    /// The transaction with this timestamp has handed over all its changes.
-    fn committed(&self, worker: usize, timestamp: ExtendedTimestamp);
-}
-
-/// No log.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoRedo;
-
-impl Redo for NoRedo {
-    const ENABLED: bool = false;
-
-    #[inline]
-    fn change(&self, _: usize, _: ExtendedTimestamp, _: TableId, _: &[u8], _: Change<'_>) {}
-
-    #[inline]
-    fn committed(&self, _: usize, _: ExtendedTimestamp) {}
 }

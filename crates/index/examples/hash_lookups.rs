@@ -156,7 +156,7 @@ fn main() {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS as u64 {
         let get = |key| index.get(key, &guard).handle.map_or(0, Handle::get);
-        ours.push(measure(keys as u64, 7 * round + 1, get, |key| index.prefetch(key, &guard)));
+        ours.push(measure(keys as u64, 7 * round + 1, get, |key| _ = index.prefetch(key, &guard)));
         theirs.push(measure(keys as u64, 7 * round + 1, |key| bare.get(key), |key| bare.prefetch(key)));
     }
     println!("million lookups a second, medians of {ROUNDS} alternating rounds");

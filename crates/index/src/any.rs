@@ -73,7 +73,9 @@ impl AnyIndex {
     pub fn prefetch<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) {
         match self {
             Self::Ordered(index) => drop(index.start(key, guard)),
-            Self::Hash(index) => index.prefetch(key, guard),
+            Self::Hash(index) => {
+                index.prefetch(key, guard);
+            }
         }
     }
 

@@ -112,6 +112,9 @@ replays! {
     lazy_2pl: setups::lazy_2pl();
     lazy_hyper: by_epochs::<Lazy<Hyper>>();
     bohm: setups::bohm();
+    cicada: setups::still_cicada();
+    cicada_multi_version: setups::still_multi_version();
+    lazy_cicada: setups::lazy_cicada();
 }
 
 /// The same with options that change what is staged, or where.
@@ -149,13 +152,17 @@ fn sealed_before_seen() {
     }
 }
 
-/// The same of BOHM, where the reader is another thread.
+/// The same where a reader waits for the writer, and is another thread.
 #[test]
-fn bohm_seals_before_it_publishes() {
-    let setup = setups::bohm();
-    assert!(!is_seen_before_sealed_within(&setup, Duration::from_millis(50)));
-    let _careless = leave_out(redo::Step::SealFirst);
-    assert!(is_seen_before_sealed_within(&setup, Duration::from_secs(60)));
+fn sealed_before_those_go_on_who_wait() {
+    fn seals_first<P: Protocol>(setup: &Setup<P>) {
+        assert!(!is_seen_before_sealed_within(setup, Duration::from_millis(50)), "{}", setup.name);
+        let _careless = leave_out(redo::Step::SealFirst);
+        assert!(is_seen_before_sealed_within(setup, Duration::from_secs(60)), "{}", setup.name);
+    }
+    seals_first(&setups::bohm());
+    seals_first(&setups::still_cicada());
+    seals_first(&setups::lazy_cicada());
 }
 
 /// A protocol that hands its changes to no log does not open with one.

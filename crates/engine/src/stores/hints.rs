@@ -39,10 +39,17 @@ const MOST_LINES: usize = 6;
 struct Hint {
     key: Key16,
     handle: Option<Handle>,
+    /// The key's hash, where it is looked up in a hash index.
+    hash: u64,
     table: TableId,
 }
 
 impl Hint {
+    #[inline]
+    fn new(table: TableId, key: Key16) -> Self {
+        Self { key, handle: None, hash: 0, table }
+    }
+
     #[inline]
     fn is_of(&self, table: TableId, key: &Key16) -> bool {
         self.table == table && self.key == *key
@@ -123,7 +130,7 @@ impl Declare for Gathering<'_> {
     #[inline]
     fn key<K: EncodedKey>(&mut self, table: TableId, key: K, _access: Access) {
         if let Some(key) = Key16::from_key(key) {
-            self.0.push(Hint { key, handle: None, table });
+            self.0.push(Hint::new(table, key));
         }
     }
 }
@@ -201,7 +208,7 @@ impl Hints {
     #[inline]
     pub fn ask<K: EncodedKey>(&mut self, table: TableId, key: K) {
         if let Some(key) = Key16::from_key(key) {
-            self.all.push(Hint { key, handle: None, table });
+            self.all.push(Hint::new(table, key));
             self.own.end = self.all.len();
         }
     }
@@ -213,16 +220,16 @@ impl Hints {
     }
 
     /// Looks up the keys that were asked for, all of them together, and starts fetching their records. What is found
-    /// holds under the guard. Answers the position of the first of these keys, for those whose tables are not looked up here.
+    /// holds under the guard. Answers the position of the first of these keys, if the tables of some are not looked up here.
     #[inline(never)]
-    pub fn answer<S: Keyed>(&mut self, tables: &[Option<Arc<StoreTable<S>>>], guard: &Guard<'_>) -> usize {
+    pub fn answer<S: Keyed>(&mut self, tables: &[Option<Arc<StoreTable<S>>>], guard: &Guard<'_>) -> Option<usize> {
         let locate = |hint: &Hint| S::locate(known(tables, hint.table)?, &hint.key);
         let first = std::mem::replace(&mut self.answered, self.all.len());
         let mut walks = lend(std::mem::take(&mut self.walks));
-        let mut has_more = false;
-        for hint in &self.all[first..] {
+        let (mut has_more, mut is_all) = (false, true);
+        for hint in &mut self.all[first..] {
             if let Some((AnyIndex::Hash(index), _)) = locate(hint) {
-                index.prefetch(hint.key, guard);
+                hint.hash = index.prefetch(hint.key, guard);
             }
         }
         for position in first..self.all.len() {
@@ -234,11 +241,14 @@ impl Hints {
                 continue;
             }
             let hint = &mut self.all[position];
-            let Some((index, lines)) = locate(hint) else { continue };
+            let Some((index, lines)) = locate(hint) else {
+                is_all = false;
+                continue;
+            };
             has_more |= S::FETCHES_MORE;
             match index {
                 AnyIndex::Hash(index) => {
-                    hint.handle = index.find(hint.key, guard);
+                    hint.handle = index.find_hashed(hint.key, hint.hash, guard);
                     fetch(hint.handle, lines);
                 }
                 AnyIndex::Ordered(index) => {
@@ -265,7 +275,7 @@ impl Hints {
                 }
             }
         }
-        first
+        (!is_all).then_some(first)
     }
 
     /// Keys from a position on, with their positions.

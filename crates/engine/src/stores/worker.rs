@@ -73,7 +73,7 @@ impl<S: Keyed> WorkerBase<S> {
     /// [`Hints::answer`] from the tables of the running transaction, if any keys wait for that.
     #[inline]
     pub fn answer_hints(&mut self, guard: &Guard<'_>) -> Option<usize> {
-        self.hints.waits().then(|| self.hints.answer(&self.tables, guard))
+        if self.hints.waits() { self.hints.answer(&self.tables, guard) } else { None }
     }
 
     /// The first of these places whose index was dropped, as far as the running transaction knows. What it has read there is not what it

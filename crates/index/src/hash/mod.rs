@@ -212,7 +212,13 @@ impl HashIndex {
     /// Finds a key's handle alone, which is less work than [`HashIndex::get`]. Writes nothing that is shared.
     #[inline]
     pub fn find<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> Option<Handle> {
-        let probe = Probe::new(key, self.seed);
+        self.find_hashed(key, key.hash(self.seed), guard)
+    }
+
+    /// The same with the key's hash, which [`HashIndex::prefetch`] has given.
+    #[inline]
+    pub fn find_hashed<K: EncodedKey>(&self, key: K, hash: u64, guard: &Guard<'_>) -> Option<Handle> {
+        let probe = Probe::with_hash(key, hash);
         let (table, _, _, handle) = self.look_once(&probe, guard);
         handle.or_else(|| get_anywhere(table, key, probe.hash).handle)
     }
@@ -233,11 +239,12 @@ impl HashIndex {
         (table, head, meta, handle)
     }
 
-    /// Touches the cache line of the bucket that covers a key, so that a lookup some time later need not wait for it.
+    /// Touches the cache line of the bucket that covers a key, so that a lookup some time later need not wait for it. Answers the key's hash.
     #[inline]
-    pub fn prefetch<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) {
-        let table = self.table(guard);
-        prefetch_line(table.bucket_at(table.index_of(key.hash(self.seed))));
+    pub fn prefetch<K: EncodedKey>(&self, key: K, guard: &Guard<'_>) -> u64 {
+        let (table, hash) = (self.table(guard), key.hash(self.seed));
+        prefetch_line(table.bucket_at(table.index_of(hash)));
+        hash
     }
 
     /// Inserts a key that is absent, and tells `changes` what that did to stamps.

@@ -14,7 +14,6 @@
 
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 
 use super::steps::Step;
 use super::transaction::CicadaTransaction;
@@ -23,7 +22,7 @@ use super::transaction::CicadaTransaction;
 /// back what is retired, seldom enough that the barrier costs nothing.
 pub(super) const RENEW_EVERY: u32 = 64;
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// From now on the transaction is in its epoch while it works, and not in between.
     #[inline]
     pub(super) fn leave_to_client(mut self) -> Self {

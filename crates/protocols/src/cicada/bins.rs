@@ -11,7 +11,8 @@ use polychron_base::room::KeptList;
 use polychron_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use polychron_sync::{CachePadded, SpinGuard, SpinLatch};
 
-use super::reclaim::{Garbage, Reclaimer};
+use super::garbage::Garbage;
+use super::reclaim::Reclaimer;
 
 /// Items up to which the background leaves a bin to its worker, if that comes by.
 const LEFT_TO_ITS_WORKER: usize = 1024;

@@ -205,7 +205,6 @@ impl Clocks {
     /// The worker of this slot goes; who has the slot after it goes on where its timestamps end.
     pub(super) fn leave(&self, slot: usize, local: &LocalClock) {
         self.slots[slot].clock.store(local.time.max(local.adjusted), Ordering::Relaxed);
-        self.end(slot);
     }
 
     /// Reads the machine's time and brings the worker's clock up to it.
@@ -333,11 +332,13 @@ impl Clocks {
     #[inline]
     fn begin_within(&self, slot: usize, local: &mut LocalClock, granted: u64) -> Option<Timestamp> {
         let words = &self.slots[slot];
+        self.assert_idle(words);
         words.clock.store(local.time, Ordering::Relaxed);
         let mut min_wts = self.min_wts();
         loop {
             let Some(drawn) = self.draw(local).or_else(|| self.draw_late(local, granted)) else {
-                self.end(slot);
+                // SAFETY: nothing was read at the timestamp of this slot, which held none before.
+                unsafe { self.end(slot) };
                 return None;
             };
             local.adjusted = drawn;
@@ -378,6 +379,7 @@ impl Clocks {
     #[inline]
     pub(super) fn begin_snapshot(&self, slot: usize) -> Timestamp {
         let mut min_wts = self.min_wts();
+        self.assert_idle(&self.slots[slot]);
         // Only its own thread compares it.
         self.slots[slot].thread.store(this_thread(), Ordering::Relaxed);
         loop {
@@ -391,17 +393,6 @@ impl Clocks {
             }
             min_wts = now;
         }
-    }
-
-    /// Ends the slot's transaction or snapshot.
-    #[inline]
-    pub(super) fn end(&self, slot: usize) {
-        let words = &self.slots[slot];
-        // Release: pairs with the acquire loads of `lead`: all that the transaction read and wrote came before.
-        words.active.store(NONE, Ordering::Release);
-        words.floor.store(NONE, Ordering::Release);
-        // Release: who sees it sees that the transaction has ended.
-        words.is_committing.store(0, Ordering::Release);
     }
 
     /// The clock reading that no transaction begins before any more.

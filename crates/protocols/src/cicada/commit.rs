@@ -8,7 +8,7 @@
 //! 3. **Check** that (a) what was visible still is, and no stamp is broken; (b) what is visible below each installed version was not
 //!    read by a later transaction, and where there is no row below, no part that holds the key was found empty by one. Below an
 //!    insertion there must be none.
-//! 4. Hand the changes to the log, and say of each version that it is committed, or a deletion.
+//! 4. Seal the changes, which were staged for the log before step 1, and say of each version that it is committed, or a deletion.
 //!
 //! Why one of two conflicting transactions fails, R with timestamp *r* having read what W with *w* < *r* changes: R raises, and then looks
 //! at the list; W installs, and then looks at the read timestamp. All four are sequentially consistent. If R's look comes after W's
@@ -22,15 +22,16 @@
 
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::redo::Redo;
+use polychron_engine::redo;
 use polychron_engine::stores::IndexRef;
 use polychron_sync::Backoff;
 
 use super::counts::Stage;
 use super::installation::{Pending, refuses_rows};
+use super::kept::OwnGuard;
 use super::options::Consistency;
 use super::record::Link;
-use super::sets::{Kind, Sets, Target, Write};
+use super::sets::{Kind, Read, Sets, Target, Write};
 use super::steps::{Point, Step};
 use super::table::{CicadaTable, Store};
 use super::transaction::CicadaTransaction;
@@ -39,7 +40,7 @@ use super::worker::State;
 /// How many writes are sorted by contention (§3.5).
 const SORTED: usize = 8;
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// Validates, and makes the writes part of the database.
     pub(super) fn validate_and_write(&mut self) -> Result<(), Error> {
         self.make_way()?;
@@ -60,16 +61,23 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     self.check_reads(false)?;
                 }
             }
+            self.stage_changes()?;
             if let Err(error) = self.install_and_check() {
                 self.abort_installed();
                 return Err(error);
             }
             if left_out(Step::EndLast) {
-                self.shared.clocks.end(self.state.base.slot);
+                self.guard.end();
             }
             pass(Point::Validated);
-            self.log();
+            let seals_late = left_out(redo::Step::SealFirst);
+            if !seals_late {
+                self.seal();
+            }
             self.commit_installed();
+            if seals_late {
+                self.seal();
+            }
         }
         self.committed = true;
         self.state.commits_in_row = self.state.commits_in_row.saturating_add(1);
@@ -172,7 +180,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         for entry in pending.iter_mut() {
             let latest = match writes.get(entry.write).target {
-                Target::Record(record) => reader.latest(record.under(guard)),
+                // SAFETY: it is in the write set.
+                Target::Record(record) => reader.latest(unsafe { record.under(guard) }),
                 Target::Key => Link::End,
             };
             entry.age = match latest {
@@ -220,7 +229,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             if let Some(version) = read.version
                 && !left_out(Step::RaiseVersions)
             {
-                version.under(&self.guard).raise_rts(timestamp);
+                // SAFETY: it is in the read set.
+                unsafe { version.under(&self.guard) }.raise_rts(timestamp);
             }
         }
         for &part in self.state.sets.gaps.iter().filter(|_| !left_out(Step::RaiseGaps)) {
@@ -235,7 +245,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
         let wait = (wait || self.shared.options.parts().wait_for_pending) && !left_out(Step::AwaitPendingReads);
         let mut at = 0;
-        while let Some(passed) = self.state.sets.reads[at..].iter().position(|read| !read.is_latest(&self.guard)) {
+        // SAFETY: it is in the read set.
+        let has_changed = |read: &Read, guard: &OwnGuard<'_>| !unsafe { read.is_first(guard) };
+        while let Some(passed) = self.state.sets.reads[at..].iter().position(|read| has_changed(read, &self.guard)) {
             at += passed;
             let read = self.state.sets.reads[at];
             let seen = self.search(read.record, read.later, wait);
@@ -246,7 +258,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                     true => (Reason::Phantom, None),
                     false => (Reason::StaleRead, read.version),
                 };
-                let other = seen.version.map(|other| other.under(&self.guard).wts());
+                // SAFETY: the search has found it.
+                let other = seen.version.map(|other| unsafe { other.under(&self.guard) }.wts());
                 return Err(self.conflict_at(read.record, other, reason, (read.place, version)));
             }
             self.state.sets.set_later(at, seen.later);
@@ -282,13 +295,24 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         for position in 0..self.state.buffers.pending.len() {
             let Pending { write, installed, .. } = &self.state.buffers.pending[position];
             let Some((record, version)) = installed.as_ref().map(|own| (own.record(), own.version())) else { continue };
-            let write = *self.state.sets.writes.get(*write);
+            let write = self.state.sets.writes.get(*write);
+            if let Some(read) = self.state.sets.version_below(write) {
+                // That this is what is visible below was checked with the reads.
+                // SAFETY: it is in the read set.
+                let rts = unsafe { read.under(&self.guard) }.rts();
+                if rts.is_after(timestamp) && !left_out(Step::RefuseReadLater) {
+                    return Err(self.conflict_at(record, Some(rts), Reason::ReadLater, (write.place, Some(read))));
+                }
+                continue;
+            }
+            let write = *write;
             let below = self.search(record, Some(version), !left_out(Step::AwaitPendingBelow));
             if below.is_row && refuses_rows(&write) {
                 return Err(self.conflict_at(record, None, Reason::InsertedFirst, (write.place, below.version)));
             }
             if let Some(version) = below.version {
-                let rts = version.under(&self.guard).rts();
+                // SAFETY: the search has found it.
+                let rts = unsafe { version.under(&self.guard) }.rts();
                 if rts.is_after(timestamp) && !left_out(Step::RefuseReadLater) {
                     let version = Some(version).filter(|_| !write.is_node);
                     return Err(self.conflict_at(record, Some(rts), Reason::ReadLater, (write.place, version)));

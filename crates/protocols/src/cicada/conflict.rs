@@ -5,7 +5,6 @@ use polychron_base::error::KeyPreview;
 use polychron_base::{Abort, Error, Reason};
 use polychron_engine::catalog;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 
 use super::counts::Stage;
@@ -15,7 +14,7 @@ use super::steps::Step;
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// What tells this database from others while it is open.
     pub(super) fn database(&self) -> u32 {
         self.shared.catalog.number()
@@ -82,7 +81,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 
     fn key_of(&self, place: IndexRef, version: KeptVersion) -> Option<KeyPreview> {
-        let version = version.under(&self.guard);
+        // SAFETY: the running operation has found it, or it is in the read set.
+        let version = unsafe { version.under(&self.guard) };
         if version.status() != Status::Committed {
             return None;
         }

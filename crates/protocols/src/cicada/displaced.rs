@@ -20,7 +20,6 @@ use std::ops::ControlFlow;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason};
 use polychron_engine::Scan;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::{self, OwnedKey};
 use polychron_index::{AnyIndex, Inserted};
 use polychron_memory::Guard;
@@ -110,7 +109,7 @@ impl Store {
     }
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// A key has no row in the index, for a reader so old that the row may lie beside.
     #[cold]
     pub(super) fn look_beside<K: EncodedKey>(&mut self, store: &Store, key: K, missed: Found) -> Result<Found, Error> {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::Keys;
 use polychron_engine::{Metric, MetricValue, Mode, Versions, catalog, drive, limits, rows};
 use polychron_schema::KeyScratch;
@@ -21,12 +20,7 @@ use super::worker::CicadaWorker;
 ///
 /// As [`rows::fill`] does, but behind all that did not know the index, which are not ahead of the clock reading `unknowing`, whatever this
 /// worker's own clock says. Answers a timestamp at which all entries are there.
-pub(super) fn fill<R: Redo>(
-    shared: &Arc<Shared<R>>,
-    table: TableId,
-    index: IndexId,
-    unknowing: u64,
-) -> Result<Timestamp, Error> {
+pub(super) fn fill(shared: &Arc<Shared>, table: TableId, index: IndexId, unknowing: u64) -> Result<Timestamp, Error> {
     let mut worker = CicadaWorker::new(shared.memory.register_own()?, shared);
     if !left_out(Step::FillAfterUnknowing) {
         worker.follow(unknowing);
@@ -59,7 +53,7 @@ pub(super) fn fill<R: Redo>(
 
 /// The keys of a table whose primary index keeps versions, as of the latest commits: who did not know the new index may have had a
 /// timestamp that lies ahead of this one's.
-fn collect_keys<R: Redo>(store: &Store, worker: &mut CicadaWorker<R>, keys: &mut Keys) -> Result<(), Error> {
+fn collect_keys(store: &Store, worker: &mut CicadaWorker, keys: &mut Keys) -> Result<(), Error> {
     // The latest stable version of a record is freed when a later one is, which the transaction's horizon prevents.
     let transaction = worker.begin_in_epoch(Mode::ReadWrite)?;
     let mut failed = Ok(());
@@ -125,7 +119,7 @@ impl Found {
 }
 
 /// Looks at the versions of all rows, secondary entries aside.
-pub(super) fn look_through<R: Redo>(shared: &Arc<Shared<R>>) -> Found {
+pub(super) fn look_through(shared: &Arc<Shared>) -> Found {
     let mut found = Found::default();
     // Without a free slot nobody can be kept from collecting, and nothing can be counted.
     let Ok(local) = shared.memory.register() else { return found };

@@ -3,7 +3,6 @@
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId};
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 use polychron_index::Stamp;
 
@@ -26,7 +25,7 @@ pub(super) struct Missed {
     pub(super) has_record: bool,
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// The long way to the row of a key; what was found, or not, is protected.
     #[inline(never)]
     fn find<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Found, Error> {
@@ -85,8 +84,13 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// A row that lies outside of its head is fetched whole, and may be worth moving there.
     #[inline]
     pub(super) fn see_outside(&mut self, store: &Store, record: Kept, version: KeptVersion) {
-        if !self.snapshot && !record.under(&self.guard).is_inline(version.address()) {
-            version.under(&self.guard).prefetch_row();
+        if self.snapshot {
+            return;
+        }
+        // SAFETY: the running operation has found them.
+        let (found, seen) = unsafe { (record.under(&self.guard), version.under(&self.guard)) };
+        if !found.is_inline(version.address()) {
+            seen.prefetch_row();
             self.note_for_promotion(store, record, version, false);
         }
     }
@@ -109,10 +113,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         if hinted.is_none() {
             record.address().prefetch(store.records.lines());
         }
-        if !self.state.sets.writes.is_empty() && self.reads_own() && self.has_written(store.place(), record, key) {
+        if self.state.sets.writes.may_have(record) && self.has_written(store.place(), record, key) {
             return None;
         }
-        let Link::To(version) = self.guard.reader().latest(record.under(&self.guard)) else { return None };
+        // SAFETY: it was found just now; a hint holds in this epoch.
+        let Link::To(version) = self.guard.reader().latest(unsafe { record.under(&self.guard) }) else { return None };
         if version.wts().is_after(self.timestamp()) || version.status() != Status::Committed {
             return None;
         }
@@ -143,6 +148,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.guard.hinted(&mut base.hints, table, key)
     }
 
+    #[cold]
     #[inline(never)]
     fn has_written<K: EncodedKey>(&self, place: IndexRef, record: Kept, key: K) -> bool {
         let writes = &self.state.sets.writes;

@@ -4,15 +4,14 @@ use std::ops::ControlFlow;
 
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::{OwnedKey, WorkerBase};
 use polychron_sync::Backoff;
 
+use super::garbage::{Entry, Garbage, Item};
 use super::kept::{Kept, KeptInstalled};
 use super::promotion::allocate;
-use super::reclaim::{Entry, Garbage, Item};
 use super::record::{Installed, Link, NewVersion, Queued, Record, Status, Version};
-use super::sets::{Fresh, Kind, Target, Write, WriteSet};
+use super::sets::{Fresh, Kind, OnRead, Target, Write, WriteSet};
 use super::steps::{Point, Step};
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
@@ -52,9 +51,55 @@ fn row_of(writes: &WriteSet, position: u32) -> &[u64] {
     }
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// Step 1 for one write.
+    #[inline]
     pub(super) fn install(&mut self, position: usize) -> Result<(), Error> {
+        if self.install_at_once(position)? { Ok(()) } else { self.install_by_search(position) }
+    }
+
+    /// Installs a version of a row that was read, where that is the latest one still and nothing is in the way. `false`: it must be searched.
+    #[inline]
+    fn install_at_once(&mut self, position: usize) -> Result<bool, Error> {
+        let State { base, sets, buffers, is_short, .. } = &*self.state;
+        let place = buffers.pending[position].write;
+        let write = sets.writes.get(place);
+        let (Target::Record(kept), Some(on_read)) = (write.target, write.on_read) else { return Ok(false) };
+        let Some(read) = sets.reads[on_read.position as usize].version else { return Ok(false) };
+        // SAFETY: both are in the read set.
+        let (record, below) = unsafe { (kept.under(&self.guard), read.under(&self.guard)) };
+        if below.rts().is_after(self.timestamp()) || self.shared.favour.other(base.slot).is_some() {
+            return Ok(false);
+        }
+        let Some(above) = self.guard.reader().position_above(record, below) else { return Ok(false) };
+        let (row, timestamp, room) = (row_of(&sets.writes, place), self.timestamp(), on_read.room as usize);
+        // SAFETY: the record was found in the store whose heads have that room.
+        let version =
+            allocate(&self.guard, write, is_short, |of| unsafe { record.new_version(timestamp, row, room, of) })?;
+        pass(Point::Linking);
+        match above.install(version) {
+            Ok(installed) => {
+                let installed = KeptInstalled::new(kept, installed);
+                self.note_installed(position, installed, Some(on_read));
+                Ok(true)
+            }
+            Err(version) => {
+                version.discard(&self.guard);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Keeps what was installed. The row that was read below is looked for again right behind it.
+    #[inline]
+    fn note_installed(&mut self, position: usize, installed: KeptInstalled, on_read: Option<OnRead>) {
+        if let Some(OnRead { position, .. }) = on_read {
+            self.state.sets.set_later(position as usize, Some(installed.version()));
+        }
+        self.state.buffers.pending[position].installed = Some(installed);
+    }
+
+    fn install_by_search(&mut self, position: usize) -> Result<(), Error> {
         let write = *self.state.sets.writes.get(self.state.buffers.pending[position].write);
         let (mut backoff, mut has_record) = (Backoff::new(), write.has_record);
         loop {
@@ -73,11 +118,13 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             if self.is_barred(kept) {
                 return Err(self.conflict_at(kept, None, Reason::BeingWritten, (write.place, None)));
             }
-            let record = kept.under(&self.guard);
+            // SAFETY: the write's record was read, or was found just now.
+            let record = unsafe { kept.under(&self.guard) };
             let version = self.make_version(record, position, &write)?;
             match self.link(record, version, &write) {
                 Linked::Done(installed) => {
-                    self.state.buffers.pending[position].installed = Some(KeptInstalled::new(kept, installed));
+                    let installed = KeptInstalled::new(kept, installed);
+                    self.note_installed(position, installed, write.on_read);
                     return Ok(());
                 }
                 // Its key is about to leave the index, or has left it.
@@ -126,7 +173,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Whether versions may lie in heads.
     #[inline]
-    fn inlines(&self) -> bool {
+    pub(super) fn inlines(&self) -> bool {
         self.shared.options.parts().inlining
     }
 
@@ -188,9 +235,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         for at in 0..self.state.buffers.pending.len() {
             let Pending { write, installed, .. } = &mut self.state.buffers.pending[at];
             let (write, Some(kept)) = (*write, installed.take()) else { continue };
-            let write = *self.state.sets.writes.get(write);
-            let (record, installed) = (kept.record(), kept.under(&self.guard));
-            let (deleted, version) = (write.kind == Kind::Delete, installed.version());
+            let deleted = self.state.sets.writes.get(write).kind == Kind::Delete;
+            let record = kept.record();
+            // SAFETY: the transaction has installed the version.
+            let installed = unsafe { kept.under(&self.guard) };
+            let version = installed.version();
             if deleted {
                 installed.delete()
             } else {
@@ -198,9 +247,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             }
             pass(Point::Ended);
             if deleted {
-                self.queue(record, &write, Queued::Leaving, Self::entry_of_deleted);
+                self.queue(record, write, Queued::Leaving, Self::entry_of_deleted);
             } else if version.has_older() {
-                self.queue(record, &write, Queued::Versions, |_, _| Entry::Stays);
+                self.queue(record, write, Queued::Versions, |_, _| Entry::Stays);
             }
         }
         self.state.buffers.pending.clear();
@@ -208,9 +257,11 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// Queues a record that was written for collection, unless it is queued. The version that was written has ended.
     #[inline]
-    fn queue(&mut self, record: Kept, write: &Write, kind: Queued, entry: impl FnOnce(&Self, &Write) -> Entry) {
-        let record = record.under(&self.guard);
+    fn queue(&mut self, record: Kept, write: u32, kind: Queued, entry: impl FnOnce(&Self, &Write) -> Entry) {
+        // SAFETY: the transaction has installed a version there.
+        let record = unsafe { record.under(&self.guard) };
         if record.marks().note_queued(kind) {
+            let write = self.state.sets.writes.get(write);
             // SAFETY: the record lies in the store in which it was found or made for the write.
             let item = unsafe { Item::new(write.place, write.is_node, record) };
             let garbage = Garbage { item, wts: self.timestamp(), entry: entry(self, write) };
@@ -233,7 +284,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         for position in 0..self.state.sets.fresh.len() {
             let Fresh { record, place, is_node } = self.state.sets.fresh[position];
             let Ok(store) = self.kept_store(place) else { continue };
-            let record = record.under(&self.guard);
+            // SAFETY: the transaction has taken it, and gives it back here.
+            let record = unsafe { record.under(&self.guard) };
             match self.guard.reader().latest(record) {
                 Link::To(_) if self.committed => {}
                 // The node that names it was not committed, so nobody but collectors comes here.
@@ -261,15 +313,16 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         self.state.pay_for_writes(self.state.buffers.pending.len());
         for at in 0..self.state.buffers.pending.len() {
             let Pending { write, installed, .. } = &mut self.state.buffers.pending[at];
-            let (write, Some(kept)) = (*write, installed.take()) else { continue };
-            let write = *self.state.sets.writes.get(write);
+            let (position, Some(kept)) = (*write, installed.take()) else { continue };
+            let Write { target, is_fresh, .. } = *self.state.sets.writes.get(position);
             let record = kept.record();
-            kept.under(&self.guard).abort();
-            match write.target {
+            // SAFETY: the transaction has installed the version.
+            unsafe { kept.under(&self.guard) }.abort();
+            match target {
                 // It is given back as a whole.
-                _ if write.is_fresh => {}
-                Target::Record(_) => self.queue(record, &write, Queued::Versions, |_, _| Entry::Stays),
-                Target::Key => self.queue(record, &write, Queued::Leaving, |this, write| {
+                _ if is_fresh => {}
+                Target::Record(_) => self.queue(record, position, Queued::Versions, |_, _| Entry::Stays),
+                Target::Key => self.queue(record, position, Queued::Leaving, |this, write| {
                     Entry::Key(OwnedKey::new(this.state.sets.writes.key(write)))
                 }),
             }

@@ -8,13 +8,13 @@ use std::ops::Deref;
 use polychron_base::TableId;
 use polychron_base::key::EncodedKey;
 use polychron_engine::contested::RowAddress;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Both, Fingers, Hints, IndexRef, NodeSet};
 use polychron_engine::{Direction, Scan};
 use polychron_index::{Handle, Inserted, Lookup, Stamp};
 use polychron_memory::{Guard, Local, OutOfMemory};
 
 use super::array::NewRecord;
+use super::clocks::Clocks;
 use super::protocol::Shared;
 use super::record::{Address, Guarded, Installed, InstalledAddress, Kind, OfRecord, OfVersion, Reader, RecordAddress};
 use super::table::Store;
@@ -32,10 +32,14 @@ pub(super) type Kept = KeptAddress<OfRecord>;
 pub(super) type KeptVersion = KeptAddress<OfVersion>;
 
 impl<K: Kind> KeptAddress<K> {
-    /// What lies there, under the guard of its transaction.
+    /// What lies there.
+    ///
+    /// # Safety
+    /// The transaction of the guard has found it, and keeps it: a record in the epoch in which the guard is; a version there, too, if the
+    /// transaction has not ended since; and by the transaction's span the version of a row that it has read, and its record.
     #[inline]
-    pub(super) fn under<'g>(self, guard: &'g OwnGuard<'_>) -> Guarded<'g, K> {
-        // SAFETY: the transaction has found it, and keeps it by its guard or its span, as `OwnGuard::new` was promised.
+    pub(super) unsafe fn under<'g>(self, guard: &'g OwnGuard<'_>) -> Guarded<'g, K> {
+        // SAFETY: as promised.
         unsafe { self.0.under(guard) }
     }
 
@@ -85,9 +89,13 @@ impl KeptInstalled {
     }
 
     /// The version, under the guard of its transaction, which ends it.
+    ///
+    /// # Safety
+    /// As for [`KeptAddress::under`].
     #[inline]
-    pub(super) fn under<'g>(self, guard: &'g OwnGuard<'_>) -> Installed<'g> {
-        let version = self.version().under(guard);
+    pub(super) unsafe fn under<'g>(self, guard: &'g OwnGuard<'_>) -> Installed<'g> {
+        // SAFETY: as promised.
+        let version = unsafe { self.version().under(guard) };
         self.version.of(version)
     }
 }
@@ -99,15 +107,16 @@ pub(super) enum Beginning {
     InRound,
     /// One that writes what is there once more.
     InBetween,
-    /// The end of a transaction that was leaked.
-    Leaked,
 }
 
-/// The guard and the timestamp of a transaction, under which all is found that is in its sets.
+/// The guard and the timestamp of a transaction, under which all is found that is in its sets. It ends the transaction when it is dropped.
 #[derive(Debug)]
 pub(super) struct OwnGuard<'w> {
     guard: Guard<'w>,
+    clocks: &'w Clocks,
     timestamp: Timestamp,
+    /// Whether the slot holds the timestamp.
+    is_open: bool,
 }
 
 impl<'w> Deref for OwnGuard<'w> {
@@ -119,31 +128,53 @@ impl<'w> Deref for OwnGuard<'w> {
     }
 }
 
+impl Drop for OwnGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 impl<'w> OwnGuard<'w> {
     /// # Safety
-    /// No horizon passes the timestamp before the transaction ends. What is kept beyond an operation is in the sets, hints and notes of the
-    /// guard's worker, was found there under this guard or one that still stands, and is used in operations alone. They are cleared when the
-    /// transaction ends, and of what was found in an epoch that is left everything that the transaction's span does not keep; so are the fingers.
+    /// The guard's slot has begun at this timestamp, which nothing else ends. Fingers and hints of the guard's worker are cleared when the epoch is left
+    /// in which they were found.
     #[inline]
-    pub(super) unsafe fn new(guard: Guard<'w>, timestamp: Timestamp) -> Self {
-        Self { guard, timestamp }
+    pub(super) unsafe fn new(guard: Guard<'w>, clocks: &'w Clocks, timestamp: Timestamp) -> Self {
+        Self { guard, clocks, timestamp, is_open: true }
     }
 
-    /// Begins a transaction that is not a client's, if the clocks admit one, or goes on with one that was leaked.
-    pub(super) fn begin<R: Redo>(
-        shared: &Shared<R>,
-        state: &mut State,
-        local: &'w Local,
-        beginning: Beginning,
-    ) -> Option<Self> {
+    /// Begins a transaction that is not a client's, if the clocks admit one.
+    pub(super) fn begin(shared: &'w Shared, state: &mut State, local: &'w Local, beginning: Beginning) -> Option<Self> {
         let (clocks, slot) = (&shared.clocks, state.base.slot);
         let timestamp = match beginning {
             Beginning::InRound => clocks.begin_in_round(slot, &mut state.clock),
             Beginning::InBetween => clocks.begin_standing(slot, &mut state.clock)?,
-            Beginning::Leaked => clocks.shape.timestamp(state.clock.adjusted, slot),
         };
-        // SAFETY: the slot has begun, just now or for the transaction that was leaked, and the transaction ends it; what it keeps it clears.
-        Some(unsafe { Self::new(local.pin(), timestamp) })
+        // SAFETY: the slot has begun just now.
+        Some(unsafe { Self::new(local.pin(), clocks, timestamp) })
+    }
+
+    /// The transaction ends; its guard stays.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        if std::mem::take(&mut self.is_open) {
+            // SAFETY: `new` was promised that it is this one's. Who reads at it has borrowed this guard, and what is kept beyond is not looked at, as
+            // who calls `under` promises.
+            unsafe { self.clocks.end(self.slot()) };
+        }
+    }
+
+    /// The slot, whose transaction had ended, has begun at another timestamp, if the clocks have admitted it.
+    fn reopen(&mut self, begun: Option<Timestamp>) -> bool {
+        self.timestamp = begun.unwrap_or(self.timestamp);
+        self.is_open = begun.is_some();
+        self.is_open
+    }
+
+    #[inline]
+    fn slot(&self) -> usize {
+        self.guard.worker_id().position()
     }
 
     /// The transaction's timestamp: where it is in the serial order; what a snapshot reads at.
@@ -155,7 +186,8 @@ impl<'w> OwnGuard<'w> {
     /// What the transaction reads at.
     #[inline]
     pub(super) fn reader(&self) -> Reader<'_> {
-        // SAFETY: as `new` was promised.
+        assert!(self.is_open, "the transaction has not ended");
+        // SAFETY: the slot holds the timestamp until `end`, for which nobody may borrow this guard.
         unsafe { Reader::new(&self.guard, self.timestamp) }
     }
 
@@ -284,7 +316,7 @@ impl Ranges {
     }
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// The transaction gets another timestamp. The floor stays, and so does every version that was read: none can be taken for another one.
     pub(super) fn draw_timestamp_again(&mut self) -> bool {
         let State { base, clock, .. } = &mut *self.state;
@@ -295,17 +327,16 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
     /// A transaction that has found nothing yet begins again, if the clocks admit it.
     pub(super) fn begin_untouched(&mut self) -> bool {
+        self.guard.end();
         let State { base, clock, .. } = &mut *self.state;
         let begun = self.shared.clocks.begin(base.slot, clock);
-        self.guard.timestamp = begun.unwrap_or(self.guard.timestamp);
-        begun.is_some()
+        self.guard.reopen(begun)
     }
 
     /// Another transaction begins under the guard of one that has ended, if the clocks admit it.
     pub(super) fn begin_anew(&mut self) -> bool {
         let State { base, clock, .. } = &mut *self.state;
         let begun = self.shared.clocks.begin_standing(base.slot, clock);
-        self.guard.timestamp = begun.unwrap_or(self.guard.timestamp);
-        begun.is_some()
+        self.guard.reopen(begun)
     }
 }

@@ -4,13 +4,12 @@
 
 use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::lazy::{BaseTransaction, LazyHost, Names};
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 
 use super::protocol::Cicada;
 use super::transaction::CicadaTransaction;
 
-impl<R: Redo + Default> LazyHost for Cicada<R> {
+impl LazyHost for Cicada {
     const DEFERRED: Names = Names {
         name: "lazy-cicada",
         summary: "cicada, futures open until the commit: for hot rows that are added to, far from the clients",
@@ -25,7 +24,7 @@ impl<R: Redo + Default> LazyHost for Cicada<R> {
     }
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// Draws another timestamp, if the transaction has neither read nor written anything: then it may as well begin now. What it had
     /// read would not be kept for it any more. Who knows an old catalog keeps the old timestamp, which whoever makes the entries of a
     /// new index has seen.

@@ -1,42 +1,88 @@
-//! What the log gets of a transaction that has been validated.
+//! What the log gets of a transaction: changes of rows are staged before anything is installed, and sealed behind the validation, before any version
+//! has its status.
 
-use polychron_base::IndexId;
-use polychron_engine::redo::{self, Redo};
+use polychron_base::{Error, IndexId};
+use polychron_engine::redo::{Change, Order};
 
+use super::counts::Stage;
 use super::sets::Kind;
 use super::transaction::CicadaTransaction;
+use super::worker::State;
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
+    /// Whether a log listens.
+    #[inline]
+    pub(super) fn is_logged(&self) -> bool {
+        !self.shared.common.journal.is_empty()
+    }
+
     /// The timestamp with its era. The worker's clock, of which it was made, knows how often it has wrapped around.
-    fn extended_timestamp(&self) -> redo::ExtendedTimestamp {
+    fn order(&self) -> Order {
         let (shape, adjusted) = (self.shared.clocks.shape, self.state.clock.adjusted);
         debug_assert_eq!(
             shape.timestamp(adjusted, self.state.base.slot),
             self.timestamp(),
             "a worker runs one transaction"
         );
-        redo::ExtendedTimestamp { era: shape.era(adjusted), timestamp: self.timestamp().0 }
+        Order { era: shape.era(adjusted), timestamp: self.timestamp().0 }
     }
 
-    /// Hands the changes of rows to the log.
-    pub(super) fn log(&self) {
-        if !R::ENABLED {
-            return;
+    /// Stages the changes of rows. Where a row was written on what was read, that is what lies below if the transaction commits.
+    pub(super) fn stage_changes(&self) -> Result<(), Error> {
+        let (journal, State { base, sets, buffers, .. }) = (&self.shared.common.journal, &*self.state);
+        if journal.is_empty() {
+            return Ok(());
         }
-        let (redo, worker) = (&self.shared.redo, self.state.base.slot);
-        let timestamp = self.extended_timestamp();
-        let writes = &self.state.sets.writes;
-        for pending in &self.state.buffers.pending {
-            let write = writes.get(pending.write);
+        for pending in &buffers.pending {
+            let write = sets.writes.get(pending.write);
             if write.place.index != IndexId::PRIMARY || write.unlogged {
                 continue;
             }
-            let change = match write.kind {
-                Kind::Put => redo::Change::Put(writes.row(pending.write).as_words()),
-                Kind::Delete => redo::Change::Delete,
-            };
-            redo.change(worker, timestamp, write.place.table, writes.key(write), change);
+            let (table, key) = (write.place.table, sets.writes.key(write));
+            let row = sets.writes.row(pending.write).as_words();
+            match (write.kind, sets.version_below(write)) {
+                (Kind::Delete, _) => journal.stage(base.slot, table, key, Change::Delete)?,
+                (Kind::Put, None) => journal.stage(base.slot, table, key, Change::Put(row))?,
+                (Kind::Put, Some(below)) => {
+                    // SAFETY: it is in the read set.
+                    let below = unsafe { below.under(&self.guard) }.row();
+                    journal.stage_update(base.slot, (table, key), below.as_words(), row)?;
+                }
+            }
         }
-        redo.committed(worker, timestamp);
+        Ok(())
+    }
+
+    /// What was staged counts. Rows that are written once more as they are leave nothing in the log.
+    #[inline]
+    pub(super) fn seal(&mut self) {
+        if self.state.stage != Stage::Rewriting {
+            let ticket = self.shared.common.journal.seal(self.state.base.slot, || self.order());
+            self.state.base.ticket.raise(ticket);
+            self.has_sealed = true;
+        }
+    }
+
+    /// Nothing of it has become part of the log, and nothing will. It waits for what it has read, unless it is run again.
+    #[inline]
+    pub(super) fn leave_journal(&mut self) {
+        if self.is_logged() && self.state.stage != Stage::Rewriting && !self.has_sealed {
+            self.discard_staged();
+        }
+    }
+
+    #[cold]
+    fn discard_staged(&mut self) {
+        let journal = &self.shared.common.journal;
+        journal.discard(self.state.base.slot);
+        if self.doomed {
+            return;
+        }
+        let clocks = &self.shared.clocks;
+        // Whatever it has read has a timestamp that is not later than its own.
+        let era =
+            clocks.shape.era(clocks.shape.reading(self.timestamp(), clocks.bound().max(self.state.clock.adjusted)));
+        let ticket = journal.ticket(|| Order { era, timestamp: self.timestamp().0 });
+        self.state.base.ticket.raise(ticket);
     }
 }

@@ -26,6 +26,7 @@ mod displaced;
 mod fill;
 mod find;
 mod gaps;
+mod garbage;
 mod installation;
 mod kept;
 mod lazy_host;

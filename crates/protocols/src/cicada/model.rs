@@ -203,6 +203,37 @@ fn a_later_reader_or_an_earlier_writer_fails() {
     });
 }
 
+/// The same where the later one writes the row as well: it looks at the link below its own version alone.
+#[test]
+fn a_later_update_or_an_earlier_writer_fails() {
+    fn update(record: Modelled, read: ModelledVersion, timestamp: u64, passed: &Passed, guard: &Guard<'_>) {
+        let (record, read) = (record.under(guard), read.under(guard));
+        let Some(above) = at(timestamp, guard).position_above(record, read) else { return };
+        let own = match above.install(version(record, timestamp, guard)) {
+            Ok(own) => own,
+            Err(new) => return new.discard(guard),
+        };
+        fence(Ordering::SeqCst);
+        read.raise_rts(Timestamp(timestamp));
+        fence(Ordering::SeqCst);
+        let passes = own.version().leads_to(read.address()) && !read.rts().is_after(Timestamp(timestamp));
+        if passes {
+            pass(passed, "update");
+        }
+        end(own, if passes { Status::Committed } else { Status::Aborted });
+    }
+    explore(3, || {
+        let passed = Passed::default();
+        let (by_writer, by_update) = (Arc::clone(&passed), Arc::clone(&passed));
+        beside(
+            |guard| with_latest(&[(1, Status::Committed)], guard),
+            move |(record, _), guard| writer(record, 5, &by_writer, guard),
+            move |(record, read), guard| update(record, read, 9, &by_update, guard),
+            |_, _| assert!(have_passed(&passed) < 2, "the update did not see the writer"),
+        );
+    });
+}
+
 /// Two readers raise one timestamp: the later one stays.
 #[test]
 fn a_read_timestamp_never_goes_back() {

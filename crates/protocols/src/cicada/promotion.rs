@@ -11,7 +11,6 @@ use std::cell::Cell;
 use polychron_base::Error;
 use polychron_base::key::EncodedKey;
 use polychron_engine::Mode;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 use polychron_memory::{Guard, Local, OutOfMemory};
 
@@ -58,7 +57,7 @@ pub(super) fn allocate<'g>(
     Ok(version?)
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// If a deletion was refused memory, the worker maintains before its next transaction.
     pub(super) fn look_after_shortage(&mut self) {
         if self.state.is_short.get() {
@@ -66,17 +65,20 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         }
     }
 
-    /// Notes a record whose row lies outside of its head, if it is worth while to move it: it fits, there is room, and nobody has
-    /// written it for a while.
+    /// Notes a record whose row lies outside of its head, if it is worth while to move it: it fits, there is room, nobody has
+    /// written it for a while, and somebody else has read it since. To move it costs more than one reader saves.
     #[inline]
     pub(super) fn note_for_promotion(&mut self, store: &Store, record: Kept, version: KeptVersion, is_node: bool) {
         let options = &self.shared.options;
+        // SAFETY: the running operation has found them.
+        let (found, seen) = unsafe { (record.under(&self.guard), version.under(&self.guard)) };
         if options.parts().promotion
             && options.parts().inlining
-            && version.under(&self.guard).words() <= store.records_of(is_node).inline_words()
-            && record.under(&self.guard).inline_status() == Status::Unused
+            && seen.words() <= store.records_of(is_node).inline_words()
+            && found.inline_status() == Status::Unused
             && self.state.promotions.len() < MOST
-            && version.under(&self.guard).wts().is_before(self.shared.clocks.min_rts())
+            && seen.was_read()
+            && seen.wts().is_before(self.shared.clocks.min_rts())
         {
             self.state.promotions.push(Candidate { place: store.place(), record, version, is_node });
         }
@@ -88,7 +90,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         let commits_in_row = self.state.commits_in_row;
         while let Some(Candidate { place, record, version, is_node }) = self.state.promotions.pop() {
             // Most often the transaction itself has written what it read.
-            if !record.under(&self.guard).leads_to(version.address()) {
+            // SAFETY: it was noted in this epoch.
+            if !unsafe { record.under(&self.guard) }.leads_to(version.address()) {
                 continue;
             }
             // Nothing is lost where the clocks do not admit another transaction.
@@ -140,14 +143,14 @@ impl<R: Redo> CicadaTransaction<'_, R> {
 
 /// Moves nodes of multi-version indexes into their heads if a deletion of the worker was refused memory. The worker runs no transaction.
 #[inline]
-pub(super) fn see_to_shortage<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
+pub(super) fn see_to_shortage(shared: &Shared, state: &mut State, local: &Local) {
     if state.is_short.replace(false) && shared.options.parts().inlining {
         move_nodes(shared, state, local);
     }
 }
 
 #[cold]
-fn move_nodes<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
+fn move_nodes(shared: &Shared, state: &mut State, local: &Local) {
     let guard = local.pin();
     for (place, record) in find_outside(shared, state, &guard) {
         let Some(own) = OwnGuard::begin(shared, state, local, Beginning::InBetween) else { break };
@@ -165,7 +168,7 @@ fn move_nodes<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
 }
 
 /// Nodes that lie outside of their heads, of those from where the worker looked last.
-fn find_outside<R: Redo>(shared: &Shared<R>, state: &mut State, guard: &Guard<'_>) -> Vec<(IndexRef, Kept)> {
+fn find_outside(shared: &Shared, state: &mut State, guard: &Guard<'_>) -> Vec<(IndexRef, Kept)> {
     let (tables, mut found) = (state.base.tables.keep(), Vec::new());
     let mut window = Window { skipped: state.moved_to, left: LOOKED_AT };
     let held = shared.clocks.hold(state.base.slot);

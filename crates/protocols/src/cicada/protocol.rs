@@ -8,7 +8,6 @@ use polychron_engine::background::Background;
 use polychron_engine::catalog::Tables;
 use polychron_engine::contested::Favour;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Base, HasStores, StoreDefinition};
 use polychron_engine::{Common, Metric, MetricValue, Protocol, Storage, TableDefinition, Versions};
 use polychron_memory::{Memory, OWN_SLOTS, Pressure};
@@ -29,7 +28,7 @@ use super::worker::{CicadaWorker, collect_all, collect_some};
 
 /// What all workers share.
 #[derive(Debug)]
-pub(super) struct Shared<R: Redo> {
+pub(super) struct Shared {
     base: Base<Store>,
     pub(super) options: Options,
     pub(super) bins: Bins,
@@ -41,7 +40,6 @@ pub(super) struct Shared<R: Redo> {
     pub(super) renewal: Renewal,
     /// For transactions that conflict again and again.
     pub(super) favour: CachePadded<Favour>,
-    pub(super) redo: R,
     /// Lists of tables that no guard keeps any more, each with a timestamp: who may look at it holds that or an earlier one.
     past_lists: Mutex<Vec<(Timestamp, Tables<CicadaTable>)>>,
 }
@@ -57,7 +55,7 @@ pub(super) enum Extent {
     All,
 }
 
-impl<R: Redo> Deref for Shared<R> {
+impl Deref for Shared {
     type Target = Base<Store>;
 
     #[inline]
@@ -68,13 +66,13 @@ impl<R: Redo> Deref for Shared<R> {
 
 /// The protocol. See the module.
 #[derive(Debug)]
-pub struct Cicada<R: Redo = NoRedo> {
+pub struct Cicada {
     /// Joined before the rest is dropped.
     _background: Background,
-    pub(super) shared: Arc<Shared<R>>,
+    pub(super) shared: Arc<Shared>,
 }
 
-impl<R: Redo> Shared<R> {
+impl Shared {
     /// Moves the horizons on, and adjusts what depends on time.
     pub(super) fn lead(&self, now_ns: u64) {
         if self.clocks.lead() {
@@ -123,19 +121,29 @@ impl<R: Redo> Shared<R> {
     }
 }
 
-impl<R: Redo> Cicada<R> {
-    /// Opens a database whose commits hand their changes to `redo`.
-    ///
-    /// # Errors
-    /// As [`Protocol::open`].
-    pub fn open_with(options: Options, common: Common, redo: R) -> Result<Arc<Self>, Error> {
+impl Cicada {
+    /// Moves horizons and epochs on and works off what collection can, as happens by itself: for tests that must not depend
+    /// on time.
+    pub fn tick(&self) {
+        self.shared.tick(Extent::Idle);
+    }
+}
+
+impl Protocol for Cicada {
+    const NAME: &'static str = "cicada";
+    const SUMMARY: &'static str = "optimistic, versions and a clock for each worker: any load, contended ones too, and snapshots microseconds old";
+
+    type Options = Options;
+    type Worker = CicadaWorker;
+
+    fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
         let options = Options { check_every: options.check_every.max(1), ..options };
         let Some(shape) = Shape::new(options.clock_bits, options.worker_bits) else {
             let line = "clock_bits is more than 8, and has room in 64 bits beside worker_bits, which is not 0";
             return Err(Error::options(line.to_owned()));
         };
         let most = (1usize << options.worker_bits.min(31)).saturating_sub(OWN_SLOTS);
-        common.check_workers(<Cicada as Protocol>::NAME, most.min(polychron_memory::Options::MOST_WORKERS))?;
+        common.check_workers(Self::NAME, most.min(polychron_memory::Options::MOST_WORKERS))?;
         // The epochs are moved by this protocol's own thread.
         let memory = Memory::new(polychron_memory::Options { epoch_interval: None, ..common.memory.clone() })?;
         let ceiling_ns = common.retry.backoff_max_us.saturating_mul(1000);
@@ -151,7 +159,6 @@ impl<R: Redo> Cicada<R> {
             base: Base::new(memory, common)?,
             options,
             bins,
-            redo,
             past_lists: Mutex::default(),
         });
         let interval = shared.options.background_interval;
@@ -163,24 +170,6 @@ impl<R: Redo> Cicada<R> {
         Ok(Arc::new(Self { shared, _background: background }))
     }
 
-    /// Moves horizons and epochs on and works off what collection can, as happens by itself: for tests that must not depend
-    /// on time.
-    pub fn tick(&self) {
-        self.shared.tick(Extent::Idle);
-    }
-}
-
-impl<R: Redo + Default> Protocol for Cicada<R> {
-    const NAME: &'static str = "cicada";
-    const SUMMARY: &'static str = "optimistic, versions and a clock for each worker: any load, contended ones too, and snapshots microseconds old";
-
-    type Options = Options;
-    type Worker = CicadaWorker<R>;
-
-    fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
-        Self::open_with(options, common, R::default())
-    }
-
     fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
         options.set(name, value)
     }
@@ -189,12 +178,12 @@ impl<R: Redo + Default> Protocol for Cicada<R> {
         self
     }
 
-    fn worker(self: &Arc<Self>) -> Result<CicadaWorker<R>, Error> {
+    fn worker(self: &Arc<Self>) -> Result<CicadaWorker, Error> {
         Ok(CicadaWorker::new(self.shared.memory.register()?, &self.shared))
     }
 }
 
-impl<R: Redo> HasStores for Cicada<R> {
+impl HasStores for Cicada {
     type Store = Store;
 
     fn base(&self) -> &Base<Store> {

@@ -11,7 +11,8 @@ use polychron_memory::Guard;
 use polychron_sync::atomic::{Ordering, fence};
 
 use super::clocks::HeldSpans;
-use super::reclaim::{Entry, Garbage, Item, Reclaimer, Site, Waiting};
+use super::garbage::{Entry, Garbage, Item};
+use super::reclaim::{Reclaimer, Site, Waiting};
 use super::record::{Closed, Latched, Link, Queued, Record, Status, Unlinked};
 use super::steps::Step;
 use super::table::Store;

@@ -26,7 +26,8 @@ use polychron_memory::Guard;
 use polychron_sync::atomic::{Ordering, fence};
 
 use super::clocks::{Clocks, Horizon};
-use super::record::{Closed, Cursor, Latched, Link, OfRecord, Queued, Record, Status, Tagged, Unlinked};
+use super::garbage::{Entry, Found, Garbage, Item};
+use super::record::{Closed, Cursor, Latched, Link, Queued, Record, Status, Unlinked};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::timestamp::Timestamp;
@@ -37,71 +38,6 @@ const LOOKED_AT_IN_VAIN: usize = 32;
 pub(super) const SLICE: u64 = 2048;
 /// Items whose marks are taken away behind one barrier.
 const MARKS_AT_ONCE: usize = 16;
-
-/// A record that is collected: the address, and the store in which it lies, as one of a row or of a node.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Item {
-    place: IndexRef,
-    /// With whether it is a node. A flag of its own would make each entry of a queue 8 bytes longer, and a backlog has an entry for each record.
-    record: Tagged<OfRecord>,
-}
-
-impl Item {
-    /// # Safety
-    /// The record lies in that store, as one of a row or of a node as is said. The item goes into a bin, where it keeps the record's page ([`Bins::are_empty`]),
-    /// or is used under the guard under which the record was found.
-    ///
-    /// [`Bins::are_empty`]: super::bins::Bins::are_empty
-    #[inline]
-    pub(super) unsafe fn new(place: IndexRef, is_node: bool, record: Record<'_>) -> Self {
-        Self { place, record: Tagged::new(record.address(), is_node) }
-    }
-
-    #[inline]
-    pub(super) fn place(self) -> IndexRef {
-        self.place
-    }
-
-    /// The store and the record. A dropped table or index gives its records back as a whole: without it they are not looked at.
-    #[inline]
-    pub(super) fn found<'s>(self, site: &Site<'s>) -> Option<(&'s Store, Record<'s>)> {
-        let store = site.store(self.place)?;
-        // SAFETY: the record lies in the store, and its page stays while the item waits in a bin, or under the site's guard.
-        Some((store, unsafe { self.record.address().under(site.guard) }))
-    }
-}
-
-// A backlog has an entry for each record that was written, beside the memory limit.
-const _: () = assert!(size_of::<Garbage>() <= 56);
-
-/// A record that has garbage.
-#[derive(Debug)]
-pub(super) struct Garbage {
-    pub(super) item: Item,
-    /// What lies behind a version of this timestamp is garbage.
-    pub(super) wts: Timestamp,
-    /// What the index has to do with it.
-    pub(super) entry: Entry,
-}
-
-/// What an index has to do with garbage of a record.
-#[derive(Debug)]
-pub(super) enum Entry {
-    /// Nothing: the record stays.
-    Stays,
-    /// The record may have to leave the index, where it stands under this key.
-    Key(OwnedKey),
-    /// The deletion that made the garbage has unlinked the record from a multi-version index.
-    Unlinked,
-}
-
-impl Entry {
-    /// What the record's mark says of an item with this entry.
-    #[inline]
-    pub(super) fn kind(&self) -> Queued {
-        if matches!(self, Self::Stays) { Queued::Versions } else { Queued::Leaving }
-    }
-}
 
 /// What waits until no guard is left that could hold it.
 #[derive(Debug)]
@@ -265,34 +201,20 @@ impl Reclaimer {
         let spent = |this: &Self| (this.collected.steps - begun) as usize;
         self.free_slice(limit, site);
         let mut again = Vec::new();
-        let mut marked = 0;
-        // What lost its mark is looked at, whatever it takes.
-        while marked > 0 || spent(self) < limit {
-            let held = if marked == 0 { self.next_held(site) } else { None };
-            let waited = held.is_some();
-            if !waited && marked == 0 {
-                marked = self.take_marks(limit - spent(self), site);
+        while spent(self) < limit {
+            if let Some(held) = self.next_held(site) {
+                let found = held.garbage.item.found(site);
+                self.collect_item(held.garbage, Some(held.by), found, &mut again, site);
+                continue;
             }
-            let by = held.as_ref().map_or(Timestamp::default(), |held| held.by);
-            let next = held.map(|held| held.garbage).or_else(|| self.garbage.pop_front_if(|_| marked > 0));
-            let Some(garbage) = next else { break };
-            marked -= usize::from(!waited);
-            self.collected.steps += 1;
-            let (item, kind) = (garbage.item, garbage.entry.kind());
-            let queues_again = || item.found(site).is_some_and(|(_, record)| record.marks().note_queued(kind));
-            match self.collect(&garbage, waited, site) {
-                Outcome::Later | Outcome::Unknown if waited => self.held.push_back(Waiting { garbage, by }),
-                Outcome::Unknown => again.push(garbage),
-                Outcome::Later if queues_again() => again.push(garbage),
-                Outcome::For(wts) if queues_again() => self.garbage.push_back(Garbage { wts, ..garbage }),
-                // There is another item of the record.
-                Outcome::Later => {}
-                Outcome::Done | Outcome::For(_) => {
-                    let waited = site.min_rts().0.wrapping_sub(garbage.wts.0);
-                    self.collected.records += 1;
-                    self.collected.waited += u128::from(waited);
-                    self.collected.longest = self.collected.longest.max(waited);
-                }
+            // What lost its mark is looked at, whatever it takes.
+            let (found, marked) = self.take_marks(limit - spent(self), site);
+            for found in found.into_iter().take(marked) {
+                let Some(garbage) = self.garbage.pop_front() else { break };
+                self.collect_item(garbage, None, found, &mut again, site);
+            }
+            if marked == 0 {
+                break;
             }
         }
         self.garbage.extend(again);
@@ -301,6 +223,37 @@ impl Reclaimer {
         }
         self.give_back_room();
         spent(self)
+    }
+
+    /// Collects an item whose mark was taken, or one that has waited for the oldest reader, by whom it was held.
+    #[inline]
+    fn collect_item(
+        &mut self,
+        garbage: Garbage,
+        by: Option<Timestamp>,
+        found: Found<'_>,
+        again: &mut Vec<Garbage>,
+        site: &Site<'_>,
+    ) {
+        self.collected.steps += 1;
+        let queues_again = || found.is_some_and(|(_, record)| record.marks().note_queued(garbage.entry.kind()));
+        match (self.collect(&garbage, by.is_some(), found, site), by) {
+            (Outcome::Later | Outcome::Unknown, Some(by)) => self.held.push_back(Waiting { garbage, by }),
+            (Outcome::Unknown, None) => again.push(garbage),
+            (Outcome::Later, None) if queues_again() => again.push(garbage),
+            // There is another item of the record.
+            (Outcome::Later, None) => {}
+            (Outcome::For(wts), _) if queues_again() => self.garbage.push_back(Garbage { wts, ..garbage }),
+            (Outcome::Done | Outcome::For(_), _) => self.note_collected(&garbage, site),
+        }
+    }
+
+    #[inline]
+    fn note_collected(&mut self, garbage: &Garbage, site: &Site<'_>) {
+        let waited = site.min_rts().0.wrapping_sub(garbage.wts.0);
+        self.collected.records += 1;
+        self.collected.waited += u128::from(waited);
+        self.collected.longest = self.collected.longest.max(waited);
     }
 
     /// Gives back the room of a backlog that is gone.
@@ -320,21 +273,23 @@ impl Reclaimer {
     }
 
     /// Takes away the marks of the next items whose time has come, up to `limit` and a few at a time, behind one barrier for all of them.
-    /// Answers how many: they must be collected, or be marked again.
-    fn take_marks(&mut self, limit: usize, site: &Site<'_>) -> usize {
+    /// Answers where and how many they are: they must be collected, or be marked again.
+    fn take_marks<'s>(&mut self, limit: usize, site: &Site<'s>) -> ([Found<'s>; MARKS_AT_ONCE], usize) {
         let due = self.garbage.iter().take(limit.min(MARKS_AT_ONCE)).take_while(|garbage| site.is_past(garbage.wts));
-        let clear = |garbage: &Garbage| {
+        let (mut found, mut marked) = ([None; MARKS_AT_ONCE], 0);
+        for garbage in due {
             // Where the store has gone, so has the record.
-            if let Some((_, record)) = garbage.item.found(site) {
+            found[marked] = garbage.item.found(site);
+            if let Some((_, record)) = found[marked] {
                 record.marks().clear_queued(garbage.entry.kind());
             }
-        };
-        let marked = due.map(clear).count();
+            marked += 1;
+        }
         if marked > 0 {
             // SeqCst: the barrier between the marks and the looks at the lists; pairs with the load in `note_queued`.
             fence(Ordering::SeqCst);
         }
-        marked
+        (found, marked)
     }
 
     /// Takes an item that has waited for the oldest reader, if its time has come. They are in no order, so all are looked at when the horizon has
@@ -369,11 +324,18 @@ impl Reclaimer {
     }
 
     /// `waited`: whether the item has waited for the oldest reader.
-    fn collect(&mut self, garbage: &Garbage, waited: bool, site: &Site<'_>) -> Outcome {
-        let Some((store, record)) = garbage.item.found(site) else {
+    #[inline]
+    fn collect(&mut self, garbage: &Garbage, waited: bool, found: Found<'_>, site: &Site<'_>) -> Outcome {
+        let Some((store, record)) = found else {
             return if site.comes_later(garbage.item.place) { Outcome::Unknown } else { Outcome::Done };
         };
         let waited = waited.then_some(garbage.entry.kind());
+        if matches!(garbage.entry, Entry::Stays)
+            && waited.is_none()
+            && let Some(outcome) = self.collect_at_once(garbage.item, record, site)
+        {
+            return outcome;
+        }
         let work = Work { item: garbage.item, record, store, waited };
         match &garbage.entry {
             Entry::Stays => self.collect_latched(work, site, Leaving::No::<&[u8]>),
@@ -381,6 +343,19 @@ impl Reclaimer {
             Entry::Key(OwnedKey::Short(key)) => self.collect_key(work, site, *key),
             Entry::Key(OwnedKey::Long(key)) => self.collect_key(work, site, &**key),
         }
+    }
+
+    /// Collects a record whose latest version is a row that everybody sees: all below goes. `None`: it must be looked through.
+    #[inline]
+    fn collect_at_once(&mut self, item: Item, record: Record<'_>, site: &Site<'_>) -> Option<Outcome> {
+        let mut latched = record.try_latch()?;
+        let mut top = latched.cursor();
+        let is_bottom = matches!(top.link(), Link::To(_)) && top.is_bottom(site.horizon);
+        if !is_bottom || top.status() != Some(Status::Committed) || record.marks().is_sliced() {
+            return None;
+        }
+        self.collected.steps += 1;
+        Some(if self.free_below(top, record, item, site) { Outcome::Done } else { Outcome::Later })
     }
 
     /// Collects all records of rows, or of nodes, which stay, and waits for whoever does just now.

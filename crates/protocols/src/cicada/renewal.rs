@@ -11,7 +11,6 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, TableId};
 use polychron_engine::Mode;
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::redo::Redo;
 use polychron_memory::{Guard, Local};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{Backoff, Mutex, try_lock};
@@ -41,7 +40,7 @@ impl Renewal {
 
 /// Makes a round if one is due and nobody is at it. The worker runs no transaction.
 #[inline]
-pub(super) fn keep_up<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
+pub(super) fn keep_up(shared: &Shared, state: &mut State, local: &Local) {
     if is_due(shared, state) {
         try_round(shared, state, local);
     }
@@ -49,14 +48,14 @@ pub(super) fn keep_up<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Lo
 
 /// Whether the clock has gone on by a sixteenth of its numbers since the last round began.
 #[inline]
-fn is_due<R: Redo>(shared: &Shared<R>, state: &State) -> bool {
+fn is_due(shared: &Shared, state: &State) -> bool {
     let clocks = &shared.clocks;
     clock(shared, state).saturating_sub(clocks.renewed()) > clocks.shape.sixteenths(1)
 }
 
 /// A reading that none of the worker's timestamps is ahead of so far.
 #[inline]
-fn clock<R: Redo>(shared: &Shared<R>, state: &State) -> u64 {
+fn clock(shared: &Shared, state: &State) -> u64 {
     state.clock.ahead().max(shared.clocks.bound())
 }
 
@@ -66,7 +65,7 @@ fn clock<R: Redo>(shared: &Shared<R>, state: &State) -> u64 {
 /// # Errors
 /// [`Error::WaitsForItself`] when the thread has a transaction open that may be what holds the horizon.
 #[cold]
-pub(super) fn wait_for_limit<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) -> Result<(), Error> {
+pub(super) fn wait_for_limit(shared: &Shared, state: &mut State, local: &Local) -> Result<(), Error> {
     let mut backoff = Backoff::new();
     while !shared.clocks.is_admitted(&state.clock) {
         if backoff.is_yielding() && shared.clocks.is_open_here(Some(state.base.slot)) {
@@ -83,7 +82,7 @@ pub(super) fn wait_for_limit<R: Redo>(shared: &Shared<R>, state: &mut State, loc
 
 /// Makes a round, unless somebody else is at it or has just been.
 #[cold]
-fn try_round<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) -> bool {
+fn try_round(shared: &Shared, state: &mut State, local: &Local) -> bool {
     let Some(_working) = try_lock(&shared.renewal.working) else { return false };
     // A round is made where everybody can be by now, not where time may have gone on to.
     shared.clocks.lead();
@@ -97,7 +96,7 @@ fn try_round<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) -> b
 }
 
 /// A round over all records.
-fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
+fn renew(shared: &Shared, state: &mut State, local: &Local) {
     let began = clock(shared, state);
     let guard = local.pin();
     super::worker::renew_tables(shared, state, &guard);
@@ -128,8 +127,8 @@ fn renew<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local) {
 }
 
 /// A round through one index.
-struct Round<'r, R: Redo> {
-    shared: &'r Shared<R>,
+struct Round<'r> {
+    shared: &'r Shared,
     state: &'r mut State,
     local: &'r Local,
     guard: &'r Guard<'r>,
@@ -138,7 +137,7 @@ struct Round<'r, R: Redo> {
     oldest: u64,
 }
 
-impl<R: Redo> Round<'_, R> {
+impl Round<'_> {
     /// Collects a record that a key leads to, and rewrites its row until it is young. So is a deletion that could not be collected:
     /// a version above it is not stable, or its head waits for an epoch.
     fn renew_entry<K: EncodedKey>(&mut self, record: Record<'_>, key: K) {
@@ -156,7 +155,6 @@ impl<R: Redo> Round<'_, R> {
     /// The same for the slots of an array, rows' or nodes' of a multi-version index; what is deleted there leaves by itself.
     fn renew_records(&mut self, is_node: bool) {
         self.collect(|reclaimer, store, site| reclaimer.collect_in_place(store, is_node, site));
-        let worker = self.state.base.slot;
         // One timestamp for all, so that a round costs few timestamps, however many slots there are.
         let begun = OwnGuard::begin(self.shared, self.state, self.local, Beginning::InRound);
         let Some(own) = begun else { return };
@@ -169,7 +167,7 @@ impl<R: Redo> Round<'_, R> {
                 old.push(record);
             }
         });
-        self.shared.clocks.end(worker);
+        drop(own);
         // The round's guard keeps the slots from being reused.
         old.into_iter().for_each(|record| self.rewrite(record, is_node, None::<&[u8]>));
     }
@@ -186,7 +184,9 @@ impl<R: Redo> Round<'_, R> {
             let counts =
                 if seen.is_row { !left_out(Step::RenewRows) } else { key.is_some() && !left_out(Step::RenewDeletions) };
             let age = |version: KeptVersion| {
-                shared.clocks.shape.clock_between(version.under(&transaction.guard).wts(), timestamp)
+                // SAFETY: the search has found it.
+                let wts = unsafe { version.under(&transaction.guard) }.wts();
+                shared.clocks.shape.clock_between(wts, timestamp)
             };
             let Some(version) = seen.version.filter(|&version| counts && age(version) > oldest) else { return };
             if transaction.rewrite(self.store.place(), record, version, is_node, key)

@@ -6,13 +6,12 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
 use polychron_engine::stores::key_in_entry;
 use polychron_engine::{LazyFutures, Prefetch, Projection, Queries, Scan, Transaction};
 use polychron_schema::{Changes, KeyScratch, RowBuffer, RowRef};
 
-use super::sets::{Kind, Target, Write};
+use super::sets::{Kind, OnRead, Target, Write};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::transaction::{CicadaTransaction, Source};
@@ -22,16 +21,18 @@ use super::transaction::{CicadaTransaction, Source};
 pub struct FoundRow {
     target: Target,
     source: Source,
+    /// Where it is in the read set, if it was looked up to be written.
+    on_read: Option<OnRead>,
 }
 
 impl FoundRow {
     #[inline]
     fn new((target, source): (Target, Source)) -> Self {
-        Self { target, source }
+        Self { target, source, on_read: None }
     }
 }
 
-impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
+impl<'w> Primitives<'w> for CicadaTransaction<'w> {
     type Store = Store;
     type Found = FoundRow;
     type Link = ();
@@ -89,11 +90,13 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         _projection: &Projection,
         _intent: Intent,
     ) -> Result<Option<FoundRow>, Error> {
-        let found = self.find_row(at.store, at.key)?;
-        if let Some((target, source)) = found {
-            self.check_early(target, source, at.store.place())?;
-        }
-        Ok(found.map(FoundRow::new))
+        let Some((target, source)) = self.find_row(at.store, at.key)? else { return Ok(None) };
+        self.check_early(target, source, at.store.place())?;
+        let on_read = matches!(source, Source::Version(_)).then(|| OnRead {
+            position: self.state.sets.reads.len() as u32 - 1,
+            room: if self.inlines() { at.store.records.inline_words() as u32 } else { 0 },
+        });
+        Ok(Some(FoundRow { target, source, on_read }))
     }
 
     #[inline]
@@ -105,12 +108,13 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     fn overwrite<K: EncodedKey>(
         &mut self,
         at: At<'w, Store, K>,
-        FoundRow { target, .. }: FoundRow,
+        FoundRow { target, on_read, .. }: FoundRow,
         row: &mut RowBuffer,
         _changes: Changes,
     ) -> Result<(), Error> {
-        let key = (R::ENABLED || target == Target::Key).then_some(at.key);
-        self.state.sets.writes.push(Write::new(target, at.table.primary.place(), Kind::Put), key, Some(row));
+        let key = (target == Target::Key || self.is_logged()).then_some(at.key);
+        let write = Write { on_read, ..Write::new(target, at.table.primary.place(), Kind::Put) };
+        self.state.sets.writes.push(write, key, Some(row));
         Ok(())
     }
 
@@ -135,11 +139,16 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     }
 
     #[inline(always)]
-    fn delete<K: EncodedKey>(&mut self, at: At<'w, Store, K>, FoundRow { target, .. }: FoundRow) -> Result<(), Error> {
+    fn delete<K: EncodedKey>(
+        &mut self,
+        at: At<'w, Store, K>,
+        FoundRow { target, on_read, .. }: FoundRow,
+    ) -> Result<(), Error> {
         if let Some(nodes) = &at.store.versioned {
             return self.delete_versioned(at.store, nodes, at.key).map(drop);
         }
-        self.state.sets.writes.push(Write::new(target, at.store.place(), Kind::Delete), Some(at.key), None);
+        let write = Write { on_read, ..Write::new(target, at.store.place(), Kind::Delete) };
+        self.state.sets.writes.push(write, Some(at.key), None);
         Ok(())
     }
 
@@ -190,7 +199,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
         visit: &mut Visit<'_, 'w, Store, V>,
     ) -> Result<(), Error> {
         let (scan, store) = (visit.scan, visit.store()?);
-        self.scan_entries(scan, store, &mut |this, source| visit.record(this, FoundRow { target: Target::Key, source }))
+        self.scan_entries(scan, store, &mut |this, source| visit.record(this, FoundRow::new((Target::Key, source))))
     }
 
     fn set_mark(&mut self) -> usize {
@@ -209,7 +218,7 @@ impl<'w, R: Redo> Primitives<'w> for CicadaTransaction<'w, R> {
     }
 }
 
-impl<R: Redo> Queries for CicadaTransaction<'_, R> {
+impl Queries for CicadaTransaction<'_> {
     /// A snapshot goes along the records; where absence must be protected, an index leads the way.
     #[inline]
     fn visit_table(
@@ -229,9 +238,9 @@ impl<R: Redo> Queries for CicadaTransaction<'_, R> {
     }
 }
 
-impl<R: Redo> LazyFutures for CicadaTransaction<'_, R> {}
+impl LazyFutures for CicadaTransaction<'_> {}
 
-impl<R: Redo> Prefetch for CicadaTransaction<'_, R> {
+impl Prefetch for CicadaTransaction<'_> {
     /// Keeps the key. Lookups follow when the first row is asked for, so that those of several keys overlap, and so do the misses on their
     /// records. What they find stays as a hint, and the key is not looked up again.
     #[inline]
@@ -249,7 +258,7 @@ impl<R: Redo> Prefetch for CicadaTransaction<'_, R> {
     }
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// Whether this transaction comes after all that write the table and do not know a new index of it: then it sees what they
     /// did to the rows whose entries it makes. For a while nobody knows.
     #[cold]

@@ -5,7 +5,6 @@ use std::ops::{Bound, ControlFlow};
 
 use polychron_base::Error;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::{Batch, Keyed};
 use polychron_engine::{Direction, Scan};
 use polychron_index::AnyIndex;
@@ -40,7 +39,7 @@ enum Before {
     Stopped,
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// Visits what a range shows to this transaction. The range, as far as it was visited, is protected.
     pub(super) fn scan_entries(
         &mut self,

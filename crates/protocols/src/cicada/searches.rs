@@ -14,7 +14,6 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason};
 use polychron_engine::Scan;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 use polychron_sync::atomic::{Ordering, fence};
 
@@ -119,7 +118,7 @@ impl Searches {
     }
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// Makes those searches again that have lost their stamps. The words of their parts were raised.
     #[inline]
     pub(super) fn search_again(&mut self) -> Result<(), Error> {

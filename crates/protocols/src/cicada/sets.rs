@@ -8,8 +8,9 @@
 //! A write names its record; the insertion of a key that has no row names its key instead, because a tombstone to which
 //! the key leads may leave the index at any time.
 
+mod own_keys;
+
 use std::collections::BTreeSet;
-use std::ops::Bound;
 
 use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_base::room::{KeptList, ROOM};
@@ -48,11 +49,20 @@ pub(super) struct Fresh {
 }
 
 impl Read {
-    /// Whether the version that was visible is the latest one still, so that nothing can have come in between.
+    /// Whether the version that was visible is the first one still where a repeated search begins, so that nothing can have come in between.
+    ///
+    /// # Safety
+    /// The read is in the read set of the guard's transaction.
     #[inline]
-    pub(super) fn is_latest(&self, guard: &OwnGuard<'_>) -> bool {
-        let is_latest = |version: KeptVersion| self.record.under(guard).leads_to(version.address());
-        self.later.is_none() && self.version.is_some_and(is_latest)
+    pub(super) unsafe fn is_first(&self, guard: &OwnGuard<'_>) -> bool {
+        let Some(version) = self.version.map(KeptVersion::address) else { return false };
+        // SAFETY: as promised. Records, and versions of others, that only an epoch keeps leave the set with it.
+        unsafe {
+            match self.later {
+                None => self.record.under(guard).leads_to(version),
+                Some(later) => later.under(guard).leads_to(version),
+            }
+        }
     }
 }
 
@@ -81,6 +91,15 @@ pub(super) struct KeySpan {
     bytes: u16,
 }
 
+/// A row on which a write was made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OnRead {
+    /// Where it is in the read set.
+    pub(super) position: u32,
+    /// Words that its record's head has room for, if versions may lie in heads.
+    pub(super) room: u32,
+}
+
 /// One write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
@@ -96,6 +115,8 @@ pub(super) struct Write {
     pub(super) key: KeySpan,
     /// Where the key was seen to be absent. The insertion itself shows that it still is; the stamp is for when it is given up.
     pub(super) stamp: Option<Stamp>,
+    /// The row on which the write was made, if that is in the read set.
+    pub(super) on_read: Option<OnRead>,
     /// The write before this one for the same record or key.
     pub(super) prior: Option<u32>,
     /// Whether the record is a node of a multi-version index.
@@ -119,6 +140,7 @@ impl Write {
             unlogged: false,
             key,
             stamp: None,
+            on_read: None,
             prior: None,
             is_node: false,
             is_fresh: false,
@@ -150,6 +172,8 @@ pub(super) struct WriteSet {
     /// How many writes name keys.
     keyed: usize,
     hash_seed: HashSeed,
+    /// A bit for each record that was written, and for some that were not: most records that are read were not.
+    records: u64,
     /// How many are on nodes of multi-version indexes.
     on_nodes: usize,
     /// Whether anything was written more than once.
@@ -174,6 +198,7 @@ impl Default for WriteSet {
             floor: 0,
             keyed: 0,
             hash_seed: HashSeed::random(),
+            records: 0,
             on_nodes: 0,
             repeats: false,
             ordered: BTreeSet::new(),
@@ -246,6 +271,12 @@ impl WriteSet {
         KeySpan { offset, bytes: key.len() as u16 }
     }
 
+    /// Whether a record may have been written, or a key that had no row.
+    #[inline]
+    pub(super) fn may_have(&self, record: Kept) -> bool {
+        self.records & bit_of(record) != 0 || self.keyed > 0
+    }
+
     #[inline]
     fn home(&self, hash: u64) -> usize {
         (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (self.slots.len() - 1)
@@ -272,7 +303,12 @@ impl WriteSet {
         if self.writes.is_empty() {
             return None;
         }
-        self.filled(self.find(record.address().number(), |write| write.target == Target::Record(record)))
+        self.filled(self.slot_of_record(record))
+    }
+
+    #[inline]
+    fn slot_of_record(&self, record: Kept) -> usize {
+        self.find(record.address().number(), |write| write.target == Target::Record(record))
     }
 
     /// The latest write of a key that had no row.
@@ -288,7 +324,7 @@ impl WriteSet {
     #[inline]
     fn slot_of(&self, write: &Write) -> usize {
         match write.target {
-            Target::Record(record) => self.find(record.address().number(), |other| other.target == write.target),
+            Target::Record(record) => self.slot_of_record(record),
             Target::Key => {
                 let key = self.key(write);
                 let is_it =
@@ -314,11 +350,14 @@ impl WriteSet {
         }
         let kept = self.keys.len();
         write.key = key.map_or_else(KeySpan::default, |key| self.keep_key(key));
-        let at = self.slot_of(&write);
+        let at = match write.target {
+            Target::Record(record) => self.slot_of_record(record),
+            Target::Key => self.slot_of(&write),
+        };
         write.prior = self.filled(at);
         if let Some(prior) = write.prior {
             let before = self.writes[prior as usize];
-            (write.blind, write.is_fresh) = (before.blind, before.is_fresh);
+            (write.blind, write.is_fresh, write.on_read) = (before.blind, before.is_fresh, before.on_read);
             if prior as usize >= self.floor && (before.key.bytes > 0 || write.key.bytes == 0) {
                 self.keys.truncate(kept);
                 self.writes[prior as usize] =
@@ -330,7 +369,10 @@ impl WriteSet {
         }
         let position = self.writes.len();
         self.slots[at] = position as u32;
-        self.keyed += usize::from(write.target == Target::Key);
+        match write.target {
+            Target::Record(record) => self.records |= bit_of(record),
+            Target::Key => self.keyed += 1,
+        }
         self.on_nodes += usize::from(write.is_node);
         self.writes.push(write);
         self.put_row(position, row);
@@ -387,10 +429,10 @@ impl WriteSet {
         self.stampless = self.stampless.min(len);
     }
 
-    /// Forgets where keys were seen to be absent. Answers how many writes were looked at.
-    fn forget_stamps(&mut self) -> usize {
+    /// Forgets where keys were seen to be absent, and where rows are in the read set. Answers how many writes were looked at.
+    fn forget_found(&mut self) -> usize {
         let stamped = &mut self.writes[self.stampless..];
-        stamped.iter_mut().for_each(|write| write.stamp = None);
+        stamped.iter_mut().for_each(|write| (write.stamp, write.on_read) = (None, None));
         let looked_at = stamped.len();
         self.stampless = self.writes.len();
         looked_at
@@ -412,7 +454,8 @@ impl WriteSet {
         self.rows.give_back_room();
         self.keys.clear();
         self.keys.shrink_to(1 << 16);
-        (self.floor, self.keyed, self.on_nodes, self.repeats, self.stampless) = (0, 0, 0, false, 0);
+        (self.floor, self.keyed, self.records) = (0, 0, 0);
+        (self.on_nodes, self.repeats, self.stampless) = (0, false, 0);
         if self.ordered_to > 0 {
             self.ordered.clear();
             self.ordered_to = 0;
@@ -431,51 +474,12 @@ impl WriteSet {
         }
         self.get(position).stamp
     }
+}
 
-    /// The positions of the keys of an index that have a row by this transaction alone, in the order of the keys.
-    pub(super) fn own_keys(
-        &mut self,
-        place: IndexRef,
-        lower: Bound<&[u8]>,
-        upper: Bound<&[u8]>,
-        positions: &mut Vec<u32>,
-    ) {
-        positions.clear();
-        for position in self.ordered_to..self.writes.len() {
-            let write = &self.writes[position];
-            if write.target == Target::Key {
-                let key = (write.place.table, write.place.index, self.key(write).into());
-                self.ordered.insert(key);
-                self.count_step();
-            }
-        }
-        self.ordered_to = self.writes.len();
-        let from = match lower {
-            Bound::Included(key) | Bound::Excluded(key) => key,
-            Bound::Unbounded => &[],
-        };
-        let is_above = |key: &[u8]| match upper {
-            Bound::Included(upper) => key > upper,
-            Bound::Excluded(upper) => key >= upper,
-            Bound::Unbounded => false,
-        };
-        for (table, index, key) in self.ordered.range((place.table, place.index, from.into())..) {
-            self.count_step();
-            if (*table, *index) != (place.table, place.index) || is_above(key) {
-                break;
-            }
-            let is_put = |position: &u32| self.get(*position).kind == Kind::Put;
-            if lower != Bound::Excluded(&key[..]) {
-                positions.extend(self.latest_of_key(place, &key[..]).filter(is_put));
-            }
-        }
-    }
-
-    #[inline]
-    fn count_step(&self) {
-        #[cfg(test)]
-        self.steps.set(self.steps.get() + 1);
-    }
+/// The bit of a record among 64.
+#[inline]
+fn bit_of(record: Kept) -> u64 {
+    1 << (record.address().number().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
 }
 
 #[inline]
@@ -528,6 +532,12 @@ impl Sets {
         of_writes.max(self.reads.room()).max(self.gaps.room()).max(self.fresh.room())
     }
 
+    /// The version on which a write was made, if it is in the read set.
+    #[inline]
+    pub(super) fn version_below(&self, write: &Write) -> Option<KeptVersion> {
+        write.on_read.and_then(|read| self.reads[read.position as usize].version)
+    }
+
     /// Notes where a repeated search of a read begins.
     #[inline]
     pub(super) fn set_later(&mut self, read: usize, later: Option<KeptVersion>) {
@@ -539,7 +549,7 @@ impl Sets {
     /// for is searched again in the end.
     pub(super) fn forget_found(&mut self) {
         let found = self.reads.split_off(self.bare);
-        let looked_at = found.len() + self.writes.forget_stamps();
+        let looked_at = found.len() + self.writes.forget_found();
         let rows = found.into_iter().filter(|read| read.is_row);
         self.reads.extend(rows.map(|read| Read { later: None, ..read }));
         self.bare = self.reads.len();

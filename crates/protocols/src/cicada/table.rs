@@ -47,8 +47,6 @@ pub struct Store {
     pub(super) lengths: PrefixLengths,
     /// Deleted records that only old readers see.
     pub(super) displaced: Displaced,
-    /// Whether every row fits into its head.
-    pub(super) fits_inline: bool,
     /// A clock reading that nobody is ahead of who writes the table and does not know this index; zero while it is not known.
     known_after: AtomicU64,
     /// Snapshots of this timestamp or a later one find everything here.
@@ -83,13 +81,11 @@ impl Keyed for Store {
         Some((table.primary.index(), table.primary.records.lines()))
     }
 
-    /// The latest version, where rows do not fit into heads. The head must have come, so asking too early waits for it.
+    /// The latest version, where it does not lie in its head. The head must have come, so asking too early waits for it.
     #[inline]
     fn fetch_more(table: &CicadaTable, record: Hinted<'_>) {
-        if !table.primary.fits_inline {
-            // SAFETY: the index gave it just now, under a guard that is held.
-            unsafe { RecordAddress::of(record.handle()).under(table) }.prefetch_latest();
-        }
+        // SAFETY: the index gave it just now, under a guard that is held.
+        unsafe { RecordAddress::of(record.handle()).under(table) }.prefetch_latest();
     }
 }
 
@@ -134,7 +130,6 @@ impl Store {
             versioned,
             records: RecordArray::new(row_bytes),
             lengths: PrefixLengths::default(),
-            fits_inline: row_bytes <= LONGEST_INLINE_BYTES,
             known_after: AtomicU64::new(0),
             ready_from: AtomicU64::new(0),
             deferred_drops: Arc::clone(deferred_drops),

@@ -16,7 +16,6 @@
 use std::ops::ControlFlow;
 
 use polychron_base::Error;
-use polychron_engine::redo::Redo;
 use polychron_schema::RowRef;
 
 use super::array::Run;
@@ -29,7 +28,7 @@ const AHEAD_BYTES: usize = 8192;
 /// Heads between two renewals of the guard.
 const HEADS_AT_ONCE: usize = 1024;
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// Visits every row that this snapshot sees.
     #[inline]
     pub(super) fn scan_records(

@@ -7,7 +7,7 @@ use polychron_base::TableId;
 use polychron_base::key::Key8;
 use polychron_base::random::Random;
 use polychron_base::sizes::{scaled, slowed};
-use polychron_engine::redo::{self, ExtendedTimestamp, Redo};
+use polychron_engine::redo::{self, Journal, Order, Ticket};
 use polychron_engine::{
     Commit, Common, Error, Insertion, Interactive, Metric, MetricValue, Mode, Operations, Protocol, Row, RowRef, Table,
     Transaction, drive,
@@ -197,20 +197,56 @@ fn clocks_of_twenty_eight_bits_wrap_around() {
     wrap_around(narrow, ROUNDS / 4).unwrap();
 }
 
-/// The log's records of the accounts' balances, in the order in which they were handed over.
+/// The balance of an account that a change makes; nothing else of accounts changes.
+fn balance_in(change: redo::Change<'_>) -> i64 {
+    match change {
+        redo::Change::Put(words) => Account::view(RowRef::from_words(words)).balance(),
+        redo::Change::Patch { words: &[balance], .. } => balance as i64,
+        _ => panic!("balances are put and changed: {change:?}"),
+    }
+}
+
+/// The log's records of the accounts' balances, in the order in which they were sealed, and what workers have staged.
 #[derive(Clone, Debug, Default)]
-struct Log(Arc<Mutex<Vec<(ExtendedTimestamp, u64, i64)>>>);
+struct Log {
+    sealed: Arc<Mutex<Vec<(Order, u64, i64)>>>,
+    staged: Arc<Mutex<[Vec<(u64, i64)>; 16]>>,
+}
 
-impl Redo for Log {
-    const ENABLED: bool = true;
-
-    fn change(&self, _: usize, timestamp: ExtendedTimestamp, _: TableId, key: &[u8], change: redo::Change<'_>) {
-        let redo::Change::Put(words) = change else { panic!("accounts are put: {change:?}") };
-        let id = u64::from_be_bytes(key.try_into().unwrap());
-        self.0.lock().unwrap().push((timestamp, id, Account::view(RowRef::from_words(words)).balance()));
+impl Log {
+    fn changes(&self) -> Vec<(Order, u64, i64)> {
+        self.sealed.lock().unwrap().clone()
     }
 
-    fn committed(&self, _: usize, _: ExtendedTimestamp) {}
+    fn common(&self) -> Common {
+        Common { journal: Journal::new(Arc::new(self.clone())), ..common() }
+    }
+}
+
+impl redo::Log for Log {
+    fn admit(&self, _: usize) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn stage(&self, worker: usize, _: TableId, key: &[u8], change: redo::Change<'_>) -> Result<(), Error> {
+        let id = u64::from_be_bytes(key.try_into().unwrap());
+        self.staged.lock().unwrap()[worker].push((id, balance_in(change)));
+        Ok(())
+    }
+
+    fn discard(&self, worker: usize) {
+        self.staged.lock().unwrap()[worker].clear();
+    }
+
+    fn seal(&self, worker: usize, order: Order) -> Ticket {
+        let staged = std::mem::take(&mut self.staged.lock().unwrap()[worker]);
+        self.sealed.lock().unwrap().extend(staged.into_iter().map(|(id, balance)| (order, id, balance)));
+        Ticket::DONE
+    }
+
+    fn ticket(&self, _: Order) -> Ticket {
+        Ticket::DONE
+    }
 }
 
 /// Extended timestamps order each account's changes, which count up, across many turns of the clock; timestamps alone do
@@ -218,7 +254,7 @@ impl Redo for Log {
 fn eras_order_the_log(central_clock: bool, clock_bits: u32, rounds: u64) {
     let log = Log::default();
     let options = Options { central_clock, clock_bits: Some(clock_bits), ..Options::default() };
-    let database = Cicada::open_with(options, common(), log.clone()).unwrap();
+    let database = Cicada::open(options, log.common()).unwrap();
     let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
     std::thread::scope(|scope| {
         for thread in 0..2 {
@@ -228,7 +264,7 @@ fn eras_order_the_log(central_clock: bool, clock_bits: u32, rounds: u64) {
                 let mut random = Random::stream(5, thread);
                 for _ in 0..rounds {
                     let id = random.below(6);
-                    let body = &mut |t: &mut super::CicadaTransaction<'_, Log>| {
+                    let body = &mut |t: &mut super::CicadaTransaction<'_>| {
                         let before = t.get(&accounts, id)?.map_or(0, |row| row.balance());
                         t.upsert(&accounts, &Account { id, group: 0, balance: before + 1 })
                     };
@@ -237,9 +273,9 @@ fn eras_order_the_log(central_clock: bool, clock_bits: u32, rounds: u64) {
             });
         }
     });
-    let mut changes = log.0.lock().unwrap().clone();
+    let mut changes = log.changes();
     assert_eq!(changes.len() as u64, 2 * rounds);
-    let in_order = |changes: &[(ExtendedTimestamp, u64, i64)]| {
+    let in_order = |changes: &[(Order, u64, i64)]| {
         let mut balances = [0; 6];
         changes.iter().all(|&(_, id, balance)| {
             balances[id as usize] += 1;
@@ -274,11 +310,11 @@ fn time_may_leap_while_nobody_is_there() {
     let log = Log::default();
     let options =
         Options { clock_bits: Some(26), background_interval: Duration::from_secs(3600), ..Options::default() };
-    let database = Cicada::open_with(options, common(), log.clone()).unwrap();
+    let database = Cicada::open(options, log.common()).unwrap();
     let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
     let mut worker = database.worker().unwrap();
     let mut transact = |id, change: i64| {
-        let body = &mut |t: &mut super::CicadaTransaction<'_, Log>| {
+        let body = &mut |t: &mut super::CicadaTransaction<'_>| {
             let before = t.get(&accounts, id)?.map(|row| row.balance());
             if change > 0 {
                 t.upsert(&accounts, &Account { id, group: 0, balance: before.unwrap_or(0) + change })?;
@@ -294,7 +330,7 @@ fn time_may_leap_while_nobody_is_there() {
         assert_eq!(transact(0, 1), (leap > 1).then_some(leap - 1), "the row that is written");
         assert_eq!(transact(1, 0), Some(1), "the row that is not");
     }
-    let changes = log.0.lock().unwrap().clone();
+    let changes = log.changes();
     assert!(changes.windows(2).all(|pair| pair[0].0 < pair[1].0), "extended timestamps go back");
     assert!(database.shared.renewal.rounds() > 0);
 }

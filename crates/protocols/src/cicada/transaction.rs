@@ -7,7 +7,6 @@ use polychron_base::room::KeptList;
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::left_out;
 use polychron_engine::nested;
-use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::IndexRef;
 use polychron_engine::{Commit, Mode};
 use polychron_schema::{RowBuffer, RowRef};
@@ -51,8 +50,8 @@ pub(super) struct Buffers {
 
 /// A running transaction.
 #[derive(Debug)]
-pub struct CicadaTransaction<'w, R: Redo = NoRedo> {
-    pub(super) shared: &'w Shared<R>,
+pub struct CicadaTransaction<'w> {
+    pub(super) shared: &'w Shared,
     pub(super) state: &'w mut State,
     /// Its guard, and its timestamp.
     pub(super) guard: OwnGuard<'w>,
@@ -62,6 +61,8 @@ pub struct CicadaTransaction<'w, R: Redo = NoRedo> {
     pub(super) doomed: bool,
     pub(super) ended: bool,
     pub(super) committed: bool,
+    /// Whether its changes are part of the log.
+    pub(super) has_sealed: bool,
     pub(super) until_check: u32,
     /// Whether it leaves its epoch between two operations, in which its client may do nothing for long.
     pub(super) stands_aside: bool,
@@ -85,12 +86,13 @@ pub(super) enum Found {
     Absent(Target),
 }
 
-impl<'w, R: Redo> CicadaTransaction<'w, R> {
+impl<'w> CicadaTransaction<'w> {
     /// The row at a source.
     #[inline]
     pub(super) fn row_at(&self, source: Source) -> RowRef<'_> {
         match source {
-            Source::Version(version) => version.under(&self.guard).row(),
+            // SAFETY: the running operation has found it.
+            Source::Version(version) => unsafe { version.under(&self.guard) }.row(),
             Source::Own(position) => self.state.sets.writes.row(position).as_row(),
         }
     }
@@ -113,7 +115,8 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     /// Finds the version of a record that is visible ([`Reader::search`](super::record::Reader::search)).
     #[inline]
     pub(super) fn search(&self, record: Kept, later: Option<KeptVersion>, wait: bool) -> Seen<KeptVersion> {
-        let (record, later) = (record.under(&self.guard), later.map(|later| later.under(&self.guard)));
+        // SAFETY: the running operation has found them, or they are in the sets.
+        let (record, later) = unsafe { (record.under(&self.guard), later.map(|later| later.under(&self.guard))) };
         self.guard.reader().search(record, later, wait).map(KeptVersion::from)
     }
 
@@ -141,11 +144,14 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     pub(super) fn check_early(&mut self, target: Target, source: Source, place: IndexRef) -> Result<(), Error> {
         let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
         let options = &self.shared.options;
-        let rts = version.under(&self.guard).rts();
+        // SAFETY: the running operation has found them.
+        let (rts, is_latest) =
+            unsafe { (version.under(&self.guard).rts(), record.under(&self.guard).leads_to(version.address())) };
         if rts.is_after(self.timestamp()) && !self.is_overtaken() {
             return Err(self.conflict_at(record, Some(rts), Reason::ReadLater, (place, Some(version))));
         }
         if options.parts().write_latest_only
+            && !is_latest
             && let Some(other) = self.superseded_by(record)
         {
             return Err(self.conflict_at(record, Some(other), Reason::WrittenLater, (place, Some(version))));
@@ -162,7 +168,8 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     /// When a version later than this transaction is there or may come to be.
     #[inline]
     fn superseded_by(&self, record: Kept) -> Option<Timestamp> {
-        for version in self.guard.reader().versions(record.under(&self.guard)) {
+        // SAFETY: the running operation has found it.
+        for version in self.guard.reader().versions(unsafe { record.under(&self.guard) }) {
             if !version.wts().is_after(self.timestamp()) {
                 return None;
             }
@@ -230,6 +237,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     pub(super) fn end(&mut self) {
         self.ended = true;
         self.state.base.is_open = false;
+        self.leave_journal();
         if !self.state.buffers.pending.is_empty() {
             // A panic between the installation and the end, such as one of the log.
             self.abort_installed();
@@ -239,7 +247,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
         }
         self.state.sets.clear();
         self.state.buffers.pending.give_back_room();
-        self.shared.clocks.end(self.state.base.slot);
+        self.guard.end();
         self.state.contested.end_attempt(&self.shared.favour, self.doomed);
         if !self.state.garbage.is_empty() {
             self.shared.bins.of(self.state.base.slot).put(&mut self.state.garbage);
@@ -247,11 +255,12 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
     }
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// Whether, since there were so many reads, a version was read that snapshots which begin now might miss.
     pub(super) fn has_seen_news(&self, since: usize) -> bool {
         let min_wts = self.shared.clocks.min_wts();
-        let is_news = |version: KeptVersion| !min_wts.is_after(version.under(&self.guard).wts());
+        // SAFETY: it is in the read set.
+        let is_news = |version: KeptVersion| !min_wts.is_after(unsafe { version.under(&self.guard) }.wts());
         self.state.sets.reads[since..].iter().any(|read| read.version.is_some_and(is_news))
     }
 
@@ -270,7 +279,7 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     }
 }
 
-impl<R: Redo> Commit for CicadaTransaction<'_, R> {
+impl Commit for CicadaTransaction<'_> {
     fn commit(mut self) -> Result<(), Error> {
         if self.doomed {
             return Err(Error::Conflict);
@@ -307,7 +316,7 @@ impl<R: Redo> Commit for CicadaTransaction<'_, R> {
     }
 }
 
-impl<R: Redo> Drop for CicadaTransaction<'_, R> {
+impl Drop for CicadaTransaction<'_> {
     fn drop(&mut self) {
         if !self.ended {
             self.come_back();
@@ -319,8 +328,8 @@ impl<R: Redo> Drop for CicadaTransaction<'_, R> {
     }
 }
 
-impl<'w, R: Redo> CicadaTransaction<'w, R> {
-    pub(super) fn new(shared: &'w Shared<R>, state: &'w mut State, guard: OwnGuard<'w>, mode: Mode) -> Self {
+impl<'w> CicadaTransaction<'w> {
+    pub(super) fn new(shared: &'w Shared, state: &'w mut State, guard: OwnGuard<'w>, mode: Mode) -> Self {
         debug_assert!(state.sets.writes.is_empty(), "the transaction before left something behind");
         let snapshot = mode == Mode::Snapshot;
         if snapshot {
@@ -342,7 +351,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
 
     /// A transaction with what its worker's sets hold, that of one that was leaked.
     #[inline]
-    pub(super) fn taken_over(shared: &'w Shared<R>, state: &'w mut State, guard: OwnGuard<'w>) -> Self {
+    pub(super) fn taken_over(shared: &'w Shared, state: &'w mut State, guard: OwnGuard<'w>) -> Self {
         Self {
             shared,
             state,
@@ -351,6 +360,7 @@ impl<'w, R: Redo> CicadaTransaction<'w, R> {
             doomed: false,
             ended: false,
             committed: false,
+            has_sealed: false,
             until_check: 1,
             stands_aside: false,
         }

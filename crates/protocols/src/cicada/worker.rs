@@ -10,7 +10,6 @@ use polychron_base::{Error, TableId};
 use polychron_engine::contested::Contested;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::nested::{self, Nested};
-use polychron_engine::redo::{NoRedo, Redo};
 use polychron_engine::stores::{Base, StoreWorker, WorkerBase};
 use polychron_engine::{Mode, Projection, Transaction, drive};
 use polychron_memory::{Guard, Local};
@@ -20,11 +19,12 @@ use polychron_sync::spin_hint;
 
 use super::clocks::{LocalClock, Span};
 use super::counts::Stage;
-use super::kept::{Beginning, OwnGuard};
+use super::garbage::Garbage;
+use super::kept::OwnGuard;
 use super::options::Snapshots;
 use super::promotion::{self, Candidate};
 use super::protocol::Shared;
-use super::reclaim::{Garbage, Reclaimer, Site};
+use super::reclaim::{Reclaimer, Site};
 use super::sets::Sets;
 use super::steps::{Point, Step};
 use super::table::{CicadaTable, Store};
@@ -44,10 +44,10 @@ const COLLECTED_IN_A_TICK: usize = 3 * 4096;
 
 /// One thread's way into the database.
 #[derive(Debug)]
-pub struct CicadaWorker<R: Redo = NoRedo> {
+pub struct CicadaWorker {
     pub(super) local: Local,
     pub(super) state: State,
-    pub(super) shared: Arc<Shared<R>>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// What a worker keeps from one transaction to the next.
@@ -83,8 +83,8 @@ pub(super) struct State {
     random: Random,
 }
 
-impl<R: Redo> CicadaWorker<R> {
-    pub(super) fn new(local: Local, shared: &Arc<Shared<R>>) -> Self {
+impl CicadaWorker {
+    pub(super) fn new(local: Local, shared: &Arc<Shared>) -> Self {
         let base = WorkerBase::new(shared, &local);
         let slot = base.slot;
         let state = State {
@@ -119,7 +119,7 @@ impl<R: Redo> CicadaWorker<R> {
     /// # Errors
     /// As [`polychron_engine::Interactive::begin`].
     #[doc(hidden)]
-    pub fn begin_in_epoch(&mut self, mode: Mode) -> Result<CicadaTransaction<'_, R>, Error> {
+    pub fn begin_in_epoch(&mut self, mode: Mode) -> Result<CicadaTransaction<'_>, Error> {
         self.make_ready();
         self.begin_transaction(mode)
     }
@@ -141,9 +141,9 @@ impl<R: Redo> CicadaWorker<R> {
     }
 }
 
-impl<R: Redo> StoreWorker for CicadaWorker<R> {
+impl StoreWorker for CicadaWorker {
     type Store = Store;
-    type Transaction<'w> = CicadaTransaction<'w, R>;
+    type Transaction<'w> = CicadaTransaction<'w>;
 
     #[inline]
     fn parts(&self) -> (&Local, &WorkerBase<Store>, &Base<Store>) {
@@ -156,16 +156,17 @@ impl<R: Redo> StoreWorker for CicadaWorker<R> {
     }
 
     #[inline]
-    fn start(&mut self, mode: Mode) -> Result<CicadaTransaction<'_, R>, Error> {
+    fn start(&mut self, mode: Mode) -> Result<CicadaTransaction<'_>, Error> {
         self.begin_transaction(mode).map(CicadaTransaction::leave_to_client)
     }
 
     /// It still has its words, its sets and its guard.
     fn undo_leaked(&mut self) {
         let Self { local, state, shared } = self;
-        // The leaked transaction still holds its timestamp, and so its list of tables.
-        let guard = OwnGuard::begin(shared, state, local, Beginning::Leaked);
-        drop(guard.map(|guard| CicadaTransaction::taken_over(shared, state, guard)));
+        let timestamp = shared.clocks.shape.timestamp(state.clock.adjusted, state.base.slot);
+        // SAFETY: the transaction has begun, and its own guard was leaked. It still holds its timestamp, and so its list of tables.
+        let guard = unsafe { OwnGuard::new(local.pin(), &shared.clocks, timestamp) };
+        drop(CicadaTransaction::taken_over(shared, state, guard));
     }
 
     fn has_gathered(&mut self, tables: &[Option<Arc<CicadaTable>>]) {
@@ -265,10 +266,10 @@ impl State {
     }
 }
 
-impl<R: Redo> CicadaWorker<R> {
+impl CicadaWorker {
     /// Begins a transaction that stays in its epoch.
     #[inline]
-    fn begin_transaction(&mut self, mode: Mode) -> Result<CicadaTransaction<'_, R>, Error> {
+    fn begin_transaction(&mut self, mode: Mode) -> Result<CicadaTransaction<'_>, Error> {
         let Self { local, state, shared } = self;
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
@@ -302,8 +303,8 @@ impl<R: Redo> CicadaWorker<R> {
                 shared.clocks.begin_snapshot(state.base.slot)
             }
         };
-        // SAFETY: the slot has begun, and the transaction ends it; what it keeps beyond an operation is in its sets (`aside.rs`).
-        let guard = unsafe { OwnGuard::new(guard, timestamp) };
+        // SAFETY: the slot has begun just now; what the worker finds is cleared when the epoch is left (`aside.rs`).
+        let guard = unsafe { OwnGuard::new(guard, &shared.clocks, timestamp) };
         Ok(CicadaTransaction::new(shared, state, guard, mode))
     }
 }
@@ -311,14 +312,14 @@ impl<R: Redo> CicadaWorker<R> {
 /// Looks at the present list of tables from now on: in what the worker does under this guard, and in a transaction that begins under it, which holds
 /// a timestamp before it leaves the epoch (`Shared::release_lists`).
 #[inline]
-pub(super) fn renew_tables<R: Redo>(shared: &Shared<R>, state: &mut State, _guard: &Guard<'_>) {
+pub(super) fn renew_tables(shared: &Shared, state: &mut State, _guard: &Guard<'_>) {
     // SAFETY: the worker is pinned, looks between transactions only behind such a call, and in one under the guard or the timestamp.
     unsafe { state.base.tables.renew(&shared.catalog) };
 }
 
 /// The maintenance between two transactions (§3.8): the worker is quiescent here.
 #[cold]
-fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard: &Guard<'_>, interval_ns: u64) {
+fn maintain(shared: &Shared, state: &mut State, local: &Local, guard: &Guard<'_>, interval_ns: u64) {
     state.maintained_ns = state.clock.now_ns;
     if shared.clocks.is_due(state.clock.now_ns, interval_ns) {
         shared.lead(state.clock.now_ns);
@@ -329,7 +330,7 @@ fn maintain<R: Redo>(shared: &Shared<R>, state: &mut State, local: &Local, guard
 }
 
 /// Takes the steps of collection in the worker's own bin that its transactions have paid for.
-fn collect<R: Redo>(shared: &Shared<R>, state: &mut State, guard: &Guard<'_>) {
+fn collect(shared: &Shared, state: &mut State, guard: &Guard<'_>) {
     let slot = state.base.slot;
     // Steps are saved up for one slice at most.
     state.paid_steps = state.paid_steps.min(COLLECTED_AT_ONCE as i64);
@@ -350,13 +351,7 @@ fn collect<R: Redo>(shared: &Shared<R>, state: &mut State, guard: &Guard<'_>) {
 }
 
 /// Prunes records when the oldest reader has fallen behind. Answers how many steps that took.
-fn prune<R: Redo>(
-    shared: &Shared<R>,
-    reclaimer: &mut Reclaimer,
-    spans: &mut Vec<Span>,
-    limit: usize,
-    site: &Site<'_>,
-) -> usize {
+fn prune(shared: &Shared, reclaimer: &mut Reclaimer, spans: &mut Vec<Span>, limit: usize, site: &Site<'_>) -> usize {
     if shared.clocks.readers_lag() <= shared.options.pruning_after.as_nanos() as u64 {
         return 0;
     }
@@ -366,7 +361,7 @@ fn prune<R: Redo>(
 
 /// Works off bins that nobody else is at, as far as readers allow; with `all`, those whose workers have come by, too. Then gives back
 /// pages of slots that are all free.
-pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, all: bool, spans: &mut Vec<Span>, site: &Site<'_>) {
+pub(super) fn collect_all(shared: &Shared, all: bool, spans: &mut Vec<Span>, site: &Site<'_>) {
     shared.bins.go_round(all, |reclaimer| {
         reclaimer.drain(site);
         prune(shared, reclaimer, spans, usize::MAX, site);
@@ -380,7 +375,7 @@ pub(super) fn collect_all<R: Redo>(shared: &Shared<R>, all: bool, spans: &mut Ve
 }
 
 /// Works off a bounded part of the bins whose workers have not come by.
-pub(super) fn collect_some<R: Redo>(shared: &Shared<R>, spans: &mut Vec<Span>, site: &Site<'_>) {
+pub(super) fn collect_some(shared: &Shared, spans: &mut Vec<Span>, site: &Site<'_>) {
     let mut left = COLLECTED_IN_A_TICK;
     shared.bins.go_round(false, |reclaimer| {
         left = left.saturating_sub(reclaimer.step(left, site));
@@ -390,7 +385,7 @@ pub(super) fn collect_some<R: Redo>(shared: &Shared<R>, spans: &mut Vec<Span>, s
     });
 }
 
-impl<R: Redo> Drop for CicadaWorker<R> {
+impl Drop for CicadaWorker {
     fn drop(&mut self) {
         self.end_leaked();
         self.state.contested.end(&self.shared.favour);

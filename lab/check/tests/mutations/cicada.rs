@@ -3,7 +3,6 @@
 
 use polychron_base::key::Key8;
 use polychron_engine::mutations::{interrupt, leave_out, left_out};
-use polychron_engine::redo::NoRedo;
 use polychron_engine::{
     Commit, Common, Error, Insertion, Interactive, Mode, Operations, Projection, Protocol, Table, TableDefinition,
     Worker, drive,
@@ -44,7 +43,7 @@ struct Stage {
     members: Table<Member>,
 }
 
-type Tx<'w> = CicadaTransaction<'w, NoRedo>;
+type Tx<'w> = CicadaTransaction<'w>;
 
 fn stage(rows: &[(u64, i64)]) -> Stage {
     Stage::open(rows, |_| ())

@@ -3,7 +3,7 @@
 use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::atomic::{Ordering, fence};
 
-use super::{Clocks, NONE};
+use super::{Clocks, NONE, Slot};
 use crate::cicada::steps::{Point, Step};
 use crate::cicada::timestamp::Timestamp;
 
@@ -86,19 +86,39 @@ impl Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.clocks.end(self.slot);
+        // SAFETY: it began in `hold`, and whoever reads at it has borrowed it.
+        unsafe { self.clocks.end(self.slot) };
     }
 }
 
 impl Clocks {
+    /// What a slot holds it holds until that ends.
+    #[inline]
+    pub(super) fn assert_idle(&self, words: &Slot) {
+        // Relaxed: the slot's own thread writes it.
+        assert_eq!(words.floor.load(Ordering::Relaxed), NONE, "the slot holds nothing yet");
+    }
+
+    /// Ends the slot's transaction or snapshot.
+    ///
+    /// # Safety
+    /// It is the caller's, and nothing is looked at from now on that its timestamps alone keep: versions, and records beyond their guards.
+    #[inline]
+    pub(in crate::cicada) unsafe fn end(&self, slot: usize) {
+        let words = &self.slots[slot];
+        // Release: pairs with the acquire loads of `lead`: all that the transaction read and wrote came before.
+        words.active.store(NONE, Ordering::Release);
+        words.floor.store(NONE, Ordering::Release);
+        // Release: who sees it sees that the transaction has ended.
+        words.is_committing.store(0, Ordering::Release);
+    }
+
     /// Holds what is stable until it is dropped.
     ///
     /// # Panics
     /// When the slot has a transaction or a snapshot, which would be held no more when this is dropped.
     #[inline]
     pub(in crate::cicada) fn hold(&self, slot: usize) -> Held<'_> {
-        // Relaxed: the slot's own thread writes it.
-        assert_eq!(self.slots[slot].floor.load(Ordering::Relaxed), NONE, "the slot holds nothing yet");
         Held { clocks: self, slot, timestamp: self.begin_snapshot(slot) }
     }
 

@@ -29,6 +29,11 @@ fn counted(options: &mut Options) {
     (options.central_clock, options.clock_bits) = (true, Some(12));
 }
 
+fn end(clocks: &Clocks, slot: usize) {
+    // SAFETY: nothing is read here.
+    unsafe { clocks.end(slot) };
+}
+
 /// Goes on as a round of renewal does, until the worker can begin.
 fn begin_at_last(clocks: &Clocks, slot: usize, local: &mut LocalClock) -> Timestamp {
     for _ in 0..10_000 {
@@ -72,13 +77,13 @@ fn nobody_gets_far_ahead_of_a_transaction_that_runs() {
             if let Some(timestamp) = clocks.begin(3, &mut quick) {
                 assert!(timestamp.is_after(oldest), "leaps of {parts} sixty-fourths turn the order around");
                 assert!(quick.adjusted - slow.adjusted < NUMBERS / 2);
-                clocks.end(3);
+                end(&clocks, 3);
             }
             assert!(!clocks.min_wts().is_after(oldest), "H1");
-            clocks.end(2);
+            end(&clocks, 2);
             let timestamp = begin_at_last(&clocks, 3, &mut quick);
             assert!(quick.adjusted > slow.adjusted);
-            clocks.end(3);
+            end(&clocks, 3);
             // The horizons follow, however far the time has gone.
             let follows = (0..1000).any(|_| {
                 clocks.pass_time(NUMBERS / 64);
@@ -106,12 +111,12 @@ fn a_leader_that_is_paused_holds_everybody_back() {
             let Some(timestamp) = clocks.begin(3, &mut quick) else { break };
             assert!(timestamp.is_after(oldest), "the order has turned around behind {begun} transactions");
             assert!(quick.adjusted - slow.adjusted < clocks.shape.clock_numbers() / 4);
-            clocks.end(3);
+            end(&clocks, 3);
             begun += 1;
         }
         assert!(begun > 10, "{begun}");
         clocks.leading.store(false, Ordering::Relaxed);
-        clocks.end(2);
+        end(&clocks, 2);
         assert!(begin_at_last(&clocks, 3, &mut quick).is_after(oldest));
     }
 }
@@ -128,7 +133,7 @@ fn a_round_goes_on_where_others_wait() {
     let time = local.fall_back(clocks.bound());
     assert!(time > local.time);
     let in_round = clocks.begin_in_round(2, &mut local);
-    clocks.end(2);
+    end(&clocks, 2);
     local.catch_up(time);
     assert!(clocks.begin(2, &mut local).is_none());
     clocks.set_renewed(local.adjusted);

@@ -215,6 +215,14 @@ impl<'g> Reader<'g> {
             return ControlFlow::Continue(Some(Position { record, timestamp: self.timestamp, link: walk.link, below }));
         }
     }
+
+    /// The place right above a version of a record, if that is the latest one and not later than this reader.
+    #[inline]
+    pub(in crate::cicada) fn position_above(self, record: Record<'g>, below: Version<'g>) -> Option<Position<'g>> {
+        let link = &record.words_of().latest;
+        let fits = !below.wts().is_after(self.timestamp) && record.leads_to(below.address());
+        fits.then_some(Position { record, timestamp: self.timestamp, link, below: Some(below) })
+    }
 }
 
 /// A link at or above the version that is visible to a reader.

@@ -90,6 +90,13 @@ impl<'g> Version<'g> {
         Timestamp(self.words_of().rts.load(Ordering::SeqCst))
     }
 
+    /// Whether a transaction later than its writer has read it.
+    #[inline]
+    pub(in crate::cicada) fn was_read(self) -> bool {
+        // Relaxed: a hint.
+        self.words_of().rts.load(Ordering::Relaxed) != self.wts().0
+    }
+
     /// Makes sure that the read timestamp is not before `timestamp` (§3.4): most often it is later already.
     #[inline]
     pub(in crate::cicada) fn raise_rts(self, timestamp: Timestamp) {
@@ -119,6 +126,13 @@ impl<'g> Version<'g> {
     #[inline]
     pub(super) fn next(self) -> &'g AtomicPtr<VersionHeader> {
         &self.words_of().next
+    }
+
+    /// Whether this version is the next one.
+    #[inline]
+    pub(in crate::cicada) fn leads_to(self, version: VersionAddress) -> bool {
+        // SeqCst: as in `list::follow`.
+        self.next().load(Ordering::SeqCst).addr() as u64 == version.number()
     }
 
     /// Whether there is a version behind this one.

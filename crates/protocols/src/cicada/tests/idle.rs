@@ -17,9 +17,8 @@ fn add(worker: &mut CicadaWorker, accounts: &Table<Account>, id: u64) {
 }
 
 fn balance(worker: &mut CicadaWorker, accounts: &Table<Account>, mode: Mode, id: u64) -> i64 {
-    let read = &mut |t: &mut super::super::CicadaTransaction<'_, redo::NoRedo>| {
-        Ok::<_, Error>(t.get(accounts, id)?.unwrap().balance())
-    };
+    let read =
+        &mut |t: &mut super::super::CicadaTransaction<'_>| Ok::<_, Error>(t.get(accounts, id)?.unwrap().balance());
     drive::transact(worker, mode, read).unwrap()
 }
 

@@ -63,25 +63,39 @@ fn a_leaked_transaction_never_commits() {
     }
 }
 
-/// A log that panics when it gets a change.
-#[derive(Clone, Debug, Default)]
-struct Panicking;
+/// A log that panics at the seal of a debt.
+#[derive(Debug, Default)]
+struct Panicking(Mutex<i64>);
 
-impl Redo for Panicking {
-    const ENABLED: bool = true;
-
-    fn change(&self, _: usize, _: ExtendedTimestamp, _: TableId, _: &[u8], change: redo::Change<'_>) {
-        let redo::Change::Put(words) = change else { return };
-        assert!(Account::view(RowRef::from_words(words)).balance() >= 0, "the log fails");
+impl redo::Log for Panicking {
+    fn admit(&self, _: usize) -> Result<(), Error> {
+        Ok(())
     }
 
-    fn committed(&self, _: usize, _: ExtendedTimestamp) {}
+    fn stage(&self, _: usize, _: TableId, _: &[u8], change: redo::Change<'_>) -> Result<(), Error> {
+        *self.0.lock().unwrap() = balance_in(change);
+        Ok(())
+    }
+
+    fn discard(&self, _: usize) {}
+
+    fn seal(&self, _: usize, _: Order) -> Ticket {
+        let balance = *self.0.lock().unwrap();
+        assert!(balance >= 0, "the log fails");
+        Ticket::DONE
+    }
+
+    fn ticket(&self, _: Order) -> Ticket {
+        Ticket::DONE
+    }
 }
 
 /// A commit that a panic of the log ends leaves nothing pending, for which others would wait for ever.
 #[test]
 fn a_panic_of_the_log_leaves_nothing_pending() {
-    let database = Cicada::open_with(Options::default(), common(), Panicking).unwrap();
+    let database =
+        Cicada::open(Options::default(), Common { journal: Journal::new(Arc::new(Panicking::default())), ..common() })
+            .unwrap();
     let accounts: Table<Account> = Table::from_id(database.create_table(Account::definition()).unwrap());
     let mut worker = database.worker().unwrap();
     let mut put = |balance| {

@@ -2,7 +2,6 @@
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason};
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 use polychron_schema::RowBuffer;
 
@@ -37,7 +36,7 @@ pub(super) enum Sought {
     Absent,
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// Finds a key for a change, with the way to its leaf.
     pub(super) fn seek<K: EncodedKey>(
         &mut self,
@@ -101,7 +100,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
                 self.state.sets.reads.truncate(reads);
                 self.remember(&leaf, store.place(), Step::NodesOfBlindWrites);
                 let write = Write { blind: true, ..Write::new(Target::Record(record), store.place(), Kind::Put) };
-                self.state.sets.writes.push(write, R::ENABLED.then_some(key), Some(row));
+                let key = self.is_logged().then_some(key);
+                self.state.sets.writes.push(write, key, Some(row));
                 Ok(())
             }
             Err(error) => Err(error),
@@ -136,7 +136,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             return Err(error);
         }
         let write = Write { is_fresh, ..Write::new(Target::Record(record), place, Kind::Put) };
-        self.state.sets.writes.push(write, R::ENABLED.then_some(key), Some(row));
+        let key = self.is_logged().then_some(key);
+        self.state.sets.writes.push(write, key, Some(row));
         Ok(())
     }
 
@@ -173,10 +174,13 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// Ends the transaction early when a write on a node can hardly pass.
     pub(super) fn check_node_early(&mut self, spot: &Spot, place: IndexRef) -> Result<(), Error> {
         let Some(version) = spot.version() else { return Ok(()) };
-        if version.under(&self.guard).rts().is_after(self.timestamp()) && !self.is_overtaken() {
+        // SAFETY: the running operation has found them.
+        let (record, version) = unsafe { (spot.record.under(&self.guard), version.under(&self.guard)) };
+        let (rts, latest) = (version.rts(), self.guard.reader().latest(record));
+        if rts.is_after(self.timestamp()) && !self.is_overtaken() {
             return Err(self.conflict_at(spot.record, None, Reason::ReadLater, (place, None)));
         }
-        let is_superseded = match self.guard.reader().latest(spot.record.under(&self.guard)) {
+        let is_superseded = match latest {
             Link::To(latest) => latest.wts().is_after(self.timestamp()) && latest.status() != Status::Aborted,
             Link::End | Link::Closed => false,
         };

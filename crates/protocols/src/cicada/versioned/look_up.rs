@@ -10,7 +10,6 @@ use std::cmp::Ordering;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 use polychron_sync::Backoff;
 
@@ -135,7 +134,7 @@ impl<'g> Viewer<'g> for CommittedView<'g> {
     }
 }
 
-impl<'v, R: Redo> Viewer<'v> for &'v CicadaTransaction<'_, R> {
+impl<'v> Viewer<'v> for &'v CicadaTransaction<'_> {
     #[inline]
     fn look_at(self, record: Record<'v>) -> Sight<'v> {
         let writes = &self.state.sets.writes;
@@ -230,7 +229,7 @@ impl Versioned {
     }
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// The transaction's timestamp, without its own writes.
     #[inline]
     pub(super) fn committed_view(&self) -> CommittedView<'_> {
@@ -240,17 +239,18 @@ impl<R: Redo> CicadaTransaction<'_, R> {
     /// What the transaction sees of a node's record.
     #[inline]
     pub(super) fn spot(&self, record: Kept) -> Spot {
-        self.look_at(record.under(&self.guard)).keep()
+        // SAFETY: the running operation has found it.
+        self.look_at(unsafe { record.under(&self.guard) }).keep()
     }
 
     /// The node at a spot, unless there is none.
     #[inline]
     pub(super) fn node_of(&self, spot: &Spot) -> Option<Node<'_>> {
         match spot.own {
-            None => self.committed_view().node(&Sight {
-                record: spot.record.under(&self.guard),
-                own: None,
-                seen: spot.seen.map(|version| version.under(&self.guard)),
+            // SAFETY: the running operation has found them.
+            None => self.committed_view().node(&unsafe {
+                let seen = spot.seen.map(|version| version.under(&self.guard));
+                Sight { record: spot.record.under(&self.guard), own: None, seen }
             }),
             Some(position) => self.own_node(position),
         }
@@ -274,7 +274,9 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         place: IndexRef,
         path: Option<&mut Vec<Kept>>,
     ) -> Result<Spot, Error> {
-        let leaf = find_leaf(&*self, nodes, root.under(&self.guard), aim, path, MOST_ATTEMPTS).map(Sight::keep);
+        // SAFETY: roots stay with their index, and a sibling was found in this epoch.
+        let root = unsafe { root.under(&self.guard) };
+        let leaf = find_leaf(&*self, nodes, root, aim, path, MOST_ATTEMPTS).map(Sight::keep);
         match leaf {
             Some(leaf) => Ok(leaf),
             None => Err(self.is_inconsistent(place)),
@@ -346,7 +348,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
             self.see_outside(store, record, version);
         }
         if let Some(version) = leaf.version()
-            && !leaf.record.under(&self.guard).is_inline(version.address())
+            // SAFETY: the running operation has found it.
+            && !unsafe { leaf.record.under(&self.guard) }.is_inline(version.address())
         {
             self.note_for_promotion(store, leaf.record, version, true);
         }

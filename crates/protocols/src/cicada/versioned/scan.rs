@@ -6,7 +6,6 @@ use std::ops::{Bound, ControlFlow};
 
 use polychron_base::Error;
 use polychron_base::key::EncodedKey;
-use polychron_engine::redo::Redo;
 use polychron_engine::{Direction, Scan};
 
 use super::Versioned;
@@ -79,7 +78,7 @@ fn goes_on_below(node: &Node<'_>, lower: Bound<&[u8]>) -> bool {
     }
 }
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// Visits what a range shows to this transaction. The leaves of the range, as far as it was visited, are remembered.
     pub(in crate::cicada) fn scan_versioned(
         &mut self,

@@ -243,7 +243,7 @@ fn bytes(key: KeyRef<'_>) -> Vec<u8> {
 
 /// Children cover what their parent does, one after the other, and siblings are linked; no leaf but a root is empty.
 fn check_node(
-    t: &CicadaTransaction<'_, polychron_engine::redo::NoRedo>,
+    t: &CicadaTransaction<'_>,
     record: Kept,
     node: Node<'_>,
     last_of_level: &mut [Option<u64>],

@@ -7,7 +7,6 @@
 
 use polychron_base::Error;
 use polychron_base::key::EncodedKey;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::IndexRef;
 use polychron_schema::RowBuffer;
 
@@ -22,7 +21,7 @@ use crate::cicada::steps::Step;
 use crate::cicada::table::Store;
 use crate::cicada::transaction::CicadaTransaction;
 
-impl<R: Redo> CicadaTransaction<'_, R> {
+impl CicadaTransaction<'_> {
     /// Deletes an entry. `false`: the key has no row.
     pub(in crate::cicada) fn delete_versioned<K: EncodedKey>(
         &mut self,
@@ -61,7 +60,8 @@ impl<R: Redo> CicadaTransaction<'_, R> {
         draft.write_padded(self.words_outside(&node, place), &mut changing.left);
         self.shrink_node(leaf.record, place, &mut changing.left);
         let write = Write::new(Target::Record(record), place, Kind::Delete);
-        self.state.sets.writes.push(write, R::ENABLED.then_some(key), None);
+        let key = self.is_logged().then_some(key);
+        self.state.sets.writes.push(write, key, None);
         if is_empty && !changing.path.is_empty() {
             self.merge(place, leaf.record, changing)?;
         }

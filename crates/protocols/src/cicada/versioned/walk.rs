@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use polychron_base::TableId;
 use polychron_base::key::Key16;
-use polychron_engine::redo::Redo;
 use polychron_engine::stores::Hints;
 use polychron_memory::Guard;
 
@@ -75,9 +74,9 @@ impl<'g> Walk<'g> {
 
 impl Planned {
     /// As [`Planned::look_up`], at a snapshot. The caller runs no transaction.
-    pub(in crate::cicada) fn look_up_now<R: Redo>(
+    pub(in crate::cicada) fn look_up_now(
         &mut self,
-        shared: &Shared<R>,
+        shared: &Shared,
         tables: &[Option<Arc<CicadaTable>>],
         guard: &Guard<'_>,
         hints: &mut Hints,
