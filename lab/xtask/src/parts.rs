@@ -141,8 +141,14 @@ const REPORT_TIME: [&str; 3] = ["--", "-Zunstable-options", "--report-time"];
 const EVERY_TEST: &[&str] = &["--lib", "--tests"];
 
 /// Crates whose tests concern concurrency or unsafe code.
-const CONCURRENT: &[&str] =
-    &["polychron-sync", "polychron-memory", "polychron-index", "polychron-log", "polychron-protocols", "polychron-compared"];
+const CONCURRENT: &[&str] = &[
+    "polychron-sync",
+    "polychron-memory",
+    "polychron-index",
+    "polychron-log",
+    "polychron-protocols",
+    "polychron-compared",
+];
 
 fn packages(names: &[&'static str]) -> impl Iterator<Item = &'static str> {
     names.iter().flat_map(|name| ["-p", *name]).collect::<Vec<_>>().into_iter()

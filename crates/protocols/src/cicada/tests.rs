@@ -210,8 +210,11 @@ fn balance_in(change: redo::Change<'_>) -> i64 {
 #[derive(Clone, Debug, Default)]
 struct Log {
     sealed: Arc<Mutex<Vec<(Order, u64, i64)>>>,
-    staged: Arc<Mutex<[Vec<(u64, i64)>; 16]>>,
+    staged: Arc<[Mutex<Staged>; 16]>,
 }
+
+/// Ids of accounts and their balances, of one worker.
+type Staged = Vec<(u64, i64)>;
 
 impl Log {
     fn changes(&self) -> Vec<(Order, u64, i64)> {
@@ -230,16 +233,16 @@ impl redo::Log for Log {
 
     fn stage(&self, worker: usize, _: TableId, key: &[u8], change: redo::Change<'_>) -> Result<(), Error> {
         let id = u64::from_be_bytes(key.try_into().unwrap());
-        self.staged.lock().unwrap()[worker].push((id, balance_in(change)));
+        self.staged[worker].lock().unwrap().push((id, balance_in(change)));
         Ok(())
     }
 
     fn discard(&self, worker: usize) {
-        self.staged.lock().unwrap()[worker].clear();
+        self.staged[worker].lock().unwrap().clear();
     }
 
     fn seal(&self, worker: usize, order: Order) -> Ticket {
-        let staged = std::mem::take(&mut self.staged.lock().unwrap()[worker]);
+        let staged = std::mem::take(&mut *self.staged[worker].lock().unwrap());
         self.sealed.lock().unwrap().extend(staged.into_iter().map(|(id, balance)| (order, id, balance)));
         Ticket::DONE
     }
