@@ -147,6 +147,16 @@ pub enum Error {
     /// A column whose values do not come in batches of numbers.
     #[error("{0}")]
     NotNumeric(Box<NotNumeric>),
+    /// The log of the database has stopped, because a file could not be written. What was not durable by then may be there or not when the database
+    /// is opened again; until then nothing is written any more.
+    #[error("{0}")]
+    LogStopped(Box<LogStopped>),
+    /// There is no room for the log's next file. Nothing was done, and writing goes on once there is room.
+    #[error("{0}")]
+    DiskFull(Box<DiskFull>),
+    /// A transaction changes more than the log takes at once.
+    #[error("{0}")]
+    TransactionTooLong(Box<TransactionTooLong>),
     /// The transaction object was used behind an error that ended the transaction. Nothing of the transaction remains.
     #[error("the transaction has ended before")]
     Ended,

@@ -301,7 +301,14 @@ fn one_line(error: &clap::Error, coloured: bool) -> String {
     let lines = plain.lines().map(str::trim).zip(shown.lines().map(str::trim));
     let useful = lines.take_while(|(plain, _)| !plain.starts_with("Usage:"));
     let useful = useful.filter(|(plain, _)| !plain.is_empty() && !plain.starts_with("For more information"));
-    useful.map(|(_, shown)| shown).collect::<Vec<_>>().join(" ")
+    let mut line = String::new();
+    let mut end = "";
+    for (plain, shown) in useful {
+        line.push_str(end);
+        line.push_str(shown);
+        end = if plain.ends_with(':') { " " } else { "; " };
+    }
+    line
 }
 
 #[cfg(test)]
@@ -319,7 +326,7 @@ mod tests {
         let error = Arguments::try_parse_from(["polychron", "bench", "ycsb", "--record", "5"]).unwrap_err();
         let (plain, coloured) = (one_line(&error, false), one_line(&error, true));
         assert!(plain.starts_with("error: unexpected argument '--record' found"), "{plain}");
-        assert!(plain.contains("tip: ") && !plain.contains("Usage") && !plain.contains('\x1b'), "{plain}");
+        assert!(plain.contains("found; tip: ") && !plain.contains("Usage") && !plain.contains('\x1b'), "{plain}");
         assert!(coloured.contains("\x1b[") && !coloured.contains('\n'), "{coloured:?}");
         assert_eq!(console::strip_ansi_codes(&coloured), plain);
     }

@@ -122,12 +122,12 @@ fn write(file: Pending, runs: usize, sides: [&Side; 2], both: &[Runs; 2]) -> Res
 }
 
 fn render(sides: [&Side; 2], both: &[Runs; 2]) -> String {
-    let range = |spread: Spread, text: fn(f64) -> String| {
-        format!("{} ({} to {})", text(spread.median), text(spread.least), text(spread.most))
-    };
+    let range = |spread: Spread, text: fn(f64) -> String| [text(spread.median), text(spread.least), text(spread.most)];
     let row = |name: &str, of: fn(&Report) -> f64, text: fn(f64) -> String| {
-        let [first, second] = [0, 1].map(|at: usize| range(both[at].spread(of), text));
-        [name.to_owned(), first, second]
+        [0, 1].map(|at: usize| {
+            let [median, least, most] = range(both[at].spread(of), text);
+            [name.to_owned(), sides[at].text.clone(), median, least, most]
+        })
     };
     let count = |number: f64| thousands(number as u64);
     let percent = |share: f64| format!("{:.2} %", share * 100.0);
@@ -135,11 +135,11 @@ fn render(sides: [&Side; 2], both: &[Runs; 2]) -> String {
         row("transactions/s", |report| report.committed_tps, count),
         row("latency p50", |report| report.latency_us.p50, microseconds),
         row("latency p99", |report| report.latency_us.p99, microseconds),
-        row("aborts, of all attempts", |report| report.abort_rate, percent),
-    ];
+        row("aborts", |report| report.abort_rate, percent),
+    ]
+    .concat();
     let runs = both[0].reports.len().min(both[1].reports.len());
-    let header = [&format!("median of {runs} (least to most)"), &sides[0].text, &sides[1].text];
-    let table = columns(header.map(String::as_str), &rows);
+    let table = columns(["", "protocol", &format!("median of {runs}"), "least", "most"], &rows);
     format!("{table}\nconsistency: {}\n{}", both[1].reports[0].checks, verdict(sides, both))
 }
 

@@ -43,14 +43,16 @@ pub fn two_columns<'t>(header: [&str; 2], rows: impl IntoIterator<Item = (&'t st
     table.to_string()
 }
 
-/// Columns of text, the numbers in all but the first and the last.
+/// Columns of text, and of numbers wherever a cell of the first row begins with a digit.
 pub fn columns<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
     let mut table = table();
     table.set_header(header);
     for row in rows {
         table.add_row(row);
     }
-    for column in 1..N.saturating_sub(1) {
+    let is_number =
+        |column: usize| rows.first().is_some_and(|row| row[column].starts_with(|c: char| c.is_ascii_digit()));
+    for column in (0..N).filter(|&column| is_number(column)) {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
         }

@@ -228,22 +228,35 @@ impl<T> Seen<T> {
 }
 
 impl<T: Described> Seen<T> {
-    /// The table of this id, for as long as the list may be looked at: the caller of [`Seen::renew`] promised that, so that a transaction,
-    /// which renews nothing, need not borrow the list for it.
+    /// The table of this id.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`], or [`Error::OtherDatabase`].
     #[inline]
-    pub fn table<'t>(&self, id: TableId) -> Result<&'t T, Error> {
-        let table = get(self, id).map_err(|error| self.list().explain(error))?;
-        // SAFETY: the list keeps its tables, and the caller of `renew` promised to look only while the list is kept.
-        Ok(unsafe { &*Arc::as_ptr(table) })
+    pub fn table(&self, id: TableId) -> Result<&T, Error> {
+        get(self, id).map(|table| &**table).map_err(|error| self.list().explain(error))
+    }
+
+    /// The table of this id, for a caller that changes what this lies in while it looks at the table.
+    ///
+    /// # Errors
+    /// As [`Seen::table`].
+    ///
+    /// # Safety
+    /// For `'t` the caller does not leave what its call of [`Seen::renew`] promised to look under: the guard, the snapshot, or the kept list.
+    #[inline]
+    pub unsafe fn table_during<'t>(&self, id: TableId) -> Result<&'t T, Error>
+    where
+        T: 't,
+    {
+        // SAFETY: the list keeps its tables, and is kept itself for as long as the caller of `renew` may look.
+        self.table(id).map(|table| unsafe { &*std::ptr::from_ref(table) })
     }
 
     /// Looks at the present list from now on, if it is another one.
     ///
     /// # Safety
-    /// The caller is pinned, and from now until the next call it looks through this, and at what [`Seen::table`] answers, only under guards of
+    /// The caller is pinned, and from now until the next call it looks through this only under guards of
     /// which the outermost stood, and was not renewed, since before this call; or while it holds what [`Seen::keep`] answered; or while a
     /// snapshot (`polychron_memory::Snapshot`) is open that was opened before this call; or while a caller that calls
     /// [`Catalog::take_released`] knows that it looks.

@@ -87,13 +87,53 @@ impl<'b> Reader<'b> {
     }
 }
 
+/// Where encoded bytes go.
+pub(crate) trait Sink {
+    /// Up to eight bytes of a word, the lowest first; those above are zero.
+    fn few(&mut self, word: u64, bytes: usize);
+
+    /// Whole words.
+    fn words(&mut self, words: &[u64]);
+
+    #[inline]
+    fn bytes(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.few(u64::from_le_bytes(*word), 8));
+        if !rest.is_empty() {
+            self.few(rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)), rest.len());
+        }
+    }
+}
+
+impl Sink for Vec<u8> {
+    fn few(&mut self, word: u64, bytes: usize) {
+        self.extend_from_slice(&word.to_le_bytes()[..bytes]);
+    }
+
+    fn words(&mut self, words: &[u64]) {
+        words.iter().for_each(|word| self.extend_from_slice(&word.to_le_bytes()));
+    }
+}
+
 /// Writes what [`Reader::varint`] reads.
-pub(crate) fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+#[inline]
+pub(crate) fn put_varint(sink: &mut impl Sink, mut value: u64) {
     while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
+        sink.few(value & 0x7F | 0x80, 1);
         value >>= 7;
     }
-    bytes.push(value as u8);
+    sink.few(value, 1);
+}
+
+/// Writes two of them, which are mostly small.
+#[inline]
+pub(crate) fn put_varints(sink: &mut impl Sink, first: u64, second: u64) {
+    if first | second < 0x80 {
+        sink.few(first | second << 8, 2);
+    } else {
+        put_varint(sink, first);
+        put_varint(sink, second);
+    }
 }
 
 /// A signed number as an unsigned one that is small where it is near to zero.

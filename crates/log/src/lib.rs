@@ -1,10 +1,20 @@
 //! The durable part of Polychron: files and what is in them.
 //!
-//! [`disk`] is the only part that touches files. `docs/durability.md` lists the promises and invariants, and which parts exist.
+//! [`disk`] is the only part that touches files. A [`Log`] takes what commits change and makes it durable; [`read()`] hands it out again.
+//! `docs/durability.md` lists the promises and invariants, and which parts exist.
 
 mod codec;
 pub mod disk;
+mod error;
+mod flush;
 pub mod frame;
 pub mod manifest;
+mod open;
+mod read;
+mod ring;
+pub mod steps;
 
 pub use codec::DatabaseId;
+pub use error::Error;
+pub use flush::{Beat, Durability, Ended, Log, Options, Threads};
+pub use read::{Logged, read};

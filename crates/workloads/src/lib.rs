@@ -86,6 +86,9 @@ pub trait Client: Send {
     /// The next transaction.
     fn next(&mut self) -> Self::Procedure;
 
+    /// A transaction of its own is about to be executed once more: what may be used only once in it is drawn again.
+    fn again(&mut self, _procedure: &mut Self::Procedure) {}
+
     /// Told when a transaction has committed (or rolled itself back), with its answer.
     fn finished(&mut self, _procedure: &Self::Procedure) {}
 }

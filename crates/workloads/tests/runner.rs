@@ -7,10 +7,13 @@ use polychron_engine::{Common, Error, Mode, Operations, Procedure, Protocol, Tra
 use polychron_protocols::serial::{Options, Serial};
 use polychron_schema::{Projection, RowBuffer};
 use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_workloads::churn::{Churn, ChurnOptions, Pattern};
 use polychron_workloads::increment::{Increment, IncrementOptions, Integer};
+use polychron_workloads::modify::{Modify, ModifyOptions};
 use polychron_workloads::run::{self, Live, Observer, Report, RunError, Settings, Share, Unobserved};
 use polychron_workloads::smallbank::{SmallBank, SmallBankOptions};
 use polychron_workloads::tatp::{Tatp, TatpOptions};
+use polychron_workloads::tpcc::{Scale, Tpcc, TpccOptions};
 use polychron_workloads::ycsb::{Preset, Ycsb, YcsbArguments, YcsbOptions};
 use polychron_workloads::{CheckError, Checked, Client, Transact, Workload};
 
@@ -265,6 +268,40 @@ fn what_is_drawn_beforehand_is_not_measured() {
     let report =
         run::<Ycsb>(&options, &Settings { pregenerate: 200_000, warmup_seconds: 0.0, seconds: 0.02, ..settings() });
     assert!(report.completed > 0 && !report.interrupted, "{report:?}");
+}
+
+/// Executes the same transactions three times over, and checks what they left.
+fn executed_again<W: Workload>(options: &W::Options) {
+    let (database, workload) = prepared::<W>(options, 0);
+    let mut worker = database.worker().unwrap();
+    let mut client = workload.client(1, 0, 1);
+    let mut drawn: Vec<_> = (0..100).map(|_| client.next()).collect();
+    for round in 0..3 {
+        for procedure in &mut drawn {
+            if round > 0 {
+                client.again(procedure);
+            }
+            let executed = match procedure.mode() {
+                Mode::ReadWrite => worker.execute(procedure).map(drop),
+                Mode::Snapshot => worker.snapshot(procedure).map(drop),
+            };
+            assert!(!matches!(executed, Err(Error::Duplicate(_))), "round {round}: {executed:?}");
+            client.finished(procedure);
+        }
+    }
+    drop(client);
+    workload.check(&database).unwrap();
+}
+
+#[test]
+fn drawn_transactions_can_be_executed_again() {
+    executed_again::<Tpcc>(&TpccOptions { warehouses: 1, scale: Scale::tiny(), ..TpccOptions::default() });
+    executed_again::<Churn>(&ChurnOptions { records: 50, ..ChurnOptions::default() });
+    executed_again::<Churn>(&ChurnOptions { records: 50, pattern: Pattern::Queue, ..ChurnOptions::default() });
+    executed_again::<Modify>(&ModifyOptions { records: 50, ..ModifyOptions::default() });
+    executed_again::<SmallBank>(&SmallBankOptions::default());
+    executed_again::<Tatp>(&TatpOptions { subscribers: 100, ..TatpOptions::default() });
+    executed_again::<Ycsb>(&YcsbOptions { records: 200, ..YcsbOptions::default() });
 }
 
 /// Stops the run as soon as it has begun, and remembers how the load went.

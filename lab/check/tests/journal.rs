@@ -17,7 +17,8 @@ use polychron_engine::any::AnyProtocol;
 use polychron_engine::mutations::leave_out;
 use polychron_engine::redo::{self, Journal};
 use polychron_engine::{Common, Error, Protocol};
-use polychron_protocols::hyper::Hyper;
+use polychron_protocols::bohm::Unknown;
+use polychron_protocols::hyper::{BeforeImages, Hyper};
 use polychron_protocols::lazy::Lazy;
 use polychron_protocols::serial::Serial;
 
@@ -114,6 +115,22 @@ replays! {
     cicada: setups::still_cicada();
     cicada_multi_version: setups::still_multi_version();
     lazy_cicada: setups::lazy_cicada();
+}
+
+/// The same with options that change what is staged, or where.
+#[test]
+fn other_options() {
+    let mut whole_images = by_epochs::<Hyper>();
+    whole_images.options.before_images = BeforeImages::Records;
+    replays_in_turns(&whole_images.erased());
+    let mut at_once = setups::bohm();
+    at_once.options.unknown = Unknown::InPlace;
+    replays_in_turns(&at_once.clone().erased());
+    replays_on_threads(&at_once.erased());
+    let mut own_threads = setups::bohm();
+    (own_threads.options.concurrency_control_threads, own_threads.options.execution_threads) = (1, 2);
+    replays_on_threads(&own_threads.erased());
+    replays_on_threads(&setups::maflingo().named("global-tid").erased());
 }
 
 /// Changes are sealed before another transaction can see them.

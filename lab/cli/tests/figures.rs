@@ -66,7 +66,12 @@ fn every_figure_of_hyper_is_drawn_with_all_its_points() {
 fn every_figure_of_maflingo_is_drawn_with_all_its_points() {
     let (data, _) = every_figure_is_drawn("maflingo", "6-2 6-3 6-4 6-5 6-6");
     // From a single run there is no verdict.
-    let findings = data["figures"].as_array().unwrap().iter().flat_map(|figure| figure["findings"].as_array().unwrap());
+    let findings = data["figures"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|figure| figure["quotes"].as_array().unwrap())
+        .flat_map(|quote| quote["findings"].as_array().unwrap());
     assert!(findings.clone().count() > 10 && findings.clone().all(|it| it["verdict"] == "not-measured"), "{data}");
 }
 
@@ -93,8 +98,8 @@ fn every_figure_is_drawn(paper: &str, expected: &str) -> (Value, String) {
     let (mut panels, mut throughputs) = (0, Vec::new());
     for figure in figures {
         let places = figure["x_values"].as_array().unwrap().len();
-        assert!(places >= 2 && !figure["claim"].as_str().unwrap().is_empty(), "{figure}");
-        assert!(!figure["findings"].as_array().unwrap().is_empty(), "{figure}");
+        assert!(places >= 2, "{figure}");
+        assert!(!figure["quotes"].as_array().unwrap().is_empty(), "{figure}");
         for panel in figure["panels"].as_array().unwrap() {
             panels += 1;
             let series = panel["series"].as_array().unwrap();

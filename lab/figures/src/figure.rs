@@ -22,8 +22,6 @@ pub struct Figure {
     pub id: String,
     /// What it shows.
     pub title: String,
-    /// What the paper says of it.
-    pub claim: String,
     /// How it is drawn.
     pub kind: Kind,
     /// What differs from place to place on the horizontal axis.
@@ -32,8 +30,8 @@ pub struct Figure {
     pub x_values: Vec<String>,
     /// One or more plots over the same places.
     pub panels: Vec<Panel>,
-    /// What was found here of the paper's claims.
-    pub findings: Vec<Finding>,
+    /// What the paper says of it, and what was found of that here.
+    pub quotes: Vec<Quote>,
     /// Where what is measured here is not just what the paper measured.
     pub note: String,
 }
@@ -88,6 +86,15 @@ impl Verdict {
     }
 }
 
+/// What the paper says, and what was found of it here. A text is here because a finding names it, so that none is without.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Quote {
+    /// One sentence in the paper's words, or what its figure shows in ours.
+    pub text: String,
+    /// One at least.
+    pub findings: Vec<Finding>,
+}
+
 /// What was found of one of the paper's claims.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
@@ -116,17 +123,16 @@ pub(crate) fn of_paper(value: f64) -> Point {
 
 impl Figure {
     /// A figure without points.
-    pub fn new(id: &str, title: &str, claim: &str, kind: Kind, x_name: &str) -> Self {
-        let [id, title, claim, x_name] = [id, title, claim, x_name].map(str::to_owned);
+    pub fn new(id: &str, title: &str, kind: Kind, x_name: &str) -> Self {
+        let [id, title, x_name] = [id, title, x_name].map(str::to_owned);
         Self {
             id,
             title,
-            claim,
             kind,
             x_name,
             x_values: Vec::new(),
             panels: Vec::new(),
-            findings: Vec::new(),
+            quotes: Vec::new(),
             note: String::new(),
         }
     }
@@ -161,17 +167,17 @@ impl Figure {
     }
 
     /// Holds a claim against two points: the first is to be higher, in each of its runs than in each of the other's.
-    pub fn expect_higher(&mut self, claim: &str, points: [Option<Point>; 2]) {
-        self.expect_order(claim, points, (Verdict::TooClose, "The medians differ by less than a tenth."));
+    pub fn expect_higher(&mut self, quote: &str, claim: &str, points: [Option<Point>; 2]) {
+        self.expect_order(quote, claim, points, (Verdict::TooClose, "The medians differ by less than a tenth."));
     }
 
     /// Holds a claim against two points: the first is to be higher, or the two differ by less than a tenth.
-    pub fn expect_not_lower(&mut self, claim: &str, points: [Option<Point>; 2]) {
-        self.expect_order(claim, points, (Verdict::Agrees, ""));
+    pub fn expect_not_lower(&mut self, quote: &str, claim: &str, points: [Option<Point>; 2]) {
+        self.expect_order(quote, claim, points, (Verdict::Agrees, ""));
     }
 
     /// Holds a claim against two points: the first is to be higher; `alike` is the verdict where the two differ by less than a tenth.
-    fn expect_order(&mut self, claim: &str, points: [Option<Point>; 2], alike: (Verdict, &str)) {
+    fn expect_order(&mut self, quote: &str, claim: &str, points: [Option<Point>; 2], alike: (Verdict, &str)) {
         let (contest, numbers) = contest(points);
         let (verdict, why) = match contest {
             Contest::Higher => (Verdict::Agrees, ""),
@@ -181,11 +187,11 @@ impl Figure {
             Contest::TooFewRuns => (Verdict::NotMeasured, TOO_FEW_RUNS),
             Contest::Nothing => (Verdict::NotMeasured, NOTHING),
         };
-        self.find(claim, verdict, numbers, why);
+        self.find(quote, claim, verdict, numbers, why);
     }
 
     /// Holds a claim against two points: they are to be alike, up to a quarter.
-    pub fn expect_alike(&mut self, claim: &str, points: [Option<Point>; 2]) {
+    pub fn expect_alike(&mut self, quote: &str, claim: &str, points: [Option<Point>; 2]) {
         let (contest, numbers) = contest(points);
         let ratio = match points {
             [Some(one), Some(other)] => one.over(other).median,
@@ -198,12 +204,24 @@ impl Figure {
             Contest::Overlap => (Verdict::TooClose, OVERLAP),
             _ => (Verdict::Differs, ""),
         };
-        self.find(claim, verdict, numbers, why);
+        self.find(quote, claim, verdict, numbers, why);
+    }
+
+    /// Holds a claim against two points: the first is to be so many times as high as the other one.
+    pub fn expect_times(
+        &mut self,
+        quote: &str,
+        claim: &str,
+        [one, other]: [Option<Point>; 2],
+        bounds: RangeInclusive<f64>,
+    ) {
+        let times = one.zip(other).map(|(one, other)| one.over(other));
+        self.expect_within(quote, claim, times, bounds);
     }
 
     /// Holds a claim against one point: all its runs are to lie within bounds.
-    pub fn expect_within(&mut self, claim: &str, point: Option<Point>, bounds: RangeInclusive<f64>) {
-        let Some(point) = point else { return self.find(claim, Verdict::NotMeasured, String::new(), NOTHING) };
+    pub fn expect_within(&mut self, quote: &str, claim: &str, point: Option<Point>, bounds: RangeInclusive<f64>) {
+        let Some(point) = point else { return self.find(quote, claim, Verdict::NotMeasured, String::new(), NOTHING) };
         let Point { median, least, most, runs } = point;
         let [median_text, least_text, most_text] = [median, least, most].map(fine);
         let numbers = format!("{median_text} ({least_text} to {most_text})");
@@ -218,28 +236,46 @@ impl Figure {
         } else {
             (Verdict::TooClose, "Some runs lie on either side.")
         };
-        self.find(claim, verdict, numbers, why);
+        self.find(quote, claim, verdict, numbers, why);
     }
 
     /// Notes a claim that cannot be shown here, and why.
-    pub fn cannot_show(&mut self, claim: &str, why: &str) {
-        self.find(claim, Verdict::NotMeasured, String::new(), why);
+    pub fn cannot_show(&mut self, quote: &str, claim: &str, why: &str) {
+        self.find(quote, claim, Verdict::NotMeasured, String::new(), why);
     }
 
-    /// Notes a finding. `why` is what the measurement itself says of it, if anything.
-    pub fn find(&mut self, claim: &str, verdict: Verdict, numbers: String, why: &str) {
-        self.findings.push(Finding { claim: claim.to_owned(), verdict, numbers, why: why.to_owned() });
+    /// Notes a finding of what the paper says. `why` is what the measurement itself says of it, if anything.
+    fn find(&mut self, quote: &str, claim: &str, verdict: Verdict, numbers: String, why: &str) {
+        debug_assert!(is_one_sentence(quote), "of which sentence is this a finding? {quote}");
+        let finding = Finding { claim: claim.to_owned(), verdict, numbers, why: why.to_owned() };
+        match self.quotes.iter_mut().find(|it| it.text == quote) {
+            Some(quote) => quote.findings.push(finding),
+            None => self.quotes.push(Quote { text: quote.to_owned(), findings: vec![finding] }),
+        }
+    }
+
+    /// What was found, of all that the paper says.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.quotes.iter().flat_map(|quote| &quote.findings)
     }
 
     /// How many findings there are of a verdict.
     pub(crate) fn count(&self, verdict: Verdict) -> usize {
-        self.findings.iter().filter(|finding| finding.verdict == verdict).count()
+        self.findings().filter(|finding| finding.verdict == verdict).count()
     }
 }
 
 const OVERLAP: &str = "The runs overlap.";
 const TOO_FEW_RUNS: &str = "There is no verdict from fewer than three runs.";
 const NOTHING: &str = "A run measured nothing.";
+
+/// Whether a text has one quotation at most, of one sentence.
+fn is_one_sentence(text: &str) -> bool {
+    let mut quoted = text.split('“').skip(1);
+    let sentence = quoted.next().unwrap_or_default();
+    let mut rests = sentence.split(". ").skip(1);
+    quoted.next().is_none() && !rests.any(|rest| rest.starts_with(char::is_uppercase))
+}
 
 /// What two points say of each other, with the numbers; nothing where one is missing.
 fn contest(points: [Option<Point>; 2]) -> (Contest, String) {
@@ -279,9 +315,44 @@ fn short(number: f64) -> String {
 mod tests {
     use super::*;
 
+    const SAYS: &str = "“This is so.”";
+
+    fn findings(figure: &Figure) -> Vec<&Finding> {
+        figure.findings().collect()
+    }
+
+    #[test]
+    fn findings_stand_under_the_sentence_that_they_are_of() {
+        let mut figure = Figure::new("1", "", Kind::Lines, "");
+        let points = [2.0, 1.0].map(|y| Some(Point::of(vec![y; 3])));
+        figure.expect_higher(SAYS, "first", points);
+        figure.cannot_show("“Another one.” (§2)", "second", "nobody knows");
+        figure.expect_times(SAYS, "third", points, 2.5..=f64::MAX);
+        let found =
+            figure.quotes.iter().map(|quote| quote.findings.iter().map(|it| (&*it.claim, it.verdict)).collect());
+        let found: Vec<Vec<_>> = found.collect();
+        let [holds, differs, missing] = [Verdict::Agrees, Verdict::Differs, Verdict::NotMeasured];
+        assert_eq!(found, [vec![("first", holds), ("third", differs)], vec![("second", missing)]]);
+        assert_eq!(figure.quotes[0].text, SAYS);
+    }
+
+    #[test]
+    fn a_quotation_is_one_sentence() {
+        for one in [
+            "“At roughly 15%, e.g. here, it drops (§6.5).” (§6)",
+            "In Figure 5 it is faster. So it is in ours.",
+            "“Is 1.5 […] so.”",
+        ] {
+            assert!(is_one_sentence(one), "{one}");
+        }
+        for more in ["“It is so. And so.”", "“It is so.” “And so.”"] {
+            assert!(!is_one_sentence(more), "{more}");
+        }
+    }
+
     #[test]
     fn claims_hold_or_not_or_cannot_be_decided() {
-        let mut figure = Figure::new("1", "", "", Kind::Lines, "");
+        let mut figure = Figure::new("1", "", Kind::Lines, "");
         let point = |runs: &[f64]| Some(Point::of(runs.to_vec()));
         let pairs: [[&[f64]; 2]; 6] = [
             [&[2.0, 3.0, 3.0], &[1.0; 3]],
@@ -292,20 +363,20 @@ mod tests {
             [&[2.0; 3], &[0.0; 3]],
         ];
         for pair in pairs {
-            figure.expect_higher("higher", pair.map(point));
+            figure.expect_higher(SAYS, "higher", pair.map(point));
         }
-        figure.expect_higher("higher", [point(&[1.0; 3]), None]);
-        let verdicts: Vec<_> = figure.findings.iter().map(|finding| finding.verdict).collect();
+        figure.expect_higher(SAYS, "higher", [point(&[1.0; 3]), None]);
+        let verdicts: Vec<_> = figure.findings().map(|finding| finding.verdict).collect();
         let (close, missing) = (Verdict::TooClose, Verdict::NotMeasured);
         assert_eq!(verdicts, [Verdict::Agrees, Verdict::Differs, close, close, missing, missing, missing]);
-        assert_eq!((figure.findings[0].why.as_str(), figure.findings[3].why.as_str()), ("", OVERLAP));
-        assert_eq!((figure.findings[4].why.as_str(), figure.findings[5].why.as_str()), (TOO_FEW_RUNS, NOTHING));
+        assert_eq!((findings(&figure)[0].why.as_str(), findings(&figure)[3].why.as_str()), ("", OVERLAP));
+        assert_eq!((findings(&figure)[4].why.as_str(), findings(&figure)[5].why.as_str()), (TOO_FEW_RUNS, NOTHING));
         assert_eq!((figure.count(Verdict::Agrees), figure.count(missing)), (1, 3));
     }
 
     #[test]
     fn things_are_alike_or_not_or_cannot_be_decided() {
-        let mut figure = Figure::new("1", "", "", Kind::Lines, "");
+        let mut figure = Figure::new("1", "", Kind::Lines, "");
         let point = |runs: &[f64]| Some(Point::of(runs.to_vec()));
         let pairs: [[&[f64]; 2]; 4] = [
             [&[1.0; 3], &[1.2; 3]],
@@ -314,30 +385,30 @@ mod tests {
             [&[1.0, 2.0, 2.0], &[1.0, 1.0, 1.5]],
         ];
         for pair in pairs {
-            figure.expect_alike("alike", pair.map(point));
+            figure.expect_alike(SAYS, "alike", pair.map(point));
         }
-        figure.expect_alike("alike", [None, point(&[1.0; 3])]);
-        figure.cannot_show("forty cores", "there are two");
-        let verdicts: Vec<_> = figure.findings.iter().map(|finding| finding.verdict).collect();
+        figure.expect_alike(SAYS, "alike", [None, point(&[1.0; 3])]);
+        figure.cannot_show(SAYS, "forty cores", "there are two");
+        let verdicts: Vec<_> = figure.findings().map(|finding| finding.verdict).collect();
         let (differs, missing) = (Verdict::Differs, Verdict::NotMeasured);
         assert_eq!(verdicts, [Verdict::Agrees, differs, differs, Verdict::TooClose, missing, missing]);
-        assert_eq!(figure.findings[5].why, "there are two");
+        assert_eq!(findings(&figure)[5].why, "there are two");
         for pair in [[3.0, 1.0], [1.0, 1.05], [1.0, 3.0]] {
-            figure.expect_not_lower("as high", pair.map(|run| point(&[run; 3])));
+            figure.expect_not_lower(SAYS, "as high", pair.map(|run| point(&[run; 3])));
         }
-        let verdicts: Vec<_> = figure.findings[6..].iter().map(|finding| finding.verdict).collect();
+        let verdicts: Vec<_> = findings(&figure)[6..].iter().map(|finding| finding.verdict).collect();
         assert_eq!(verdicts, [Verdict::Agrees, Verdict::Agrees, differs]);
     }
 
     #[test]
     fn points_lie_within_bounds_or_beyond_or_on_either_side() {
-        let mut figure = Figure::new("1", "", "", Kind::Lines, "");
+        let mut figure = Figure::new("1", "", Kind::Lines, "");
         let runs: [&[f64]; 5] = [&[1.0; 3], &[2.0; 3], &[0.5, 1.5, 1.5], &[1.0; 2], &[f64::INFINITY; 3]];
         for runs in runs {
-            figure.expect_within("within", Some(Point::of(runs.to_vec())), 0.0..=1.2);
+            figure.expect_within(SAYS, "within", Some(Point::of(runs.to_vec())), 0.0..=1.2);
         }
-        figure.expect_within("within", None, 0.0..=1.2);
-        let verdicts: Vec<_> = figure.findings.iter().map(|finding| finding.verdict).collect();
+        figure.expect_within(SAYS, "within", None, 0.0..=1.2);
+        let verdicts: Vec<_> = figure.findings().map(|finding| finding.verdict).collect();
         let missing = Verdict::NotMeasured;
         let expected = [Verdict::Agrees, Verdict::Differs, Verdict::TooClose, missing, missing, missing];
         assert_eq!(verdicts, expected);
@@ -345,7 +416,7 @@ mod tests {
 
     #[test]
     fn series_are_found_by_name() {
-        let mut figure = Figure::new("1", "", "", Kind::Lines, "");
+        let mut figure = Figure::new("1", "", Kind::Lines, "");
         assert_eq!(figure.point_of("b", 0), None);
         figure.frame(&["1".to_owned()], &["y"], &["a", "b"]);
         figure.panels[0].series[1].points[0] = Some(Point::of(vec![4.0]));

@@ -1,6 +1,6 @@
 //! The figures of the papers, measured again on the machine at hand.
 //!
-//! A [`Paper`] is a list of plans; a plan names a figure, says what the paper found, and measures. What was measured
+//! A [`Paper`] is a list of plans; a plan names a figure, measures, and holds each sentence of the paper against what it measured. This
 //! becomes one page of HTML ([`page`]) and JSON. A paper has a module of its own, and a line in [`PAPERS`].
 
 mod bohm;
@@ -21,7 +21,7 @@ use std::cell::Cell;
 
 use polychron_sync::atomic::AtomicBool;
 
-pub use figure::{Figure, Finding, Kind, Panel, Point, Series, Verdict};
+pub use figure::{Figure, Finding, Kind, Panel, Point, Quote, Series, Verdict};
 pub use measure::{Ended, Settings};
 pub use page::page;
 pub use runner::{Runner, Work};
@@ -50,7 +50,6 @@ pub struct Paper {
 struct Plan {
     id: &'static str,
     title: &'static str,
-    claim: &'static str,
     kind: Kind,
     x_name: &'static str,
     draw: fn(&Bench<'_>, &mut Figure) -> Result<(), Ended>,
@@ -62,10 +61,9 @@ impl Plan {
         id: &'static str,
         title: &'static str,
         x_name: &'static str,
-        claim: &'static str,
         draw: fn(&Bench<'_>, &mut Figure) -> Result<(), Ended>,
     ) -> Self {
-        Self { id, title, claim, kind: Kind::Lines, x_name, draw }
+        Self { id, title, kind: Kind::Lines, x_name, draw }
     }
 }
 
@@ -151,6 +149,6 @@ impl Paper {
 impl Plan {
     /// The figure, of which nothing is measured.
     fn figure(&self) -> Figure {
-        Figure::new(self.id, self.title, self.claim, self.kind, self.x_name)
+        Figure::new(self.id, self.title, self.kind, self.x_name)
     }
 }

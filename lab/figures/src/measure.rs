@@ -120,6 +120,16 @@ impl Bench<'_> {
         found
     }
 
+    /// Whether there are as many threads as a claim needs; if not, the figure says so.
+    pub(crate) fn has_threads(&self, fewest: usize, figure: &mut Figure, quote: &str, claim: &str) -> bool {
+        let here = self.settings.threads;
+        if here < fewest {
+            let why = format!("This needs {fewest} threads and as many cores; it was measured with {here}.");
+            figure.cannot_show(quote, claim, &why);
+        }
+        here >= fewest
+    }
+
     /// A bench whose runs measure for at least so long.
     pub(crate) fn for_at_least<O>(&self, seconds: f64, measure: impl FnOnce(&Bench<'_>) -> O) -> O {
         let settings = Settings { seconds: self.settings.seconds.max(seconds), ..self.settings.clone() };
@@ -231,6 +241,19 @@ impl Bench<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What another load makes of some systems, where a claim compares the figure with it: a figure of one place, which is not drawn.
+    pub(crate) fn aside<S>(
+        &self,
+        figure: &Figure,
+        series: &[(&str, S)],
+        measure: impl Fn(&S) -> Result<f64, Ended>,
+    ) -> Result<Figure, Ended> {
+        let mut aside = Figure::new(&figure.id, "", figure.kind, "to compare with");
+        let only = [(String::new(), ())];
+        self.sweep(&mut aside, [""], &only, series, |system, ()| Ok([measure(system)?]))?;
+        Ok(aside)
     }
 
     /// 1, 2, 4, … threads, and the most there are.

@@ -21,8 +21,8 @@ h1{font-size:1.5rem}h2{font-size:1.15rem;border-top:1px solid var(--line);paddin
 .legend{list-style:none;margin:0;padding:0;font-size:13px}.legend span{display:inline-block;width:.9em;height:.9em;margin-right:.5em;border-radius:2px}\
 svg text{fill:var(--ink)}svg [stroke='#000000']{stroke:var(--ink)}\
 blockquote{margin:0 0 1rem;padding-left:1rem;border-left:3px solid var(--mark)}\
-.table{overflow-x:auto}table{border-collapse:collapse;font-size:13px;margin-bottom:.5rem}caption{text-align:left}\
-td,th{border:1px solid var(--line);padding:.2rem .5rem;text-align:right}td:first-child,th:first-child{text-align:left}\
+.table{overflow-x:auto;margin-bottom:1.5rem}table{border-collapse:collapse;font-size:13px;margin-bottom:.5rem}caption{text-align:left}\
+td,th{border:1px solid var(--line);padding:.2rem .5rem;text-align:right;white-space:nowrap}td:first-child,th:first-child{text-align:left;white-space:normal;min-width:8em}\
 a{color:var(--mark)}.agrees{color:var(--good)}.differs{color:var(--bad)}.too-close,.not-measured{color:var(--dim)}";
 
 /// All that was measured, as it is written to JSON.
@@ -103,7 +103,7 @@ fn circumstances(settings: &Settings, machine: &Machine) -> String {
 /// What of the paper holds here, in one line, and the way to each figure.
 fn summary(figures: &[Figure]) -> Markup {
     let total = |verdict| figures.iter().map(|figure| figure.count(verdict)).sum::<usize>();
-    let claims: usize = figures.iter().map(|figure| figure.findings.len()).sum();
+    let claims: usize = figures.iter().map(|figure| figure.findings().count()).sum();
     html! {
         p {
             "Of " (claims) " claims "
@@ -155,7 +155,7 @@ fn marked(text: &str) -> Markup {
 }
 
 fn section(figure: &Figure) -> Markup {
-    let Figure { id, title, claim, note, .. } = figure;
+    let Figure { id, title, note, .. } = figure;
     html! {
         section id=(anchor(figure)) {
             h2 { (id) ": " (title) }
@@ -166,16 +166,17 @@ fn section(figure: &Figure) -> Markup {
                             (PreEscaped(plot::svg(figure, panel)))
                             (legend(panel))
                         }
+                        div class="table" { (table(figure, panel)) }
                     }
                 }
                 div class="words" {
-                    p { "The paper:" }
-                    blockquote { (marked(claim)) }
-                    @if !note.is_empty() { p { (marked(note)) } }
-                    ul {
-                        @for finding in &figure.findings { (found(finding)) }
+                    @for quote in &figure.quotes {
+                        blockquote { (marked(&quote.text)) }
+                        ul {
+                            @for finding in &quote.findings { (found(finding)) }
+                        }
                     }
-                    @for panel in &figure.panels { div class="table" { (table(figure, panel)) } }
+                    @if !note.is_empty() { p { (marked(note)) } }
                 }
             }
         }
@@ -238,10 +239,10 @@ mod tests {
 
     #[test]
     fn a_page_has_contents_a_legend_for_every_series_and_no_back_quotes() {
-        let mut figure = Figure::new("5 top", "a title", "`bohm` is faster", Kind::Bars, "threads");
+        let mut figure = Figure::new("5 top", "a title", Kind::Bars, "threads");
         figure.frame(&["1".to_owned()], &["y"], &["one", "two"]);
         figure.panels[0].series[0].points[0] = Some(Point::of(vec![1.0, 2.0, 3.0]));
-        figure.expect_higher("`one` is higher", [figure.point(0, 0), None]);
+        figure.expect_higher("`bohm` is faster", "`one` is higher", [figure.point(0, 0), None]);
         let drawn = Drawn { figures: vec![figure], ended: None, load_before: None };
         let (html, _) = page(&PAPERS[0], &Settings::quick(2), &drawn);
         let body = html.split("<script").next().unwrap();

@@ -7,7 +7,11 @@ use plotters::prelude::*;
 
 use crate::figure::{Figure, Kind, Panel, Point, is_finite, number};
 
-const SIZE: (u32, u32) = (560, 320);
+/// Small enough for labels to be read where a page of 360 pixels makes it smaller yet.
+const SIZE: (u32, u32) = (440, 290);
+/// Sizes of the labels at the axes, and of their names.
+const LABEL: u32 = 14;
+const NAME: u32 = 15;
 /// Told apart by people who see few colours, too, on light and on dark ground.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
@@ -79,13 +83,15 @@ fn draw(figure: &Figure, panel: &Panel, text: &mut String) -> Result<(), Box<dyn
     let bottom = if bottom < 0.0 { bottom - room } else { 0.0 };
     let mut chart = ChartBuilder::on(&root)
         .margin(12)
-        .x_label_area_size(44)
-        .y_label_area_size(70)
+        .x_label_area_size(48)
+        .y_label_area_size(68)
         .build_cartesian_2d(XAxis(&figure.x_values), bottom..top + room)?;
     chart
         .configure_mesh()
         .disable_x_mesh()
         .light_line_style(TRANSPARENT)
+        .label_style(("sans-serif", LABEL))
+        .axis_desc_style(("sans-serif", NAME))
         .x_desc(figure.x_name.as_str())
         .y_desc(panel.y_name.as_str())
         .y_label_formatter(&|value| number(*value))
@@ -143,7 +149,7 @@ mod tests {
 
     #[test]
     fn spreads_have_the_colour_of_their_series_and_no_legend_hides_them() {
-        let mut figure = Figure::new("1", "", "", Kind::Lines, "");
+        let mut figure = Figure::new("1", "", Kind::Lines, "");
         figure.frame(&["1".to_owned()], &["y"], &["a", "b"]);
         for series in &mut figure.panels[0].series {
             series.points[0] = Some(Point::of(vec![1.0, 2.0, 3.0]));
@@ -161,7 +167,7 @@ mod tests {
     fn what_measured_nothing_is_drawn_or_left_out() {
         let [some, none] = [2.0, 0.0].map(|y| Point::of(vec![y]));
         for point in [some, none, some.over(none), none.over(none)] {
-            let mut figure = Figure::new("1", "", "", Kind::Bars, "");
+            let mut figure = Figure::new("1", "", Kind::Bars, "");
             figure.frame(&["1".to_owned()], &["y"], &["a"]);
             figure.panels[0].series[0].points[0] = Some(point);
             assert!(svg(&figure, &figure.panels[0]).ends_with("</svg>\n"), "{point:?}");

@@ -305,3 +305,51 @@ fn the_sequences_do_something() {
     assert!(done.values().all(|count| *count > SEQUENCES / 40), "{done:?}");
     assert!(read_back > SEQUENCES / 12, "{read_back}");
 }
+
+/// Threads commit to a log in a directory, which the next opening finds whole.
+#[test]
+fn a_log_in_a_directory_is_found_again() {
+    use polychron_engine::redo::{Change, Log as _, Order};
+    use polychron_log::manifest::{Manifest, Manifests};
+    use polychron_log::{DatabaseId, Log, Options, Threads};
+    use std::sync::Arc;
+
+    const COMMITS: u64 = 40;
+    let folder = tempfile::tempdir().expect("there is room for a temporary directory");
+    let files = Files::new(directory(folder.path()));
+    let first = Manifest {
+        database: DatabaseId(1),
+        incarnation: 0,
+        first_log_file: 1,
+        durable: 0,
+        checkpoint: None,
+        catalog: Vec::new(),
+    };
+    drop(Manifests::create(&files, first).unwrap());
+    for opening in 0..3 {
+        let mut manifests = Manifests::open(&files).unwrap().unwrap();
+        let clock = Arc::new(polychron_base::clock::SystemClock::new());
+        let mut found = Vec::new();
+        let log = Log::open(&files, &mut manifests, Options::tiny(), clock, Box::new(Order::default), &mut |logged| {
+            found.push((logged.incarnation, logged.record.order.timestamp));
+        });
+        let log = Arc::new(log.unwrap());
+        found.sort_unstable();
+        let expected = (1..=opening).flat_map(|incarnation| (0..3 * COMMITS).map(move |order| (incarnation, order)));
+        assert_eq!(found, expected.collect::<Vec<_>>());
+        let _threads = Threads::start(Arc::clone(&log)).unwrap();
+        std::thread::scope(|scope| {
+            for worker in 0..3 {
+                let log = &log;
+                scope.spawn(move || {
+                    for number in 0..COMMITS {
+                        log.admit(worker).unwrap();
+                        let row = vec![number; 50];
+                        log.stage(worker, polychron_base::TableId::new(1, 1), b"", Change::Put(&row)).unwrap();
+                        log.wait(log.seal(worker, Order::from(3 * number + worker as u64))).unwrap();
+                    }
+                });
+            }
+        });
+    }
+}

@@ -81,9 +81,9 @@ const UNSAFE: &[(&str, usize)] = &[
     ("memory", 106),
     ("index", 212),
     ("schema", 10),
-    ("engine", 55),
-    ("protocols", 389),
-    ("lab/compared", 85),
+    ("engine", 57),
+    ("protocols", 398),
+    ("lab/compared", 87),
 ];
 
 /// What each crate may depend on.

@@ -58,6 +58,13 @@ pub(crate) const PARTS: &[Part] = &[
         run: disk,
     },
     Part {
+        name: "journal",
+        summary: "what commits hand to the log, replayed, against the rows that are there",
+        goes_on: true,
+        missing: || None,
+        run: journal,
+    },
+    Part {
         name: "predicates",
         summary: "what transactions are told beside writers, against every serial order",
         goes_on: true,
@@ -134,8 +141,14 @@ const REPORT_TIME: [&str; 3] = ["--", "-Zunstable-options", "--report-time"];
 const EVERY_TEST: &[&str] = &["--lib", "--tests"];
 
 /// Crates whose tests concern concurrency or unsafe code.
-const CONCURRENT: &[&str] =
-    &["polychron-sync", "polychron-memory", "polychron-index", "polychron-protocols", "polychron-compared"];
+const CONCURRENT: &[&str] = &[
+    "polychron-sync",
+    "polychron-memory",
+    "polychron-index",
+    "polychron-log",
+    "polychron-protocols",
+    "polychron-compared",
+];
 
 fn packages(names: &[&'static str]) -> impl Iterator<Item = &'static str> {
     names.iter().flat_map(|name| ["-p", *name]).collect::<Vec<_>>().into_iter()
@@ -238,6 +251,31 @@ fn disk(share: &Share) -> Outcome {
         run(&mut command, &log)
     });
     outcome(passed, log, |log| format!("{} sequences of operations", sum(log, "answered alike", " sequences")))
+}
+
+fn journal(share: &Share) -> Outcome {
+    const HISTORIES: u64 = 500;
+    let log = fresh_log(&share.folder, "journal");
+    let mut rounds = 0;
+    let passed = go_on(share, |round| {
+        rounds = round + 1;
+        let mut command = cargo(&[]);
+        command.args([
+            "test",
+            "-p",
+            "polychron-check",
+            "--no-fail-fast",
+            "--test",
+            "journal",
+            "--",
+            "in_turns",
+            "on_threads",
+        ]);
+        command.env("POLYCHRON_JOURNAL_HISTORIES", HISTORIES.to_string());
+        command.env("POLYCHRON_FIRST_SEED", (share.seed * 1_000_000_000 + round * HISTORIES).to_string());
+        run(&mut command, &log)
+    });
+    outcome(passed, log, |_| format!("{rounds} rounds of {HISTORIES} histories of each kind and protocol"))
 }
 
 fn miri(share: &Share, name: &str, crates: &[&'static str], tests: &[&str]) -> Outcome {

@@ -411,6 +411,25 @@ impl From<FutureError> for Error {
 }
 
 details! {
+    /// The log of the database has stopped.
+    LogStopped by log_stopped, "the log has stopped ({}): what was not durable may be there or not when the database is opened again" (OneLine(reason)) {
+        /// What failed: operation, file, and why.
+        reason: String,
+    }
+    /// There is no room for the log's next file.
+    DiskFull by disk_full, "there is no room for {}, of {bytes} bytes" (OneLine(path)) {
+        /// The file.
+        path: String,
+        /// Its length.
+        bytes: u64,
+    }
+    /// A transaction changes more than the log takes at once.
+    TransactionTooLong by transaction_too_long, "the transaction logs {bytes} bytes, and at most {limit} are possible" {
+        /// How many bytes it would log.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    }
     /// A row with this key exists already.
     Duplicate by duplicate_key, "duplicate key {key}" {
         /// The table.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 
+use super::transaction::table_of;
 use super::{Primitives, make_entry};
 use crate::stores::{Base, Keyed, Keys, for_each};
 use crate::{Interactive, Mode, catalog, drive, limits};
@@ -53,7 +54,7 @@ where
         let mut make = |transaction: &mut W::Transaction<'_>| {
             rows.clone().try_for_each(|row| {
                 transaction.operate(|this| {
-                    let table = this.table(table)?;
+                    let table = table_of(this, table)?;
                     make_entry(this, table, table.store(index)?, keys.get(row))
                 })
             })

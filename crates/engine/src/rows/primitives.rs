@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use polychron_base::Error;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, TableId};
 use polychron_schema::{Changes, Projection, RowBuffer, RowMut, RowRef};
 
 use super::{Buffers, Visit};
@@ -30,17 +30,26 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
     /// Whether [`Primitives::overwrite`] looks at the changed columns of a row alone.
     const OVERWRITES_COLUMNS: bool = false;
 
-    /// The tables that the transaction knows. They stay for `'t`.
-    fn tables(&self) -> &Seen<StoreTable<Self::Store>>;
-
-    /// The table of this id.
+    /// The tables that the transaction knows: they stay at least until its present operation ends, and are not to be had for longer.
     ///
-    /// # Errors
-    /// [`Error::NoSuchTable`], [`Error::OtherDatabase`].
-    #[inline]
-    fn table(&self, id: TableId) -> Result<&'t StoreTable<Self::Store>, Error> {
-        self.tables().table(id)
-    }
+    /// ```compile_fail
+    /// # use polychron_base::{Error, TableId};
+    /// # use polychron_engine::rows::Primitives;
+    /// # use polychron_engine::stores::StoreTable;
+    /// fn keep<'t, P: Primitives<'t>>(transaction: &P, id: TableId) -> Result<&'t StoreTable<P::Store>, Error> {
+    ///     transaction.tables().table(id)
+    /// }
+    /// ```
+    ///
+    /// ```
+    /// # use polychron_base::{Error, TableId};
+    /// # use polychron_engine::rows::Primitives;
+    /// # use polychron_engine::stores::StoreTable;
+    /// fn look<'a, 't, P: Primitives<'t>>(transaction: &'a P, id: TableId) -> Result<&'a StoreTable<P::Store>, Error> {
+    ///     transaction.tables().table(id)
+    /// }
+    /// ```
+    fn tables(&self) -> &Seen<StoreTable<Self::Store>>;
 
     /// Runs one operation of the client's, between two of which it may do nothing for long. A doomed transaction conflicts here.
     fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error>;

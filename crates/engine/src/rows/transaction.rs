@@ -8,7 +8,7 @@ use polychron_schema::{Projection, RowMut, RowRef, TableDefinition};
 
 use super::change::{add_row, change_row, delete_row, put_row};
 use super::{At, Primitives, Visit};
-use crate::stores::{Keyed, check_row};
+use crate::stores::{Keyed, StoreTable, check_row};
 use crate::{Constraints, Insertion, Savepoints, Scan, Transaction, steady};
 
 /// An operation that writes.
@@ -20,6 +20,17 @@ fn alter<'t, P: Primitives<'t>, O>(
     transaction.operate(|this| if this.is_read_only() { Err(Error::ReadOnly) } else { operation(this) })
 }
 
+/// The table of this id, for the operation that the row layer runs. It must not outlast that: so only the row layer may ask, which hands the table
+/// to the protocol's own primitives and to nobody else.
+///
+/// # Errors
+/// As [`Seen::table`](crate::catalog::Seen::table).
+#[inline]
+pub(super) fn table_of<'t, P: Primitives<'t>>(transaction: &P, id: TableId) -> Result<&'t StoreTable<P::Store>, Error> {
+    // SAFETY: the transaction runs an operation, and looks at its list of tables at least until that ends.
+    unsafe { transaction.tables().table_during(id) }
+}
+
 impl<'t, P: Primitives<'t>> Transaction for P {
     #[inline]
     fn read_row<K: EncodedKey>(
@@ -29,7 +40,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
         steady!(table, key => self.read_row(table, key, projection));
-        let found = self.operate(|this| this.find(At::row(this.table(table)?, key), projection))?;
+        let found = self.operate(|this| this.find(At::row(table_of(this, table)?, key), projection))?;
         Ok(found.map(|found| self.row(found)))
     }
 
@@ -41,7 +52,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
         steady!(table, key => self.read_row_unvalidated(table, key, projection));
-        let found = self.operate(|this| this.find_unprotected(At::row(this.table(table)?, key), projection))?;
+        let found = self.operate(|this| this.find_unprotected(At::row(table_of(this, table)?, key), projection))?;
         Ok(found.map(|found| self.row(found)))
     }
 
@@ -54,14 +65,14 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         change: impl FnOnce(&mut RowMut<'_>),
     ) -> Result<bool, Error> {
         steady!(table, key => self.update_unchecked(table, key, projection, change));
-        alter(self, |this| change_row(this, At::row(this.table(table)?, key), projection, change))
+        alter(self, |this| change_row(this, At::row(table_of(this, table)?, key), projection, change))
     }
 
     #[inline]
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         steady!(table, key => self.insert_unchecked(table, key, row));
         alter(self, |this| {
-            let table = this.table(table)?;
+            let table = table_of(this, table)?;
             check_row(table, row)?;
             add_row(this, At::row(table, key), row)
         })
@@ -71,7 +82,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         steady!(table, key => self.put_unchecked(table, key, row));
         alter(self, |this| {
-            let table = this.table(table)?;
+            let table = table_of(this, table)?;
             check_row(table, row)?;
             put_row(this, At::row(table, key), row)
         })
@@ -80,7 +91,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
     #[inline]
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
         steady!(table, key => self.delete_unchecked(table, key));
-        alter(self, |this| delete_row(this, At::row(this.table(table)?, key)))
+        alter(self, |this| delete_row(this, At::row(table_of(this, table)?, key)))
     }
 
     #[inline]
@@ -90,7 +101,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         self.operate(|this| {
-            let table = this.table(scan.table)?;
+            let table = table_of(this, scan.table)?;
             if scan.limit == 0 {
                 return table.store(scan.index)?.check_scan(scan);
             }

@@ -164,31 +164,30 @@ impl<A: Copy> UndoLog<A> {
         self.entries.push(Undo::Deleted { at, key, record });
     }
 
-    /// Tells of each change where it was made, and how the row is now: the words of a record, or that they were deleted. Of what was overwritten in a
-    /// part, these words.
+    /// Visits each change: where it was made, its key if that was kept, and how the row is now, of which `words` has the words although it was deleted.
+    /// Of what was overwritten in a part, these words.
     ///
     /// # Errors
-    /// Those of `tell`.
-    ///
-    /// # Safety
-    /// The transaction still holds the locks for writing all that it has changed.
-    pub unsafe fn tell(&self, mut tell: impl FnMut(A, &[u64], Change<'_>) -> Result<(), Error>) -> Result<(), Error> {
-        self.entries.iter().try_for_each(|entry| {
-            let (at, record) = match *entry {
-                Undo::Inserted { at, record, .. } | Undo::Overwritten { at, record, .. } => (at, record),
-                Undo::Replaced { at, new, .. } => (at, new),
-                Undo::Deleted { at, record, .. } => (at, record),
-            };
-            // SAFETY: as the caller promises; nothing is written meanwhile.
-            let row = unsafe { record.words() };
-            let change = match *entry {
-                Undo::Deleted { .. } => Change::Delete,
-                Undo::Overwritten { first, words, length, .. } if words.end - words.start < length => {
-                    Change::Patch { word: first, words: &row[first..][..words.end - words.start] }
-                }
-                _ => Change::Put(row),
-            };
-            tell(at, row, change)
+    /// Those of `visit`.
+    pub fn visit<'r>(
+        &self,
+        words: impl Fn(Record) -> &'r [u64],
+        mut visit: impl FnMut(A, Option<&[u8]>, &[u64], Change<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let kept = |key: Span| Some(&self.keys[key.start..key.end]);
+        self.entries.iter().try_for_each(|entry| match *entry {
+            Undo::Inserted { at, key, record } | Undo::Replaced { at, key, new: record, .. } => {
+                let row = words(record);
+                visit(at, kept(key), row, Change::Put(row))
+            }
+            Undo::Deleted { at, key, record } => visit(at, kept(key), words(record), Change::Delete),
+            Undo::Overwritten { at, record, first, words: old, length } => {
+                let (row, changed) = (words(record), first..first + old.end - old.start);
+                let is_part = changed.len() < length;
+                let change =
+                    if is_part { Change::Patch { word: first, words: &row[changed] } } else { Change::Put(row) };
+                visit(at, None, row, change)
+            }
         })
     }
 

@@ -12,8 +12,9 @@
 //! | 16–31 | database |
 //! | 32–39 | incarnation |
 //! | 40–47, 48–55 | number of the file, offset in it |
-//! | 56–63, 64–71 | first and last epoch |
-//! | 72–79 | the epoch up to which the log was durable when this was written |
+//! | 56–63 | first epoch of its records: the one behind the last epoch that the frames before have whole |
+//! | 64–71 | the last epoch that is whole with this frame; below the first one if that goes on in the next frame |
+//! | 72–79 | the last epoch of frames that were durable when this was written |
 //! | 80–87, 88–95 | era and timestamp of the consistent point: all that is ordered up to here ended in these epochs or before |
 //! | 96–103 | generation of the manifest that counted |
 //! | 104–111 | wall clock, in nanoseconds since 1970 |
@@ -27,9 +28,15 @@
 //! before one that was lost. The generation tells that a manifest has gone that had counted. All bits are covered: whichever one is wrong, the frame is
 //! refused.
 
+mod edit;
 mod record;
 
-pub use record::{Body, Change, Changes, MAX_ROW_WORDS, Malformed, Ranges, Record, Records, Refused, Words, Writer};
+pub(crate) use edit::Edit;
+pub use edit::{MAX_ROW_WORDS, Refused};
+pub(crate) use record::FRONT_BYTES;
+pub use record::{Body, Change, Changes, Malformed, Ranges, Record, Records, Words, Writer};
+
+pub use polychron_engine::redo::Order;
 
 use crate::DatabaseId;
 use crate::codec::{Reader, checksum};
@@ -68,11 +75,11 @@ pub struct Header {
     pub place: Place,
     /// The opening of the database that wrote it.
     pub incarnation: u64,
-    /// The first epoch of its records.
+    /// The first epoch of its records: the one behind the last epoch that the frames before have whole.
     pub first_epoch: u64,
-    /// The last one.
+    /// The last epoch that is whole with this frame; below the first one if that goes on in the next frame.
     pub last_epoch: u64,
-    /// The epoch up to which the log was durable when this was written.
+    /// The last epoch of the frames that were durable when this was written.
     pub durable: u64,
     /// Up to which order all transactions had ended: era and timestamp.
     pub consistent: Order,
@@ -82,15 +89,6 @@ pub struct Header {
     pub written_ns: u64,
     /// The checksum of the header of the frame before; 0 in the first one of an incarnation.
     pub before: u32,
-}
-
-/// Orders changes of one key, within an incarnation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Order {
-    /// How often the timestamps of the protocol have begun anew.
-    pub era: u64,
-    /// The timestamp within its era.
-    pub timestamp: u64,
 }
 
 /// Why bytes are not the frame that is looked for.
@@ -160,17 +158,17 @@ impl<'b> Frame<'b> {
         Ok(Self { header, checksum, bytes: whole.len(), records, content })
     }
 
-    /// How many bytes the frame takes whose first block this is, if its header is whole.
+    /// What the frame says of itself whose first block this is, and how many bytes it takes, if its header is whole.
     ///
     /// # Errors
     /// [`Fault`]. The place is not compared.
-    pub fn length(first: &[u8]) -> Result<usize, Fault> {
+    pub fn peek(first: &[u8]) -> Result<(Header, usize), Fault> {
         let first = first.get(..BLOCK).ok_or(Fault::Cut)?;
         if first.iter().all(|byte| *byte == 0) {
             return Err(Fault::Empty);
         }
         let parts = checked_header(first)?;
-        Ok((HEADER + parts.sums.len() + parts.content).next_multiple_of(BLOCK))
+        Ok((parts.header, (HEADER + parts.sums.len() + parts.content).next_multiple_of(BLOCK)))
     }
 
     /// The records, in the order in which they were written.

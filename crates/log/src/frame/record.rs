@@ -14,31 +14,14 @@
 
 use polychron_base::key::MAX_KEY_BYTES;
 
-use super::{MAX_CONTENT_BYTES, Order};
+use super::edit::{DELETE, Edit, PATCH, PUT};
+use super::{MAX_CONTENT_BYTES, MAX_ROW_WORDS, Order, Refused};
 use crate::codec::{Reader, put_varint, unzigzag, zigzag};
-
-/// How many words of eight bytes a row may have.
-pub const MAX_ROW_WORDS: usize = 1 << 17;
-
-const PUT: u64 = 0;
-const PATCH: u64 = 1;
-const DELETE: u64 = 2;
 
 /// A record contradicts itself, though its checksum is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a record is malformed")]
 pub struct Malformed;
-
-/// Why a change or a record was not written; nothing of it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// The frame has no room for it.
-    #[error("the frame is full")]
-    Full,
-    /// Such a change cannot be.
-    #[error("{0}")]
-    Invalid(&'static str),
-}
 
 /// The changes of a transaction, encoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,11 +50,7 @@ impl Body {
     /// # Errors
     /// [`Refused::Invalid`] beyond [`MAX_ROW_WORDS`].
     pub fn put(&mut self, table: u32, words: &[u64]) -> Result<(), Refused> {
-        check_words(0, words)?;
-        self.begin(table, PUT);
-        put_varint(&mut self.bytes, words.len() as u64);
-        self.words(words);
-        Ok(())
+        self.push(table, &Edit::Put(words))
     }
 
     /// Ranges of a row's words, each by its first word, are now these.
@@ -79,29 +58,7 @@ impl Body {
     /// # Errors
     /// [`Refused::Invalid`] when they are not in ascending order and disjoint, or one is empty, or a limit is passed.
     pub fn patch(&mut self, table: u32, key: &[u8], ranges: &[(usize, &[u64])]) -> Result<(), Refused> {
-        check_key(key)?;
-        if ranges.is_empty() {
-            return Err(Refused::Invalid("a patch has a range"));
-        }
-        let mut end = 0;
-        for (first, words) in ranges {
-            check_words(*first, words)?;
-            if *first < end || words.is_empty() {
-                return Err(Refused::Invalid("ranges of a patch ascend and are not empty"));
-            }
-            end = first + words.len();
-        }
-        self.begin(table, PATCH);
-        self.key(key);
-        put_varint(&mut self.bytes, ranges.len() as u64);
-        let mut end = 0;
-        for (first, words) in ranges {
-            put_varint(&mut self.bytes, (first - end) as u64);
-            put_varint(&mut self.bytes, words.len() as u64);
-            self.words(words);
-            end = first + words.len();
-        }
-        Ok(())
+        self.push(table, &Edit::Patch(key, ranges))
     }
 
     /// A row is gone.
@@ -109,41 +66,18 @@ impl Body {
     /// # Errors
     /// [`Refused::Invalid`] for a key that is too long.
     pub fn delete(&mut self, table: u32, key: &[u8]) -> Result<(), Refused> {
-        check_key(key)?;
-        self.begin(table, DELETE);
-        self.key(key);
+        self.push(table, &Edit::Delete(key))
+    }
+
+    fn push(&mut self, table: u32, edit: &Edit<'_>) -> Result<(), Refused> {
+        edit.check()?;
+        edit.write(table, &mut self.bytes);
         Ok(())
     }
-
-    fn begin(&mut self, table: u32, kind: u64) {
-        put_varint(&mut self.bytes, u64::from(table) << 2 | kind);
-    }
-
-    fn key(&mut self, key: &[u8]) {
-        put_varint(&mut self.bytes, key.len() as u64);
-        self.bytes.extend_from_slice(key);
-    }
-
-    fn words(&mut self, mut words: &[u64]) {
-        while !words.is_empty() {
-            let zeroes = words.iter().take_while(|word| **word == 0).count();
-            let others = words[zeroes..].iter().take_while(|word| **word != 0).count();
-            put_varint(&mut self.bytes, zeroes as u64);
-            put_varint(&mut self.bytes, others as u64);
-            words[zeroes..zeroes + others].iter().for_each(|word| self.bytes.extend_from_slice(&word.to_le_bytes()));
-            words = &words[zeroes + others..];
-        }
-    }
 }
 
-fn check_key(key: &[u8]) -> Result<(), Refused> {
-    if key.len() <= MAX_KEY_BYTES { Ok(()) } else { Err(Refused::Invalid("the key is too long")) }
-}
-
-fn check_words(first: usize, words: &[u64]) -> Result<(), Refused> {
-    let is_fine = first <= MAX_ROW_WORDS && words.len() <= MAX_ROW_WORDS - first;
-    if is_fine { Ok(()) } else { Err(Refused::Invalid("the row is too long")) }
-}
+/// How long a record may be beside its body: four numbers.
+pub(crate) const FRONT_BYTES: usize = 4 * 10;
 
 /// Gathers the records of a frame.
 #[derive(Clone, Debug, Default)]
@@ -170,19 +104,35 @@ impl Writer {
     /// # Errors
     /// [`Refused::Full`] when a frame would be longer than [`MAX_CONTENT_BYTES`].
     pub fn push(&mut self, order: Order, worker: u32, body: &Body) -> Result<(), Refused> {
-        /// Four numbers in front of a body.
-        const FRONT: usize = 4 * 10;
-        if self.content.len() + body.bytes.len() + FRONT > MAX_CONTENT_BYTES {
+        self.push_with(order, worker, body.bytes.len(), |content| content.extend_from_slice(&body.bytes))
+    }
+
+    /// Adds a record whose body, of so many bytes, `fill` appends.
+    pub(crate) fn push_with(
+        &mut self,
+        order: Order,
+        worker: u32,
+        bytes: usize,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), Refused> {
+        if self.content.len() + bytes + FRONT_BYTES > MAX_CONTENT_BYTES {
             return Err(Refused::Full);
         }
         let Order { era, timestamp } = order;
-        put_varint(&mut self.content, body.bytes.len() as u64);
+        put_varint(&mut self.content, bytes as u64);
         put_varint(&mut self.content, zigzag(era.wrapping_sub(self.last.era)));
         put_varint(&mut self.content, zigzag(timestamp.wrapping_sub(self.last.timestamp)));
         put_varint(&mut self.content, u64::from(worker));
-        self.content.extend_from_slice(&body.bytes);
+        let start = self.content.len();
+        fill(&mut self.content);
+        debug_assert_eq!(self.content.len() - start, bytes);
         (self.count, self.last) = (self.count + 1, order);
         Ok(())
+    }
+
+    /// Gives memory back that a huge record took.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        self.content.shrink_to(bytes);
     }
 
     /// How many records there are.

@@ -63,7 +63,7 @@ fn what_is_encoded_is_decoded() {
     let (buffer, sum) = encoded(&records());
     let frame = Frame::decode(&buffer, PLACE).unwrap();
     assert_eq!((frame.header, frame.checksum, frame.bytes), (header(), sum, BLOCK));
-    assert_eq!(Frame::length(&buffer), Ok(BLOCK));
+    assert_eq!(Frame::peek(&buffer), Ok((header(), BLOCK)));
     assert_eq!(
         told(&frame),
         [

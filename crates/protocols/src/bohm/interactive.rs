@@ -142,7 +142,8 @@ impl BohmTransaction<'_> {
 impl BohmTransaction<'_> {
     /// Makes the entries of all rows in one index.
     pub(super) fn fill_index(&mut self, table: TableId, index: IndexId) -> Result<(), Error> {
-        let table = self.state.tables.table(table)?;
+        // SAFETY: the guard stands for as long as the transaction.
+        let table = unsafe { self.state.tables.table_during(table)? };
         let store = table.store(index)?;
         let mut keys = Keys::default();
         for_each(table.primary.index(), &self.guard, &mut |key, _| keys.push(key));

@@ -1,11 +1,13 @@
 //! What a transaction hands to the log: its changes are staged at the end of its run, and sealed before the first of them is published.
 
-use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
+use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId};
+use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Change;
 use polychron_engine::stores::IndexRef;
 
 use super::entry::{AnyKey, Put, Want};
+use super::steps::Step;
 use super::timestamp::Timestamp;
 use super::transaction::{BohmTransaction, Position};
 use super::version::State;
@@ -20,7 +22,9 @@ impl BohmTransaction<'_> {
         if self.shared.common.journal.is_empty() || self.planned.is_none() || self.is_void() {
             return Ok(());
         }
-        self.resolve_below()?;
+        if !left_out(Step::ResolveBeforeStaging) {
+            self.resolve_below()?;
+        }
         let staged = self.positions().try_for_each(|position| self.stage(position));
         staged.inspect_err(|_| self.discard_staged())
     }
@@ -56,7 +60,7 @@ impl BohmTransaction<'_> {
         // Before the first of several patches.
         self.has_staged = true;
         let entry = self.entry(position);
-        let mut bytes = [0; MAX_KEY_BYTES];
+        let mut bytes = [0; size_of::<u128>()];
         let key = match entry.key() {
             AnyKey::Long(key) => key,
             AnyKey::Short(key) => {

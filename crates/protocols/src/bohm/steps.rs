@@ -31,5 +31,7 @@ named! {
         UndoWrites,
         /// A unique index has a key once.
         RefuseDuplicates,
+        /// What a transaction passes on is resolved before its changes are staged for the log.
+        ResolveBeforeStaging,
     }
 }

@@ -48,16 +48,19 @@ struct Link {
     stack: usize,
 }
 
-/// Uses stack, and does something then.
+/// Uses so many bytes of stack, however large the compiler makes a frame, and does something then.
 fn use_stack<O>(bytes: usize, work: &mut dyn FnMut() -> O) -> O {
-    const STEP: usize = 16 << 10;
-    if bytes < STEP {
-        return work();
+    fn below<O>(top: usize, bytes: usize, work: &mut dyn FnMut() -> O) -> O {
+        let used = std::hint::black_box([1_u8; 8 << 10]);
+        if top.saturating_sub(used.as_ptr().addr()) >= bytes {
+            return work();
+        }
+        let outcome = below(top, bytes, work);
+        assert_eq!(std::hint::black_box(&used)[bytes % used.len()], 1);
+        outcome
     }
-    let used = std::hint::black_box([1_u8; STEP]);
-    let outcome = use_stack(bytes - STEP, work);
-    assert_eq!(std::hint::black_box(&used)[bytes % STEP], 1);
-    outcome
+    let top = 0_u8;
+    if bytes == 0 { work() } else { below((&raw const top).addr(), bytes, work) }
 }
 
 impl Procedure for Link {

@@ -217,7 +217,8 @@ impl CicadaTransaction<'_> {
     /// The same for as long as the transaction looks at its list of tables.
     #[inline]
     pub(super) fn kept_store<'t>(&self, place: IndexRef) -> Result<&'t Store, Error> {
-        let table: &'t CicadaTable = self.state.base.tables.table(place.table)?;
+        // SAFETY: only the commit asks, while the guard stands.
+        let table: &'t CicadaTable = unsafe { self.state.base.tables.table_during(place.table)? };
         table.store(place.index).map(|store| &**store)
     }
 

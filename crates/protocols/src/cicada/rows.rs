@@ -230,7 +230,8 @@ impl Queries for CicadaTransaction<'_> {
         if !self.snapshot {
             return self.scan_unchecked(&Scan { projection: *projection, ..Scan::all(table) }, visitor);
         }
-        let table = self.table(table)?;
+        // SAFETY: the guard stands for as long as the transaction.
+        let table = unsafe { self.state.base.tables.table_during(table)? };
         let scanned = self.scan_records(&table.primary, visitor);
         self.rest();
         scanned
@@ -244,7 +245,7 @@ impl Prefetch for CicadaTransaction<'_> {
     /// records. What they find stays as a hint, and the key is not looked up again.
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        let Ok(table) = self.table(table) else { return };
+        let Ok(table) = self.state.base.tables.table(table) else { return };
         self.state.base.hints.ask(table.id, key);
         if let Some(nodes) = &table.primary.versioned {
             nodes.prefetch_root(key);

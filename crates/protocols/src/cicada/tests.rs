@@ -206,20 +206,18 @@ fn balance_in(change: redo::Change<'_>) -> i64 {
     }
 }
 
-/// The new balance of an account, and the order of who has written it.
-type Balance = (Order, u64, i64);
-/// What each worker has staged.
-type Staged = [Vec<(u64, i64)>; 16];
-
 /// The log's records of the accounts' balances, in the order in which they were sealed, and what workers have staged.
 #[derive(Clone, Debug, Default)]
 struct Log {
-    sealed: Arc<Mutex<Vec<Balance>>>,
-    staged: Arc<Mutex<Staged>>,
+    sealed: Arc<Mutex<Vec<(Order, u64, i64)>>>,
+    staged: Arc<[Mutex<Staged>; 16]>,
 }
 
+/// Ids of accounts and their balances, of one worker.
+type Staged = Vec<(u64, i64)>;
+
 impl Log {
-    fn changes(&self) -> Vec<Balance> {
+    fn changes(&self) -> Vec<(Order, u64, i64)> {
         self.sealed.lock().unwrap().clone()
     }
 
@@ -235,16 +233,16 @@ impl redo::Log for Log {
 
     fn stage(&self, worker: usize, _: TableId, key: &[u8], change: redo::Change<'_>) -> Result<(), Error> {
         let id = u64::from_be_bytes(key.try_into().unwrap());
-        self.staged.lock().unwrap()[worker].push((id, balance_in(change)));
+        self.staged[worker].lock().unwrap().push((id, balance_in(change)));
         Ok(())
     }
 
     fn discard(&self, worker: usize) {
-        self.staged.lock().unwrap()[worker].clear();
+        self.staged[worker].lock().unwrap().clear();
     }
 
     fn seal(&self, worker: usize, order: Order) -> Ticket {
-        let staged = std::mem::take(&mut self.staged.lock().unwrap()[worker]);
+        let staged = std::mem::take(&mut *self.staged[worker].lock().unwrap());
         self.sealed.lock().unwrap().extend(staged.into_iter().map(|(id, balance)| (order, id, balance)));
         Ticket::DONE
     }
@@ -280,7 +278,7 @@ fn eras_order_the_log(central_clock: bool, clock_bits: u32, rounds: u64) {
     });
     let mut changes = log.changes();
     assert_eq!(changes.len() as u64, 2 * rounds);
-    let in_order = |changes: &[Balance]| {
+    let in_order = |changes: &[(Order, u64, i64)]| {
         let mut balances = [0; 6];
         changes.iter().all(|&(_, id, balance)| {
             balances[id as usize] += 1;

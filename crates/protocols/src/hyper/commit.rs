@@ -397,19 +397,22 @@ impl HyperTransaction<'_> {
             let (words, row) = (table.primary.rows.words(), &mut buffers.row);
             // The before-image is of a slot of these rows, and in its chain.
             let record = table.primary.rows.record(newest.row());
-            let in_place = record.read(0..words, row.overwrite_words(words), guard);
+            let in_place = record.read(0..0, &mut [], guard);
             if in_place.version != Some(newest) {
                 // A later change of the same transaction comes yet.
                 continue;
             }
-            let stage = |change| journal.stage(base.slot, id, newest.key(), change);
+            let stage = |change: Change<'_>| journal.stage(base.slot, id, newest.key(), change);
             if !in_place.present {
                 stage(Change::Delete)?;
             } else if own(newest).all(|image| image.kind() == Kind::Update && image.out_of_line().is_none()) {
                 for (word, before) in own(newest).flat_map(Undo::fragments) {
-                    stage(Change::Patch { word, words: &row.as_words()[word..][..before.len()] })?;
+                    let changed = word..word + before.len();
+                    record.read(changed.clone(), row.overwrite_words(words), guard);
+                    stage(Change::Patch { word, words: &row.as_words()[changed] })?;
                 }
             } else {
+                record.read(0..words, row.overwrite_words(words), guard);
                 let out_of_line = in_place.out_of_line.map_or(&[][..], |out_of_line| out_of_line.words());
                 row.overwrite_words(words + out_of_line.len())[words..].copy_from_slice(out_of_line);
                 stage(Change::Put(row.as_words()))?;

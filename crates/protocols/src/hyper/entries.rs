@@ -281,7 +281,11 @@ impl Queries for HyperTransaction<'_> {
         projection: &Projection,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        self.operate(|this| this.visit_slots(this.table(table)?, projection, visitor))
+        self.operate(|this| {
+            // SAFETY: the guard stands for as long as the transaction.
+            let table = unsafe { this.state.base.tables.table_during(table)? };
+            this.visit_slots(table, projection, visitor)
+        })
     }
 
     fn aggregate_range(&mut self, scan: &Scan<'_>, grouping: &Grouping<'_>) -> Result<Vec<Group>, Error> {
@@ -296,7 +300,8 @@ impl Queries for HyperTransaction<'_> {
         keep: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         self.operate(|this| {
-            let table = this.table(scan.table)?;
+            // SAFETY: as above.
+            let table = unsafe { this.state.base.tables.table_during(scan.table)? };
             if !comes_in_slot_ranges(scan, &table.layout, columns) {
                 return batch::over_rows(this, scan, columns, look, keep);
             }

@@ -50,7 +50,8 @@ impl HyperTransaction<'_> {
     /// Locks the row of a key by a before-image that changes nothing, unless the row is left to a favoured transaction. What is committed
     /// there may be younger than the start, so the row must not be read before [`Self::begin_later`].
     fn lock_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Error> {
-        let table = self.table(table)?;
+        // SAFETY: the guard stands for as long as the transaction.
+        let table = unsafe { self.state.base.tables.table_during(table)? };
         let store = &table.primary;
         // Where there is no row, any thread that reads it next finds out.
         let Some(record) = self.lookup(store, key) else { return Ok(()) };

@@ -155,7 +155,8 @@ impl<'w> HyperTransaction<'w> {
     /// Counts, sums, or finds extreme values of a range or of its groups, and logs the question: so a smallest value of all conflicts only with
     /// what lowers it, and with what takes it away.
     pub(super) fn aggregate_logged(&mut self, scan: &Scan<'_>, grouping: &Grouping<'_>) -> Result<Vec<Group>, Error> {
-        let table = self.state.base.tables.table(scan.table)?;
+        // SAFETY: the guard stands for as long as the transaction.
+        let table = unsafe { self.state.base.tables.table_during(scan.table)? };
         let in_slot_ranges = comes_in_slot_ranges(scan, &table.layout, &grouping.columns());
         let compute = if in_slot_ranges { aggregate::over_columns } else { aggregate::over_rows };
         if !self.logs() || scan.limit != usize::MAX {

@@ -114,8 +114,7 @@ impl LockingTransaction<'_> {
     #[cold]
     fn keep_seen(&mut self, condition: &Condition) -> Result<(), Error> {
         for (table, key) in condition.rows() {
-            let index = &self.state.base.tables.table(table)?.primary;
-            self.lock(index, key, false)?;
+            self.lock_row(table, key, false)?;
         }
         self.state.conditions.requests.release_unconverted();
         Ok(())
@@ -155,7 +154,8 @@ impl LockingTransaction<'_> {
 
     /// Locks a row exclusively that will be written, or shared that will be read.
     pub(crate) fn lock_row(&mut self, table: TableId, key: &[u8], written: bool) -> Result<(), Error> {
-        let table = self.state.base.tables.table(table)?;
+        // SAFETY: the guard stands for as long as the transaction.
+        let table = unsafe { self.state.base.tables.table_during(table)? };
         self.lock(&table.primary, key, written)
     }
 
@@ -200,7 +200,7 @@ impl LockingTransaction<'_> {
         for (table, key) in condition.rows() {
             let index = &self.state.base.tables.table(table)?.primary;
             if !self.records.held().has(index.name_of(key)) && !left_out(Step::LockOperands) {
-                self.lock(index, key, false)?;
+                self.lock_row(table, key, false)?;
             }
         }
         // One that has no value any more does not keep its truth value.

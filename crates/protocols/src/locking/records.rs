@@ -202,13 +202,12 @@ impl<'w> Records<'w> {
         self.kept.log.index_refs()
     }
 
-    /// Tells of the changes, as the rows are now: see [`UndoLog::tell`].
-    pub(super) fn tell(
+    /// Visits the changes, as the rows are now: see [`UndoLog::visit`]. What the transaction has changed is locked until it ends.
+    pub(super) fn visit_changes(
         &self,
-        tell: impl FnMut(IndexRef, &[u64], Change<'_>) -> Result<(), Error>,
+        visit: impl FnMut(IndexRef, Option<&[u8]>, &[u64], Change<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // SAFETY: what the transaction has changed is locked exclusively until its changes are undone or committed.
-        unsafe { self.kept.log.tell(tell) }
+        self.kept.log.visit(|record| self.words(LockedRecord::new(record)), visit)
     }
 
     /// Undoes the changes from this one on.

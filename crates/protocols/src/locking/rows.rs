@@ -261,8 +261,10 @@ impl LazyFutures for LockingTransaction<'_> {}
 impl Prefetch for LockingTransaction<'_> {
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        if let Ok(table) = self.table(table) {
-            self.work(|this| table.primary.store.index().prefetch(key, this.records.guard()));
-        }
+        self.work(|this| {
+            if let Ok(table) = this.state.base.tables.table(table) {
+                table.primary.store.index().prefetch(key, this.records.guard());
+            }
+        });
     }
 }

@@ -81,12 +81,15 @@ impl LockingTransaction<'_> {
             return Ok(());
         }
         let mut scratch = KeyScratch::new();
-        self.records.tell(|IndexRef { table: id, index }, row, change| {
+        self.records.visit_changes(|IndexRef { table: id, index }, key, row, change| {
             let Ok(table) = base.tables.table(id) else { return Ok(()) };
             if index != IndexId::PRIMARY {
                 return Ok(());
             }
-            let key = table.primary.store.extractor.extract(RowRef::from_words(row), &mut scratch)?;
+            let key = match key {
+                Some(key) => key,
+                None => table.primary.store.extractor.extract(RowRef::from_words(row), &mut scratch)?,
+            };
             journal.stage(base.slot, id, key, change)
         })
     }

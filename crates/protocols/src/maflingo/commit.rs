@@ -19,10 +19,10 @@
 //! The same holds for insertions, whose node latches come before the inserter's own validation.
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId, Reason, TableId};
+use polychron_base::{Error, Reason, TableId};
 use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::redo::{self, Change, Order};
+use polychron_engine::redo;
 use polychron_engine::stores::{IndexRef, OwnedKey, WorkerBase, is_too_roomy};
 use polychron_memory::Guard;
 use polychron_schema::KeyScratch;
@@ -187,7 +187,8 @@ impl MaflingoTransaction<'_> {
     pub(crate) fn latch_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Error> {
         self.work(|transaction| {
             transaction.writable()?;
-            let table = transaction.state.base.tables.table(table)?;
+            // SAFETY: the guard stands for as long as the transaction.
+            let table = unsafe { transaction.state.base.tables.table_during(table)? };
             transaction.latch_found(table, key)
         })
     }
@@ -397,50 +398,6 @@ impl MaflingoTransaction<'_> {
             let tombstone = Tombstone::new(latest.index_ref, key, target, tid);
             self.state.reclaimer.push(tombstone);
         }
-    }
-
-    /// Stages the changes of rows, in the order in which they were made. Validation finds out where an insertion is not in its record any more.
-    fn stage_changes(&mut self) -> Result<(), Error> {
-        let journal = &self.shared.common.journal;
-        if journal.is_empty() {
-            return Ok(());
-        }
-        let State { base, sets, buffers, .. } = &mut *self.state;
-        for write in sets.writes.iter().filter(|write| write.index_ref.index == IndexId::PRIMARY) {
-            let data = sets.writes.words(write.data);
-            let change = match write.kind {
-                // The row of an own record lies in the record alone.
-                Kind::Insert => {
-                    let record = write.record.under(&self.guard);
-                    let words = &record.words()[..record.length()];
-                    polychron_sync::load_words(words, buffers.row.overwrite_words(words.len()));
-                    Change::Put(buffers.row.as_words())
-                }
-                Kind::Put => Change::Put(data),
-                Kind::Patch => Change::Patch { word: write.start as usize, words: data },
-                Kind::Delete => Change::Delete,
-            };
-            journal.stage(base.slot, write.index_ref.table, sets.writes.key_bytes(write), change)?;
-        }
-        Ok(())
-    }
-
-    /// What was staged has this id. Latches are held, and nothing is written yet.
-    #[inline]
-    fn seal(&mut self, tid: Tid) {
-        let ticket = self.shared.common.journal.seal(self.state.base.slot, || tid.0.into());
-        self.state.base.ticket.raise(ticket);
-    }
-
-    /// The transaction has committed nothing. It waits for what it has read: up to the end of an epoch, for absent rows say not when they went.
-    pub(super) fn await_reads(&mut self) {
-        let (journal, State { base, sets, nested, .. }) = (&self.shared.common.journal, &mut *self.state);
-        let epoch = || match self.snapshot {
-            Some(epoch) => epoch,
-            None if sets.nodes.is_empty() => nested.newest(self.shared.catalog.number()),
-            None => self.guard.epochs().current(),
-        };
-        base.ticket.raise(journal.ticket(|| Order::from(Tid::end_of(epoch()).0)));
     }
 
     /// As [`State::undo_writes`].

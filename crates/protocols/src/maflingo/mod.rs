@@ -33,6 +33,7 @@ mod record;
 mod rows;
 mod scan;
 mod sets;
+mod staging;
 mod steps;
 mod table;
 #[cfg(test)]

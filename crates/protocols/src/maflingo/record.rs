@@ -65,14 +65,9 @@ impl Tid {
     /// Epochs of 2 ms take 278 years to use up the 42 bits above, and the shortest that sessions can ask for, of 16 µs, two years. A
     /// worker, or a chain of dependent transactions, that uses up the counter within an epoch ends the epoch early.
     const COUNTER_BITS: u32 = 12;
-    const EPOCH_SHIFT: u32 = Self::WORKER_BITS + Self::COUNTER_BITS;
+    pub(super) const EPOCH_SHIFT: u32 = Self::WORKER_BITS + Self::COUNTER_BITS;
     /// Workers that the id can distinguish.
     pub(super) const MAX_WORKERS: usize = 1 << Self::WORKER_BITS;
-
-    /// An id that exceeds all of this epoch.
-    pub(super) fn end_of(epoch: u64) -> Self {
-        Self(((epoch + 1) << Self::EPOCH_SHIFT) - 1)
-    }
 
     /// The epoch in which the transaction committed.
     #[inline]

@@ -154,15 +154,22 @@ pub struct ChurnClient {
     part: Part<1>,
 }
 
+impl ChurnClient {
+    fn next_number(&mut self) -> u64 {
+        let number = self.next;
+        self.next += self.step;
+        number
+    }
+}
+
 impl Client for ChurnClient {
     type Procedure = ChurnProcedure;
 
     fn next(&mut self) -> ChurnProcedure {
         let task = match self.options.pattern {
             Pattern::Queue => {
-                let number = self.next;
-                self.next += self.step;
-                Task::Advance { lane: self.random.below(u64::from(self.options.queues)) as u32, number }
+                let lane = self.random.below(u64::from(self.options.queues)) as u32;
+                Task::Advance { lane, number: self.next_number() }
             }
             Pattern::Keys => {
                 let number = self.random.below(self.options.records);
@@ -170,6 +177,12 @@ impl Client for ChurnClient {
             }
         };
         ChurnProcedure { table: self.table, task, draw: self.random.below(1 << 31) as u32, added: 0 }
+    }
+
+    fn again(&mut self, procedure: &mut ChurnProcedure) {
+        if let Task::Advance { number, .. } = &mut procedure.task {
+            *number = self.next_number();
+        }
     }
 
     fn finished(&mut self, procedure: &ChurnProcedure) {

@@ -255,6 +255,15 @@ impl Client for ModifyClient {
     }
 
     #[inline]
+    fn again(&mut self, procedure: &mut ModifyProcedure) {
+        match &mut procedure.task {
+            Task::Insert { key } => *key = self.new_key(),
+            task @ Task::DeleteAndInsert { .. } => *task = self.delete_and_insert(),
+            Task::Update { .. } | Task::Read { .. } => {}
+        }
+    }
+
+    #[inline]
     fn finished(&mut self, procedure: &ModifyProcedure) {
         // Of a batch, an update may have run behind the deletion of its row.
         if self.read.is_none() {

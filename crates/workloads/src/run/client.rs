@@ -226,7 +226,7 @@ impl<'r, C: Client> Loop<'r, C> {
         let mut drawn: Vec<C::Procedure> =
             (0..self.pregenerate).map_while(|_| (!is_over()).then(|| self.client.next())).collect();
         self.tally.set_drawn();
-        let mut position = 0;
+        let (mut position, mut is_first_round) = (0, true);
         let mut phase = Phase::WARMUP;
         loop {
             let now = self.phase.get();
@@ -243,8 +243,13 @@ impl<'r, C: Client> Loop<'r, C> {
             if !drawn.is_empty() {
                 // The drawn transactions are gone through again and again.
                 let end = (position + self.batch_size).min(drawn.len());
-                self.execute(worker, &mut drawn[position..end])?;
+                let batch = &mut drawn[position..end];
+                if !is_first_round {
+                    batch.iter_mut().for_each(|procedure| self.client.again(procedure));
+                }
+                self.execute(worker, batch)?;
                 position = end % drawn.len();
+                is_first_round &= position > 0;
             } else if self.batch_size == 1 {
                 let mut procedure = self.client.next();
                 self.execute(worker, std::slice::from_mut(&mut procedure))?;

@@ -91,6 +91,14 @@ impl TpccClient {
         usize::from((warehouse - self.home.first) / self.home.step)
     }
 
+    /// The key of the next history row at one of the client's warehouses.
+    fn next_history(&self, position: usize) -> (u16, u32) {
+        let drawn = &self.home.payments[position];
+        let number = drawn.load(Ordering::Relaxed);
+        drawn.store(number + 1, Ordering::Relaxed);
+        (self.home.client, number)
+    }
+
     #[inline]
     fn district(&mut self) -> u8 {
         self.random.range(1, u32::from(self.options.scale.districts)) as u8
@@ -161,9 +169,6 @@ impl TpccClient {
         let remote = self.is_remote(self.options.remote_payment_percent);
         let (customer_warehouse, customer_district) =
             if remote { (self.other_warehouse(warehouse), self.district()) } else { (warehouse, district) };
-        let drawn = &self.home.payments[position];
-        let number = drawn.load(Ordering::Relaxed);
-        drawn.store(number + 1, Ordering::Relaxed);
         Payment {
             tables: self.tables,
             warehouse,
@@ -173,7 +178,7 @@ impl TpccClient {
             customer: self.customer(),
             amount: Decimal::from_units(i64::from(self.random.range(100, 500_000))),
             date: self.now(),
-            history: (self.home.client, number),
+            history: self.next_history(position),
             talk: self.options.talk,
             late_balance: None,
             customer_id: 0,
@@ -273,6 +278,12 @@ impl Client for TpccClient {
                 }
                 procedure => return procedure,
             }
+        }
+    }
+
+    fn again(&mut self, procedure: &mut TpccProcedure) {
+        if let TpccProcedure::Payment(payment) = procedure {
+            payment.history = self.next_history(self.position(payment.warehouse));
         }
     }
 

@@ -94,6 +94,16 @@ impl Recorder {
         (state.sealed.iter().filter(|sealed| !sealed.changes.is_empty()).count(), state.bytes)
     }
 
+    /// How many changes there were at each seal.
+    pub fn changes_sealed(&self) -> Vec<usize> {
+        self.state().sealed.iter().map(|sealed| sealed.changes.len()).collect()
+    }
+
+    /// The row that the changes make of a key. No transaction runs.
+    pub fn row(&self, table: TableId, key: &[u8]) -> Option<Vec<u64>> {
+        self.replay().rows.get(&table)?.get(key).cloned()
+    }
+
     /// Where the contract was broken so far.
     pub fn flaws(&self) -> Vec<String> {
         self.state().flaws.clone()

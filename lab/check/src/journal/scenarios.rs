@@ -77,7 +77,7 @@ pub fn is_seen_before_sealed<P: Protocol<Worker: Interactive + 'static>>(setup: 
 }
 
 /// The same by another thread, which has so long for it.
-pub fn is_seen_before_sealed_within<P: Protocol>(setup: &Setup<P>, patience: Duration) -> bool {
+pub fn is_seen_before_sealed_within<P: Protocol>(setup: &Setup<P>, time: Duration) -> bool {
     let recorder = Arc::new(Recorder::patient());
     let database = setup.logged(&recorder).open();
     let table = create::<P, Item>(&database);
@@ -95,7 +95,7 @@ pub fn is_seen_before_sealed_within<P: Protocol>(setup: &Setup<P>, patience: Dur
                 // Nobody may listen any more.
                 let _ = answers.send(read.expect("it commits"));
             });
-            let first = answer.recv_timeout(patience);
+            let first = answer.recv_timeout(time);
             assert_ne!(first, Err(RecvTimeoutError::Disconnected), "the reader answers");
             *seen.lock().unwrap_or_else(PoisonError::into_inner) = first == Ok(Some(11));
         }

@@ -5,11 +5,13 @@
 use std::sync::Arc;
 use std::thread;
 
+use polychron_check::journal::Recorder;
+use polychron_engine::redo::Journal;
 use polychron_engine::{
     Access, Common, Declare, Error, Insertion, Operations, Procedure, Protocol, Table, Transaction, Worker, mutations,
 };
 use polychron_protocols::bohm::{Bohm, Options, Step, Unknown};
-use polychron_schema::{Key, KeyScratch, Row};
+use polychron_schema::{Key, KeyScratch, Row, RowRef};
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
 #[index(name = "by_owner", columns(owner))]
@@ -47,6 +49,7 @@ enum Do {
     Append(Line),
     Amount(u32, u32),
     SetAmount(u32, u32, i64),
+    Put(Line),
     Remove(u32, u32),
     Lines(u32),
     /// Something outside of the transaction.
@@ -100,6 +103,7 @@ impl Procedure for Script<'_> {
                 Do::SetAmount(branch, number, amount) => {
                     t.update(lines, (*branch, *number), |row| row.set_amount(*amount))?;
                 }
+                Do::Put(line) => t.upsert(lines, line)?,
                 Do::Remove(branch, number) => drop(t.delete(lines, (*branch, *number))?),
                 Do::Lines(branch) => answers.push(t.scan_prefix(lines, *branch).count()? as i64),
                 Do::Meanwhile => {
@@ -147,9 +151,13 @@ struct Stage {
 impl Stage {
     /// With the accounts 1 and 2, which belong to 1, and a line of branch 1.
     fn new() -> Self {
+        Self::logged(Journal::default())
+    }
+
+    fn logged(journal: Journal) -> Self {
         let memory = polychron_memory::Options { limit_bytes: Some(64 << 20), ..polychron_memory::Options::tiny() };
         let options = Options { unknown: Unknown::InPlace, ..Options::default() };
-        let database = Bohm::open(options, Common { memory, ..Common::default() }).unwrap();
+        let database = Bohm::open(options, Common { memory, journal, ..Common::default() }).unwrap();
         let accounts = Table::from_id(database.create_table(Account::definition()).unwrap());
         let lines = Table::from_id(database.create_table(Line::definition()).unwrap());
         let stage = Self { database, accounts, lines };
@@ -296,6 +304,30 @@ fn write_that_was_undone() -> bool {
     stage.read(1) != 1
 }
 
+/// A transaction passes on a row that an earlier one writes, which it executes for that.
+fn changes_that_another_transaction_seals() -> bool {
+    let recorder = Arc::new(Recorder::patient());
+    let stage = Stage::logged(Journal::new(Arc::clone(&recorder) as _));
+    let later: &[Says] = &[Says::Writes(1), Says::Writes(2)];
+    let answers = stage.later_first((&[Says::Writes(1)], Do::Add(1, 7)), (later, Do::Add(2, 5)));
+    assert!(answers.iter().all(Result::is_ok));
+    recorder.changes_sealed() != [3, 1, 1] || row_put_over_one_that_is_not_there_yet()
+}
+
+/// It is put without a look at the row below, as that was before an earlier transaction, which has not named it, changes it.
+fn row_put_over_one_that_is_not_there_yet() -> bool {
+    let recorder = Arc::new(Recorder::patient());
+    let stage = Stage::logged(Journal::new(Arc::clone(&recorder) as _));
+    let says: &[Says] = &[Says::Lines(1)];
+    let put = Do::Put(Line { branch: 1, number: 1, amount: 0 });
+    let answers = stage.later_first((says, Do::SetAmount(1, 1, 7)), (says, put));
+    assert!(answers.iter().all(Result::is_ok));
+    let there = stage.run(&[], vec![Do::Amount(1, 1)])[0];
+    let row =
+        recorder.row(stage.lines.id(), (1_u32, 1_u32).encode_bytes(&mut KeyScratch::new())).expect("it is logged");
+    there != 0 || Line::view(RowRef::from_words(&row)).amount() != 0
+}
+
 fn card_of_two_accounts() -> bool {
     let stage = Stage::new();
     let twin = Account { card: 1, ..account(3) };
@@ -316,4 +348,5 @@ crate::killers! { Step:
     LookBeside: snapshot_of_a_row_that_is_deleted;
     UndoWrites: write_that_was_undone;
     RefuseDuplicates: card_of_two_accounts;
+    ResolveBeforeStaging: changes_that_another_transaction_seals;
 }

@@ -40,11 +40,6 @@ pub struct KeyValueTransaction<'w> {
 
 impl<'w> KeyValueTransaction<'w> {
     #[inline]
-    fn table(&self, id: TableId) -> Result<&'w Table, Error> {
-        self.state.base.tables.table(id)
-    }
-
-    #[inline]
     fn writable(&mut self) -> Result<(), Error> {
         if self.read_only {
             return Err(Error::ReadOnly);
@@ -117,7 +112,7 @@ impl Transaction for KeyValueTransaction<'_> {
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
         steady!(table, key => self.read_row(table, key, projection));
-        let table = self.table(table)?;
+        let table = self.state.base.tables.table(table)?;
         let row = &mut self.state.buffers.row;
         let found = rows::get(&table.primary, key, words_of(projection), row, &self.guard);
         Ok(found.map(|_| row.as_row()))
@@ -143,7 +138,8 @@ impl Transaction for KeyValueTransaction<'_> {
     ) -> Result<bool, Error> {
         steady!(table, key => self.update_unchecked(table, key, projection, change));
         self.writable()?;
-        let table = self.table(table)?;
+        // SAFETY: the guard stands for as long as the procedure.
+        let table = unsafe { self.state.base.tables.table_during(table)? };
         if table.has_secondaries && table.affected(projection.columns).next().is_some() {
             return self.update_indexed(table, key, change);
         }
@@ -162,7 +158,7 @@ impl Transaction for KeyValueTransaction<'_> {
     fn insert_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         steady!(table, key => self.insert_unchecked(table, key, row));
         self.writable()?;
-        let table = self.table(table)?;
+        let table = self.state.base.tables.table(table)?;
         check_row(table, row)?;
         rows::insert_row(table, key, row, &self.guard)
     }
@@ -171,7 +167,7 @@ impl Transaction for KeyValueTransaction<'_> {
     fn put_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K, row: RowRef<'_>) -> Result<Insertion, Error> {
         steady!(table, key => self.put_unchecked(table, key, row));
         self.writable()?;
-        let table = self.table(table)?;
+        let table = self.state.base.tables.table(table)?;
         check_row(table, row)?;
         rows::put_row(table, key, row, &self.guard)
     }
@@ -180,7 +176,7 @@ impl Transaction for KeyValueTransaction<'_> {
     fn delete_unchecked<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<bool, Error> {
         steady!(table, key => self.delete_unchecked(table, key));
         self.writable()?;
-        rows::delete_row(self.table(table)?, key, &self.guard)
+        rows::delete_row(self.state.base.tables.table(table)?, key, &self.guard)
     }
 
     fn scan_unchecked(
@@ -188,7 +184,8 @@ impl Transaction for KeyValueTransaction<'_> {
         scan: &Scan<'_>,
         visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let table = self.table(scan.table)?;
+        // SAFETY: the guard stands for as long as the procedure.
+        let table = unsafe { self.state.base.tables.table_during(scan.table)? };
         let index = table.store(scan.index)?.scanned(scan)?;
         let mut left = scan.limit;
         if left == 0 {
@@ -234,12 +231,12 @@ impl Transaction for KeyValueTransaction<'_> {
     }
 
     fn definition(&self, table: TableId) -> Result<&TableDefinition, Error> {
-        Ok(&self.table(table)?.definition)
+        Ok(&self.state.base.tables.table(table)?.definition)
     }
 
     #[inline]
     fn constraints(&self, table: TableId) -> Result<&Constraints, Error> {
-        Ok(&self.table(table)?.constraints)
+        Ok(&self.state.base.tables.table(table)?.constraints)
     }
 }
 
@@ -250,7 +247,7 @@ impl LazyFutures for KeyValueTransaction<'_> {}
 impl Prefetch for KeyValueTransaction<'_> {
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        if let Ok(table) = self.table(table) {
+        if let Ok(table) = self.state.base.tables.table(table) {
             table.primary.index().prefetch(key, &self.guard);
         }
     }

@@ -276,7 +276,7 @@ impl LazyFutures for PartitionedTransaction<'_> {}
 impl Prefetch for PartitionedTransaction<'_> {
     #[inline]
     fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        if let Ok(table) = self.table(table) {
+        if let Ok(table) = self.state.base.tables.table(table) {
             let partition = partition_of(table, key).unwrap_or(0);
             table.primary.stores[partition].index().prefetch(key, &self.guard);
         }

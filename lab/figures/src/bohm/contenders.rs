@@ -188,7 +188,7 @@ mod tests {
             ran: &|| (),
             counts_only: false,
         };
-        let mut figure = Figure::new("1", "", "", Kind::Lines, "");
+        let mut figure = Figure::new("1", "", Kind::Lines, "");
         "A note.".clone_into(&mut figure.note);
         let divisions = [Division::TURNS, Division::of(2)];
         let found = contenders(&bench, &mut figure, &[], &divisions);

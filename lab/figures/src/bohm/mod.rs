@@ -31,50 +31,20 @@ const HIGH: f64 = 0.9;
 const LOW: f64 = 0.0;
 
 const PLANS: &[Plan] = &[
-    Plan::lines(
-        "4",
-        "Concurrency control and execution: increments",
-        "division",
-        increment::DIVISION,
-        increment::divisions,
-    ),
-    Plan::lines("5 top", "YCSB, 10RMW, skew 0.9", THREADS, ycsb::UPDATES_HIGH, |bench, figure| {
-        ycsb::updates(bench, figure, HIGH)
-    }),
-    Plan::lines("5 bottom", "YCSB, 10RMW, no skew", THREADS, ycsb::UPDATES_LOW, |bench, figure| {
-        ycsb::updates(bench, figure, LOW)
-    }),
-    Plan::lines("6 top", "YCSB, 2RMW-8R, skew 0.9", THREADS, ycsb::READS_HIGH, |bench, figure| {
-        ycsb::reads(bench, figure, HIGH)
-    }),
-    Plan::lines("6 bottom", "YCSB, 2RMW-8R, no skew", THREADS, ycsb::READS_LOW, |bench, figure| {
-        ycsb::reads(bench, figure, LOW)
-    }),
-    Plan::lines("7", "YCSB, 2RMW-8R, the most threads", "skew", ycsb::SKEWS, ycsb::skews),
-    Plan::lines(
-        "8",
-        "YCSB, 10RMW and long readers, no skew",
-        "long readers, %",
-        ycsb::LONG_READERS,
-        ycsb::long_readers,
-    ),
-    Plan::lines("9 top", "SmallBank, 50 customers, 50 µs of spinning", THREADS, smallbank::HIGH, |bench, figure| {
+    Plan::lines("4", "Concurrency control and execution: increments", "division", increment::divisions),
+    Plan::lines("5 top", "YCSB, 10RMW, skew 0.9", THREADS, |bench, figure| ycsb::updates(bench, figure, HIGH)),
+    Plan::lines("5 bottom", "YCSB, 10RMW, no skew", THREADS, |bench, figure| ycsb::updates(bench, figure, LOW)),
+    Plan::lines("6 top", "YCSB, 2RMW-8R, skew 0.9", THREADS, |bench, figure| ycsb::reads(bench, figure, HIGH)),
+    Plan::lines("6 bottom", "YCSB, 2RMW-8R, no skew", THREADS, |bench, figure| ycsb::reads(bench, figure, LOW)),
+    Plan::lines("7", "YCSB, 2RMW-8R, the most threads", "skew", ycsb::skews),
+    Plan::lines("8", "YCSB, 10RMW and long readers, no skew", "long readers, %", ycsb::long_readers),
+    Plan::lines("9 top", "SmallBank, 50 customers, 50 µs of spinning", THREADS, |bench, figure| {
         smallbank::threads(bench, figure, smallbank::FEW)
     }),
-    Plan::lines(
-        "9 bottom",
-        "SmallBank, 100,000 customers, 50 µs of spinning",
-        THREADS,
-        smallbank::LOW,
-        |bench, figure| smallbank::threads(bench, figure, smallbank::MANY),
-    ),
-    Plan::lines(
-        "batches",
-        "Throughput and latency by batch: YCSB, 10RMW, no skew",
-        "batch",
-        ycsb::BATCHES,
-        ycsb::batches,
-    ),
+    Plan::lines("9 bottom", "SmallBank, 100,000 customers, 50 µs of spinning", THREADS, |bench, figure| {
+        smallbank::threads(bench, figure, smallbank::MANY)
+    }),
+    Plan::lines("batches", "Throughput and latency by batch: YCSB, 10RMW, no skew", "batch", ycsb::batches),
 ];
 
 #[cfg(test)]

@@ -21,91 +21,59 @@ pub(crate) const PAPER: Paper = Paper {
 const THREADS: &str = "threads";
 
 const PLANS: &[Plan] = &[
-    Plan::lines("3a", "TPC-C, 1 warehouse", THREADS, tpcc::ONE_WAREHOUSE, |bench, figure| {
-        tpcc::mix(bench, figure, Some(1))
-    }),
-    Plan::lines("3b", "TPC-C, 4 warehouses", THREADS, tpcc::FOUR_WAREHOUSES, |bench, figure| {
-        tpcc::mix(bench, figure, Some(4))
-    }),
-    Plan::lines("3c", "TPC-C, a warehouse for each thread", THREADS, tpcc::OWN_WAREHOUSE, |bench, figure| {
-        tpcc::mix(bench, figure, None)
-    }),
-    Plan::lines("4a", "TPC-C, 1 warehouse, ordered indexes", THREADS, tpcc::ONE_DEFERRED, |bench, figure| {
+    Plan::lines("3a", "TPC-C, 1 warehouse", THREADS, |bench, figure| tpcc::mix(bench, figure, Some(1))),
+    Plan::lines("3b", "TPC-C, 4 warehouses", THREADS, |bench, figure| tpcc::mix(bench, figure, Some(4))),
+    Plan::lines("3c", "TPC-C, a warehouse for each thread", THREADS, |bench, figure| tpcc::mix(bench, figure, None)),
+    Plan::lines("4a", "TPC-C, 1 warehouse, ordered indexes", THREADS, |bench, figure| {
         tpcc::ordered(bench, figure, Some(1))
     }),
-    Plan::lines("4b", "TPC-C, 4 warehouses, ordered indexes", THREADS, tpcc::FOUR_DEFERRED, |bench, figure| {
+    Plan::lines("4b", "TPC-C, 4 warehouses, ordered indexes", THREADS, |bench, figure| {
         tpcc::ordered(bench, figure, Some(4))
     }),
-    Plan::lines(
-        "4c",
-        "TPC-C, a warehouse for each thread, ordered indexes",
-        THREADS,
-        tpcc::OWN_DEFERRED,
-        |bench, figure| tpcc::ordered(bench, figure, None),
-    ),
-    Plan::lines("5a", "NewOrder and Payment, 1 warehouse", THREADS, tpcc::NP, |bench, figure| {
-        tpcc::np(bench, figure, Some(1))
+    Plan::lines("4c", "TPC-C, a warehouse for each thread, ordered indexes", THREADS, |bench, figure| {
+        tpcc::ordered(bench, figure, None)
     }),
-    Plan::lines("5b", "NewOrder and Payment, 4 warehouses", THREADS, tpcc::NP, |bench, figure| {
-        tpcc::np(bench, figure, Some(4))
-    }),
-    Plan::lines("5c", "NewOrder and Payment, a warehouse for each thread", THREADS, tpcc::NP, |bench, figure| {
+    Plan::lines("5a", "NewOrder and Payment, 1 warehouse", THREADS, |bench, figure| tpcc::np(bench, figure, Some(1))),
+    Plan::lines("5b", "NewOrder and Payment, 4 warehouses", THREADS, |bench, figure| tpcc::np(bench, figure, Some(4))),
+    Plan::lines("5c", "NewOrder and Payment, a warehouse for each thread", THREADS, |bench, figure| {
         tpcc::np(bench, figure, None)
     }),
-    Plan::lines("6a", "YCSB, half writes, skew 0.99, 16 requests", THREADS, ycsb::CONTENDED, |bench, figure| {
+    Plan::lines("6a", "YCSB, half writes, skew 0.99, 16 requests", THREADS, |bench, figure| {
         ycsb::threads(bench, figure, ycsb::SIXTEEN)
     }),
-    Plan::lines("6b", "YCSB, half writes, 16 requests", "skew", ycsb::WRITES, |bench, figure| {
+    Plan::lines("6b", "YCSB, half writes, 16 requests", "skew", |bench, figure| {
         ycsb::skews(bench, figure, ycsb::SIXTEEN, 0.5)
     }),
-    Plan::lines("6c", "YCSB, 95 % reads, 16 requests", "skew", ycsb::READS, |bench, figure| {
+    Plan::lines("6c", "YCSB, 95 % reads, 16 requests", "skew", |bench, figure| {
         ycsb::skews(bench, figure, ycsb::SIXTEEN, 0.95)
     }),
-    Plan::lines(
-        "7",
-        "Clocks and a shared counter: YCSB, 95 % reads, skew 0.99, 1 request",
-        THREADS,
-        factors::CLOCKS,
-        factors::clocks,
-    ),
-    Plan::lines(
-        "8",
-        "Inlining: YCSB, 95 % reads, uniform, 16 requests",
-        "bytes of a record",
-        factors::INLINING,
-        factors::inlining,
-    ),
-    Plan::lines("9", "Collection interval: TPC-C", "interval", factors::COLLECTION, factors::collection),
-    Plan::lines("10 top", "Wait after conflicts: TPC-C", "longest wait, µs", factors::WAITS, |bench, figure| {
+    Plan::lines("7", "Clocks and a shared counter: YCSB, 95 % reads, skew 0.99, 1 request", THREADS, factors::clocks),
+    Plan::lines("8", "Inlining: YCSB, 95 % reads, uniform, 16 requests", "bytes of a record", factors::inlining),
+    Plan::lines("9", "Collection interval: TPC-C", "interval", factors::collection),
+    Plan::lines("10 top", "Wait after conflicts: TPC-C", "longest wait, µs", |bench, figure| {
         factors::waits(bench, figure, factors::Load::Tpcc)
     }),
-    Plan::lines(
-        "10 middle",
-        "Wait after conflicts: NewOrder and Payment",
-        "longest wait, µs",
-        factors::WAITS,
-        |bench, figure| factors::waits(bench, figure, factors::Load::TpccNp),
-    ),
+    Plan::lines("10 middle", "Wait after conflicts: NewOrder and Payment", "longest wait, µs", |bench, figure| {
+        factors::waits(bench, figure, factors::Load::TpccNp)
+    }),
     Plan::lines(
         "10 bottom",
         "Wait after conflicts: YCSB, half writes, skew 0.99, 1 request",
         "longest wait, µs",
-        factors::WAITS,
         |bench, figure| factors::waits(bench, figure, factors::Load::Ycsb),
     ),
-    Plan::lines("11a", "YCSB, half writes, skew 0.99, 1 request", THREADS, ycsb::TINY_WRITES, |bench, figure| {
+    Plan::lines("11a", "YCSB, half writes, skew 0.99, 1 request", THREADS, |bench, figure| {
         ycsb::threads(bench, figure, ycsb::ONE)
     }),
-    Plan::lines("11b", "YCSB, half writes, 1 request", "skew", ycsb::TINY_WRITES, |bench, figure| {
+    Plan::lines("11b", "YCSB, half writes, 1 request", "skew", |bench, figure| {
         ycsb::skews(bench, figure, ycsb::ONE, 0.5)
     }),
-    Plan::lines("11c", "YCSB, 95 % reads, 1 request", "skew", ycsb::TINY_READS, |bench, figure| {
+    Plan::lines("11c", "YCSB, 95 % reads, 1 request", "skew", |bench, figure| {
         ycsb::skews(bench, figure, ycsb::ONE, 0.95)
     }),
     Plan {
         id: "table 2",
         title: "Without one optimisation: YCSB, half writes, skew 0.99, 16 requests",
-        claim: factors::OPTIMISATIONS,
         kind: Kind::Bars,
         x_name: "left out",
         draw: factors::optimisations,
@@ -113,7 +81,6 @@ const PLANS: &[Plan] = &[
     Plan {
         id: "staleness",
         title: "Age of snapshots: OrderStatus and StockLevel of TPC-C (§4.6)",
-        claim: snapshots::STALENESS,
         kind: Kind::Bars,
         x_name: "age",
         draw: snapshots::staleness,
@@ -121,7 +88,6 @@ const PLANS: &[Plan] = &[
     Plan {
         id: "scans",
         title: "Scans of a whole table in a snapshot (§4.6)",
-        claim: snapshots::SCANS,
         kind: Kind::Bars,
         x_name: "rows",
         draw: snapshots::scans,
@@ -129,7 +95,6 @@ const PLANS: &[Plan] = &[
     Plan {
         id: "space",
         title: "Space overhead of versions: TPC-C (§4.6)",
-        claim: snapshots::SPACE,
         kind: Kind::Bars,
         x_name: "collection interval",
         draw: snapshots::space,

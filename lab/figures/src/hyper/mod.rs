@@ -19,32 +19,25 @@ pub(crate) const PAPER: Paper = Paper {
 const fn bars(
     id: &'static str,
     title: &'static str,
-    claim: &'static str,
     draw: fn(&crate::measure::Bench<'_>, &mut crate::Figure) -> Result<(), crate::Ended>,
 ) -> Plan {
-    Plan { id, title, claim, kind: Kind::Bars, x_name: "", draw }
+    Plan { id, title, kind: Kind::Bars, x_name: "", draw }
 }
 
 const DIRTY: &str = "dirty records, %";
 const SHARE: &str = "share, %";
 
 const PLANS: &[Plan] = &[
-    Plan::lines("7", "Scans of a column with versions", DIRTY, scans::VERSIONS, scans::versions),
-    Plan::lines("8", "Scans with and without VersionedPositions", DIRTY, scans::SYNOPSES, scans::synopses),
-    Plan::lines("9", "What a scan of the oldest state does", DIRTY, scans::BREAKDOWN, scans::breakdown),
-    bars("rates", "Insertions, updates, deletions (§4.2)", transactions::RATES, transactions::rates),
-    bars("10a", "TPC-C on one thread", transactions::SYSTEMS, transactions::systems),
-    Plan::lines(
-        "10b",
-        "Top-customer among interleaved TPC-C",
-        SHARE,
-        transactions::TOP_CUSTOMER,
-        transactions::top_customer,
-    ),
-    Plan::lines("10c", "Aborts of interleaved TPC-C", "warehouses", transactions::ABORTS, transactions::aborts),
-    Plan::lines("11a", "TPC-C on several threads", "threads", transactions::SCALING, transactions::scaling),
-    Plan::lines("11b", "TPC-C across partitions", SHARE, transactions::CROSSING, transactions::crossing),
-    Plan::lines("11c", "TPC-C with read-only transactions", SHARE, transactions::READ_ONLY, transactions::read_only),
-    Plan::lines("tatp", "TATP (§4.3)", "threads", transactions::TATP, transactions::tatp),
-    bars("logging", "The cost of predicate logs (§4.4)", transactions::LOGGING, transactions::logging),
+    Plan::lines("7", "Scans of a column with versions", DIRTY, scans::versions),
+    Plan::lines("8", "Scans with and without VersionedPositions", DIRTY, scans::synopses),
+    Plan::lines("9", "What a scan of the oldest state does", DIRTY, scans::breakdown),
+    bars("rates", "Insertions, updates, deletions (§4.2)", transactions::rates),
+    bars("10a", "TPC-C on one thread", transactions::systems),
+    Plan::lines("10b", "Top-customer among interleaved TPC-C", SHARE, transactions::top_customer),
+    Plan::lines("10c", "Aborts of interleaved TPC-C", "warehouses", transactions::aborts),
+    Plan::lines("11a", "TPC-C on several threads", "threads", transactions::scaling),
+    Plan::lines("11b", "TPC-C across partitions", SHARE, transactions::crossing),
+    Plan::lines("11c", "TPC-C with read-only transactions", SHARE, transactions::read_only),
+    Plan::lines("tatp", "TATP (§4.3)", "threads", transactions::tatp),
+    bars("logging", "The cost of predicate logs (§4.4)", transactions::logging),
 ];

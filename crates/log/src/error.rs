@@ -1,0 +1,67 @@
+//! Why a log cannot be opened or read.
+
+use crate::{disk, manifest};
+
+/// Why a log could not be opened or read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be read or written.
+    #[error(transparent)]
+    Disk(#[from] disk::Error),
+    /// The manifests could not be read or written.
+    #[error(transparent)]
+    Manifest(#[from] manifest::Error),
+    /// Something was durable and is not there as it was written.
+    #[error(
+        "{file} is damaged from byte {offset} on, and with it what epochs {first_epoch} to {last_epoch} have: {reason}"
+    )]
+    Corrupt {
+        /// The file.
+        file: String,
+        /// Where the damage begins.
+        offset: u64,
+        /// The first epoch that is not whole.
+        first_epoch: u64,
+        /// The last epoch that is known to have been durable.
+        last_epoch: u64,
+        /// What was found instead.
+        reason: &'static str,
+    },
+    /// Another version wrote it.
+    #[error("{file} has a frame of format {format}, which this version does not know")]
+    Unsupported {
+        /// The file.
+        file: String,
+        /// Its format.
+        format: u16,
+    },
+    /// The options contradict each other.
+    #[error("{0}")]
+    Options(&'static str),
+}
+
+/// Why a log has stopped.
+#[derive(Clone, Debug)]
+pub(crate) enum Stop {
+    /// An operation on a file failed.
+    Disk(disk::Error),
+    /// A thread panicked while it flushed.
+    Panicked,
+}
+
+impl From<disk::Error> for Stop {
+    fn from(error: disk::Error) -> Self {
+        Self::Disk(error)
+    }
+}
+
+impl From<Stop> for polychron_base::Error {
+    #[cold]
+    fn from(stop: Stop) -> Self {
+        Self::log_stopped(match stop {
+            Stop::Disk(error) => error.to_string(),
+            Stop::Panicked => "a thread panicked while it flushed".to_owned(),
+        })
+    }
+}

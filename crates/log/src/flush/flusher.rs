@@ -1,0 +1,168 @@
+//! What a flush does: it writes the records of an epoch as frames behind those before, and syncs them.
+
+use std::time::UNIX_EPOCH;
+
+use polychron_base::clock::calendar_time;
+use polychron_engine::mutations::left_out;
+
+use super::pool::Pool;
+use crate::DatabaseId;
+use crate::disk::{Buffer, Disk, Error, File};
+use crate::frame::{self, FRONT_BYTES, Header, MAX_CONTENT_BYTES, Order, Place, Writer};
+use crate::ring::{Heads, Rings};
+use crate::steps::Step;
+
+/// Where the next frame is written, and what it has to say. Whoever has this flushes.
+pub(crate) struct Flusher<D: Disk> {
+    file: File<D::File>,
+    file_bytes: u64,
+    /// Whether the file has something that is not synced.
+    is_unsynced: bool,
+    /// Where the next frame is to be.
+    place: Place,
+    incarnation: u64,
+    /// The checksum of the frame before.
+    before: u32,
+    /// The last epoch that the frames so far have whole.
+    whole: u64,
+    /// How much content a frame has, but for one with a single longer record.
+    content_bytes: usize,
+    writer: Writer,
+    buffer: Buffer,
+    heads: Vec<Heads>,
+    /// When the last flush began.
+    pub(super) begun_ns: u64,
+}
+
+/// What is known when an epoch is closed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    /// Up to which order all transactions had ended.
+    pub(crate) consistent: Order,
+    /// The generation of the manifest that counts.
+    pub(crate) manifest: u64,
+}
+
+/// Where a log goes on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start {
+    pub(crate) database: DatabaseId,
+    pub(crate) incarnation: u64,
+    pub(crate) number: u64,
+    pub(crate) offset: u64,
+    pub(crate) whole: u64,
+}
+
+impl<D: Disk> Flusher<D> {
+    pub(crate) fn new(file: File<D::File>, start: Start, content_bytes: usize) -> Result<Self, Error> {
+        let Start { database, incarnation, number, offset, whole } = start;
+        Ok(Self {
+            file_bytes: file.bytes()?,
+            file,
+            is_unsynced: false,
+            place: Place { database, file: number, offset },
+            incarnation,
+            before: 0,
+            whole,
+            content_bytes: content_bytes.min(MAX_CONTENT_BYTES),
+            writer: Writer::new(),
+            buffer: Buffer::zeroed(0),
+            heads: Vec::new(),
+            begun_ns: 0,
+        })
+    }
+
+    /// The last epoch that the frames so far have whole: once a flush has ended they are durable.
+    pub(crate) fn whole(&self) -> u64 {
+        self.whole
+    }
+
+    /// Closes the epoch of the rings, and copies its records; frames that are full are written. Answers the epoch and whether it has records.
+    pub(crate) fn close(
+        &mut self,
+        rings: &Rings,
+        mark: impl FnOnce() -> Mark,
+        pool: &Pool<D>,
+    ) -> Result<(u64, Mark, bool), Error> {
+        // Asked for before the epoch is closed, so that all that has ended by then is in this epoch or before.
+        let mark = mark();
+        let mut heads = std::mem::take(&mut self.heads);
+        let epoch = rings.close(&mut heads);
+        let mut has_records = false;
+        for ring in &mut heads {
+            while let Some(sealed) = rings.take(ring, epoch) {
+                has_records = true;
+                let bytes = self.writer.content().len() + sealed.bytes + FRONT_BYTES;
+                if bytes > self.content_bytes && self.writer.count() > 0 {
+                    self.write(mark, self.whole, pool)?;
+                }
+                let pushed = self.writer.push_with(sealed.order, ring.worker(), sealed.bytes, |content| {
+                    rings.copy(ring, &sealed, content);
+                });
+                assert!(pushed.is_ok(), "a transaction is shorter than a frame may be");
+            }
+            rings.free(ring);
+        }
+        heads.clear();
+        self.heads = heads;
+        Ok((epoch, mark, has_records))
+    }
+
+    /// Writes the last frame of an epoch, and makes it durable with all before.
+    pub(crate) fn finish(&mut self, epoch: u64, mark: Mark, pool: &Pool<D>) -> Result<(), Error> {
+        self.write(mark, epoch, pool)?;
+        if !left_out(Step::SyncFrames) {
+            self.file.sync()?;
+            self.is_unsynced = false;
+        }
+        self.whole = epoch;
+        // What a huge transaction took is given back.
+        self.writer.shrink_to(self.content_bytes);
+        if self.buffer.len() > frame::frame_bytes(self.content_bytes) {
+            self.buffer = Buffer::zeroed(0);
+        }
+        Ok(())
+    }
+
+    /// Writes what was gathered as a frame.
+    fn write(&mut self, mark: Mark, last_epoch: u64, pool: &Pool<D>) -> Result<(), Error> {
+        let bytes = frame::frame_bytes(self.writer.content().len());
+        if self.place.offset + bytes as u64 > self.file_bytes {
+            self.go_over(pool)?;
+        }
+        if self.buffer.len() < bytes {
+            self.buffer = Buffer::zeroed(bytes.next_power_of_two());
+        }
+        let header = Header {
+            place: self.place,
+            incarnation: self.incarnation,
+            first_epoch: self.whole + 1,
+            last_epoch,
+            // What the frames before have whole is durable, for their flushes have ended.
+            durable: self.whole,
+            consistent: mark.consistent,
+            manifest: mark.manifest,
+            written_ns: calendar_time().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
+            before: self.before,
+        };
+        let (sum, length) = frame::encode(&header, &self.writer, &mut self.buffer);
+        self.is_unsynced = true;
+        self.file.write_at(self.place.offset, &self.buffer[..length])?;
+        self.place.offset += length as u64;
+        self.before = sum;
+        self.writer.clear();
+        Ok(())
+    }
+
+    /// Goes over to the next file. Nothing is left of this one that is not durable.
+    fn go_over(&mut self, pool: &Pool<D>) -> Result<(), Error> {
+        if self.is_unsynced && !left_out(Step::SyncLeftFile) {
+            self.file.sync()?;
+        }
+        self.file = pool.take(self.place.file + 1, self.whole + 1)?;
+        self.file_bytes = pool.file_bytes();
+        self.is_unsynced = false;
+        self.place = Place { file: self.place.file + 1, offset: 0, ..self.place };
+        Ok(())
+    }
+}

@@ -1,0 +1,396 @@
+//! The log of an open database: rings for what commits hand over, flushes that make it durable, and waiting for them.
+//!
+//! `docs/durability.md` has the invariants.
+
+mod finished;
+pub(crate) mod flusher;
+pub(crate) mod pool;
+mod threads;
+mod turn;
+
+use std::sync::Arc;
+
+use polychron_base::clock::{Clock, Duration};
+use polychron_base::{Error, TableId};
+use polychron_engine::mutations::left_out;
+use polychron_engine::redo::{self, Change, Ticket};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::disk::Disk;
+use crate::error::Stop;
+use crate::frame::{Edit, Order};
+use crate::ring::{Limits, Rings, Unstaged};
+use crate::steps::Step;
+use finished::Finished;
+use flusher::{Flusher, Mark};
+use pool::Pool;
+pub use threads::Threads;
+use turn::Turn;
+
+/// After so long an idle log writes down what is durable, at the latest after twice as long.
+const IDLE: Duration = Duration::from_millis(10);
+
+/// When answers leave, and when what was sealed becomes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Answers wait until all that they depend on is durable; a flush begins as soon as one may.
+    Immediate,
+    /// The same, with flushes that begin at most so often.
+    Group(Duration),
+    /// Answers do not wait; a flush begins at least so often.
+    Eventual(Duration),
+    /// Answers do not wait; flushes begin only where rings are full, or somebody waits.
+    OnCheckpoint,
+}
+
+impl Durability {
+    /// Whether answers wait.
+    pub fn waits(self) -> bool {
+        matches!(self, Self::Immediate | Self::Group(_))
+    }
+
+    /// How long what was sealed may lie in the rings while nobody waits for it.
+    fn period(self) -> Option<Duration> {
+        match self {
+            Self::Immediate | Self::Group(_) => Some(IDLE),
+            Self::Eventual(period) => Some(period),
+            Self::OnCheckpoint => None,
+        }
+    }
+}
+
+/// What a log takes and how its files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// When answers leave.
+    pub durability: Durability,
+    /// How many workers there are: they have the numbers below.
+    pub workers: usize,
+    /// How long files are, in bytes: whole blocks.
+    pub file_bytes: u64,
+    /// How much content frames have, in bytes, but for one with a single longer record.
+    pub frame_bytes: usize,
+    /// How much may be sealed and not flushed, in bytes. The rings share it: each has a power of two, between 4 KiB and 1 MiB, and a transaction begins
+    /// while its ring is at most half full.
+    pub unflushed_bytes: usize,
+    /// How much a transaction may log, in bytes. One that is too long for its ring is gathered on the heap.
+    pub transaction_bytes: usize,
+    /// How much memory all rings and long transactions may take, in bytes: the log's share of the database's limit.
+    pub memory_bytes: usize,
+}
+
+impl Options {
+    /// For a database.
+    pub fn production(workers: usize) -> Self {
+        Self {
+            durability: Durability::Immediate,
+            workers,
+            file_bytes: 64 << 20,
+            frame_bytes: 4 << 20,
+            unflushed_bytes: 64 << 20,
+            transaction_bytes: 16 << 20,
+            memory_bytes: 128 << 20,
+        }
+    }
+
+    /// So small that files end and rings are full after some transactions.
+    pub fn tiny() -> Self {
+        Self {
+            workers: 3,
+            file_bytes: 16 << 10,
+            frame_bytes: 2 << 10,
+            unflushed_bytes: 12 << 10,
+            transaction_bytes: 6 << 10,
+            memory_bytes: 1 << 20,
+            ..Self::production(1)
+        }
+    }
+
+    /// What is wrong with them.
+    pub(crate) fn complaint(&self) -> Option<&'static str> {
+        let longest = crate::frame::FRONT_BYTES + self.transaction_bytes;
+        if !self.file_bytes.is_multiple_of(crate::disk::BLOCK as u64) {
+            Some("the files of a log have whole blocks")
+        } else if longest > crate::frame::MAX_CONTENT_BYTES
+            || crate::frame::frame_bytes(longest) as u64 > self.file_bytes
+            || crate::frame::frame_bytes(self.frame_bytes.min(longest)) as u64 > self.file_bytes
+        {
+            Some("the longest transaction does not fit a file of the log")
+        } else if self.transaction_bytes < 4 << 10 {
+            Some("a transaction may log 4 KiB")
+        } else if self.workers == 0 {
+            Some("a log has a worker")
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        let most = (self.transaction_bytes / 8).min(1 << 17);
+        let words = (self.unflushed_bytes / 8 / self.workers).clamp(1 << 9, most);
+        let ring_words = if words.is_power_of_two() { words } else { words.next_power_of_two() / 2 };
+        Limits { ring_words, transaction_bytes: self.transaction_bytes, memory_bytes: self.memory_bytes }
+    }
+}
+
+/// Up to which order all transactions of a protocol have ended.
+pub type Ended = Box<dyn Fn() -> Order + Send + Sync>;
+
+/// The log of an open database.
+///
+/// A worker's number is below the options' `workers`, and one thread's at a time.
+pub struct Log<D: Disk> {
+    rings: Rings,
+    turn: Turn<Flusher<D>>,
+    pool: Pool<D>,
+    finished: Finished,
+    ended: Ended,
+    options: Options,
+    clock: Arc<dyn Clock>,
+    /// The generation of the manifest that counts.
+    manifest: AtomicU64,
+    /// The last epoch with records that is durable, while no frame says so; else 0.
+    owed: AtomicU64,
+    is_full: AtomicBool,
+    is_stopped: AtomicBool,
+}
+
+/// What a log is made of, when it is opened.
+pub(crate) struct Parts<D: Disk> {
+    pub(crate) flusher: Flusher<D>,
+    pub(crate) pool: Pool<D>,
+    pub(crate) ended: Ended,
+    pub(crate) options: Options,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) manifest: u64,
+}
+
+impl<D: Disk> Log<D> {
+    pub(crate) fn new(parts: Parts<D>) -> Self {
+        let Parts { flusher, pool, ended, options, clock, manifest } = parts;
+        let durable = flusher.whole();
+        Self {
+            rings: Rings::new(options.workers, durable + 1, options.limits()),
+            turn: Turn::new(flusher, durable),
+            pool,
+            finished: Finished::default(),
+            ended,
+            options,
+            clock,
+            manifest: AtomicU64::new(manifest),
+            owed: AtomicU64::new(0),
+            is_full: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
+        }
+    }
+
+    #[cold]
+    fn refuse(&self) -> Result<(), Error> {
+        if left_out(Step::RefuseStopped) {
+            return Ok(());
+        }
+        if let Some(why) = self.turn.stopped() {
+            return Err(why.into());
+        }
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(Error::disk_full(pool::DIRECTORY.to_owned(), self.pool.file_bytes()));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn unstaged(&self, refusal: Unstaged) -> Error {
+        match refusal {
+            Unstaged::Refused(refused) => Error::wrong_value(refused.to_string()),
+            Unstaged::TooLong { bytes } => Error::transaction_too_long(bytes, self.options.transaction_bytes),
+            Unstaged::OutOfMemory { requested, used } => {
+                Error::out_of_memory(requested, used, self.options.memory_bytes)
+            }
+        }
+    }
+
+    /// Waits until all that was sealed up to this ticket is durable, and flushes where nobody else does.
+    ///
+    /// # Errors
+    /// [`Error::LogStopped`]: what was sealed may be there or not when the database is opened again.
+    pub fn wait(&self, ticket: Ticket) -> Result<(), Error> {
+        self.wait_with(ticket.0, false)
+    }
+
+    /// The same, if answers of this durability wait.
+    ///
+    /// # Errors
+    /// As of [`wait`](Self::wait).
+    pub fn answer(&self, ticket: Ticket, durability: Durability) -> Result<(), Error> {
+        if durability.waits() { self.wait(ticket) } else { Ok(()) }
+    }
+
+    /// Waits until all that was sealed so far is durable.
+    ///
+    /// # Errors
+    /// As of [`wait`](Self::wait).
+    pub fn flush(&self) -> Result<(), Error> {
+        self.wait_with(self.rings.current(), false)
+    }
+
+    /// The epoch up to which all is durable.
+    pub fn durable(&self) -> u64 {
+        self.turn.durable()
+    }
+
+    /// The memory that rings take, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.rings.memory_bytes()
+    }
+
+    fn wait_with(&self, epoch: u64, is_wanted: bool) -> Result<(), Error> {
+        self.turn.wait(epoch, |flusher| self.flush_with(flusher, is_wanted)).map_err(|why| {
+            self.is_stopped.store(true, Ordering::Relaxed);
+            why.into()
+        })
+    }
+
+    /// One flush: of what was sealed, or of an empty frame if that is wanted.
+    fn flush_with(&self, flusher: &mut Flusher<D>, is_wanted: bool) -> Result<u64, Stop> {
+        self.pace(flusher);
+        let mark = || Mark { consistent: (self.ended)(), manifest: self.manifest.load(Ordering::Relaxed) };
+        let (epoch, mark, has_records) = flusher.close(&self.rings, mark, &self.pool)?;
+        if has_records || is_wanted {
+            flusher.finish(epoch, mark, &self.pool)?;
+            // The frame says what was durable before it.
+            self.owed.store(if has_records { epoch } else { 0 }, Ordering::Relaxed);
+        }
+        self.finished.raise(mark.consistent);
+        Ok(epoch)
+    }
+
+    /// Lets a flush not begin too soon behind the last one.
+    fn pace(&self, flusher: &mut Flusher<D>) {
+        if let Durability::Group(time) = self.options.durability {
+            let early_ns = (flusher.begun_ns + time.as_nanos() as u64).saturating_sub(self.clock.now_ns());
+            if early_ns > 0 {
+                std::thread::sleep(Duration::from_nanos(early_ns));
+            }
+            flusher.begun_ns = self.clock.now_ns();
+        }
+    }
+
+    /// Makes a file before it is needed, if there is none to spare: what a thread of the log does again and again.
+    pub fn make_files(&self) {
+        match self.pool.fill() {
+            Ok(()) => self.is_full.store(false, Ordering::Relaxed),
+            Err(error) if error.is_full() => self.is_full.store(true, Ordering::Relaxed),
+            // A flush that needs the file fails, and stops the log.
+            Err(_) => {}
+        }
+    }
+
+    /// Flushes what nobody waits for, and writes down what is durable once the log is idle: what another thread does again and again.
+    pub fn tick(&self, beat: &mut Beat) {
+        let now_ns = self.clock.now_ns();
+        let is_over = |since_ns: u64, time: Duration| now_ns.saturating_sub(since_ns) >= time.as_nanos() as u64;
+        let sealed = self.rings.last_sealed();
+        let period = self.options.durability.period();
+        if sealed > self.durable() && period.is_some_and(|period| is_over(beat.flushed_ns, period)) {
+            beat.flushed_ns = now_ns;
+            // Whoever waits or begins learns of a failure.
+            let _ = self.wait_with(sealed, false);
+        }
+        let owed = self.owed.load(Ordering::Relaxed);
+        if beat.owed != owed {
+            (beat.owed, beat.owed_ns) = (owed, now_ns);
+        } else if owed > 0 && is_over(beat.owed_ns, IDLE) {
+            self.carry();
+        }
+    }
+
+    /// Writes down that all so far is durable, if no frame says so.
+    fn carry(&self) {
+        if self.owed.load(Ordering::Relaxed) > 0 && !left_out(Step::CarryDurable) {
+            let _ = self.wait_with(self.rings.current(), true);
+        }
+    }
+
+    /// Makes all that was sealed durable, and writes down that it is, before the log goes.
+    ///
+    /// # Errors
+    /// As of [`wait`](Self::wait).
+    pub fn close(&self) -> Result<(), Error> {
+        self.pool.give_up();
+        self.flush()?;
+        self.carry();
+        Ok(())
+    }
+
+    /// The log file that recovery has to begin with, if all up to this epoch is found elsewhere. Files before may be
+    /// [released](Self::release).
+    pub fn first_needed(&self, epoch: u64) -> Option<u64> {
+        self.pool.first_needed(epoch)
+    }
+
+    /// The log files below this number are needed no longer: a manifest that begins with it, of this generation, is durable.
+    ///
+    /// # Errors
+    /// What the disk says. The files are removed when the database is opened again.
+    pub fn release(&self, first_log_file: u64, generation: u64) -> Result<(), crate::disk::Error> {
+        polychron_sync::raise(&self.manifest, generation, Ordering::Relaxed);
+        self.pool.release(first_log_file)
+    }
+}
+
+impl<D: Disk> redo::Log for Log<D> {
+    #[inline]
+    fn admit(&self, worker: usize) -> Result<(), Error> {
+        if self.is_stopped.load(Ordering::Relaxed) || self.is_full.load(Ordering::Relaxed) {
+            self.refuse()?;
+        }
+        if self.rings.is_behind(worker) && !left_out(Step::AwaitRoom) {
+            return self.flush();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn stage(&self, worker: usize, table: TableId, key: &[u8], change: Change<'_>) -> Result<(), Error> {
+        let range;
+        let edit = match change {
+            Change::Put(words) => Edit::Put(words),
+            Change::Patch { word, words } => {
+                range = [(word, words)];
+                Edit::Patch(key, &range)
+            }
+            Change::Delete => Edit::Delete(key),
+        };
+        self.rings.stage(worker, table.position() as u32, &edit).map_err(|refusal| self.unstaged(refusal))
+    }
+
+    fn discard(&self, worker: usize) {
+        self.rings.discard(worker);
+    }
+
+    #[inline]
+    fn seal(&self, worker: usize, order: Order) -> Ticket {
+        match self.rings.seal(worker, order) {
+            0 => self.ticket(order),
+            epoch => Ticket(epoch),
+        }
+    }
+
+    #[inline]
+    fn ticket(&self, read: Order) -> Ticket {
+        let sealed = self.rings.last_sealed();
+        if sealed <= self.turn.durable() || self.finished.covers(read) || left_out(Step::AwaitSealed) {
+            Ticket::DONE
+        } else {
+            Ticket(sealed)
+        }
+    }
+}
+
+/// What was so when the log's thread looked last.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beat {
+    flushed_ns: u64,
+    owed: u64,
+    owed_ns: u64,
+}

@@ -1,0 +1,75 @@
+//! Reading a log back: frame after frame from the manifest's first file on, each behind the one that it was written behind.
+//!
+//! The log ends where no such frame is. Whether what lies there is an unfinished write or damage, the rest of the files says: if the manifest, a frame
+//! before, or any frame behind knows that more was durable, it is damage. `docs/durability.md` has the rules.
+
+mod scan;
+mod walk;
+
+use crate::disk::{Buffer, Disk, Files};
+use crate::error::Error;
+use crate::flush::pool::Live;
+use crate::frame::Record;
+use crate::manifest::Manifest;
+use walk::Walk;
+pub(crate) use walk::refuse_foreign;
+
+/// A record that was read.
+#[derive(Clone, Copy, Debug)]
+pub struct Logged<'b> {
+    /// The opening of the database that wrote it: changes of a later one win.
+    pub incarnation: u64,
+    /// The transaction: its order within the incarnation, and its changes.
+    pub record: Record<'b>,
+}
+
+/// What a log has, and where it goes on.
+pub(crate) struct End {
+    /// The last epoch that is whole.
+    pub(crate) whole: u64,
+    /// The number of the log file that the next frame belongs into, and where in it.
+    pub(crate) number: u64,
+    pub(crate) offset: u64,
+    /// The files that have something.
+    pub(crate) live: Vec<Live>,
+    /// The slots of all files.
+    pub(crate) slots: Vec<u32>,
+    /// Whole frames of which no other says that they are durable.
+    pub(crate) unsure: Vec<Found>,
+}
+
+/// A frame that was read.
+pub(crate) struct Found {
+    pub(crate) slot: u32,
+    pub(crate) offset: u64,
+    pub(crate) first_epoch: u64,
+    pub(crate) bytes: Buffer,
+}
+
+/// Reads the log of a database, of which this manifest counts, and changes nothing. `visit` is given all records of whole epochs; among those of one
+/// key the newest is the one with the highest incarnation, and then order. Answers the last epoch that is whole.
+///
+/// # Errors
+/// [`Error`]; what was visited before counts for nothing then.
+pub fn read<D: Disk>(
+    files: &Files<D>,
+    manifest: &Manifest,
+    generation: u64,
+    visit: &mut dyn FnMut(Logged<'_>),
+) -> Result<u64, Error> {
+    read_to_end(files, manifest, generation, visit).map(|end| end.whole)
+}
+
+/// The same, and all that it takes to go on.
+pub(crate) fn read_to_end<D: Disk>(
+    files: &Files<D>,
+    manifest: &Manifest,
+    generation: u64,
+    visit: &mut dyn FnMut(Logged<'_>),
+) -> Result<End, Error> {
+    let mut walk = Walk::begin(files, manifest, generation)?;
+    while let Some(found) = walk.next()? {
+        walk.take(found, visit)?;
+    }
+    walk.end()
+}

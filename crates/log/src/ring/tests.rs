@@ -1,0 +1,93 @@
+use polychron_base::random::Random;
+
+use super::*;
+
+const LIMITS: Limits = Limits { ring_words: 64, transaction_bytes: 4096, memory_bytes: 1 << 16 };
+
+fn order(timestamp: u64) -> Order {
+    Order { era: 1, timestamp }
+}
+
+/// Everything that is sealed, epoch by epoch, as worker, order and bytes.
+fn drained(rings: &Rings) -> Vec<(u32, u64, Vec<u8>)> {
+    let (mut heads, mut records) = (Vec::new(), Vec::new());
+    let epoch = rings.close(&mut heads);
+    for mut ring in heads {
+        while let Some(sealed) = rings.take(&mut ring, epoch) {
+            let mut bytes = Vec::new();
+            rings.copy(&ring, &sealed, &mut bytes);
+            records.push((ring.worker(), sealed.order.timestamp, bytes));
+        }
+        rings.free(&ring);
+    }
+    records
+}
+
+/// Transactions of random lengths through small rings: what is drained is what a body would have had, in the order of the seals.
+#[test]
+fn records_come_out_as_they_went_in() {
+    let mut random = Random::from_seed(7);
+    let rings = Rings::new(3, 1, LIMITS);
+    let mut expected = Vec::new();
+    for timestamp in 0..polychron_base::sizes::scaled(5000, 100) as u64 {
+        let worker = random.below(3) as usize;
+        let mut bytes = Vec::new();
+        for _ in 0..=random.below(3) {
+            let words: Vec<u64> = (0..random.below(9)).map(|_| random.below(3) << 60).collect();
+            Edit::Put(&words).write(5, &mut bytes);
+            rings.stage(worker, 5, &Edit::Put(&words)).unwrap();
+        }
+        if random.chance(0.2) {
+            rings.discard(worker);
+            continue;
+        }
+        let epoch = rings.seal(worker, order(timestamp));
+        assert_eq!((epoch, rings.last_sealed()), (rings.current(), epoch));
+        expected.push((worker as u32, timestamp, bytes));
+        if rings.is_behind(worker) || random.chance(0.1) {
+            expected.sort_by_key(|(worker, timestamp, _)| (*worker, *timestamp));
+            assert_eq!(drained(&rings), std::mem::take(&mut expected));
+        }
+    }
+}
+
+#[test]
+fn a_long_transaction_takes_memory_until_it_is_copied() {
+    let rings = Rings::new(2, 1, LIMITS);
+    assert_eq!(rings.memory_bytes(), 0);
+    rings.stage(0, 1, &Edit::Put(&[1; 20])).unwrap();
+    let usual = rings.memory_bytes();
+    assert_eq!(usual, 8 * LIMITS.ring_words);
+    rings.seal(0, order(1));
+    // The first change fits the ring, and moves when the second one does not.
+    for count in [20, 100, 100] {
+        rings.stage(0, 1, &Edit::Put(&vec![2; count])).unwrap();
+    }
+    assert!(rings.memory_bytes() > usual && !rings.is_behind(0));
+    rings.seal(0, order(2));
+    assert!(rings.is_behind(0));
+    rings.stage(0, 1, &Edit::Put(&[3; 200])).unwrap();
+    rings.discard(0);
+    rings.stage(0, 1, &Edit::Put(&[4])).unwrap();
+    rings.seal(0, order(3));
+    let mut lengths: Vec<_> = drained(&rings).iter().map(|(_, timestamp, bytes)| (*timestamp, bytes.len())).collect();
+    lengths.sort_unstable();
+    assert_eq!(lengths, [(1, 164), (2, 164 + 2 * 804), (3, 12)]);
+    assert_eq!(rings.memory_bytes(), usual);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_what_was_staged_stays() {
+    let rings = Rings::new(2, 1, Limits { memory_bytes: 2 * 512 + 2432 + 800, ..LIMITS });
+    rings.stage(0, 1, &Edit::Put(&[1; 300])).unwrap();
+    let long = rings.stage(0, 1, &Edit::Put(&[1; 300]));
+    assert!(matches!(long, Err(Unstaged::TooLong { .. })), "{long:?}");
+    let full = rings.stage(1, 1, &Edit::Put(&[1; 100]));
+    assert_eq!(full, Err(Unstaged::OutOfMemory { requested: 832, used: 2 * 512 + 2432 }));
+    rings.stage(1, 1, &Edit::Put(&[1; 10])).unwrap();
+    assert_eq!(rings.seal(0, order(1)), 1);
+    assert_eq!(rings.seal(0, order(2)), 0, "nothing is staged any more");
+    assert_eq!(drained(&rings).len(), 1);
+    assert_eq!(rings.seal(1, order(3)), 2);
+    assert_eq!(drained(&rings).len(), 1);
+}

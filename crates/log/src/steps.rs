@@ -1,0 +1,59 @@
+//! The steps of the log that tests leave out one at a time, and the points at which they step in. `docs/durability.md` says what goes wrong without each.
+
+use polychron_engine::named;
+
+named! {
+    /// A step that can be left out.
+    pub enum Step {
+        /// An epoch's number is raised before the heads of the rings are read.
+        RaiseEpochFirst,
+        /// What was sealed in a later epoch waits for the next frame.
+        LeaveLaterEpochs,
+        /// A ring's room is free again once its records are copied.
+        FreeCopied,
+        /// A change that the ring has no room for is refused.
+        RefuseOverfull,
+        /// A transaction begins only while its ring is at most half full.
+        AwaitRoom,
+        /// A reader waits for what was sealed and is not durable.
+        AwaitSealed,
+        /// What was written is synced before it counts as durable.
+        SyncFrames,
+        /// So is the rest of a file that is left for the next one.
+        SyncLeftFile,
+        /// The name of a new file is durable before the file is used.
+        SyncNames,
+        /// Nothing is admitted once the log has stopped.
+        RefuseStopped,
+        /// An idle log writes down what is durable.
+        CarryDurable,
+        /// A frame is read only behind the one that it was written behind.
+        FollowPredecessors,
+        /// An epoch is read only if it is whole.
+        CutUnfinished,
+        /// What the manifest says was durable must be there.
+        KnowFloor,
+        /// So must what frames behind the end say.
+        LookBehind,
+        /// What cannot be read is read once more.
+        ReadTwice,
+        /// What an opening finds is written again.
+        RewriteFound,
+        /// An opening has a number of its own.
+        RaiseIncarnation,
+        /// It overwrites what lies behind the end.
+        MarkOpening,
+        /// It removes files that lie behind the end.
+        RemoveLeftovers,
+    }
+}
+
+named! {
+    /// A point at which a test steps in.
+    pub enum Point {
+        /// An epoch is being closed: its number is raised, and no head is read yet.
+        Closing,
+        /// The head of the first ring is read.
+        FirstHeadRead,
+    }
+}

@@ -1,0 +1,55 @@
+//! What a transaction hands to the log: its changes are staged before it latches anything, and sealed before it writes the first record.
+
+use polychron_base::{Error, IndexId};
+use polychron_engine::redo::{Change, Order};
+
+use super::record::Tid;
+use super::sets::Kind;
+use super::transaction::MaflingoTransaction;
+use super::worker::State;
+
+impl MaflingoTransaction<'_> {
+    /// Stages the changes of rows, in the order in which they were made. Validation finds out where an insertion is not in its record any more.
+    pub(super) fn stage_changes(&mut self) -> Result<(), Error> {
+        let journal = &self.shared.common.journal;
+        if journal.is_empty() {
+            return Ok(());
+        }
+        let State { base, sets, buffers, .. } = &mut *self.state;
+        for write in sets.writes.iter().filter(|write| write.index_ref.index == IndexId::PRIMARY) {
+            let data = sets.writes.words(write.data);
+            let change = match write.kind {
+                // The row of an own record lies in the record alone.
+                Kind::Insert => {
+                    let record = write.record.under(&self.guard);
+                    let words = &record.words()[..record.length()];
+                    polychron_sync::load_words(words, buffers.row.overwrite_words(words.len()));
+                    Change::Put(buffers.row.as_words())
+                }
+                Kind::Put => Change::Put(data),
+                Kind::Patch => Change::Patch { word: write.start as usize, words: data },
+                Kind::Delete => Change::Delete,
+            };
+            journal.stage(base.slot, write.index_ref.table, sets.writes.key_bytes(write), change)?;
+        }
+        Ok(())
+    }
+
+    /// What was staged has this id. Latches are held, and nothing is written yet.
+    #[inline]
+    pub(super) fn seal(&mut self, tid: Tid) {
+        let ticket = self.shared.common.journal.seal(self.state.base.slot, || tid.0.into());
+        self.state.base.ticket.raise(ticket);
+    }
+
+    /// The transaction has committed nothing. It waits for what it has read: up to the end of an epoch, for absent rows say not when they went.
+    pub(super) fn await_reads(&mut self) {
+        let (journal, State { base, sets, nested, .. }) = (&self.shared.common.journal, &mut *self.state);
+        let epoch = || match self.snapshot {
+            Some(epoch) => epoch,
+            None if sets.nodes.is_empty() => nested.newest(self.shared.catalog.number()),
+            None => self.guard.epochs().current(),
+        };
+        base.ticket.raise(journal.ticket(|| Order::from(((epoch() + 1) << Tid::EPOCH_SHIFT) - 1)));
+    }
+}

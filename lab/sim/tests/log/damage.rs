@@ -1,0 +1,262 @@
+//! Devices that fail, lie and age: what was acknowledged is there, or opening says that it is not.
+
+use polychron_base::Error as Refusal;
+use polychron_base::random::Random;
+use polychron_log::disk::{Cause, Disk as _, DiskFile as _, Files, Operation};
+use polychron_log::{Error, Options};
+use polychron_sim::{Damage, Fault, SimulatedDisk, Step};
+
+use crate::ledger::{Ledger, Told};
+use crate::session::{Session, look};
+use crate::{Ended, STEPS, complaint, operations, outcomes, runs, use_log};
+
+/// What is wrong with what is found, if damage may be noticed.
+fn silent(disk: &SimulatedDisk, ledger: &Ledger) -> Option<String> {
+    look(disk).ok().and_then(|found| ledger.complaint(&found))
+}
+
+/// A log that was used and closed, and what is certain of it.
+fn closed(seed: u64) -> (SimulatedDisk, Ledger) {
+    let disk = SimulatedDisk::new(seed);
+    let mut ledger = Ledger::default();
+    for opening in 0..2 {
+        let session = Session::open(&disk, &mut ledger, Options::tiny()).unwrap();
+        session.run(&mut Random::from_seed(seed + opening), STEPS).unwrap();
+        session.log.close().unwrap();
+        ledger = session.told();
+        ledger.certain.extend(ledger.sealed.keys().filter(|id| id.0 == session.incarnation).copied());
+    }
+    (disk, ledger)
+}
+
+/// Each operation fails once: the log stops with an error that names it, or nothing depends on it.
+#[test]
+fn a_failed_operation_is_told() {
+    let start = SimulatedDisk::new(3);
+    let count = operations(&start, &Ledger::default(), 3, STEPS);
+    let mut stopped = 0;
+    for number in 0..count {
+        for fault in [Fault::Fail, Fault::FailForEver] {
+            let disk = start.after_restart();
+            disk.plan(number, fault);
+            let mut ledger = Ledger::default();
+            let result = use_log(&disk, &mut ledger, 3, STEPS);
+            let step = &disk.steps()[number];
+            match result {
+                Err(Ended::Running(Refusal::LogStopped(stop))) => {
+                    stopped += 1;
+                    let named = stop.reason.contains(&step.path) && stop.reason.contains(&step.operation.to_string());
+                    // A file that could not be made is missed when it is needed.
+                    assert!(named || step.operation != Operation::Write, "{step:?}: {stop}");
+                }
+                Err(Ended::Running(error)) => panic!("{step:?}: {error}"),
+                Ok(()) | Err(Ended::Opening(_)) => {}
+            }
+            assert_eq!(complaint(&disk.after_restart(), &ledger), None, "{fault:?} at {number}");
+        }
+    }
+    assert!(stopped > 20, "the log has stopped {stopped} times");
+}
+
+/// Each operation that allocates finds no room, once: nothing is lost, and no waiting transaction is refused.
+#[test]
+fn a_lack_of_room_is_told_before_anything_is_done() {
+    let start = SimulatedDisk::new(3);
+    let mut full = 0;
+    for number in 0..operations(&start, &Ledger::default(), 3, 2 * STEPS) {
+        let disk = start.after_restart();
+        disk.plan(number, Fault::Full);
+        let mut ledger = Ledger::default();
+        match use_log(&disk, &mut ledger, 3, 2 * STEPS) {
+            Ok(()) => {}
+            Err(Ended::Running(Refusal::DiskFull(_))) => full += 1,
+            Err(Ended::Opening(Error::Disk(error))) if error.is_full() => {}
+            Err(Ended::Opening(Error::Manifest(_))) => {}
+            Err(error) => panic!("operation {number}: {error}"),
+        }
+        assert_eq!(complaint(&disk.after_restart(), &ledger), None, "operation {number}");
+        for left in outcomes(&disk, 1..3) {
+            assert_eq!(complaint(&left, &ledger), None, "operation {number}");
+        }
+    }
+    assert!(full > 0, "files are made while the log is used");
+}
+
+/// No room for a further file: what was begun commits, nothing new begins, and it goes on when there is room.
+#[test]
+fn room_that_comes_back_is_used() {
+    let disk = SimulatedDisk::new(1);
+    let session = Session::open(&disk, &mut Ledger::default(), Options::tiny()).unwrap();
+    session.begin(1, Told::Put(0, vec![7; 50])).unwrap();
+    disk.set_room(Some(disk.used()));
+    session.idle(1, 0);
+    let refused = session.begin(0, Told::Put(0, vec![1]));
+    assert!(matches!(refused, Err(Refusal::DiskFull(_))), "{refused:?}");
+    session.stage(1, Told::Put(0, vec![8; 50])).unwrap();
+    let sealed = session.seal(1);
+    session.wait(sealed).unwrap();
+    assert!(session.begin(0, Told::Put(0, vec![1])).is_err());
+    disk.set_room(None);
+    session.idle(1, 0);
+    for word in 0..20 {
+        session.commit(0, &[Told::Put(0, vec![word + 1; 200])]).unwrap();
+    }
+    assert_eq!(complaint(&disk.after_restart(), &session.told()), None);
+}
+
+/// Writes that are lost or land elsewhere are noticed, once the log has written down that they were durable.
+#[test]
+fn lost_and_misdirected_writes_are_noticed() {
+    let mut noticed = 0;
+    for seed in runs(3) {
+        let start = SimulatedDisk::new(seed);
+        for number in 0..operations(&start, &Ledger::default(), seed, STEPS) {
+            for fault in [Fault::LoseWrite, Fault::Misdirect] {
+                let disk = start.after_restart();
+                disk.plan(number, fault);
+                let mut ledger = Ledger::default();
+                let Ok(session) = Session::open(&disk, &mut ledger, Options::tiny()) else { continue };
+                session.run(&mut Random::from_seed(seed), STEPS).unwrap();
+                session.log.close().unwrap();
+                let left = disk.after_restart();
+                let what = format!("seed {seed}, {fault:?} at {number}, {:?}", disk.steps().get(number));
+                assert_eq!(silent(&left, &session.told()), None, "{what}");
+                noticed += usize::from(look(&left).is_err());
+            }
+        }
+    }
+    assert!(noticed > 20, "{noticed} were noticed");
+}
+
+/// Reads of an opening have a wrong bit, each in turn.
+#[test]
+fn wrong_bits_are_noticed() {
+    for seed in runs(3) {
+        let (disk, ledger) = closed(seed);
+        let undisturbed = disk.after_restart();
+        look(&undisturbed).unwrap();
+        for number in 0..undisturbed.steps().len() {
+            let left = disk.after_restart();
+            left.plan(number, Fault::FlipBit);
+            assert_eq!(silent(&left, &ledger), None, "seed {seed}, operation {number}");
+            // Read again, it is right; unless it was a manifest, of which the other one counts.
+            let other = disk.after_restart();
+            other.plan(number, Fault::FlipBit);
+            let opened = Session::open(&other, &mut ledger.clone(), Options::tiny());
+            let is_manifest = other.steps()[number].path.starts_with("manifest");
+            assert!(opened.is_ok() || is_manifest, "seed {seed}, operation {number}: {:?}", opened.err());
+        }
+    }
+}
+
+/// Every block of the log, damaged in every way.
+#[test]
+fn damage_is_noticed_and_changes_nothing() {
+    let (mut noticed, mut harmless) = (0, 0);
+    for seed in runs(2) {
+        let (disk, ledger) = closed(seed);
+        let mut random = Random::from_seed(seed);
+        let is_log = |step: &&Step| step.operation == Operation::Write && step.path.starts_with("log");
+        let last = disk.steps().iter().rfind(is_log).unwrap().path.clone();
+        for entry in disk.list("log").unwrap() {
+            let path = format!("log/{}", entry.name);
+            let file = disk.open(&path, polychron_log::disk::Access::Read).unwrap();
+            let blocks = file.bytes().unwrap() / 4096;
+            for block in 0..blocks {
+                let bit = random.below(8 * 200) as usize;
+                let damages = [
+                    Damage::FlipBit { bit },
+                    Damage::Zero,
+                    Damage::Garbage,
+                    Damage::Stale,
+                    Damage::Misdirect { from: random.below(blocks) },
+                    Damage::Unreadable,
+                    Damage::Cut,
+                ];
+                for damage in damages {
+                    let left = disk.after_restart();
+                    // That the last file has become shorter cannot be known.
+                    let is_unknown = damage == Damage::Cut && path == last;
+                    if !left.damage(&path, block, damage).unwrap() || is_unknown {
+                        continue;
+                    }
+                    assert_eq!(silent(&left, &ledger), None, "seed {seed}, {damage:?} of block {block} of {path}");
+                    let opened = Session::open(&left, &mut ledger.clone(), Options::tiny());
+                    match opened.err() {
+                        None => harmless += 1,
+                        Some(Error::Corrupt { file, first_epoch, last_epoch, .. }) => {
+                            assert!(file.starts_with("log") && first_epoch <= last_epoch);
+                            noticed += 1;
+                        }
+                        Some(Error::Disk(error)) => {
+                            assert!(matches!((damage, error.cause), (Damage::Unreadable, Cause::Device)), "{error}");
+                        }
+                        Some(error) => panic!("{error}"),
+                    }
+                }
+            }
+        }
+    }
+    println!("{noticed} damages were noticed, and {harmless} harmed nothing");
+    assert!(noticed > 20 && harmless > 0);
+}
+
+/// The tests of power failures can fail: without a write or a sync, each in turn, some crash is answered wrongly.
+#[test]
+fn every_sync_is_needed() {
+    let use_short = |disk: &SimulatedDisk, ledger: &mut Ledger| -> Result<(), Ended> {
+        let session = Session::open(disk, ledger, Options::tiny()).map_err(Ended::Opening)?;
+        let long = || Told::Put(1, vec![7; 250]);
+        // Two of these fill a file.
+        for worker in [0, 1, 2, 0] {
+            let sealed = session.sealed(worker, &[long(), long(), long()]);
+            let result = sealed.and_then(|sealed| session.wait(sealed));
+            *ledger = session.told();
+            result.map_err(Ended::Running)?;
+        }
+        Ok(())
+    };
+    let start = SimulatedDisk::new(1);
+    let undisturbed = start.after_restart();
+    use_short(&undisturbed, &mut Ledger::default()).unwrap();
+    let steps = undisturbed.steps();
+    let mut unneeded = Vec::new();
+    for (number, step) in steps.iter().enumerate() {
+        let fault = match step.operation {
+            Operation::Sync | Operation::SyncDirectory => Fault::LoseSync,
+            Operation::Write => Fault::LoseWrite,
+            _ => continue,
+        };
+        let is_needed = (number + 1..=steps.len()).any(|crash| {
+            let disk = start.after_restart();
+            disk.plan(number, fault);
+            disk.plan(crash, Fault::PowerFailure);
+            let mut ledger = Ledger::default();
+            let _ = use_short(&disk, &mut ledger);
+            outcomes(&disk, 1..12).any(|left| complaint(&left, &ledger).is_some())
+        });
+        if !is_needed {
+            unneeded.push((step.operation, step.path.clone()));
+        }
+    }
+    // These follow what an interrupted creation has left, which here is nothing.
+    let root = (Operation::SyncDirectory, "");
+    let unneeded: Vec<_> = unneeded.iter().map(|(operation, path)| (*operation, path.as_str())).collect();
+    assert_eq!(unneeded, [root, root], "{steps:?}");
+}
+
+/// The manifests are lost, and a database is made anew in the directory: the log that lies there stays.
+#[test]
+fn a_log_without_its_manifests_is_left_alone() {
+    let (disk, ledger) = closed(1);
+    let files = Files::new(disk.clone());
+    for path in ["manifest.0", "manifest.1"] {
+        files.remove(path).unwrap();
+    }
+    let before = disk.list("log").unwrap();
+    for _ in 0..2 {
+        let opened = Session::open(&disk, &mut ledger.clone(), Options::tiny());
+        assert!(matches!(opened.err(), Some(Error::Corrupt { .. })));
+    }
+    assert_eq!(disk.list("log").unwrap(), before);
+}

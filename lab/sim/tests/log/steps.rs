@@ -1,0 +1,279 @@
+//! Each step of the log is left out, and something goes wrong that is seen.
+//!
+//! A *killer* tells whether something went wrong: with all steps it does not, and without one it does.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use polychron_engine::mutations::leave_out;
+use polychron_engine::redo::Log as _;
+use polychron_log::Options;
+use polychron_log::disk::Operation;
+use polychron_log::frame::Order;
+use polychron_log::steps::{Point, Step};
+use polychron_sim::{Damage, Fault, SimulatedDisk, Survival};
+
+use crate::ledger::{Ledger, Told};
+use crate::session::{Session, look};
+use crate::{complaint, outcomes};
+
+/// A row of so many words.
+fn row(key: u64, words: usize) -> Told {
+    Told::Put(0, vec![key + 1; words])
+}
+
+fn opened(disk: &SimulatedDisk, ledger: &mut Ledger) -> Session {
+    Session::open(disk, ledger, Options::tiny()).expect("nothing fails")
+}
+
+fn fresh() -> (SimulatedDisk, Session) {
+    let disk = SimulatedDisk::new(5);
+    let session = opened(&disk, &mut Ledger::default());
+    (disk, session)
+}
+
+/// Whether something is wrong after a power failure that leaves only what is certain.
+fn is_wrong_after_power_failure(disk: &SimulatedDisk, ledger: &Ledger) -> bool {
+    complaint(&disk.after_power_failure(Survival::Nothing, 0), ledger).is_some()
+}
+
+/// Whether damage is not noticed.
+fn is_silent(disk: &SimulatedDisk, ledger: &Ledger) -> bool {
+    look(disk).is_ok_and(|found| ledger.complaint(&found).is_some())
+}
+
+/// A transaction is sealed while its epoch is closed, and waits.
+fn seal_beside_a_close() -> bool {
+    let (disk, session) = fresh();
+    session.begin(1, row(1, 3)).unwrap();
+    session.seal_within(Point::Closing, &[1]);
+    session.commit(0, &[row(0, 3)]).unwrap();
+    session.sealed_within().into_iter().for_each(|sealed| session.wait(sealed).unwrap());
+    is_wrong_after_power_failure(&disk, &session.told())
+}
+
+/// Two transactions of the next epoch are sealed while one is closed, the first one in a ring that was looked at before.
+fn seals_of_the_next_epoch() -> bool {
+    let (disk, session) = fresh();
+    session.begin(0, row(0, 3)).unwrap();
+    session.begin(1, row(1, 3)).unwrap();
+    session.seal_within(Point::FirstHeadRead, &[0, 1]);
+    session.commit(2, &[row(2, 3)]).unwrap();
+    is_wrong_after_power_failure(&disk, &session.told())
+}
+
+fn two_flushes() -> bool {
+    let (disk, session) = fresh();
+    session.commit(0, &[row(0, 3)]).unwrap();
+    session.commit(1, &[row(1, 3)]).unwrap();
+    is_wrong_after_power_failure(&disk, &session.told())
+}
+
+fn transaction_longer_than_its_ring() -> bool {
+    let (disk, session) = fresh();
+    let committed = catch_unwind(AssertUnwindSafe(|| session.commit(0, &[row(0, 350), row(1, 350)]).is_ok()));
+    committed.is_err() || is_wrong_after_power_failure(&disk, &session.told())
+}
+
+/// A client that does not wait for durability.
+fn many_seals() -> bool {
+    let (_, session) = fresh();
+    let ring = {
+        session.sealed(0, &[row(0, 3)]).unwrap();
+        session.log.memory_bytes()
+    };
+    (0..20).any(|key| session.sealed(0, &[row(key, 100)]).is_err() || session.log.memory_bytes() > ring)
+}
+
+fn reader_of_what_is_not_durable() -> bool {
+    let (disk, session) = fresh();
+    let (id, _) = session.sealed(0, &[row(0, 3)]).unwrap();
+    let ticket = session.log.ticket(Order { era: 0, timestamp: id.1 });
+    session.wait((id, ticket)).unwrap();
+    is_wrong_after_power_failure(&disk, &session.told())
+}
+
+fn power_failure_after_a_commit() -> bool {
+    let (disk, session) = fresh();
+    session.commit(0, &[row(0, 3)]).unwrap();
+    is_wrong_after_power_failure(&disk, &session.told())
+}
+
+/// An epoch takes more than a file.
+fn power_failure_after_a_long_epoch() -> bool {
+    let (disk, session) = fresh();
+    let mut pending = Vec::new();
+    for _ in 0..3 {
+        pending.extend((0..3).map(|worker| session.sealed(worker, &[row(worker as u64, 240)]).unwrap()));
+    }
+    pending.into_iter().for_each(|sealed| session.wait(sealed).unwrap());
+    is_wrong_after_power_failure(&disk, &session.told())
+}
+
+fn power_failure_after_many_commits() -> bool {
+    let (disk, session) = fresh();
+    for key in 0..10 {
+        session.commit(0, &[row(key, 240)]).unwrap();
+    }
+    is_wrong_after_power_failure(&disk, &session.told())
+}
+
+fn transaction_after_a_failure() -> bool {
+    let (disk, session) = fresh();
+    disk.plan(disk.steps().len(), Fault::Fail);
+    assert!(session.commit(0, &[row(0, 3)]).is_err());
+    session.begin(1, row(1, 3)).is_ok()
+}
+
+/// The last frame with records rots, after the log was idle for 20 ms.
+fn rot_in_the_last_frame() -> bool {
+    let (disk, session) = fresh();
+    session.commit(0, &[row(0, 3)]).unwrap();
+    session.idle(4, 10);
+    (0..4).any(|block| {
+        let left = disk.after_restart();
+        left.damage("log/0.log", block, Damage::Zero).is_ok_and(|is_other| is_other)
+            && is_silent(&left, &session.told())
+    })
+}
+
+/// The power fails while an epoch of three frames is written, which fill a file; then the log is opened and used.
+fn epoch_of_which_parts_are_there() -> bool {
+    let (disk, session) = fresh();
+    let pending: Vec<_> = (0..3).map(|worker| session.sealed(worker, &[row(worker as u64, 240)]).unwrap()).collect();
+    let sync = disk.steps().len() + 3;
+    disk.plan(sync, Fault::PowerFailure);
+    assert!(session.wait(pending[0]).is_err());
+    assert_eq!(disk.steps()[sync].operation, Operation::Sync);
+    outcomes(&disk, 1..20).any(|left| {
+        let mut told = session.told();
+        if complaint(&left, &told).is_some() {
+            return true;
+        }
+        let session = opened(&left, &mut told);
+        // A frame of a block, and one of two blocks for which the rest of the file is too short: what lies there stays.
+        session.commit(0, &[row(9, 3)]).unwrap();
+        session.commit(0, &[row(9, 600)]).unwrap();
+        complaint(&left, &session.told()).is_some()
+    })
+}
+
+/// All of the log is gone, after so many openings.
+fn log_that_is_gone(openings: usize) -> bool {
+    let (disk, session) = fresh();
+    session.commit(0, &[row(0, 3)]).unwrap();
+    let mut told = session.told();
+    (1..openings).for_each(|_| told = opened(&disk, &mut told).told());
+    for block in 0..4 {
+        disk.damage("log/0.log", block, Damage::Zero).unwrap();
+    }
+    is_silent(&disk, &told)
+}
+
+fn rot_in_the_middle() -> bool {
+    let (disk, session) = fresh();
+    for key in 0..3 {
+        session.commit(0, &[row(key, 3)]).unwrap();
+    }
+    disk.damage("log/0.log", 1, Damage::FlipBit { bit: 1000 }).unwrap();
+    is_silent(&disk, &session.told())
+}
+
+/// A bit of the last frame is wrong, once, on its way from the device.
+fn read_with_a_wrong_bit() -> bool {
+    let (disk, session) = fresh();
+    session.commit(0, &[row(0, 3)]).unwrap();
+    let undisturbed = disk.after_restart();
+    look(&undisturbed).unwrap();
+    (0..undisturbed.steps().len()).any(|number| {
+        let left = disk.after_restart();
+        left.plan(number, Fault::FlipBit);
+        is_silent(&left, &session.told())
+    })
+}
+
+/// A sync fails, and the system shows what the medium does not have: the next process finds it, and then the power fails.
+fn restart_after_a_failed_sync() -> bool {
+    (0..60).any(|seed| {
+        let disk = SimulatedDisk::new(seed);
+        let session = opened(&disk, &mut Ledger::default());
+        disk.plan(disk.steps().len() + 1, Fault::Fail);
+        assert!(session.commit(0, &[row(0, 3)]).is_err());
+        let next = disk.after_restart();
+        let session = opened(&next, &mut session.told());
+        is_wrong_after_power_failure(&next, &session.told())
+    })
+}
+
+fn two_openings() -> bool {
+    let (disk, session) = fresh();
+    session.commit(0, &[row(0, 3)]).unwrap();
+    let mut told = session.told();
+    let session = opened(&disk, &mut told);
+    session.commit(0, &[row(1, 3)]).unwrap();
+    complaint(&disk, &session.told()).is_some()
+}
+
+/// A file was made before it was needed, and the process has ended.
+fn files_that_were_not_used() -> bool {
+    let (disk, session) = fresh();
+    session.idle(2, 0);
+    session.commit(0, &[row(0, 3)]).unwrap();
+    let session = opened(&disk, &mut session.told());
+    let committed = (0..20).all(|key| session.commit(0, &[row(key, 240)]).is_ok());
+    !committed || complaint(&disk, &session.told()).is_some()
+}
+
+/// What each step prevents.
+fn killer(step: Step) -> fn() -> bool {
+    match step {
+        Step::RaiseEpochFirst => seal_beside_a_close,
+        Step::LeaveLaterEpochs => seals_of_the_next_epoch,
+        Step::FreeCopied => two_flushes,
+        Step::RefuseOverfull => transaction_longer_than_its_ring,
+        Step::AwaitRoom => many_seals,
+        Step::AwaitSealed => reader_of_what_is_not_durable,
+        Step::SyncFrames => power_failure_after_a_commit,
+        Step::SyncLeftFile => power_failure_after_a_long_epoch,
+        Step::SyncNames => power_failure_after_many_commits,
+        Step::RefuseStopped => transaction_after_a_failure,
+        Step::CarryDurable => rot_in_the_last_frame,
+        Step::FollowPredecessors | Step::CutUnfinished => epoch_of_which_parts_are_there,
+        Step::KnowFloor => || log_that_is_gone(2),
+        Step::LookBehind => rot_in_the_middle,
+        Step::ReadTwice => read_with_a_wrong_bit,
+        Step::RewriteFound => restart_after_a_failed_sync,
+        Step::RaiseIncarnation => two_openings,
+        Step::MarkOpening => || log_that_is_gone(1),
+        Step::RemoveLeftovers => files_that_were_not_used,
+    }
+}
+
+macro_rules! each {
+    ($($step:ident)*) => {
+        #[allow(non_snake_case)]
+        mod each {
+            use super::*;
+
+            $(
+                #[test]
+                fn $step() {
+                    let play = killer(Step::$step);
+                    assert!(!play(), "it goes wrong although nothing is left out");
+                    let _without = leave_out(Step::$step);
+                    // A step may be missed by an assertion of the log or of an opening.
+                    assert!(catch_unwind(play).unwrap_or(true), "nothing goes wrong");
+                }
+            )*
+
+            #[test]
+            fn all() {
+                assert_eq!([$(Step::$step),*], Step::ALL);
+            }
+        }
+    };
+}
+
+each! {
+    RaiseEpochFirst LeaveLaterEpochs FreeCopied RefuseOverfull AwaitRoom AwaitSealed SyncFrames SyncLeftFile SyncNames RefuseStopped CarryDurable
+    FollowPredecessors CutUnfinished KnowFloor LookBehind ReadTwice RewriteFound RaiseIncarnation MarkOpening RemoveLeftovers
+}
