@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::thread::ThreadId;
 
 use polychron_base::random::Random;
 use polychron_engine::redo::{Change, Log, Order, Ticket};
 use polychron_engine::{Error, TableId};
-use polychron_sync::Mutex;
+use polychron_sync::{Mutex, MutexGuard};
 
 /// Of so many changes one is refused.
 const REFUSED: u64 = 25;
