@@ -3,6 +3,7 @@
 //! [`disk`] is the only part that touches files. A [`Log`] takes what commits change and makes it durable; [`read()`] hands it out again.
 //! `docs/durability.md` lists the promises and invariants, and which parts exist.
 
+pub mod catalog;
 mod codec;
 pub mod disk;
 mod error;

@@ -1,6 +1,8 @@
 //! Enums as column types: the numbers of their variants, in the smallest integer that holds them all.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 use crate::buffer::{RowBuffer, RowRef};
 use crate::error::SchemaError;
@@ -39,6 +41,13 @@ pub struct EnumType {
     integer: Integer,
 }
 
+const REPEATED: &str = "two variants have the same number";
+
+/// The types of [`EnumType::interned`], by their variants.
+type Interned<'n> = BTreeMap<Box<[(&'n str, i128)]>, &'static EnumType>;
+
+static INTERNED: Mutex<Interned<'static>> = Mutex::new(BTreeMap::new());
+
 /// The integer that holds the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Integer {
@@ -71,6 +80,36 @@ impl EnumType {
         Self { variants, integer: Integer { bytes, is_signed } }
     }
 
+    /// The type of variants that are known at run time only, each a name and a number. It stays for as long as the process, one for all that are
+    /// equal.
+    ///
+    /// # Errors
+    /// Why they are no column type; then nothing stays.
+    pub fn interned(variants: &[(&str, i128)]) -> Result<&'static Self, &'static str> {
+        let mut numbers: Vec<i128> = variants.iter().map(|(_, number)| *number).collect();
+        numbers.sort_unstable();
+        if numbers.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(REPEATED);
+        }
+        // The bounds are those of all numbers.
+        let ends = [numbers.first(), numbers.last()].map(|end| end.copied().unwrap_or(0));
+        if let Some(problem) = Self::width_problem(&ends.map(|number| EnumVariant { name: "", number })) {
+            return Err(problem);
+        }
+        let mut interned = INTERNED.lock().unwrap_or_else(PoisonError::into_inner);
+        // A lookup needs no names that live as long as those of the map.
+        let known: &Interned<'_> = &interned;
+        if let Some(kind) = known.get(variants) {
+            return Ok(kind);
+        }
+        let variants: Box<[(&'static str, i128)]> =
+            variants.iter().map(|(name, number)| (&*Box::leak(Box::<str>::from(*name)), *number)).collect();
+        let of_kind: Vec<_> = variants.iter().map(|&(name, number)| EnumVariant { name, number }).collect();
+        let kind = &*Box::leak(Box::new(Self::unchecked(of_kind.leak())));
+        interned.insert(variants, kind);
+        Ok(kind)
+    }
+
     /// Whether the numbers need too many bits; the compiler sees to it that those of an enum differ.
     #[doc(hidden)]
     pub const fn width_problem(variants: &[EnumVariant]) -> Option<&'static str> {
@@ -91,7 +130,7 @@ impl EnumType {
             let mut second = first + 1;
             while second < variants.len() {
                 if variants[first].number == variants[second].number {
-                    return Some("two variants have the same number");
+                    return Some(REPEATED);
                 }
                 second += 1;
             }
@@ -286,5 +325,24 @@ mod tests {
         assert!(EnumType::problem(&[variant(0), variant(1 << 64)]).is_some());
         assert!(EnumType::problem(&[variant(3), variant(0), variant(3)]).is_some());
         assert_eq!(EnumType::new(const { &[variant(-1), variant(5)] }).to_string(), "enum(v = -1, v = 5)");
+    }
+
+    #[test]
+    fn equal_variants_are_one_type() {
+        static STATE: EnumType =
+            EnumType::new(&[EnumVariant { name: "Open", number: -1 }, EnumVariant { name: "Closed", number: 300 }]);
+        let names = ["Open".to_owned(), "Closed".to_owned()];
+        let variants = [(names[0].as_str(), -1), (names[1].as_str(), 300)];
+        let kind = EnumType::interned(&variants).unwrap();
+        assert_eq!((kind, kind.integer()), (&STATE, ColumnType::I16));
+        assert!(std::ptr::eq(kind, EnumType::interned(&variants).unwrap()));
+        for other in [&variants[..1], &[variants[1], variants[0]], &[variants[0], ("closed", 300)]] {
+            assert_ne!(EnumType::interned(other).unwrap(), kind);
+        }
+        assert_eq!(EnumType::interned(&[("a", 3), ("b", 0), ("c", 3)]), Err(REPEATED));
+        for [first, second] in [[-1, 1 << 63], [1 << 64, 0], [i128::MIN, i128::MAX]] {
+            assert!(EnumType::interned(&[("a", first), ("b", second)]).is_err(), "{first} {second}");
+        }
+        assert!(EnumType::interned(&[]).unwrap().variants().is_empty());
     }
 }

@@ -103,6 +103,11 @@ proptest! {
     fn manifests_hold(bytes in bytes()) {
         polychron_fuzz::run("manifests", &bytes);
     }
+
+    #[test]
+    fn catalogs_hold(bytes in bytes()) {
+        polychron_fuzz::run("catalogs", &bytes);
+    }
 }
 
 fn cases() -> u32 {
