@@ -14,7 +14,7 @@ mod rows;
 /// A named function of bytes that panics where something is wrong.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// As in `fuzz/fuzz_targets`, where libFuzzer has it, and `fuzz/seeds`.
+    /// As in `fuzz/Cargo.toml`, for libFuzzer, and in `fuzz/seeds`.
     pub name: &'static str,
     /// Tries the bytes.
     pub run: fn(&[u8]),

@@ -113,3 +113,11 @@ proptest! {
 fn cases() -> u32 {
     wanted("PROPTEST_CASES").map_or(scaled(256, 4), |cases| cases as usize) as u32
 }
+
+#[test]
+fn libfuzzer_has_every_target() {
+    let manifest = include_str!("../../../fuzz/Cargo.toml");
+    for target in TARGETS {
+        assert!(manifest.contains(&format!("name = \"{}\"", target.name)), "{}", target.name);
+    }
+}

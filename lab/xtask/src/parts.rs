@@ -299,7 +299,7 @@ fn thread_sanitizer(share: &Share, name: &str, crates: &[&'static str], tests: &
 }
 
 fn fuzz(share: &Share) -> Outcome {
-    const TARGETS: [&str; 4] = ["keys", "rows", "ordered_index", "hash_index"];
+    const TARGETS: [&str; 7] = ["keys", "rows", "ordered_index", "hash_index", "frames", "manifests", "catalogs"];
     let log = fresh_log(&share.folder, "fuzz");
     let seconds = (share.seconds / TARGETS.len() as u64).max(10);
     let passed = TARGETS.iter().all(|target| {
