@@ -286,6 +286,9 @@ fn both_ways<T: Transaction>(
 /// An index comes and goes beside transactions and snapshots that use it and others that move rows: what is answered by it is what the table
 /// answers, as far as anything is.
 pub fn indexes_under_load<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
+    if setup.errs_by_new_indexes {
+        return;
+    }
     let definition = polychron_engine::TableDefinition { indexes: Vec::new(), ..Person::definition() };
     let database = setup.open();
     let table: Table<Person> = Table::from_id(database.create_table(definition).unwrap());
@@ -317,7 +320,11 @@ pub fn indexes_under_load<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
                     let Some(index) = *present.lock().unwrap() else { continue };
                     let seen = drive::transact(&mut worker, mode, &mut |t| both_ways(t, &table, index, round % 2 == 0));
                     match seen {
-                        Ok((rows, entries)) => assert_eq!(rows, entries, "by the table, and by the index, {mode:?}"),
+                        Ok((rows, entries)) => {
+                            let twice: Vec<_> = entries.windows(2).filter(|two| two[0].id == two[1].id).collect();
+                            let lost: Vec<_> = rows.iter().filter(|row| !entries.contains(row)).collect();
+                            assert!(rows == entries, "by the index, {mode:?}: twice {twice:?}, not at all {lost:?}");
+                        }
                         Err(Error::NoSuchIndex(..)) => {}
                         Err(error) => panic!("{error}"),
                     }
