@@ -96,6 +96,15 @@ impl SimulatedDisk {
         Self::of(tree, random.next_u64())
     }
 
+    /// Every outcome of a power failure now that these seeds give. Where nothing or everything survives, one seed is enough.
+    pub fn outcomes(&self, seeds: std::ops::Range<u64>) -> impl Iterator<Item = Self> {
+        Survival::ALL.into_iter().flat_map(move |survival| {
+            let is_certain = matches!(survival, Survival::Nothing | Survival::Everything);
+            let seeds = if is_certain { seeds.start..seeds.start + 1 } else { seeds.clone() };
+            seeds.map(move |seed| self.after_power_failure(survival, seed))
+        })
+    }
+
     /// The disk as the next process would find it if this one ended now: nothing is lost, and nothing is synced by that.
     #[must_use]
     pub fn after_restart(&self) -> Self {

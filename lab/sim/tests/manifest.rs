@@ -87,18 +87,6 @@ fn seeds(default: usize) -> std::ops::Range<u64> {
     first..first + wanted("POLYCHRON_CRASH_SEEDS", default)
 }
 
-/// Every outcome of a power failure now that some seeds give.
-fn outcomes(disk: &SimulatedDisk, seeds: std::ops::Range<u64>) -> impl Iterator<Item = SimulatedDisk> {
-    Survival::ALL.into_iter().flat_map(move |survival| {
-        let seeds = if matches!(survival, Survival::Nothing | Survival::Everything) {
-            seeds.start..seeds.start + 1
-        } else {
-            seeds.clone()
-        };
-        seeds.map(move |seed| disk.after_power_failure(survival, seed)).collect::<Vec<_>>()
-    })
-}
-
 /// The operations of a run without faults.
 fn steps_of(start: &SimulatedDisk, writes: u64) -> Vec<Step> {
     let disk = start.after_restart();
@@ -133,7 +121,7 @@ fn a_power_failure_at_any_operation_leaves_the_newest() {
         8,
         Fault::PowerFailure,
         &mut |number, disk, expected| {
-            for left in outcomes(disk, seeds(20)) {
+            for left in disk.outcomes(seeds(20)) {
                 assert_eq!(complaint(&left, &expected), None, "operation {number}");
                 outcomes_seen += 1;
             }
@@ -154,7 +142,7 @@ fn a_creation_begins_anew() {
     left.sync().unwrap();
     files.sync_directory("").unwrap();
     crash_everywhere(&disk, Expected::default(), 1, Fault::PowerFailure, &mut |number, disk, expected| {
-        for left in outcomes(disk, seeds(20)) {
+        for left in disk.outcomes(seeds(20)) {
             assert_eq!(complaint(&left, &expected), None, "operation {number}");
         }
     });
@@ -171,9 +159,9 @@ fn so_does_a_second_power_failure() {
         3,
         Fault::PowerFailure,
         &mut |first, disk, expected| {
-            for left in outcomes(disk, seeds.clone()) {
+            for left in disk.outcomes(seeds.clone()) {
                 crash_everywhere(&left, expected, 2, Fault::PowerFailure, &mut |second, disk, expected| {
-                    for left in outcomes(disk, seeds.clone()) {
+                    for left in disk.outcomes(seeds.clone()) {
                         assert_eq!(complaint(&left, &expected), None, "operations {first} and {second}");
                         outcomes_seen += 1;
                     }
@@ -195,7 +183,7 @@ fn what_a_restart_finds_is_durable_before_anything_is_built_on_it() {
                 let next = disk.after_restart();
                 assert_eq!(complaint(&next, &expected), None, "operation {first}");
                 crash_everywhere(&next, expected, 2, Fault::PowerFailure, &mut |second, disk, expected| {
-                    for left in outcomes(disk, seeds.clone()) {
+                    for left in disk.outcomes(seeds.clone()) {
                         assert_eq!(complaint(&left, &expected), None, "{fault:?} at {first}, power at {second}");
                     }
                 });
@@ -245,13 +233,13 @@ fn room_that_comes_back_is_used() {
         let Err(Error::Disk(error)) = manifests.write(manifest(3)) else { panic!("there is no room") };
         assert!(error.is_full());
         assert_eq!(manifests.current(), &manifest(2));
-        for left in outcomes(&disk, 1..5) {
+        for left in disk.outcomes(1..5) {
             assert_eq!(complaint(&left, &Expected { durable: Some(2), tried: Some(3) }), None);
         }
     }
     disk.set_room(None);
     manifests.write(manifest(3)).unwrap();
-    for left in outcomes(&disk, 1..5) {
+    for left in disk.outcomes(1..5) {
         assert_eq!(complaint(&left, &Expected { durable: Some(3), tried: None }), None);
     }
 }
@@ -327,7 +315,7 @@ fn is_needed(step: usize, fault: Fault, start: &SimulatedDisk, before: Expected)
         disk.plan(crash, Fault::PowerFailure);
         let mut expected = before;
         let _ = use_manifests(&disk, &mut expected, 2);
-        outcomes(&disk, 1..30).any(|left| complaint(&left, &expected).is_some())
+        disk.outcomes(1..30).any(|left| complaint(&left, &expected).is_some())
     })
 }
 

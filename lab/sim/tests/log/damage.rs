@@ -8,7 +8,7 @@ use polychron_sim::{Damage, Fault, SimulatedDisk, Step};
 
 use crate::ledger::{Ledger, Told};
 use crate::session::{Session, look};
-use crate::{Ended, STEPS, complaint, operations, outcomes, runs, use_log};
+use crate::{Ended, STEPS, complaint, operations, runs, use_log};
 
 /// What is wrong with what is found, if damage may be noticed.
 fn silent(disk: &SimulatedDisk, ledger: &Ledger) -> Option<String> {
@@ -75,7 +75,7 @@ fn a_lack_of_room_is_told_before_anything_is_done() {
             Err(error) => panic!("operation {number}: {error}"),
         }
         assert_eq!(complaint(&disk.after_restart(), &ledger), None, "operation {number}");
-        for left in outcomes(&disk, 1..3) {
+        for left in disk.outcomes(1..3) {
             assert_eq!(complaint(&left, &ledger), None, "operation {number}");
         }
     }
@@ -233,7 +233,7 @@ fn every_sync_is_needed() {
             disk.plan(crash, Fault::PowerFailure);
             let mut ledger = Ledger::default();
             let _ = use_short(&disk, &mut ledger);
-            outcomes(&disk, 1..12).any(|left| complaint(&left, &ledger).is_some())
+            disk.outcomes(1..12).any(|left| complaint(&left, &ledger).is_some())
         });
         if !is_needed {
             unneeded.push((step.operation, step.path.clone()));

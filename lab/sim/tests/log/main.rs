@@ -12,7 +12,7 @@ mod threads;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_log::{Error, Options};
-use polychron_sim::{Fault, SimulatedDisk, Survival};
+use polychron_sim::{Fault, SimulatedDisk};
 
 use ledger::Ledger;
 use session::{Session, look};
@@ -32,18 +32,6 @@ fn seeds(default: usize) -> std::ops::Range<u64> {
 fn runs(default: usize) -> std::ops::Range<u64> {
     let first = wanted("POLYCHRON_FIRST_SEED", 1);
     first..first + wanted("POLYCHRON_LOG_RUNS", default)
-}
-
-/// Every outcome of a power failure now that some seeds give.
-fn outcomes(disk: &SimulatedDisk, seeds: std::ops::Range<u64>) -> impl Iterator<Item = SimulatedDisk> {
-    Survival::ALL.into_iter().flat_map(move |survival| {
-        let seeds = if matches!(survival, Survival::Nothing | Survival::Everything) {
-            seeds.start..seeds.start + 1
-        } else {
-            seeds.clone()
-        };
-        seeds.map(move |seed| disk.after_power_failure(survival, seed)).collect::<Vec<_>>()
-    })
 }
 
 /// What is wrong with what is found on a disk. An error is wrong, too.
@@ -108,7 +96,7 @@ fn what_is_acknowledged_survives_a_power_failure_at_any_operation() {
             run,
             Fault::PowerFailure,
             &mut |number, disk, ledger| {
-                for left in outcomes(disk, seeds(5)) {
+                for left in disk.outcomes(seeds(5)) {
                     assert_eq!(complaint(&left, ledger), None, "seed {seed}, operation {number}");
                     checked += 1;
                 }
@@ -127,9 +115,9 @@ fn so_it_does_at_a_second_one() {
     for seed in runs(2) {
         let start = &SimulatedDisk::new(seed);
         crash_everywhere(start, &Ledger::default(), (seed, STEPS), Fault::PowerFailure, &mut |first, disk, ledger| {
-            for left in outcomes(disk, seeds(1)) {
+            for left in disk.outcomes(seeds(1)) {
                 crash_everywhere(&left, ledger, (seed, 12), Fault::PowerFailure, &mut |second, disk, ledger| {
-                    for left in outcomes(disk, seeds(1)) {
+                    for left in disk.outcomes(seeds(1)) {
                         assert_eq!(complaint(&left, ledger), None, "seed {seed}, operations {first} and {second}");
                         checked += 1;
                     }
@@ -151,7 +139,7 @@ fn what_a_restart_finds_is_durable_before_anything_is_built_on_it() {
                 let next = disk.after_restart();
                 assert_eq!(complaint(&next, ledger), None, "seed {seed}, {fault:?} at {first}");
                 crash_everywhere(&next, ledger, (seed, 12), Fault::PowerFailure, &mut |second, disk, ledger| {
-                    for left in outcomes(disk, seeds(1)) {
+                    for left in disk.outcomes(seeds(1)) {
                         let what = format!("seed {seed}, {fault:?} at {first}, power at {second}");
                         assert_eq!(complaint(&left, ledger), None, "{what}");
                         checked += 1;

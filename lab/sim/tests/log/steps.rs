@@ -12,9 +12,9 @@ use polychron_log::frame::Order;
 use polychron_log::steps::{Point, Step};
 use polychron_sim::{Damage, Fault, SimulatedDisk, Survival};
 
+use crate::complaint;
 use crate::ledger::{Ledger, Told};
 use crate::session::{Session, look};
-use crate::{complaint, outcomes};
 
 /// A row of so many words.
 fn row(key: u64, words: usize) -> Told {
@@ -144,7 +144,7 @@ fn epoch_of_which_parts_are_there() -> bool {
     disk.plan(sync, Fault::PowerFailure);
     assert!(session.wait(pending[0]).is_err());
     assert_eq!(disk.steps()[sync].operation, Operation::Sync);
-    outcomes(&disk, 1..20).any(|left| {
+    disk.outcomes(1..20).any(|left| {
         let mut told = session.told();
         if complaint(&left, &told).is_some() {
             return true;

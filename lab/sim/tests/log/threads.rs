@@ -14,7 +14,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use crate::ledger::{Id, Ledger, Sealed, Told};
 use crate::session::manifests;
-use crate::{complaint, outcomes, runs};
+use crate::{complaint, runs};
 
 fn opened(disk: &SimulatedDisk, options: Options) -> Arc<Log<SimulatedDisk>> {
     let files = Files::new(disk.clone());
@@ -63,7 +63,7 @@ fn what_is_acknowledged_to_threads_survives() {
         });
         drop(threads);
         acknowledged += ledger.certain.len();
-        for left in outcomes(&disk, 1..4) {
+        for left in disk.outcomes(1..4) {
             assert_eq!(complaint(&left, &ledger), None, "seed {seed}");
         }
         assert_eq!(complaint(&disk.after_restart(), &ledger), None, "seed {seed}");
