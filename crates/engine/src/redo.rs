@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use polychron_base::{Error, TableId};
 
+use crate::definitions::StoredCatalog;
 use crate::mutations::left_out;
 
 /// What was done to a row.
@@ -85,6 +86,13 @@ pub trait Log: Send + Sync + 'static {
 
     /// What a transaction waits for that has read changes up to this order and has staged none.
     fn ticket(&self, read: Order) -> Ticket;
+
+    /// These are the tables from now on; durable when this returns. Nobody knows of the change yet. Calls come one at a time, and no transaction waits for
+    /// them.
+    ///
+    /// # Errors
+    /// The log refuses the change, which is then not made.
+    fn define(&self, tables: &StoredCatalog) -> Result<(), Error>;
 }
 
 crate::named! {
@@ -209,5 +217,13 @@ impl Journal {
             Some(log) if !left_out(Step::AwaitReads) => log.ticket(read()),
             _ => Ticket::DONE,
         }
+    }
+
+    /// See [`Log::define`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn define(&self, tables: &StoredCatalog) -> Result<(), Error> {
+        self.0.as_ref().map_or(Ok(()), |log| log.define(tables))
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use polychron_base::clock::{Clock, Duration};
 use polychron_base::{Error, TableId};
+use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{self, Change, Ticket};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -384,6 +385,11 @@ impl<D: Disk> redo::Log for Log<D> {
         } else {
             Ticket(sealed)
         }
+    }
+
+    /// Manifests have definitions, which a log does not write: [`Durable`](crate::Durable) does.
+    fn define(&self, _: &StoredCatalog) -> Result<(), Error> {
+        Ok(())
     }
 }
 

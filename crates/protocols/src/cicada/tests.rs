@@ -250,6 +250,10 @@ impl redo::Log for Log {
     fn ticket(&self, _: Order) -> Ticket {
         Ticket::DONE
     }
+
+    fn define(&self, _: &polychron_engine::definitions::StoredCatalog) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// Extended timestamps order each account's changes, which count up, across many turns of the clock; timestamps alone do

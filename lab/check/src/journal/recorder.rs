@@ -203,4 +203,8 @@ impl Log for Recorder {
         let last = state.sealed.iter().rposition(|sealed| sealed.order <= read);
         last.map_or(Ticket::DONE, |last| Ticket(last as u64 + 1))
     }
+
+    fn define(&self, _: &polychron_engine::definitions::StoredCatalog) -> Result<(), Error> {
+        Ok(())
+    }
 }

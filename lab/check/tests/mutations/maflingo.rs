@@ -693,6 +693,10 @@ impl Log for Ids {
     fn ticket(&self, _: Order) -> Ticket {
         Ticket::DONE
     }
+
+    fn define(&self, _: &polychron_engine::definitions::StoredCatalog) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// Whether the last of these transactions has an id below an earlier one. One worker writes row 1 some times; `last` is

@@ -88,6 +88,10 @@ impl redo::Log for Panicking {
     fn ticket(&self, _: Order) -> Ticket {
         Ticket::DONE
     }
+
+    fn define(&self, _: &polychron_engine::definitions::StoredCatalog) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// A commit that a panic of the log ends leaves nothing pending, for which others would wait for ever.
