@@ -17,5 +17,6 @@ pub mod steps;
 
 pub use codec::DatabaseId;
 pub use error::Error;
-pub use flush::{Beat, Durability, Ended, Log, Options, Threads};
+pub use flush::{Beat, Ended, Log, Options, Threads};
+pub use polychron_engine::redo::Durability;
 pub use read::{Logged, read};

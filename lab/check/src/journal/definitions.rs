@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_base::random::Random;
 use polychron_engine::definitions::{Standing, StoredCatalog, StoredTable};
-use polychron_engine::redo::{Change, Journal, Log, Order, Ticket};
+use polychron_engine::redo::{Change, Durability, Journal, Log, Order, Ticket};
 use polychron_engine::{
     Common, Error, IndexDefinition, IndexId, Interactive, Operations, Protocol, Row, Scan, Table, TableDefinition,
     TableId, Transaction, Worker, evolve,
@@ -50,6 +50,18 @@ impl Log for Notary {
 
     fn ticket(&self, _: Order) -> Ticket {
         Ticket::DONE
+    }
+
+    fn sealed(&self) -> Ticket {
+        Ticket::DONE
+    }
+
+    fn wait(&self, _: Ticket) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Immediate
     }
 
     fn define(&self, tables: &StoredCatalog) -> Result<(), Error> {
