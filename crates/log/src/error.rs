@@ -31,8 +31,18 @@ pub enum Error {
         /// What was found instead.
         reason: &'static str,
     },
+    /// A file of the checkpoint is not as it was written.
+    #[error("{file} is damaged from byte {offset} on: {reason}")]
+    Damaged {
+        /// The file.
+        file: String,
+        /// Where the damage begins, or is noticed.
+        offset: u64,
+        /// What was found instead.
+        reason: &'static str,
+    },
     /// Another version wrote it.
-    #[error("{file} has a frame of format {format}, which this version does not know")]
+    #[error("{file} has frames or blocks of format {format}, which this version does not know")]
     Unsupported {
         /// The file.
         file: String,
