@@ -12,6 +12,7 @@ use polychron_sync::Mutex;
 
 use super::{DeferredDrops, Keyed, StoreDefinition, StoreTable, wait_for};
 use crate::catalog::{Catalog, Superseded};
+use crate::redo::{Journal, Order};
 use crate::statistics::Registry;
 use crate::{Common, IndexDefinition, Metric, Statistics, Storage, TableDefinition, Versions, limits};
 
@@ -134,6 +135,11 @@ pub trait HasStores: Send + Sync {
         Vec::new()
     }
 
+    /// See [`Storage::ended`].
+    fn ended(&self) -> Order {
+        Order::default()
+    }
+
     /// See [`Storage::versions`].
     fn versions(&self) -> Option<Versions> {
         None
@@ -183,6 +189,14 @@ impl<D: HasStores> Storage for D {
 
     fn counters(&self) -> &Registry {
         &self.base().counters
+    }
+
+    fn journal(&self) -> &Journal {
+        &self.base().common.journal
+    }
+
+    fn ended(&self) -> Order {
+        HasStores::ended(self)
     }
 
     fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
