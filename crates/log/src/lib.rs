@@ -12,11 +12,12 @@ pub mod frame;
 pub mod manifest;
 mod open;
 mod read;
+pub mod recover;
 mod ring;
 pub mod steps;
 
 pub use codec::DatabaseId;
-pub use error::Error;
+pub use error::{Error, RowFault};
 pub use flush::{Beat, Ended, Log, Options, Threads};
 pub use polychron_engine::redo::Durability;
 pub use read::{Logged, read};
