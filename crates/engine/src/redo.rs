@@ -5,6 +5,7 @@
 //! more: it takes constant time, and waits for no other thread.
 
 mod answers;
+mod orders;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use polychron_base::{Error, TableId};
 use crate::definitions::StoredCatalog;
 use crate::mutations::left_out;
 pub use answers::Answers;
+pub use orders::Orders;
 
 /// What was done to a row.
 #[derive(Clone, Copy, Debug)]
@@ -150,6 +152,8 @@ crate::named! {
         AwaitReads,
         /// An answer leaves when what it depends on is durable.
         HoldAnswers,
+        /// What is told to have ended has sealed.
+        AwaitSealing,
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use polychron_base::line::short_type_name;
 use polychron_engine::limits::{self, Limits};
+use polychron_engine::redo::Answers;
 use polychron_engine::watch::Watch;
 use polychron_engine::{
     Common, Error, IndexDefinition, IndexId, Interactive, Mode, Procedure, Protocol, Row, Table, TableDefinition,
@@ -76,15 +77,14 @@ pub type TransactionOf<'w, P> = <<P as Protocol>::Worker as Interactive>::Transa
 /// # Ok::<(), polychron::Error>(())
 /// ```
 pub struct Database<P: Protocol = DefaultProtocol> {
-    pub(crate) protocol: Arc<P>,
     pub(crate) submitting: Arc<Submitting<P>>,
     pub(crate) pool: Pool<P>,
     pub(crate) claims: Arc<Claims>,
     pub(crate) requests: Arc<Requests>,
     watch: Option<Arc<Watch>>,
-    /// Behind all that may still commit.
-    #[cfg(feature = "durability")]
-    pub(crate) place: crate::durable::Place,
+    pub(crate) answers: Answers,
+    /// Behind the pool, which ends the log.
+    pub(crate) protocol: Arc<P>,
 }
 
 /// Another handle of the same database. What the last one does when it is dropped, the others do not.
@@ -97,8 +97,7 @@ impl<P: Protocol> Clone for Database<P> {
             claims: Arc::clone(&self.claims),
             requests: Arc::clone(&self.requests),
             watch: self.watch.clone(),
-            #[cfg(feature = "durability")]
-            place: self.place.clone(),
+            answers: self.answers.clone(),
         }
     }
 }
@@ -142,16 +141,9 @@ impl<P: Protocol> Database<P> {
         let events = options.common.events.clone();
         let protocol = P::open(options.protocol, options.common)?;
         let watch = Watch::start(&protocol, &events)?.map(Arc::new);
-        Ok(Self {
-            protocol,
-            submitting,
-            pool: Pool::new(),
-            claims: Arc::default(),
-            requests: Arc::default(),
-            watch,
-            #[cfg(feature = "durability")]
-            place: Default::default(),
-        })
+        let answers = Answers::new(protocol.storage().journal().clone());
+        let (pool, claims, requests) = (Pool::new(), Arc::default(), Arc::default());
+        Ok(Self { protocol, submitting, pool, claims, requests, watch, answers })
     }
 
     /// Gives this handle up, as dropping it does, and tells what goes wrong: makes all durable that was committed so far, of a database that was opened
@@ -166,11 +158,13 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// [`Error::LogStopped`]: what was not durable may be there or not when the path is opened again.
     pub fn close(self) -> Result<(), Error> {
+        let Self { submitting, pool, claims, requests, watch, answers, protocol } = self;
         #[cfg(feature = "durability")]
-        let place = self.place.clone();
-        drop(self);
+        let home = pool.home().cloned();
+        drop((submitting, pool, claims, requests, watch, answers));
         #[cfg(feature = "durability")]
-        place.close()?;
+        home.map_or(Ok(()), crate::durable::Home::close)?;
+        drop(protocol);
         Ok(())
     }
 
@@ -329,7 +323,7 @@ impl<P: Protocol> Database<P> {
         let nullable = has_types::<K>(&*self.protocol.definition(table.id())?, &definition)?;
         let unique = definition.unique;
         let positions = definition.columns.clone();
-        let id = self.protocol.create_index(table.id(), definition)?;
+        let id = self.create_index_with(table.id(), definition)?;
         Ok(Index::of_table(table.id(), id, &positions, unique, nullable))
     }
 
@@ -350,7 +344,8 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// As [`Protocol::create_index`]. A bound in time, or a token that cancels it, holds for what runs inside of [`Limits::hold`].
     pub fn create_index_with(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        self.protocol.create_index(table, definition)
+        // The rows that it has found may not be durable.
+        self.answers.give_behind_all(self.protocol.create_index(table, definition))
     }
 
     /// Drops a secondary index.
@@ -443,7 +438,7 @@ impl<P: Protocol> Database<P> {
     pub fn execute<R: Procedure>(&self, procedure: &mut R) -> Result<R::Output, R::Error> {
         // A protocol that plans looks no more once it has the procedure.
         limits::check()?;
-        self.pool.borrow(&self.protocol)?.worker().execute(procedure)
+        self.answer(|worker| worker.execute(procedure))
     }
 
     /// A worker of its own for one thread: the fast way for threads that execute many transactions.
@@ -464,7 +459,28 @@ impl<P: Protocol> Database<P> {
     /// [`Error::TooManyWorkers`] when all slots are taken.
     pub fn session(&self) -> Result<Session<P>, Error> {
         let worker = self.pool.take(&self.protocol)?;
-        Ok(Session { worker, _slot: self.pool.slot(), claims: Arc::clone(&self.claims) })
+        Ok(Session {
+            worker,
+            _slot: self.pool.slot(),
+            claims: Arc::clone(&self.claims),
+            answers: self.answers.clone(),
+            #[cfg(feature = "durability")]
+            _home: self.pool.home().cloned(),
+            _protocol: Arc::clone(&self.protocol),
+        })
+    }
+
+    /// Lends a worker. What comes of it is answered when the worker is back, and all that it depends on is durable.
+    #[inline]
+    pub(crate) fn answer<O, E: From<Error>>(&self, work: impl FnOnce(&mut P::Worker) -> Result<O, E>) -> Result<O, E> {
+        let mut borrowed = self.pool.borrow(&self.protocol)?;
+        let answer = work(borrowed.worker());
+        if self.answers.is_empty() {
+            return answer;
+        }
+        let ticket = borrowed.worker().take_ticket();
+        drop(borrowed);
+        self.answers.give(ticket, answer)
     }
 }
 
@@ -517,7 +533,7 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
         &self,
         mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
     ) -> Result<O, E> {
-        drive::transact(self.pool.borrow(&self.protocol)?.worker(), Mode::ReadWrite, &mut body)
+        self.answer(|worker| drive::transact(worker, Mode::ReadWrite, &mut body))
     }
 
     /// As [`Database::transact`], but for so long at most: then the transaction is rolled back. The time is looked at while the call waits for a
@@ -593,7 +609,7 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
         &self,
         mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
     ) -> Result<O, E> {
-        drive::transact(self.pool.borrow(&self.protocol)?.worker(), Mode::Snapshot, &mut body)
+        self.answer(|worker| drive::transact(worker, Mode::Snapshot, &mut body))
     }
 }
 

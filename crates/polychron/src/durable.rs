@@ -14,12 +14,12 @@ use polychron_log::{Durable, Load, Opening, Settings, Wanted};
 use crate::{Builder, Database};
 
 /// The files of an open database, whatever disk they are on.
-pub(crate) trait Home: Send + Sync {
+pub(crate) trait Ends: Send + Sync {
     fn flush(&self) -> Result<(), Error>;
     fn close(&self) -> Result<(), Error>;
 }
 
-impl<D: Disk> Home for Durable<D> {
+impl<D: Disk> Ends for Durable<D> {
     fn flush(&self) -> Result<(), Error> {
         Self::flush(self)
     }
@@ -29,21 +29,38 @@ impl<D: Disk> Home for Durable<D> {
     }
 }
 
-/// Where a database keeps its files, if it does. The last handle that goes ends the log.
-#[derive(Clone, Default)]
-pub(crate) struct Place(Option<Arc<dyn Home>>);
+/// Where a database keeps its files. The last use of the database that ends ends the log; it has the protocol until then, because the log's threads ask
+/// that for what has ended, and must not be the last to have it.
+#[derive(Clone)]
+pub(crate) struct Home(Arc<Inner>);
 
-impl fmt::Debug for Place {
+struct Inner(Arc<dyn Ends>);
+
+impl fmt::Debug for Home {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Place").field("is_durable", &self.0.is_some()).finish_non_exhaustive()
+        out.debug_struct("Home").finish_non_exhaustive()
     }
 }
 
-impl Place {
-    /// Makes everything durable, and ends the log if nothing else uses it: whoever calls this has dropped what he has of the database.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Who wants to know what goes wrong closes the database.
+        let _ = self.0.close();
+    }
+}
+
+impl Home {
+    fn new(home: Arc<dyn Ends>) -> Self {
+        Self(Arc::new(Inner(home)))
+    }
+
+    /// Makes everything durable, and ends the log if nothing else uses it.
     pub(crate) fn close(self) -> Result<(), Error> {
-        let Some(home) = self.0 else { return Ok(()) };
-        if Arc::strong_count(&home) == 1 { home.close() } else { home.flush() }
+        let home = Arc::clone(&self.0.0);
+        match Arc::into_inner(self.0) {
+            Some(_last) => home.close(),
+            None => home.flush(),
+        }
     }
 }
 
@@ -149,9 +166,9 @@ impl<P: Protocol> Builder<P> {
         memory.limit_bytes = memory.limit_bytes.map(|limit| limit.saturating_sub(settings.log.memory_bytes));
         options.common.journal = Journal::new(Arc::clone(&durable) as _);
         // First, for a protocol may refuse the journal, or the options.
-        let mut database = Database::with_options(options)?;
+        let database = Database::with_options(options)?;
         recover(&database, &durable, &files(&settings)?, settings)?;
-        database.place = Place(Some(durable));
+        database.pool.keep(Home::new(durable));
         Ok(database)
     }
 }
@@ -173,7 +190,9 @@ fn recover<P: Protocol, D: Disk + Clone>(
     });
     let loader = Loader { database, path, tables: ids.collect() };
     opening.load(&loader)?;
-    opening.finish(durable, Box::new(Order::default))
+    let protocol = Arc::downgrade(&database.protocol);
+    let ended = move || protocol.upgrade().map_or(Order::default(), |protocol| protocol.storage().ended());
+    opening.finish(durable, Box::new(ended))
 }
 
 /// Puts recovered rows into a database.
