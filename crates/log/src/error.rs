@@ -1,5 +1,8 @@
 //! Why a log cannot be opened or read.
 
+use polychron_base::line::OneLine;
+use polychron_schema::SchemaError;
+
 use crate::{disk, manifest};
 
 /// Why a log could not be opened or read.
@@ -38,6 +41,15 @@ pub enum Error {
         /// What was found instead.
         reason: &'static str,
     },
+    /// The catalog in the manifest cannot be read.
+    #[error(transparent)]
+    Catalog(#[from] crate::catalog::Error),
+    /// It was interrupted, because the database is closed.
+    #[error("the checkpoint was given up")]
+    GivenUp,
+    /// The write of a manifest has failed before.
+    #[error("it is not known which manifest counts before the database is opened again")]
+    InDoubt,
     /// Another version wrote it.
     #[error("{file} has frames or blocks of format {format}, which this version does not know")]
     Unsupported {
@@ -46,9 +58,54 @@ pub enum Error {
         /// Its format.
         format: u16,
     },
+    /// Something in a record is not what any record has.
+    #[error("the log has a record that is malformed")]
+    Record,
+    /// What the log and the checkpoint have of a row contradicts itself.
+    #[error("the row {} of table {} cannot be recovered: {fault}", OneLine(key), OneLine(table))]
+    Row {
+        /// The table's name.
+        table: String,
+        /// The row's key: its values, or its bytes if it has none.
+        key: String,
+        /// What is wrong.
+        fault: RowFault,
+    },
+    /// A table's definition is not valid.
+    #[error("table {}: {error}", OneLine(table))]
+    Definition {
+        /// The table's name.
+        table: String,
+        /// Why not.
+        error: SchemaError,
+    },
     /// The options contradict each other.
     #[error("{0}")]
     Options(&'static str),
+}
+
+/// Why a row cannot be recovered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RowFault {
+    /// It is no row of its table.
+    #[error("it is no row of this table: {0}")]
+    Layout(SchemaError),
+    /// A change has a key that is none of its table's.
+    #[error("{0}")]
+    Key(SchemaError),
+    /// It was patched, and was never put, or was deleted before.
+    #[error("it was patched where there was none")]
+    PatchOfNothing,
+    /// A patch is for words that it does not have.
+    #[error("it was patched behind its end")]
+    PatchBeyondEnd,
+    /// A patch gave it another key.
+    #[error("a patch has changed its key")]
+    OtherKey,
+    /// The checkpoint has two of it.
+    #[error("the checkpoint has it twice")]
+    Twice,
 }
 
 /// Why a log has stopped.

@@ -13,10 +13,11 @@ pub mod frame;
 pub mod manifest;
 mod open;
 mod read;
+pub mod recover;
 mod ring;
 pub mod steps;
 
 pub use codec::DatabaseId;
-pub use error::Error;
+pub use error::{Error, RowFault};
 pub use flush::{Beat, Durability, Ended, Log, Options, Threads};
 pub use read::{Logged, read};

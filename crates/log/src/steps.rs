@@ -81,14 +81,50 @@ named! {
 }
 
 named! {
+    /// A step of recovery that can be left out.
+    pub enum RecoveryStep {
+        /// Of a key's changes the one with the highest order counts, in whichever sequence they come.
+        CompareOrders,
+        /// A change of a later incarnation counts, whatever its order.
+        CompareIncarnations,
+        /// Patches count over a row that was put before.
+        ApplyPatches,
+        /// They do not over one that was put later.
+        PassOverOlderPatches,
+        /// They count in their order.
+        SortPatches,
+        /// A patch replaces another one only if it has all of its words.
+        CoverPatches,
+        /// What is patched is there.
+        RefusePatchOfNothing,
+        /// A patch ends where its row does.
+        RefusePatchBeyondEnd,
+        /// A patch leaves the key as it is.
+        RefuseOtherKey,
+        /// A row is one of its table's layout.
+        CheckRows,
+        /// The checkpoint's row is gone if it was deleted since.
+        DeleteFromCheckpoint,
+        /// It leaves once if it was put since.
+        ReplaceInCheckpoint,
+        /// What was patched since must be in the checkpoint.
+        AwaitPatched,
+        /// It is there once.
+        RefuseTwice,
+        /// Changes and rows of tables that are not in the catalog do not count.
+        SkipDropped,
+    }
+}
+
+named! {
     /// A point at which a test steps in.
     pub enum Point {
         /// An epoch is being closed: its number is raised, and no head is read yet.
         Closing,
         /// The head of the first ring is read.
         FirstHeadRead,
-        /// A checkpoint's epoch is chosen.
-        EpochChosen,
+        /// A checkpoint is begun, and its epoch is not chosen.
+        CheckpointBegins,
         /// A checkpoint's files are written, and no manifest names them yet.
         FilesWritten,
     }
