@@ -290,7 +290,17 @@ pub trait Worker: Send {
         self.execute(&mut single::ReadOne { table, key, projection, read })
     }
 
-    /// What the answers wait for that this worker has given since the last call. A worker whose protocol has a journal says so for each of its
+    /// Before a transaction that may write begins: waits while the log is behind. [`drive`] asks, and [`open`]; a protocol that executes transactions on
+    /// other threads than the client's does so by itself.
+    ///
+    /// # Errors
+    /// [`Error::LogStopped`], [`Error::DiskFull`].
+    fn admit(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// What the answers wait for that this worker has given since the last call. Nothing of a worker waits for it; who passes its answers on does
+    /// ([`redo::Answers`]), when the worker is in no epoch, and best when others have it. A worker whose protocol has a journal says so for each of its
     /// transactions, those that only read or failed included.
     fn take_ticket(&mut self) -> Ticket {
         Ticket::DONE

@@ -5,6 +5,8 @@
 //! more: it takes constant time, and waits for no other thread.
 
 mod answers;
+mod durability;
+mod orders;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use polychron_base::{Error, TableId};
 use crate::definitions::StoredCatalog;
 use crate::mutations::left_out;
 pub use answers::Answers;
+pub use orders::Orders;
 
 /// What was done to a row.
 #[derive(Clone, Copy, Debug)]
@@ -150,6 +153,8 @@ crate::named! {
         AwaitReads,
         /// An answer leaves when what it depends on is durable.
         HoldAnswers,
+        /// What is told to have ended has sealed.
+        AwaitSealing,
     }
 }
 

@@ -10,6 +10,7 @@ use polychron_sync::Mutex;
 
 use crate::catalog::Superseded;
 use crate::definitions::{Standing, StoredCatalog};
+use crate::redo::{Journal, Order};
 use crate::statistics::Registry;
 use crate::{Metric, Statistics, Versions};
 
@@ -23,6 +24,16 @@ pub trait Storage: Send + Sync {
 
     /// The workers' counts.
     fn counters(&self) -> &Registry;
+
+    /// Where commits hand their changes to.
+    fn journal(&self) -> &Journal;
+
+    /// Up to which order all transactions have ended that hand changes to the journal: those up to there that commit have sealed before the call, and
+    /// none seals with such an order behind it. It does not go back, and comes near the present while transactions end and the database's own threads
+    /// run.
+    fn ended(&self) -> Order {
+        Order::default()
+    }
 
     /// See [`Protocol::create_table`](crate::Protocol::create_table).
     fn create_table(&self, definition: TableDefinition, standing: Standing) -> Result<TableId, Error>;

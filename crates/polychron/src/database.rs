@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use polychron_base::line::short_type_name;
 use polychron_engine::limits::{self, Limits};
+use polychron_engine::redo::Answers;
 use polychron_engine::watch::Watch;
 use polychron_engine::{
     Common, Error, IndexDefinition, IndexId, Interactive, Mode, Procedure, Protocol, Row, Table, TableDefinition,
@@ -82,6 +83,7 @@ pub struct Database<P: Protocol = DefaultProtocol> {
     pub(crate) claims: Arc<Claims>,
     pub(crate) requests: Arc<Requests>,
     watch: Option<Arc<Watch>>,
+    pub(crate) answers: Answers,
 }
 
 /// Another handle of the same database. What the last one does when it is dropped, the others do not.
@@ -94,6 +96,7 @@ impl<P: Protocol> Clone for Database<P> {
             claims: Arc::clone(&self.claims),
             requests: Arc::clone(&self.requests),
             watch: self.watch.clone(),
+            answers: self.answers.clone(),
         }
     }
 }
@@ -137,7 +140,9 @@ impl<P: Protocol> Database<P> {
         let events = options.common.events.clone();
         let protocol = P::open(options.protocol, options.common)?;
         let watch = Watch::start(&protocol, &events)?.map(Arc::new);
-        Ok(Self { protocol, submitting, pool: Pool::new(), claims: Arc::default(), requests: Arc::default(), watch })
+        let answers = Answers::new(protocol.storage().journal().clone());
+        let (pool, claims, requests) = (Pool::new(), Arc::default(), Arc::default());
+        Ok(Self { protocol, submitting, pool, claims, requests, watch, answers })
     }
 
     /// The protocol itself, for code that is generic over protocols.
@@ -300,7 +305,7 @@ impl<P: Protocol> Database<P> {
         }
         let (unique, nullable) = (definition.unique, indexed().any(|column| column.nullable));
         let positions = definition.columns.clone();
-        let id = self.protocol.create_index(table.id(), definition)?;
+        let id = self.create_index_with(table.id(), definition)?;
         Ok(Index::of_table(table.id(), id, &positions, unique, nullable))
     }
 
@@ -321,7 +326,8 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// As [`Protocol::create_index`]. A bound in time, or a token that cancels it, holds for what runs inside of [`Limits::hold`].
     pub fn create_index_with(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        self.protocol.create_index(table, definition)
+        // The rows that it has found may not be durable.
+        self.answers.give_behind_all(self.protocol.create_index(table, definition))
     }
 
     /// Drops a secondary index.
@@ -370,7 +376,7 @@ impl<P: Protocol> Database<P> {
     pub fn execute<R: Procedure>(&self, procedure: &mut R) -> Result<R::Output, R::Error> {
         // A protocol that plans looks no more once it has the procedure.
         limits::check()?;
-        self.pool.borrow(&self.protocol)?.worker().execute(procedure)
+        self.answer(|worker| worker.execute(procedure))
     }
 
     /// A worker of its own for one thread: the fast way for threads that execute many transactions.
@@ -391,7 +397,20 @@ impl<P: Protocol> Database<P> {
     /// [`Error::TooManyWorkers`] when all slots are taken.
     pub fn session(&self) -> Result<Session<P>, Error> {
         let worker = self.pool.take(&self.protocol)?;
-        Ok(Session { worker, _slot: self.pool.slot(), claims: Arc::clone(&self.claims) })
+        Ok(Session { worker, _slot: self.pool.slot(), claims: Arc::clone(&self.claims), answers: self.answers.clone() })
+    }
+
+    /// Lends a worker. What comes of it is answered when the worker is back, and all that it depends on is durable.
+    #[inline]
+    pub(crate) fn answer<O, E: From<Error>>(&self, work: impl FnOnce(&mut P::Worker) -> Result<O, E>) -> Result<O, E> {
+        let mut borrowed = self.pool.borrow(&self.protocol)?;
+        let answer = work(borrowed.worker());
+        if self.answers.is_empty() {
+            return answer;
+        }
+        let ticket = borrowed.worker().take_ticket();
+        drop(borrowed);
+        self.answers.give(ticket, answer)
     }
 }
 
@@ -444,7 +463,7 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
         &self,
         mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
     ) -> Result<O, E> {
-        drive::transact(self.pool.borrow(&self.protocol)?.worker(), Mode::ReadWrite, &mut body)
+        self.answer(|worker| drive::transact(worker, Mode::ReadWrite, &mut body))
     }
 
     /// As [`Database::transact`], but for so long at most: then the transaction is rolled back. The time is looked at while the call waits for a
@@ -520,6 +539,6 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
         &self,
         mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
     ) -> Result<O, E> {
-        drive::transact(self.pool.borrow(&self.protocol)?.worker(), Mode::Snapshot, &mut body)
+        self.answer(|worker| drive::transact(worker, Mode::Snapshot, &mut body))
     }
 }

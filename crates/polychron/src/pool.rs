@@ -19,6 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use polychron_engine::open::{Open, WorkerOwner};
+use polychron_engine::redo::Answers;
 use polychron_engine::{Error, Interactive, Mode, Protocol, limits};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{AtomicCell, CachePadded, fence_behind_exchange};
@@ -359,11 +360,11 @@ impl<P: Protocol> Borrowed<'_, P> {
 
 impl<P: Protocol<Worker: Interactive>> Borrowed<'_, P> {
     /// Begins a transaction that keeps the worker until it ends, in this thread.
-    pub(crate) fn open(mut self, mode: Mode) -> Result<Open<'static, P::Worker, Loan<P>>, Error> {
+    pub(crate) fn open(mut self, answers: &Answers, mode: Mode) -> Result<Open<'static, P::Worker, Loan<P>>, Error> {
         let (pool, worker) = (self.pool.clone(), self.worker.take());
         // The loan goes on: it ends in `take_back`.
         std::mem::forget(self);
-        Open::own(worker.expect("the worker is here until the borrow ends"), Loan(pool), mode)
+        Open::own(worker.expect("the worker is here until the borrow ends"), Loan(pool), answers, mode)
     }
 }
 

@@ -98,6 +98,14 @@ macro_rules! replays {
             }
 
             #[test]
+            fn needs_ends() {
+                // HyPer tells the last commit time, which it makes known behind the seal.
+                let setup = $setup.erased();
+                let is_clock = setup.name.contains("hyper");
+                assert!(finds(&setup, if is_clock { redo::Step::SealFirst } else { redo::Step::AwaitSealing }));
+            }
+
+            #[test]
             fn answers_wait() {
                 assert_eq!(answer_too_early(&$setup.erased()), None);
                 let _careless = leave_out(redo::Step::AwaitReads);

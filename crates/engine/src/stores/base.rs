@@ -13,6 +13,7 @@ use polychron_sync::Mutex;
 use super::{DeferredDrops, IndexRef, Keyed, StoreDefinition, StoreTable, wait_for};
 use crate::catalog::{Catalog, Superseded};
 use crate::definitions::{Standing, StoredCatalog};
+use crate::redo::{Journal, Order};
 use crate::statistics::Registry;
 use crate::{Common, IndexDefinition, Metric, Statistics, Storage, TableDefinition, Versions, limits};
 
@@ -135,6 +136,11 @@ pub trait HasStores: Send + Sync {
         Vec::new()
     }
 
+    /// See [`Storage::ended`].
+    fn ended(&self) -> Order {
+        Order::default()
+    }
+
     /// See [`Storage::versions`].
     fn versions(&self) -> Option<Versions> {
         None
@@ -188,6 +194,14 @@ impl<D: HasStores> Storage for D {
 
     fn counters(&self) -> &Registry {
         &self.base().counters
+    }
+
+    fn journal(&self) -> &Journal {
+        &self.base().common.journal
+    }
+
+    fn ended(&self) -> Order {
+        HasStores::ended(self)
     }
 
     fn create_table(&self, definition: TableDefinition, standing: Standing) -> Result<TableId, Error> {

@@ -10,11 +10,12 @@ use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Superseded;
 use polychron_engine::definitions::{Standing, StoredCatalog};
 use polychron_engine::limits;
+use polychron_engine::redo::{Journal, Order, Orders};
 use polychron_engine::statistics::Registry;
 use polychron_engine::{Common, IndexDefinition, Protocol, Statistics, Storage, TableDefinition};
-use polychron_memory::{Memory, MemoryStatistics};
+use polychron_memory::{Memory, MemoryStatistics, OWN_SLOTS};
 use polychron_schema::EvolutionError;
-use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{Condvar, Mutex, MutexGuard, nap};
 
 use super::options::Options;
@@ -36,8 +37,8 @@ pub struct Serial {
     names: Mutex<BTreeMap<String, TableId>>,
     /// The tables came back.
     free: Condvar,
-    /// How many transactions have sealed their changes for the log. Written by a thread that has the tables.
-    pub(super) sealed: AtomicU64,
+    /// Of those that seal their changes for the log.
+    pub(super) orders: Orders,
 }
 
 /// Where the tables are while no thread has them.
@@ -160,6 +161,7 @@ impl Protocol for Serial {
         let (counters, free) = (Registry::new(common.events.clone()), Condvar::new());
         Ok(Arc::new(Self {
             memory,
+            orders: Orders::new(common.memory.max_workers + OWN_SLOTS),
             common,
             counters,
             used,
@@ -168,7 +170,6 @@ impl Protocol for Serial {
             evolving: Mutex::default(),
             names: Mutex::default(),
             free,
-            sealed: AtomicU64::new(0),
         }))
     }
 
@@ -188,6 +189,14 @@ impl Storage for Serial {
 
     fn counters(&self) -> &Registry {
         &self.counters
+    }
+
+    fn journal(&self) -> &Journal {
+        &self.common.journal
+    }
+
+    fn ended(&self) -> Order {
+        self.orders.ended().into()
     }
 
     fn create_table(&self, definition: TableDefinition, standing: Standing) -> Result<TableId, Error> {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::PoisonError;
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
 use polychron_base::random::Random;
+use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::redo::{Change, Durability, Log, Order, Ticket};
-use polychron_engine::{Error, TableId};
+use polychron_engine::{Error, Protocol, TableId};
 use polychron_sync::{Condvar, Mutex, MutexGuard};
 
 /// Of so many changes one is refused.
@@ -55,11 +56,15 @@ struct State {
     admitted: usize,
     /// What begins is refused.
     is_full: bool,
+    /// Up to where all have ended, as far as the database has told.
+    ended: Order,
 }
 
 type ThreadIds = Option<ThreadId>;
 
 type OnSeal = Box<dyn FnMut() + Send>;
+
+type AskEnded = Box<dyn Fn() -> Order + Send + Sync>;
 
 /// A [`Log`] that keeps all that is handed to it, refuses some changes, and notes where its contract is broken. Each seal is a log epoch, which becomes
 /// durable when a thread waits for it, or on command.
@@ -68,6 +73,7 @@ pub struct Recorder {
     changed: Condvar,
     durability: Durability,
     on_seal: Mutex<Option<OnSeal>>,
+    ask_ended: OnceLock<AskEnded>,
 }
 
 impl fmt::Debug for Recorder {
@@ -98,7 +104,27 @@ impl Recorder {
 
     /// One that refuses nothing, of a database with this durability.
     pub fn of(durability: Durability) -> Self {
-        Self { state: Mutex::default(), changed: Condvar::new(), durability, on_seal: Mutex::new(None) }
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            durability,
+            on_seal: Mutex::new(None),
+            ask_ended: OnceLock::new(),
+        }
+    }
+
+    /// Asks a database at each seal up to where all have ended.
+    pub fn watch<P: Protocol>(&self, database: &Arc<P>) {
+        let database = Arc::downgrade(database);
+        let ask = move || database.upgrade().map_or(Order::default(), |database| database.storage().ended());
+        assert!(self.ask_ended.set(Box::new(ask)).is_ok(), "it is watched already");
+    }
+
+    /// The highest order of all that have sealed changes.
+    pub fn last_order(&self) -> Order {
+        let state = self.state();
+        let changing = state.sealed.iter().filter(|sealed| !sealed.changes.is_empty());
+        changing.map(|sealed| sealed.order).max().unwrap_or_default()
     }
 
     /// From now on nothing becomes durable.
@@ -219,6 +245,10 @@ fn apply(rows: &mut Rows, Staged { key, change, .. }: &Staged) -> Option<String>
 }
 
 impl Log for Recorder {
+    fn define(&self, _: &StoredCatalog) -> Result<(), Error> {
+        Ok(())
+    }
+
     fn admit(&self, worker: usize) -> Result<(), Error> {
         let mut state = self.state();
         state.admitted += 1;
@@ -258,8 +288,14 @@ impl Log for Recorder {
     }
 
     fn seal(&self, worker: usize, order: Order) -> Ticket {
+        let ended = self.ask_ended.get().map_or(Order::default(), |ask| ask());
         let mut state = self.state();
         let (thread, changes) = state.staged.remove(&worker).unwrap_or_default();
+        state.ended = state.ended.max(ended);
+        if order <= state.ended && !changes.is_empty() {
+            let ended = state.ended;
+            state.flaws.push(format!("{order:?} is sealed, and all up to {ended:?} had ended"));
+        }
         if thread.is_some_and(|thread| thread != std::thread::current().id()) {
             state.flaws.push(format!("one thread stages as worker {worker}, and another one seals"));
         }
@@ -315,9 +351,5 @@ impl Log for Recorder {
 impl State {
     fn ticket_of(&self, seals: usize) -> Ticket {
         if seals <= self.durable { Ticket::DONE } else { Ticket(seals as u64) }
-    }
-
-    fn define(&self, _: &polychron_engine::definitions::StoredCatalog) -> Result<(), Error> {
-        Ok(())
     }
 }
