@@ -41,6 +41,15 @@ pub enum Error {
         /// What was found instead.
         reason: &'static str,
     },
+    /// The catalog in the manifest cannot be read.
+    #[error(transparent)]
+    Catalog(#[from] crate::catalog::Error),
+    /// It was interrupted, because the database is closed.
+    #[error("the checkpoint was given up")]
+    GivenUp,
+    /// The write of a manifest has failed before.
+    #[error("it is not known which manifest counts before the database is opened again")]
+    InDoubt,
     /// Another version wrote it.
     #[error("{file} has frames or blocks of format {format}, which this version does not know")]
     Unsupported {

@@ -3,10 +3,17 @@
 //! `docs/durability.md` has the rules: which epoch, which records become rows and which are carried, and what a crash leaves.
 
 pub mod block;
+mod fold;
+mod pace;
 mod reader;
+mod rows;
+mod run;
 mod writer;
 
+pub use fold::carried;
 pub use reader::Reader;
+pub use rows::RowSource;
+pub use run::{Checkpoints, Counts, Haste, Options};
 pub use writer::{RecordContent, RowContent, Writer};
 
 use crate::codec::checksum;
@@ -48,6 +55,12 @@ impl Range {
     #[inline]
     pub fn has(self, hash: u32) -> bool {
         first_bits(hash, self.bits) == self.prefix
+    }
+
+    /// Whether a key is in it.
+    #[inline]
+    pub fn has_key(self, key: &[u8]) -> bool {
+        self.bits == 0 || self.has(hash(key))
     }
 
     /// Whether some key can be in both.

@@ -1,5 +1,6 @@
 //! What a log's tail and a checkpoint have together, row by row.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::PoisonError;
 
@@ -13,6 +14,7 @@ use super::keys::Entry;
 use super::part::{Below, Part};
 use super::scatter::{hash_of, part_of};
 use super::tables::{Table, Tables};
+use crate::checkpoint::Range;
 use crate::error::{Error, RowFault};
 use crate::steps::RecoveryStep;
 
@@ -126,14 +128,17 @@ impl<'t> Batch<'t> {
 /// What was gathered of each row, before it is merged with a checkpoint.
 #[derive(Debug)]
 pub struct Newest {
-    tables: Tables,
-    seed: HashSeed,
-    parts: Vec<Part>,
+    pub(super) tables: Tables,
+    pub(super) range: Range,
+    pub(super) touched: BTreeSet<u32>,
+    pub(super) seed: HashSeed,
+    pub(super) parts: Vec<Part>,
 }
 
 impl Newest {
-    pub(super) fn new(tables: Tables, seed: HashSeed, parts: Vec<Part>) -> Self {
-        Self { tables, seed, parts }
+    /// The positions of tables of which something was logged, of any keys.
+    pub fn touched(&self) -> &BTreeSet<u32> {
+        &self.touched
     }
 
     /// The memory that it takes.
@@ -198,6 +203,9 @@ impl Newest {
         let Some(number) = self.tables.number(position) else { return Ok(()) };
         let table = self.tables.get(number);
         let key = table.key_of(row, scratch)?;
+        if !self.range.has_key(key) {
+            return Ok(());
+        }
         let hash = hash_of(self.seed, key);
         let part = &self.parts[part_of(hash, self.parts.len())];
         let found = part.find(number, hash, key);

@@ -4,6 +4,7 @@ use std::sync::PoisonError;
 
 use polychron_base::key::{EncodedKey as _, HashSeed};
 use polychron_schema::KeyScratch;
+use polychron_sync::atomic::Ordering;
 
 use super::part::{Incoming, Kind, Part, Version};
 use super::{Chunk, Shared};
@@ -91,6 +92,13 @@ impl Scatter {
                     (number, key, Kind::Delete, &[][..])
                 }
             };
+            // Others have written it, mostly.
+            if !shared.touched[number].load(Ordering::Relaxed) {
+                shared.touched[number].store(true, Ordering::Relaxed);
+            }
+            if !shared.range.has_key(key) {
+                continue;
+            }
             let hash = hash_of(shared.seed, key);
             let at = part_of(hash, parts.len());
             let pending = &mut parts[at];
