@@ -44,9 +44,6 @@ pub enum Error {
         /// What was found instead.
         reason: &'static str,
     },
-    /// The catalog in the manifest cannot be read.
-    #[error(transparent)]
-    Catalog(#[from] crate::catalog::Error),
     /// It was interrupted, because the database is closed.
     #[error("the checkpoint was given up")]
     GivenUp,
@@ -104,7 +101,10 @@ impl Error {
             | Self::Manifest(manifest::Error::Unsupported { .. })
             | Self::Catalog(catalog::Error::Unsupported { .. }) => Told::other_format(path, reason),
             Self::Options(_) => Told::options(reason),
+            Self::GivenUp => Told::Cancelled,
+            Self::InDoubt => Told::log_stopped(reason),
             Self::Corrupt { .. }
+            | Self::Damaged { .. }
             | Self::Record
             | Self::Row { .. }
             | Self::Definition { .. }

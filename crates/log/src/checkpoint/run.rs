@@ -220,7 +220,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
         pace: &Pace,
     ) -> Result<Checkpoint, Error> {
         let Self { files, options, .. } = self;
-        let catalog = StoredCatalog::decode(&manifest.catalog)?;
+        let catalog = crate::catalog::decode(&manifest.catalog)?;
         if manifest.checkpoint.is_none() {
             // Anew: the name of one that is there may never become durable, when a sync of it has failed.
             sweep(files, manifest)?;
