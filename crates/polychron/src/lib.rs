@@ -227,6 +227,7 @@ pub use polychron_engine::futures::{FutureError, Outcome, Resolved};
 pub use polychron_engine::limits::{Cancellation, Limits};
 pub use polychron_engine::open::Open;
 pub use polychron_engine::options::{Retry, Submissions};
+pub use polychron_engine::redo::Durability;
 pub use polychron_engine::scan::Comparison;
 pub use polychron_engine::typed::{
     Aggregates, Condition, Conditions, GroupColumns, MOST_GROUPS, Mapped, Range, Rows, Summed, Total, Totals, count,
