@@ -46,7 +46,7 @@ impl<D: Disk> Threads<D> {
     /// When the system has none.
     pub fn start(log: Arc<Log<D>>) -> io::Result<Self> {
         let mut this = Self { log, stop: Arc::default(), threads: Vec::new() };
-        let interval = this.log.options.durability.period().map_or(IDLE, |period| period.min(IDLE));
+        let interval = super::period(this.log.options.durability).map_or(IDLE, |period| period.min(IDLE));
         let (log, mut beat) = (Arc::clone(&this.log), Beat::default());
         this.spawn("polychron-log", interval, move || log.tick(&mut beat))?;
         let log = Arc::clone(&this.log);
