@@ -4,9 +4,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use polychron::schema::{ColumnType, IndexDefinition};
+use polychron::schema::{ColumnType, IndexDefinition, TableDefinition};
 use polychron::{
-    AnyProtocol, Database, Durability, Error, Options, Session, TableDefinition, Worker, any_protocol,
+    AnyProtocol, Database, Durability, Error, Options, Session, Worker, any_protocol,
 };
 use polychron_base::random::Random;
 
@@ -133,7 +133,7 @@ impl<'d> Thread<'d> {
     fn step_by_step(&self, work: &Work) -> Result<String, Refusal> {
         loop {
             let mut transaction = self.database.begin()?;
-            let answer = match work.execute(&mut *transaction) {
+            let answer = match work.execute(&mut transaction) {
                 Ok(found) => transaction.commit().map(|()| found).map_err(Refusal::from),
                 Err(refusal) => Err(refusal),
             };
