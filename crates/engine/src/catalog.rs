@@ -400,46 +400,6 @@ impl<T: Described> Catalog<T> {
         self.publish(alone, &present, changed, || ())
     }
 
-    /// Puts `change`'s answer in the place of a table: the same one with one more index, which is provisional.
-    ///
-    /// # Errors
-    /// As [`Catalog::replace`], or what the log answers.
-    pub fn add_index<O>(
-        &self,
-        id: TableId,
-        change: impl FnOnce(&T) -> Result<(T, (IndexId, O)), Error>,
-    ) -> Result<(IndexId, O), Error> {
-        let (alone, present) = self.change();
-        let (table, (index, output)) = change(present.get(id)?)?;
-        let mut changed = present.copy();
-        *changed.slot(id) = Some(Arc::new(table));
-        // Without a log nothing outlives the process.
-        if !self.journal.is_empty() {
-            changed.provisional.indexes.push(IndexRef { table: id, index });
-        }
-        self.publish(alone, &present, changed, || ())?;
-        Ok((index, output))
-    }
-
-    /// Puts `change`'s answer in the place of a table: the same one without this index. `going` is given what else `change` answers, before anybody can
-    /// know that.
-    ///
-    /// # Errors
-    /// As [`Catalog::add_index`].
-    pub fn remove_index<O>(
-        &self,
-        index_ref: IndexRef,
-        change: impl FnOnce(&T) -> Result<(T, O), Error>,
-        going: impl FnOnce(O),
-    ) -> Result<(), Error> {
-        let (alone, present) = self.change();
-        let (table, output) = change(present.get(index_ref.table)?)?;
-        let mut changed = present.copy();
-        *changed.slot(index_ref.table) = Some(Arc::new(table));
-        changed.provisional.indexes.retain(|other| *other != index_ref);
-        self.publish(alone, &present, changed, || going(output))
-    }
-
     /// Takes a table out and returns it. `going` is shown it before anybody can know that.
     ///
     /// # Errors

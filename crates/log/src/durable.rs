@@ -272,6 +272,7 @@ impl<D: Disk> Opened<D> {
         D: Clone,
     {
         // Records of tables that nobody knows any more are passed over, so which ones there are must be durable before that is acted on.
+        self.log.check()?;
         let mut manifests = self.manifests();
         let catalog = catalog::encode(tables);
         let bytes = catalog.len() as u64;
