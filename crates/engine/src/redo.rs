@@ -5,6 +5,7 @@
 //! more: it takes constant time, and waits for no other thread.
 
 mod answers;
+mod durability;
 mod orders;
 
 use std::fmt;

@@ -34,8 +34,24 @@ pub enum Error {
         /// What was found instead.
         reason: &'static str,
     },
+    /// A file of the checkpoint is not as it was written.
+    #[error("{file} is damaged from byte {offset} on: {reason}")]
+    Damaged {
+        /// The file.
+        file: String,
+        /// Where the damage begins, or is noticed.
+        offset: u64,
+        /// What was found instead.
+        reason: &'static str,
+    },
+    /// It was interrupted, because the database is closed.
+    #[error("the checkpoint was given up")]
+    GivenUp,
+    /// The write of a manifest has failed before.
+    #[error("it is not known which manifest counts before the database is opened again")]
+    InDoubt,
     /// Another version wrote it.
-    #[error("{file} has a frame of format {format}, which this version does not know")]
+    #[error("{file} has frames or blocks of format {format}, which this version does not know")]
     Unsupported {
         /// The file.
         file: String,
@@ -85,7 +101,10 @@ impl Error {
             | Self::Manifest(manifest::Error::Unsupported { .. })
             | Self::Catalog(catalog::Error::Unsupported { .. }) => Told::other_format(path, reason),
             Self::Options(_) => Told::options(reason),
+            Self::GivenUp => Told::Cancelled,
+            Self::InDoubt => Told::log_stopped(reason),
             Self::Corrupt { .. }
+            | Self::Damaged { .. }
             | Self::Record
             | Self::Row { .. }
             | Self::Definition { .. }

@@ -4,6 +4,7 @@
 //! `docs/durability.md` lists the promises and invariants, and which parts exist.
 
 pub mod catalog;
+pub mod checkpoint;
 mod codec;
 pub mod disk;
 mod durable;

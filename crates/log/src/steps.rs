@@ -59,6 +59,38 @@ named! {
 }
 
 named! {
+    /// A step of checkpoints that can be left out.
+    pub enum CheckpointStep {
+        /// Records behind the consistent point are carried, and become no rows.
+        CarryOpen,
+        /// Those that the checkpoint before has carried count, too.
+        TakeCarried,
+        /// A log that is read again is read without what the checkpoint has.
+        SkipFolded,
+        /// The manifest says that the log was durable up to the checkpoint's epoch.
+        RaiseFloor,
+        /// Which tables there are is read behind the epoch.
+        ReadCatalogLater,
+        /// The files of a table stay that nothing was logged of.
+        KeepUnchanged,
+        /// Files are synced before a manifest names them.
+        SyncRows,
+        /// So are their names.
+        SyncDirectories,
+        /// Log files and the files of the checkpoint before go once the manifest is durable.
+        WriteManifestFirst,
+        /// Nothing goes while it is unknown which manifest counts.
+        KeepInDoubt,
+        /// A failed checkpoint's files are removed.
+        RemoveFailed,
+        /// So is what an opening finds of one that was interrupted.
+        RemoveInterrupted,
+        /// The last block of a file is the one that the manifest says.
+        KnowLastBlock,
+    }
+}
+
+named! {
     /// A step of recovery that can be left out.
     pub enum RecoveryStep {
         /// Of a key's changes the one with the highest order counts, in whichever sequence they come.
@@ -101,5 +133,9 @@ named! {
         Closing,
         /// The head of the first ring is read.
         FirstHeadRead,
+        /// A checkpoint is begun, and its epoch is not chosen.
+        CheckpointBegins,
+        /// A checkpoint's files are written, and no manifest names them yet.
+        FilesWritten,
     }
 }

@@ -8,13 +8,14 @@ pub(crate) mod pool;
 mod threads;
 mod turn;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use polychron_base::clock::{Clock, Duration};
 use polychron_base::{Error, TableId};
 use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{self, Change, Durability, Ticket};
+use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::disk::Disk;
@@ -23,8 +24,8 @@ use crate::frame::{Edit, Order};
 use crate::ring::{Limits, Rings, Unstaged};
 use crate::steps::Step;
 use finished::Finished;
-use flusher::{Flusher, Mark};
-use pool::Pool;
+use flusher::{Flusher, Framed, Mark};
+use pool::{Live, Pool};
 pub use threads::Threads;
 use turn::Turn;
 
@@ -140,6 +141,7 @@ pub struct Log<D: Disk> {
     turn: Turn<Flusher<D>>,
     pool: Pool<D>,
     finished: Finished,
+    framed: Mutex<Framed>,
     ended: Ended,
     options: Options,
     clock: Arc<dyn Clock>,
@@ -164,12 +166,13 @@ pub(crate) struct Parts<D: Disk> {
 impl<D: Disk> Log<D> {
     pub(crate) fn new(parts: Parts<D>) -> Self {
         let Parts { flusher, pool, ended, options, clock, manifest } = parts;
-        let durable = flusher.whole();
+        let (durable, framed) = (flusher.whole(), flusher.framed(Order::default()));
         Self {
             rings: Rings::new(options.workers, durable + 1, options.limits()),
             turn: Turn::new(flusher, durable),
             pool,
             finished: Finished::default(),
+            framed: Mutex::new(framed),
             ended,
             options,
             clock,
@@ -257,6 +260,7 @@ impl<D: Disk> Log<D> {
         let (epoch, mark, has_records) = flusher.close(&self.rings, mark, &self.pool)?;
         if has_records || is_wanted {
             flusher.finish(epoch, mark, &self.pool)?;
+            *self.framed.lock().unwrap_or_else(PoisonError::into_inner) = flusher.framed(mark.consistent);
             // The frame says what was durable before it.
             self.owed.store(if has_records { epoch } else { 0 }, Ordering::Relaxed);
         }
@@ -320,6 +324,26 @@ impl<D: Disk> Log<D> {
         self.flush()?;
         self.carry();
         Ok(())
+    }
+
+    /// The last frame that is durable. What is before it is not written any more, until its files are [released](Self::release).
+    pub(crate) fn framed(&self) -> Framed {
+        *self.framed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The files that have something, those of frames that were durable before among them.
+    pub(crate) fn live(&self) -> Vec<Live> {
+        self.pool.live()
+    }
+
+    /// How long files are that are made.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.pool.file_bytes()
+    }
+
+    /// The clock by which it measures.
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
     }
 
     /// The log file that recovery has to begin with, if all up to this epoch is found elsewhere. Files before may be

@@ -40,6 +40,11 @@ impl Body {
         self.bytes.clear();
     }
 
+    /// The changes as they are encoded.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The length in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
@@ -130,6 +135,15 @@ impl Writer {
         Ok(())
     }
 
+    /// Adds a record that was read.
+    ///
+    /// # Errors
+    /// As of [`push`](Self::push).
+    pub(crate) fn push_record(&mut self, record: &Record<'_>) -> Result<(), Refused> {
+        let Record { order, worker, body } = record;
+        self.push_with(*order, *worker, body.len(), |content| content.extend_from_slice(body))
+    }
+
     /// Gives memory back that a huge record took.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         self.content.shrink_to(bytes);
@@ -200,6 +214,11 @@ pub struct Record<'b> {
 }
 
 impl<'b> Record<'b> {
+    /// How long its changes are, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
     /// The changes, in the order in which they were made.
     pub fn changes(&self) -> Changes<'b> {
         changes_of(self.body)

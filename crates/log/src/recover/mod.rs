@@ -8,6 +8,7 @@
 //! time, under the part's lock. Changes stay encoded until their row leaves, so that memory is in proportion to the log.
 
 mod arena;
+mod keys;
 mod merge;
 mod part;
 mod scatter;
@@ -24,6 +25,7 @@ use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
 use crate::catalog::StoredCatalog;
+use crate::checkpoint::Range;
 use crate::error::Error;
 use crate::read::Logged;
 use part::{Part, Version};
@@ -50,6 +52,9 @@ pub struct Tail {
 /// What the threads of a tail share.
 struct Shared {
     tables: Tables,
+    range: Range,
+    /// Of which tables there was a change, of any range.
+    touched: Vec<AtomicBool>,
     seed: HashSeed,
     parts: Vec<Mutex<Part>>,
     failure: Mutex<Option<Error>>,
@@ -71,12 +76,21 @@ impl Tail {
     /// # Errors
     /// [`Error::Definition`].
     pub fn new(catalog: &StoredCatalog, threads: usize) -> Result<Self, Error> {
+        Self::of_range(catalog, Range::default(), threads)
+    }
+
+    /// The same, of keys of a range alone: records and rows of others count for nothing.
+    ///
+    /// # Errors
+    /// As of [`new`](Self::new).
+    pub fn of_range(catalog: &StoredCatalog, range: Range, threads: usize) -> Result<Self, Error> {
         let tables = Tables::new(catalog)?;
         let seed = HashSeed::random();
         let count = (PARTS_PER_THREAD * threads.max(1)).next_power_of_two().min(MOST_PARTS);
-        let parts = (0..count).map(|_| Mutex::new(Part::new(seed, tables.all().len()))).collect();
+        let parts = (0..count).map(|_| Mutex::new(Part::new(tables.all().len()))).collect();
         let (failure, has_failed) = (Mutex::new(None), AtomicBool::new(false));
-        let shared = Arc::new(Shared { tables, seed, parts, failure, has_failed });
+        let touched = tables.all().iter().map(|_| AtomicBool::new(false)).collect();
+        let shared = Arc::new(Shared { tables, range, touched, seed, parts, failure, has_failed });
         let (sender, receiver) = sync_channel(threads + 1);
         let receiver = Arc::new(Mutex::new(receiver));
         let spawned = (0..threads).map_while(|_| {
@@ -95,7 +109,8 @@ impl Tail {
         if self.shared.has_failed.load(Ordering::Relaxed) {
             return;
         }
-        let (version, body) = (Version::new(logged.incarnation, logged.record.order), logged.record.body());
+        let version = Version { incarnation: logged.incarnation, order: logged.record.order, sequence: 0 };
+        let body = logged.record.body();
         if self.chunks.is_none() {
             return self.shared.note(self.own.record(&self.shared, version, body));
         }
@@ -143,7 +158,16 @@ impl Tail {
             None => {
                 let parts = shared.parts.into_iter();
                 let parts = parts.map(|part| part.into_inner().unwrap_or_else(PoisonError::into_inner));
-                Ok(Newest::new(shared.tables, shared.seed, parts.collect()))
+                let is_touched = |table: &usize| shared.touched[*table].load(Ordering::Relaxed);
+                let touched = (0..shared.touched.len()).filter(is_touched);
+                let touched = touched.map(|table| shared.tables.get(table).position).collect();
+                Ok(Newest {
+                    tables: shared.tables,
+                    range: shared.range,
+                    touched,
+                    seed: shared.seed,
+                    parts: parts.collect(),
+                })
             }
         }
     }

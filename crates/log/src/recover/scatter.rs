@@ -4,6 +4,7 @@ use std::sync::PoisonError;
 
 use polychron_base::key::{EncodedKey as _, HashSeed};
 use polychron_schema::KeyScratch;
+use polychron_sync::atomic::Ordering;
 
 use super::part::{Incoming, Kind, Part, Version};
 use super::{Chunk, Shared};
@@ -13,6 +14,9 @@ use crate::frame::{Change, changes_of};
 /// How many changes of a part, and how many bytes, are taken in at once.
 const CHANGES: usize = 512;
 const BYTES: usize = 32 << 10;
+
+/// By how many changes one step of looking a key up is ahead of the next one.
+const AHEAD: usize = 16;
 
 /// What one thread has of changes that their parts do not have yet.
 pub(super) struct Scatter {
@@ -37,7 +41,7 @@ struct Waiting {
     bytes: usize,
 }
 
-/// The part of a key with this hash. The index of a part uses the lowest bits and the highest ones.
+/// The part of a key with this hash. Parts use the low half.
 pub(super) fn part_of(hash: u64, parts: usize) -> usize {
     (hash >> 32) as usize % parts
 }
@@ -64,7 +68,8 @@ impl Scatter {
 
     /// Takes in the changes of a record.
     pub(super) fn record(&mut self, shared: &Shared, version: Version, body: &[u8]) -> Result<(), Error> {
-        for change in changes_of(body) {
+        for (change, sequence) in changes_of(body).zip(0..) {
+            let version = Version { sequence, ..version };
             let Self { parts, row, key: scratch } = self;
             let (number, key, kind, bytes) = match change.map_err(|_| Error::Record)? {
                 Change::Put { table, row: words } => {
@@ -87,6 +92,13 @@ impl Scatter {
                     (number, key, Kind::Delete, &[][..])
                 }
             };
+            // Others have written it, mostly.
+            if !shared.touched[number].load(Ordering::Relaxed) {
+                shared.touched[number].store(true, Ordering::Relaxed);
+            }
+            if !shared.range.has_key(key) {
+                continue;
+            }
             let hash = hash_of(shared.seed, key);
             let at = part_of(hash, parts.len());
             let pending = &mut parts[at];
@@ -113,12 +125,33 @@ impl Scatter {
 impl Pending {
     fn take_in(&mut self, part: &mut Part) {
         let mut rest = self.bytes.as_slice();
-        for Waiting { table, hash, version, kind, key_bytes, bytes } in self.changes.drain(..) {
+        for (at, change) in self.changes.iter().enumerate() {
+            self.fetch(at, part);
+            let Waiting { table, hash, version, kind, key_bytes, bytes } = *change;
             let (key, behind) = rest.split_at(key_bytes);
             let (bytes, behind) = behind.split_at(bytes);
             rest = behind;
             part.apply(table, &Incoming { hash, version, key, kind, bytes });
         }
+        self.changes.clear();
         self.bytes.clear();
+    }
+
+    /// Asks for what changes behind this one need.
+    #[inline]
+    fn fetch(&self, at: usize, part: &Part) {
+        let ahead = |steps: usize| self.changes.get(at + steps * AHEAD).map(|next| (part.keys(next.table), next.hash));
+        if let Some((keys, hash)) = ahead(4) {
+            keys.fetch_slot(hash);
+        }
+        if let Some((keys, hash)) = ahead(3) {
+            keys.fetch_entry(hash);
+        }
+        if let Some((keys, hash)) = ahead(2) {
+            part.fetch_patch(keys.candidate(hash));
+        }
+        if let Some((keys, hash)) = ahead(1) {
+            part.fetch_bytes(keys.candidate(hash));
+        }
     }
 }
