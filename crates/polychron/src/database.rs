@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polychron_engine::limits::{self, Limits};
-use polychron_engine::redo::Answers;
+use polychron_engine::redo::{Answers, Durability};
 use polychron_engine::watch::Watch;
 use polychron_engine::{
     Common, Error, Interactive, Mode, Procedure, Protocol, Row, Table, TableDefinition, TableId, Worker, drive,
@@ -417,7 +417,8 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     }
 
     /// As [`Database::transact`], but for so long at most: then the transaction is rolled back. The time is looked at while the call waits for a
-    /// worker or for other transactions, before each attempt and before the commit, not while `body` runs.
+    /// worker or for other transactions, before each attempt and before the commit, not while `body` runs. A transaction that has committed waits until it
+    /// is durable, however long that takes: no answer says that it did not commit.
     ///
     /// ```
     /// use std::time::Duration;

@@ -11,7 +11,6 @@ use polychron_sync::{Arc, Mutex, MutexGuard};
 use super::fold::Fold;
 use super::pace::Pace;
 use super::{DIRECTORY, directory_of};
-use crate::catalog::StoredCatalog;
 use crate::disk::{self, Cause, Disk, Entry, Files};
 use crate::error::Error;
 use crate::flush::Log;
