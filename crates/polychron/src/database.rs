@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polychron_engine::limits::{self, Limits};
-use polychron_engine::redo::{Answers, Durability};
+use polychron_engine::redo::Answers;
 use polychron_engine::watch::Watch;
 use polychron_engine::{
     Common, Error, Interactive, Mode, Procedure, Protocol, Row, Table, TableDefinition, TableId, Worker, drive,
