@@ -20,7 +20,8 @@ use polychron_sync::{Mutex, MutexGuard, new_number};
 
 use crate::definitions::Standing;
 use crate::foreign_keys::Constraints;
-use crate::redo::Journal;
+use crate::mutations::left_out;
+use crate::redo::{self, Journal};
 use crate::stores::IndexRef;
 
 use definitions::Provisional;
@@ -516,6 +517,12 @@ impl<T: Described> Catalog<T> {
         changed: TableList<T>,
         going: impl FnOnce(),
     ) -> Result<(), Error> {
+        if left_out(redo::Step::DefineFirst) {
+            let defined = self.define(present, &changed);
+            going();
+            self.put(self.lists(), changed);
+            return defined;
+        }
         self.define(present, &changed)?;
         let lists = self.lists();
         going();

@@ -6,6 +6,8 @@ use polychron_base::{Error, IndexId, TableId};
 
 use super::{Catalog, Described, TableList, slot_of};
 use crate::definitions::{Standing, StoredCatalog, StoredTable};
+use crate::mutations::left_out;
+use crate::redo;
 use crate::stores::IndexRef;
 
 /// What goes with the process.
@@ -113,7 +115,7 @@ impl<T: Described> Catalog<T> {
     /// What the log answers.
     pub fn keep_index(&self, index_ref: IndexRef) -> Result<(), Error> {
         let (alone, present) = self.change();
-        if !present.provisional.indexes.contains(&index_ref) {
+        if !present.provisional.indexes.contains(&index_ref) || left_out(redo::Step::DefineFilled) {
             return Ok(());
         }
         let mut changed = present.copy();
