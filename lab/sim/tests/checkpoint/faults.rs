@@ -106,7 +106,7 @@ fn a_failed_checkpoint_is_given_up() {
             }
         }
     }
-    assert!(failed > 20, "{failed} checkpoints failed");
+    assert!(failed > 10, "{failed} checkpoints failed");
 }
 
 /// There is no room for a checkpoint, and then there is.
@@ -114,7 +114,7 @@ fn a_failed_checkpoint_is_given_up() {
 fn room_that_comes_back_is_used() {
     let disk = SimulatedDisk::new(1);
     let world = World::open(&disk, &Ledger::default()).unwrap();
-    (0..50).for_each(|key| world.commit(0, &[row(1, key, key)]).unwrap());
+    (0..300).for_each(|key| world.commit(0, &[row(1, key, key)]).unwrap());
     let used = disk.used();
     disk.set_room(Some(used + (8 << 10)));
     let error = world.checkpoint().unwrap_err();
@@ -221,7 +221,7 @@ fn lost_and_misdirected_writes_are_noticed() {
             }
         }
     }
-    assert!(noticed > 5, "{noticed} were noticed");
+    assert!(noticed > 2, "{noticed} were noticed");
 }
 
 /// Reads of a recovery have a wrong bit, each in turn: what is read again is right.
@@ -254,7 +254,13 @@ fn every_sync_is_needed() {
         *ledger = world.told();
         let begun = disk.steps().len();
         world.checkpoint().ok()?;
-        Some((begun, disk.steps().len()))
+        let ended = disk.steps().len();
+        // The files that were given back are written again.
+        for key in 0..12 {
+            world.commit(0, &[row(1, key, 20 + key)]).ok()?;
+            *ledger = world.told();
+        }
+        Some((begun, ended))
     };
     let start = SimulatedDisk::new(1);
     let undisturbed = start.after_restart();
@@ -268,7 +274,7 @@ fn every_sync_is_needed() {
             Operation::Write => Fault::LoseWrite,
             _ => continue,
         };
-        let is_needed = (number + 1..=ended).any(|crash| {
+        let is_needed = (number + 1..=steps.len()).any(|crash| {
             let disk = start.after_restart();
             disk.plan(number, fault);
             disk.plan(crash, Fault::PowerFailure);
