@@ -202,6 +202,10 @@ impl Worker for AnyWorker {
         Ok(output.expect("a read that succeeds has looked at the row"))
     }
 
+    fn admit(&mut self) -> Result<(), Error> {
+        self.0.admit()
+    }
+
     fn take_ticket(&mut self) -> Ticket {
         self.0.take_ticket()
     }

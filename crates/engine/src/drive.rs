@@ -326,6 +326,11 @@ fn attempt<W: Interactive, B: Body<W>>(
     body: &mut B,
     limited: Option<&ConflictsSoFar>,
 ) -> Attempt<B::Output, B::Error> {
+    if mode == Mode::ReadWrite
+        && let Err(error) = worker.admit()
+    {
+        return Attempt::Failed(Failure::Engine(error));
+    }
     let _scope = futures::Attempt::begin();
     let mut transaction = match worker.begin(mode) {
         Ok(transaction) => transaction,

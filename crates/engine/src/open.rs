@@ -18,9 +18,10 @@ use polychron_schema::{Projection, RowMut, RowRef, TableDefinition};
 
 use crate::aggregate::{Group, Grouping};
 use crate::futures::{Assigned, Attempt, FutureColumn, OpenKey, Operand, Outcome, Resolved, Scalar, Scope};
+use crate::redo::Answers;
 use crate::{
     ColumnBatch, Commit, Constraints, Insertion, Interactive, LazyFutures, Mode, Prefetch, Queries, Savepoints, Scan,
-    Transaction, limits,
+    Transaction, Worker, limits,
 };
 
 /// Who gets the worker back that an [`Open`] had for itself.
@@ -58,6 +59,7 @@ pub struct Open<'w, W: Interactive + 'w, H: WorkerOwner<W> = Lent> {
     mode: Mode,
     /// It cannot go on: something half done is left in it.
     given_up: bool,
+    answers: Answers,
     /// The thread does not wait for submissions meanwhile.
     _attempt: Attempt,
     lent: PhantomData<&'w mut W>,
@@ -74,36 +76,55 @@ impl<'w, W: Interactive, H: WorkerOwner<W>> Open<'w, W, H> {
     ///
     /// # Errors
     /// As [`Interactive::begin`], and those of [`limits::check`].
-    pub fn lend(worker: &'w mut W, mode: Mode) -> Result<Self, Error> {
-        Self::begin(Source::Lent(worker), mode)
+    pub fn lend(worker: &'w mut W, answers: &Answers, mode: Mode) -> Result<Self, Error> {
+        Self::begin(Source::Lent(worker), answers, mode)
     }
 
-    fn begin(worker: Source<'w, W, H>, mode: Mode) -> Result<Self, Error> {
+    fn begin(worker: Source<'w, W, H>, answers: &Answers, mode: Mode) -> Result<Self, Error> {
         let attempt = Attempt::begin();
         let (worker, owner) = match worker {
             Source::Lent(worker) => (NonNull::from(worker), None),
             Source::Owned(worker, owner) => (NonNull::from(Box::leak(worker)), Some(owner)),
         };
         // From here on the worker goes back to its owner whatever happens.
-        let mut open =
-            Self { transaction: None, worker, owner, mode, given_up: false, _attempt: attempt, lent: PhantomData };
+        let mut open = Self {
+            transaction: None,
+            worker,
+            owner,
+            mode,
+            given_up: false,
+            answers: answers.clone(),
+            _attempt: attempt,
+            lent: PhantomData,
+        };
         limits::check()?;
         // SAFETY: only the object uses the worker, which it has borrowed for `'w`, or has in a box that is a pointer meanwhile. It does so again only
         // when it has no transaction any more (`with_worker`, and `drop`, which ends the transaction first), and nobody else gets the transaction.
         let worker = unsafe { open.worker.as_mut() };
         worker.counters().open();
+        if mode == Mode::ReadWrite {
+            worker.admit()?;
+        }
         open.transaction = Some(worker.begin(mode)?);
         Ok(open)
     }
 
-    /// Commits. After an error nothing of the transaction remains.
+    /// Commits, and answers when what the transaction has read and written is durable, as far as `answers` wait for that; the worker is back by then.
+    /// After an error nothing of the transaction remains, but for [`Error::LogStopped`]. What its operations have answered is to be believed when this
+    /// has.
     ///
     /// # Errors
     /// [`Error::Conflicts`], with the reason: the same transaction, begun again, may commit. [`Error::WaitsForItself`] in its place where it would
     /// conflict again for as long as what this thread has open is open, and where it conflicts for the second time in a row, or repeatedly, with
     /// what this thread has committed since it began: that is no [conflict](Error::is_conflict), so a loop that begins conflicts again ends.
-    /// [`Error::Ended`] where an operation has ended it. Refusals such as [`Error::OutOfMemory`], [`Error::TimedOut`] and [`Error::Cancelled`].
+    /// [`Error::Ended`] where an operation has ended it. Refusals such as [`Error::OutOfMemory`], [`Error::TimedOut`] and [`Error::Cancelled`], which
+    /// come before it has committed; [`Error::LogStopped`] where it may have.
     pub fn commit(mut self) -> Result<(), Error> {
+        let ended = self.end();
+        self.answer(ended)
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
         if self.given_up {
             return Err(Error::Ended);
         }
@@ -131,10 +152,23 @@ impl<'w, W: Interactive, H: WorkerOwner<W>> Open<'w, W, H> {
         Ok(answer.resolve(&Resolved::of(scope))?)
     }
 
-    /// Undoes the transaction, and answers whether what it had read was consistent. If not, it conflicts: the reason for the rollback may come from
-    /// reads that were not mutually consistent.
+    /// Undoes the transaction, and answers whether what it had read was consistent, and is durable, as [`Open::commit`] has it. If not, the reason for
+    /// the rollback may come from reads that do not count.
     pub fn rollback(mut self) -> bool {
-        self.undo()
+        let is_consistent = self.undo();
+        is_consistent && self.answer(Ok(())).is_ok()
+    }
+
+    /// Gives the worker back, and then the answer. A conflict is none: the client begins again.
+    fn answer(mut self, ended: Result<(), Error>) -> Result<(), Error> {
+        if self.answers.is_empty() || ended.as_ref().is_err_and(Error::is_conflict) {
+            return ended;
+        }
+        self.undo();
+        let ticket = self.with_worker(Worker::take_ticket);
+        let answers = std::mem::take(&mut self.answers);
+        drop(self);
+        answers.give(ticket, ended)
     }
 
     fn undo(&mut self) -> bool {
@@ -213,8 +247,8 @@ impl<W: Interactive + 'static, H: WorkerOwner<W>> Open<'static, W, H> {
     ///
     /// # Errors
     /// As [`Open::lend`]. The worker is back with its owner then.
-    pub fn own(worker: Box<W>, owner: H, mode: Mode) -> Result<Self, Error> {
-        Self::begin(Source::Owned(worker, owner), mode)
+    pub fn own(worker: Box<W>, owner: H, answers: &Answers, mode: Mode) -> Result<Self, Error> {
+        Self::begin(Source::Owned(worker, owner), answers, mode)
     }
 }
 

@@ -4,12 +4,20 @@
 //! halves. Staging comes first: it copies, may be refused, and is seen by no other thread. Sealing comes after validation, where nothing can fail any
 //! more: it takes constant time, and waits for no other thread.
 
+mod answers;
+mod durability;
+mod orders;
+
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use polychron_base::{Error, TableId};
 
+use crate::definitions::StoredCatalog;
 use crate::mutations::left_out;
+pub use answers::Answers;
+pub use orders::Orders;
 
 /// What was done to a row.
 #[derive(Clone, Copy, Debug)]
@@ -60,11 +68,31 @@ impl Ticket {
     }
 }
 
+/// When answers leave, and when what was sealed becomes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Answers wait until all that they depend on is durable; a flush begins as soon as one may.
+    Immediate,
+    /// The same, with flushes that begin at most so often.
+    Group(Duration),
+    /// Answers do not wait; a flush begins at least so often.
+    Eventual(Duration),
+    /// Answers do not wait; flushes begin only where rings are full, or somebody waits.
+    OnCheckpoint,
+}
+
+impl Durability {
+    /// Whether answers wait.
+    pub fn waits(self) -> bool {
+        matches!(self, Self::Immediate | Self::Group(_))
+    }
+}
+
 /// Receives the changes of transactions. A worker is the slot of a thread in the epochs: below
 /// [`MOST_WORKERS`](polychron_memory::Options::MOST_WORKERS), and one thread's at a time. It has one transaction between its first [`Log::stage`] and
 /// [`Log::seal`] or [`Log::discard`], and calls nothing else of the log in between.
 pub trait Log: Send + Sync + 'static {
-    /// Before a transaction begins, while the thread is in no epoch: waits while the log is behind its budget.
+    /// Before a transaction of this worker begins, or at least before it has staged anything: waits while the log is behind its budget.
     ///
     /// # Errors
     /// Once the log has stopped, or has no room.
@@ -85,6 +113,27 @@ pub trait Log: Send + Sync + 'static {
 
     /// What a transaction waits for that has read changes up to this order and has staged none.
     fn ticket(&self, read: Order) -> Ticket;
+
+    /// These are the tables from now on; durable when this returns. Nobody knows of the change yet. Calls come one at a time, and no transaction waits for
+    /// them.
+    ///
+    /// # Errors
+    /// The log refuses the change, which is then not made.
+    fn define(&self, tables: &StoredCatalog) -> Result<(), Error>;
+
+    /// What waits for all that was sealed and that the caller may have read: the last epoch that a seal has noted, or [`Ticket::DONE`] if that is
+    /// durable.
+    fn sealed(&self) -> Ticket;
+
+    /// Waits until all that was sealed up to this ticket is durable, and sees to it where nobody else does. The caller has no worker, no guard and no
+    /// latch that others wait for.
+    ///
+    /// # Errors
+    /// [`Error::LogStopped`]: what was sealed may be there or not when the database is opened again.
+    fn wait(&self, ticket: Ticket) -> Result<(), Error>;
+
+    /// When answers leave, unless a call says otherwise.
+    fn durability(&self) -> Durability;
 }
 
 crate::named! {
@@ -102,6 +151,10 @@ crate::named! {
         SealFirst,
         /// A transaction that has read waits for what it has read.
         AwaitReads,
+        /// An answer leaves when what it depends on is durable.
+        HoldAnswers,
+        /// What is told to have ended has sealed.
+        AwaitSealing,
     }
 }
 
@@ -209,5 +262,42 @@ impl Journal {
             Some(log) if !left_out(Step::AwaitReads) => log.ticket(read()),
             _ => Ticket::DONE,
         }
+    }
+
+    /// See [`Log::define`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn define(&self, tables: &StoredCatalog) -> Result<(), Error> {
+        self.0.as_ref().map_or(Ok(()), |log| log.define(tables))
+    }
+
+    /// See [`Log::sealed`].
+    #[inline]
+    pub fn sealed(&self) -> Ticket {
+        self.0.as_ref().map_or(Ticket::DONE, |log| log.sealed())
+    }
+
+    /// Waits as the [`Durability`] of the database wants it: until all that was sealed up to this ticket is durable, or not at all.
+    ///
+    /// # Errors
+    /// As [`Log::wait`].
+    #[inline]
+    pub fn wait(&self, ticket: Ticket) -> Result<(), Error> {
+        self.wait_as(ticket, None)
+    }
+
+    /// The same as another durability wants it.
+    fn wait_as(&self, ticket: Ticket, durability: Option<Durability>) -> Result<(), Error> {
+        match &self.0 {
+            Some(log) if ticket != Ticket::DONE && self.holds(durability) => log.wait(ticket),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether answers of this durability, or the database's, wait for anything.
+    fn holds(&self, durability: Option<Durability>) -> bool {
+        self.0.as_ref().is_some_and(|log| durability.unwrap_or_else(|| log.durability()).waits())
+            && !left_out(Step::HoldAnswers)
     }
 }

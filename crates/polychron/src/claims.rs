@@ -9,6 +9,7 @@
 //! for a thread that died or leaked its transaction; and where every row is claimed, the first one is tried.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_base::key::{EncodedKey, HashSeed};
@@ -91,7 +92,8 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
         table: &Table<R>,
         body: impl FnMut(&mut TransactionOf<'_, P>, &R) -> Result<O, E>,
     ) -> Result<Option<O>, E> {
-        claim_first::<P, R, O, E>(&self.claims, &mut self.worker, table, body)
+        let claims = Arc::clone(&self.claims);
+        self.answer(|worker| claim_first::<P, R, O, E>(&claims, worker, table, body))
     }
 }
 
@@ -134,7 +136,7 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
         table: &Table<R>,
         body: impl FnMut(&mut TransactionOf<'_, P>, &R) -> Result<O, E>,
     ) -> Result<Option<O>, E> {
-        claim_first::<P, R, O, E>(&self.claims, self.pool.borrow(&self.protocol)?.worker(), table, body)
+        self.answer(|worker| claim_first::<P, R, O, E>(&self.claims, worker, table, body))
     }
 }
 

@@ -73,7 +73,7 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     /// [`Error::TooManyWorkers`], as [`Database::transact`]; refusals of the engine; [`Error::Unsupported`] of a protocol that was chosen by its name
     /// and executes procedures alone.
     pub fn begin(&self) -> Result<OpenTransaction<'static, P>, Error> {
-        self.pool.borrow(&self.protocol)?.open(Mode::ReadWrite)
+        self.pool.borrow(&self.protocol)?.open(&self.answers, Mode::ReadWrite)
     }
 
     /// As [`Database::begin`], on a consistent snapshot as that of [`Database::snapshot`].
@@ -96,7 +96,7 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     /// # Errors
     /// As there.
     pub fn begin_snapshot(&self) -> Result<OpenTransaction<'static, P>, Error> {
-        self.pool.borrow(&self.protocol)?.open(Mode::Snapshot)
+        self.pool.borrow(&self.protocol)?.open(&self.answers, Mode::Snapshot)
     }
 }
 
@@ -119,7 +119,7 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
     /// # Errors
     /// As there, but for [`Error::TooManyWorkers`].
     pub fn begin(&mut self) -> Result<OpenTransaction<'_, P>, Error> {
-        OpenTransaction::<P>::lend(&mut self.worker, Mode::ReadWrite)
+        OpenTransaction::<P>::lend(&mut self.worker, &self.answers, Mode::ReadWrite)
     }
 
     /// As [`Database::begin_snapshot`](crate::Database::begin_snapshot).
@@ -137,6 +137,6 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
     /// # Errors
     /// As there.
     pub fn begin_snapshot(&mut self) -> Result<OpenTransaction<'_, P>, Error> {
-        OpenTransaction::<P>::lend(&mut self.worker, Mode::Snapshot)
+        OpenTransaction::<P>::lend(&mut self.worker, &self.answers, Mode::Snapshot)
     }
 }

@@ -19,6 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use polychron_engine::open::{Open, WorkerOwner};
+use polychron_engine::redo::Answers;
 use polychron_engine::{Error, Interactive, Mode, Protocol, limits};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{AtomicCell, CachePadded, fence_behind_exchange};
@@ -49,6 +50,9 @@ pub(crate) struct Shared<P: Protocol> {
     /// How many calls wait, or are about to.
     waiting: AtomicUsize,
     state: Mutex<State<P>>,
+    /// Behind the workers: the last use of a database ends its log.
+    #[cfg(feature = "durability")]
+    home: std::sync::OnceLock<crate::durable::Home>,
 }
 
 struct State<P: Protocol> {
@@ -203,7 +207,25 @@ impl<P: Protocol> Pool<P> {
     pub(crate) fn new() -> Self {
         let state = State { idle: Vec::new(), waiting: VecDeque::new(), workers: 0, held_by_waiting: 0 };
         let places = std::array::from_fn(|_| CachePadded::new(Place::<P>::default()));
-        Self(Arc::new(Shared { places, waiting: AtomicUsize::new(0), state: Mutex::new(state) }))
+        Self(Arc::new(Shared {
+            places,
+            waiting: AtomicUsize::new(0),
+            state: Mutex::new(state),
+            #[cfg(feature = "durability")]
+            home: std::sync::OnceLock::new(),
+        }))
+    }
+
+    /// The database has its files here.
+    #[cfg(feature = "durability")]
+    pub(crate) fn keep(&self, home: crate::durable::Home) {
+        assert!(self.0.home.set(home).is_ok(), "a database is opened once");
+    }
+
+    /// Where the database has its files, if it has any.
+    #[cfg(feature = "durability")]
+    pub(crate) fn home(&self) -> Option<&crate::durable::Home> {
+        self.0.home.get()
     }
 
     /// An idle worker, or a new one, or one that is waited for. Calls inside of a transaction get another worker than the transaction
@@ -359,11 +381,11 @@ impl<P: Protocol> Borrowed<'_, P> {
 
 impl<P: Protocol<Worker: Interactive>> Borrowed<'_, P> {
     /// Begins a transaction that keeps the worker until it ends, in this thread.
-    pub(crate) fn open(mut self, mode: Mode) -> Result<Open<'static, P::Worker, Loan<P>>, Error> {
+    pub(crate) fn open(mut self, answers: &Answers, mode: Mode) -> Result<Open<'static, P::Worker, Loan<P>>, Error> {
         let (pool, worker) = (self.pool.clone(), self.worker.take());
         // The loan goes on: it ends in `take_back`.
         std::mem::forget(self);
-        Open::own(worker.expect("the worker is here until the borrow ends"), Loan(pool), mode)
+        Open::own(worker.expect("the worker is here until the borrow ends"), Loan(pool), answers, mode)
     }
 }
 

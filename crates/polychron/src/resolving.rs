@@ -33,7 +33,7 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
         &self,
         mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
     ) -> Result<O::Values, E> {
-        drive::transact_resolved(self.pool.borrow(&self.protocol)?.worker(), &mut body)
+        self.answer(|worker| drive::transact_resolved(worker, &mut body))
     }
 }
 
@@ -61,6 +61,6 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
         &mut self,
         mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
     ) -> Result<O::Values, E> {
-        drive::transact_resolved(&mut self.worker, &mut body)
+        self.answer(|worker| drive::transact_resolved(worker, &mut body))
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use polychron_engine::limits::{self, Limits};
+use polychron_engine::redo::Answers;
 use polychron_engine::{Error, Interactive, Mode, Procedure, Protocol, Worker, drive};
 
 use crate::TransactionOf;
@@ -34,6 +35,11 @@ pub struct Session<P: Protocol = DefaultProtocol> {
     /// Behind the worker, so that its slot is free when others are told.
     pub(crate) _slot: Slot<P>,
     pub(crate) claims: Arc<Claims>,
+    pub(crate) answers: Answers,
+    /// Behind the worker: the last use of a database ends its log.
+    #[cfg(feature = "durability")]
+    pub(crate) _home: Option<crate::durable::Home>,
+    pub(crate) _protocol: Arc<P>,
 }
 
 impl<P: Protocol> fmt::Debug for Session<P> {
@@ -69,11 +75,22 @@ impl<P: Protocol> Session<P> {
     /// As there.
     pub fn execute<R: Procedure>(&mut self, procedure: &mut R) -> Result<R::Output, R::Error> {
         limits::check()?;
-        self.worker.execute(procedure)
+        self.answer(|worker| worker.execute(procedure))
+    }
+
+    /// What comes of work with the worker is answered when all that it depends on is durable.
+    #[inline]
+    pub(crate) fn answer<O, E: From<Error>>(
+        &mut self,
+        work: impl FnOnce(&mut P::Worker) -> Result<O, E>,
+    ) -> Result<O, E> {
+        let answer = work(&mut self.worker);
+        if self.answers.is_empty() { answer } else { self.answers.give(self.worker.take_ticket(), answer) }
     }
 
     /// Executes independent procedures, each as a transaction of its own, in any order; `done` is told each procedure's
-    /// position and outcome. Faster than one by one where the protocol looks ahead.
+    /// position and outcome. Faster than one by one where the protocol looks ahead. Where answers wait until they are durable `done` is told at the end, and
+    /// the wait is one.
     ///
     /// ```
     /// use polychron::{Database, Error, Operations, Procedure, Row, Table, Transaction};
@@ -101,10 +118,16 @@ impl<P: Protocol> Session<P> {
         procedures: &mut [R],
         mut done: impl FnMut(usize, Result<R::Output, R::Error>),
     ) {
-        self.worker.execute_batch(procedures, &mut done);
+        if self.answers.is_empty() {
+            return self.worker.execute_batch(procedures, &mut done);
+        }
+        let mut outcomes = Vec::with_capacity(procedures.len());
+        self.worker.execute_batch(procedures, &mut |position, outcome| outcomes.push((position, outcome)));
+        let ticket = self.worker.take_ticket();
+        outcomes.into_iter().for_each(|(position, outcome)| done(position, self.answers.give(ticket, outcome)));
     }
 
-    /// The worker itself.
+    /// The worker itself. Its own answers wait for nothing.
     ///
     /// ```
     /// use polychron::Worker;
@@ -137,7 +160,7 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
         &mut self,
         mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
     ) -> Result<O, E> {
-        drive::transact(&mut self.worker, Mode::ReadWrite, &mut body)
+        self.answer(|worker| drive::transact(worker, Mode::ReadWrite, &mut body))
     }
 
     /// As [`Database::transact_within`](crate::Database::transact_within).
@@ -185,6 +208,6 @@ impl<P: Protocol<Worker: Interactive>> Session<P> {
         &mut self,
         mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,
     ) -> Result<O, E> {
-        drive::transact(&mut self.worker, Mode::Snapshot, &mut body)
+        self.answer(|worker| drive::transact(worker, Mode::Snapshot, &mut body))
     }
 }

@@ -1,10 +1,11 @@
 //! Procedures that are handed over without waiting for them.
 
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use polychron_base::clock::SystemClock;
 use polychron_engine::options::Submissions;
-use polychron_engine::submission::{Service, Submission};
+use polychron_engine::submission::{Service, Submission, Submitter};
 use polychron_engine::{Error, Interactive, Procedure, Protocol};
 use polychron_sync::Mutex;
 
@@ -21,6 +22,23 @@ pub(crate) struct Submitting<P: Protocol> {
 impl<P: Protocol> Submitting<P> {
     pub(crate) fn new(options: Submissions) -> Self {
         Self { options, service: OnceLock::new(), starting: Mutex::new(()) }
+    }
+}
+
+/// A service as its database wants it, or as a handle does.
+enum Submits<'s, P: Protocol> {
+    Usual(&'s Service<P>),
+    Own(Submitter<P>),
+}
+
+impl<P: Protocol> Deref for Submits<'_, P> {
+    type Target = Submitter<P>;
+
+    fn deref(&self) -> &Submitter<P> {
+        match self {
+            Self::Usual(service) => service,
+            Self::Own(submitter) => submitter,
+        }
     }
 }
 
@@ -81,8 +99,8 @@ impl<P: Protocol> Database<P> {
     /// None here: they are the answer, as of [`Database::execute`]. It is [`Error::TooManyWorkers`] when the threads could not be
     /// started because all slots are taken.
     pub fn submit<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output, R::Error> {
-        match self.service() {
-            Ok(service) => service.submit(procedure),
+        match self.submitter() {
+            Ok(submitter) => submitter.submit(procedure),
             Err(error) => Submission::refused(error),
         }
     }
@@ -123,8 +141,8 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// As for [`Database::submit`].
     pub async fn submit_async<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output, R::Error> {
-        match self.service() {
-            Ok(service) => service.submit_async(procedure).await,
+        match self.submitter() {
+            Ok(submitter) => submitter.submit_async(procedure).await,
             Err(error) => Submission::refused(error),
         }
     }
@@ -180,10 +198,17 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// The procedure, when there is no room.
     pub fn try_submit<R: Procedure + 'static>(&self, procedure: R) -> Result<Submission<R::Output, R::Error>, R> {
-        match self.service() {
-            Ok(service) => service.try_submit(procedure),
+        match self.submitter() {
+            Ok(submitter) => submitter.try_submit(procedure),
             Err(error) => Ok(Submission::refused(error)),
         }
+    }
+
+    /// What hands procedures over as this handle of the database wants it.
+    fn submitter(&self) -> Result<Submits<'_, P>, Error> {
+        let service = self.service()?;
+        let holds = self.answers.holds();
+        Ok(if service.holds() == holds { Submits::Usual(service) } else { Submits::Own(service.submitter(holds)) })
     }
 
     fn service(&self) -> Result<&Service<P>, Error> {
@@ -223,8 +248,8 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
         &self,
         body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E> + Send + 'static,
     ) -> Submission<O, E> {
-        match self.service() {
-            Ok(service) => service.submit_closure(body),
+        match self.submitter() {
+            Ok(submitter) => submitter.submit_closure(body),
             Err(error) => Submission::refused(error),
         }
     }
@@ -246,8 +271,8 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
         &self,
         body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E> + Send + 'static,
     ) -> Result<O, E> {
-        let submission = match self.service() {
-            Ok(service) => service.submit_closure_async(body).await,
+        let submission = match self.submitter() {
+            Ok(submitter) => submitter.submit_closure_async(body).await,
             Err(error) => Submission::refused(error),
         };
         submission.await

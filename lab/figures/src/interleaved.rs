@@ -88,6 +88,10 @@ impl<W: Worker> Worker for InterleavedWorker<W> {
         self.workers[0].snapshot(procedure)
     }
 
+    fn admit(&mut self) -> Result<(), Error> {
+        self.workers.iter_mut().try_for_each(Worker::admit)
+    }
+
     fn take_ticket(&mut self) -> Ticket {
         self.workers.iter_mut().map(Worker::take_ticket).max().unwrap_or_default()
     }

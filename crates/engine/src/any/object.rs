@@ -63,6 +63,7 @@ pub(super) trait WorkerObject: Send {
         projection: &Projection,
         read: &mut (dyn FnMut(Option<RowRef<'_>>) + Send),
     ) -> Result<(), Error>;
+    fn admit(&mut self) -> Result<(), Error>;
     fn take_ticket(&mut self) -> Ticket;
     fn counters(&self) -> &Counters;
     fn maintain(&mut self);
@@ -177,6 +178,10 @@ impl<W: Worker + 'static, S: Steps<W>> WorkerObject for Driven<W, S> {
         read: &mut (dyn FnMut(Option<RowRef<'_>>) + Send),
     ) -> Result<(), Error> {
         Worker::read_one(&mut self.worker, table, key, projection, read)
+    }
+
+    fn admit(&mut self) -> Result<(), Error> {
+        self.worker.admit()
     }
 
     fn take_ticket(&mut self) -> Ticket {

@@ -213,6 +213,8 @@ impl<W: StoreWorker> Worker for W {
         done: &mut impl FnMut(usize, Result<P::Output, P::Error>),
     ) {
         for (number, procedures) in procedures.chunks_mut(GROUP).enumerate() {
+            // While it is in no epoch. Each procedure learns of a refusal for itself.
+            let _ = self.admit();
             let group = Group::begin(self, procedures);
             for (position, procedure) in procedures.iter_mut().enumerate() {
                 if W::HOLDS_GROUPS {
@@ -239,6 +241,12 @@ impl<W: StoreWorker> Worker for W {
     ) -> Result<O, Error> {
         steady!(table, key => self.read_one(table, key, projection, read));
         self.read_alone(table, key, projection, read)
+    }
+
+    #[inline]
+    fn admit(&mut self) -> Result<(), Error> {
+        let (_, base, database) = self.parts();
+        database.common.journal.admit(base.slot)
     }
 
     fn take_ticket(&mut self) -> Ticket {

@@ -49,13 +49,15 @@ pub(super) struct Admission<'q, W: Worker + 'static, I: Item + 'static> {
     queue: &'q Queue<W>,
     /// It is moved out, and never pinned.
     item: Option<I>,
+    /// Whether its answer waits until it is durable.
+    holds: bool,
     /// The task's number; 0 while it does not wait.
     number: u64,
 }
 
 impl<'q, W: Worker + 'static, I: Item + 'static> Admission<'q, W, I> {
-    pub(super) fn new(queue: &'q Queue<W>, item: I) -> Self {
-        Self { queue, item: Some(item), number: 0 }
+    pub(super) fn new(queue: &'q Queue<W>, (item, holds): (I, bool)) -> Self {
+        Self { queue, item: Some(item), holds, number: 0 }
     }
 }
 
@@ -71,7 +73,7 @@ where
         // Wakers are user code, which may come back here: none is cloned or dropped under the lock.
         let waker = context.waker().clone();
         let item = self.item.take().expect("a future that is ready is not polled again");
-        match self.queue.submit_or_wait(item, self.number, waker) {
+        match self.queue.submit_or_wait((item, self.holds), self.number, waker) {
             Ok(submission) => {
                 self.number = 0;
                 Poll::Ready(submission)

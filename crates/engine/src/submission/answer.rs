@@ -10,10 +10,12 @@ use std::task::{Context, Poll, Waker};
 use polychron_base::Error;
 use polychron_sync::{Condvar, Mutex};
 
+use super::held::{Held, Kept};
 use super::lock;
 use crate::drive::{Failure, catch, discard};
 use crate::futures::Attempt;
 use crate::nested::Seen;
+use crate::redo::Ticket;
 
 /// A procedure that was submitted: it is executed sometime, and this is the claim to its answer.
 ///
@@ -60,28 +62,43 @@ impl<O, E> Slot<O, E> {
     }
 }
 
+/// The answer, and what the thread that gave it has seen by then: the procedure's own commit, or a later one.
+struct Answer<O, E>(Result<O, Failure<E>>, Seen);
+
 enum State<O, E> {
-    /// The tasks to be woken, and whether a thread waits.
-    Pending(Option<Waker>, bool),
-    /// The answer, and what the thread that gave it has seen by then: the procedure's own commit, or a later one.
-    Answered(Result<O, Failure<E>>, Seen),
+    /// Who is to be told, and the answer where it may not leave yet.
+    Pending(Told, Option<Answer<O, E>>),
+    Answered(Answer<O, E>),
     Taken,
+}
+
+/// The tasks to be woken, and whether a thread waits.
+#[derive(Default)]
+struct Told {
+    waker: Option<Waker>,
+    waits: bool,
 }
 
 impl<O, E> State<O, E> {
     /// The answer, which is gone then, and whose transaction later snapshots of the calling thread contain; `Err` hands back who was to be told so far.
     fn take(&mut self) -> Result<Result<O, Failure<E>>, Option<Waker>> {
         match std::mem::replace(self, Self::Taken) {
-            Self::Answered(answer, seen) => {
+            Self::Answered(Answer(answer, seen)) => {
                 seen.note();
                 Ok(answer)
             }
             Self::Taken => Ok(Err(Failure::Engine(Error::AnswerTaken))),
-            Self::Pending(waker, waits) => {
-                *self = Self::Pending(None, waits);
+            Self::Pending(mut told, kept) => {
+                let waker = told.waker.take();
+                *self = Self::Pending(told, kept);
                 Err(waker)
             }
         }
+    }
+
+    /// Who is to be told, if there is no answer yet.
+    fn told(&mut self) -> Option<&mut Told> {
+        if let Self::Pending(told, _) = self { Some(told) } else { None }
     }
 }
 
@@ -106,7 +123,9 @@ impl<O, E: From<Error>> Submission<O, E> {
                         drop(state);
                         return Err(refusal.into());
                     }
-                    *state = State::Pending(waker, true);
+                    if let Some(told) = state.told() {
+                        *told = Told { waker, waits: true };
+                    }
                     state = self.slot.answered.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
                 }
             }
@@ -125,8 +144,7 @@ impl<O, E: From<Error>> Submission<O, E> {
                 Some(answer.map_err(Failure::into_own))
             }
             Err(waker) => {
-                let State::Pending(kept, _) = &mut *state else { return None };
-                *kept = waker;
+                state.told()?.waker = waker;
                 None
             }
         }
@@ -156,8 +174,8 @@ impl<O, E: From<Error>> Future for Submission<O, E> {
                     drop(state);
                     return Poll::Ready(Err(self.slot.refusal().expect("a procedure does not wait").into()));
                 }
-                if let State::Pending(kept, _) = &mut *state {
-                    *kept = Some(waker);
+                if let Some(told) = state.told() {
+                    told.waker = Some(waker);
                 }
                 drop(state);
                 drop(before);
@@ -168,41 +186,91 @@ impl<O, E: From<Error>> Future for Submission<O, E> {
 }
 
 /// The executing thread's end. An answer is given once; the claim learns when none was.
-pub(super) struct Reply<O, E>(Option<Arc<Slot<O, E>>>);
+pub(super) struct Reply<O, E> {
+    slot: Option<Arc<Slot<O, E>>>,
+    /// Where the answer goes if it may not leave.
+    held: Option<Arc<Held>>,
+}
 
-/// Both ends of an answer that the threads of this service will give.
-pub(super) fn pair<O, E>(service: Service) -> (Submission<O, E>, Reply<O, E>) {
-    let slot = Arc::new(Slot { state: Mutex::new(State::Pending(None, false)), answered: Condvar::new(), service });
-    (Submission { slot: Arc::clone(&slot) }, Reply(Some(slot)))
+/// Both ends of an answer that the threads of this service will give, held back where it has to be.
+pub(super) fn pair<O, E>(service: Service, held: Option<Arc<Held>>) -> (Submission<O, E>, Reply<O, E>) {
+    let state = Mutex::new(State::Pending(Told::default(), None));
+    let slot = Arc::new(Slot { state, answered: Condvar::new(), service });
+    (Submission { slot: Arc::clone(&slot) }, Reply { slot: Some(slot), held })
+}
+
+impl<O: Send + 'static, E: Send + 'static> Reply<O, E> {
+    /// Gives the answer, and tells who waits for it, when all is durable that it may depend on.
+    pub(super) fn answer(&mut self, answer: Result<O, Failure<E>>) {
+        let answer = Answer(answer, Seen::here());
+        let held = self.held.take().map(|held| (held.ticket(), held));
+        let Some(slot) = self.slot.take() else { return discard(answer) };
+        match held.filter(|(ticket, _)| *ticket != Ticket::DONE) {
+            // Nobody takes it any more, and nobody will.
+            Some(_) if Arc::strong_count(&slot) == 1 => slot.give(answer),
+            Some((ticket, held)) => {
+                if let State::Pending(_, kept) = &mut *lock(&slot.state) {
+                    *kept = Some(answer);
+                }
+                held.push(ticket, slot);
+            }
+            None => slot.give(answer),
+        }
+    }
 }
 
 impl<O, E> Reply<O, E> {
-    /// Gives the answer, and tells who waits for it.
-    pub(super) fn answer(&mut self, answer: Result<O, Failure<E>>) {
-        let Some(slot) = self.0.take() else { return };
-        let before = std::mem::replace(&mut *lock(&slot.state), State::Answered(answer, Seen::here()));
-        let State::Pending(waker, waits) = before else { return };
+    /// Gives an answer that depends on nothing.
+    pub(super) fn answer_at_once(&mut self, answer: Result<O, Failure<E>>) {
+        if let Some(slot) = self.slot.take() {
+            slot.give(Answer(answer, Seen::here()));
+        }
+    }
+}
+
+impl<O, E> Slot<O, E> {
+    fn give(self: Arc<Self>, answer: Answer<O, E>) {
+        let before = std::mem::replace(&mut *lock(&self.state), State::Answered(answer));
+        let State::Pending(Told { waker, waits }, _) = before else { return };
         if waits {
-            slot.answered.notify_all();
+            self.answered.notify_all();
         }
         // Wakers, and the destructors of answers that no thread wants, are user code. It may panic, which is not the service's end.
         let _ = catch(move || {
             waker.into_iter().for_each(Waker::wake);
-            drop(slot);
+            drop(self);
         });
+    }
+}
+
+impl<O: Send, E: Send> Kept for Slot<O, E> {
+    fn let_go(self: Arc<Self>, waited: Result<(), Error>) {
+        let kept = match &mut *lock(&self.state) {
+            State::Pending(_, kept) => kept.take(),
+            State::Answered(_) | State::Taken => None,
+        };
+        let Some(Answer(answer, seen)) = kept else { return };
+        let answer = match waited {
+            Ok(()) => answer,
+            Err(stopped) => {
+                discard(answer);
+                Err(Failure::Engine(stopped))
+            }
+        };
+        self.give(Answer(answer, seen));
     }
 }
 
 /// One that was given already.
 impl<O, E> Default for Reply<O, E> {
     fn default() -> Self {
-        Self(None)
+        Self { slot: None, held: None }
     }
 }
 
 impl<O, E> Drop for Reply<O, E> {
     fn drop(&mut self) {
-        self.answer(Err(Failure::Engine(Error::Closed)));
+        self.answer_at_once(Err(Failure::Engine(Error::Closed)));
     }
 }
 

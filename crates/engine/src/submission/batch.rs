@@ -59,12 +59,12 @@ pub(super) fn execute<W: 'static>(lanes: &[Box<dyn Lane<W>>], worker: &mut W) {
 }
 
 /// What can be submitted: a procedure or a closure.
-pub(super) trait Item: Send {
-    type Output: Send;
-    type Error: From<Error> + Send;
+pub(super) trait Item: Send + 'static {
+    type Output: Send + 'static;
+    type Error: From<Error> + Send + 'static;
 }
 
-impl<P: Procedure> Item for P {
+impl<P: Procedure + 'static> Item for P {
     type Output = P::Output;
     type Error = P::Error;
 }
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn the_claim_to_an_answer_goes_with_its_procedure() {
         let mut lane = Lined::<Nothing>::new();
-        let (submission, reply) = pair(Service::NONE);
+        let (submission, reply) = pair(Service::NONE, None);
         lane.waiting.push(Mutex::new(Some(Nothing)));
         lane.replies.push(Mutex::new(reply));
         // A thread that takes the procedure has to wait for its claim.

@@ -28,7 +28,7 @@ impl<F, O, E> fmt::Debug for Closure<F, O, E> {
     }
 }
 
-impl<F: Send, O: Send, E: From<Error> + Send> Item for Closure<F, O, E> {
+impl<F: Send + 'static, O: Send + 'static, E: From<Error> + Send + 'static> Item for Closure<F, O, E> {
     type Output = O;
     type Error = E;
 }

@@ -15,6 +15,9 @@
 //! nothing and answered nothing since, they take procedures out of its batch that were not begun, and execute them. A protocol that plans
 //! batches helps itself ([`crate::Worker::help_others`]).
 //!
+//! Where the database has a journal, an answer leaves when all that it may depend on is durable (`held.rs`): it waits by itself, so that a procedure which
+//! lasts delays nobody else's. Answers that wait count among what is waiting to be executed, which is bounded.
+//!
 //! Lines that several threads write: the queue's lock and what it protects, once for each procedure by its client and once for each
 //! batch by the thread that executes it; an answer, once by the thread that gives it.
 
@@ -22,9 +25,11 @@ mod admission;
 mod answer;
 mod batch;
 mod closure;
+mod held;
 mod queue;
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::Error;
@@ -33,13 +38,20 @@ use polychron_sync::thread::{Builder, JoinHandle};
 use polychron_sync::{Mutex, MutexGuard};
 
 use crate::options::Submissions;
+use crate::redo::Answers;
 use crate::{Interactive, Procedure, Protocol};
 
 use admission::Admission;
 pub use answer::Submission;
 use batch::Batch;
 use closure::Closure;
+use held::{Giving, Held};
 use queue::{Queue, Watch, Work};
+
+fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    let spawned = Builder::new().name(name.into()).spawn(run);
+    spawned.map_err(|error| Error::options(format!("a thread could not be started: {error}")))
+}
 
 type TransactionOf<'w, P> = <<P as Protocol>::Worker as Interactive>::Transaction<'w>;
 
@@ -47,10 +59,36 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Threads that execute what is submitted. When it is dropped, everything that was submitted is executed first.
+/// Threads that execute what is submitted. When it is dropped, everything that was submitted is executed first, and answered.
+///
+/// Answers leave when what they depend on is durable, as the database wants it; where a client wants it otherwise it has a [`Submitter`] of its own.
 pub struct Service<P: Protocol> {
-    queue: Arc<Queue<P::Worker>>,
+    usual: Submitter<P>,
+    /// Until it ends.
+    giving: Option<Giving>,
     threads: Vec<JoinHandle<()>>,
+}
+
+/// Hands procedures over to a [`Service`].
+pub struct Submitter<P: Protocol> {
+    queue: Arc<Queue<P::Worker>>,
+    /// Whether answers wait until all that they depend on is durable.
+    holds: bool,
+}
+
+impl<P: Protocol> Deref for Service<P> {
+    type Target = Submitter<P>;
+
+    #[inline]
+    fn deref(&self) -> &Submitter<P> {
+        &self.usual
+    }
+}
+
+impl<P: Protocol> fmt::Debug for Submitter<P> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Submitter").field("holds", &self.holds).finish_non_exhaustive()
+    }
 }
 
 impl<P: Protocol> fmt::Debug for Service<P> {
@@ -71,8 +109,16 @@ impl<P: Protocol> Service<P> {
         clock: Arc<dyn Clock>,
         mut worker: impl FnMut() -> Result<P::Worker, Error>,
     ) -> Result<Self, Error> {
-        let queue = Arc::new(Queue::new(options, clock, protocol.name()));
-        let mut service = Self { queue, threads: Vec::new() };
+        let journal = protocol.storage().journal();
+        let held = (!journal.is_empty()).then(|| Held::new(journal));
+        let giving = held.as_ref().map(Held::give);
+        let queue = Arc::new(Queue::new(options, clock, protocol.name(), held.clone()));
+        let usual = Submitter { queue, holds: Answers::new(journal.clone()).holds() };
+        let mut service = Self { usual, giving, threads: Vec::new() };
+        if let Some(held) = held {
+            let answering = service.spawn_answering(held)?;
+            service.threads.push(answering);
+        }
         for number in 0..options.threads.max(1) {
             match worker().and_then(|worker| service.spawn(protocol, worker)) {
                 Ok(thread) => service.threads.push(thread),
@@ -83,8 +129,24 @@ impl<P: Protocol> Service<P> {
         Ok(service)
     }
 
+    /// What hands procedures over whose answers wait for what they depend on, or do not.
+    pub fn submitter(&self, holds: bool) -> Submitter<P> {
+        Submitter { queue: Arc::clone(&self.queue), holds }
+    }
+
+    /// The thread that lets answers go.
+    fn spawn_answering(&self, held: Arc<Held>) -> Result<JoinHandle<()>, Error> {
+        let queue = Arc::clone(&self.queue);
+        let run = move || {
+            queue.service().serve();
+            held.serve(|count| queue.made_room(count));
+        };
+        start("polychron-answer", run)
+    }
+
     fn spawn(&self, protocol: &Arc<P>, mut worker: P::Worker) -> Result<JoinHandle<()>, Error> {
         let (queue, protocol) = (Arc::clone(&self.queue), Arc::clone(protocol));
+        let giving = queue.giving();
         let run = move || {
             queue.service().serve();
             let mut watch = Watch::default();
@@ -104,20 +166,27 @@ impl<P: Protocol> Service<P> {
             // The database outlives its worker.
             drop(worker);
             drop(protocol);
+            drop(giving);
         };
-        let spawned = Builder::new().name("polychron-submit".into()).spawn(run);
-        spawned.map_err(|error| Error::options(format!("a thread could not be started: {error}")))
+        start("polychron-submit", run)
+    }
+}
+
+impl<P: Protocol> Submitter<P> {
+    /// Whether answers wait for what they depend on.
+    pub fn holds(&self) -> bool {
+        self.holds
     }
 
     /// Hands a procedure over. Waits while as many as the options allow are waiting to be executed.
     pub fn submit<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output, R::Error> {
-        let submitted = self.queue.submit(procedure, true);
+        let submitted = self.queue.submit((procedure, self.holds), true);
         submitted.unwrap_or_else(|_| unreachable!("who waits for room gets it"))
     }
 
     /// Hands a procedure over as soon as there is room for it: the task waits, not its thread.
     pub async fn submit_async<R: Procedure + 'static>(&self, procedure: R) -> Submission<R::Output, R::Error> {
-        Admission::new(&self.queue, procedure).await
+        Admission::new(&self.queue, (procedure, self.holds)).await
     }
 
     /// Hands a procedure over if there is room for it.
@@ -125,7 +194,7 @@ impl<P: Protocol> Service<P> {
     /// # Errors
     /// The procedure, when there is none.
     pub fn try_submit<R: Procedure + 'static>(&self, procedure: R) -> Result<Submission<R::Output, R::Error>, R> {
-        self.queue.submit(procedure, false)
+        self.queue.submit((procedure, self.holds), false)
     }
 
     /// As [`Service::submit`], a closure: it becomes one transaction, as [`drive::transact`](crate::drive::transact) executes it.
@@ -136,7 +205,7 @@ impl<P: Protocol> Service<P> {
     where
         P::Worker: Interactive,
     {
-        let submitted = self.queue.submit(Closure::new(body), true);
+        let submitted = self.queue.submit((Closure::new(body), self.holds), true);
         submitted.unwrap_or_else(|_| unreachable!("who waits for room gets it"))
     }
 
@@ -148,7 +217,7 @@ impl<P: Protocol> Service<P> {
     where
         P::Worker: Interactive,
     {
-        Admission::new(&self.queue, Closure::new(body)).await
+        Admission::new(&self.queue, (Closure::new(body), self.holds)).await
     }
 
     /// How many batches were begun.
@@ -160,8 +229,8 @@ impl<P: Protocol> Service<P> {
 impl<O, E> Submission<O, E> {
     /// One that was answered before it began: with what kept it from being taken in.
     pub fn refused(error: Error) -> Self {
-        let (submission, mut reply) = answer::pair(answer::Service::NONE);
-        reply.answer(Err(error.into()));
+        let (submission, mut reply) = answer::pair(answer::Service::NONE, None);
+        reply.answer_at_once(Err(error.into()));
         submission
     }
 }
@@ -169,6 +238,7 @@ impl<O, E> Submission<O, E> {
 impl<P: Protocol> Drop for Service<P> {
     fn drop(&mut self) {
         self.queue.end();
+        self.giving = None;
         // A procedure or an answer may hold the last reference to the database. Then the thread that drops it goes on by itself
         // until all is executed.
         let own = self.queue.service().is_served();

@@ -11,6 +11,7 @@ use polychron_sync::{Condvar, Mutex, MutexGuard};
 use super::admission::Tasks;
 use super::answer::{Service, Submission, pair};
 use super::batch::{Batch, Item, Lane, Lined};
+use super::held::{Giving, Held};
 use super::lock;
 use crate::Worker;
 use crate::drive::catch;
@@ -41,6 +42,8 @@ pub(super) struct Queue<W> {
     batch_time_ns: u64,
     most_waiting: usize,
     protocol: &'static str,
+    /// Where answers go that may not leave, if there may be such.
+    held: Option<Arc<Held>>,
 }
 
 /// What a thread is to do next.
@@ -124,7 +127,12 @@ impl<W: Worker + 'static> State<W> {
 }
 
 impl<W: Worker + 'static> Queue<W> {
-    pub(super) fn new(options: &Submissions, clock: Arc<dyn Clock>, protocol: &'static str) -> Self {
+    pub(super) fn new(
+        options: &Submissions,
+        clock: Arc<dyn Clock>,
+        protocol: &'static str,
+        held: Option<Arc<Held>>,
+    ) -> Self {
         let state = State {
             forming: Arc::default(),
             closed: VecDeque::new(),
@@ -148,7 +156,13 @@ impl<W: Worker + 'static> Queue<W> {
             batch_time_ns: options.batch_time_us.saturating_mul(1000),
             most_waiting: options.most_waiting.max(1),
             protocol,
+            held,
         }
+    }
+
+    /// Held by a thread that answers.
+    pub(super) fn giving(&self) -> Option<Giving> {
+        self.held.as_ref().map(Held::give)
     }
 
     /// What tells this service from all others that there are.
@@ -160,10 +174,11 @@ impl<W: Worker + 'static> Queue<W> {
         !self.is_full(state) || state.is_ending
     }
 
-    /// As many wait as may: nothing more comes into the batch that is forming before others are begun, and where it is all there is it waits
+    /// As many wait, or their answers do, as may: nothing more comes into the batch that is forming before others are begun, and where it is all there is it waits
     /// for nothing.
     fn is_full(&self, state: &State<W>) -> bool {
-        state.waiting >= self.most_waiting
+        let held = self.held.as_ref().map_or(0, |held| held.count());
+        state.waiting + held >= self.most_waiting
     }
 
     /// Whether the caller might wait for itself: a procedure, and a thread that executes.
@@ -172,7 +187,11 @@ impl<W: Worker + 'static> Queue<W> {
     }
 
     /// Takes a procedure in. `Err` gives it back: there is no room, and the caller does not want to wait.
-    pub(super) fn submit<I: Item + 'static>(&self, item: I, waits: bool) -> Result<Submission<I::Output, I::Error>, I>
+    pub(super) fn submit<I: Item + 'static>(
+        &self,
+        (item, holds): (I, bool),
+        waits: bool,
+    ) -> Result<Submission<I::Output, I::Error>, I>
     where
         Lined<I>: Lane<W>,
     {
@@ -189,14 +208,14 @@ impl<W: Worker + 'static> Queue<W> {
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.held_up -= 1;
         }
-        Ok(self.take_in(state, item))
+        Ok(self.take_in(state, (item, holds)))
     }
 
     /// Takes a procedure in for a task. `Err` gives it back: there is no room, and the task of the number that is answered, which had the
     /// one that is given, is woken when there is.
     pub(super) fn submit_or_wait<I: Item + 'static>(
         &self,
-        item: I,
+        (item, holds): (I, bool),
         number: u64,
         waker: Waker,
     ) -> Result<Submission<I::Output, I::Error>, (I, u64)>
@@ -205,7 +224,7 @@ impl<W: Worker + 'static> Queue<W> {
     {
         let mut state = lock(&self.state);
         if self.has_room(&state) || self.must_not_wait() {
-            return Ok(self.take_in(state, item));
+            return Ok(self.take_in(state, (item, holds)));
         }
         let (number, before) = state.tasks.put(number, waker);
         drop(state);
@@ -220,12 +239,12 @@ impl<W: Worker + 'static> Queue<W> {
     fn take_in<I: Item + 'static>(
         &self,
         mut state: MutexGuard<'_, State<W>>,
-        item: I,
+        (item, holds): (I, bool),
     ) -> Submission<I::Output, I::Error>
     where
         Lined<I>: Lane<W>,
     {
-        let (submission, reply) = pair(self.service());
+        let (submission, reply) = pair(self.service(), self.held.as_ref().filter(|_| holds).map(Arc::clone));
         if state.is_ending {
             // The reply says so when it is dropped.
             drop(state);
@@ -251,6 +270,18 @@ impl<W: Worker + 'static> Queue<W> {
             free.notify_one();
         }
         submission
+    }
+
+    /// Answers that were held have left.
+    pub(super) fn made_room(&self, count: usize) {
+        let mut state = lock(&self.state);
+        let call = state.held_up > 0;
+        let tasks = state.tasks.take(count);
+        drop(state);
+        if call {
+            self.room.notify_all();
+        }
+        wake(tasks);
     }
 
     /// What to do next, when there is something. `None`: there will be nothing any more. The caller has executed a batch, or did something

@@ -11,7 +11,6 @@ use polychron_sync::{Arc, Mutex, MutexGuard};
 use super::fold::Fold;
 use super::pace::Pace;
 use super::{DIRECTORY, directory_of};
-use crate::catalog::StoredCatalog;
 use crate::disk::{self, Cause, Disk, Entry, Files};
 use crate::error::Error;
 use crate::flush::Log;
@@ -53,12 +52,19 @@ impl Options {
         }
     }
 
+    /// For a database whose memory is limited like this.
+    pub fn within(limit_bytes: Option<usize>) -> Self {
+        let production = Self::production();
+        let memory_bytes = limit_bytes.map_or(usize::MAX, |limit| limit / 16).clamp(1 << 20, production.memory_bytes);
+        Self { memory_bytes, ..production }
+    }
+
     /// So small that there are several files, blocks and readings after some transactions.
     pub fn tiny() -> Self {
         Self {
             log_bytes: 64 << 10,
             share: 1.0,
-            memory_bytes: 1 << 10,
+            memory_bytes: 256,
             threads: 1,
             file_bytes: 8 << 10,
             block_bytes: 2 << 10,
@@ -103,6 +109,18 @@ struct State {
     failed_ns: Option<u64>,
 }
 
+impl<D: Disk> Checkpoints<D> {
+    /// What became of them so far.
+    pub fn counts(&self) -> Counts {
+        Counts { made: self.made.load(Ordering::Relaxed), failed: self.failed.load(Ordering::Relaxed) }
+    }
+
+    /// Gives up the one that is being made, and all later ones.
+    pub fn stop(&self) {
+        self.is_unwanted.store(true, Ordering::Relaxed);
+    }
+}
+
 impl<D: Disk + Clone> Checkpoints<D> {
     /// Those of a database whose manifests are open. Removes what interrupted ones have left.
     ///
@@ -122,16 +140,6 @@ impl<D: Disk + Clone> Checkpoints<D> {
             failed: AtomicU64::new(0),
             is_unwanted: Arc::default(),
         })
-    }
-
-    /// What became of them so far.
-    pub fn counts(&self) -> Counts {
-        Counts { made: self.made.load(Ordering::Relaxed), failed: self.failed.load(Ordering::Relaxed) }
-    }
-
-    /// Gives up the one that is being made, and all later ones.
-    pub fn stop(&self) {
-        self.is_unwanted.store(true, Ordering::Relaxed);
     }
 
     /// Makes one if it is time: what a thread does again and again. A failure is counted, and the log keeps everything.
@@ -220,7 +228,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
         pace: &Pace,
     ) -> Result<Checkpoint, Error> {
         let Self { files, options, .. } = self;
-        let catalog = StoredCatalog::decode(&manifest.catalog)?;
+        let catalog = manifest.tables()?;
         if manifest.checkpoint.is_none() {
             // Anew: the name of one that is there may never become durable, when a sync of it has failed.
             sweep(files, manifest)?;

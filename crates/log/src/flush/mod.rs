@@ -12,8 +12,9 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_base::clock::{Clock, Duration};
 use polychron_base::{Error, TableId};
+use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::mutations::left_out;
-use polychron_engine::redo::{self, Change, Ticket};
+use polychron_engine::redo::{self, Change, Durability, Ticket};
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -31,32 +32,12 @@ use turn::Turn;
 /// After so long an idle log writes down what is durable, at the latest after twice as long.
 const IDLE: Duration = Duration::from_millis(10);
 
-/// When answers leave, and when what was sealed becomes durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// Answers wait until all that they depend on is durable; a flush begins as soon as one may.
-    Immediate,
-    /// The same, with flushes that begin at most so often.
-    Group(Duration),
-    /// Answers do not wait; a flush begins at least so often.
-    Eventual(Duration),
-    /// Answers do not wait; flushes begin only where rings are full, or somebody waits.
-    OnCheckpoint,
-}
-
-impl Durability {
-    /// Whether answers wait.
-    pub fn waits(self) -> bool {
-        matches!(self, Self::Immediate | Self::Group(_))
-    }
-
-    /// How long what was sealed may lie in the rings while nobody waits for it.
-    fn period(self) -> Option<Duration> {
-        match self {
-            Self::Immediate | Self::Group(_) => Some(IDLE),
-            Self::Eventual(period) => Some(period),
-            Self::OnCheckpoint => None,
-        }
+/// How long what was sealed may lie in the rings while nobody waits for it.
+fn period(durability: Durability) -> Option<Duration> {
+    match durability {
+        Durability::Immediate | Durability::Group(_) => Some(IDLE),
+        Durability::Eventual(period) => Some(period),
+        Durability::OnCheckpoint => None,
     }
 }
 
@@ -91,6 +72,21 @@ impl Options {
             unflushed_bytes: 64 << 20,
             transaction_bytes: 16 << 20,
             memory_bytes: 128 << 20,
+        }
+    }
+
+    /// For a database whose memory is limited like this: the log takes an eighth of that.
+    pub fn within(limit_bytes: Option<usize>, workers: usize) -> Self {
+        let production = Self::production(workers);
+        let memory_bytes = limit_bytes.map_or(usize::MAX, |limit| limit / 8).clamp(64 << 10, production.memory_bytes);
+        let transaction_bytes = (memory_bytes / 2).min(production.transaction_bytes);
+        Self {
+            file_bytes: (4 * transaction_bytes as u64).next_multiple_of(crate::disk::BLOCK as u64).max(1 << 20),
+            frame_bytes: production.frame_bytes.min(transaction_bytes),
+            unflushed_bytes: memory_bytes / 2,
+            transaction_bytes,
+            memory_bytes,
+            ..production
         }
     }
 
@@ -212,26 +208,10 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Waits until all that was sealed up to this ticket is durable, and flushes where nobody else does.
-    ///
-    /// # Errors
-    /// [`Error::LogStopped`]: what was sealed may be there or not when the database is opened again.
-    pub fn wait(&self, ticket: Ticket) -> Result<(), Error> {
-        self.wait_with(ticket.0, false)
-    }
-
-    /// The same, if answers of this durability wait.
-    ///
-    /// # Errors
-    /// As of [`wait`](Self::wait).
-    pub fn answer(&self, ticket: Ticket, durability: Durability) -> Result<(), Error> {
-        if durability.waits() { self.wait(ticket) } else { Ok(()) }
-    }
-
     /// Waits until all that was sealed so far is durable.
     ///
     /// # Errors
-    /// As of [`wait`](Self::wait).
+    /// As of [`wait`](redo::Log::wait).
     pub fn flush(&self) -> Result<(), Error> {
         self.wait_with(self.rings.current(), false)
     }
@@ -244,6 +224,18 @@ impl<D: Disk> Log<D> {
     /// The memory that rings take, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.rings.memory_bytes()
+    }
+
+    /// Stops the log, as a failed write does: what is on the disk is in doubt.
+    pub(crate) fn stop(&self, why: &crate::disk::Error) {
+        // No epoch has this number, so it ends with the failure.
+        let _ = self.turn.wait(u64::MAX, |_| Err(Stop::Disk(why.clone())));
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// A manifest of this generation is durable.
+    pub(crate) fn note_manifest(&self, generation: u64) {
+        polychron_sync::raise(&self.manifest, generation, Ordering::Relaxed);
     }
 
     fn wait_with(&self, epoch: u64, is_wanted: bool) -> Result<(), Error> {
@@ -294,7 +286,7 @@ impl<D: Disk> Log<D> {
         let now_ns = self.clock.now_ns();
         let is_over = |since_ns: u64, time: Duration| now_ns.saturating_sub(since_ns) >= time.as_nanos() as u64;
         let sealed = self.rings.last_sealed();
-        let period = self.options.durability.period();
+        let period = period(self.options.durability);
         if sealed > self.durable() && period.is_some_and(|period| is_over(beat.flushed_ns, period)) {
             beat.flushed_ns = now_ns;
             // Whoever waits or begins learns of a failure.
@@ -318,7 +310,7 @@ impl<D: Disk> Log<D> {
     /// Makes all that was sealed durable, and writes down that it is, before the log goes.
     ///
     /// # Errors
-    /// As of [`wait`](Self::wait).
+    /// As of [`wait`](redo::Log::wait).
     pub fn close(&self) -> Result<(), Error> {
         self.pool.give_up();
         self.flush()?;
@@ -357,7 +349,7 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// What the disk says. The files are removed when the database is opened again.
     pub fn release(&self, first_log_file: u64, generation: u64) -> Result<(), crate::disk::Error> {
-        polychron_sync::raise(&self.manifest, generation, Ordering::Relaxed);
+        self.note_manifest(generation);
         self.pool.release(first_log_file)
     }
 }
@@ -402,12 +394,38 @@ impl<D: Disk> redo::Log for Log<D> {
 
     #[inline]
     fn ticket(&self, read: Order) -> Ticket {
-        let sealed = self.rings.last_sealed();
-        if sealed <= self.turn.durable() || self.finished.covers(read) || left_out(Step::AwaitSealed) {
-            Ticket::DONE
-        } else {
-            Ticket(sealed)
+        if left_out(Step::AwaitSealed) {
+            return Ticket::DONE;
         }
+        match redo::Log::sealed(self) {
+            Ticket::DONE => Ticket::DONE,
+            sealed => {
+                if self.finished.covers(read) {
+                    Ticket::DONE
+                } else {
+                    sealed
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn sealed(&self) -> Ticket {
+        let sealed = self.rings.last_sealed();
+        if sealed <= self.turn.durable() { Ticket::DONE } else { Ticket(sealed) }
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<(), Error> {
+        self.wait_with(ticket.0, false)
+    }
+
+    fn durability(&self) -> Durability {
+        self.options.durability
+    }
+
+    /// Manifests have definitions, which a log does not write: [`Durable`](crate::Durable) does.
+    fn define(&self, _: &StoredCatalog) -> Result<(), Error> {
+        Ok(())
     }
 }
 

@@ -46,7 +46,7 @@ impl<D: Disk> Threads<D> {
     /// When the system has none.
     pub fn start(log: Arc<Log<D>>) -> io::Result<Self> {
         let mut this = Self { log, stop: Arc::default(), threads: Vec::new() };
-        let interval = this.log.options.durability.period().map_or(IDLE, |period| period.min(IDLE));
+        let interval = super::period(this.log.options.durability).map_or(IDLE, |period| period.min(IDLE));
         let (log, mut beat) = (Arc::clone(&this.log), Beat::default());
         this.spawn("polychron-log", interval, move || log.tick(&mut beat))?;
         let log = Arc::clone(&this.log);
@@ -54,7 +54,16 @@ impl<D: Disk> Threads<D> {
         Ok(this)
     }
 
-    fn spawn(&mut self, name: &str, interval: Duration, act: impl FnMut() + Send + 'static) -> io::Result<()> {
+    /// Starts a thread that does something again and again, so long after the time before, until the threads are told to end.
+    ///
+    /// # Errors
+    /// When the system has none.
+    pub(crate) fn spawn(
+        &mut self,
+        name: &str,
+        interval: Duration,
+        act: impl FnMut() + Send + 'static,
+    ) -> io::Result<()> {
         let stop = Arc::clone(&self.stop);
         let thread = Builder::new().name(name.to_owned()).spawn(move || stop.repeat(interval, act))?;
         self.threads.push(thread);

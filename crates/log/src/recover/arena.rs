@@ -19,8 +19,28 @@ pub(super) struct Span {
     block: u32,
     offset: u32,
     length: u32,
+}
+
+impl Span {
+    pub(super) const BYTES: usize = 12;
+
+    pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        for (part, number) in bytes.as_chunks_mut().0.iter_mut().zip([self.block, self.offset, self.length]) {
+            *part = number.to_le_bytes();
+        }
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let number = |at: usize| bytes.as_chunks().0.get(at).map_or(0, |part| u32::from_le_bytes(*part));
+        Self { block: number(0), offset: number(1), length: number(2) }
+    }
+
     /// How many bytes there is room for.
-    room: u32,
+    fn room(self) -> usize {
+        (self.length as usize).next_multiple_of(UNIT)
+    }
 }
 
 impl Arena {
@@ -30,7 +50,8 @@ impl Arena {
     }
 
     pub(super) fn get(&self, span: Span) -> &[u8] {
-        &self.blocks[span.block as usize][span.offset as usize..][..span.length as usize]
+        let block = self.blocks.get(span.block as usize).map_or(&[][..], Vec::as_slice);
+        &block[span.offset as usize..][..span.length as usize]
     }
 
     /// Keeps a copy of bytes, which come from a frame, and so are few enough for the numbers of a span.
@@ -47,12 +68,15 @@ impl Arena {
         let offset = block.len();
         block.extend_from_slice(bytes);
         block.resize(offset + room, 0);
-        Span { block: number as u32, offset: offset as u32, length: bytes.len() as u32, room: room as u32 }
+        Span { block: number as u32, offset: offset as u32, length: bytes.len() as u32 }
     }
 
     /// Keeps a copy of bytes where others lie that are not needed any more, if there is room.
     pub(super) fn replace(&mut self, span: Span, bytes: &[u8]) -> Span {
-        if bytes.len() > span.room as usize {
+        if bytes.is_empty() {
+            return Span { length: 0, ..span };
+        }
+        if bytes.len() > span.room() {
             return self.push(bytes);
         }
         self.blocks[span.block as usize][span.offset as usize..][..bytes.len()].copy_from_slice(bytes);
@@ -87,7 +111,7 @@ mod tests {
         let span = (0..10_000).fold(span, |span, _| arena.replace(span, b"12345678"));
         assert_eq!((arena.get(span), arena.get(other), arena.bytes()), (&b"12345678"[..], &b"other"[..], before));
         let span = arena.replace(span, b"1");
-        assert_eq!(arena.get(span), b"1");
+        assert_eq!(arena.get(Span::from_bytes(span.to_bytes())), b"1");
         let span = arena.replace(span, b"123456789");
         assert_eq!((arena.get(span), arena.get(other)), (&b"123456789"[..], &b"other"[..]));
     }

@@ -10,7 +10,8 @@ use polychron_schema::{KeyScratch, TableDefinition};
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::part::{Below, Entry, Part, Version};
+use super::keys::Entry;
+use super::part::{Below, Part};
 use super::scatter::{hash_of, part_of};
 use super::tables::{Table, Tables};
 use crate::checkpoint::Range;
@@ -20,6 +21,8 @@ use crate::steps::RecoveryStep;
 /// How many rows, and how many words, are handed over at once.
 const ROWS: usize = 1 << 10;
 const WORDS: usize = 8 << 10;
+/// How many keys ahead their patches are asked for.
+const AHEAD: usize = 8;
 
 /// Receives rows, from several threads at a time.
 pub trait Sink: Sync {
@@ -230,19 +233,22 @@ impl Newest {
 /// Hands out the rows that a part has, and that the checkpoint has not handed out.
 fn rest<'t, S: Sink>(mut part: Part, tables: &'t Tables, output: &mut Output<'t, S>) -> Result<(), S::Error> {
     for (number, table) in tables.all().iter().enumerate() {
-        for entry in part.take(number) {
-            let key = part.key(&entry);
-            match part.below(&entry) {
+        let entries = part.take(number);
+        for (at, entry) in entries.iter().enumerate() {
+            part.fetch_patch(entries.get(at + 2 * AHEAD));
+            part.fetch_bytes(entries.get(at + AHEAD));
+            let key = part.key(entry);
+            match part.below(entry) {
                 Below::Row(words) => {
                     words.append_to(&mut output.batch(table)?.words);
                     if !left_out(RecoveryStep::ApplyPatches) {
-                        output.patch(&part, &entry, key)?;
+                        output.patch(&part, entry, key)?;
                     }
                     output.push(key)?;
                 }
                 Below::Nothing => {
                     table.check_key(key)?;
-                    if part.patches(&entry, &mut output.patches) && !left_out(RecoveryStep::RefusePatchOfNothing) {
+                    if part.patches(entry, &mut output.patches) && !left_out(RecoveryStep::RefusePatchOfNothing) {
                         return Err(table.fault(key, RowFault::PatchOfNothing).into());
                     }
                 }
@@ -259,7 +265,7 @@ struct Output<'t, S> {
     sink: &'t S,
     batch: Batch<'t>,
     rows: u64,
-    patches: Vec<(Version, u32)>,
+    patches: Vec<u32>,
     key: KeyScratch,
 }
 
@@ -284,7 +290,7 @@ impl<'t, S: Sink> Output<'t, S> {
             return Ok(());
         }
         let (start, table) = (self.batch.start(), self.batch.table);
-        for (_, number) in &self.patches {
+        for number in &self.patches {
             for (first, words) in part.ranges(*number) {
                 let end = start + first + words.len();
                 if end > self.batch.words.len() && left_out(RecoveryStep::RefusePatchBeyondEnd) {

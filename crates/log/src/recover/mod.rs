@@ -8,6 +8,7 @@
 //! time, under the part's lock. Changes stay encoded until their row leaves, so that memory is in proportion to the log.
 
 mod arena;
+mod keys;
 mod merge;
 mod part;
 mod scatter;
@@ -86,7 +87,7 @@ impl Tail {
         let tables = Tables::new(catalog)?;
         let seed = HashSeed::random();
         let count = (PARTS_PER_THREAD * threads.max(1)).next_power_of_two().min(MOST_PARTS);
-        let parts = (0..count).map(|_| Mutex::new(Part::new(seed, tables.all().len()))).collect();
+        let parts = (0..count).map(|_| Mutex::new(Part::new(tables.all().len()))).collect();
         let (failure, has_failed) = (Mutex::new(None), AtomicBool::new(false));
         let touched = tables.all().iter().map(|_| AtomicBool::new(false)).collect();
         let shared = Arc::new(Shared { tables, range, touched, seed, parts, failure, has_failed });
@@ -108,7 +109,8 @@ impl Tail {
         if self.shared.has_failed.load(Ordering::Relaxed) {
             return;
         }
-        let (version, body) = (Version::new(logged.incarnation, logged.record.order), logged.record.body());
+        let version = Version { incarnation: logged.incarnation, order: logged.record.order, sequence: 0 };
+        let body = logged.record.body();
         if self.chunks.is_none() {
             return self.shared.note(self.own.record(&self.shared, version, body));
         }
@@ -131,7 +133,7 @@ impl Tail {
     /// The memory that it takes, but for a few MiB for each thread: less than a small multiple of the records' bytes.
     pub fn memory_bytes(&self) -> usize {
         let part = |part: &Mutex<Part>| part.lock().unwrap_or_else(PoisonError::into_inner).memory_bytes();
-        self.shared.parts.iter().map(part).sum()
+        self.own.pending_bytes() + self.shared.parts.iter().map(part).sum::<usize>()
     }
 
     /// What was gathered, when all records are taken in.

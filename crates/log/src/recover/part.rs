@@ -1,37 +1,77 @@
 //! What is known of the keys whose hashes belong to one part.
 
-use hashbrown::HashTable;
-use polychron_base::key::{EncodedKey as _, HashSeed};
+use std::cmp::Ordering;
+
 use polychron_engine::mutations::left_out;
-use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_sync::prefetch_read;
 
 use super::arena::{Arena, Span};
+use super::keys::{Entry, Keys, NONE, NOTHING, UNKNOWN};
 use crate::frame::{Order, Ranges, Words};
 use crate::steps::RecoveryStep;
 
 /// How many of a key's patches are looked at for one that a newer one covers.
 const LOOKED_AT: usize = 8;
-const NONE: u32 = u32::MAX;
-const SHORT: usize = 16;
 
-/// Which of two changes of a key is newer: that of the later incarnation, of the higher order, and within a transaction the one that was staged later,
-/// which comes later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A change: its transaction, and which one of its changes it is.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Version {
-    incarnation: u64,
-    order: Order,
-    arrival: u64,
+    pub(super) incarnation: u64,
+    pub(super) order: Order,
+    pub(super) sequence: u32,
 }
 
-impl Version {
-    pub(super) fn new(incarnation: u64, order: Order) -> Self {
-        Self { incarnation, order, arrival: 0 }
+/// The same, in few bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stamp {
+    /// Incarnation and era, by their number in [`Eras`].
+    era: u32,
+    sequence: u32,
+    timestamp: u64,
+}
+
+/// Incarnations and eras, which few changes differ in.
+#[derive(Debug, Default)]
+struct Eras {
+    known: Vec<(u64, u64)>,
+    numbers: std::collections::HashMap<(u64, u64), u32>,
+    last: u32,
+}
+
+impl Eras {
+    fn stamp(&mut self, version: Version) -> Stamp {
+        let incarnation = if left_out(RecoveryStep::CompareIncarnations) { 0 } else { version.incarnation };
+        if left_out(RecoveryStep::CompareOrders) {
+            return Stamp::default();
+        }
+        let (sequence, timestamp) = (version.sequence, version.order.timestamp);
+        Stamp { era: self.number((incarnation, version.order.era)), sequence, timestamp }
     }
 
-    fn arriving(self, arrival: u64) -> Self {
-        let incarnation = if left_out(RecoveryStep::CompareIncarnations) { 0 } else { self.incarnation };
-        let order = if left_out(RecoveryStep::CompareOrders) { Order::default() } else { self.order };
-        Self { incarnation, order, arrival }
+    fn number(&mut self, era: (u64, u64)) -> u32 {
+        if self.known.get(self.last as usize) != Some(&era) {
+            let next = self.known.len() as u32;
+            self.last = *self.numbers.entry(era).or_insert(next);
+            if self.last == next {
+                self.known.push(era);
+            }
+        }
+        self.last
+    }
+
+    /// Which of two changes of a key is newer: that of the later incarnation, of the higher order, and within a transaction the one that was staged later.
+    #[inline]
+    fn compare(&self, one: Stamp, other: Stamp) -> Ordering {
+        let in_era = (one.timestamp, one.sequence).cmp(&(other.timestamp, other.sequence));
+        if one.era == other.era {
+            return in_era;
+        }
+        self.known[one.era as usize].cmp(&self.known[other.era as usize]).then(in_era)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        // The map has the same, and a number and a byte of each.
+        self.known.capacity() * 2 * size_of::<((u64, u64), u32)>()
     }
 }
 
@@ -51,170 +91,96 @@ pub(super) struct Incoming<'b> {
 pub(super) enum Kind {
     /// The row is so many words.
     Put { words: u32 },
-    /// So many ranges; the words between the first and the last one, if they are all of these.
+    /// So many ranges; the words between, if it is one range.
     Patch { ranges: u32, covered: Option<(u32, u32)> },
     /// There is no row.
     Delete,
 }
 
-/// What lies under the patches of a key.
-#[derive(Clone, Copy, Debug)]
-enum Base {
-    /// What the checkpoint has.
-    Unknown,
-    Row {
-        words: u32,
-        encoded: Span,
-    },
-    Nothing,
-}
-
-#[derive(Debug)]
-pub(super) struct Entry {
-    /// The newest put or deletion.
-    version: Version,
-    base: Base,
-    key: StoredKey,
-    /// The newest patch, and behind it the others, in no order.
-    patches: u32,
-    /// Whether the checkpoint has had its row.
-    met: AtomicBool,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum StoredKey {
-    Short { bytes: [u8; SHORT], length: u8 },
-    Long(Span),
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Patch {
-    version: Version,
+    stamp: Stamp,
     ranges: u32,
     covered: Option<(u32, u32)>,
     encoded: Span,
     next: u32,
 }
 
-/// The keys of one table.
-#[derive(Debug, Default)]
-struct Keys {
-    index: HashTable<u32>,
-    entries: Vec<Entry>,
-}
-
 /// Keys, and what was done to them.
 #[derive(Debug)]
 pub(super) struct Part {
-    seed: HashSeed,
     tables: Vec<Keys>,
     patches: Vec<Patch>,
     /// Patches that are no longer needed.
     free: u32,
     arena: Arena,
-    arrivals: u64,
-    /// The memory of entries and their index.
-    keys_bytes: usize,
+    eras: Eras,
 }
 
-/// What becomes of the row that lies under a key's changes.
+/// What lies under a key's patches.
 pub(super) enum Below<'p> {
-    /// It is this one.
+    /// This row.
     Row(Words<'p>),
-    /// There is none.
+    /// No row.
     Nothing,
-    /// It is the checkpoint's.
+    /// What the checkpoint has.
     Checkpoint,
 }
 
 impl Part {
-    pub(super) fn new(seed: HashSeed, tables: usize) -> Self {
-        Self {
-            seed,
-            tables: (0..tables).map(|_| Keys::default()).collect(),
-            patches: Vec::new(),
-            free: NONE,
-            arena: Arena::default(),
-            arrivals: 0,
-            keys_bytes: 0,
-        }
+    pub(super) fn new(tables: usize) -> Self {
+        let tables = (0..tables).map(|_| Keys::default()).collect();
+        Self { tables, patches: Vec::new(), free: NONE, arena: Arena::default(), eras: Eras::default() }
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
         self.arena.bytes()
-            + self.keys_bytes
+            + self.eras.memory_bytes()
             + self.patches.capacity() * size_of::<Patch>()
-            + self.tables.capacity() * size_of::<Keys>()
+            + self.tables.iter().map(|keys| size_of::<Keys>() + keys.memory_bytes()).sum::<usize>()
     }
 
     /// Takes in a change.
     pub(super) fn apply(&mut self, table: usize, incoming: &Incoming<'_>) {
-        self.arrivals += 1;
-        let version = incoming.version.arriving(self.arrivals);
-        let at = self.entry(table, incoming);
-        let base = match incoming.kind {
+        let stamp = self.eras.stamp(incoming.version);
+        let at = self.tables[table].find_or_insert(incoming.hash, incoming.key, &mut self.arena);
+        let words = match incoming.kind {
             Kind::Patch { ranges, covered } => {
-                let patch = Patch { version, ranges, covered, encoded: Span::default(), next: NONE };
+                let patch = Patch { stamp, ranges, covered, encoded: Span::default(), next: NONE };
                 return self.patch(table, at, patch, incoming.bytes);
             }
-            Kind::Put { words } => Some(words),
-            Kind::Delete => None,
+            Kind::Put { words } => words,
+            Kind::Delete => NOTHING,
         };
         let entry = &mut self.tables[table].entries[at];
-        if !matches!(entry.base, Base::Unknown) && version < entry.version {
+        if entry.words != UNKNOWN && self.eras.compare(stamp, entry.stamp).is_lt() {
             return;
         }
-        entry.version = version;
-        entry.base = match (base, entry.base) {
-            (None, _) => Base::Nothing,
-            (Some(words), Base::Row { encoded, .. }) => {
-                Base::Row { words, encoded: self.arena.replace(encoded, incoming.bytes) }
-            }
-            (Some(words), _) => Base::Row { words, encoded: self.arena.push(incoming.bytes) },
-        };
+        // An empty span has no room, and deletions have no bytes.
+        entry.encoded = self.arena.replace(entry.encoded, incoming.bytes);
+        (entry.stamp, entry.words) = (stamp, words);
         let newest = entry.patches;
-        let is_older = newest != NONE && self.patches[newest as usize].version < version;
-        if is_older && !left_out(RecoveryStep::PassOverOlderPatches) {
-            self.tables[table].entries[at].patches = NONE;
+        let is_older = |patch: &Patch| self.eras.compare(patch.stamp, stamp).is_lt();
+        if self.patches.get(newest as usize).is_some_and(is_older) && !left_out(RecoveryStep::PassOverOlderPatches) {
+            entry.patches = NONE;
             self.forget(newest);
         }
     }
 
-    /// The entry of a key, which is made if there is none.
-    fn entry(&mut self, table: usize, incoming: &Incoming<'_>) -> usize {
-        let Self { tables, arena, seed, .. } = self;
-        let Keys { index, entries } = &mut tables[table];
-        let is_it = |at: &u32| entries[*at as usize].key.get(arena) == incoming.key;
-        if let Some(at) = index.find(incoming.hash, is_it) {
-            return *at as usize;
-        }
-        let before = index.allocation_size() + entries.capacity() * size_of::<Entry>();
-        index.insert_unique(incoming.hash, entries.len() as u32, |at| entries[*at as usize].key.get(arena).hash(*seed));
-        entries.push(Entry {
-            version: Version::new(0, Order::default()),
-            base: Base::Unknown,
-            key: StoredKey::new(incoming.key, arena),
-            patches: NONE,
-            met: AtomicBool::new(false),
-        });
-        self.keys_bytes += index.allocation_size() + entries.capacity() * size_of::<Entry>() - before;
-        entries.len() - 1
-    }
-
     /// Adds a patch to those of a key. One that a newer one covers is not kept, so that a row that is patched again and again takes no more memory.
     fn patch(&mut self, table: usize, at: usize, patch: Patch, bytes: &[u8]) {
-        let entry = &mut self.tables[table].entries[at];
-        if !matches!(entry.base, Base::Unknown) && patch.version < entry.version {
+        let entry = &self.tables[table].entries[at];
+        if entry.words != UNKNOWN && self.eras.compare(patch.stamp, entry.stamp).is_lt() {
             return;
         }
-        let first = entry.patches;
-        let (mut before, mut number) = (NONE, first);
+        let (mut before, mut number) = (NONE, entry.patches);
         for _ in 0..LOOKED_AT {
             let Some(other) = self.patches.get(number as usize).copied() else { break };
-            if other.version > patch.version && patch.is_covered_by(&other) {
+            let is_newer = self.eras.compare(other.stamp, patch.stamp).is_gt();
+            if is_newer && patch.is_covered_by(&other) {
                 return;
             }
-            if other.version < patch.version && other.is_covered_by(&patch) {
+            if !is_newer && other.is_covered_by(&patch) {
                 let encoded = self.arena.replace(other.encoded, bytes);
                 self.unlink(table, at, before, other.next);
                 return self.link(table, at, number, Patch { encoded, ..patch });
@@ -243,7 +209,9 @@ impl Part {
     fn link(&mut self, table: usize, at: usize, number: u32, patch: Patch) {
         let head = &mut self.tables[table].entries[at].patches;
         let next = match self.patches.get_mut(*head as usize) {
-            Some(newest) if newest.version > patch.version => std::mem::replace(&mut newest.next, number),
+            Some(newest) if self.eras.compare(newest.stamp, patch.stamp).is_gt() => {
+                std::mem::replace(&mut newest.next, number)
+            }
             _ => std::mem::replace(head, number),
         };
         self.patches[number as usize] = Patch { next, ..patch };
@@ -260,9 +228,8 @@ impl Part {
     }
 
     pub(super) fn find(&self, table: usize, hash: u64, key: &[u8]) -> Option<&Entry> {
-        let Keys { index, entries } = &self.tables[table];
-        let at = index.find(hash, |at| entries[*at as usize].key.get(&self.arena) == key)?;
-        Some(&entries[*at as usize])
+        let keys = &self.tables[table];
+        keys.find(hash, key, &self.arena).map(|at| &keys.entries[at])
     }
 
     /// The keys of a table; they are gone from here then.
@@ -271,36 +238,37 @@ impl Part {
     }
 
     pub(super) fn key<'p>(&'p self, entry: &'p Entry) -> &'p [u8] {
-        entry.key.get(&self.arena)
+        entry.key(&self.arena)
     }
 
     pub(super) fn below(&self, entry: &Entry) -> Below<'_> {
-        match entry.base {
-            Base::Unknown => Below::Checkpoint,
-            Base::Row { words, encoded } => Below::Row(Words::of(self.arena.get(encoded), words as usize)),
-            Base::Nothing => Below::Nothing,
+        match entry.words {
+            UNKNOWN => Below::Checkpoint,
+            NOTHING => Below::Nothing,
+            words => Below::Row(Words::of(self.arena.get(entry.encoded), words as usize)),
         }
     }
 
-    /// The patches that count over what lies under them, the newest last.
-    pub(super) fn patches(&self, entry: &Entry, scratch: &mut Vec<(Version, u32)>) -> bool {
-        scratch.clear();
-        let is_over = |version| {
-            matches!(entry.base, Base::Unknown)
-                || version > entry.version
+    /// Whether patches count over what lies under them, and which, the newest last.
+    pub(super) fn patches(&self, entry: &Entry, numbers: &mut Vec<u32>) -> bool {
+        numbers.clear();
+        let is_over = |stamp| {
+            entry.words == UNKNOWN
+                || self.eras.compare(stamp, entry.stamp).is_gt()
                 || left_out(RecoveryStep::PassOverOlderPatches)
         };
         let mut number = entry.patches;
         while let Some(patch) = self.patches.get(number as usize) {
-            if is_over(patch.version) {
-                scratch.push((patch.version, number));
+            if is_over(patch.stamp) {
+                numbers.push(number);
             }
             number = patch.next;
         }
-        if scratch.len() > 1 && !left_out(RecoveryStep::SortPatches) {
-            scratch.sort_unstable();
+        if numbers.len() > 1 && !left_out(RecoveryStep::SortPatches) {
+            let stamp = |number: &u32| self.patches[*number as usize].stamp;
+            numbers.sort_unstable_by(|one, other| self.eras.compare(stamp(one), stamp(other)));
         }
-        !scratch.is_empty()
+        !numbers.is_empty()
     }
 
     /// The ranges of a patch that [`patches`](Self::patches) has found.
@@ -310,15 +278,24 @@ impl Part {
     }
 }
 
-impl Entry {
-    /// Notes that the checkpoint has a row of this key; whether it had one before.
-    pub(super) fn meet(&self) -> bool {
-        // Threads share it, and nothing else depends on it before they have all ended.
-        self.met.swap(true, Ordering::Relaxed)
+/// What lies ahead is asked for before it is needed, each behind the one before.
+impl Part {
+    pub(super) fn keys(&self, table: usize) -> &Keys {
+        &self.tables[table]
     }
 
-    pub(super) fn was_met(&self) -> bool {
-        self.met.load(Ordering::Relaxed)
+    /// Asks for an entry's newest patch.
+    pub(super) fn fetch_patch(&self, entry: Option<&Entry>) {
+        if let Some(patch) = entry.and_then(|entry| self.patches.get(entry.patches as usize)) {
+            prefetch_read(patch);
+        }
+    }
+
+    /// Asks for what that has.
+    pub(super) fn fetch_bytes(&self, entry: Option<&Entry>) {
+        if let Some(patch) = entry.and_then(|entry| self.patches.get(entry.patches as usize)) {
+            prefetch_read(self.arena.get(patch.encoded).as_ptr());
+        }
     }
 }
 
@@ -326,26 +303,5 @@ impl Patch {
     fn is_covered_by(&self, newer: &Self) -> bool {
         let (Some((first, end)), Some((newer_first, newer_end))) = (self.covered, newer.covered) else { return false };
         newer_first <= first && end <= newer_end || left_out(RecoveryStep::CoverPatches)
-    }
-}
-
-impl StoredKey {
-    fn new(key: &[u8], arena: &mut Arena) -> Self {
-        let mut bytes = [0; SHORT];
-        match bytes.get_mut(..key.len()) {
-            Some(short) => {
-                short.copy_from_slice(key);
-                Self::Short { bytes, length: key.len() as u8 }
-            }
-            None => Self::Long(arena.push(key)),
-        }
-    }
-
-    #[inline]
-    fn get<'k>(&'k self, arena: &'k Arena) -> &'k [u8] {
-        match self {
-            Self::Short { bytes, length } => &bytes[..usize::from(*length)],
-            Self::Long(span) => arena.get(*span),
-        }
     }
 }

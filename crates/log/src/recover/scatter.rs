@@ -15,6 +15,9 @@ use crate::frame::{Change, changes_of};
 const CHANGES: usize = 512;
 const BYTES: usize = 32 << 10;
 
+/// By how many changes one step of looking a key up is ahead of the next one.
+const AHEAD: usize = 16;
+
 /// What one thread has of changes that their parts do not have yet.
 pub(super) struct Scatter {
     parts: Vec<Pending>,
@@ -38,7 +41,7 @@ struct Waiting {
     bytes: usize,
 }
 
-/// The part of a key with this hash. The index of a part uses the lowest bits and the highest ones.
+/// The part of a key with this hash. Parts use the low half.
 pub(super) fn part_of(hash: u64, parts: usize) -> usize {
     (hash >> 32) as usize % parts
 }
@@ -53,6 +56,11 @@ impl Scatter {
         Self { parts: (0..parts).map(|_| Pending::default()).collect(), row: Vec::new(), key: KeyScratch::new() }
     }
 
+    /// The bytes of changes that their parts do not have yet.
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.parts.iter().map(|pending| pending.bytes.len()).sum()
+    }
+
     /// Takes in all records of a chunk.
     pub(super) fn chunk(&mut self, shared: &Shared, chunk: &Chunk) -> Result<(), Error> {
         let mut begin = 0;
@@ -65,7 +73,8 @@ impl Scatter {
 
     /// Takes in the changes of a record.
     pub(super) fn record(&mut self, shared: &Shared, version: Version, body: &[u8]) -> Result<(), Error> {
-        for change in changes_of(body) {
+        for (change, sequence) in changes_of(body).zip(0..) {
+            let version = Version { sequence, ..version };
             let Self { parts, row, key: scratch } = self;
             let (number, key, kind, bytes) = match change.map_err(|_| Error::Record)? {
                 Change::Put { table, row: words } => {
@@ -121,12 +130,33 @@ impl Scatter {
 impl Pending {
     fn take_in(&mut self, part: &mut Part) {
         let mut rest = self.bytes.as_slice();
-        for Waiting { table, hash, version, kind, key_bytes, bytes } in self.changes.drain(..) {
+        for (at, change) in self.changes.iter().enumerate() {
+            self.fetch(at, part);
+            let Waiting { table, hash, version, kind, key_bytes, bytes } = *change;
             let (key, behind) = rest.split_at(key_bytes);
             let (bytes, behind) = behind.split_at(bytes);
             rest = behind;
             part.apply(table, &Incoming { hash, version, key, kind, bytes });
         }
+        self.changes.clear();
         self.bytes.clear();
+    }
+
+    /// Asks for what changes behind this one need.
+    #[inline]
+    fn fetch(&self, at: usize, part: &Part) {
+        let ahead = |steps: usize| self.changes.get(at + steps * AHEAD).map(|next| (part.keys(next.table), next.hash));
+        if let Some((keys, hash)) = ahead(4) {
+            keys.fetch_slot(hash);
+        }
+        if let Some((keys, hash)) = ahead(3) {
+            keys.fetch_entry(hash);
+        }
+        if let Some((keys, hash)) = ahead(2) {
+            part.fetch_patch(keys.candidate(hash));
+        }
+        if let Some((keys, hash)) = ahead(1) {
+            part.fetch_bytes(keys.candidate(hash));
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::futures::Attempt;
 use polychron_engine::mutations::left_out;
+use polychron_engine::redo::{self, Order};
 use polychron_engine::stores::{Base, HasStores, StoreDefinition};
 use polychron_engine::{Common, Metric, MetricValue, Protocol, Storage, TableDefinition};
 use polychron_memory::{Memory, OWN_SLOTS};
@@ -27,6 +28,7 @@ use super::plan::Partition;
 use super::planned::ClientBatches;
 use super::steps::Step;
 use super::table::BohmStore;
+use super::timestamp::Timestamp;
 use super::worker::BohmWorker;
 
 /// What all threads share.
@@ -399,7 +401,7 @@ impl HasStores for Bohm {
 
     /// The index is filled by a transaction that may write anything: those before it are executed first, those after it wait.
     fn fill(&self, table: TableId, index: IndexId, store: &Arc<BohmStore>) -> Result<(), Error> {
-        store.entries.set_ready_from(BohmWorker::own(&self.shared)?.fill(table, index)?);
+        store.entries.set_ready_from(BohmWorker::own(&self.shared)?.fill(table, index)?.bits());
         Ok(())
     }
 
@@ -413,6 +415,12 @@ impl HasStores for Bohm {
 
     fn give_back(&self) {
         self.shared.give_back();
+    }
+
+    fn ended(&self) -> Order {
+        let pipeline = &self.shared.pipeline;
+        let batch = if left_out(redo::Step::AwaitSealing) { pipeline.sequenced() } else { pipeline.finished() };
+        Timestamp::end_of(batch).bits().into()
     }
 
     fn metrics(&self) -> Vec<Metric> {

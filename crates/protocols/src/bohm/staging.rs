@@ -57,6 +57,11 @@ impl BohmTransaction<'_> {
         if index != IndexId::PRIMARY {
             return Ok(());
         }
+        if !self.has_staged {
+            // Here, and not before it begins: its client's thread may be another one, and its ring too. Nothing is latched, and those who wait for the
+            // transaction wait for no longer than it takes to flush.
+            self.shared.common.journal.admit(self.local.worker_id().position())?;
+        }
         // Before the first of several patches.
         self.has_staged = true;
         let entry = self.entry(position);

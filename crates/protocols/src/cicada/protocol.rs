@@ -8,6 +8,7 @@ use polychron_engine::background::Background;
 use polychron_engine::catalog::Tables;
 use polychron_engine::contested::Favour;
 use polychron_engine::mutations::left_out;
+use polychron_engine::redo::Order;
 use polychron_engine::stores::{Base, HasStores, StoreDefinition};
 use polychron_engine::{Common, Metric, MetricValue, Protocol, Storage, TableDefinition, Versions};
 use polychron_memory::{Memory, OWN_SLOTS, Pressure};
@@ -211,6 +212,10 @@ impl HasStores for Cicada {
 
     /// The filling waits until all that is open has ended, or knows the index, and for all guards: a thread has one in the midst of a batch,
     /// where nothing is open.
+    fn ended(&self) -> Order {
+        self.shared.clocks.ended()
+    }
+
     fn waits_for_itself(&self) -> bool {
         self.shared.clocks.is_open_here(None) || self.shared.epochs().is_pinned_here()
     }

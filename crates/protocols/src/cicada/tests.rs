@@ -250,6 +250,22 @@ impl redo::Log for Log {
     fn ticket(&self, _: Order) -> Ticket {
         Ticket::DONE
     }
+
+    fn define(&self, _: &polychron_engine::definitions::StoredCatalog) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn sealed(&self) -> Ticket {
+        Ticket::DONE
+    }
+
+    fn wait(&self, _: Ticket) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn durability(&self) -> redo::Durability {
+        redo::Durability::Immediate
+    }
 }
 
 /// Extended timestamps order each account's changes, which count up, across many turns of the clock; timestamps alone do

@@ -7,6 +7,7 @@ use polychron_base::clock::SystemClock;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Kept;
 use polychron_engine::contested::Favour;
+use polychron_engine::redo::Order;
 use polychron_engine::stores::{Base, HasStores, StoreDefinition};
 use polychron_engine::{Common, Configuration, Isolation, Metric, Protocol, Storage, TableDefinition, Versions, rows};
 use polychron_memory::{Memory, OWN_SLOTS};
@@ -130,6 +131,11 @@ impl HasStores for Hyper {
 
     /// The filling waits for all transactions that do not know the index, and for all guards: a thread has one in the midst of a batch, where no
     /// transaction is open.
+    /// A commit time is known when it is sealed.
+    fn ended(&self) -> Order {
+        self.shared.clock.latest().into()
+    }
+
     fn waits_for_itself(&self) -> bool {
         self.shared.clock.is_open_on_this_thread() || self.shared.epochs().is_pinned_here()
     }

@@ -42,6 +42,11 @@ impl<B: LazyHost> Worker for LazyWorker<B> {
         drive::execute(self, Mode::Snapshot, procedure)
     }
 
+    #[inline]
+    fn admit(&mut self) -> Result<(), Error> {
+        self.base.admit()
+    }
+
     fn take_ticket(&mut self) -> Ticket {
         self.base.take_ticket()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Kept;
-use polychron_engine::redo::Order;
+use polychron_engine::redo::{Order, Orders};
 use polychron_engine::stores::{Base, HasStores, Store, StoreDefinition};
 use polychron_engine::{Common, Configuration, Protocol, Storage, TableDefinition, rows};
 use polychron_memory::{Memory, OWN_SLOTS};
@@ -28,8 +28,8 @@ pub(super) struct Shared {
     pub(super) locks: LockTable,
     /// The age of the next transaction, where ages matter.
     ages: CachePadded<AtomicU64>,
-    /// How many transactions have sealed their changes for the log.
-    sealed: CachePadded<AtomicU64>,
+    /// Of those that seal their changes for the log, while they hold their locks.
+    pub(super) orders: Orders,
 }
 
 impl Shared {
@@ -38,18 +38,6 @@ impl Shared {
     pub(super) fn draw_age(&self) -> u64 {
         // Relaxed: ages are only compared with each other.
         self.ages.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// The place of a transaction among those that seal their changes. It holds its locks, so those of one key draw in the order in which they hold
-    /// it, and a lock hands on what the one before has drawn: relaxed.
-    #[inline]
-    pub(super) fn draw_order(&self) -> Order {
-        Order::from(1 + self.sealed.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// No transaction has a later place whose changes the caller has read.
-    pub(super) fn last_order(&self) -> Order {
-        Order::from(self.sealed.load(Ordering::Relaxed))
     }
 }
 
@@ -84,11 +72,11 @@ impl Protocol for Locking {
         let memory = Memory::new(common.memory.clone())?;
         let shared = Arc::new(Shared {
             kept: Kept::new(common.memory.max_workers + OWN_SLOTS),
+            orders: Orders::new(common.memory.max_workers + OWN_SLOTS),
             base: Base::new(memory, common)?,
             policy: options.policy,
             locks: LockTable::new(options.buckets),
             ages: CachePadded::default(),
-            sealed: CachePadded::default(),
         });
         Ok(Arc::new(Self { shared }))
     }
@@ -134,6 +122,10 @@ impl HasStores for Locking {
 
     /// The filling waits for what the thread's transactions have locked, and those that have written the table and do not know the index do not
     /// commit.
+    fn ended(&self) -> Order {
+        self.shared.orders.ended().into()
+    }
+
     fn waits_for_itself(&self) -> bool {
         self.shared.epochs().is_open_here()
     }

@@ -100,8 +100,8 @@ impl LockingTransaction<'_> {
         let (shared, base) = (self.shared, &mut self.state.base);
         let journal = &shared.common.journal;
         base.ticket.raise(match has_changed {
-            true => journal.seal(base.slot, || shared.draw_order()),
-            false => journal.ticket(|| shared.last_order()),
+            true => shared.orders.seal(journal, base.slot),
+            false => journal.ticket(|| shared.orders.last().into()),
         });
     }
 }

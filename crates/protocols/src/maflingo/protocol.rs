@@ -7,6 +7,7 @@ use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::background::Background;
 use polychron_engine::contested::Favour;
 use polychron_engine::mutations::left_out;
+use polychron_engine::redo::{self, Order};
 use polychron_engine::stores::{Base, HasStores, StoreDefinition};
 use polychron_engine::{Common, Configuration, Protocol, Storage, TableDefinition, Versions, rows};
 use polychron_memory::{Memory, OWN_SLOTS};
@@ -186,6 +187,12 @@ impl HasStores for Maflingo {
 
     fn give_back(&self) {
         self.shared.give_back();
+    }
+
+    /// No thread commits in the past any more.
+    fn ended(&self) -> Order {
+        let epochs = self.shared.memory.epochs();
+        Tid::end_of(if left_out(redo::Step::AwaitSealing) { epochs.current() } else { epochs.past() }).0.into()
     }
 
     fn versions(&self) -> Option<Versions> {

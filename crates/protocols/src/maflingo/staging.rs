@@ -1,7 +1,7 @@
 //! What a transaction hands to the log: its changes are staged before it latches anything, and sealed before it writes the first record.
 
 use polychron_base::{Error, IndexId};
-use polychron_engine::redo::{Change, Order};
+use polychron_engine::redo::Change;
 
 use super::record::Tid;
 use super::sets::Kind;
@@ -50,6 +50,6 @@ impl MaflingoTransaction<'_> {
             None if sets.nodes.is_empty() => nested.newest(self.shared.catalog.number()),
             None => self.guard.epochs().current(),
         };
-        base.ticket.raise(journal.ticket(|| Order::from(((epoch() + 1) << Tid::EPOCH_SHIFT) - 1)));
+        base.ticket.raise(journal.ticket(|| Tid::end_of(epoch()).0.into()));
     }
 }

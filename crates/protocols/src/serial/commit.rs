@@ -4,7 +4,6 @@ use polychron_base::{Error, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{self, Change};
 use polychron_engine::{Commit, Mode};
-use polychron_sync::atomic::Ordering;
 
 use super::protocol::Serial;
 use super::steps::Step;
@@ -70,11 +69,10 @@ impl SerialTransaction<'_> {
 
     /// What was staged counts. A transaction that has changed nothing waits for what it has read.
     fn seal(&mut self) {
-        let (Serial { common, sealed, .. }, buffers) = (self.database, &mut *self.buffers);
-        // Relaxed: a thread that has the tables writes it, and hands it on with them.
+        let (Serial { common, orders, .. }, buffers) = (self.database, &mut *self.buffers);
         buffers.ticket.raise(match buffers.undo.is_empty() {
-            true => common.journal.ticket(|| sealed.load(Ordering::Relaxed).into()),
-            false => common.journal.seal(buffers.slot, || (1 + sealed.fetch_add(1, Ordering::Relaxed)).into()),
+            true => common.journal.ticket(|| orders.last().into()),
+            false => orders.seal(&common.journal, buffers.slot),
         });
         self.has_sealed = true;
     }

@@ -67,6 +67,10 @@ impl Worker for SerialWorker {
         drive::execute(self, Mode::Snapshot, procedure)
     }
 
+    fn admit(&mut self) -> Result<(), Error> {
+        self.database.common.journal.admit(self.buffers.slot)
+    }
+
     fn take_ticket(&mut self) -> Ticket {
         std::mem::take(&mut self.buffers.ticket)
     }

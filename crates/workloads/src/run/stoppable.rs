@@ -27,6 +27,10 @@ impl<W: Worker> Worker for Stoppable<'_, W> {
         self.worker.snapshot(procedure)
     }
 
+    fn admit(&mut self) -> Result<(), Error> {
+        self.worker.admit()
+    }
+
     fn take_ticket(&mut self) -> Ticket {
         self.worker.take_ticket()
     }

@@ -12,6 +12,7 @@ use polychron_base::clock::SystemClock;
 use polychron_engine::limits::{Cancellation, Limits};
 use polychron_engine::open::{Open, WorkerOwner};
 use polychron_engine::options::Submissions;
+use polychron_engine::redo::Answers;
 use polychron_engine::submission::Service;
 use polychron_engine::{
     Access, Declare, Futures, Interactive, Isolation, Mode, Operations, Procedure, Protocol, Statistics, Table,
@@ -26,7 +27,7 @@ use crate::setup::{all, done, items, run};
 type Kept<'w, P> = Open<'w, <P as Protocol>::Worker>;
 
 fn open<P: Protocol<Worker: Interactive>>(worker: &mut P::Worker) -> Kept<'_, P> {
-    Kept::<P>::lend(worker, Mode::ReadWrite).expect("a transaction begins")
+    Kept::<P>::lend(worker, &Answers::default(), Mode::ReadWrite).expect("a transaction begins")
 }
 
 fn add<T: Transaction>(t: &mut T, table: &Table<Item>, id: u64, by: i64) -> Result<bool, Error> {
@@ -266,7 +267,7 @@ pub fn snapshots<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let (database, table) = items(setup, &[(1, 10)]);
     let (mut one, mut two) = (database.worker().unwrap(), database.worker().unwrap());
     let before = counted(&database.statistics());
-    let mut kept = Kept::<P>::lend(&mut one, Mode::Snapshot).unwrap();
+    let mut kept = Kept::<P>::lend(&mut one, &Answers::default(), Mode::Snapshot).unwrap();
     let seen = value(&mut kept, &table, 1).unwrap();
     if setup.snapshots_interleave && !setup.snapshots_lock {
         done(&mut two, |t| add(t, &table, 1, 1));
@@ -274,7 +275,7 @@ pub fn snapshots<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     assert_eq!(value(&mut kept, &table, 1).unwrap(), seen);
     assert!(matches!(add(&mut kept, &table, 1, 1), Err(Error::ReadOnly)));
     kept.commit().unwrap();
-    drop(Kept::<P>::lend(&mut one, Mode::Snapshot).unwrap());
+    drop(Kept::<P>::lend(&mut one, &Answers::default(), Mode::Snapshot).unwrap());
     let (commits, refusals, aborts) = counted(&database.statistics());
     let own = u64::from(setup.snapshots_interleave && !setup.snapshots_lock);
     assert_eq!((commits - before.0, refusals - before.1, aborts - before.2), (own, 0, 0));
@@ -294,7 +295,7 @@ pub fn with_their_own_workers<P: Protocol<Worker: Interactive>>(setup: &Setup<P>
     let shelf = Rc::new(Cell::new(Some(Box::new(database.worker().unwrap()))));
     let own = || {
         let worker = shelf.take().expect("it came home");
-        Open::<'static, P::Worker, _>::own(worker, Shelf(Rc::clone(&shelf)), Mode::ReadWrite)
+        Open::<'static, P::Worker, _>::own(worker, Shelf(Rc::clone(&shelf)), &Answers::default(), Mode::ReadWrite)
     };
     let mut kept = own().unwrap();
     assert!(add(&mut kept, &table, 1, 1).unwrap());

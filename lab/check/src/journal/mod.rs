@@ -3,14 +3,17 @@
 //! Random transactions run on a protocol whose journal leads to a [`Recorder`]. At the end the rows that its changes make, each key's in the order of
 //! their numbers, are loaded into the serial protocol and compared with those of the original.
 
+mod definitions;
 mod recorder;
 mod replay;
 mod scenarios;
 
+pub use definitions::{Notary, definitions_are_told, evolutions_are_told, restored_tables_work};
 pub use recorder::Recorder;
 pub use scenarios::{answer_too_early, is_seen_before_sealed, is_seen_before_sealed_within};
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use polychron_base::random::Random;
 use polychron_engine::redo::Journal;
@@ -52,6 +55,7 @@ pub fn differs_on_threads<P: Protocol, C: Protocol<Worker: Interactive + 'static
 ) -> Option<String> {
     let recorder = Arc::new(Recorder::new(seed));
     let database = setup.logged(&recorder).open();
+    recorder.watch(&database);
     let round = Round { submitted, leeway: leeway(setup), ..Round::new(seed, THREADS, TRANSACTIONS) };
     let mut difference = None;
     let compare = |tables: &Pair| {
@@ -60,7 +64,7 @@ pub fn differs_on_threads<P: Protocol, C: Protocol<Worker: Interactive + 'static
         Ok(())
     };
     run_round_until(&database, &round, &AtomicBool::new(false), compare).expect("the round runs");
-    difference
+    difference.or_else(|| never_ends(setup, &database, &recorder))
 }
 
 /// The same step by step in random turns of one thread: a seed stands for one history.
@@ -75,6 +79,7 @@ pub fn differs_in_turns<P: Protocol<Worker: Interactive>, C: Protocol<Worker: In
     let recorder = Arc::new(Recorder::new(seed));
     let setup = setup.logged(&recorder);
     let database = setup.open();
+    recorder.watch(&database);
     let mut random = Random::stream(16, seed);
     let mix = Mix::draw(&mut random);
     let mut difference = None;
@@ -84,7 +89,21 @@ pub fn differs_in_turns<P: Protocol<Worker: Interactive>, C: Protocol<Worker: In
         Ok(())
     };
     interleave(&setup, &database, (&mut random, &mix, leeway(&setup)), waves, compare);
-    difference
+    difference.or_else(|| never_ends(&setup, &database, &recorder))
+}
+
+/// All transactions are over: in what time the database does not know.
+fn never_ends<P: Protocol>(setup: &Setup<P>, database: &Arc<P>, recorder: &Recorder) -> Option<String> {
+    let last = recorder.last_order();
+    for _ in 0..1000 {
+        if database.storage().ended() >= last {
+            return None;
+        }
+        setup.pass(database, 1);
+        // A thread of the database's own may still have to say so.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Some(format!("all up to {last:?} have ended, and not by {:?}", database.storage().ended()))
 }
 
 fn differs<W: Worker, C: Protocol<Worker: Interactive + 'static>>(

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::PoisonError;
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
 use polychron_base::random::Random;
-use polychron_engine::redo::{Change, Log, Order, Ticket};
-use polychron_engine::{Error, TableId};
-use polychron_sync::{Mutex, MutexGuard};
+use polychron_engine::definitions::StoredCatalog;
+use polychron_engine::redo::{Change, Durability, Log, Order, Ticket};
+use polychron_engine::{Error, Protocol, TableId};
+use polychron_sync::{Condvar, Mutex, MutexGuard};
 
 /// Of so many changes one is refused.
 const REFUSED: u64 = 25;
@@ -45,16 +46,34 @@ struct State {
     flaws: Vec<String>,
     random: Option<Random>,
     bytes: usize,
+    /// How many seals are durable.
+    durable: usize,
+    /// Nothing becomes durable by itself.
+    is_held: bool,
+    is_stopped: bool,
+    /// How many threads wait, and how many transactions were admitted.
+    waiting: usize,
+    admitted: usize,
+    /// What begins is refused.
+    is_full: bool,
+    /// Up to where all have ended, as far as the database has told.
+    ended: Order,
 }
 
 type ThreadIds = Option<ThreadId>;
 
 type OnSeal = Box<dyn FnMut() + Send>;
 
-/// A [`Log`] that keeps all that is handed to it, refuses some changes, and notes where its contract is broken. Each seal is a log epoch.
+type AskEnded = Box<dyn Fn() -> Order + Send + Sync>;
+
+/// A [`Log`] that keeps all that is handed to it, refuses some changes, and notes where its contract is broken. Each seal is a log epoch, which becomes
+/// durable when a thread waits for it, or on command.
 pub struct Recorder {
     state: Mutex<State>,
+    changed: Condvar,
+    durability: Durability,
     on_seal: Mutex<Option<OnSeal>>,
+    ask_ended: OnceLock<AskEnded>,
 }
 
 impl fmt::Debug for Recorder {
@@ -80,7 +99,83 @@ impl Recorder {
 
     /// One that refuses nothing.
     pub fn patient() -> Self {
-        Self { state: Mutex::new(State::default()), on_seal: Mutex::new(None) }
+        Self::of(Durability::Immediate)
+    }
+
+    /// One that refuses nothing, of a database with this durability.
+    pub fn of(durability: Durability) -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            durability,
+            on_seal: Mutex::new(None),
+            ask_ended: OnceLock::new(),
+        }
+    }
+
+    /// Asks a database at each seal up to where all have ended.
+    pub fn watch<P: Protocol>(&self, database: &Arc<P>) {
+        let database = Arc::downgrade(database);
+        let ask = move || database.upgrade().map_or(Order::default(), |database| database.storage().ended());
+        assert!(self.ask_ended.set(Box::new(ask)).is_ok(), "it is watched already");
+    }
+
+    /// The highest order of all that have sealed changes.
+    pub fn last_order(&self) -> Order {
+        let state = self.state();
+        let changing = state.sealed.iter().filter(|sealed| !sealed.changes.is_empty());
+        changing.map(|sealed| sealed.order).max().unwrap_or_default()
+    }
+
+    /// From now on nothing becomes durable.
+    pub fn hold(&self) {
+        self.state().is_held = true;
+    }
+
+    /// What was sealed so far is durable, and nothing else is.
+    pub fn flush(&self) {
+        let mut state = self.state();
+        state.durable = state.sealed.len();
+        self.changed.notify_all();
+    }
+
+    /// The first seals are durable.
+    pub fn flush_to(&self, seals: usize) {
+        let mut state = self.state();
+        state.durable = state.durable.max(seals);
+        self.changed.notify_all();
+    }
+
+    /// What was sealed so far is durable, and so is what is waited for.
+    pub fn let_go(&self) {
+        self.state().is_held = false;
+        self.flush();
+    }
+
+    /// Nothing ever becomes durable any more, and nothing begins.
+    pub fn stop(&self) {
+        self.state().is_stopped = true;
+        self.changed.notify_all();
+    }
+
+    /// Nothing begins while there is no room.
+    pub fn fill(&self, is_full: bool) {
+        self.state().is_full = is_full;
+    }
+
+    /// How many seals there were.
+    pub fn seals(&self) -> usize {
+        self.state().sealed.len()
+    }
+
+    /// How many threads wait until something is durable.
+    pub fn waiting(&self) -> usize {
+        self.state().waiting
+    }
+
+    /// How often it was asked whether a transaction may begin.
+    pub fn admitted(&self) -> usize {
+        self.state().admitted
     }
 
     /// Has this done at each seal, in the thread that seals.
@@ -150,8 +245,21 @@ fn apply(rows: &mut Rows, Staged { key, change, .. }: &Staged) -> Option<String>
 }
 
 impl Log for Recorder {
-    fn admit(&self, _: usize) -> Result<(), Error> {
+    fn define(&self, _: &StoredCatalog) -> Result<(), Error> {
         Ok(())
+    }
+
+    fn admit(&self, worker: usize) -> Result<(), Error> {
+        let mut state = self.state();
+        state.admitted += 1;
+        if state.staged.contains_key(&worker) {
+            state.flaws.push(format!("worker {worker} asks to begin, and has staged something"));
+        }
+        match (state.is_stopped, state.is_full) {
+            (true, _) => Err(Error::log_stopped("on command".to_owned())),
+            (_, true) => Err(Error::disk_full("nowhere".to_owned(), 1)),
+            _ => Ok(()),
+        }
     }
 
     fn stage(&self, worker: usize, table: TableId, key: &[u8], change: Change<'_>) -> Result<(), Error> {
@@ -180,8 +288,14 @@ impl Log for Recorder {
     }
 
     fn seal(&self, worker: usize, order: Order) -> Ticket {
+        let ended = self.ask_ended.get().map_or(Order::default(), |ask| ask());
         let mut state = self.state();
         let (thread, changes) = state.staged.remove(&worker).unwrap_or_default();
+        state.ended = state.ended.max(ended);
+        if order <= state.ended && !changes.is_empty() {
+            let ended = state.ended;
+            state.flaws.push(format!("{order:?} is sealed, and all up to {ended:?} had ended"));
+        }
         if thread.is_some_and(|thread| thread != std::thread::current().id()) {
             state.flaws.push(format!("one thread stages as worker {worker}, and another one seals"));
         }
@@ -197,10 +311,45 @@ impl Log for Recorder {
         ticket
     }
 
-    /// The last seal of what was read, as if nothing were durable.
+    /// The last seal of what was read.
     fn ticket(&self, read: Order) -> Ticket {
         let state = self.state();
         let last = state.sealed.iter().rposition(|sealed| sealed.order <= read);
-        last.map_or(Ticket::DONE, |last| Ticket(last as u64 + 1))
+        state.ticket_of(last.map_or(0, |last| last + 1))
+    }
+
+    fn sealed(&self) -> Ticket {
+        let state = self.state();
+        state.ticket_of(state.sealed.len())
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<(), Error> {
+        let mut state = self.state();
+        state.waiting += 1;
+        let waited = loop {
+            if state.durable as u64 >= ticket.0 {
+                break Ok(());
+            }
+            if state.is_stopped {
+                break Err(Error::log_stopped("on command".to_owned()));
+            }
+            if state.is_held {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            } else {
+                state.durable = state.sealed.len();
+            }
+        };
+        state.waiting -= 1;
+        waited
+    }
+
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+}
+
+impl State {
+    fn ticket_of(&self, seals: usize) -> Ticket {
+        if seals <= self.durable { Ticket::DONE } else { Ticket(seals as u64) }
     }
 }

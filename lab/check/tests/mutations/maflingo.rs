@@ -1,7 +1,7 @@
 //! Maflingo and GlobalTID, which are one protocol but for a shared counter.
 
 use polychron_engine::mutations::{interrupt, left_out};
-use polychron_engine::redo::{Change, Journal, Log, Order, Ticket};
+use polychron_engine::redo::{Change, Durability, Journal, Log, Order, Ticket};
 use polychron_engine::stores;
 use polychron_engine::{
     Commit, Common, Error, Insertion, Interactive, Mode, Operations, Protocol, Table, TableDefinition, Worker, drive,
@@ -692,6 +692,22 @@ impl Log for Ids {
 
     fn ticket(&self, _: Order) -> Ticket {
         Ticket::DONE
+    }
+
+    fn define(&self, _: &polychron_engine::definitions::StoredCatalog) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn sealed(&self) -> Ticket {
+        Ticket::DONE
+    }
+
+    fn wait(&self, _: Ticket) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::Immediate
     }
 }
 

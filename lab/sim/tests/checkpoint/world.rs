@@ -22,7 +22,7 @@ use polychron_log::steps::Point;
 use polychron_log::{Beat, DatabaseId, Error, Log, Logged, Options, read};
 use polychron_sim::SimulatedDisk;
 
-use crate::ledger::{Collected, Done, Found, Key, Ledger, Rows, Sealed, WORDS, catalog};
+use crate::ledger::{Collected, Done, Found, Key, Ledger, Rows, Sealed, WORDS, encoded};
 
 pub(crate) const DATABASE: DatabaseId = DatabaseId(77);
 const WORKERS: usize = 3;
@@ -74,7 +74,7 @@ fn manifests(disk: &SimulatedDisk) -> Result<Manifests<SimulatedDisk>, Error> {
         first_log_file: 1,
         durable: 0,
         checkpoint: None,
-        catalog: catalog(&BTreeSet::from([1])).encode(),
+        catalog: encoded(&BTreeSet::from([1])),
     };
     match Manifests::open(&files)? {
         Some(manifests) => Ok(manifests),
@@ -83,7 +83,7 @@ fn manifests(disk: &SimulatedDisk) -> Result<Manifests<SimulatedDisk>, Error> {
 }
 
 fn tables_of(manifest: &Manifest) -> Result<(StoredCatalog, BTreeSet<u32>), Error> {
-    let catalog = StoredCatalog::decode(&manifest.catalog)?;
+    let catalog = polychron_log::catalog::decode(&manifest.catalog)?;
     let tables = catalog.tables().keys().copied().collect();
     Ok((catalog, tables))
 }
@@ -249,7 +249,7 @@ impl World {
     pub(crate) fn define(&self, tables: BTreeSet<u32>) -> Result<(), Error> {
         self.ledger.borrow_mut().tables.push(tables.clone());
         let mut manifests = self.manifests.lock().unwrap();
-        let next = Manifest { catalog: catalog(&tables).encode(), ..manifests.current().clone() };
+        let next = Manifest { catalog: encoded(&tables), ..manifests.current().clone() };
         manifests.write(next)?;
         self.state.borrow_mut().tables = tables;
         let mut ledger = self.ledger.borrow_mut();

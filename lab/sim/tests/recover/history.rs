@@ -6,7 +6,7 @@ use std::sync::Arc;
 use polychron_base::IndexId;
 use polychron_base::random::Random;
 use polychron_log::Logged;
-use polychron_log::catalog::{StoredCatalog, StoredTable};
+use polychron_log::catalog::{Standing, StoredCatalog, StoredTable};
 use polychron_log::frame::{Body, Order, Records, Writer};
 use polychron_schema::{ColumnType, KeyExtractor, KeyScratch, RowBuffer, TableDefinition, Value, build_row};
 
@@ -39,6 +39,7 @@ pub(crate) fn catalog() -> StoredCatalog {
         definition: Arc::new(definition),
         indexes: Vec::new(),
         last_index: IndexId::PRIMARY,
+        standing: Standing::Permanent,
     };
     let tables = BTreeMap::from([(NUMBERS, table(numbers())), (TEXTS, table(texts()))]);
     StoredCatalog::new(5, tables).expect("they are valid")

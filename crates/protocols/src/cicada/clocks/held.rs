@@ -1,6 +1,7 @@
 //! Timestamps that are held: by who compares with a horizon or looks around, and by all others.
 
 use polychron_engine::mutations::{left_out, pass};
+use polychron_engine::redo::{self, Order};
 use polychron_sync::atomic::{Ordering, fence};
 
 use super::{Clocks, NONE, Slot};
@@ -92,6 +93,25 @@ impl Drop for Held<'_> {
 }
 
 impl Clocks {
+    /// Up to which order all that write have ended: that of the horizon.
+    pub(in crate::cicada) fn ended(&self) -> Order {
+        let shape = self.shape;
+        for _ in 0..4 {
+            // Acquire: the horizon is no older.
+            let before = self.bound_now();
+            let timestamp = self.min_wts().predecessor();
+            let near = self.bound();
+            let is_early = left_out(redo::Step::AwaitSealing);
+            let timestamp = if is_early { shape.timestamp(near, 0) } else { timestamp };
+            // The horizon lies less than half the numbers behind a bound of its time, and this much is added at most: so the reading is the latest one.
+            if near - before < shape.sixteenths(4) {
+                return Order { era: shape.era(shape.reading(timestamp, near)), timestamp: timestamp.0 };
+            }
+        }
+        // The clock goes by faster than it is looked at.
+        Order::default()
+    }
+
     /// What a slot holds it holds until that ends.
     #[inline]
     pub(super) fn assert_idle(&self, words: &Slot) {

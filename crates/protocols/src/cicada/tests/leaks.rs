@@ -88,6 +88,22 @@ impl redo::Log for Panicking {
     fn ticket(&self, _: Order) -> Ticket {
         Ticket::DONE
     }
+
+    fn define(&self, _: &polychron_engine::definitions::StoredCatalog) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn sealed(&self) -> Ticket {
+        Ticket::DONE
+    }
+
+    fn wait(&self, _: Ticket) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn durability(&self) -> redo::Durability {
+        redo::Durability::Immediate
+    }
 }
 
 /// A commit that a panic of the log ends leaves nothing pending, for which others would wait for ever.
