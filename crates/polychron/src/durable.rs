@@ -59,10 +59,6 @@ impl Home {
         Self(Arc::new(Inner(home)))
     }
 
-    pub(crate) fn checkpoint(&self) -> Result<(), Error> {
-        self.0.0.checkpoint()
-    }
-
     /// Makes everything durable, and ends the log if nothing else uses it.
     pub(crate) fn close(self) -> Result<(), Error> {
         let home = Arc::clone(&self.0.0);
@@ -161,8 +157,8 @@ impl<P: Protocol> Builder<P> {
             durability: self.durability,
             ..polychron_log::Options::within(memory.limit_bytes, workers)
         };
-        let checkpoint = polychron_log::checkpoint::Options::within(memory.limit_bytes);
-        Settings { path, wanted, log, checkpoint, threads: cores.min(memory.max_workers).min(16), has_threads: true }
+        let checkpoints = polychron_log::checkpoint::Options::within(log.memory_bytes);
+        Settings { path, wanted, log, checkpoints, threads: cores.min(memory.max_workers).min(16), has_threads: true }
     }
 
     fn opened<D: Disk + Clone>(
@@ -173,13 +169,26 @@ impl<P: Protocol> Builder<P> {
         let mut options = self.checked()?;
         let durable = Arc::new(Durable::new(settings.log.durability));
         let memory = &mut options.common.memory;
-        memory.limit_bytes = memory.limit_bytes.map(|limit| limit.saturating_sub(settings.log.memory_bytes));
+        let files_bytes = settings.log.memory_bytes + settings.checkpoints.memory_bytes;
+        memory.limit_bytes = memory.limit_bytes.map(|limit| limit.saturating_sub(files_bytes));
         options.common.journal = Journal::new(Arc::clone(&durable) as _);
         // First, for a protocol may refuse the journal, or the options.
         let database = Database::with_options(options)?;
         recover(&database, &durable, &files(&settings)?, settings)?;
         database.pool.keep(Home::new(durable));
         Ok(database)
+    }
+}
+
+impl<P: Protocol> Database<P> {
+    /// Writes what the database has to its path, as files of rows, so that the log up to here is needed no longer, and opening takes less time. No transaction
+    /// waits for it or is aborted by it. A thread of the database does the same, slowly, whenever the log has become long; so nobody has to call this. Of a
+    /// database in memory it does nothing.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Inaccessible`], [`Error::Corrupt`], and [`Error::LogStopped`]. Nothing is lost then: the log keeps everything.
+    pub fn checkpoint(&self) -> Result<(), Error> {
+        self.pool.home().map_or(Ok(()), |home| home.0.0.checkpoint())
     }
 }
 
@@ -248,18 +257,6 @@ impl Procedure for Rows<'_> {
         for row in self.batch.rows() {
             declaration.key(self.table, row.key, Access::Insert);
         }
-    }
-}
-
-impl<P: Protocol> Database<P> {
-    /// Makes a checkpoint of all that is committed: opening the path again reads it, and of the log only what comes later, so that the log becomes
-    /// shorter. The database makes checkpoints by itself, too, when its log has become half as long as its data, and slowly. Transactions go on beside
-    /// either. In memory there is nothing to do.
-    ///
-    /// # Errors
-    /// [`Error::LogStopped`], [`Error::DiskFull`], [`Error::Inaccessible`], [`Error::Corrupt`]: then the log has everything as before.
-    pub fn checkpoint(&self) -> Result<(), Error> {
-        self.pool.home().map_or(Ok(()), Home::checkpoint)
     }
 }
 

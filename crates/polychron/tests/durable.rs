@@ -220,6 +220,9 @@ impl ProtocolVisitor for Round<'_> {
             database.drop_index(accounts, database.find_index(accounts, &name).unwrap().unwrap()).unwrap();
         }
         check(&database, round + 1, &what);
+        if round == 1 || round == 2 {
+            database.checkpoint().unwrap();
+        }
         if round.is_multiple_of(2) { database.close().unwrap() } else { drop(database) }
     }
 }

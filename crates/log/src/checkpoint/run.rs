@@ -52,11 +52,14 @@ impl Options {
         }
     }
 
-    /// For a database whose memory is limited like this.
-    pub fn within(limit_bytes: Option<usize>) -> Self {
+    /// For a database whose log takes so much memory: as much is taken while one is made.
+    pub fn within(memory_bytes: usize) -> Self {
         let production = Self::production();
-        let memory_bytes = limit_bytes.map_or(usize::MAX, |limit| limit / 16).clamp(1 << 20, production.memory_bytes);
-        Self { memory_bytes, ..production }
+        Self {
+            log_bytes: production.log_bytes.min(16 * memory_bytes as u64),
+            memory_bytes: production.memory_bytes.min(memory_bytes),
+            ..production
+        }
     }
 
     /// So small that there are several files, blocks and readings after some transactions.
@@ -110,11 +113,6 @@ struct State {
 }
 
 impl<D: Disk> Checkpoints<D> {
-    /// What became of them so far.
-    pub fn counts(&self) -> Counts {
-        Counts { made: self.made.load(Ordering::Relaxed), failed: self.failed.load(Ordering::Relaxed) }
-    }
-
     /// Gives up the one that is being made, and all later ones.
     pub fn stop(&self) {
         self.is_unwanted.store(true, Ordering::Relaxed);
@@ -140,6 +138,11 @@ impl<D: Disk + Clone> Checkpoints<D> {
             failed: AtomicU64::new(0),
             is_unwanted: Arc::default(),
         })
+    }
+
+    /// What became of them so far.
+    pub fn counts(&self) -> Counts {
+        Counts { made: self.made.load(Ordering::Relaxed), failed: self.failed.load(Ordering::Relaxed) }
     }
 
     /// Makes one if it is time: what a thread does again and again. A failure is counted, and the log keeps everything.
@@ -228,7 +231,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
         pace: &Pace,
     ) -> Result<Checkpoint, Error> {
         let Self { files, options, .. } = self;
-        let catalog = manifest.tables()?;
+        let catalog = crate::catalog::decode(&manifest.catalog)?;
         if manifest.checkpoint.is_none() {
             // Anew: the name of one that is there may never become durable, when a sync of it has failed.
             sweep(files, manifest)?;

@@ -233,6 +233,14 @@ impl<D: Disk> Log<D> {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the log has stopped.
+    ///
+    /// # Errors
+    /// [`Error::LogStopped`].
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.turn.stopped().map_or(Ok(()), |why| Err(why.into()))
+    }
+
     /// A manifest of this generation is durable.
     pub(crate) fn note_manifest(&self, generation: u64) {
         polychron_sync::raise(&self.manifest, generation, Ordering::Relaxed);

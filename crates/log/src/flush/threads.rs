@@ -54,10 +54,7 @@ impl<D: Disk> Threads<D> {
         Ok(this)
     }
 
-    /// Starts a thread that does something again and again, so long after the time before, until the threads are told to end.
-    ///
-    /// # Errors
-    /// When the system has none.
+    /// One more thread, which does something again and again.
     pub(crate) fn spawn(
         &mut self,
         name: &str,

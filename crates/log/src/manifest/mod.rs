@@ -8,7 +8,6 @@ mod slots;
 pub use slots::Manifests;
 
 use crate::DatabaseId;
-use crate::catalog::{self, StoredCatalog};
 use crate::checkpoint::Contents;
 use crate::codec::{Reader, checksum};
 use crate::disk::{self, BLOCK};
@@ -39,16 +38,6 @@ pub struct Manifest {
     pub checkpoint: Option<Checkpoint>,
     /// Definitions of tables and indexes, encoded.
     pub catalog: Vec<u8>,
-}
-
-impl Manifest {
-    /// The tables; there are none in a new database.
-    ///
-    /// # Errors
-    /// What is wrong with the catalog.
-    pub fn tables(&self) -> Result<StoredCatalog, catalog::Error> {
-        if self.catalog.is_empty() { Ok(StoredCatalog::default()) } else { catalog::decode(&self.catalog) }
-    }
 }
 
 /// A checkpoint and its files.

@@ -133,7 +133,12 @@ impl Tail {
     /// The memory that it takes, but for a few MiB for each thread: less than a small multiple of the records' bytes.
     pub fn memory_bytes(&self) -> usize {
         let part = |part: &Mutex<Part>| part.lock().unwrap_or_else(PoisonError::into_inner).memory_bytes();
-        self.own.pending_bytes() + self.shared.parts.iter().map(part).sum::<usize>()
+        self.shared.parts.iter().map(part).sum()
+    }
+
+    /// What waits in the calling thread to be taken in, in bytes: little, which counts where the memory may be little.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.own.pending_bytes()
     }
 
     /// What was gathered, when all records are taken in.
