@@ -128,6 +128,52 @@ fn room_that_comes_back_is_used() {
     assert_eq!(complaint(&disk.after_restart(), &world.told()), None);
 }
 
+/// A checkpoint begins by itself once the log is long, and not again before the log has become so again; after a failure not soon.
+#[test]
+fn a_long_log_is_folded() {
+    let disk = SimulatedDisk::new(1);
+    let world = World::open(&disk, &Ledger::default()).unwrap();
+    let (mut key, mut commits) = (0, Vec::new());
+    let mut fill = |made: u64, failed: u64| {
+        let begun = key;
+        while world.checkpoints.counts() != (checkpoint::Counts { made, failed }) {
+            key += 1;
+            assert!(key - begun < 200, "none is made");
+            world.commit(0, &[row(1, key % 12, key)]).unwrap();
+            world.checkpoints.tick(&world.log, &world.manifests);
+            world.checkpoints.tick(&world.log, &world.manifests);
+        }
+        commits.push(key - begun);
+    };
+    fill(1, 0);
+    fill(2, 0);
+    disk.set_room(Some(0));
+    fill(2, 1);
+    disk.set_room(None);
+    for key in 0..20 {
+        world.commit(0, &[row(1, key % 12, key)]).unwrap();
+        world.checkpoints.tick(&world.log, &world.manifests);
+    }
+    assert_eq!(world.checkpoints.counts(), checkpoint::Counts { made: 2, failed: 1 });
+    world.idle(11, 1000);
+    fill(3, 1);
+    // A frame has a block, and a log of 64 KiB is long.
+    assert!(commits[..2].iter().all(|commits| (8..=20).contains(commits)) && commits[3] == 1, "{commits:?}");
+    assert_eq!(complaint(&disk.after_restart(), &world.told()), None);
+}
+
+/// The database is closed: the checkpoint that is being made is given up, and nothing of it stays.
+#[test]
+fn a_checkpoint_that_nobody_wants_is_given_up() {
+    let disk = SimulatedDisk::new(1);
+    let world = World::open(&disk, &Ledger::default()).unwrap();
+    (0..20).for_each(|key| world.commit(0, &[row(1, key, key)]).unwrap());
+    world.checkpoints.stop();
+    assert_eq!(world.checkpoint(), Err(Error::GivenUp));
+    assert_eq!(stored(&disk), BTreeSet::new());
+    assert_eq!(complaint(&disk.after_restart(), &world.told()), None);
+}
+
 /// Every block of a checkpoint, damaged in every way: it is noticed, or makes no difference.
 #[test]
 fn damage_is_noticed() {
