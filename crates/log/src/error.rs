@@ -3,7 +3,7 @@
 use polychron_base::line::OneLine;
 use polychron_schema::SchemaError;
 
-use crate::{disk, manifest};
+use crate::{catalog, disk, manifest};
 
 /// Why a log could not be opened or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +15,9 @@ pub enum Error {
     /// The manifests could not be read or written.
     #[error(transparent)]
     Manifest(#[from] manifest::Error),
+    /// The catalog could not be read.
+    #[error(transparent)]
+    Catalog(#[from] catalog::Error),
     /// Something was durable and is not there as it was written.
     #[error(
         "{file} is damaged from byte {offset} on, and with it what epochs {first_epoch} to {last_epoch} have: {reason}"
@@ -41,9 +44,6 @@ pub enum Error {
         /// What was found instead.
         reason: &'static str,
     },
-    /// The catalog in the manifest cannot be read.
-    #[error(transparent)]
-    Catalog(#[from] crate::catalog::Error),
     /// It was interrupted, because the database is closed.
     #[error("the checkpoint was given up")]
     GivenUp,
@@ -82,6 +82,36 @@ pub enum Error {
     /// The options contradict each other.
     #[error("{0}")]
     Options(&'static str),
+}
+
+impl Error {
+    /// The same as the user of the database at this path is told it; what had no room had so many bytes.
+    #[cold]
+    pub(crate) fn of_database(self, path: &str, bytes: u64) -> polychron_base::Error {
+        use polychron_base::Error as Told;
+        let path = path.to_owned();
+        let reason = self.to_string();
+        match self {
+            Self::Disk(error) | Self::Manifest(manifest::Error::Disk(error)) => match error.cause {
+                disk::Cause::Locked { holder } => Told::in_use(path, holder),
+                disk::Cause::Full => Told::disk_full(format!("{path}/{}", error.path), bytes),
+                _ => Told::inaccessible(path, reason),
+            },
+            Self::Unsupported { .. }
+            | Self::Manifest(manifest::Error::Unsupported { .. })
+            | Self::Catalog(catalog::Error::Unsupported { .. }) => Told::other_format(path, reason),
+            Self::Options(_) => Told::options(reason),
+            Self::GivenUp => Told::Cancelled,
+            Self::InDoubt => Told::log_stopped(reason),
+            Self::Corrupt { .. }
+            | Self::Damaged { .. }
+            | Self::Record
+            | Self::Row { .. }
+            | Self::Definition { .. }
+            | Self::Manifest(_)
+            | Self::Catalog(_) => Told::corrupt(path, reason),
+        }
+    }
 }
 
 /// Why a row cannot be recovered.

@@ -7,6 +7,7 @@ pub mod catalog;
 pub mod checkpoint;
 mod codec;
 pub mod disk;
+mod durable;
 mod error;
 mod flush;
 pub mod frame;
@@ -18,6 +19,7 @@ mod ring;
 pub mod steps;
 
 pub use codec::DatabaseId;
+pub use durable::{Durable, Load, Opening, Settings, Wanted};
 pub use error::{Error, RowFault};
 pub use flush::{Beat, Ended, Log, Options, Threads};
 pub use polychron_engine::redo::Durability;

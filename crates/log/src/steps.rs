@@ -49,6 +49,16 @@ named! {
 }
 
 named! {
+    /// A step of opening a database, and of changing its tables, that can be left out.
+    pub enum OpeningStep {
+        /// A directory with other things in it is left alone.
+        RefuseForeign,
+        /// The log stops when it is not known which tables are durable.
+        StopInDoubt,
+    }
+}
+
+named! {
     /// A step of checkpoints that can be left out.
     pub enum CheckpointStep {
         /// Records behind the consistent point are carried, and become no rows.

@@ -11,7 +11,6 @@ use polychron_sync::{Arc, Mutex, MutexGuard};
 use super::fold::Fold;
 use super::pace::Pace;
 use super::{DIRECTORY, directory_of};
-use crate::catalog::StoredCatalog;
 use crate::disk::{self, Cause, Disk, Entry, Files};
 use crate::error::Error;
 use crate::flush::Log;
@@ -220,7 +219,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
         pace: &Pace,
     ) -> Result<Checkpoint, Error> {
         let Self { files, options, .. } = self;
-        let catalog = StoredCatalog::decode(&manifest.catalog)?;
+        let catalog = crate::catalog::decode(&manifest.catalog)?;
         if manifest.checkpoint.is_none() {
             // Anew: the name of one that is there may never become durable, when a sync of it has failed.
             sweep(files, manifest)?;

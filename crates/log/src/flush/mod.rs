@@ -75,6 +75,21 @@ impl Options {
         }
     }
 
+    /// For a database whose memory is limited like this: the log takes an eighth of that.
+    pub fn within(limit_bytes: Option<usize>, workers: usize) -> Self {
+        let production = Self::production(workers);
+        let memory_bytes = limit_bytes.map_or(usize::MAX, |limit| limit / 8).clamp(64 << 10, production.memory_bytes);
+        let transaction_bytes = (memory_bytes / 2).min(production.transaction_bytes);
+        Self {
+            file_bytes: (4 * transaction_bytes as u64).next_multiple_of(crate::disk::BLOCK as u64).max(1 << 20),
+            frame_bytes: production.frame_bytes.min(transaction_bytes),
+            unflushed_bytes: memory_bytes / 2,
+            transaction_bytes,
+            memory_bytes,
+            ..production
+        }
+    }
+
     /// So small that files end and rings are full after some transactions.
     pub fn tiny() -> Self {
         Self {
@@ -211,6 +226,18 @@ impl<D: Disk> Log<D> {
         self.rings.memory_bytes()
     }
 
+    /// Stops the log, as a failed write does: what is on the disk is in doubt.
+    pub(crate) fn stop(&self, why: &crate::disk::Error) {
+        // No epoch has this number, so it ends with the failure.
+        let _ = self.turn.wait(u64::MAX, |_| Err(Stop::Disk(why.clone())));
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// A manifest of this generation is durable.
+    pub(crate) fn note_manifest(&self, generation: u64) {
+        polychron_sync::raise(&self.manifest, generation, Ordering::Relaxed);
+    }
+
     fn wait_with(&self, epoch: u64, is_wanted: bool) -> Result<(), Error> {
         self.turn.wait(epoch, |flusher| self.flush_with(flusher, is_wanted)).map_err(|why| {
             self.is_stopped.store(true, Ordering::Relaxed);
@@ -322,7 +349,7 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// What the disk says. The files are removed when the database is opened again.
     pub fn release(&self, first_log_file: u64, generation: u64) -> Result<(), crate::disk::Error> {
-        polychron_sync::raise(&self.manifest, generation, Ordering::Relaxed);
+        self.note_manifest(generation);
         self.pool.release(first_log_file)
     }
 }
