@@ -41,7 +41,8 @@ fn account(id: u64) -> Account {
 struct Change<F>(F, [(Table<Owner>, Table<Account>); 1]);
 
 trait Does: Send {
-    fn run<T: Transaction>(&mut self, t: &mut T, owners: &Table<Owner>, accounts: &Table<Account>) -> Result<(), Error>;
+    fn run<T: Transaction>(&mut self, t: &mut T, owners: &Table<Owner>, accounts: &Table<Account>)
+    -> Result<(), Error>;
 }
 
 impl<F: Does> Procedure for Change<F> {
@@ -64,7 +65,12 @@ impl<F: Does> Procedure for Change<F> {
 struct Fill;
 
 impl Does for Fill {
-    fn run<T: Transaction>(&mut self, t: &mut T, owners: &Table<Owner>, accounts: &Table<Account>) -> Result<(), Error> {
+    fn run<T: Transaction>(
+        &mut self,
+        t: &mut T,
+        owners: &Table<Owner>,
+        accounts: &Table<Account>,
+    ) -> Result<(), Error> {
         (0..5).try_for_each(|id| t.insert(owners, &Owner { id, name: format!("owner {id}") }))?;
         (0..200).try_for_each(|id| t.insert(accounts, &account(id)))
     }
@@ -97,7 +103,12 @@ struct Look {
 }
 
 impl Does for &mut Look {
-    fn run<T: Transaction>(&mut self, t: &mut T, owners: &Table<Owner>, accounts: &Table<Account>) -> Result<(), Error> {
+    fn run<T: Transaction>(
+        &mut self,
+        t: &mut T,
+        owners: &Table<Owner>,
+        accounts: &Table<Account>,
+    ) -> Result<(), Error> {
         self.owners = t.scan(owners, ..).rows()?;
         self.accounts = t.scan(accounts, ..).rows()?;
         if let Some(index) = self.index {
@@ -111,7 +122,12 @@ impl Does for &mut Look {
 struct Break(u8);
 
 impl Does for Break {
-    fn run<T: Transaction>(&mut self, t: &mut T, owners: &Table<Owner>, accounts: &Table<Account>) -> Result<(), Error> {
+    fn run<T: Transaction>(
+        &mut self,
+        t: &mut T,
+        owners: &Table<Owner>,
+        accounts: &Table<Account>,
+    ) -> Result<(), Error> {
         match self.0 {
             0 => t.insert(accounts, &Account { owner: 99, ..account(3000) }),
             1 => t.delete(owners, 3).map(drop),

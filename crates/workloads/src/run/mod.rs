@@ -25,6 +25,7 @@ use polychron_base::Error;
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_engine::any::AnyProtocol;
 use polychron_engine::options::Submissions;
+use polychron_engine::redo::Answers;
 use polychron_engine::{Isolation, Protocol, Statistics, Worker};
 use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -386,6 +387,8 @@ fn load<W: Workload>(
     let stopped = |outcome: &Result<(), Error>| matches!(outcome, Err(Error::RolledBack));
     let is_whole = !(stop.load(Ordering::Relaxed) && outcomes.iter().any(stopped));
     outcomes.into_iter().filter(|outcome| is_whole || !stopped(outcome)).collect::<Result<(), _>>()?;
+    // All of it is durable before anything is measured, as far as the database has answers wait.
+    Answers::new(database.storage().journal().clone()).give_behind_all(Ok::<_, Error>(()))?;
     let rows = if is_whole { rows } else { done.into_inner() };
     Ok((Load { rows, seconds: clock.now_ns() as f64 / 1e9 }, is_whole))
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hdrhistogram::Histogram;
 use polychron_base::Error;
-use polychron_engine::submission::{Service, Submission};
+use polychron_engine::redo::Answers;
+use polychron_engine::submission::{Service, Submission, Submitter};
 use polychron_engine::{Mode, Procedure, Protocol, Worker};
 
 use super::Settings;
@@ -30,17 +31,32 @@ pub(super) trait Slot<P> {
     fn execute_batch(&mut self, procedures: &mut [P], done: &mut dyn FnMut(usize, Result<(), Error>));
 }
 
-impl<W: Worker, P: Transact> Slot<P> for W {
+/// A worker whose answers leave when they are durable, as the database wants it: what is measured is what clients get. Those of a batch wait once.
+struct Answering<W> {
+    worker: W,
+    answers: Answers,
+}
+
+impl<W: Worker, P: Transact> Slot<P> for Answering<W> {
     fn execute(&mut self, procedure: &mut P) -> Result<(), Error> {
         let outcome = match procedure.mode() {
-            Mode::ReadWrite => Worker::execute(self, procedure),
-            Mode::Snapshot => self.snapshot(procedure),
+            Mode::ReadWrite => self.worker.execute(procedure),
+            Mode::Snapshot => self.worker.snapshot(procedure),
         };
-        used(outcome)
+        if self.answers.is_empty() {
+            return used(outcome);
+        }
+        self.answers.give(self.worker.take_ticket(), used(outcome))
     }
 
     fn execute_batch(&mut self, procedures: &mut [P], done: &mut dyn FnMut(usize, Result<(), Error>)) {
-        Worker::execute_batch(self, procedures, &mut |position, outcome| done(position, used(outcome)));
+        if self.answers.is_empty() {
+            return self.worker.execute_batch(procedures, &mut |position, outcome| done(position, used(outcome)));
+        }
+        let mut outcomes = Vec::with_capacity(procedures.len());
+        self.worker.execute_batch(procedures, &mut |position, outcome| outcomes.push((position, used(outcome))));
+        let ticket = self.worker.take_ticket();
+        outcomes.into_iter().for_each(|(position, outcome)| done(position, self.answers.give(ticket, outcome)));
     }
 }
 
@@ -56,7 +72,7 @@ pub(super) trait Submits<P: Procedure> {
 
 impl<D: Protocol, P: Procedure + 'static> Submits<P> for Service<D> {
     fn submit(&self, procedure: Shared<P>) -> Submission<P::Output, P::Error> {
-        Service::submit(self, procedure)
+        Submitter::submit(self, procedure)
     }
 }
 
@@ -65,19 +81,22 @@ pub(super) struct Taken<P: Protocol> {
     /// That of each thread, until it takes it.
     workers: Vec<Mutex<Option<P::Worker>>>,
     service: Option<Service<P>>,
+    answers: Answers,
 }
 
 /// Takes what the threads need.
 pub(super) fn slot<P: Protocol>(database: &Arc<P>, settings: &Settings) -> Result<Taken<P>, Error> {
     let of_a_thread = |_| database.worker().map(|worker| Mutex::new(Some(worker)));
     let workers = (0..settings.threads).map(of_a_thread).collect::<Result<_, _>>()?;
-    Ok(Taken { workers, service: submitting::start(database, settings)? })
+    let answers = Answers::new(database.storage().journal().clone());
+    Ok(Taken { workers, service: submitting::start(database, settings)?, answers })
 }
 
 impl<P: Protocol, W: Workload> Slots<W> for Taken<P> {
     fn run(&self, thread: usize, client: Loop<'_, W::Client>) -> Result<Vec<Histogram<u64>>, Failure> {
         let worker = self.workers[thread].lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mut worker = worker.expect("each thread runs once");
+        let worker = worker.expect("each thread runs once");
+        let mut worker = Answering { worker, answers: self.answers.clone() };
         match &self.service {
             None => client.run(&mut worker),
             Some(service) => client.submit(&mut worker, service),

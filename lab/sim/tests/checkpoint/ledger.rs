@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use polychron_base::IndexId;
 use polychron_log::Error;
-use polychron_log::catalog::{StoredCatalog, StoredTable};
+use polychron_log::catalog::{Standing, StoredCatalog, StoredTable};
 use polychron_log::recover::{Batch, Sink};
 use polychron_schema::{ColumnType, TableDefinition};
 
@@ -18,7 +18,15 @@ pub(crate) fn catalog(tables: &BTreeSet<u32>) -> StoredCatalog {
         let definition = TableDefinition::new(format!("t{position}")).with_column("id", ColumnType::U64);
         let definition = (0..4).fold(definition, |it, column| it.with_column(format!("n{column}"), ColumnType::U64));
         let definition = Arc::new(definition.with_key([0]));
-        (*position, StoredTable { definition, indexes: Vec::new(), last_index: IndexId::PRIMARY })
+        (
+            *position,
+            StoredTable {
+                definition,
+                indexes: Vec::new(),
+                last_index: IndexId::PRIMARY,
+                standing: Standing::Permanent,
+            },
+        )
     };
     StoredCatalog::new(1000, tables.iter().map(table).collect()).expect("they are valid")
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use polychron_base::TableId;
 use polychron_base::clock::SystemClock;
 use polychron_engine::redo::{Change, Log as _, Order};
+use polychron_log::catalog::encode;
 use polychron_log::checkpoint::{self, Checkpoints, Haste};
 use polychron_log::disk::Files;
 use polychron_log::manifest::{Manifest, Manifests};
@@ -30,7 +31,7 @@ fn clients_commit_beside_checkpoints() {
             first_log_file: 1,
             durable: 0,
             checkpoint: None,
-            catalog: catalog(&BTreeSet::from([1])).encode(),
+            catalog: encode(&catalog(&BTreeSet::from([1]))),
         };
         let mut manifests = Manifests::create(&files, first).unwrap();
         let options = checkpoint::Options { threads: 2, ..checkpoint::Options::tiny() };

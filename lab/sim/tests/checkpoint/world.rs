@@ -13,7 +13,7 @@ use polychron_base::clock::ManualClock;
 use polychron_base::random::Random;
 use polychron_engine::mutations::interrupt;
 use polychron_engine::redo::{Change, Log as _, Order, Ticket};
-use polychron_log::catalog::StoredCatalog;
+use polychron_log::catalog::{StoredCatalog, decode, encode};
 use polychron_log::checkpoint::{self, Checkpoints, Haste, RowSource};
 use polychron_log::disk::Files;
 use polychron_log::manifest::{Manifest, Manifests};
@@ -74,7 +74,7 @@ fn manifests(disk: &SimulatedDisk) -> Result<Manifests<SimulatedDisk>, Error> {
         first_log_file: 1,
         durable: 0,
         checkpoint: None,
-        catalog: catalog(&BTreeSet::from([1])).encode(),
+        catalog: encode(&catalog(&BTreeSet::from([1]))),
     };
     match Manifests::open(&files)? {
         Some(manifests) => Ok(manifests),
@@ -83,7 +83,7 @@ fn manifests(disk: &SimulatedDisk) -> Result<Manifests<SimulatedDisk>, Error> {
 }
 
 fn tables_of(manifest: &Manifest) -> Result<(StoredCatalog, BTreeSet<u32>), Error> {
-    let catalog = StoredCatalog::decode(&manifest.catalog)?;
+    let catalog = decode(&manifest.catalog)?;
     let tables = catalog.tables().keys().copied().collect();
     Ok((catalog, tables))
 }
@@ -240,7 +240,7 @@ impl World {
     pub(crate) fn define(&self, tables: BTreeSet<u32>) -> Result<(), Error> {
         self.ledger.borrow_mut().tables.push(tables.clone());
         let mut manifests = self.manifests.lock().unwrap();
-        let next = Manifest { catalog: catalog(&tables).encode(), ..manifests.current().clone() };
+        let next = Manifest { catalog: encode(&catalog(&tables)), ..manifests.current().clone() };
         manifests.write(next)?;
         self.state.borrow_mut().tables = tables;
         let mut ledger = self.ledger.borrow_mut();
