@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::read::Logged;
 use part::{Part, Version};
 use scatter::Scatter;
-use tables::Tables;
+pub(crate) use tables::{Table, Tables, hexadecimal};
 
 /// How many bytes of records a thread is given at once.
 const CHUNK_BYTES: usize = 1 << 20;
