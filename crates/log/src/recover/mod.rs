@@ -136,6 +136,11 @@ impl Tail {
         self.shared.parts.iter().map(part).sum()
     }
 
+    /// What waits in the calling thread to be taken in, in bytes: little, which counts where the memory may be little.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.own.pending_bytes()
+    }
+
     /// What was gathered, when all records are taken in.
     ///
     /// # Errors

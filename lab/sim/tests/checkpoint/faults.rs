@@ -37,7 +37,8 @@ fn named(world: &World) -> BTreeSet<String> {
 /// A database with a checkpoint of two tables, of which one was made for an earlier one, with carried records and a log behind it; closed.
 pub(crate) fn closed(seed: u64) -> (SimulatedDisk, Ledger) {
     let disk = SimulatedDisk::new(seed);
-    let world = World::open(&disk, &Ledger::default()).unwrap();
+    let options = checkpoint::Options { memory_bytes: 1 << 10, ..checkpoint::Options::tiny() };
+    let world = World::open_with(&disk, &Ledger::default(), options).unwrap();
     world.define(BTreeSet::from([1, 2])).unwrap();
     (0..60).for_each(|key| world.commit(0, &[row(1, key, key + seed)]).unwrap());
     world.checkpoint().unwrap();
