@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hdrhistogram::Histogram;
 use polychron_base::Error;
 use polychron_engine::redo::Answers;
-use polychron_engine::submission::{Service, Submission};
+use polychron_engine::submission::{Service, Submission, Submitter};
 use polychron_engine::{Mode, Procedure, Protocol, Worker};
 
 use super::Settings;
@@ -72,7 +72,7 @@ pub(super) trait Submits<P: Procedure> {
 
 impl<D: Protocol, P: Procedure + 'static> Submits<P> for Service<D> {
     fn submit(&self, procedure: Shared<P>) -> Submission<P::Output, P::Error> {
-        Service::submit(self, procedure)
+        Submitter::submit(self, procedure)
     }
 }
 
