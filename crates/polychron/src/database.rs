@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polychron_engine::limits::{self, Limits};
-use polychron_engine::redo::Answers;
+use polychron_engine::redo::{Answers, Durability};
 use polychron_engine::watch::Watch;
 use polychron_engine::{
     Common, Error, Interactive, Mode, Procedure, Protocol, Row, Table, TableDefinition, TableId, Worker, drive,
@@ -290,6 +290,27 @@ impl<P: Protocol> Database<P> {
     /// [`Error::NoSuchTable`].
     pub fn drop_table(&self, table: TableId) -> Result<(), Error> {
         self.protocol.drop_table(table)
+    }
+
+    /// A handle of the same database whose answers wait until all that they depend on is durable, or do not, whatever the others do. How often what was
+    /// written becomes durable by itself stays as it is. Sessions, transactions and submissions are as the handle from which they come.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use polychron::{Database, Durability, Operations, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::in_memory()?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// let at_once = database.with(Durability::Eventual(Duration::from_millis(10)));
+    /// at_once.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 0 }))?;
+    /// // Whoever waits reads nothing that a crash can undo.
+    /// let durable = database.with(Durability::Immediate);
+    /// assert!(durable.transact(|transaction| transaction.contains(&accounts, 1))?);
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with(&self, durability: Durability) -> Self {
+        Self { answers: self.answers.with(durability), ..self.clone() }
     }
 
     /// Executes a procedure as one serializable transaction, retried until it commits.
