@@ -60,7 +60,7 @@ pub struct Settings {
     pub has_threads: bool,
 }
 
-/// The log of a database, from the moment on in which there is one.
+/// The log of a database, as soon as there is one.
 pub struct Durable<D: Disk> {
     durability: Durability,
     opened: OnceLock<Opened<D>>,

@@ -240,7 +240,7 @@ impl<'g, 'f, D: Disk> Gatherer<'g, 'f, D> {
         if self.unseen >= LOOK_BYTES.min(self.most_bytes) {
             self.unseen = 0;
             self.work.pause()?;
-            self.tail.take_if(|tail| tail.memory_bytes() > self.most_bytes);
+            self.tail.take_if(|tail| tail.memory_bytes() + tail.pending_bytes() > self.most_bytes);
         }
         Ok(())
     }

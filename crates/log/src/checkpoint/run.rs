@@ -67,7 +67,7 @@ impl Options {
         Self {
             log_bytes: 64 << 10,
             share: 1.0,
-            memory_bytes: 1 << 10,
+            memory_bytes: 256,
             threads: 1,
             file_bytes: 8 << 10,
             block_bytes: 2 << 10,

@@ -56,6 +56,11 @@ impl Scatter {
         Self { parts: (0..parts).map(|_| Pending::default()).collect(), row: Vec::new(), key: KeyScratch::new() }
     }
 
+    /// The bytes of changes that their parts do not have yet.
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.parts.iter().map(|pending| pending.bytes.len()).sum()
+    }
+
     /// Takes in all records of a chunk.
     pub(super) fn chunk(&mut self, shared: &Shared, chunk: &Chunk) -> Result<(), Error> {
         let mut begin = 0;

@@ -37,7 +37,8 @@ fn named(world: &World) -> BTreeSet<String> {
 /// A database with a checkpoint of two tables, of which one was made for an earlier one, with carried records and a log behind it; closed.
 pub(crate) fn closed(seed: u64) -> (SimulatedDisk, Ledger) {
     let disk = SimulatedDisk::new(seed);
-    let world = World::open(&disk, &Ledger::default()).unwrap();
+    let options = checkpoint::Options { memory_bytes: 1 << 10, ..checkpoint::Options::tiny() };
+    let world = World::open_with(&disk, &Ledger::default(), options).unwrap();
     world.define(BTreeSet::from([1, 2])).unwrap();
     (0..60).for_each(|key| world.commit(0, &[row(1, key, key + seed)]).unwrap());
     world.checkpoint().unwrap();
@@ -124,6 +125,46 @@ fn room_that_comes_back_is_used() {
     world.checkpoint().unwrap();
     assert!(disk.used() < used, "the log has become shorter");
     assert_eq!(world.checkpoints.counts(), checkpoint::Counts { made: 1, failed: 1 });
+    assert_eq!(complaint(&disk.after_restart(), &world.told()), None);
+}
+
+/// A checkpoint begins by itself once the log is long, and not again before the log has become so again; after a failure not soon.
+#[test]
+fn a_long_log_is_folded() {
+    let disk = SimulatedDisk::new(1);
+    let world = World::open(&disk, &Ledger::default()).unwrap();
+    let mut key = 0;
+    let mut commit = |fault: Option<Fault>| {
+        key += 1;
+        world.commit(0, &[row(1, key % 12, key)]).unwrap();
+        fault.into_iter().for_each(|fault| disk.plan(disk.steps().len(), fault));
+        for _ in 0..2 {
+            world.checkpoints.tick(&world.log, &world.manifests);
+        }
+        let counts = world.checkpoints.counts();
+        (counts.made, counts.failed)
+    };
+    // A frame has a block, and a log of 64 KiB is long.
+    let first = (1..200).find(|_| commit(None) == (1, 0)).expect("none is made");
+    let second = (1..200).find(|_| commit(None) == (2, 0)).expect("no further one is made");
+    assert!((8..=20).contains(&first) && (8..=20).contains(&second), "{first} and {second} commits");
+    assert!((1..second).all(|_| commit(None) == (2, 0)));
+    assert_eq!(commit(Some(Fault::Fail)), (2, 1));
+    assert!((0..10).all(|_| commit(None) == (2, 1)));
+    world.idle(11, 1000);
+    assert_eq!(commit(None), (3, 1));
+    assert_eq!(complaint(&disk.after_restart(), &world.told()), None);
+}
+
+/// The database is closed: the checkpoint that is being made is given up, and nothing of it stays.
+#[test]
+fn a_checkpoint_that_nobody_wants_is_given_up() {
+    let disk = SimulatedDisk::new(1);
+    let world = World::open(&disk, &Ledger::default()).unwrap();
+    (0..20).for_each(|key| world.commit(0, &[row(1, key, key)]).unwrap());
+    world.checkpoints.stop();
+    assert_eq!(world.checkpoint(), Err(Error::GivenUp));
+    assert_eq!(stored(&disk), BTreeSet::new());
     assert_eq!(complaint(&disk.after_restart(), &world.told()), None);
 }
 

@@ -13,7 +13,7 @@ use polychron_schema::{ColumnType, TableDefinition};
 pub(crate) const WORDS: usize = 5;
 
 /// A catalog of tables of numbers at these positions.
-pub(crate) fn catalog(tables: &BTreeSet<u32>) -> StoredCatalog {
+fn catalog(tables: &BTreeSet<u32>) -> StoredCatalog {
     let table = |position: &u32| {
         let definition = TableDefinition::new(format!("t{position}")).with_column("id", ColumnType::U64);
         let definition = (0..4).fold(definition, |it, column| it.with_column(format!("n{column}"), ColumnType::U64));
@@ -29,6 +29,11 @@ pub(crate) fn catalog(tables: &BTreeSet<u32>) -> StoredCatalog {
         )
     };
     StoredCatalog::new(1000, tables.iter().map(table).collect()).expect("they are valid")
+}
+
+/// The same, as bytes.
+pub(crate) fn encoded(tables: &BTreeSet<u32>) -> Vec<u8> {
+    polychron_log::catalog::encode(&catalog(tables))
 }
 
 /// Which row: of which table, and its key.

@@ -90,7 +90,7 @@ fn checkpoint_and_log_have_all_together() {
         }
     }
     println!("{made} checkpoints were made, and at least {in_ranges} of them read the log several times");
-    assert!(made > 50);
+    assert!(made > 50 && in_ranges > 10);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use polychron_log::{Log, Options};
 use polychron_sim::SimulatedDisk;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::ledger::catalog;
+use crate::ledger::encoded;
 use crate::runs;
 use crate::world::{DATABASE, look};
 
@@ -30,7 +30,7 @@ fn clients_commit_beside_checkpoints() {
             first_log_file: 1,
             durable: 0,
             checkpoint: None,
-            catalog: polychron_log::catalog::encode(&catalog(&BTreeSet::from([1]))),
+            catalog: encoded(&BTreeSet::from([1])),
         };
         let mut manifests = Manifests::create(&files, first).unwrap();
         let options = checkpoint::Options { threads: 2, memory_bytes: 1 << 20, ..checkpoint::Options::tiny() };

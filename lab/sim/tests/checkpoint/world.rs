@@ -22,7 +22,7 @@ use polychron_log::steps::Point;
 use polychron_log::{Beat, DatabaseId, Error, Log, Logged, Options, read};
 use polychron_sim::SimulatedDisk;
 
-use crate::ledger::{Collected, Done, Found, Key, Ledger, Rows, Sealed, WORDS, catalog};
+use crate::ledger::{Collected, Done, Found, Key, Ledger, Rows, Sealed, WORDS, encoded};
 
 pub(crate) const DATABASE: DatabaseId = DatabaseId(77);
 const WORKERS: usize = 3;
@@ -74,7 +74,7 @@ fn manifests(disk: &SimulatedDisk) -> Result<Manifests<SimulatedDisk>, Error> {
         first_log_file: 1,
         durable: 0,
         checkpoint: None,
-        catalog: polychron_log::catalog::encode(&catalog(&BTreeSet::from([1]))),
+        catalog: encoded(&BTreeSet::from([1])),
     };
     match Manifests::open(&files)? {
         Some(manifests) => Ok(manifests),
@@ -249,8 +249,7 @@ impl World {
     pub(crate) fn define(&self, tables: BTreeSet<u32>) -> Result<(), Error> {
         self.ledger.borrow_mut().tables.push(tables.clone());
         let mut manifests = self.manifests.lock().unwrap();
-        let next =
-            Manifest { catalog: polychron_log::catalog::encode(&catalog(&tables)), ..manifests.current().clone() };
+        let next = Manifest { catalog: encoded(&tables), ..manifests.current().clone() };
         manifests.write(next)?;
         self.state.borrow_mut().tables = tables;
         let mut ledger = self.ledger.borrow_mut();
