@@ -129,7 +129,7 @@ fn write(files: &Files<Directory>, bytes: u64) -> Answer<()> {
     let mut writer = Writer { log: &log, definitions: definitions(), row: RowBuffer::new(), order: 0 };
     writer.load()?;
     let random = &mut Random::from_seed(1);
-    while writer.order % 1000 != 0 || files.list("log")?.len() as u64 * (64 << 20) < bytes {
+    while !writer.order.is_multiple_of(1000) || files.list("log")?.len() as u64 * (64 << 20) < bytes {
         writer.transaction(random)?;
     }
     log.flush()?;
