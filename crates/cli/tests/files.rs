@@ -58,7 +58,7 @@ fn made(directory: &Path) {
     database.transact(|transaction| transaction.insert(&cities, &city)).unwrap();
     let river = River { name: "Elbe".to_owned(), part: 3 };
     database.transact(|transaction| transaction.insert(&rivers, &river)).unwrap();
-    database.transact(|transaction| transaction.update(&cities, 7, |mut city| city.set_people(701))).unwrap();
+    database.transact(|transaction| transaction.update(&cities, 7, |city| city.set_people(701))).unwrap();
     database.transact(|transaction| transaction.delete(&rivers, ("Elbe", 3))).unwrap();
 }
 

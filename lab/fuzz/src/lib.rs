@@ -1,4 +1,4 @@
-//! Fuzz targets: what is true of keys, rows, indexes, frames, manifests, blocks of checkpoints and catalogs whatever the bytes say.
+//! Fuzz targets: what is true of keys, rows, indexes, frames, manifests, blocks of checkpoints, catalogs and records that are recovered, whatever the bytes say.
 //!
 //! A target is a function of bytes that panics where something is not as it should be. Three drivers run the same
 //! targets: libFuzzer (`fuzz/` beside the workspace), property tests, which shrink what fails, and a smoke run in every test run.
