@@ -151,6 +151,24 @@ pub enum Error {
     /// is opened again; until then nothing is written any more.
     #[error("{0}")]
     LogStopped(Box<LogStopped>),
+    /// Another process has the database at this path open, or this one has.
+    #[error("{0}")]
+    InUse(Box<InUse>),
+    /// There is no database at this path.
+    #[error("{0}")]
+    NoDatabase(Box<NoDatabase>),
+    /// There is a database at this path already.
+    #[error("{0}")]
+    DatabaseExists(Box<DatabaseExists>),
+    /// The files of a database are not what was written. Nothing was changed in them.
+    #[error("{0}")]
+    Corrupt(Box<Corrupt>),
+    /// Another version has written the database, and this one cannot read it.
+    #[error("{0}")]
+    OtherFormat(Box<OtherFormat>),
+    /// The system refuses an operation on the files of a database.
+    #[error("{0}")]
+    Inaccessible(Box<Inaccessible>),
     /// There is no room for the log's next file. Nothing was done, and writing goes on once there is room.
     #[error("{0}")]
     DiskFull(Box<DiskFull>),

@@ -1,7 +1,17 @@
 //! Seeded randomness: the same seed gives the same draws on every machine and in every release.
 
+use std::hash::{BuildHasher as _, RandomState};
+
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
+
+use crate::clock::calendar_time;
+
+/// A number that nothing else draws, to tell things apart for good.
+pub fn unpredictable() -> u128 {
+    let hash = |what: u64| u128::from(RandomState::new().hash_one((calendar_time(), std::process::id(), what)));
+    hash(0) << 64 | hash(1)
+}
 
 /// A small fast generator (xoshiro256++), not fit for secrets.
 #[derive(Clone, Debug)]

@@ -5,18 +5,26 @@
 //! pointer is good for as long as the worker is pinned: lists that were replaced stay until no guard of their time is left
 //! ([`Catalog::release`]). A worker that is idle keeps no table alive.
 
+mod definitions;
+mod kept;
+
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::error::table_is_dropped;
-use polychron_base::{Error, TableId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_memory::Epochs;
 use polychron_schema::{EvolutionError, TableDefinition};
 use polychron_sync::atomic::{AtomicU64, Ordering, fence};
 use polychron_sync::{Mutex, MutexGuard, new_number};
 
+use crate::definitions::Standing;
 use crate::foreign_keys::Constraints;
+use crate::redo::Journal;
 use crate::stores::IndexRef;
+
+use definitions::Provisional;
+pub use kept::Kept;
 
 /// What the catalog must know of a protocol's table.
 pub trait Described {
@@ -25,6 +33,11 @@ pub trait Described {
 
     /// The table's definition, with the indexes it has.
     fn definition(&self) -> &Arc<TableDefinition>;
+
+    /// The ids of its secondary indexes, in the definition's order, and the highest that any has had.
+    fn index_ids(&self) -> (Vec<IndexId>, IndexId) {
+        (Vec::new(), IndexId::PRIMARY)
+    }
 
     /// The foreign keys that lead from the table and to it.
     fn constraints(&self) -> &Constraints {
@@ -45,6 +58,8 @@ pub struct TableList<T> {
     next: u32,
     /// Tables in whose place others are, and why.
     superseded: Vec<Superseded>,
+    /// What is not there for good.
+    provisional: Provisional,
 }
 
 /// A table in whose place there is another one, and what differs.
@@ -65,7 +80,7 @@ impl<T> TableList<T> {
 
     /// No tables of a database.
     const fn empty(database: u32) -> Self {
-        Self { database, slots: Vec::new(), next: 0, superseded: Vec::new() }
+        Self { database, slots: Vec::new(), next: 0, superseded: Vec::new(), provisional: Provisional::NONE }
     }
 
     /// Whether a table that is not in the list is newer than the list. Otherwise it was dropped.
@@ -96,7 +111,8 @@ impl<T: Described> TableList<T> {
 
     /// The same tables.
     fn copy(&self) -> Self {
-        Self { slots: self.slots.clone(), superseded: self.superseded.clone(), ..*self }
+        let (superseded, provisional) = (self.superseded.clone(), self.provisional.clone());
+        Self { slots: self.slots.clone(), superseded, provisional, ..*self }
     }
 
     /// The same tables in another number of slots, unless two of them meet in one.
@@ -108,7 +124,8 @@ impl<T: Described> TableList<T> {
                 return None;
             }
         }
-        Some(Self { slots: spread, superseded: self.superseded.clone(), ..*self })
+        let (superseded, provisional) = (self.superseded.clone(), self.provisional.clone());
+        Some(Self { slots: spread, superseded, provisional, ..*self })
     }
 
     /// Makes room for one more table, and answers its position.
@@ -154,7 +171,10 @@ pub struct Catalog<T> {
     /// The number that ids of this database's tables carry.
     database: u32,
     version: AtomicU64,
+    /// Held by who changes the list, also while the log is told of the change. `lists` is not: transactions look for it.
+    changing: Mutex<()>,
     lists: Mutex<Lists<T>>,
+    journal: Journal,
 }
 
 #[derive(Debug)]
@@ -168,13 +188,19 @@ struct Lists<T> {
 
 impl<T> Default for Catalog<T> {
     fn default() -> Self {
-        let database = new_number();
-        let lists = Lists { present: Arc::new(TableList::empty(database)), lent: false, past: Vec::new() };
-        Self { database, version: AtomicU64::new(0), lists: Mutex::new(lists) }
+        Self::new(Journal::default())
     }
 }
 
 impl<T> Catalog<T> {
+    /// No tables; a log is told of those that there will be.
+    pub fn new(journal: Journal) -> Self {
+        let database = new_number();
+        let lists = Lists { present: Arc::new(TableList::empty(database)), lent: false, past: Vec::new() };
+        let (version, lists) = (AtomicU64::new(0), Mutex::new(lists));
+        Self { database, version, changing: Mutex::new(()), lists, journal }
+    }
+
     /// The number that ids of this database's tables carry. No other database of the process has it.
     pub fn number(&self) -> u32 {
         self.database
@@ -182,6 +208,13 @@ impl<T> Catalog<T> {
 
     fn lists(&self) -> MutexGuard<'_, Lists<T>> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The present list, and what nobody else changes it while he has it.
+    fn change(&self) -> (MutexGuard<'_, ()>, Tables<T>) {
+        let alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let present = Arc::clone(&self.lists().present);
+        (alone, present)
     }
 }
 
@@ -323,156 +356,111 @@ impl<T: Described> Seen<T> {
     }
 }
 
-/// For each worker the list of tables that its open transaction looks at, for transactions that are in no epoch between two operations
-/// ([`Guard::rest`](polychron_memory::Guard::rest), [`Guard::stand_aside`](polychron_memory::Guard::stand_aside)). A list is locked when its
-/// worker meets another one, and when a table goes.
-#[derive(Debug)]
-pub struct Kept<T>(Box<[Mutex<Option<Versioned<T>>>]>);
-
-/// A list and its version.
-type Versioned<T> = (u64, Tables<T>);
-
-impl<T: Described> Kept<T> {
-    /// No lists, for so many workers.
-    pub fn new(workers: usize) -> Self {
-        Self((0..workers).map(|_| Mutex::default()).collect())
-    }
-
-    fn of(&self, worker: usize) -> MutexGuard<'_, Option<Versioned<T>>> {
-        self.0[worker].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Which list is kept for a worker.
-    pub fn version(&self, worker: usize) -> Option<u64> {
-        self.of(worker).as_ref().map(|(version, _)| *version)
-    }
-
-    /// Keeps the list that a worker sees until the worker lets it go. The caller is pinned since before it renewed `seen`.
-    #[inline]
-    pub fn keep(&self, worker: usize, seen: &mut Seen<T>) {
-        if seen.kept != seen.version {
-            self.keep_another(worker, seen);
-        }
-    }
-
-    #[cold]
-    fn keep_another(&self, worker: usize, seen: &mut Seen<T>) {
-        seen.kept = seen.version;
-        let before = self.of(worker).replace((seen.version, seen.keep()));
-        // A table that goes with its list takes time, and asks the deferred drops: here and below without the lock.
-        drop(before);
-    }
-
-    /// A transaction has ended, or its worker has none: a list that is not the present one is kept no more.
-    #[inline]
-    pub fn let_old_go(&self, worker: usize, seen: &mut Seen<T>, catalog: &Catalog<T>) {
-        if seen.kept != NEVER && seen.kept != catalog.version() {
-            self.let_go(worker, seen);
-        }
-    }
-
-    /// Keeps nothing any more for a worker that has no transaction open.
-    #[cold]
-    pub fn let_go(&self, worker: usize, seen: &mut Seen<T>) {
-        seen.kept = NEVER;
-        let before = self.of(worker).take();
-        drop(before);
-    }
-
-    /// Takes the lists away that are kept for idle workers, except the present one. Asked behind a sequentially consistent fence,
-    /// `is_idle` says of a worker whether it has no transaction open; one that begins announces that, passes such a fence, and looks at the
-    /// catalog.
-    ///
-    /// A worker knows which list it keeps, and keeps another one as soon as it begins with another one. So a list may go whose
-    /// worker will begin with a later one.
-    pub fn take_from_idle(&self, catalog: &Catalog<T>, is_idle: impl Fn(usize) -> bool) {
-        let present = catalog.version();
-        // Barrier: pairs with the one of a worker that begins. A worker whose announcement is not seen here finds this version or a
-        // later one.
-        fence(Ordering::SeqCst);
-        for worker in 0..self.0.len() {
-            let mut kept = self.of(worker);
-            if kept.as_ref().is_some_and(|(version, _)| *version < present) && is_idle(worker) {
-                let list = kept.take();
-                drop(kept);
-                drop(list);
-            }
-        }
-    }
-}
-
 impl<T: Described> Catalog<T> {
-    /// Adds a table that `make` builds for its new id.
+    /// Adds a table that `make` builds for its new id: `make` is shown the present tables, and answers also with what takes the place of some.
     ///
     /// # Errors
-    /// [`Error::NameTaken`], or what `make` answers.
-    pub fn create(&self, name: &str, make: impl FnOnce(TableId) -> Result<T, Error>) -> Result<TableId, Error> {
-        self.create_beside(name, |id, _| Ok((make(id)?, Vec::new())))
-    }
-
-    /// As [`Catalog::create`], of a table that changes others: `make` is shown the present tables, and answers also with what takes the
-    /// place of some.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn create_beside(
+    /// [`Error::NameTaken`], what `make` answers, or what the log does.
+    pub fn create(
         &self,
         name: &str,
+        standing: Standing,
         make: impl FnOnce(TableId, &[Option<Arc<T>>]) -> Result<(T, Vec<(TableId, T)>), Error>,
     ) -> Result<TableId, Error> {
-        let mut lists = self.lists();
-        if find(&lists.present, name).is_some() {
+        let (alone, present) = self.change();
+        if find(&present, name).is_some() {
             return Err(Error::name_taken(name.to_owned()));
         }
-        let mut changed = lists.present.copy();
+        let mut changed = present.copy();
         let Some(position) = changed.make_room() else {
             return Err(Error::definition("a database has had as many tables as it can"));
         };
         let id = TableId::new(self.database, position);
-        let (table, replaced) = make(id, &lists.present)?;
+        let (table, replaced) = make(id, &present)?;
         *changed.slot(id) = Some(Arc::new(table));
         for (other, table) in replaced {
             *changed.slot(other) = Some(Arc::new(table));
         }
-        self.publish(&mut lists, changed);
+        if standing == Standing::Provisional {
+            changed.provisional.tables.push(id);
+        }
+        self.publish(alone, &present, changed, || ())?;
         Ok(id)
     }
 
-    /// Puts `change`'s answer in the place of a table: the same table with other indexes.
+    /// Puts `change`'s answer in the place of a table.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`], [`Error::OtherDatabase`], or what `change` answers.
-    pub fn replace<O>(&self, id: TableId, change: impl FnOnce(&T) -> Result<(T, O), Error>) -> Result<O, Error> {
-        let mut lists = self.lists();
-        let present = lists.present.get(id)?;
-        let (table, output) = change(present)?;
-        let mut changed = lists.present.copy();
+    pub fn replace(&self, id: TableId, change: impl FnOnce(&T) -> Result<T, Error>) -> Result<(), Error> {
+        let (alone, present) = self.change();
+        let table = change(present.get(id)?)?;
+        let mut changed = present.copy();
         *changed.slot(id) = Some(Arc::new(table));
-        self.publish(&mut lists, changed);
-        Ok(output)
+        self.publish(alone, &present, changed, || ())
+    }
+
+    /// Puts `change`'s answer in the place of a table: the same one with one more index, which is provisional.
+    ///
+    /// # Errors
+    /// As [`Catalog::replace`], or what the log answers.
+    pub fn add_index<O>(
+        &self,
+        id: TableId,
+        change: impl FnOnce(&T) -> Result<(T, (IndexId, O)), Error>,
+    ) -> Result<(IndexId, O), Error> {
+        let (alone, present) = self.change();
+        let (table, (index, output)) = change(present.get(id)?)?;
+        let mut changed = present.copy();
+        *changed.slot(id) = Some(Arc::new(table));
+        // Without a log nothing outlives the process.
+        if !self.journal.is_empty() {
+            changed.provisional.indexes.push(IndexRef { table: id, index });
+        }
+        self.publish(alone, &present, changed, || ())?;
+        Ok((index, output))
+    }
+
+    /// Puts `change`'s answer in the place of a table: the same one without this index. `going` is given what else `change` answers, before anybody can
+    /// know that.
+    ///
+    /// # Errors
+    /// As [`Catalog::add_index`].
+    pub fn remove_index<O>(
+        &self,
+        index_ref: IndexRef,
+        change: impl FnOnce(&T) -> Result<(T, O), Error>,
+        going: impl FnOnce(O),
+    ) -> Result<(), Error> {
+        let (alone, present) = self.change();
+        let (table, output) = change(present.get(index_ref.table)?)?;
+        let mut changed = present.copy();
+        *changed.slot(index_ref.table) = Some(Arc::new(table));
+        changed.provisional.indexes.retain(|other| *other != index_ref);
+        self.publish(alone, &present, changed, || going(output))
     }
 
     /// Takes a table out and returns it. `going` is shown it before anybody can know that.
     ///
     /// # Errors
-    /// [`Error::NoSuchTable`], and [`Error::Definition`] when foreign keys of other tables lead to it.
+    /// [`Error::NoSuchTable`], [`Error::Definition`] when foreign keys of other tables lead to it, or what the log answers.
     pub fn remove(&self, id: TableId, going: impl FnOnce(&T)) -> Result<Arc<T>, Error> {
-        let mut lists = self.lists();
-        let removed = Arc::clone(lists.present.get(id)?);
-        removed
-            .constraints()
-            .check_removal(&removed.definition().name, id, |child| get(&lists.present, child).is_ok())?;
-        going(&removed);
-        let mut changed = lists.present.copy();
+        let (alone, present) = self.change();
+        let removed = Arc::clone(present.get(id)?);
+        removed.constraints().check_removal(&removed.definition().name, id, |child| get(&present, child).is_ok())?;
+        let mut changed = present.copy();
         *changed.slot(id) = None;
+        changed.provisional.forget(id);
         changed.shrink();
-        table_is_dropped(id, &removed.definition().name);
-        self.publish(&mut lists, changed);
+        self.publish(alone, &present, changed, || {
+            going(&removed);
+            table_is_dropped(id, &removed.definition().name);
+        })?;
         Ok(removed)
     }
 
-    /// Puts a table in the place of another one, which goes, in one step: `renamed` is the same as the new one, and has the name of the old one.
-    /// `going` is shown the old one before anybody can know that.
+    /// Puts a table in the place of another one, which goes, in one step: `renamed` is the same as the new one, and has the name of the old one. The new
+    /// one is permanent then. `going` is shown the old one before anybody can know that.
     ///
     /// # Errors
     /// As [`Catalog::remove`], and what `renamed` answers.
@@ -483,19 +471,20 @@ impl<T: Described> Catalog<T> {
         renamed: impl FnOnce(&T) -> Result<T, Error>,
         going: impl FnOnce(&T),
     ) -> Result<Arc<T>, Error> {
-        let mut lists = self.lists();
-        let removed = Arc::clone(lists.present.get(old)?);
-        removed
-            .constraints()
-            .check_removal(&removed.definition().name, old, |child| get(&lists.present, child).is_ok())?;
-        let renamed = renamed(get(&lists.present, new)?)?;
-        going(&removed);
-        let mut changed = lists.present.copy();
+        let (alone, present) = self.change();
+        let removed = Arc::clone(present.get(old)?);
+        removed.constraints().check_removal(&removed.definition().name, old, |child| get(&present, child).is_ok())?;
+        let renamed = renamed(get(&present, new)?)?;
+        let mut changed = present.copy();
         *changed.slot(new) = Some(Arc::new(renamed));
         *changed.slot(old) = None;
         changed.superseded.push((old, why));
-        table_is_dropped(old, &removed.definition().name);
-        self.publish(&mut lists, changed);
+        changed.provisional.forget(old);
+        changed.provisional.tables.retain(|table| *table != new);
+        self.publish(alone, &present, changed, || {
+            going(&removed);
+            table_is_dropped(old, &removed.definition().name);
+        })?;
         Ok(removed)
     }
 
@@ -515,6 +504,17 @@ impl<T: Described> Catalog<T> {
     /// The id of the table of this name.
     pub fn find(&self, name: &str) -> Option<TableId> {
         find(&self.snapshot().1, name)
+    }
+
+    /// The id of the index of this name, if the table has one.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`].
+    pub fn find_index(&self, id: TableId, name: &str) -> Result<Option<IndexId>, Error> {
+        let (_, tables) = self.snapshot();
+        let table = tables.get(id)?;
+        let position = table.definition().indexes.iter().position(|index| index.name == name);
+        Ok(position.map(|position| table.index_ids().0[position]))
     }
 
     /// The definition of a table.
@@ -548,7 +548,24 @@ impl<T: Described> Catalog<T> {
         lists.past.extract_if(.., |(epoch, _)| *epoch <= Some(horizon)).map(|(_, list)| list).collect()
     }
 
-    fn publish(&self, lists: &mut Lists<T>, changed: TableList<T>) {
+    /// Tells the log of a changed list, and then makes it the present one. `going` is called in between, as soon as that cannot fail any more.
+    fn publish(
+        &self,
+        alone: MutexGuard<'_, ()>,
+        present: &TableList<T>,
+        changed: TableList<T>,
+        going: impl FnOnce(),
+    ) -> Result<(), Error> {
+        self.define(present, &changed)?;
+        let lists = self.lists();
+        going();
+        self.put(lists, changed);
+        drop(alone);
+        Ok(())
+    }
+
+    /// Makes a list the present one.
+    fn put(&self, mut lists: MutexGuard<'_, Lists<T>>, changed: TableList<T>) {
         let past = std::mem::replace(&mut lists.present, Arc::new(changed));
         if lists.lent {
             lists.past.push((None, past));

@@ -8,6 +8,7 @@ use polychron_schema::{
     Evolution, EvolutionError, IndexDefinition, KeyExtractor, KeyScratch, Layout, Row, RowBuffer, RowRef,
 };
 
+use crate::definitions::Standing;
 use crate::mutations::left_out;
 use crate::{
     Access, Declare, Direction, Insertion, Operations, Procedure, Projection, Protocol, Scan, Storage, Table,
@@ -125,9 +126,9 @@ impl<'d> Change<'d> {
             self.is_held = true;
         }
         // Whoever began before the table was held knows nothing of the index, and cannot commit a write any more when that is made.
-        let index = self.storage.create_index(self.old, self.barrier.clone())?;
+        let index = self.storage.create_index(self.old, self.barrier.clone(), Standing::Provisional)?;
         self.made.0 = Some(index);
-        let new = limits::patiently(time, || self.storage.create_table(self.wanted.clone()))?;
+        let new = limits::patiently(time, || self.storage.create_table(self.wanted.clone(), Standing::Provisional))?;
         self.made.1 = Some(new);
         let mut copy = Copy {
             old: (self.old, index, self.older.clone()),

@@ -44,7 +44,7 @@ pub struct Reference {
 pub struct Constraints {
     rules: Option<Arc<RowRules>>,
     /// By the ids of the indexes, also of those that were dropped.
-    keys: Vec<Arc<KeyNames>>,
+    keys: Vec<Option<Arc<KeyNames>>>,
     /// Says the names to errors.
     naming: Option<Arc<Naming>>,
     parents: Vec<Arc<Reference>>,
@@ -55,21 +55,21 @@ pub struct Constraints {
 
 impl Reference {
     fn new(
-        (child, definition): (TableId, &TableDefinition),
+        (child, definition, ids): (TableId, &TableDefinition, &[IndexId]),
         foreign_key: &ForeignKeyDefinition,
         (parent, parents): (TableId, &TableDefinition),
     ) -> Result<Self, Error> {
         let layout = definition.layout()?;
         let columns = &foreign_key.columns;
-        let (index, of_index, to_children) = match definition.index_for(foreign_key)? {
-            None => (IndexId::PRIMARY, &definition.key, KeyExtractor::primary(definition)?),
+        let (index, of_index, appends, to_children) = match definition.index_for(foreign_key)? {
+            None => (IndexId::PRIMARY, &definition.key, false, KeyExtractor::primary(definition)?),
             Some(position) => {
-                let of_index = &definition.indexes[position].columns;
-                (IndexId::secondary(position)?, of_index, KeyExtractor::secondary(definition, position)?)
+                let of_index = &definition.indexes[position];
+                let is_longer = definition.appends_primary_key(of_index);
+                let extractor = KeyExtractor::secondary(definition, position)?;
+                (ids[position], &of_index.columns, is_longer, extractor)
             }
         };
-        let appends =
-            index != IndexId::PRIMARY && definition.appends_primary_key(&definition.indexes[index.position() - 1]);
         Ok(Self {
             child,
             parent,
@@ -130,18 +130,17 @@ impl Constraints {
     pub const NONE: &'static Self =
         &Self { rules: None, keys: Vec::new(), naming: None, parents: Vec::new(), children: Vec::new(), held: None };
 
-    /// Those of a new table: the foreign keys that it declares, and those among them that lead to itself.
+    /// Those of a new table, whose secondary indexes have these ids: the foreign keys that it declares, and those among them that lead to itself.
     ///
     /// # Errors
     /// [`Error::Definition`]: there is no such parent, or its key has other types.
     pub fn of<'d>(
-        table: TableId,
-        definition: &'d TableDefinition,
+        (table, definition, ids): (TableId, &'d TableDefinition, &[IndexId]),
         find: impl Fn(&str) -> Option<TableId>,
         definition_of: impl Fn(TableId) -> Result<&'d TableDefinition, Error>,
     ) -> Result<Self, Error> {
         let rules = Some(Arc::new(RowRules::new(definition)?));
-        let keys = KeyNames::all(definition)?.into_iter().map(Arc::new).collect();
+        let keys = KeyNames::all(definition, ids)?;
         let mut constraints = Self { rules, keys, ..Self::default() };
         constraints.register_names(table, definition);
         for foreign_key in &definition.foreign_keys {
@@ -153,7 +152,7 @@ impl Constraints {
                 ))
             })?;
             let parents = if parent == table { definition } else { definition_of(parent)? };
-            let reference = Arc::new(Reference::new((table, definition), foreign_key, (parent, parents))?);
+            let reference = Arc::new(Reference::new((table, definition, ids), foreign_key, (parent, parents))?);
             if parent == table {
                 constraints.children.push(Arc::clone(&reference));
             }
@@ -162,12 +161,14 @@ impl Constraints {
         Ok(constraints)
     }
 
-    /// An index is added to the table, and is the last one of this definition.
+    /// An index of this id is added to the table, and is the last one of this definition.
     ///
     /// # Errors
     /// When the definition is not valid.
-    pub fn add_index(&mut self, table: TableId, definition: &TableDefinition) -> Result<(), Error> {
-        self.keys.push(Arc::new(KeyNames::secondary(definition, definition.indexes.len() - 1)?));
+    pub fn add_index(&mut self, table: TableId, definition: &TableDefinition, index: IndexId) -> Result<(), Error> {
+        let names = KeyNames::secondary(definition, definition.indexes.len() - 1)?;
+        self.keys.resize(index.position(), None);
+        self.keys.push(Some(Arc::new(names)));
         self.register_names(table, definition);
         Ok(())
     }
@@ -179,7 +180,7 @@ impl Constraints {
     /// [`Error::Duplicate`] of a row whose key is taken in an index.
     #[cold]
     pub fn duplicate(&self, table: TableId, index: IndexId, row: RowRef<'_>) -> Error {
-        let key = self.keys.get(index.position()).and_then(|names| names.of_row(row));
+        let key = self.keys.get(index.position()).and_then(|names| names.as_ref()?.of_row(row));
         key.map_or_else(|| Error::duplicate(table, index), |key| Error::duplicate_key(table, index, key))
     }
 
@@ -213,13 +214,13 @@ impl Constraints {
         self.held = why;
     }
 
-    /// The table has another name now, that of its definition.
+    /// The table has another name now, that of its definition. Its indexes have these ids.
     ///
     /// # Errors
     /// When the definition is not valid.
-    pub fn rename(&mut self, table: TableId, definition: &TableDefinition) -> Result<(), Error> {
+    pub fn rename(&mut self, table: TableId, definition: &TableDefinition, ids: &[IndexId]) -> Result<(), Error> {
         self.rules = Some(Arc::new(RowRules::new(definition)?));
-        self.keys = KeyNames::all(definition)?.into_iter().map(Arc::new).collect();
+        self.keys = KeyNames::all(definition, ids)?;
         self.register_names(table, definition);
         Ok(())
     }

@@ -17,11 +17,15 @@ pub(crate) struct KeyNames {
 }
 
 impl KeyNames {
-    /// Those of the primary index, and of the secondary ones behind it.
-    pub(crate) fn all(definition: &TableDefinition) -> Result<Vec<Self>, Error> {
+    /// Those of the primary index, and of the secondary ones, which have these ids, by their ids.
+    pub(crate) fn all(definition: &TableDefinition, ids: &[IndexId]) -> Result<Vec<Option<Arc<Self>>>, Error> {
         let primary = Self::new(definition, None, &definition.key, KeyExtractor::primary(definition)?);
-        let secondary = (0..definition.indexes.len()).map(|position| Self::secondary(definition, position));
-        std::iter::once(Ok(primary)).chain(secondary).collect()
+        let mut all = vec![Some(Arc::new(primary))];
+        for (position, id) in ids.iter().enumerate() {
+            all.resize(id.position(), None);
+            all.push(Some(Arc::new(Self::secondary(definition, position)?)));
+        }
+        Ok(all)
     }
 
     /// Those of the secondary index at a position of the definition.
@@ -63,11 +67,11 @@ pub(crate) struct Words {
     table: String,
     columns: Vec<String>,
     /// By the ids of the indexes.
-    keys: Vec<Arc<KeyNames>>,
+    keys: Vec<Option<Arc<KeyNames>>>,
 }
 
 impl Words {
-    pub(crate) fn new(definition: &TableDefinition, keys: &[Arc<KeyNames>]) -> Self {
+    pub(crate) fn new(definition: &TableDefinition, keys: &[Option<Arc<KeyNames>>]) -> Self {
         let columns = definition.columns.iter().map(|column| column.name.clone()).collect();
         Self { table: definition.name.clone(), columns, keys: keys.to_vec() }
     }
@@ -83,11 +87,11 @@ impl TableNames for Words {
     }
 
     fn index(&self, index: IndexId) -> Option<&str> {
-        self.keys.get(index.position())?.index.as_deref()
+        self.keys.get(index.position())?.as_ref()?.index.as_deref()
     }
 
     fn key(&self, index: IndexId, key: &[u8], is_whole: bool) -> Option<NamedKey> {
-        let names = self.keys.get(index.position())?;
+        let names = self.keys.get(index.position())?.as_ref()?;
         if is_whole { names.of_bytes(key) } else { Some(names.of_front(key)) }
     }
 }

@@ -18,6 +18,7 @@ pub mod catalog;
 mod change_outcome;
 pub mod checked;
 pub mod contested;
+pub mod definitions;
 mod distribution;
 pub mod drive;
 pub mod events;
@@ -62,6 +63,7 @@ pub use polychron_schema::{IndexDefinition, Projection, Row, RowBuffer, RowMut, 
 pub use aggregate::Aggregate;
 pub use batch::{ColumnBatch, ColumnVector};
 pub use change_outcome::ChangeOutcome;
+pub use definitions::Standing;
 pub use distribution::{Distribution, SharedDistribution};
 pub use events::{Event, Events};
 pub use foreign_keys::Constraints;
@@ -145,7 +147,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// # Errors
     /// [`Error::NameTaken`], [`Error::Definition`], [`Error::OutOfMemory`].
     fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
-        self.storage().create_table(definition)
+        self.storage().create_table(definition, Standing::Permanent)
     }
 
     /// Drops a table. Operations on it fail with [`Error::NoSuchTable`] in transactions that begin from now on. One that is open may go on with
@@ -172,7 +174,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// [`Error::WaitsForItself`] where the calling thread has a transaction open, or is called from the midst of a batch, and the protocol waits
     /// for the end of both.
     fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        self.storage().create_index(table, definition)
+        self.storage().create_index(table, definition, Standing::Permanent)
     }
 
     /// Drops a secondary index.
@@ -186,6 +188,14 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// The id of the table of this name.
     fn find_table(&self, name: &str) -> Option<TableId> {
         self.storage().find_table(name)
+    }
+
+    /// The id of the index of this name, if the table has one.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`].
+    fn find_index(&self, table: TableId, name: &str) -> Result<Option<IndexId>, Error> {
+        self.storage().find_index(table, name)
     }
 
     /// The definition of a table, with the indexes it has now.

@@ -5,6 +5,7 @@
 //! more: it takes constant time, and waits for no other thread.
 
 mod answers;
+mod durability;
 mod orders;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use polychron_base::{Error, TableId};
 
+use crate::definitions::StoredCatalog;
 use crate::mutations::left_out;
 pub use answers::Answers;
 pub use orders::Orders;
@@ -111,6 +113,13 @@ pub trait Log: Send + Sync + 'static {
 
     /// What a transaction waits for that has read changes up to this order and has staged none.
     fn ticket(&self, read: Order) -> Ticket;
+
+    /// These are the tables from now on; durable when this returns. Nobody knows of the change yet. Calls come one at a time, and no transaction waits for
+    /// them.
+    ///
+    /// # Errors
+    /// The log refuses the change, which is then not made.
+    fn define(&self, tables: &StoredCatalog) -> Result<(), Error>;
 
     /// What waits for all that was sealed and that the caller may have read: the last epoch that a seal has noted, or [`Ticket::DONE`] if that is
     /// durable.
@@ -253,6 +262,14 @@ impl Journal {
             Some(log) if !left_out(Step::AwaitReads) => log.ticket(read()),
             _ => Ticket::DONE,
         }
+    }
+
+    /// See [`Log::define`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn define(&self, tables: &StoredCatalog) -> Result<(), Error> {
+        self.0.as_ref().map_or(Ok(()), |log| log.define(tables))
     }
 
     /// See [`Log::sealed`].

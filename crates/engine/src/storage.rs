@@ -9,6 +9,7 @@ use polychron_schema::{EvolutionError, IndexDefinition, TableDefinition};
 use polychron_sync::Mutex;
 
 use crate::catalog::Superseded;
+use crate::definitions::{Standing, StoredCatalog};
 use crate::redo::{Journal, Order};
 use crate::statistics::Registry;
 use crate::{Metric, Statistics, Versions};
@@ -35,22 +36,29 @@ pub trait Storage: Send + Sync {
     }
 
     /// See [`Protocol::create_table`](crate::Protocol::create_table).
-    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error>;
+    fn create_table(&self, definition: TableDefinition, standing: Standing) -> Result<TableId, Error>;
 
     /// See [`Protocol::drop_table`](crate::Protocol::drop_table).
     fn drop_table(&self, table: TableId) -> Result<(), Error>;
 
     /// See [`Protocol::create_index`](crate::Protocol::create_index).
-    fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error>;
+    fn create_index(&self, table: TableId, definition: IndexDefinition, standing: Standing) -> Result<IndexId, Error>;
 
     /// See [`Protocol::drop_index`](crate::Protocol::drop_index).
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error>;
+
+    /// Makes the permanent ones of these tables in a database that has had none, under their positions and with the ids of their indexes. Those that come
+    /// behind them get others than any that ever were. The log is told nothing.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; [`Error::Definition`] where the database has had tables. It is to be given up then.
+    fn restore(&self, stored: &StoredCatalog) -> Result<(), Error>;
 
     /// Refuses writes into a table to transactions that begin from now on, for this reason, or admits them again. Whoever has made an index of
     /// the table afterwards knows that no older transaction will write into it either.
     fn hold_table(&self, table: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error>;
 
-    /// Puts a table in the place of another one, which goes, with its name: in one step, for all transactions that begin from now on. A
+    /// Puts a table in the place of another one, and makes it permanent, which goes, with its name: in one step, for all transactions that begin from now on. A
     /// transaction that is open may go on reading the old one, as with [`Protocol::drop_table`](crate::Protocol::drop_table).
     fn supersede_table(&self, old: Superseded, new: TableId) -> Result<(), Error>;
 
@@ -67,6 +75,9 @@ pub trait Storage: Send + Sync {
 
     /// See [`Protocol::find_table`](crate::Protocol::find_table).
     fn find_table(&self, name: &str) -> Option<TableId>;
+
+    /// See [`Protocol::find_index`](crate::Protocol::find_index).
+    fn find_index(&self, table: TableId, name: &str) -> Result<Option<IndexId>, Error>;
 
     /// See [`Protocol::definition`](crate::Protocol::definition).
     fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error>;

@@ -33,6 +33,16 @@ impl<'b> Reader<'b> {
         self.bytes.len()
     }
 
+    pub(crate) fn rest(&self) -> &'b [u8] {
+        self.bytes
+    }
+
+    /// What is read between here and the place where a later reader of the same bytes is.
+    pub(crate) fn until(&self, later: &Self) -> Option<Self> {
+        let count = self.bytes.len().checked_sub(later.bytes.len())?;
+        self.bytes.get(..count).map(Self::new)
+    }
+
     pub(crate) fn take(&mut self, count: usize) -> Option<&'b [u8]> {
         let (taken, rest) = self.bytes.split_at_checked(count)?;
         self.bytes = rest;

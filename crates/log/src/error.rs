@@ -1,6 +1,9 @@
 //! Why a log cannot be opened or read.
 
-use crate::{disk, manifest};
+use polychron_base::line::OneLine;
+use polychron_schema::SchemaError;
+
+use crate::{catalog, disk, manifest};
 
 /// Why a log could not be opened or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,6 +15,9 @@ pub enum Error {
     /// The manifests could not be read or written.
     #[error(transparent)]
     Manifest(#[from] manifest::Error),
+    /// The catalog could not be read.
+    #[error(transparent)]
+    Catalog(#[from] catalog::Error),
     /// Something was durable and is not there as it was written.
     #[error(
         "{file} is damaged from byte {offset} on, and with it what epochs {first_epoch} to {last_epoch} have: {reason}"
@@ -28,17 +34,108 @@ pub enum Error {
         /// What was found instead.
         reason: &'static str,
     },
+    /// A file of the checkpoint is not as it was written.
+    #[error("{file} is damaged from byte {offset} on: {reason}")]
+    Damaged {
+        /// The file.
+        file: String,
+        /// Where the damage begins, or is noticed.
+        offset: u64,
+        /// What was found instead.
+        reason: &'static str,
+    },
+    /// It was interrupted, because the database is closed.
+    #[error("the checkpoint was given up")]
+    GivenUp,
+    /// The write of a manifest has failed before.
+    #[error("it is not known which manifest counts before the database is opened again")]
+    InDoubt,
     /// Another version wrote it.
-    #[error("{file} has a frame of format {format}, which this version does not know")]
+    #[error("{file} has frames or blocks of format {format}, which this version does not know")]
     Unsupported {
         /// The file.
         file: String,
         /// Its format.
         format: u16,
     },
+    /// Something in a record is not what any record has.
+    #[error("the log has a record that is malformed")]
+    Record,
+    /// What the log and the checkpoint have of a row contradicts itself.
+    #[error("the row {} of table {} cannot be recovered: {fault}", OneLine(key), OneLine(table))]
+    Row {
+        /// The table's name.
+        table: String,
+        /// The row's key: its values, or its bytes if it has none.
+        key: String,
+        /// What is wrong.
+        fault: RowFault,
+    },
+    /// A table's definition is not valid.
+    #[error("table {}: {error}", OneLine(table))]
+    Definition {
+        /// The table's name.
+        table: String,
+        /// Why not.
+        error: SchemaError,
+    },
     /// The options contradict each other.
     #[error("{0}")]
     Options(&'static str),
+}
+
+impl Error {
+    /// The same as the user of the database at this path is told it; what had no room had so many bytes.
+    #[cold]
+    pub(crate) fn of_database(self, path: &str, bytes: u64) -> polychron_base::Error {
+        use polychron_base::Error as Told;
+        let path = path.to_owned();
+        let reason = self.to_string();
+        match self {
+            Self::Disk(error) | Self::Manifest(manifest::Error::Disk(error)) => match error.cause {
+                disk::Cause::Locked { holder } => Told::in_use(path, holder),
+                disk::Cause::Full => Told::disk_full(format!("{path}/{}", error.path), bytes),
+                _ => Told::inaccessible(path, reason),
+            },
+            Self::Unsupported { .. }
+            | Self::Manifest(manifest::Error::Unsupported { .. })
+            | Self::Catalog(catalog::Error::Unsupported { .. }) => Told::other_format(path, reason),
+            Self::Options(_) => Told::options(reason),
+            Self::GivenUp => Told::Cancelled,
+            Self::InDoubt => Told::log_stopped(reason),
+            Self::Corrupt { .. }
+            | Self::Damaged { .. }
+            | Self::Record
+            | Self::Row { .. }
+            | Self::Definition { .. }
+            | Self::Manifest(_)
+            | Self::Catalog(_) => Told::corrupt(path, reason),
+        }
+    }
+}
+
+/// Why a row cannot be recovered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RowFault {
+    /// It is no row of its table.
+    #[error("it is no row of this table: {0}")]
+    Layout(SchemaError),
+    /// A change has a key that is none of its table's.
+    #[error("{0}")]
+    Key(SchemaError),
+    /// It was patched, and was never put, or was deleted before.
+    #[error("it was patched where there was none")]
+    PatchOfNothing,
+    /// A patch is for words that it does not have.
+    #[error("it was patched behind its end")]
+    PatchBeyondEnd,
+    /// A patch gave it another key.
+    #[error("a patch has changed its key")]
+    OtherKey,
+    /// The checkpoint has two of it.
+    #[error("the checkpoint has it twice")]
+    Twice,
 }
 
 /// Why a log has stopped.

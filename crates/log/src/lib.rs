@@ -4,19 +4,23 @@
 //! `docs/durability.md` lists the promises and invariants, and which parts exist.
 
 pub mod catalog;
+pub mod checkpoint;
 mod codec;
 pub mod disk;
+mod durable;
 mod error;
 mod flush;
 pub mod frame;
 pub mod manifest;
 mod open;
 mod read;
+pub mod recover;
 mod ring;
 pub mod steps;
 
 pub use codec::DatabaseId;
-pub use error::Error;
+pub use durable::{Durable, Load, Opening, Settings, Wanted};
+pub use error::{Error, RowFault};
 pub use flush::{Beat, Ended, Log, Options, Threads};
 pub use polychron_engine::redo::Durability;
 pub use read::{Logged, read};

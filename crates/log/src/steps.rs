@@ -49,11 +49,93 @@ named! {
 }
 
 named! {
+    /// A step of opening a database, and of changing its tables, that can be left out.
+    pub enum OpeningStep {
+        /// A directory with other things in it is left alone.
+        RefuseForeign,
+        /// The log stops when it is not known which tables are durable.
+        StopInDoubt,
+    }
+}
+
+named! {
+    /// A step of checkpoints that can be left out.
+    pub enum CheckpointStep {
+        /// Records behind the consistent point are carried, and become no rows.
+        CarryOpen,
+        /// Those that the checkpoint before has carried count, too.
+        TakeCarried,
+        /// A log that is read again is read without what the checkpoint has.
+        SkipFolded,
+        /// The manifest says that the log was durable up to the checkpoint's epoch.
+        RaiseFloor,
+        /// Which tables there are is read behind the epoch.
+        ReadCatalogLater,
+        /// The files of a table stay that nothing was logged of.
+        KeepUnchanged,
+        /// Files are synced before a manifest names them.
+        SyncRows,
+        /// So are their names.
+        SyncDirectories,
+        /// Log files and the files of the checkpoint before go once the manifest is durable.
+        WriteManifestFirst,
+        /// Nothing goes while it is unknown which manifest counts.
+        KeepInDoubt,
+        /// A failed checkpoint's files are removed.
+        RemoveFailed,
+        /// So is what an opening finds of one that was interrupted.
+        RemoveInterrupted,
+        /// The last block of a file is the one that the manifest says.
+        KnowLastBlock,
+    }
+}
+
+named! {
+    /// A step of recovery that can be left out.
+    pub enum RecoveryStep {
+        /// Of a key's changes the one with the highest order counts, in whichever sequence they come.
+        CompareOrders,
+        /// A change of a later incarnation counts, whatever its order.
+        CompareIncarnations,
+        /// Patches count over a row that was put before.
+        ApplyPatches,
+        /// They do not over one that was put later.
+        PassOverOlderPatches,
+        /// They count in their order.
+        SortPatches,
+        /// A patch replaces another one only if it has all of its words.
+        CoverPatches,
+        /// What is patched is there.
+        RefusePatchOfNothing,
+        /// A patch ends where its row does.
+        RefusePatchBeyondEnd,
+        /// A patch leaves the key as it is.
+        RefuseOtherKey,
+        /// A row is one of its table's layout.
+        CheckRows,
+        /// The checkpoint's row is gone if it was deleted since.
+        DeleteFromCheckpoint,
+        /// It leaves once if it was put since.
+        ReplaceInCheckpoint,
+        /// What was patched since must be in the checkpoint.
+        AwaitPatched,
+        /// It is there once.
+        RefuseTwice,
+        /// Changes and rows of tables that are not in the catalog do not count.
+        SkipDropped,
+    }
+}
+
+named! {
     /// A point at which a test steps in.
     pub enum Point {
         /// An epoch is being closed: its number is raised, and no head is read yet.
         Closing,
         /// The head of the first ring is read.
         FirstHeadRead,
+        /// A checkpoint is begun, and its epoch is not chosen.
+        CheckpointBegins,
+        /// A checkpoint's files are written, and no manifest names them yet.
+        FilesWritten,
     }
 }

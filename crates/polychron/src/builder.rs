@@ -16,11 +16,14 @@ use crate::{Database, Options};
 ///
 /// Options that contradict each other, or that the system cannot grant, are refused by the method that opens the database.
 #[derive(Clone, Debug)]
-#[must_use = "a builder opens nothing until `in_memory` is called"]
+#[must_use = "a builder opens nothing until `in_memory` or `open` is called"]
 pub struct Builder<P: Protocol = DefaultProtocol> {
-    options: Options<P::Options>,
+    pub(crate) options: Options<P::Options>,
     /// The first option that was refused, and why.
     refused: Option<Refusal>,
+    /// Of a database with a path.
+    #[cfg(feature = "durability")]
+    pub(crate) durability: polychron_engine::redo::Durability,
 }
 
 /// What was refused, as [`Error::Options`] tells it. `Error` itself cannot be cloned.
@@ -29,7 +32,12 @@ struct Refusal(String);
 
 impl Builder {
     pub(crate) fn new() -> Self {
-        Self { options: Options::default(), refused: None }
+        Self {
+            options: Options::default(),
+            refused: None,
+            #[cfg(feature = "durability")]
+            durability: polychron_engine::redo::Durability::Immediate,
+        }
     }
 
     /// Takes the protocol of this name, or of one of its named configurations ([`Protocols::all`]): the choice is made when the program
@@ -57,12 +65,12 @@ impl Builder {
     /// As [`Builder::protocol`], from another list, with these options of the protocol, each a name and a value.
     #[cfg(feature = "any")]
     pub fn protocol_of<L: ProtocolList>(self, name: &str, options: &[(&str, &str)]) -> Builder<AnyProtocol> {
-        let Self { options: Options { common, .. }, mut refused } = self;
+        let mut refused = self.refused.clone();
         let protocol = any_protocol_of::<L>(name, options).unwrap_or_else(|error| {
             refused.get_or_insert(Refusal(error.to_string()));
             Default::default()
         });
-        Builder { options: Options { protocol, common }, refused }
+        self.of_protocol(protocol, refused)
     }
 }
 
@@ -76,8 +84,17 @@ impl<P: Protocol> Builder<P> {
     /// # Ok::<(), polychron::Error>(())
     /// ```
     pub fn with<Q: Protocol>(self) -> Builder<Q> {
-        let Self { options: Options { common, .. }, refused } = self;
-        Builder { options: Options { protocol: Q::Options::default(), common }, refused }
+        let refused = self.refused.clone();
+        self.of_protocol(Q::Options::default(), refused)
+    }
+
+    fn of_protocol<Q: Protocol>(self, protocol: Q::Options, refused: Option<Refusal>) -> Builder<Q> {
+        Builder {
+            options: Options { protocol, common: self.options.common },
+            refused,
+            #[cfg(feature = "durability")]
+            durability: self.durability,
+        }
     }
 
     /// Sets one option of the protocol, by the name and value that its page and `polychron bench list` give.
@@ -182,9 +199,14 @@ impl<P: Protocol> Builder<P> {
     /// # Errors
     /// [`Error::Options`] when an option is refused, [`Error::OutOfMemory`] when the memory limit leaves no room to start.
     pub fn in_memory(self) -> Result<Database<P>, Error> {
+        Database::with_options(self.checked()?)
+    }
+
+    /// The options, if none was refused.
+    pub(crate) fn checked(self) -> Result<Options<P::Options>, Error> {
         match self.refused {
             Some(Refusal(why)) => Err(Error::options(why)),
-            None => Database::open(self.options),
+            None => Ok(self.options),
         }
     }
 }

@@ -77,13 +77,14 @@ pub type TransactionOf<'w, P> = <<P as Protocol>::Worker as Interactive>::Transa
 /// # Ok::<(), polychron::Error>(())
 /// ```
 pub struct Database<P: Protocol = DefaultProtocol> {
-    pub(crate) protocol: Arc<P>,
     pub(crate) submitting: Arc<Submitting<P>>,
     pub(crate) pool: Pool<P>,
     pub(crate) claims: Arc<Claims>,
     pub(crate) requests: Arc<Requests>,
     watch: Option<Arc<Watch>>,
     pub(crate) answers: Answers,
+    /// Behind the pool, which ends the log.
+    pub(crate) protocol: Arc<P>,
 }
 
 /// Another handle of the same database. What the last one does when it is dropped, the others do not.
@@ -135,7 +136,7 @@ impl Database {
 }
 
 impl<P: Protocol> Database<P> {
-    pub(crate) fn open(options: Options<P::Options>) -> Result<Self, Error> {
+    pub(crate) fn with_options(options: Options<P::Options>) -> Result<Self, Error> {
         let submitting = Arc::new(Submitting::new(options.common.submissions.clone()));
         let events = options.common.events.clone();
         let protocol = P::open(options.protocol, options.common)?;
@@ -143,6 +144,28 @@ impl<P: Protocol> Database<P> {
         let answers = Answers::new(protocol.storage().journal().clone());
         let (pool, claims, requests) = (Pool::new(), Arc::default(), Arc::default());
         Ok(Self { protocol, submitting, pool, claims, requests, watch, answers })
+    }
+
+    /// Gives this handle up, as dropping it does, and tells what goes wrong: makes all durable that was committed so far, of a database that was opened
+    /// with a path. If this was the last use of the database, nothing of it is left in the process, and the path may be opened again.
+    ///
+    /// ```
+    /// let database = polychron::Database::in_memory()?;
+    /// database.close()?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::LogStopped`]: what was not durable may be there or not when the path is opened again.
+    pub fn close(self) -> Result<(), Error> {
+        let Self { submitting, pool, claims, requests, watch, answers, protocol } = self;
+        #[cfg(feature = "durability")]
+        let home = pool.home().cloned();
+        drop((submitting, pool, claims, requests, watch, answers));
+        #[cfg(feature = "durability")]
+        home.map_or(Ok(()), crate::durable::Home::close)?;
+        drop(protocol);
+        Ok(())
     }
 
     /// The protocol itself, for code that is generic over protocols.
@@ -297,13 +320,8 @@ impl<P: Protocol> Database<P> {
         table: &Table<R>,
         definition: IndexDefinition,
     ) -> Result<Index<R, K>, Error> {
-        let columns = self.protocol.definition(table.id())?.columns.clone();
-        let indexed = || definition.columns.iter().filter_map(|&position| columns.get(position));
-        if !K::is_over(indexed().map(|column| (column.column_type, column.nullable))) {
-            let (index, key) = (&definition.name, short_type_name::<K>());
-            return Err(Error::definition(format!("the columns of the index `{index}` are not of the types {key}")));
-        }
-        let (unique, nullable) = (definition.unique, indexed().any(|column| column.nullable));
+        let nullable = has_types::<K>(&*self.protocol.definition(table.id())?, &definition)?;
+        let unique = definition.unique;
         let positions = definition.columns.clone();
         let id = self.create_index_with(table.id(), definition)?;
         Ok(Index::of_table(table.id(), id, &positions, unique, nullable))
@@ -348,6 +366,50 @@ impl<P: Protocol> Database<P> {
     /// [`Error::NoSuchTable`], [`Error::NoSuchIndex`].
     pub fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
         self.protocol.drop_index(table, index)
+    }
+
+    /// The id of the index of this name, if the table has one: also of one that was made at run time before the database was opened.
+    ///
+    /// ```
+    /// # use polychron::{Database, Operations, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::in_memory()?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// assert_eq!(database.find_index(accounts.id(), "by_balance")?, None);
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`].
+    pub fn find_index(&self, table: TableId, name: &str) -> Result<Option<IndexId>, Error> {
+        self.protocol.find_index(table, name)
+    }
+
+    /// A handle to the index of this name over columns of the types `K`, if the table has one.
+    ///
+    /// ```
+    /// # use polychron::schema::IndexDefinition;
+    /// # use polychron::{Database, Operations, Row};
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let database = Database::in_memory()?;
+    /// # let accounts = database.create_table::<Account>()?;
+    /// database.create_index_with(accounts.id(), IndexDefinition::new("by_balance", [1]))?;
+    /// let by_balance = database.index::<Account, i64>(&accounts, "by_balance")?.unwrap();
+    /// let poorest = database.transact(|transaction| {
+    ///     transaction.scan_range_by(&accounts, by_balance, 0_i64..).first(|row| row.id())
+    /// })?;
+    /// assert_eq!(poorest, None);
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoSuchTable`], and [`Error::Definition`] when the index's columns are not of the types `K`.
+    pub fn index<R: Row, K: OwnedKey>(&self, table: &Table<R>, name: &str) -> Result<Option<Index<R, K>>, Error> {
+        let present = self.protocol.definition(table.id())?;
+        let Some(definition) = present.indexes.iter().find(|index| index.name == name) else { return Ok(None) };
+        let nullable = has_types::<K>(&present, definition)?;
+        let Some(id) = self.protocol.find_index(table.id(), name)? else { return Ok(None) };
+        Ok(Some(Index::of_table(table.id(), id, &definition.columns, definition.unique, nullable)))
     }
 
     /// A handle of the same database whose answers wait until all that they depend on is durable, or do not, whatever the others do. How often what was
@@ -418,7 +480,15 @@ impl<P: Protocol> Database<P> {
     /// [`Error::TooManyWorkers`] when all slots are taken.
     pub fn session(&self) -> Result<Session<P>, Error> {
         let worker = self.pool.take(&self.protocol)?;
-        Ok(Session { worker, _slot: self.pool.slot(), claims: Arc::clone(&self.claims), answers: self.answers.clone() })
+        Ok(Session {
+            worker,
+            _slot: self.pool.slot(),
+            claims: Arc::clone(&self.claims),
+            answers: self.answers.clone(),
+            #[cfg(feature = "durability")]
+            _home: self.pool.home().cloned(),
+            _protocol: Arc::clone(&self.protocol),
+        })
     }
 
     /// Lends a worker. What comes of it is answered when the worker is back, and all that it depends on is durable.
@@ -563,4 +633,14 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     ) -> Result<O, E> {
         self.answer(|worker| drive::transact(worker, Mode::Snapshot, &mut body))
     }
+}
+
+/// Whether a column of an index is nullable, if they are of the types `K`.
+fn has_types<K: OwnedKey>(table: &TableDefinition, index: &IndexDefinition) -> Result<bool, Error> {
+    let indexed = || index.columns.iter().filter_map(|&position| table.columns.get(position));
+    if K::is_over(indexed().map(|column| (column.column_type, column.nullable))) {
+        return Ok(indexed().any(|column| column.nullable));
+    }
+    let (index, key) = (&index.name, short_type_name::<K>());
+    Err(Error::definition(format!("the columns of the index `{index}` are not of the types {key}")))
 }

@@ -185,12 +185,13 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
+//! | `durability` | databases that are opened with a path ([`Database::open`]) |
 //! | `any` | a protocol chosen by its name, behind virtual calls |
 //! | `chrono`, `jiff`, `rust_decimal`, `serde`, `uuid` | column types of these crates, or conversions from and to them ([`schema`]) |
 //! | `metrics`, `tracing` | what a database counts and what happens in it, for these crates |
 //! | `bohm`, `hyper`, `lazy`, `locking`, `maflingo`, `serial` | the protocols besides the default one |
 //!
-//! Those of protocols are on by default, no others. A program that leaves them out (`default-features = false`) and turns on what it uses builds
+//! `durability` and those of protocols are on by default, no others. A program that leaves them out (`default-features = false`) and turns on what it uses builds
 //! faster: each of them is compiled.
 
 // `derive(Row)` names this crate from outside, also in this crate's own tests.
@@ -199,6 +200,8 @@ extern crate self as polychron;
 mod builder;
 mod claims;
 mod database;
+#[cfg(feature = "durability")]
+mod durable;
 mod list;
 mod open_transaction;
 mod opening;

@@ -50,6 +50,9 @@ pub(crate) struct Shared<P: Protocol> {
     /// How many calls wait, or are about to.
     waiting: AtomicUsize,
     state: Mutex<State<P>>,
+    /// Behind the workers: the last use of a database ends its log.
+    #[cfg(feature = "durability")]
+    home: std::sync::OnceLock<crate::durable::Home>,
 }
 
 struct State<P: Protocol> {
@@ -204,7 +207,25 @@ impl<P: Protocol> Pool<P> {
     pub(crate) fn new() -> Self {
         let state = State { idle: Vec::new(), waiting: VecDeque::new(), workers: 0, held_by_waiting: 0 };
         let places = std::array::from_fn(|_| CachePadded::new(Place::<P>::default()));
-        Self(Arc::new(Shared { places, waiting: AtomicUsize::new(0), state: Mutex::new(state) }))
+        Self(Arc::new(Shared {
+            places,
+            waiting: AtomicUsize::new(0),
+            state: Mutex::new(state),
+            #[cfg(feature = "durability")]
+            home: std::sync::OnceLock::new(),
+        }))
+    }
+
+    /// The database has its files here.
+    #[cfg(feature = "durability")]
+    pub(crate) fn keep(&self, home: crate::durable::Home) {
+        assert!(self.0.home.set(home).is_ok(), "a database is opened once");
+    }
+
+    /// Where the database has its files, if it has any.
+    #[cfg(feature = "durability")]
+    pub(crate) fn home(&self) -> Option<&crate::durable::Home> {
+        self.0.home.get()
     }
 
     /// An idle worker, or a new one, or one that is waited for. Calls inside of a transaction get another worker than the transaction

@@ -36,6 +36,10 @@ pub struct Session<P: Protocol = DefaultProtocol> {
     pub(crate) _slot: Slot<P>,
     pub(crate) claims: Arc<Claims>,
     pub(crate) answers: Answers,
+    /// Behind the worker: the last use of a database ends its log.
+    #[cfg(feature = "durability")]
+    pub(crate) _home: Option<crate::durable::Home>,
+    pub(crate) _protocol: Arc<P>,
 }
 
 impl<P: Protocol> fmt::Debug for Session<P> {

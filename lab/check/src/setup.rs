@@ -44,8 +44,6 @@ pub struct Setup<P: Protocol> {
     pub snapshots_lock: bool,
     /// Whether the serial order agrees with real time.
     pub strict: bool,
-    /// A known fault, which `known.rs` has a test of: answers by an index may be wrong while indexes come and go beside many writers.
-    pub errs_by_new_indexes: bool,
 }
 
 impl<P: Protocol> fmt::Debug for Setup<P> {
@@ -91,7 +89,6 @@ impl<P: Protocol> Setup<P> {
             kept_slots_bytes: 0,
             snapshots_lock: false,
             strict: true,
-            errs_by_new_indexes: false,
         }
     }
 
@@ -133,7 +130,6 @@ impl<P: Protocol> Setup<P> {
             kept_slots_bytes: self.kept_slots_bytes,
             snapshots_lock: self.snapshots_lock,
             strict: self.strict,
-            errs_by_new_indexes: self.errs_by_new_indexes,
         }
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use polychron_check::Setup;
 use polychron_check::journal::{
-    Recorder, answer_too_early, differs_in_turns, differs_on_threads, is_seen_before_sealed,
-    is_seen_before_sealed_within,
+    Recorder, answer_too_early, definitions_are_told, differs_in_turns, differs_on_threads, evolutions_are_told,
+    is_seen_before_sealed, is_seen_before_sealed_within, restored_tables_work,
 };
 use polychron_compared::hekaton::Hekaton;
 use polychron_compared::key_value::KeyValue;
@@ -68,6 +68,13 @@ macro_rules! replays {
             #[test]
             fn on_threads() {
                 replays_on_threads(&$setup.erased());
+            }
+
+            #[test]
+            fn definitions() {
+                (0..4).for_each(|seed| definitions_are_told(&$setup.erased(), seed));
+                restored_tables_work(&$setup.erased());
+                evolutions_are_told(&$setup.erased());
             }
 
             #[test]

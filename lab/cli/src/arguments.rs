@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use polychron::Durability;
 use polychron_cli::arguments::{Bench, Pages};
 use polychron_workloads::tpcc::Scale;
 
@@ -23,9 +24,59 @@ pub(crate) enum Command {
     Check(Check),
     /// Measure the figures of a paper on this machine, and write them as a page of HTML
     Figures(Figures),
+    /// Kill processes that execute transactions on a database on disk, and check what is there when it is opened again
+    Crash(Crash),
+    /// A process that is killed
+    #[command(hide = true)]
+    CrashClient(CrashClient),
     /// For shells and `man`.
     #[command(flatten)]
     Pages(Pages),
+}
+
+/// Options of `polychron-lab crash`.
+#[derive(Debug, Args)]
+pub(crate) struct Crash {
+    /// A concurrency-control protocol of those that are drawn from; may be given several times [default: all that can be on disk]
+    #[arg(long)]
+    pub(crate) protocol: Vec<String>,
+
+    /// Databases, each of which has several processes killed
+    #[arg(long, default_value_t = 10)]
+    pub(crate) runs: u64,
+
+    /// Processes of each, one after the other
+    #[arg(long, default_value_t = 5)]
+    pub(crate) lives: u64,
+
+    /// Threads of each process
+    #[arg(long, default_value_t = 3)]
+    pub(crate) threads: u64,
+
+    /// Seed of the first database; the second has the next, and so on
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Where the databases are made, each in a directory of its own [default: as for temporary files]
+    #[arg(long)]
+    pub(crate) directory: Option<PathBuf>,
+}
+
+/// What a process is told that is killed.
+#[derive(Debug, Args)]
+pub(crate) struct CrashClient {
+    #[arg(long)]
+    pub(crate) directory: PathBuf,
+    #[arg(long)]
+    pub(crate) protocol: String,
+    #[arg(long)]
+    pub(crate) durability: Durability,
+    #[arg(long)]
+    pub(crate) life: u64,
+    #[arg(long)]
+    pub(crate) seed: u64,
+    #[arg(long)]
+    pub(crate) threads: u64,
 }
 
 /// Options of `polychron-lab figures`.

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod check;
+mod crash;
 mod figures;
 
 use std::process::ExitCode;
@@ -20,6 +21,8 @@ fn main() -> ExitCode {
     let code = match arguments.command {
         Command::Bench(bench) => bench::run_with::<Everything>(bench),
         Command::Check(given) => check::run(&given),
+        Command::Crash(given) => crash::run(&given),
+        Command::CrashClient(given) => crash::client(given),
         Command::Figures(given) => figures::run(&given),
         Command::Pages(given) => pages::run::<Arguments>(&given),
     };

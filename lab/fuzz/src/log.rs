@@ -1,6 +1,8 @@
 //! Frames, records and manifests: what is encoded is decoded, no bytes make a decoder panic, and what is decoded without an error is what encoding gives.
 
 use polychron_log::DatabaseId;
+use polychron_log::checkpoint::block::{self, Block};
+use polychron_log::checkpoint::{Contents, Range};
 use polychron_log::disk::{BLOCK, Buffer};
 use polychron_log::frame::{
     self, Body, Change, Fault, Frame, Header, Malformed, Order, Place, Record, Records, Writer,
@@ -186,12 +188,19 @@ fn made_manifest(input: &mut Input<'_>) -> Manifest {
     let checkpoint = input.maybe(|input| {
         let number = input.number();
         let file = |input: &mut Input<'_>| CheckpointFile {
-            table: input.number() as u32,
-            part: input.number() as u32,
+            number: input.number(),
+            contents: made_contents(input),
+            count: input.number(),
             bytes: input.number(),
             checksum: input.number() as u32,
         };
-        Checkpoint { number, files: (0..input.below(5)).map(|_| file(input)).collect() }
+        Checkpoint {
+            number,
+            epoch: input.number(),
+            incarnation: input.number(),
+            consistent: Order { era: input.number(), timestamp: input.number() },
+            files: (0..input.below(5)).map(|_| file(input)).collect(),
+        }
     });
     Manifest {
         database: DatabaseId(input.wide()),
@@ -201,4 +210,98 @@ fn made_manifest(input: &mut Input<'_>) -> Manifest {
         checkpoint,
         catalog: input.bytes(200),
     }
+}
+
+fn made_contents(input: &mut Input<'_>) -> Contents {
+    if input.flag() {
+        return Contents::Records;
+    }
+    let bits = input.below(usize::from(Range::MAX_BITS) + 1) as u8;
+    let range = Range { bits, prefix: input.number() as u32 % (1 << bits) };
+    Contents::Rows { table: input.number() as u32, part: input.number() as u32, range }
+}
+
+/// Bytes as a block of a checkpoint; a block made of them, with a bit changed; and this one with some bytes changed and a right checksum.
+pub(crate) fn run_blocks(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let place = block::Place {
+        database: DatabaseId(1),
+        checkpoint: input.number(),
+        contents: made_contents(&mut input),
+        block: input.number(),
+        before: input.number() as u32,
+    };
+    any_block(bytes, &place);
+    let (content, count) = made_content(&mut input, place.contents);
+    let mut buffer = Buffer::zeroed(block::bytes_of(content.len()));
+    let (sum, length) = block::encode(&place, &content, count, &mut buffer);
+    let decoded = Block::decode(&buffer, &place).expect("what is encoded is decoded");
+    assert_eq!((decoded.checksum, decoded.bytes, decoded.count), (sum, length, count), "the block is as it was");
+    assert_eq!(
+        decoded.rows().filter(Result::is_ok).count() + decoded.records().filter(Result::is_ok).count(),
+        count as usize
+    );
+    any_block(&buffer, &place);
+    let other = block::Place { block: place.block.wrapping_add(1), ..place };
+    assert!(Block::decode(&buffer, &other).is_err(), "a block of another place is noticed");
+    let bit = input.number() as usize % (8 * length);
+    buffer[bit / 8] ^= 1 << (bit % 8);
+    assert!(Block::decode(&buffer, &place).is_err(), "bit {bit} is noticed");
+    buffer[bit / 8] ^= 1 << (bit % 8);
+    for _ in 0..=input.below(3) {
+        let at = input.number() as usize % (BLOCK_HEADER + content.len());
+        buffer[at] ^= input.byte();
+    }
+    let end = BLOCK_HEADER + content.len();
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&buffer[..CHECKSUM.start]), &buffer[CHECKSUM.end..end]);
+    buffer[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
+    any_block(&buffer, &place);
+}
+
+/// How long the header of a block is.
+const BLOCK_HEADER: usize = 96;
+
+/// Bytes taken for a block: if they are one, writing the same again gives the same bytes.
+fn any_block(bytes: &[u8], place: &block::Place) {
+    let Ok(decoded) = Block::decode(bytes, place) else { return };
+    let rows: Result<Vec<Vec<u64>>, Malformed> = decoded.rows().map(|row| Ok(row?.collect())).collect();
+    let records: Result<Vec<(Order, u32, Body)>, Malformed> =
+        decoded.records().map(|record| rewritten(&record?)).collect();
+    let (Ok(rows), Ok(records)) = (rows, records) else { return };
+    let content = match place.contents {
+        Contents::Rows { table, .. } => encoded_rows(table, &rows),
+        Contents::Records => encoded_records(&records),
+    };
+    let mut again = Buffer::zeroed(block::bytes_of(content.len()));
+    block::encode(place, &content, decoded.count, &mut again);
+    assert_eq!(bytes.get(..again.len()), Some(&*again), "there is one way to write a block");
+}
+
+/// The content of a block, and how many rows or records it has.
+fn made_content(input: &mut Input<'_>, contents: Contents) -> (Vec<u8>, u32) {
+    match contents {
+        Contents::Rows { table, .. } => {
+            let rows: Vec<Vec<u64>> = (0..input.below(4)).map(|_| words(input)).collect();
+            (encoded_rows(table, &rows), rows.len() as u32)
+        }
+        Contents::Records => {
+            let (writer, _) = made_records(input);
+            (writer.content().to_vec(), writer.count())
+        }
+    }
+}
+
+/// Rows as they lie in a block: each as a record with one change has it behind its front.
+fn encoded_rows(table: u32, rows: &[Vec<u64>]) -> Vec<u8> {
+    let mut body = Body::new();
+    rows.iter().for_each(|row| body.put(table, row).expect("it is within the limits"));
+    body.as_bytes().to_vec()
+}
+
+fn encoded_records(records: &[(Order, u32, Body)]) -> Vec<u8> {
+    let mut writer = Writer::new();
+    for (order, worker, body) in records {
+        writer.push(*order, *worker, body).expect("it was within the limits");
+    }
+    writer.content().to_vec()
 }

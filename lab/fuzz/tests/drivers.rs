@@ -105,6 +105,11 @@ proptest! {
     }
 
     #[test]
+    fn blocks_hold(bytes in bytes()) {
+        polychron_fuzz::run("blocks", &bytes);
+    }
+
+    #[test]
     fn catalogs_hold(bytes in bytes()) {
         polychron_fuzz::run("catalogs", &bytes);
     }

@@ -4,6 +4,7 @@
 
 use polychron_base::sizes::scaled;
 use polychron_log::DatabaseId;
+use polychron_log::checkpoint::{Contents, Range};
 use polychron_log::disk::{Access, BLOCK, Buffer, Cause, Files, Operation};
 use polychron_log::manifest::{Checkpoint, CheckpointFile, Error, Manifest, Manifests};
 use polychron_sim::{Damage, Fault, SimulatedDisk, Step, Survival};
@@ -12,14 +13,15 @@ const DATABASE: DatabaseId = DatabaseId(77);
 
 /// The manifest of this number; they differ in length, some are longer than the files are at first, and all bytes depend on the number.
 fn manifest(number: u64) -> Manifest {
-    let file = CheckpointFile { table: 1, part: 2, bytes: number, checksum: number as u32 };
+    let contents = Contents::Rows { table: 1, part: 2, range: Range::default() };
+    let file = CheckpointFile { number, contents, count: 1, bytes: number, checksum: number as u32 };
     let blocks = [0, 3, 1, 17, 20, 2][number as usize % 6];
     Manifest {
         database: DATABASE,
         incarnation: 1,
         first_log_file: number,
         durable: 10 * number,
-        checkpoint: Some(Checkpoint { number, files: vec![file; 2] }),
+        checkpoint: Some(Checkpoint { number, files: vec![file; 2], ..Checkpoint::default() }),
         catalog: vec![number as u8 + 1; blocks * BLOCK + 100],
     }
 }

@@ -109,6 +109,15 @@ impl fmt::Display for Long<'_> {
     }
 }
 
+/// The process that has something, if that is known.
+struct Holder(Option<u32>);
+
+impl fmt::Display for Holder {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |process| write!(out, " by process {process}"))
+    }
+}
+
 /// Where a transaction waits.
 struct WaitsAt<'e>(Option<&'e NamedKey>);
 
@@ -414,6 +423,46 @@ details! {
     /// The log of the database has stopped.
     LogStopped by log_stopped, "the log has stopped ({}): what was not durable may be there or not when the database is opened again" (OneLine(reason)) {
         /// What failed: operation, file, and why.
+        reason: String,
+    }
+    /// A database is open already.
+    InUse by in_use, "the database at {} is in use{}" (OneLine(path), Holder(*process)) {
+        /// Its path.
+        path: String,
+        /// The process that has it open, if that is known.
+        process: Option<u32>,
+    }
+    /// There is no database.
+    NoDatabase by no_database, "there is no database at {}: {}" (OneLine(path), OneLine(reason)) {
+        /// The path.
+        path: String,
+        /// What is there instead.
+        reason: String,
+    }
+    /// There is a database.
+    DatabaseExists by database_exists, "there is a database at {} already" (OneLine(path)) {
+        /// Its path.
+        path: String,
+    }
+    /// Files are not what was written.
+    Corrupt by corrupt, "the database at {} is damaged: {}" (OneLine(path), OneLine(reason)) {
+        /// Its path.
+        path: String,
+        /// Which file, where, and what is wrong.
+        reason: String,
+    }
+    /// Another version wrote it.
+    OtherFormat by other_format, "the database at {} was written by another version: {}" (OneLine(path), OneLine(reason)) {
+        /// Its path.
+        path: String,
+        /// Which file, and its format.
+        reason: String,
+    }
+    /// An operation on a file was refused.
+    Inaccessible by inaccessible, "the database at {} cannot be used: {}" (OneLine(path), OneLine(reason)) {
+        /// Its path.
+        path: String,
+        /// What was tried on which file, and why that failed.
         reason: String,
     }
     /// There is no room for the log's next file.

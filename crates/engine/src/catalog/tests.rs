@@ -15,7 +15,8 @@ impl Described for Named {
 }
 
 fn add(catalog: &Catalog<Named>, name: &str) -> TableId {
-    catalog.create(name, |id| Ok(Named(id, Arc::new(TableDefinition::new(name))))).unwrap()
+    let make = |id, _: &[_]| Ok((Named(id, Arc::new(TableDefinition::new(name))), Vec::new()));
+    catalog.create(name, Standing::Permanent, make).unwrap()
 }
 
 #[test]

@@ -10,8 +10,9 @@ use polychron_memory::{Epochs, Memory};
 use polychron_schema::EvolutionError;
 use polychron_sync::Mutex;
 
-use super::{DeferredDrops, Keyed, StoreDefinition, StoreTable, wait_for};
+use super::{DeferredDrops, IndexRef, Keyed, StoreDefinition, StoreTable, wait_for};
 use crate::catalog::{Catalog, Superseded};
+use crate::definitions::{Standing, StoredCatalog};
 use crate::redo::{Journal, Order};
 use crate::statistics::Registry;
 use crate::{Common, IndexDefinition, Metric, Statistics, Storage, TableDefinition, Versions, limits};
@@ -41,7 +42,7 @@ impl<S> Base<S> {
     /// [`Error::TooManyWorkers`]: the memory has no slot for the deferred drops.
     pub fn new(memory: Arc<Memory>, common: Common) -> Result<Self, Error> {
         let deferred_drops = Arc::new(DeferredDrops::new(&memory)?);
-        let (catalog, counters) = (Catalog::default(), Registry::new(common.events.clone()));
+        let (catalog, counters) = (Catalog::new(common.journal.clone()), Registry::new(common.events.clone()));
         Ok(Self {
             memory,
             common,
@@ -154,7 +155,7 @@ pub trait HasStores: Send + Sync {
 fn make_index<D: HasStores + ?Sized>(
     database: &D,
     table: TableId,
-    definition: &IndexDefinition,
+    (definition, standing): (&IndexDefinition, Standing),
 ) -> Result<IndexId, Error> {
     limits::check()?;
     if database.waits_for_itself() {
@@ -167,7 +168,11 @@ fn make_index<D: HasStores + ?Sized>(
     let make =
         |changed: &TableDefinition, store_definition: &StoreDefinition| database.make(changed, store_definition, false);
     let (index, store) = StoreTable::add_index(catalog, table, definition, common.hash_seed, make)?;
-    if let Err(error) = database.fill(table, index, &store) {
+    let keep = || match standing {
+        Standing::Permanent => catalog.keep_index(IndexRef { table, index }),
+        Standing::Provisional => Ok(()),
+    };
+    if let Err(error) = database.fill(table, index, &store).and_then(|()| keep()) {
         // The index goes with its last user, and its memory is freed then.
         drop(store);
         remove_index(database, table, index)?;
@@ -199,11 +204,18 @@ impl<D: HasStores> Storage for D {
         HasStores::ended(self)
     }
 
-    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
+    fn create_table(&self, definition: TableDefinition, standing: Standing) -> Result<TableId, Error> {
         let Base { catalog, common, .. } = self.base();
         let make =
             |growing: &TableDefinition, store_definition: &StoreDefinition| self.make(growing, store_definition, true);
-        StoreTable::create(catalog, &definition, common.hash_seed, make)
+        StoreTable::create(catalog, (&definition, standing), common.hash_seed, make)
+    }
+
+    fn restore(&self, stored: &StoredCatalog) -> Result<(), Error> {
+        let Base { catalog, common, .. } = self.base();
+        let make =
+            |growing: &TableDefinition, store_definition: &StoreDefinition| self.make(growing, store_definition, true);
+        StoreTable::restore(catalog, stored, common.hash_seed, make)
     }
 
     fn drop_table(&self, table: TableId) -> Result<(), Error> {
@@ -214,8 +226,8 @@ impl<D: HasStores> Storage for D {
         Ok(())
     }
 
-    fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
-        make_index(self, table, &definition)
+    fn create_index(&self, table: TableId, definition: IndexDefinition, standing: Standing) -> Result<IndexId, Error> {
+        make_index(self, table, (&definition, standing))
             .map_err(|error| error.making(|| format!("{}.{}", table_name(table), definition.name)))
     }
 
@@ -254,6 +266,10 @@ impl<D: HasStores> Storage for D {
 
     fn find_table(&self, name: &str) -> Option<TableId> {
         self.base().catalog.find(name)
+    }
+
+    fn find_index(&self, table: TableId, name: &str) -> Result<Option<IndexId>, Error> {
+        self.base().catalog.find_index(table, name)
     }
 
     fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {

@@ -14,6 +14,7 @@ use polychron_schema::{
 use super::{Hinted, IndexRef, Records, key_in_entry};
 use crate::Scan;
 use crate::catalog::{self, Catalog, Described};
+use crate::definitions::{Standing, StoredCatalog, StoredTable};
 use crate::foreign_keys::Constraints;
 
 /// What is needed to make the store of an index.
@@ -144,6 +145,11 @@ impl<S> Described for StoreTable<S> {
         &self.definition
     }
 
+    fn index_ids(&self) -> (Vec<IndexId>, IndexId) {
+        let ids = (1..).zip(&self.secondaries).filter(|(_, store)| store.is_some()).map(|(id, _)| IndexId(id));
+        (ids.collect(), IndexId(self.secondaries.len() as u16))
+    }
+
     fn constraints(&self) -> &Constraints {
         &self.constraints
     }
@@ -189,35 +195,65 @@ impl<S: Keyed> StoreTable<S> {
     /// Adds a table to the catalog; `make` builds its stores.
     ///
     /// # Errors
-    /// [`Error::NameTaken`], [`Error::Definition`] (also for a foreign key to a table that is not there), or what `make` answers.
+    /// [`Error::NameTaken`], [`Error::Definition`] (also for a foreign key to a table that is not there), what `make` answers, or what the log does.
     pub fn create(
         catalog: &Catalog<Self>,
-        definition: &TableDefinition,
+        (definition, standing): (&TableDefinition, Standing),
         hash_seed: HashSeed,
         mut make: impl FnMut(&TableDefinition, &StoreDefinition) -> Result<S, Error>,
     ) -> Result<TableId, Error> {
         definition.validate()?;
-        catalog.create_beside(&definition.name, |table, present| {
-            let mut growing = TableDefinition { indexes: Vec::new(), foreign_keys: Vec::new(), ..definition.clone() };
-            let primary = store_definition(&growing, IndexRef { table, index: IndexId::PRIMARY }, hash_seed)?;
-            let primary = Arc::new(make(&growing, &primary)?);
-            let mut secondaries = Vec::new();
-            for index in &definition.indexes {
-                growing.indexes.push(index.clone());
-                let index_ref = IndexRef { table, index: IndexId::secondary(secondaries.len())? };
-                secondaries.push(Some(Arc::new(make(&growing, &store_definition(&growing, index_ref, hash_seed)?)?)));
-            }
-            let definition_of = |id: TableId| Ok(&*catalog::get(present, id)?.definition);
-            let constraints = Constraints::of(table, definition, |name| catalog::find(present, name), definition_of)?;
-            let mut parents: BTreeMap<TableId, Self> = BTreeMap::new();
-            for reference in constraints.foreign(table) {
-                let id = reference.parent();
-                let same = catalog::get(present, id)?.same();
-                parents.entry(id).or_insert(same).constraints.add_child(Arc::clone(reference));
-            }
-            growing.foreign_keys.clone_from(&definition.foreign_keys);
-            Ok((Self::new(table, growing, primary, secondaries, constraints)?, parents.into_iter().collect()))
+        let ids = (0..definition.indexes.len()).map(IndexId::secondary).collect::<Result<Vec<_>, _>>()?;
+        let last = ids.last().copied().unwrap_or_default();
+        catalog.create(&definition.name, standing, |table, present| {
+            Self::build((table, definition, &ids, last), present, hash_seed, &mut make)
         })
+    }
+
+    /// Makes tables as they were stored ([`Storage::restore`](crate::Storage::restore)); `make` builds their stores.
+    ///
+    /// # Errors
+    /// As [`Catalog::restore`].
+    pub fn restore(
+        catalog: &Catalog<Self>,
+        stored: &StoredCatalog,
+        hash_seed: HashSeed,
+        mut make: impl FnMut(&TableDefinition, &StoreDefinition) -> Result<S, Error>,
+    ) -> Result<(), Error> {
+        catalog.restore(stored, |table, stored, present| {
+            let StoredTable { definition, indexes, last_index, .. } = stored;
+            Self::build((table, definition, indexes, *last_index), present, hash_seed, &mut make)
+        })
+    }
+
+    /// A table whose indexes have these ids, of which the last one is the highest that any has had, and the parents that it has among the present tables.
+    fn build(
+        (table, definition, ids, last): (TableId, &TableDefinition, &[IndexId], IndexId),
+        present: &[Option<Arc<Self>>],
+        hash_seed: HashSeed,
+        make: &mut impl FnMut(&TableDefinition, &StoreDefinition) -> Result<S, Error>,
+    ) -> Result<(Self, Vec<(TableId, Self)>), Error> {
+        let mut growing = TableDefinition { indexes: Vec::new(), foreign_keys: Vec::new(), ..definition.clone() };
+        let primary = store_definition(&growing, IndexRef { table, index: IndexId::PRIMARY }, hash_seed)?;
+        let primary = Arc::new(make(&growing, &primary)?);
+        let mut secondaries: Vec<Option<Arc<S>>> = (0..last.position()).map(|_| None).collect();
+        for (index, &id) in definition.indexes.iter().zip(ids) {
+            growing.indexes.push(index.clone());
+            let index_ref = IndexRef { table, index: id };
+            let store = make(&growing, &store_definition(&growing, index_ref, hash_seed)?)?;
+            secondaries[id.position() - 1] = Some(Arc::new(store));
+        }
+        let definition_of = |id: TableId| Ok(&*catalog::get(present, id)?.definition);
+        let find = |name: &str| catalog::find(present, name);
+        let constraints = Constraints::of((table, definition, ids), find, definition_of)?;
+        let mut parents: BTreeMap<TableId, Self> = BTreeMap::new();
+        for reference in constraints.foreign(table) {
+            let id = reference.parent();
+            let same = catalog::get(present, id)?.same();
+            parents.entry(id).or_insert(same).constraints.add_child(Arc::clone(reference));
+        }
+        growing.foreign_keys.clone_from(&definition.foreign_keys);
+        Ok((Self::new(table, growing, primary, secondaries, constraints)?, parents.into_iter().collect()))
     }
 
     /// The same table once more, around the same stores.
@@ -241,7 +277,7 @@ impl<S: Keyed> StoreTable<S> {
         catalog.replace(table, |present| {
             let mut same = present.same();
             same.constraints.hold(why);
-            Ok((same, ()))
+            Ok(same)
         })
     }
 
@@ -252,12 +288,12 @@ impl<S: Keyed> StoreTable<S> {
     pub fn renamed(&self, name: &str) -> Result<Self, Error> {
         let definition = TableDefinition::clone(&self.definition).with_name(name);
         let mut same = self.same();
-        same.constraints.rename(self.id, &definition)?;
+        same.constraints.rename(self.id, &definition, &self.index_ids().0)?;
         same.definition = Arc::new(definition);
         Ok(same)
     }
 
-    /// Adds a secondary index to a table of the catalog.
+    /// Adds a secondary index to a table of the catalog, which is provisional ([`Catalog::keep_index`]).
     ///
     /// # Errors
     /// [`Error::NoSuchTable`], [`Error::NameTaken`], [`Error::Definition`], or what `make` answers.
@@ -268,7 +304,7 @@ impl<S: Keyed> StoreTable<S> {
         hash_seed: HashSeed,
         make: impl FnOnce(&TableDefinition, &StoreDefinition) -> Result<S, Error>,
     ) -> Result<(IndexId, Arc<S>), Error> {
-        catalog.replace(table, |present| {
+        catalog.add_index(table, |present| {
             if present.definition.indexes.iter().any(|other| other.name == definition.name) {
                 return Err(Error::name_taken(definition.name.clone()));
             }
@@ -279,7 +315,7 @@ impl<S: Keyed> StoreTable<S> {
             let mut secondaries = present.secondaries.clone();
             secondaries.push(Some(Arc::clone(&store)));
             let mut constraints = present.constraints.clone();
-            constraints.add_index(table, &changed)?;
+            constraints.add_index(table, &changed, index)?;
             let changed = Self::new(table, changed, Arc::clone(&present.primary), secondaries, constraints)?;
             Ok((changed, (index, store)))
         })
@@ -296,7 +332,7 @@ impl<S: Keyed> StoreTable<S> {
         index: IndexId,
         dropped: impl FnOnce(&Arc<S>),
     ) -> Result<(), Error> {
-        catalog.replace(table, |present| {
+        let change = |present: &Self| {
             let mut secondaries = present.secondaries.clone();
             let position = index.position().wrapping_sub(1);
             let store = secondaries.get_mut(position).and_then(Option::take);
@@ -307,9 +343,11 @@ impl<S: Keyed> StoreTable<S> {
             definition.indexes.remove(present.secondaries[..position].iter().flatten().count());
             let constraints = present.constraints.clone();
             let changed = Self::new(table, definition, Arc::clone(&present.primary), secondaries, constraints)?;
+            Ok((changed, store))
+        };
+        catalog.remove_index(IndexRef { table, index }, change, |store| {
             store.set_dropped();
             dropped(&store);
-            Ok((changed, ()))
         })
     }
 

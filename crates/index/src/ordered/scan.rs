@@ -47,21 +47,19 @@ struct Start {
 }
 
 impl Start {
-    fn new(bound: Bound<&[u8]>) -> Self {
-        let mut start = Self { bytes: [0; BUFFER], len: 0, inclusive: true, bounded: true };
+    fn begin(&mut self, bound: Bound<&[u8]>) {
         match bound {
-            Bound::Included(key) => start.set(key, true),
-            Bound::Excluded(key) => start.set(key, false),
-            Bound::Unbounded => start.bounded = false,
+            Bound::Included(key) => self.set(key, true),
+            Bound::Excluded(key) => self.set(key, false),
+            Bound::Unbounded => {}
         }
-        start
     }
 
     fn set(&mut self, key: &[u8], inclusive: bool) {
         // No key is longer than the buffer, so a bound that is may be cut without changing what it admits.
         self.len = key.len().min(BUFFER);
         self.bytes[..self.len].copy_from_slice(&key[..self.len]);
-        self.inclusive = inclusive;
+        (self.inclusive, self.bounded) = (inclusive, true);
     }
 
     #[inline]
@@ -188,7 +186,10 @@ impl OrderedIndex {
             Bound::Excluded(key) => Some((key, false)),
             Bound::Unbounded => None,
         };
-        let mut scan = Scan { index: self, guard, forward, start: Start::new(first), end, key: [0; BUFFER], visitor };
+        // Made where it lies: it is long.
+        let start = Start { bytes: [0; BUFFER], len: 0, inclusive: true, bounded: false };
+        let mut scan = Scan { index: self, guard, forward, start, end, key: [0; BUFFER], visitor };
+        scan.start.begin(first);
         let mut backoff = Backoff::new();
         while let Flow::Restart = scan.layer(0, Entrance::Index, scan.start.bounded, scan.end.is_some()) {
             backoff.wait();
@@ -206,6 +207,7 @@ fn is_empty(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
 }
 
 /// Where an entry lies in relation to a bound that shares the slices of the layers above.
+#[inline(never)]
 fn compare(entry: &Entry, bound: &[u8], depth: usize) -> Option<Ordering> {
     let position = (entry.slice, class(entry.kind)).cmp(&(bound.slice(depth), class(bound.len() - 8 * depth)));
     if position != Ordering::Equal || entry.kind < KIND_SUFFIX {
@@ -299,10 +301,15 @@ impl<'g, V: Visitor> Scan<'_, 'g, '_, V> {
         on_end: bool,
     ) -> Flow {
         let count = copy.permutation.count();
+        let start = if on_start { self.start.key().slice(depth) } else { 0 };
+        let end = self.end.filter(|_| on_end).map_or(0, |(bound, _)| bound.slice(depth));
         for step in 0..count {
             let entry = copy.entry(if self.forward { step } else { count - 1 - step });
             let mut starts_within = false;
             if on_start {
+                if self.is_before(entry.slice, start) {
+                    continue;
+                }
                 match self.side_of_start(&entry, depth) {
                     Side::Outside => continue,
                     Side::Inside => {}
@@ -311,7 +318,7 @@ impl<'g, V: Visitor> Scan<'_, 'g, '_, V> {
                 on_start = false;
             }
             let mut ends_within = false;
-            if on_end {
+            if on_end && !self.is_before(entry.slice, end) {
                 match self.side_of_end(&entry, depth) {
                     Side::Outside => return Flow::Stop,
                     Side::Inside => {}
@@ -333,7 +340,12 @@ impl<'g, V: Visitor> Scan<'_, 'g, '_, V> {
         Flow::Exhausted
     }
 
+    /// Whether the scan comes to all keys with one slice before those with another.
     #[inline]
+    fn is_before(&self, slice: u64, other: u64) -> bool {
+        if self.forward { slice < other } else { slice > other }
+    }
+
     fn side_of_start(&self, entry: &Entry, depth: usize) -> Side {
         match compare(entry, self.start.key(), depth) {
             None => Side::Within,
@@ -344,7 +356,6 @@ impl<'g, V: Visitor> Scan<'_, 'g, '_, V> {
         }
     }
 
-    #[inline]
     fn side_of_end(&self, entry: &Entry, depth: usize) -> Side {
         let Some((bound, inclusive)) = self.end else { return Side::Inside };
         match compare(entry, bound, depth) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! catalog      format (two bytes), next position, list of tables by rising positions
-//! table        position, highest index id, name, list of columns, key, kind of the primary index, list of indexes,
+//! table        position, 0 or 1 (provisional), highest index id, name, list of columns, key, kind of the primary index, list of indexes,
 //!              list of foreign keys, expected rows, 0 or 1 and the partition column
 //! column       name, type, 0 or 1 (nullable)
 //! type         number of the type, and of an enum its list of variants (name, number in 16 bytes), of others with a bound that bound
@@ -20,58 +20,57 @@ use polychron_schema::{
     ColumnDefinition, ColumnType, EnumType, ForeignKeyDefinition, IndexDefinition, IndexKind, TableDefinition,
 };
 
-use super::{Error, Malformed, StoredCatalog, StoredTable};
+use super::{Error, Malformed, Standing, StoredCatalog, StoredTable};
 use crate::codec::{Reader, put_varint};
 
 /// Changes whenever the content does.
 pub(super) const FORMAT: u16 = 1;
 
-impl StoredCatalog {
-    /// The catalog as bytes.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = FORMAT.to_le_bytes().to_vec();
-        put_varint(&mut bytes, self.next.into());
-        put_list(&mut bytes, self.tables.iter(), |bytes, (position, table)| {
-            put_varint(bytes, (*position).into());
-            put_table(bytes, table);
-        });
-        bytes
-    }
+/// The catalog as bytes.
+pub fn encode(catalog: &StoredCatalog) -> Vec<u8> {
+    let mut bytes = FORMAT.to_le_bytes().to_vec();
+    put_varint(&mut bytes, catalog.next().into());
+    put_list(&mut bytes, catalog.tables().iter(), |bytes, (position, table)| {
+        put_varint(bytes, (*position).into());
+        put_table(bytes, table);
+    });
+    bytes
+}
 
-    /// The catalog of these bytes: those that [`StoredCatalog::encode`] gives, and no others.
-    ///
-    /// What is allocated is in proportion to the bytes. Types of enums stay for as long as the process, one for all that are equal
-    /// ([`EnumType::interned`]).
-    ///
-    /// # Errors
-    /// What is wrong with the bytes, or with the tables.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        let mut source = Source { length: bytes.len(), reader: Reader::new(bytes) };
-        let format = source.reader.u16().ok_or(Error::Malformed { offset: 0, reason: Malformed::Length })?;
-        if format != FORMAT {
-            return Err(Error::Unsupported { format });
-        }
-        let next = source.number()?;
-        let mut tables = BTreeMap::new();
-        for _ in 0..source.number::<usize>()? {
-            let offset = source.offset();
-            let position = source.number::<u32>()?;
-            if tables.last_key_value().is_some_and(|(last, _)| *last >= position) {
-                return Err(Error::Malformed { offset, reason: Malformed::Order });
-            }
-            tables.insert(position, source.table()?);
-        }
-        if source.reader.left() > 0 {
-            return Err(Error::Malformed { offset: source.offset(), reason: Malformed::Behind });
-        }
-        Self::new(next, tables)
+/// The catalog of these bytes: those that [`encode`] gives, and no others.
+///
+/// What is allocated is in proportion to the bytes. Types of enums stay for as long as the process, one for all that are equal
+/// ([`EnumType::interned`]).
+///
+/// # Errors
+/// What is wrong with the bytes, or with the tables.
+pub fn decode(bytes: &[u8]) -> Result<StoredCatalog, Error> {
+    let mut source = Source { length: bytes.len(), reader: Reader::new(bytes) };
+    let format = source.reader.u16().ok_or(Error::Malformed { offset: 0, reason: Malformed::Length })?;
+    if format != FORMAT {
+        return Err(Error::Unsupported { format });
     }
+    let next = source.number()?;
+    let mut tables = BTreeMap::new();
+    for _ in 0..source.number::<usize>()? {
+        let offset = source.offset();
+        let position = source.number::<u32>()?;
+        if tables.last_key_value().is_some_and(|(last, _)| *last >= position) {
+            return Err(Error::Malformed { offset, reason: Malformed::Order });
+        }
+        tables.insert(position, source.table()?);
+    }
+    if source.reader.left() > 0 {
+        return Err(Error::Malformed { offset: source.offset(), reason: Malformed::Behind });
+    }
+    Ok(StoredCatalog::new(next, tables)?)
 }
 
 fn put_table(bytes: &mut Vec<u8>, table: &StoredTable) {
     // Without `..`, so that a new field is not forgotten.
     let TableDefinition { name, columns, key, indexes, foreign_keys, primary_kind, expected_rows, partition_column } =
         &*table.definition;
+    bytes.push(u8::from(table.standing == Standing::Provisional));
     put_varint(bytes, table.last_index.0.into());
     put_text(bytes, name);
     put_list(bytes, columns.iter(), put_column);
@@ -229,6 +228,7 @@ impl<'b> Source<'b> {
     }
 
     fn table(&mut self) -> Result<StoredTable, Error> {
+        let standing = if self.flag()? { Standing::Provisional } else { Standing::Permanent };
         let last_index = IndexId(self.number()?);
         let name = self.text()?.to_owned();
         let columns = self.list(Self::column)?;
@@ -249,7 +249,7 @@ impl<'b> Source<'b> {
             expected_rows,
             partition_column,
         };
-        Ok(StoredTable { definition: Arc::new(definition), indexes: ids, last_index })
+        Ok(StoredTable { definition: Arc::new(definition), indexes: ids, last_index, standing })
     }
 
     fn index(&mut self) -> Result<(IndexId, IndexDefinition), Error> {

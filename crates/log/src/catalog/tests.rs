@@ -1,5 +1,9 @@
+use std::collections::BTreeMap;
+
+use polychron_base::{IndexId, TableId};
 use polychron_schema::{
-    ColumnDefinition, ColumnType, EnumType, EnumVariant, ForeignKeyDefinition, IndexDefinition, IndexKind,
+    ColumnDefinition, ColumnType, EnumType, EnumVariant, ForeignKeyDefinition, IndexDefinition, IndexKind, SchemaError,
+    TableDefinition,
 };
 
 use super::*;
@@ -41,16 +45,22 @@ fn catalog() -> StoredCatalog {
         .with_primary_kind(IndexKind::Hash)
         .with_expected_rows(1000)
         .with_partition_column(1);
-    let types = StoredTable { definition: all_types().into(), indexes: Vec::new(), last_index: IndexId(0) };
+    let types = StoredTable {
+        definition: all_types().into(),
+        indexes: Vec::new(),
+        last_index: IndexId(0),
+        standing: Standing::Permanent,
+    };
     let indexes = vec![IndexId(2), IndexId(500)];
-    let order = StoredTable { definition: order.into(), indexes, last_index: IndexId(501) };
+    let order =
+        StoredTable { definition: order.into(), indexes, last_index: IndexId(501), standing: Standing::Provisional };
     StoredCatalog::new(300, BTreeMap::from([(1, types), (130, order)])).unwrap()
 }
 
 /// What the description of the format says, of the catalog above.
 const FIXTURE: &str = concat!(
     "0100ac0202",                                         // format, next position, number of tables
-    "010005747970657317",                                 // position, highest index, name, number of columns
+    "01000005747970657317",                               // position, standing, highest index, name, number of columns
     "01610100",                                           // bool
     "01620201",                                           // i8 or NULL
     "01630300",                                           // i16
@@ -77,7 +87,7 @@ const FIXTURE: &str = concat!(
     "01771780804000",                                     // bytes
     "02080001",                                           // key, kind
     "00000000",                                           // indexes, foreign keys, expected rows, partition column
-    "8201f503094175667472c3a4676503",                     // position, highest index, name, number of columns
+    "820101f503094175667472c3a4676503",                   // position, standing, highest index, name, number of columns
     "0269640a0002746f090004706169640101",                 // columns
     "010002",                                             // key, kind
     "02020562795f746f0201020101",                         // number of indexes, the first one
@@ -89,37 +99,37 @@ const FIXTURE: &str = concat!(
 
 #[test]
 fn the_bytes_stay_the_same() {
-    let text: String = catalog().encode().iter().map(|byte| format!("{byte:02x}")).collect();
+    let text: String = encode(&catalog()).iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(text, FIXTURE);
 }
 
 #[test]
 fn what_is_encoded_is_decoded() {
     for catalog in [catalog(), StoredCatalog::default()] {
-        assert_eq!(StoredCatalog::decode(&catalog.encode()), Ok(catalog));
+        assert_eq!(decode(&encode(&catalog)), Ok(catalog));
     }
 }
 
 #[test]
 fn a_part_is_an_error() {
-    let bytes = catalog().encode();
+    let bytes = encode(&catalog());
     for end in 0..bytes.len() {
-        assert!(StoredCatalog::decode(&bytes[..end]).is_err(), "{end} bytes");
+        assert!(decode(&bytes[..end]).is_err(), "{end} bytes");
     }
     let longer = [&bytes[..], &[0]].concat();
-    assert_eq!(StoredCatalog::decode(&longer), malformed(bytes.len(), Malformed::Behind));
+    assert_eq!(decode(&longer), malformed(bytes.len(), Malformed::Behind));
 }
 
 #[test]
 fn a_changed_byte_is_an_error_or_another_catalog() {
-    let mut bytes = catalog().encode();
+    let mut bytes = encode(&catalog());
     let (mut refused, mut accepted) = (0, 0);
     for at in 0..bytes.len() {
         for flip in [1, 2, 4, 8, 16, 32, 64, 128, 255] {
             bytes[at] ^= flip;
-            match StoredCatalog::decode(&bytes) {
+            match decode(&bytes) {
                 Ok(other) => {
-                    assert_eq!(other.encode(), bytes, "byte {at}");
+                    assert_eq!(encode(&other), bytes, "byte {at}");
                     assert_ne!(other, catalog());
                     accepted += 1;
                 }
@@ -138,45 +148,57 @@ fn malformed<T>(offset: usize, reason: Malformed) -> Result<T, Error> {
 #[test]
 fn errors_say_what_is_wrong() {
     let table = TableDefinition::new("t").with_column("c", ColumnType::Bool).with_key([0]);
-    let table = StoredTable { definition: table.into(), indexes: Vec::new(), last_index: IndexId(0) };
-    let bytes = StoredCatalog::new(1, BTreeMap::from([(0, table)])).unwrap().encode();
-    // Format, next position, tables; position, highest index id, name, columns; name, type, nullable; key, kind, lists, rows, partition.
-    assert_eq!(bytes, [1, 0, 1, 1, 0, 0, 1, b't', 1, 1, b'c', 1, 0, 1, 0, 1, 0, 0, 0, 0]);
+    let table = StoredTable {
+        definition: table.into(),
+        indexes: Vec::new(),
+        last_index: IndexId(0),
+        standing: Standing::Permanent,
+    };
+    let bytes = encode(&StoredCatalog::new(1, BTreeMap::from([(0, table)])).unwrap());
+    // Format, next position, tables; position, standing, highest index id, name, columns; name, type, nullable; key, kind, lists, rows, partition.
+    assert_eq!(bytes, [1, 0, 1, 1, 0, 0, 0, 1, b't', 1, 1, b'c', 1, 0, 1, 0, 1, 0, 0, 0, 0]);
     let with = |at: usize, changed: &[u8]| {
         let bytes = [&bytes[..at], changed, &bytes[at + 1..]].concat();
-        StoredCatalog::decode(&bytes)
+        decode(&bytes)
     };
     let unknown = |what, number| Malformed::Unknown { what, number };
     assert_eq!(with(0, &[2]), Err(Error::Unsupported { format: 2 }));
-    assert_eq!(with(2, &[0]), Err(Error::Positions { next: 0, bound: 1 }));
-    assert_eq!(with(2, &[0x81, 0x80, 0x80, 0x08]), Err(Error::Positions { next: (1 << 24) + 1, bound: 1 }));
+    assert_eq!(with(2, &[0]), Err(CatalogError::Positions { next: 0, bound: 1 }.into()));
+    assert_eq!(
+        with(2, &[0x81, 0x80, 0x80, 0x08]),
+        Err(CatalogError::Positions { next: (1 << 24) + 1, bound: 1 }.into())
+    );
     assert_eq!(with(2, &[0x81, 0]), malformed(2, Malformed::Number), "a longer form");
     assert_eq!(with(2, &[0xFF, 0xFF, 0xFF, 0xFF, 0x1F]), malformed(2, Malformed::Number), "more than 32 bits");
-    assert_eq!(with(3, &[2]), malformed(20, Malformed::Number), "a second table");
-    assert_eq!(with(6, &[0xFF, 0xFF, 0xFF, 0xFF, 0x7F]), malformed(11, Malformed::Length));
-    assert_eq!(with(7, &[0xFF]), malformed(7, Malformed::Text));
-    assert_eq!(with(11, &[24]), malformed(11, unknown("column type", 24)));
-    assert_eq!(with(11, &[0]), malformed(11, unknown("column type", 0)));
-    assert_eq!(with(12, &[2]), malformed(12, unknown("truth value", 2)));
-    assert_eq!(with(15, &[0]), malformed(15, unknown("kind of an index", 0)));
-    assert_eq!(with(15, &[3]), malformed(15, unknown("kind of an index", 3)));
-    let refused = |error| Err(Error::Definition { table: "t".into(), error });
-    assert_eq!(with(12, &[1]), refused(SchemaError::NullableKey { column: "c".into() }));
-    assert_eq!(with(14, &[1]), refused(SchemaError::UnknownColumn { column: "1 of t".into() }));
+    assert_eq!(with(3, &[2]), malformed(21, Malformed::Number), "a second table");
+    assert_eq!(with(7, &[0xFF, 0xFF, 0xFF, 0xFF, 0x7F]), malformed(12, Malformed::Length));
+    assert_eq!(with(8, &[0xFF]), malformed(8, Malformed::Text));
+    assert_eq!(with(12, &[24]), malformed(12, unknown("column type", 24)));
+    assert_eq!(with(12, &[0]), malformed(12, unknown("column type", 0)));
+    assert_eq!(with(13, &[2]), malformed(13, unknown("truth value", 2)));
+    assert_eq!(with(5, &[2]), malformed(5, unknown("truth value", 2)));
+    assert_eq!(with(16, &[0]), malformed(16, unknown("kind of an index", 0)));
+    assert_eq!(with(16, &[3]), malformed(16, unknown("kind of an index", 3)));
+    let refused = |error| Err(Error::Tables(CatalogError::Definition { table: "t".into(), error }));
+    assert_eq!(with(13, &[1]), refused(SchemaError::NullableKey { column: "c".into() }));
+    assert_eq!(with(15, &[1]), refused(SchemaError::UnknownColumn { column: "1 of t".into() }));
     let column_type = ColumnType::Decimal { scale: 19 };
-    assert_eq!(with(11, &[16, 19]), refused(SchemaError::InvalidType { column: "c".into(), column_type }));
+    assert_eq!(with(12, &[16, 19]), refused(SchemaError::InvalidType { column: "c".into(), column_type }));
     let mut variants = vec![15, 2, 1, b'a'];
     variants.extend_from_slice(&[&7_u128.to_le_bytes()[..], &[1, b'b'], &7_u128.to_le_bytes()].concat());
     let repeated = Malformed::Enum("two variants have the same number");
-    assert_eq!(with(11, &variants), malformed(12, repeated));
-    assert!(matches!(with(11, &[15, 0]), Err(Error::Definition { error: SchemaError::InvalidType { .. }, .. })));
+    assert_eq!(with(12, &variants), malformed(13, repeated));
+    assert!(matches!(
+        with(12, &[15, 0]),
+        Err(Error::Tables(CatalogError::Definition { error: SchemaError::InvalidType { .. }, .. }))
+    ));
     let twice = [&bytes[..3], &[2], &bytes[4..], &bytes[4..]].concat();
-    assert_eq!(StoredCatalog::decode(&twice), malformed(20, Malformed::Order));
+    assert_eq!(decode(&twice), malformed(21, Malformed::Order));
 }
 
 #[test]
 fn tables_that_do_not_go_together_are_refused() {
-    let parts = || (catalog().next, catalog().tables);
+    let parts = || (catalog().next(), catalog().tables().clone());
     let changed = |change: &dyn Fn(&mut TableDefinition, &mut StoredTable)| {
         let (next, mut tables) = parts();
         let table = tables.get_mut(&130).unwrap();
@@ -195,31 +217,31 @@ fn tables_that_do_not_go_together_are_refused() {
         &|table| table.last_index = IndexId(499),
     ];
     for change in ids {
-        assert_eq!(changed(&|_, table| change(table)), Err(Error::IndexIds { table: name() }));
+        assert_eq!(changed(&|_, table| change(table)), Err(CatalogError::IndexIds { table: name() }));
     }
     assert_eq!(
         changed(&|definition, _| definition.name = "types".into()),
-        Err(Error::NameTaken { name: "types".into() })
+        Err(CatalogError::NameTaken { name: "types".into() })
     );
     assert_eq!(
         changed(&|definition, _| definition.foreign_keys[0].parent = "gone".into()),
-        Err(Error::NoParent { table: name(), parent: "gone".into() })
+        Err(CatalogError::NoParent { table: name(), parent: "gone".into() })
     );
     let error = SchemaError::ForeignKeyTypes { parent: "types".into() };
     assert_eq!(
         changed(&|definition, _| definition.columns[1].column_type = ColumnType::U64),
-        Err(Error::Definition { table: name(), error })
+        Err(CatalogError::Definition { table: name(), error })
     );
     let error = SchemaError::DuplicateName { name: "id".into() };
     let repeated = ColumnDefinition { name: "id".into(), column_type: ColumnType::Bool, nullable: false };
     assert_eq!(
         changed(&|definition, _| definition.columns.push(repeated.clone())),
-        Err(Error::Definition { table: name(), error })
+        Err(CatalogError::Definition { table: name(), error })
     );
     let (_, tables) = parts();
-    assert_eq!(StoredCatalog::new(130, tables.clone()), Err(Error::Positions { next: 130, bound: 131 }));
+    assert_eq!(StoredCatalog::new(130, tables.clone()), Err(CatalogError::Positions { next: 130, bound: 131 }));
     assert!(StoredCatalog::new(131, tables.clone()).is_ok());
     assert!(StoredCatalog::new(TableId::POSITIONS as u32, tables.clone()).is_ok());
     let next = TableId::POSITIONS as u32 + 1;
-    assert_eq!(StoredCatalog::new(next, tables), Err(Error::Positions { next, bound: 131 }));
+    assert_eq!(StoredCatalog::new(next, tables), Err(CatalogError::Positions { next, bound: 131 }));
 }

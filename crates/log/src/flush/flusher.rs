@@ -43,6 +43,19 @@ pub(crate) struct Mark {
     pub(crate) manifest: u64,
 }
 
+/// The last frame that is durable: what reading a log that is in use goes up to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Framed {
+    /// The last epoch that is whole with it.
+    pub(crate) epoch: u64,
+    /// What its opening of the database is, and up to which order all transactions had ended before the epoch was closed.
+    pub(crate) incarnation: u64,
+    pub(crate) consistent: Order,
+    /// Where it ends.
+    pub(crate) number: u64,
+    pub(crate) offset: u64,
+}
+
 /// Where a log goes on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
@@ -75,6 +88,12 @@ impl<D: Disk> Flusher<D> {
     /// The last epoch that the frames so far have whole: once a flush has ended they are durable.
     pub(crate) fn whole(&self) -> u64 {
         self.whole
+    }
+
+    /// The last frame, of which the flush has ended.
+    pub(crate) fn framed(&self, consistent: Order) -> Framed {
+        let Self { whole: epoch, incarnation, place: Place { file: number, offset, .. }, .. } = *self;
+        Framed { epoch, incarnation, consistent, number, offset }
     }
 
     /// Closes the epoch of the rings, and copies its records; frames that are full are written. Answers the epoch and whether it has records.

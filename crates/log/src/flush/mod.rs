@@ -8,12 +8,14 @@ pub(crate) mod pool;
 mod threads;
 mod turn;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use polychron_base::clock::{Clock, Duration};
 use polychron_base::{Error, TableId};
+use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{self, Change, Durability, Ticket};
+use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::disk::Disk;
@@ -22,8 +24,8 @@ use crate::frame::{Edit, Order};
 use crate::ring::{Limits, Rings, Unstaged};
 use crate::steps::Step;
 use finished::Finished;
-use flusher::{Flusher, Mark};
-use pool::Pool;
+use flusher::{Flusher, Framed, Mark};
+use pool::{Live, Pool};
 pub use threads::Threads;
 use turn::Turn;
 
@@ -70,6 +72,21 @@ impl Options {
             unflushed_bytes: 64 << 20,
             transaction_bytes: 16 << 20,
             memory_bytes: 128 << 20,
+        }
+    }
+
+    /// For a database whose memory is limited like this: the log takes an eighth of that.
+    pub fn within(limit_bytes: Option<usize>, workers: usize) -> Self {
+        let production = Self::production(workers);
+        let memory_bytes = limit_bytes.map_or(usize::MAX, |limit| limit / 8).clamp(64 << 10, production.memory_bytes);
+        let transaction_bytes = (memory_bytes / 2).min(production.transaction_bytes);
+        Self {
+            file_bytes: (4 * transaction_bytes as u64).next_multiple_of(crate::disk::BLOCK as u64).max(1 << 20),
+            frame_bytes: production.frame_bytes.min(transaction_bytes),
+            unflushed_bytes: memory_bytes / 2,
+            transaction_bytes,
+            memory_bytes,
+            ..production
         }
     }
 
@@ -124,6 +141,7 @@ pub struct Log<D: Disk> {
     turn: Turn<Flusher<D>>,
     pool: Pool<D>,
     finished: Finished,
+    framed: Mutex<Framed>,
     ended: Ended,
     options: Options,
     clock: Arc<dyn Clock>,
@@ -148,12 +166,13 @@ pub(crate) struct Parts<D: Disk> {
 impl<D: Disk> Log<D> {
     pub(crate) fn new(parts: Parts<D>) -> Self {
         let Parts { flusher, pool, ended, options, clock, manifest } = parts;
-        let durable = flusher.whole();
+        let (durable, framed) = (flusher.whole(), flusher.framed(Order::default()));
         Self {
             rings: Rings::new(options.workers, durable + 1, options.limits()),
             turn: Turn::new(flusher, durable),
             pool,
             finished: Finished::default(),
+            framed: Mutex::new(framed),
             ended,
             options,
             clock,
@@ -207,6 +226,18 @@ impl<D: Disk> Log<D> {
         self.rings.memory_bytes()
     }
 
+    /// Stops the log, as a failed write does: what is on the disk is in doubt.
+    pub(crate) fn stop(&self, why: &crate::disk::Error) {
+        // No epoch has this number, so it ends with the failure.
+        let _ = self.turn.wait(u64::MAX, |_| Err(Stop::Disk(why.clone())));
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// A manifest of this generation is durable.
+    pub(crate) fn note_manifest(&self, generation: u64) {
+        polychron_sync::raise(&self.manifest, generation, Ordering::Relaxed);
+    }
+
     fn wait_with(&self, epoch: u64, is_wanted: bool) -> Result<(), Error> {
         self.turn.wait(epoch, |flusher| self.flush_with(flusher, is_wanted)).map_err(|why| {
             self.is_stopped.store(true, Ordering::Relaxed);
@@ -221,6 +252,7 @@ impl<D: Disk> Log<D> {
         let (epoch, mark, has_records) = flusher.close(&self.rings, mark, &self.pool)?;
         if has_records || is_wanted {
             flusher.finish(epoch, mark, &self.pool)?;
+            *self.framed.lock().unwrap_or_else(PoisonError::into_inner) = flusher.framed(mark.consistent);
             // The frame says what was durable before it.
             self.owed.store(if has_records { epoch } else { 0 }, Ordering::Relaxed);
         }
@@ -286,6 +318,26 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
+    /// The last frame that is durable. What is before it is not written any more, until its files are [released](Self::release).
+    pub(crate) fn framed(&self) -> Framed {
+        *self.framed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The files that have something, those of frames that were durable before among them.
+    pub(crate) fn live(&self) -> Vec<Live> {
+        self.pool.live()
+    }
+
+    /// How long files are that are made.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.pool.file_bytes()
+    }
+
+    /// The clock by which it measures.
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
     /// The log file that recovery has to begin with, if all up to this epoch is found elsewhere. Files before may be
     /// [released](Self::release).
     pub fn first_needed(&self, epoch: u64) -> Option<u64> {
@@ -297,7 +349,7 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// What the disk says. The files are removed when the database is opened again.
     pub fn release(&self, first_log_file: u64, generation: u64) -> Result<(), crate::disk::Error> {
-        polychron_sync::raise(&self.manifest, generation, Ordering::Relaxed);
+        self.note_manifest(generation);
         self.pool.release(first_log_file)
     }
 }
@@ -369,6 +421,11 @@ impl<D: Disk> redo::Log for Log<D> {
 
     fn durability(&self) -> Durability {
         self.options.durability
+    }
+
+    /// Manifests have definitions, which a log does not write: [`Durable`](crate::Durable) does.
+    fn define(&self, _: &StoredCatalog) -> Result<(), Error> {
+        Ok(())
     }
 }
 

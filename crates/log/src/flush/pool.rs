@@ -107,6 +107,11 @@ impl<D: Disk> Pool<D> {
         }
     }
 
+    /// The files that are in use.
+    pub(crate) fn live(&self) -> Vec<Live> {
+        self.lock().live.clone()
+    }
+
     /// The number of the first log file that has anything of an epoch behind this one, or of the last file.
     pub(crate) fn first_needed(&self, epoch: u64) -> Option<u64> {
         let state = self.lock();

@@ -33,8 +33,8 @@ mod record;
 
 pub(crate) use edit::Edit;
 pub use edit::{MAX_ROW_WORDS, Refused};
-pub(crate) use record::FRONT_BYTES;
 pub use record::{Body, Change, Changes, Malformed, Ranges, Record, Records, Words, Writer};
+pub(crate) use record::{FRONT_BYTES, changes_of};
 
 pub use polychron_engine::redo::Order;
 

@@ -40,6 +40,11 @@ impl Body {
         self.bytes.clear();
     }
 
+    /// The changes as they are encoded.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The length in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
@@ -130,6 +135,15 @@ impl Writer {
         Ok(())
     }
 
+    /// Adds a record that was read.
+    ///
+    /// # Errors
+    /// As of [`push`](Self::push).
+    pub(crate) fn push_record(&mut self, record: &Record<'_>) -> Result<(), Refused> {
+        let Record { order, worker, body } = record;
+        self.push_with(*order, *worker, body.len(), |content| content.extend_from_slice(body))
+    }
+
     /// Gives memory back that a huge record took.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         self.content.shrink_to(bytes);
@@ -200,10 +214,25 @@ pub struct Record<'b> {
 }
 
 impl<'b> Record<'b> {
+    /// How long its changes are, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
     /// The changes, in the order in which they were made.
     pub fn changes(&self) -> Changes<'b> {
-        Changes { reader: Reader::new(self.body) }
+        changes_of(self.body)
     }
+
+    /// The changes as they are encoded.
+    pub(crate) fn body(&self) -> &'b [u8] {
+        self.body
+    }
+}
+
+/// The changes that a record's body has.
+pub(crate) fn changes_of(body: &[u8]) -> Changes<'_> {
+    Changes { reader: Reader::new(body) }
 }
 
 /// The changes of a record.
@@ -268,7 +297,8 @@ fn read_change<'b>(reader: &mut Reader<'b>) -> Option<Change<'b>> {
                 let (first, words) = read_range(reader, end)?;
                 end = first + words.len();
             }
-            (count > 0).then_some(Change::Patch { table, key, ranges: Ranges { reader: before, left: count, end: 0 } })
+            let ranges = Ranges { reader: before.until(reader)?, left: count, end: 0 };
+            (count > 0).then_some(Change::Patch { table, key, ranges })
         }
         DELETE => Some(Change::Delete { table, key: read_key(reader)? }),
         _ => None,
@@ -304,7 +334,7 @@ fn read_words<'b>(reader: &mut Reader<'b>, first: usize) -> Option<Words<'b>> {
             return None;
         }
     }
-    Some(Words { reader: before, zeroes: 0, others: 0, left: count })
+    Some(Words { reader: before.until(reader)?, zeroes: 0, others: 0, left: count })
 }
 
 /// Ranges of a row's words, each as its first word and its words.
@@ -313,6 +343,18 @@ pub struct Ranges<'b> {
     reader: Reader<'b>,
     left: u64,
     end: usize,
+}
+
+impl<'b> Ranges<'b> {
+    /// Those that are left as they are encoded, and how many they are.
+    pub(crate) fn encoded(&self) -> (&'b [u8], u64) {
+        (self.reader.rest(), self.left)
+    }
+
+    /// What [`encoded`](Self::encoded) gave of all ranges of a change.
+    pub(crate) fn of(bytes: &'b [u8], count: u64) -> Self {
+        Self { reader: Reader::new(bytes), left: count, end: 0 }
+    }
 }
 
 impl<'b> Iterator for Ranges<'b> {
@@ -334,6 +376,32 @@ pub struct Words<'b> {
     zeroes: usize,
     others: usize,
     left: usize,
+}
+
+impl<'b> Words<'b> {
+    /// All words as they are encoded, and how many they are. None was taken yet.
+    pub(crate) fn encoded(&self) -> (&'b [u8], usize) {
+        debug_assert_eq!(self.zeroes + self.others, 0, "some were taken");
+        (self.reader.rest(), self.left)
+    }
+
+    /// What [`encoded`](Self::encoded) gave.
+    pub(crate) fn of(bytes: &'b [u8], count: usize) -> Self {
+        Self { reader: Reader::new(bytes), zeroes: 0, others: 0, left: count }
+    }
+
+    /// Appends the words, run by run. None was taken yet.
+    pub(crate) fn append_to(mut self, words: &mut Vec<u64>) {
+        let wanted = words.len() + self.left;
+        while words.len() < wanted {
+            // They were walked through before, when the change was read.
+            let (Some(zeroes), Some(others)) = (self.reader.varint(), self.reader.varint()) else { break };
+            words.resize(words.len() + zeroes as usize, 0);
+            let Some(others) = self.reader.take(8 * others as usize) else { break };
+            words.extend(others.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));
+        }
+        debug_assert_eq!(words.len(), wanted);
+    }
 }
 
 impl Iterator for Words<'_> {

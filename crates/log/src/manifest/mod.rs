@@ -8,8 +8,10 @@ mod slots;
 pub use slots::Manifests;
 
 use crate::DatabaseId;
+use crate::checkpoint::Contents;
 use crate::codec::{Reader, checksum};
 use crate::disk::{self, BLOCK};
+use crate::frame::Order;
 
 /// How long a manifest may be, in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
@@ -39,29 +41,57 @@ pub struct Manifest {
 }
 
 /// A checkpoint and its files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Its number, by which its directory is called.
     pub number: u64,
-    /// Its files.
+    /// The log epoch up to which it has all.
+    pub epoch: u64,
+    /// The opening of the database that wrote the records it carries, and all of that epoch.
+    pub incarnation: u64,
+    /// The order up to which records of that opening have become rows.
+    pub consistent: Order,
+    /// Its files, some of them in the directories of earlier checkpoints.
     pub files: Vec<CheckpointFile>,
 }
 
 /// A file of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointFile {
-    /// Whose rows it has.
-    pub table: u32,
-    /// Which part of them.
-    pub part: u32,
+    /// The number of the checkpoint that it was written for.
+    pub number: u64,
+    /// What it has.
+    pub contents: Contents,
+    /// How many rows or records.
+    pub count: u64,
     /// Its length.
     pub bytes: u64,
-    /// Its checksum.
+    /// The checksum of its last block, which covers all blocks before.
     pub checksum: u32,
 }
 
 impl CheckpointFile {
-    const BYTES: usize = 20;
+    const BYTES: usize = 42;
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        let (kind, table, part, bits, prefix) = self.contents.numbers();
+        bytes.extend_from_slice(&self.number.to_le_bytes());
+        bytes.extend_from_slice(&[kind, bits]);
+        bytes.extend_from_slice(&table.to_le_bytes());
+        bytes.extend_from_slice(&part.to_le_bytes());
+        bytes.extend_from_slice(&prefix.to_le_bytes());
+        bytes.extend_from_slice(&self.count.to_le_bytes());
+        bytes.extend_from_slice(&self.bytes.to_le_bytes());
+        bytes.extend_from_slice(&self.checksum.to_le_bytes());
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (number, kind, bits) = (reader.u64()?, reader.u8()?, reader.u8()?);
+        let (table, part, prefix) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let contents = Contents::of(kind, table, part, bits, prefix)?;
+        let (count, bytes, checksum) = (reader.u64()?, reader.u64()?, reader.u32()?);
+        Some(Self { number, contents, count, bytes, checksum })
+    }
 }
 
 /// Why manifests could not be read or written.
@@ -108,8 +138,9 @@ pub enum Fault {
 
 /// The bytes of a manifest, without what fills its last block.
 pub fn encode(manifest: &Manifest, generation: u64) -> Vec<u8> {
-    let files = manifest.checkpoint.as_ref().map_or(&[][..], |checkpoint| &checkpoint.files);
-    let content = 16 + 4 + manifest.catalog.len() + 1 + 8 + 4 + files.len() * CheckpointFile::BYTES;
+    let none = Checkpoint::default();
+    let checkpoint = manifest.checkpoint.as_ref().unwrap_or(&none);
+    let content = 16 + 4 + manifest.catalog.len() + 1 + 40 + 4 + checkpoint.files.len() * CheckpointFile::BYTES;
     let mut bytes = Vec::with_capacity(HEADER + content);
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&FORMAT.to_le_bytes());
@@ -124,14 +155,12 @@ pub fn encode(manifest: &Manifest, generation: u64) -> Vec<u8> {
     bytes.extend_from_slice(&(manifest.catalog.len() as u32).to_le_bytes());
     bytes.extend_from_slice(&manifest.catalog);
     bytes.push(u8::from(manifest.checkpoint.is_some()));
-    bytes.extend_from_slice(&manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.number).to_le_bytes());
-    bytes.extend_from_slice(&(files.len() as u32).to_le_bytes());
-    for file in files {
-        bytes.extend_from_slice(&file.table.to_le_bytes());
-        bytes.extend_from_slice(&file.part.to_le_bytes());
-        bytes.extend_from_slice(&file.bytes.to_le_bytes());
-        bytes.extend_from_slice(&file.checksum.to_le_bytes());
+    let Checkpoint { number, epoch, incarnation, consistent, files } = checkpoint;
+    for number in [number, epoch, incarnation, &consistent.era, &consistent.timestamp] {
+        bytes.extend_from_slice(&number.to_le_bytes());
     }
+    bytes.extend_from_slice(&(files.len() as u32).to_le_bytes());
+    files.iter().for_each(|file| file.encode(&mut bytes));
     debug_assert_eq!(bytes.len(), HEADER + content);
     let sum = checksum(&[&bytes[..CHECKSUM.start], &bytes[CHECKSUM.end..]]);
     bytes[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
@@ -181,18 +210,20 @@ fn read(bytes: &[u8], content: &[u8]) -> Option<(Manifest, u64)> {
     let length = content.u32()? as usize;
     let catalog = content.take(length)?.to_vec();
     let has_checkpoint = content.u8()?;
-    let (number, count) = (content.u64()?, content.u32()? as usize);
+    let (number, epoch, opening) = (content.u64()?, content.u64()?, content.u64()?);
+    let consistent = Order { era: content.u64()?, timestamp: content.u64()? };
+    let count = content.u32()? as usize;
     if content.left() != count.checked_mul(CheckpointFile::BYTES)? || has_checkpoint > 1 {
         return None;
     }
     let mut files = Vec::with_capacity(count);
     for _ in 0..count {
-        let (table, part, bytes, checksum) = (content.u32()?, content.u32()?, content.u64()?, content.u32()?);
-        files.push(CheckpointFile { table, part, bytes, checksum });
+        files.push(CheckpointFile::read(&mut content)?);
     }
-    let checkpoint = (has_checkpoint == 1).then_some(Checkpoint { number, files });
+    let read = Checkpoint { number, epoch, incarnation: opening, consistent, files };
     // A manifest without a checkpoint has zeroes in its place.
-    let is_whole = checkpoint.is_some() || (number, count) == (0, 0);
+    let is_whole = has_checkpoint == 1 || read == Checkpoint::default();
+    let checkpoint = (has_checkpoint == 1).then_some(read);
     let manifest = Manifest { database, incarnation, first_log_file, durable, checkpoint, catalog };
     is_whole.then_some((manifest, generation))
 }

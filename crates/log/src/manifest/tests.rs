@@ -1,13 +1,22 @@
 use super::*;
+use crate::checkpoint::Range;
 
 fn manifest() -> Manifest {
-    let file = CheckpointFile { table: 3, part: 1, bytes: 1 << 20, checksum: 0xABCD_EF01 };
+    let contents = Contents::Rows { table: 3, part: 1, range: Range { bits: 2, prefix: 3 } };
+    let file = CheckpointFile { number: 6, contents, count: 9, bytes: 1 << 20, checksum: 0xABCD_EF01 };
+    let carried = CheckpointFile { number: 7, contents: Contents::Records, count: 2, bytes: 4096, checksum: 1 };
     Manifest {
         database: DatabaseId(0x0123_4567_89AB_CDEF_0011_2233_4455_6677),
         incarnation: 5,
         first_log_file: 42,
         durable: 1_000_000,
-        checkpoint: Some(Checkpoint { number: 7, files: vec![file; 3] }),
+        checkpoint: Some(Checkpoint {
+            number: 7,
+            epoch: 999_999,
+            incarnation: 4,
+            consistent: Order { era: 1, timestamp: 2 },
+            files: vec![file, carried],
+        }),
         catalog: b"tables".to_vec(),
     }
 }
@@ -36,17 +45,22 @@ fn the_bytes_stay_the_same() {
         concat!(
             "706c796368724d46",                                 // magic
             "0100",                                             // format
-            "0000e8290ed8",                                     // checksum
+            "00000d11dd4e",                                     // checksum
             "0900000000000000",                                 // generation
             "7766554433221100efcdab8967452301",                 // database
             "0500000000000000",                                 // incarnation
-            "630000000000000000000000000000002a00000000000000", // length, first log file
+            "9b0000000000000000000000000000002a00000000000000", // length, first log file
             "40420f0000000000",                                 // durable epoch
             "060000007461626c6573",                             // catalog
-            "01070000000000000003000000",                       // checkpoint, how many files
-            "0300000001000000000010000000000001efcdab",         // table, part, length, checksum
-            "0300000001000000000010000000000001efcdab",
-            "0300000001000000000010000000000001efcdab",
+            "0107000000000000003f420f0000000000",               // checkpoint: number, epoch
+            "040000000000000001000000000000000200000000000000", // incarnation, consistent point
+            "02000000",                                         // how many files
+            "060000000000000000020300000001000000",             // checkpoint, kind, bits, table, part
+            "0300000009000000000000000000100000000000",         // prefix, how many rows, length
+            "01efcdab",                                         // checksum
+            "070000000000000001000000000000000000",
+            "0000000002000000000000000010000000000000",
+            "01000000",
         )
     );
 }
@@ -87,7 +101,7 @@ fn another_format_is_told_from_damage() {
 fn lengths_are_not_believed() {
     let original = encode(&manifest(), 9);
     let catalog = HEADER + 16;
-    let count = catalog + 4 + 6 + 1 + 8;
+    let count = catalog + 4 + 6 + 1 + 40;
     for at in [catalog, count] {
         for value in [0, 1, 5, 7, 1 << 20, u32::MAX] {
             let mut bytes = original.clone();

@@ -3,11 +3,14 @@
 //! The log ends where no such frame is. Whether what lies there is an unfinished write or damage, the rest of the files says: if the manifest, a frame
 //! before, or any frame behind knows that more was durable, it is damage. `docs/durability.md` has the rules.
 
+//! A log that is in use is read up to a frame that was durable before: what lies there is no tail, and anything else is damage.
+
 mod scan;
 mod walk;
 
 use crate::disk::{Buffer, Disk, Files};
 use crate::error::Error;
+use crate::flush::flusher::Framed;
 use crate::flush::pool::Live;
 use crate::frame::Record;
 use crate::manifest::Manifest;
@@ -72,4 +75,23 @@ pub(crate) fn read_to_end<D: Disk>(
         walk.take(found, visit)?;
     }
     walk.end()
+}
+
+/// Reads a log that is in use up to a frame that is durable, from these files, which have it. What the manifest's checkpoint has is left out.
+///
+/// # Errors
+/// [`Error`]; what was visited before counts for nothing then.
+pub(crate) fn read_in_use<D: Disk>(
+    files: &Files<D>,
+    manifest: &Manifest,
+    live: &[Live],
+    last: &Framed,
+    visit: &mut dyn FnMut(Logged<'_>),
+) -> Result<(), Error> {
+    let mut walk = Walk::of(files, manifest, live, last);
+    while !walk.has(last.epoch) {
+        let Some(found) = walk.next()? else { return Err(walk.corrupt("no frame follows here")) };
+        walk.take(found, visit)?;
+    }
+    Ok(())
 }

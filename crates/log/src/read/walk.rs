@@ -9,10 +9,11 @@ use super::{End, Found, Logged, scan};
 use crate::DatabaseId;
 use crate::disk::{Access, BLOCK, Buffer, Cause, Disk, File, Files};
 use crate::error::Error;
+use crate::flush::flusher::Framed;
 use crate::flush::pool::{DIRECTORY, Live, path_of, slot_of};
 use crate::frame::{Fault, Frame, Header, Place};
 use crate::manifest::Manifest;
-use crate::steps::Step;
+use crate::steps::{CheckpointStep, Step};
 
 /// A log that is being read.
 pub(super) struct Walk<'f, D: Disk> {
@@ -27,6 +28,8 @@ pub(super) struct Walk<'f, D: Disk> {
     /// Where the next frame is looked for.
     pub(super) number: u64,
     pub(super) offset: u64,
+    /// Up to this epoch the manifest's checkpoint has all.
+    folded: u64,
     /// The last epoch that is whole; `None` before the first frame.
     whole: Option<u64>,
     /// Of the last frame: its incarnation and checksum.
@@ -45,16 +48,30 @@ pub(super) struct Walk<'f, D: Disk> {
 impl<'f, D: Disk> Walk<'f, D> {
     pub(super) fn begin(files: &'f Files<D>, manifest: &Manifest, generation: u64) -> Result<Self, Error> {
         let (slots, numbers) = slots(files, manifest.database)?;
+        Ok(Self { slots, numbers, ..Self::empty(files, manifest, generation) })
+    }
+
+    /// The walk through a log that is in use, up to a frame that is durable, in files that are known.
+    pub(super) fn of(files: &'f Files<D>, manifest: &Manifest, live: &[Live], last: &Framed) -> Self {
+        let numbers = live.iter().map(|live| (live.number, vec![live.slot])).collect();
+        let slots = live.iter().map(|live| live.slot).collect();
+        // Further manifests may be written meanwhile.
+        Self { numbers, slots, known: last.epoch, ..Self::empty(files, manifest, u64::MAX) }
+    }
+
+    fn empty(files: &'f Files<D>, manifest: &Manifest, generation: u64) -> Self {
         let number = manifest.first_log_file;
-        Ok(Self {
+        let folded = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.epoch);
+        Self {
             files,
             database: manifest.database,
             newest: (manifest.incarnation, generation),
-            slots,
-            numbers,
+            slots: Vec::new(),
+            numbers: BTreeMap::new(),
             file: None,
             number,
             offset: 0,
+            folded: if left_out(CheckpointStep::SkipFolded) { 0 } else { folded },
             whole: None,
             incarnation: 0,
             before: 0,
@@ -63,7 +80,12 @@ impl<'f, D: Disk> Walk<'f, D> {
             unsure: Vec::new(),
             live: Vec::new(),
             end: (number, 0),
-        })
+        }
+    }
+
+    /// Whether this epoch was read, as a whole.
+    pub(super) fn has(&self, epoch: u64) -> bool {
+        self.whole >= Some(epoch) && self.unfinished.is_empty()
     }
 
     /// The frame that follows; `None` at the end.
@@ -181,7 +203,9 @@ impl<'f, D: Disk> Walk<'f, D> {
             self.whole = Some(header.last_epoch);
             self.end = (self.number, self.offset);
             for found in std::mem::take(&mut self.unfinished) {
-                self.hand_out(&found, visit)?;
+                if header.last_epoch > self.folded {
+                    self.hand_out(&found, visit)?;
+                }
                 self.unsure.push(found);
             }
         }

@@ -50,6 +50,6 @@ mod writing;
 
 pub use options::{Options, Unknown};
 pub use protocol::Bohm;
-pub use steps::Step;
+pub use steps::{Point, Step};
 pub use transaction::BohmTransaction;
 pub use worker::BohmWorker;

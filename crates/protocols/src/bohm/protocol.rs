@@ -401,7 +401,7 @@ impl HasStores for Bohm {
 
     /// The index is filled by a transaction that may write anything: those before it are executed first, those after it wait.
     fn fill(&self, table: TableId, index: IndexId, store: &Arc<BohmStore>) -> Result<(), Error> {
-        store.entries.set_ready_from(BohmWorker::own(&self.shared)?.fill(table, index)?);
+        store.entries.set_ready_from(BohmWorker::own(&self.shared)?.fill(table, index)?.bits());
         Ok(())
     }
 

@@ -49,7 +49,7 @@ impl<'t> BohmTransaction<'t> {
         let is_stale = shared.options.stale_snapshots || shared.is_inside();
         let at_least = if is_stale { 0 } else { shared.acknowledged.batch() };
         let batch = shared.snapshots.open(worker, &shared.pipeline, at_least);
-        // Before the list of tables is looked at, so that it stays while the guard rests.
+        // Before the list of tables is looked at, in `begin`, so that it stays while the guard rests.
         let kept = local.begin_snapshot();
         let mut transaction = Self::new(shared, state, local, Timestamp::end_of(batch));
         transaction.driven = Driven::Snapshot(worker);
@@ -68,9 +68,6 @@ impl<'t> BohmTransaction<'t> {
         timestamp: Timestamp,
     ) -> Self {
         let guard = local.pin();
-        // SAFETY: the transaction holds the guard, and renews it only if it has a snapshot open since before. One that is executed for another one
-        // returns to that, which holds an older guard.
-        unsafe { state.tables.renew(&shared.catalog) };
         let scratch = state.scratches.pop().unwrap_or_default();
         Self {
             shared,

@@ -21,7 +21,7 @@ impl<'t> BohmTransaction<'t> {
         visit: &mut impl FnMut(&mut Self, Version<'t>) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(), Error> {
         let index = store.entries.scanned(scan)?;
-        if !store.entries.is_ready_at(self.timestamp.batch()) {
+        if !store.entries.is_ready_at(self.timestamp.bits()) {
             return Err(Error::no_such_index(scan.table, scan.index));
         }
         self.enter_index(store)?;

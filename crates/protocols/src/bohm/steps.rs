@@ -15,6 +15,8 @@ named! {
         AwaitPrefixes,
         /// Transactions wait for those before them that may write anything.
         AwaitEverything,
+        /// A transaction looks at the list of tables when it has waited for those: they may know an index that it would not know before.
+        ListBehindWaits,
         /// What was found for a declared read is not used where an unplanned write may have come in between.
         DistrustAnnotations,
         /// A placeholder that was not filled passes the preceding row on.
@@ -33,5 +35,13 @@ named! {
         RefuseDuplicates,
         /// What a transaction passes on is resolved before its changes are staged for the log.
         ResolveBeforeStaging,
+    }
+}
+
+named! {
+    /// Where a test steps in.
+    pub enum Point {
+        /// A transaction has its log position, and is going to wait for those before it that may write anything.
+        Begins,
     }
 }

@@ -1,10 +1,13 @@
 //! White-box tests; behaviour is tested in `crates/protocols/tests/bohm` and in the crate `check`.
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, mpsc};
 
-use polychron_base::Error;
-use polychron_engine::{Access, Common, Declare, Operations, Procedure, Protocol, Table, Transaction, Worker};
+use polychron_base::{Error, IndexId};
+use polychron_engine::{
+    Access, Common, Declare, IndexDefinition, Operations, Procedure, Protocol, Scan, Table, Transaction, Worker,
+};
 use polychron_schema::{Key, KeyScratch, Row};
 use polychron_sync::atomic::Ordering;
 
@@ -274,4 +277,83 @@ fn who_waits_sleeps() {
             until("threads without work sleep again", stages_sleep);
         }
     }
+}
+
+/// Writes the item, once it is told to go on.
+struct Held {
+    items: Table<Item>,
+    began: mpsc::Sender<()>,
+    goes_on: mpsc::Receiver<()>,
+}
+
+impl Procedure for Held {
+    type Output = ();
+    type Error = Error;
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
+        self.began.send(()).unwrap();
+        self.goes_on.recv().unwrap();
+        t.update(&self.items, 1, |row| row.set_count(7)).map(drop)
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        declaration.key(self.items.id(), 1_u64.encode(&mut KeyScratch::new()), Access::Write);
+    }
+}
+
+/// Lets the other one go on, and counts by the index when it is there.
+struct CountByIndex {
+    items: Table<Item>,
+    end: mpsc::Sender<()>,
+    is_made: mpsc::Receiver<()>,
+}
+
+impl Procedure for CountByIndex {
+    type Output = usize;
+    type Error = Error;
+
+    fn run<T: Transaction>(&mut self, t: &mut T) -> Result<usize, Error> {
+        self.end.send(()).unwrap();
+        self.is_made.recv().unwrap();
+        let (scan, mut count) = (Scan { index: IndexId(1), ..Scan::all(self.items.id()) }, 0);
+        t.scan_rows(&scan, &mut |_| {
+            count += 1;
+            ControlFlow::Continue(())
+        })?;
+        Ok(count)
+    }
+
+    fn declare<D: Declare>(&self, _: &mut D) {}
+}
+
+/// The filling comes right behind the reader in one batch, and has ended when that asks.
+#[test]
+fn an_index_is_not_there_before_its_filling() {
+    let memory = polychron_memory::Options { max_workers: 100, ..polychron_memory::Options::tiny() };
+    let database = Bohm::open(Options::default(), Common { memory, ..Common::default() }).unwrap();
+    let items: Table<Item> = Table::from_id(database.create_table(Item::definition()).unwrap());
+    database.worker().unwrap().execute(&mut First(items)).unwrap();
+    let planned = || database.shared.pipeline.planned();
+    let answer = Mutex::new(None);
+    std::thread::scope(|scope| {
+        let ((began, has_begun), (end, goes_on), (made, is_made)) = (mpsc::channel(), mpsc::channel(), mpsc::channel());
+        let (mut writer, mut reader) = (database.worker().unwrap(), database.worker().unwrap());
+        scope.spawn(move || writer.execute(&mut Held { items, began, goes_on }).unwrap());
+        has_begun.recv().unwrap();
+        let before = planned();
+        let mut count = [CountByIndex { items, end, is_made }];
+        let done = |_, counted| *answer.lock().unwrap() = Some(counted);
+        reader.execute_batch_with(&mut count, &done, |_| {
+            let database = &database;
+            scope.spawn(move || {
+                database.create_index(items.id(), IndexDefinition::new("by_count", [1])).unwrap();
+                made.send(()).unwrap();
+            });
+            while planned() == before {
+                std::thread::yield_now();
+            }
+        });
+    });
+    let answer = answer.into_inner().unwrap();
+    assert!(matches!(answer, Some(Err(Error::NoSuchIndex(..)))), "{answer:?}");
 }

@@ -4,7 +4,7 @@ use polychron_base::Error;
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_engine::Savepoints;
-use polychron_engine::mutations::left_out;
+use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::stores::{Hints, IndexRef};
 use polychron_memory::{Guard, Local, Snapshot};
 use polychron_sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use super::interactive::Driven;
 use super::naming::{ByKey, ByVersion, FEW};
 use super::planned::{Body, Executing};
 use super::protocol::Shared;
-use super::steps::Step;
+use super::steps::{Point, Step};
 use super::table::BohmStore;
 use super::timestamp::Timestamp;
 use super::version::RawVersion;
@@ -124,12 +124,27 @@ impl Scratch {
 }
 
 impl<'t> BohmTransaction<'t> {
-    /// Waits for the transactions before it that may write anything.
+    /// Waits for the transactions before it that may write anything, and then looks at the list of tables: they may have written by a later list than
+    /// it would have found before.
     pub(super) fn begin(&mut self) -> Result<(), Error> {
-        if left_out(Step::AwaitEverything) {
-            return Ok(());
+        let waits_first = !left_out(Step::ListBehindWaits);
+        if !waits_first {
+            self.renew_tables();
         }
-        self.await_intents(&self.shared.everything)
+        pass(Point::Begins);
+        if !left_out(Step::AwaitEverything) {
+            self.await_intents(&self.shared.everything)?;
+        }
+        if waits_first {
+            self.renew_tables();
+        }
+        Ok(())
+    }
+
+    fn renew_tables(&mut self) {
+        // SAFETY: the transaction holds the guard, and renews it only if it has a snapshot open since before. One that is executed for another one
+        // returns to that, which holds an older guard.
+        unsafe { self.state.tables.renew(&self.shared.catalog) };
     }
 
     /// Why it cannot be executed at all: it named what cannot be a key, or there was no memory for a placeholder.

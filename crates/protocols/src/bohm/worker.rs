@@ -18,6 +18,7 @@ use super::options::Unknown;
 use super::parking::{ParkTime, ParkedThreads};
 use super::planned::{HandedIn, OwnBatch};
 use super::protocol::Shared;
+use super::timestamp::Timestamp;
 use super::transaction::BohmTransaction;
 
 /// After so many guesses that were wrong a transaction keeps its log position, and the others wait for it.
@@ -240,15 +241,15 @@ impl BohmWorker {
         }
     }
 
-    /// Makes the entries of a new index that the catalog shows already, and answers the batch from which on they are there.
-    pub(super) fn fill(&mut self, table: TableId, index: IndexId) -> Result<u64, Error> {
+    /// Makes the entries of a new index that the catalog shows already, and answers the timestamp from which on they are there.
+    pub(super) fn fill(&mut self, table: TableId, index: IndexId) -> Result<Timestamp, Error> {
         let mut transaction = self.begin_everything()?;
         let (ran, filled) = attempt(&mut transaction, &mut |transaction| transaction.fill_index(table, index));
-        let batch = transaction.timestamp.batch();
+        let timestamp = transaction.timestamp;
         transaction.end_interactive(ran);
         let filled = filled.expect("nothing conflicts with a transaction that may write anything");
         filled.map_err(|ended: Ended<Error>| ended.failure.into_own())?;
-        Ok(batch)
+        Ok(timestamp)
     }
 }
 

@@ -22,8 +22,8 @@
 
 use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::redo;
-use polychron_engine::stores::IndexRef;
+use polychron_engine::stores::{IndexRef, WorkerBase};
+use polychron_engine::{catalog, redo};
 use polychron_sync::Backoff;
 
 use super::counts::Stage;
@@ -39,6 +39,13 @@ use super::worker::State;
 
 /// How many writes are sorted by contention (§3.5).
 const SORTED: usize = 8;
+
+/// What stands for an index in the running transaction's list of tables.
+#[inline]
+pub(super) fn store_in(base: &WorkerBase<Store>, place: IndexRef) -> Result<&Store, Error> {
+    let table = catalog::get(&base.tables, place.table)?;
+    table.store(place.index).map(|store| &**store)
+}
 
 impl CicadaTransaction<'_> {
     /// Validates, and makes the writes part of the database.
@@ -210,8 +217,7 @@ impl CicadaTransaction<'_> {
 
     #[inline]
     pub(super) fn store(&self, place: IndexRef) -> Result<&Store, Error> {
-        let table = polychron_engine::catalog::get(&self.state.base.tables, place.table)?;
-        table.store(place.index).map(|store| &**store)
+        store_in(&self.state.base, place)
     }
 
     /// The same for as long as the transaction looks at its list of tables.

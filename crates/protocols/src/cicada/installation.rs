@@ -1,5 +1,6 @@
 //! The write phase of a commit (`commit.rs`): pending versions are installed, and become rows and deletions, or count for nothing.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use polychron_base::{Error, Reason};
@@ -7,6 +8,7 @@ use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::stores::{OwnedKey, WorkerBase};
 use polychron_sync::Backoff;
 
+use super::commit::store_in;
 use super::garbage::{Entry, Garbage, Item};
 use super::kept::{Kept, KeptInstalled};
 use super::promotion::allocate;
@@ -232,48 +234,30 @@ impl CicadaTransaction<'_> {
     /// Step 4: from here on the versions are visible, and those below them are garbage soon.
     pub(super) fn commit_installed(&mut self) {
         self.state.pay_for_writes(self.state.buffers.pending.len());
-        for at in 0..self.state.buffers.pending.len() {
-            let Pending { write, installed, .. } = &mut self.state.buffers.pending[at];
-            let (write, Some(kept)) = (*write, installed.take()) else { continue };
-            let deleted = self.state.sets.writes.get(write).kind == Kind::Delete;
-            let record = kept.record();
-            // SAFETY: the transaction has installed the version.
-            let installed = unsafe { kept.under(&self.guard) };
+        let State { base, buffers, sets, garbage, .. } = &mut *self.state;
+        let (guard, wts) = (&self.guard, self.guard.timestamp());
+        for Pending { write, installed, .. } in &mut buffers.pending {
+            let Some(kept) = installed.take() else { continue };
+            let write = sets.writes.get(*write);
+            // SAFETY: the transaction has installed the version there.
+            let (record, installed) = unsafe { (kept.record().under(guard), kept.under(guard)) };
             let version = installed.version();
-            if deleted {
-                installed.delete()
+            if write.kind == Kind::Delete {
+                installed.delete();
+                pass(Point::Ended);
+                queue(garbage, (record, wts), write, Queued::Leaving, || match store_in(base, write.place) {
+                    Ok(store) if store.versioned.is_some() => Entry::Unlinked,
+                    _ => Entry::Key(OwnedKey::new(sets.writes.key(write))),
+                });
             } else {
-                installed.commit()
-            }
-            pass(Point::Ended);
-            if deleted {
-                self.queue(record, write, Queued::Leaving, Self::entry_of_deleted);
-            } else if version.has_older() {
-                self.queue(record, write, Queued::Versions, |_, _| Entry::Stays);
+                installed.commit();
+                pass(Point::Ended);
+                if version.has_older() {
+                    queue(garbage, (record, wts), write, Queued::Versions, || Entry::Stays);
+                }
             }
         }
-        self.state.buffers.pending.clear();
-    }
-
-    /// Queues a record that was written for collection, unless it is queued. The version that was written has ended.
-    #[inline]
-    fn queue(&mut self, record: Kept, write: u32, kind: Queued, entry: impl FnOnce(&Self, &Write) -> Entry) {
-        // SAFETY: the transaction has installed a version there.
-        let record = unsafe { record.under(&self.guard) };
-        if record.marks().note_queued(kind) {
-            let write = self.state.sets.writes.get(write);
-            // SAFETY: the record lies in the store in which it was found or made for the write.
-            let item = unsafe { Item::new(write.place, write.is_node, record) };
-            let garbage = Garbage { item, wts: self.timestamp(), entry: entry(self, write) };
-            self.state.garbage.push_back(garbage);
-        }
-    }
-
-    fn entry_of_deleted(&self, write: &Write) -> Entry {
-        match self.store(write.place) {
-            Ok(store) if store.versioned.is_some() => Entry::Unlinked,
-            _ => Entry::Key(OwnedKey::new(self.state.sets.writes.key(write))),
-        }
+        buffers.pending.clear();
     }
 
     /// Gives back the records that were taken and of which nobody came to know: all of them, or those that were not written in
@@ -311,22 +295,39 @@ impl CicadaTransaction<'_> {
     pub(super) fn abort_installed(&mut self) {
         self.look_after_shortage();
         self.state.pay_for_writes(self.state.buffers.pending.len());
-        for at in 0..self.state.buffers.pending.len() {
-            let Pending { write, installed, .. } = &mut self.state.buffers.pending[at];
-            let (position, Some(kept)) = (*write, installed.take()) else { continue };
-            let Write { target, is_fresh, .. } = *self.state.sets.writes.get(position);
-            let record = kept.record();
-            // SAFETY: the transaction has installed the version.
-            unsafe { kept.under(&self.guard) }.abort();
-            match target {
+        let State { buffers, sets, garbage, .. } = &mut *self.state;
+        let (guard, wts) = (&self.guard, self.guard.timestamp());
+        for Pending { write, installed, .. } in &mut buffers.pending {
+            let Some(kept) = installed.take() else { continue };
+            let write = sets.writes.get(*write);
+            // SAFETY: the transaction has installed the version there.
+            let (record, installed) = unsafe { (kept.record().under(guard), kept.under(guard)) };
+            installed.abort();
+            match write.target {
                 // It is given back as a whole.
-                _ if is_fresh => {}
-                Target::Record(_) => self.queue(record, position, Queued::Versions, |_, _| Entry::Stays),
-                Target::Key => self.queue(record, position, Queued::Leaving, |this, write| {
-                    Entry::Key(OwnedKey::new(this.state.sets.writes.key(write)))
+                _ if write.is_fresh => {}
+                Target::Record(_) => queue(garbage, (record, wts), write, Queued::Versions, || Entry::Stays),
+                Target::Key => queue(garbage, (record, wts), write, Queued::Leaving, || {
+                    Entry::Key(OwnedKey::new(sets.writes.key(write)))
                 }),
             }
         }
-        self.state.buffers.pending.clear();
+        buffers.pending.clear();
+    }
+}
+
+/// Queues a record that was written for collection, unless it is queued. The version that was written has ended.
+#[inline]
+fn queue(
+    garbage: &mut VecDeque<Garbage>,
+    (record, wts): (Record<'_>, Timestamp),
+    write: &Write,
+    kind: Queued,
+    entry: impl FnOnce() -> Entry,
+) {
+    if record.marks().note_queued(kind) {
+        // SAFETY: the record lies in the store in which it was found or made for the write.
+        let item = unsafe { Item::new(write.place, write.is_node, record) };
+        garbage.push_back(Garbage { item, wts, entry: entry() });
     }
 }

@@ -251,6 +251,10 @@ impl redo::Log for Log {
         Ticket::DONE
     }
 
+    fn define(&self, _: &polychron_engine::definitions::StoredCatalog) -> Result<(), Error> {
+        Ok(())
+    }
+
     fn sealed(&self) -> Ticket {
         Ticket::DONE
     }

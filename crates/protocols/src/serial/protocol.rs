@@ -8,6 +8,7 @@ use std::time::Duration;
 use polychron_base::error::table_name;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Superseded;
+use polychron_engine::definitions::{Standing, StoredCatalog};
 use polychron_engine::limits;
 use polychron_engine::redo::{Journal, Order, Orders};
 use polychron_engine::statistics::Registry;
@@ -155,7 +156,7 @@ impl Protocol for Serial {
     fn open(_options: Options, common: Common) -> Result<Arc<Self>, Error> {
         let memory = Memory::new(common.memory.clone()).map_err(Error::from)?;
         let (limit, used) = (memory.statistics().limit_bytes, Arc::<AtomicUsize>::default());
-        let tables = Box::new(Tables::new(limit, Arc::clone(&used)));
+        let tables = Box::new(Tables::new(limit, Arc::clone(&used), common.journal.clone()));
         let gate = Mutex::new(Gate { tables: Some(tables), holder: 0, waiting: 0 });
         let (counters, free) = (Registry::new(common.events.clone()), Condvar::new());
         Ok(Arc::new(Self {
@@ -198,20 +199,24 @@ impl Storage for Serial {
         self.orders.ended().into()
     }
 
-    fn create_table(&self, definition: TableDefinition) -> Result<TableId, Error> {
-        self.change(|tables| tables.create(definition))
+    fn create_table(&self, definition: TableDefinition, standing: Standing) -> Result<TableId, Error> {
+        self.change(|tables| tables.create(definition, standing))
+    }
+
+    fn restore(&self, stored: &StoredCatalog) -> Result<(), Error> {
+        self.change(|tables| tables.restore(stored))
     }
 
     fn drop_table(&self, table: TableId) -> Result<(), Error> {
         self.change(|tables| tables.remove(table))
     }
 
-    fn create_index(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
+    fn create_index(&self, table: TableId, definition: IndexDefinition, standing: Standing) -> Result<IndexId, Error> {
         let name = definition.name.clone();
         let mut tables = limits::check()
             .and_then(|()| limits::patiently(self.longest_wait(), || self.hold()))
             .map_err(|error| error.making(|| format!("{}.{name}", table_name(table))))?;
-        tables.create_index(table, definition)
+        tables.create_index(table, definition, standing)
     }
 
     fn drop_index(&self, table: TableId, index: IndexId) -> Result<(), Error> {
@@ -236,6 +241,10 @@ impl Storage for Serial {
 
     fn find_table(&self, name: &str) -> Option<TableId> {
         self.names().get(name).copied()
+    }
+
+    fn find_index(&self, table: TableId, name: &str) -> Result<Option<IndexId>, Error> {
+        Ok(self.hold()?.get(table)?.index_named(name))
     }
 
     fn definition(&self, table: TableId) -> Result<Arc<TableDefinition>, Error> {

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use polychron_base::error::table_is_dropped;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Superseded;
-use polychron_engine::{Constraints, IndexDefinition, TableDefinition};
+use polychron_engine::definitions::{Standing, StoredCatalog, StoredTable};
+use polychron_engine::{Constraints, IndexDefinition, Journal, TableDefinition};
 use polychron_schema::{EvolutionError, IndexKind, KeyExtractor, KeyScratch, Layout, RowRef};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 
@@ -24,10 +25,14 @@ pub(super) struct Tables {
     /// The number that ids of this database's tables carry.
     database: u32,
     tables: BTreeMap<TableId, SerialTable>,
-    /// How many tables there have been.
-    made: u32,
+    /// The first position that no table has had.
+    next: u32,
     /// Tables in whose place others are, and why.
     superseded: Vec<Superseded>,
+    /// Told of each change of the tables, before it is made.
+    journal: Journal,
+    /// What it was told last.
+    told: StoredCatalog,
     /// Bytes of rows, entries, and what running transactions changed. Written by a thread that has the tables.
     used: Arc<AtomicUsize>,
     /// What `used` may come to.
@@ -49,6 +54,7 @@ pub(super) struct SerialTable {
     pub(super) rows: Rows,
     /// By id − 1; dropped indexes leave a hole, so that ids are never used again.
     secondaries: Vec<Option<Secondary>>,
+    standing: Standing,
     /// What its rows and entries need.
     bytes: usize,
 }
@@ -61,6 +67,7 @@ pub(super) type Rows = BTreeMap<Vec<u8>, Box<[u64]>>;
 pub(super) struct Secondary {
     pub(super) kind: IndexKind,
     name: String,
+    standing: Standing,
     extractor: KeyExtractor,
     /// Primary keys by secondary key.
     pub(super) entries: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -68,12 +75,14 @@ pub(super) struct Secondary {
 
 impl Tables {
     /// No tables, and what they may need.
-    pub(super) fn new(limit: usize, used: Arc<AtomicUsize>) -> Self {
+    pub(super) fn new(limit: usize, used: Arc<AtomicUsize>, journal: Journal) -> Self {
         Self {
             database: polychron_sync::new_number(),
             tables: BTreeMap::new(),
-            made: 0,
+            next: 0,
             superseded: Vec::new(),
+            journal,
+            told: StoredCatalog::default(),
             used,
             limit,
         }
@@ -111,56 +120,129 @@ impl Tables {
     }
 
     /// Adds an index to a table ([`SerialTable::create_index`]), if there is memory for it.
-    pub(super) fn create_index(&mut self, table: TableId, index: IndexDefinition) -> Result<IndexId, Error> {
+    pub(super) fn create_index(
+        &mut self,
+        table: TableId,
+        index: IndexDefinition,
+        standing: Standing,
+    ) -> Result<IndexId, Error> {
         let entry = self.get_mut(table)?;
         let before = entry.bytes;
-        let index = entry.create_index(index)?;
+        let index = entry.create_index(index, standing)?;
         let after = entry.bytes;
         self.count(after, before);
-        self.check_limit(after - before).inspect_err(|_| drop(self.drop_index(table, index)))?;
+        let checked = self.check_limit(after - before).and_then(|()| self.define(|_, _| ()));
+        checked.inspect_err(|_| self.take_index(table, index))?;
         Ok(index)
     }
 
     /// Drops an index of a table.
     pub(super) fn drop_index(&mut self, table: TableId, index: IndexId) -> Result<(), Error> {
-        let entry = self.get_mut(table)?;
-        let before = entry.bytes;
-        entry.drop_index(index)?;
-        let after = entry.bytes;
-        self.count(after, before);
+        self.get(table)?.check_index_removal(index)?;
+        self.define(|_, tables| {
+            tables.entry(table.position() as u32).and_modify(|stored| *stored = stored.clone().without(&[index]));
+        })?;
+        self.take_index(table, index);
         Ok(())
     }
 
+    /// Takes an index out that is there.
+    fn take_index(&mut self, table: TableId, index: IndexId) {
+        let bytes = self.tables.get_mut(&table).map_or(0, |entry| entry.take_index(index));
+        self.count(0, bytes);
+    }
+
+    /// Tells the log which tables there are, changed like this, unless it knows.
+    fn define(&mut self, change: impl FnOnce(&mut u32, &mut BTreeMap<u32, StoredTable>)) -> Result<(), Error> {
+        if self.journal.is_empty() {
+            return Ok(());
+        }
+        let (mut next, mut stored) = (self.next, self.stored());
+        change(&mut next, &mut stored);
+        let stored = StoredCatalog::new(next, stored)?;
+        if stored != self.told {
+            self.journal.define(&stored)?;
+            self.told = stored;
+        }
+        Ok(())
+    }
+
+    fn stored(&self) -> BTreeMap<u32, StoredTable> {
+        self.tables.values().map(|table| (table.id.position() as u32, table.stored())).collect()
+    }
+
     /// Adds a table.
-    pub(super) fn create(&mut self, definition: TableDefinition) -> Result<TableId, Error> {
+    pub(super) fn create(&mut self, definition: TableDefinition, standing: Standing) -> Result<TableId, Error> {
         if self.find(&definition.name).is_some() {
             return Err(Error::name_taken(definition.name));
         }
-        if self.made as usize == TableId::POSITIONS {
+        if self.next as usize == TableId::POSITIONS {
             return Err(Error::definition("a database has had as many tables as it can"));
         }
-        let id = TableId::new(self.database, self.made);
-        let mut table = SerialTable::new(id, definition)?;
-        let definition = Arc::clone(&table.definition);
+        let ids = (0..definition.indexes.len()).map(IndexId::secondary).collect::<Result<Vec<_>, _>>()?;
+        let last_index = ids.last().copied().unwrap_or_default();
+        let new = StoredTable { definition: Arc::new(definition), indexes: ids, last_index, standing };
+        let table = self.make(TableId::new(self.database, self.next), &new)?;
+        self.define(|next, tables| {
+            tables.insert(*next, new);
+            *next += 1;
+        })?;
+        self.next += 1;
+        self.push(table)
+    }
+
+    /// See [`polychron_engine::Storage::restore`].
+    pub(super) fn restore(&mut self, stored: &StoredCatalog) -> Result<(), Error> {
+        if self.next > 0 {
+            return Err(Error::definition("tables are restored in an empty database"));
+        }
+        // Parents have lower positions than their children, because foreign keys come with a table.
+        for (position, table) in stored.permanent().tables() {
+            let table = self.make(TableId::new(self.database, *position), table)?;
+            self.push(table)?;
+        }
+        self.next = stored.next();
+        self.told = stored.permanent();
+        Ok(())
+    }
+
+    /// A table without rows, beside those that there are.
+    fn make(&self, id: TableId, stored: &StoredTable) -> Result<SerialTable, Error> {
+        let mut table = SerialTable::new(id, stored)?;
         let definition_of = |parent| Ok(&*self.get(parent)?.definition);
-        table.constraints = Constraints::of(id, &definition, |name| self.find(name), definition_of)?;
+        let find = |name: &str| self.find(name);
+        table.constraints = Constraints::of((id, &stored.definition, &stored.indexes), find, definition_of)?;
+        Ok(table)
+    }
+
+    fn push(&mut self, table: SerialTable) -> Result<TableId, Error> {
+        let id = table.id;
         for reference in table.constraints.foreign(id) {
             self.get_mut(reference.parent())?.constraints.add_child(Arc::clone(reference));
         }
-        self.made += 1;
         self.tables.insert(id, table);
         Ok(id)
     }
 
     /// Drops a table.
     pub(super) fn remove(&mut self, id: TableId) -> Result<(), Error> {
-        let table = self.get(id)?;
-        table.constraints.check_removal(&table.definition.name, id, |child| self.get(child).is_ok())?;
-        let bytes = table.bytes;
-        table_is_dropped(id, &table.definition.name);
-        self.tables.remove(&id);
-        self.count(0, bytes);
+        self.check_removal(id)?;
+        self.define(|_, tables| _ = tables.remove(&(id.position() as u32)))?;
+        self.take(id);
         Ok(())
+    }
+
+    fn check_removal(&self, id: TableId) -> Result<(), Error> {
+        let table = self.get(id)?;
+        table.constraints.check_removal(&table.definition.name, id, |child| self.get(child).is_ok())
+    }
+
+    /// Takes a table out that is there.
+    fn take(&mut self, id: TableId) {
+        if let Some(table) = self.tables.remove(&id) {
+            table_is_dropped(id, &table.definition.name);
+            self.count(0, table.bytes);
+        }
     }
 
     /// See [`polychron_engine::Storage::hold_table`].
@@ -172,11 +254,21 @@ impl Tables {
     /// See [`polychron_engine::Storage::supersede_table`].
     pub(super) fn supersede(&mut self, (old, why): Superseded, new: TableId) -> Result<(), Error> {
         let name = self.get(old)?.definition.name.clone();
-        let renamed = TableDefinition::clone(&self.get(new)?.definition).with_name(name);
-        self.remove(old)?;
+        let table = self.get(new)?;
+        let renamed = Arc::new(TableDefinition::clone(&table.definition).with_name(name));
+        let mut constraints = table.constraints.clone();
+        constraints.rename(new, &renamed, &table.index_ids())?;
+        self.check_removal(old)?;
+        self.define(|_, tables| {
+            tables.remove(&(old.position() as u32));
+            tables.entry(new.position() as u32).and_modify(|stored| {
+                stored.definition = Arc::clone(&renamed);
+                stored.standing = Standing::Permanent;
+            });
+        })?;
+        self.take(old);
         let table = self.get_mut(new)?;
-        table.constraints.rename(new, &renamed)?;
-        table.definition = Arc::new(renamed);
+        (table.constraints, table.definition, table.standing) = (constraints, renamed, Standing::Permanent);
         self.superseded.push((old, why));
         Ok(())
     }
@@ -222,7 +314,7 @@ impl Secondary {
         // Entries that carry the primary key are found by what they begin with, which hashing cannot do.
         let kind = if definition.appends_primary_key(index) { IndexKind::Ordered } else { kind };
         let extractor = KeyExtractor::secondary(definition, position).map_err(Error::from)?;
-        Ok(Self { kind, name, extractor, entries: BTreeMap::new() })
+        Ok(Self { kind, name, standing: Standing::Permanent, extractor, entries: BTreeMap::new() })
     }
 
     /// What the entries need.
@@ -242,13 +334,41 @@ fn entry_bytes<T>(key: &[u8], value: &[T]) -> usize {
 }
 
 impl SerialTable {
-    fn new(id: TableId, definition: TableDefinition) -> Result<Self, Error> {
+    fn new(id: TableId, stored: &StoredTable) -> Result<Self, Error> {
+        let (definition, standing) = (Arc::clone(&stored.definition), stored.standing);
         let layout = definition.layout().map_err(Error::from)?;
-        let positions = 0..definition.indexes.len();
-        let secondaries = positions.map(|position| Secondary::new(&definition, position).map(Some));
-        let secondaries = secondaries.collect::<Result<_, _>>()?;
-        let constraints = Constraints::default();
-        Ok(Self { id, definition: Arc::new(definition), layout, constraints, rows: Rows::new(), secondaries, bytes: 0 })
+        let mut secondaries: Vec<_> = (0..stored.last_index.position()).map(|_| None).collect();
+        for (position, index) in stored.indexes.iter().enumerate() {
+            secondaries[index.position() - 1] = Some(Secondary::new(&definition, position)?);
+        }
+        let (constraints, rows) = (Constraints::default(), Rows::new());
+        Ok(Self { id, definition, layout, constraints, rows, secondaries, standing, bytes: 0 })
+    }
+
+    /// The ids of the secondary indexes, in the definition's order.
+    fn index_ids(&self) -> Vec<IndexId> {
+        let ids = (1..).zip(&self.secondaries).filter(|(_, secondary)| secondary.is_some());
+        ids.map(|(id, _)| IndexId(id)).collect()
+    }
+
+    /// The id of the index of this name.
+    pub(super) fn index_named(&self, name: &str) -> Option<IndexId> {
+        self.index_ids().into_iter().find(|id| self.secondary(*id).is_ok_and(|secondary| secondary.name == name))
+    }
+
+    /// What a log stores of it.
+    fn stored(&self) -> StoredTable {
+        let provisional = self
+            .index_ids()
+            .into_iter()
+            .filter(|id| self.secondary(*id).is_ok_and(|secondary| secondary.standing == Standing::Provisional));
+        let stored = StoredTable {
+            definition: Arc::clone(&self.definition),
+            indexes: self.index_ids(),
+            last_index: IndexId(self.secondaries.len() as u16),
+            standing: self.standing,
+        };
+        stored.without(&provisional.collect::<Vec<_>>())
     }
 
     /// A secondary index.
@@ -259,38 +379,41 @@ impl SerialTable {
     }
 
     /// Adds a secondary index and fills it; the table is as before when the rows do not fit into it.
-    pub(super) fn create_index(&mut self, index: IndexDefinition) -> Result<IndexId, Error> {
+    fn create_index(&mut self, index: IndexDefinition, standing: Standing) -> Result<IndexId, Error> {
         if self.definition.indexes.iter().any(|other| other.name == index.name) {
             return Err(Error::name_taken(index.name));
         }
         let definition = TableDefinition::clone(&self.definition).with_index(index);
-        let mut secondary = Secondary::new(&definition, definition.indexes.len() - 1)?;
+        let mut secondary = Secondary { standing, ..Secondary::new(&definition, definition.indexes.len() - 1)? };
         let id = IndexId::secondary(self.secondaries.len())?;
         let mut scratch = KeyScratch::new();
         for (primary, row) in &self.rows {
             let key = secondary.key(row, &mut scratch).map_err(|error| error.in_index(self.id, id))?.to_vec();
             if secondary.entries.insert(key, primary.clone()).is_some() {
                 let mut constraints = self.constraints.clone();
-                constraints.add_index(self.id, &definition)?;
+                constraints.add_index(self.id, &definition, id)?;
                 return Err(constraints.duplicate(self.id, id, RowRef::from_words(row)));
             }
         }
         self.bytes += secondary.bytes();
         self.secondaries.push(Some(secondary));
-        self.constraints.add_index(self.id, &definition)?;
+        self.constraints.add_index(self.id, &definition, id)?;
         self.definition = Arc::new(definition);
         Ok(id)
     }
 
-    /// Drops a secondary index.
-    pub(super) fn drop_index(&mut self, index: IndexId) -> Result<(), Error> {
-        let secondary = self.secondary(index)?;
-        let (name, bytes) = (secondary.name.clone(), secondary.bytes());
-        self.constraints.check_index_removal(index)?;
+    fn check_index_removal(&self, index: IndexId) -> Result<(), Error> {
+        self.secondary(index)?;
+        self.constraints.check_index_removal(index)
+    }
+
+    /// Takes a secondary index out, and answers what it has needed.
+    fn take_index(&mut self, index: IndexId) -> usize {
+        let Some(secondary) = self.secondaries[index.position() - 1].take() else { return 0 };
+        let bytes = secondary.bytes();
         self.bytes -= bytes;
-        self.secondaries[index.position() - 1] = None;
-        Arc::make_mut(&mut self.definition).indexes.retain(|other| other.name != name);
-        Ok(())
+        Arc::make_mut(&mut self.definition).indexes.retain(|other| other.name != secondary.name);
+        bytes
     }
 
     /// Checks that `row` can stand under `primary`: the first unique index in which another row has its key.

@@ -2,6 +2,7 @@
 
 use polychron_base::sizes::scaled;
 use polychron_engine::IndexDefinition;
+use polychron_protocols::bohm::Unknown;
 
 use super::failures::metric;
 use super::*;
@@ -74,8 +75,9 @@ fn one_row_for_two_clients() {
 
 #[test]
 fn indexes_come_while_batches_run() {
-    for threads in [0, 1] {
+    for (threads, unknown) in [(0, Unknown::Reconnaissance), (0, Unknown::InPlace), (1, Unknown::InPlace)] {
         let options = Options {
+            unknown,
             batch_size: 8,
             concurrency_control_threads: threads,
             execution_threads: threads,
@@ -98,7 +100,8 @@ fn indexes_come_while_batches_run() {
                                 2 => Do::SetOwner(id, 1),
                                 _ => Do::Put(Account { balance: random.below(9) as i64, ..account(id) }),
                             };
-                            Script { tables, declares: Declares::All, steps: vec![step] }
+                            let declares = if random.below(3) == 0 { Declares::Some } else { Declares::All };
+                            Script { tables, declares, steps: vec![step] }
                         };
                         let scripts: Vec<_> = (0..12).map(&mut draw).collect();
                         assert!(execute(&mut worker, &scripts).iter().all(Result::is_ok));

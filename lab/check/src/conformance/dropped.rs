@@ -286,9 +286,6 @@ fn both_ways<T: Transaction>(
 /// An index comes and goes beside transactions and snapshots that use it and others that move rows: what is answered by it is what the table
 /// answers, as far as anything is.
 pub fn indexes_under_load<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    if setup.errs_by_new_indexes {
-        return;
-    }
     let definition = polychron_engine::TableDefinition { indexes: Vec::new(), ..Person::definition() };
     let database = setup.open();
     let table: Table<Person> = Table::from_id(database.create_table(definition).unwrap());

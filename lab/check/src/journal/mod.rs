@@ -3,10 +3,12 @@
 //! Random transactions run on a protocol whose journal leads to a [`Recorder`]. At the end the rows that its changes make, each key's in the order of
 //! their numbers, are loaded into the serial protocol and compared with those of the original.
 
+mod definitions;
 mod recorder;
 mod replay;
 mod scenarios;
 
+pub use definitions::{Notary, definitions_are_told, evolutions_are_told, restored_tables_work};
 pub use recorder::Recorder;
 pub use scenarios::{answer_too_early, is_seen_before_sealed, is_seen_before_sealed_within};
 

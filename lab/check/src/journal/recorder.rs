@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
 use polychron_base::random::Random;
+use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::redo::{Change, Durability, Log, Order, Ticket};
 use polychron_engine::{Error, Protocol, TableId};
 use polychron_sync::{Condvar, Mutex, MutexGuard};
@@ -244,6 +245,10 @@ fn apply(rows: &mut Rows, Staged { key, change, .. }: &Staged) -> Option<String>
 }
 
 impl Log for Recorder {
+    fn define(&self, _: &StoredCatalog) -> Result<(), Error> {
+        Ok(())
+    }
+
     fn admit(&self, worker: usize) -> Result<(), Error> {
         let mut state = self.state();
         state.admitted += 1;

@@ -2,16 +2,17 @@
 //! that writes it was executed, another thread hands it in while the first one is in the middle of a procedure that stands earlier in the
 //! log.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use polychron_check::journal::Recorder;
 use polychron_engine::redo::Journal;
 use polychron_engine::{
-    Access, Common, Declare, Error, Insertion, Operations, Procedure, Protocol, Table, Transaction, Worker, mutations,
+    Access, Commit, Common, Declare, Error, IndexDefinition, Insertion, Interactive, Mode, Operations, Procedure,
+    Protocol, Table, Transaction, Worker, mutations,
 };
-use polychron_protocols::bohm::{Bohm, Options, Step, Unknown};
-use polychron_schema::{Key, KeyScratch, Row, RowRef};
+use polychron_protocols::bohm::{Bohm, Options, Point, Step, Unknown};
+use polychron_schema::{Index, Key, KeyScratch, Row, RowRef};
 
 #[derive(Row, Clone, Copy, Debug, PartialEq)]
 #[index(name = "by_owner", columns(owner))]
@@ -298,6 +299,46 @@ fn snapshot_of_a_row_that_is_deleted() -> bool {
     stage.database.worker().unwrap().snapshot(&mut script).unwrap() != [0, 1]
 }
 
+/// A transaction makes an entry of an index that has just come, and the next one, which has begun before that, moves the row.
+fn entry_of_an_index_that_comes() -> bool {
+    let stage = Stage::new();
+    let (database, accounts, left_out) = (&stage.database, stage.accounts, mutations::inherited());
+    let ((planned, is_planned), (begun, has_begun)) = (mpsc::channel(), mpsc::channel());
+    thread::scope(|scope| {
+        // The one that is careful knows the index.
+        let present = Arc::clone(database);
+        scope.spawn(move || {
+            let mut worker = present.worker().unwrap();
+            let knows = Arc::clone(&present);
+            mutations::interrupt(Point::Begins, move || {
+                planned.send(()).unwrap();
+                while knows.definition(accounts.id()).unwrap().indexes.len() == 2 {
+                    thread::yield_now();
+                }
+            });
+            let mut earlier = worker.begin(Mode::ReadWrite).unwrap();
+            earlier.insert(&accounts, &Account { balance: 7, ..account(3) }).unwrap();
+            earlier.commit().unwrap();
+        });
+        is_planned.recv().unwrap();
+        scope.spawn(move || {
+            let _careless = left_out.leave_out();
+            let mut worker = database.worker().unwrap();
+            mutations::interrupt(Point::Begins, move || begun.send(()).unwrap());
+            let mut later = worker.begin(Mode::ReadWrite).unwrap();
+            later.update(&accounts, 3, |row| row.set_balance(8)).unwrap();
+            later.commit().unwrap();
+        });
+        has_begun.recv().unwrap();
+        database.create_index(accounts.id(), IndexDefinition::new("by_balance", [3])).unwrap();
+    });
+    let by_balance: Index<Account, i64> = Index::new("by_balance", 2, false, false);
+    let mut worker = database.worker().unwrap();
+    let mut present = worker.begin(Mode::Snapshot).unwrap();
+    let count = present.scan_by(&accounts, by_balance, 7_i64).count();
+    count.unwrap() != 0
+}
+
 fn write_that_was_undone() -> bool {
     let stage = Stage::new();
     stage.run(&[Says::Writes(1)], vec![Do::Add(1, 1), Do::Undone(1, 7)]);
@@ -340,6 +381,7 @@ crate::killers! { Step:
     AwaitIntents: index_under_an_earlier_write;
     AwaitPrefixes: range_under_an_earlier_insertion;
     AwaitEverything: row_under_an_earlier_write_of_anything;
+    ListBehindWaits: entry_of_an_index_that_comes;
     DistrustAnnotations: declared_read_behind_a_write_of_anything;
     PassOn: row_that_a_failure_named;
     DiscardFailed: write_of_a_failure;

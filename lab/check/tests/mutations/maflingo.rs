@@ -694,6 +694,10 @@ impl Log for Ids {
         Ticket::DONE
     }
 
+    fn define(&self, _: &polychron_engine::definitions::StoredCatalog) -> Result<(), Error> {
+        Ok(())
+    }
+
     fn sealed(&self) -> Ticket {
         Ticket::DONE
     }

@@ -49,7 +49,6 @@ pub(crate) fn bohm() -> Setup<Bohm> {
     setup.interleaves = false;
     // The last one of those that may write anything stays in their list, as a version without a row.
     setup.kept_slots_bytes = 32;
-    setup.errs_by_new_indexes = true;
     setup
 }
 

@@ -238,15 +238,21 @@ impl<'l> Cursor<'l> {
 
     /// Frees versions below the one to which the link has led, up to `limit` of them, if that is a bottom version. Answers how many, and whether
     /// these were all.
+    #[inline]
     pub(in crate::cicada) fn free_below(self, horizon: Horizon, limit: u64, guard: &Guard<'_>) -> (u64, bool) {
         let Some((version, _)) = self.seen.filter(|_| self.is_bottom(horizon)) else { return (0, true) };
         let below = version.next();
-        // Acquire: pairs with the installations of what is cut off. A link of its own, which no other thread follows.
-        let cut_off = AtomicPtr::new(below.swap(ptr::null_mut(), Ordering::Acquire));
         // SAFETY: the record is latched, and no other cursor is there. All transactions that run began when this version had ended, and stop here.
-        let (freed, rest) = unsafe { give_back(self.record, follow(&cut_off), limit, guard, true) };
-        // Relaxed: no thread has followed the link meanwhile, or will.
-        below.store(rest.map_or(ptr::null_mut(), raw), Ordering::Relaxed);
+        let (freed, rest) = unsafe {
+            let cut_off = follow(below);
+            // Relaxed, and no exchange: whoever installs does so above this version, so only the latch's holder changes the link, and no other thread
+            // follows it.
+            below.store(ptr::null_mut(), Ordering::Relaxed);
+            give_back(self.record, cut_off, limit, guard, true)
+        };
+        if let Some(rest) = rest {
+            below.store(raw(rest), Ordering::Relaxed);
+        }
         (freed, rest.is_none())
     }
 

@@ -89,6 +89,10 @@ impl redo::Log for Panicking {
         Ticket::DONE
     }
 
+    fn define(&self, _: &polychron_engine::definitions::StoredCatalog) -> Result<(), Error> {
+        Ok(())
+    }
+
     fn sealed(&self) -> Ticket {
         Ticket::DONE
     }

@@ -1,0 +1,57 @@
+//! How fast a checkpoint is made.
+
+use polychron_base::clock::{Clock, Duration};
+use polychron_sync::Arc;
+use polychron_sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::Error;
+
+/// After so much work there is a pause.
+const WORK_NS: u64 = 1_000_000;
+/// How long a pause goes on without a look at whether the checkpoint is still wanted.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What all threads of a checkpoint know of its pace.
+#[derive(Clone)]
+pub(super) struct Pace {
+    pub(super) clock: Arc<dyn Clock>,
+    /// The share of the time in which threads work; all of it if it is 1.
+    pub(super) share: f64,
+    /// Whether the checkpoint is to be given up.
+    pub(super) is_unwanted: Arc<AtomicBool>,
+}
+
+/// What one thread does, measured.
+pub(super) struct Work<'p> {
+    pace: &'p Pace,
+    since_ns: u64,
+}
+
+impl Pace {
+    /// Work that begins now.
+    pub(super) fn begin(&self) -> Work<'_> {
+        Work { pace: self, since_ns: self.clock.now_ns() }
+    }
+}
+
+impl Work<'_> {
+    /// Pauses as long as the share of the work since the last pause wants. So the bandwidth is that share of what the device and the processors give,
+    /// whatever they give.
+    ///
+    /// # Errors
+    /// [`Error::GivenUp`].
+    pub(super) fn pause(&mut self) -> Result<(), Error> {
+        let Pace { clock, share, is_unwanted } = self.pace;
+        let worked_ns = clock.now_ns().saturating_sub(self.since_ns);
+        if *share < 1.0 && worked_ns >= WORK_NS {
+            let mut left = Duration::from_nanos((worked_ns as f64 * (1.0 / share - 1.0)) as u64);
+            while !left.is_zero() && !is_unwanted.load(Ordering::Relaxed) {
+                let part = left.min(LOOK);
+                std::thread::sleep(part);
+                left -= part;
+            }
+            self.since_ns = clock.now_ns();
+        }
+        if is_unwanted.load(Ordering::Relaxed) { Err(Error::GivenUp) } else { Ok(()) }
+    }
+}

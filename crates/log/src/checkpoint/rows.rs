@@ -1,0 +1,168 @@
+//! The rows of one checkpoint, as a merge reads them, and those of the next one, as it writes them.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::PoisonError;
+
+use polychron_sync::{Mutex, MutexGuard};
+
+use super::pace::{Pace, Work};
+use super::{Contents, Range, Reader, RowContent, Writer};
+use crate::DatabaseId;
+use crate::disk::{Disk, Files};
+use crate::error::Error;
+use crate::manifest::{CheckpointFile, Manifest};
+use crate::recover::{Batch, Sink, Source};
+
+/// Files of a checkpoint that have rows: what recovery begins with.
+pub struct RowSource<'f, D: Disk> {
+    files: &'f Files<D>,
+    database: DatabaseId,
+    chosen: Vec<CheckpointFile>,
+}
+
+impl<'f, D: Disk> RowSource<'f, D> {
+    /// The rows of the checkpoint that a manifest names.
+    pub fn of(files: &'f Files<D>, manifest: &Manifest) -> Self {
+        let chosen = manifest.checkpoint.as_ref().map_or(&[][..], |checkpoint| &checkpoint.files);
+        Self::new(files, manifest.database, chosen)
+    }
+
+    /// The rows of these files; those with records are passed over.
+    pub(super) fn new(files: &'f Files<D>, database: DatabaseId, chosen: &[CheckpointFile]) -> Self {
+        let chosen = chosen.iter().filter(|file| file.contents != Contents::Records).copied().collect();
+        Self { files, database, chosen }
+    }
+}
+
+impl<D: Disk> Source for RowSource<'_, D> {
+    fn parts(&self) -> usize {
+        self.chosen.len()
+    }
+
+    fn read(&self, part: usize, row: &mut dyn FnMut(u32, &[u64]) -> ControlFlow<()>) -> Result<(), Error> {
+        let file = self.chosen[part];
+        let Contents::Rows { table, .. } = file.contents else { return Ok(()) };
+        let mut reader = Reader::open(self.files, self.database, file)?;
+        let mut words = Vec::new();
+        while let Some(block) = reader.next_block()? {
+            for read in block.rows() {
+                let Ok(read) = read else { return Err(malformed(&file)) };
+                words.clear();
+                read.append_to(&mut words);
+                if row(table, &words).is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The error of a file with right checksums, in which something is written wrongly.
+pub(super) fn malformed(file: &CheckpointFile) -> Error {
+    Error::Damaged { file: file.path(), offset: 0, reason: "a row or a record is malformed" }
+}
+
+/// Writes rows into files, as they come from several threads: each takes a file of the rows' table that no other one has.
+pub(super) struct RowSink<'f, D: Disk> {
+    pub(super) files: &'f Files<D>,
+    pub(super) database: DatabaseId,
+    pub(super) number: u64,
+    pub(super) range: Range,
+    pub(super) pace: &'f Pace,
+    pub(super) limits: Limits,
+    /// How many files each table has.
+    pub(super) parts: &'f Mutex<HashMap<u32, u32>>,
+    pub(super) state: Mutex<State<'f, D>>,
+}
+
+/// How large what a sink writes may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) block_bytes: usize,
+    /// Behind so many bytes another file is begun.
+    pub(super) file_bytes: u64,
+    /// How many files are kept open while nobody writes to them.
+    pub(super) idle: usize,
+}
+
+pub(super) struct State<'f, D: Disk> {
+    idle: Vec<Open<'f, D>>,
+    finished: Vec<CheckpointFile>,
+}
+
+impl<D: Disk> State<'_, D> {
+    pub(super) fn new() -> Self {
+        Self { idle: Vec::new(), finished: Vec::new() }
+    }
+}
+
+struct Open<'f, D: Disk> {
+    table: u32,
+    content: RowContent,
+    writer: Writer<'f, D>,
+    work: Work<'f>,
+}
+
+impl<'f, D: Disk> RowSink<'f, D> {
+    /// The files, when all rows have come.
+    pub(super) fn finish(self) -> Result<Vec<CheckpointFile>, Error> {
+        let idle = std::mem::take(&mut self.lock().idle);
+        idle.into_iter().try_for_each(|open| self.close(open))?;
+        Ok(self.state.into_inner().unwrap_or_else(PoisonError::into_inner).finished)
+    }
+
+    /// A file of this table.
+    fn take(&self, table: u32) -> Result<Open<'f, D>, Error> {
+        let mut state = self.lock();
+        if let Some(at) = state.idle.iter().position(|open| open.table == table) {
+            return Ok(state.idle.swap_remove(at));
+        }
+        // Rows come table by table, mostly.
+        let other = if state.idle.len() >= self.limits.idle { Some(state.idle.remove(0)) } else { None };
+        drop(state);
+        let part = {
+            let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+            let next = parts.entry(table).or_default();
+            *next += 1;
+            *next - 1
+        };
+        let contents = Contents::Rows { table, part, range: self.range };
+        other.map_or(Ok(()), |open| self.close(open))?;
+        Ok(Open {
+            table,
+            content: RowContent::new(table, self.limits.block_bytes),
+            writer: Writer::new(self.files, self.database, self.number, contents),
+            work: self.pace.begin(),
+        })
+    }
+
+    fn close(&self, mut open: Open<'f, D>) -> Result<(), Error> {
+        open.content.finish(&mut open.writer)?;
+        let finished = open.writer.finish()?;
+        self.lock().finished.extend(finished);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<'f, D>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D: Disk> Sink for RowSink<'_, D> {
+    type Error = Error;
+
+    fn rows(&self, batch: &Batch<'_>) -> Result<(), Error> {
+        let mut open = self.take(batch.table())?;
+        for row in batch.rows() {
+            open.content.push(row.words, &mut open.writer)?;
+        }
+        open.work.pause()?;
+        if open.writer.bytes() >= self.limits.file_bytes {
+            return self.close(open);
+        }
+        self.lock().idle.push(open);
+        Ok(())
+    }
+}

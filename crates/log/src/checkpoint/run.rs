@@ -1,0 +1,324 @@
+//! Checkpoints of an open database: when one is made, and what is made of failures.
+
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+
+use polychron_base::clock::Duration;
+use polychron_engine::mutations::{left_out, pass};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use polychron_sync::{Arc, Mutex, MutexGuard};
+
+use super::fold::Fold;
+use super::pace::Pace;
+use super::{DIRECTORY, directory_of};
+use crate::disk::{self, Cause, Disk, Entry, Files};
+use crate::error::Error;
+use crate::flush::Log;
+use crate::flush::flusher::Framed;
+use crate::manifest::{self, Checkpoint, Manifest, Manifests};
+use crate::steps::{CheckpointStep, Point};
+
+/// After a failure the next one is not begun by itself for so long.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// How checkpoints are made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// One begins by itself once the log since the last one is as long as half of it, and as this, in bytes.
+    pub log_bytes: u64,
+    /// The share of the time in which one that has begun by itself works; so it takes that share of the device and of its threads.
+    pub share: f64,
+    /// How much memory may be taken for what the log has of rows, in bytes. Where that is not enough, the log is read several times, each time for some of
+    /// the keys.
+    pub memory_bytes: usize,
+    /// How many threads work.
+    pub threads: usize,
+    /// How long a file may become, in bytes, before another one is begun.
+    pub file_bytes: u64,
+    /// How much content blocks have, in bytes, but for one with a single longer row.
+    pub block_bytes: usize,
+}
+
+impl Options {
+    /// For a database.
+    pub fn production() -> Self {
+        Self {
+            log_bytes: 256 << 20,
+            share: 0.25,
+            memory_bytes: 256 << 20,
+            threads: 2,
+            file_bytes: 256 << 20,
+            block_bytes: super::block::CONTENT_BYTES,
+        }
+    }
+
+    /// So small that there are several files, blocks and readings after some transactions.
+    pub fn tiny() -> Self {
+        Self {
+            log_bytes: 64 << 10,
+            share: 1.0,
+            memory_bytes: 4 << 10,
+            threads: 1,
+            file_bytes: 8 << 10,
+            block_bytes: 2 << 10,
+        }
+    }
+}
+
+/// How one is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Haste {
+    /// Beside others: with pauses.
+    Paced,
+    /// Somebody waits for it.
+    Unpaced,
+}
+
+/// What became of checkpoints since the database was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Those that count, or did.
+    pub made: u64,
+    /// Those that were given up.
+    pub failed: u64,
+}
+
+/// Makes the checkpoints of an open database, one at a time.
+pub struct Checkpoints<D: Disk> {
+    files: Files<D>,
+    options: Options,
+    state: Mutex<State>,
+    made: AtomicU64,
+    failed: AtomicU64,
+    is_unwanted: Arc<AtomicBool>,
+}
+
+struct State {
+    /// The number of the next one: none has it, not even one that has failed.
+    next: u64,
+    /// A write of a manifest has failed, so that it is unknown which one counts.
+    is_in_doubt: bool,
+    /// When the last one failed.
+    failed_ns: Option<u64>,
+}
+
+impl<D: Disk + Clone> Checkpoints<D> {
+    /// Those of a database whose manifests are open. Removes what interrupted ones have left.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn open(files: &Files<D>, manifest: &Manifest, options: Options) -> Result<Self, Error> {
+        let highest = numbers(files)?.into_iter().max().unwrap_or(0);
+        let last = manifest.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.number);
+        if !left_out(CheckpointStep::RemoveInterrupted) {
+            sweep(files, manifest)?;
+        }
+        Ok(Self {
+            files: files.clone(),
+            options,
+            state: Mutex::new(State { next: highest.max(last) + 1, is_in_doubt: false, failed_ns: None }),
+            made: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            is_unwanted: Arc::default(),
+        })
+    }
+
+    /// What became of them so far.
+    pub fn counts(&self) -> Counts {
+        Counts { made: self.made.load(Ordering::Relaxed), failed: self.failed.load(Ordering::Relaxed) }
+    }
+
+    /// Gives up the one that is being made, and all later ones.
+    pub fn stop(&self) {
+        self.is_unwanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes one if it is time: what a thread does again and again. A failure is counted, and the log keeps everything.
+    pub fn tick(&self, log: &Log<D>, manifests: &Mutex<Manifests<D>>) {
+        let is_early = self
+            .lock()
+            .failed_ns
+            .is_some_and(|failed_ns| log.clock().now_ns().saturating_sub(failed_ns) < RETRY.as_nanos() as u64);
+        if !is_early && self.is_due(log, &current(manifests)) {
+            // It is counted.
+            let _ = self.run(log, manifests, Haste::Paced);
+        }
+    }
+
+    fn is_due(&self, log: &Log<D>, manifest: &Manifest) -> bool {
+        let data: u64 = manifest.checkpoint.iter().flat_map(|it| &it.files).map(|file| file.bytes).sum();
+        // A file at least stays behind each of them.
+        let budget = self.options.log_bytes.max(data / 2).max(2 * log.file_bytes());
+        log_bytes(log, manifest, &log.framed()) >= budget
+    }
+
+    /// Makes one of all that is durable. Answers the epoch up to which the database's checkpoint has all.
+    ///
+    /// # Errors
+    /// [`Error`]: then the one before goes on to count, or it is not known which one does, and opening the database tells.
+    pub fn run(&self, log: &Log<D>, manifests: &Mutex<Manifests<D>>, haste: Haste) -> Result<u64, Error> {
+        let state = &mut *self.lock();
+        let result = self.run_with(state, log, manifests, haste);
+        match &result {
+            Ok(_) => state.failed_ns = None,
+            Err(_) => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                state.failed_ns = Some(log.clock().now_ns());
+            }
+        }
+        result
+    }
+
+    fn run_with(
+        &self,
+        state: &mut State,
+        log: &Log<D>,
+        manifests: &Mutex<Manifests<D>>,
+        haste: Haste,
+    ) -> Result<u64, Error> {
+        if state.is_in_doubt {
+            return Err(Error::InDoubt);
+        }
+        let early = current(manifests);
+        pass(Point::CheckpointBegins);
+        let last = log.framed();
+        // Behind the epoch: a table of which it has something was durably there before.
+        let manifest = if left_out(CheckpointStep::ReadCatalogLater) { early } else { current(manifests) };
+        if let Some(checkpoint) = manifest.checkpoint.as_ref().filter(|checkpoint| checkpoint.epoch >= last.epoch) {
+            return Ok(checkpoint.epoch);
+        }
+        let number = state.next;
+        state.next += 1;
+        let share = if haste == Haste::Paced { self.options.share } else { 1.0 };
+        let pace = Pace { clock: Arc::clone(log.clock()), share, is_unwanted: Arc::clone(&self.is_unwanted) };
+        let written = self.write(log, &manifest, last, number, &pace).and_then(|checkpoint| {
+            pass(Point::FilesWritten);
+            if left_out(CheckpointStep::WriteManifestFirst) {
+                let early = Manifest { checkpoint: Some(checkpoint.clone()), ..current(manifests) };
+                let _ = sweep(&self.files, &early);
+            }
+            self.publish(state, log, manifests, &checkpoint)
+        });
+        if (written.is_err() && left_out(CheckpointStep::RemoveFailed))
+            || (state.is_in_doubt && !left_out(CheckpointStep::KeepInDoubt))
+        {
+            return written.map(|()| last.epoch);
+        }
+        // What cannot be removed is when the next one ends, or the database is opened again.
+        let _ = sweep(&self.files, &current(manifests));
+        written.map(|()| last.epoch)
+    }
+
+    /// Writes the files, durably with their names.
+    fn write(
+        &self,
+        log: &Log<D>,
+        manifest: &Manifest,
+        last: Framed,
+        number: u64,
+        pace: &Pace,
+    ) -> Result<Checkpoint, Error> {
+        let Self { files, options, .. } = self;
+        let catalog = crate::catalog::decode(&manifest.catalog)?;
+        if manifest.checkpoint.is_none() {
+            // Anew: the name of one that is there may never become durable, when a sync of it has failed.
+            sweep(files, manifest)?;
+            files.create_directory(DIRECTORY)?;
+        }
+        files.create_directory(&directory_of(number))?;
+        let fold = Fold { files, log, manifest, catalog: &catalog, last, number, options, pace };
+        let checkpoint = fold.run()?;
+        if !left_out(CheckpointStep::SyncDirectories) {
+            files.sync_directory(&directory_of(number))?;
+            files.sync_directory(DIRECTORY)?;
+            if manifest.checkpoint.is_none() {
+                files.sync_directory("")?;
+            }
+        }
+        Ok(checkpoint)
+    }
+
+    /// Has the manifest begin with a checkpoint, and gives back the log files before.
+    fn publish(
+        &self,
+        state: &mut State,
+        log: &Log<D>,
+        manifests: &Mutex<Manifests<D>>,
+        checkpoint: &Checkpoint,
+    ) -> Result<(), Error> {
+        let mut manifests = lock(manifests);
+        let before = manifests.current().clone();
+        let first_log_file = log.first_needed(checkpoint.epoch).unwrap_or(before.first_log_file);
+        let is_floor = !left_out(CheckpointStep::RaiseFloor);
+        let durable = if is_floor { before.durable.max(checkpoint.epoch) } else { before.durable };
+        let next = Manifest { checkpoint: Some(checkpoint.clone()), first_log_file, durable, ..before };
+        if let Err(error) = manifests.write(next) {
+            let is_harmless = matches!(&error, manifest::Error::TooLong { .. })
+                || matches!(&error, manifest::Error::Disk(error) if error.is_full());
+            state.is_in_doubt = !is_harmless;
+            return Err(error.into());
+        }
+        self.made.fetch_add(1, Ordering::Relaxed);
+        // Files that cannot be removed are tried again the next time.
+        let _ = log.release(first_log_file, manifests.generation());
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long the log is from the manifest's first file to a frame.
+pub(super) fn log_bytes<D: Disk>(log: &Log<D>, manifest: &Manifest, last: &Framed) -> u64 {
+    last.number.saturating_sub(manifest.first_log_file) * log.file_bytes() + last.offset
+}
+
+fn lock<D: Disk>(manifests: &Mutex<Manifests<D>>) -> MutexGuard<'_, Manifests<D>> {
+    manifests.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn current<D: Disk + Clone>(manifests: &Mutex<Manifests<D>>) -> Manifest {
+    lock(manifests).current().clone()
+}
+
+/// The numbers of all checkpoints of which something is there.
+fn numbers<D: Disk>(files: &Files<D>) -> Result<Vec<u64>, disk::Error> {
+    match files.list(DIRECTORY) {
+        Err(error) if error.cause == Cause::NotFound => Ok(Vec::new()),
+        entries => {
+            let number =
+                |entry: &Entry| entry.name.parse().ok().filter(|number: &u64| number.to_string() == entry.name);
+            Ok(entries?.iter().filter(|entry| entry.is_directory).filter_map(number).collect())
+        }
+    }
+}
+
+/// Removes all files of checkpoints that a manifest does not name. They come back if the power fails soon, and are removed again.
+fn sweep<D: Disk>(files: &Files<D>, manifest: &Manifest) -> Result<(), disk::Error> {
+    let named: BTreeSet<String> =
+        manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files).map(|file| file.path()).collect();
+    for number in numbers(files)? {
+        let directory = directory_of(number);
+        let mut is_needed = false;
+        for entry in files.list(&directory)? {
+            let path = format!("{directory}/{}", entry.name);
+            if named.contains(&path) {
+                is_needed = true;
+            } else {
+                files.remove(&path)?;
+            }
+        }
+        if !is_needed {
+            files.remove_directory(&directory)?;
+        }
+    }
+    if manifest.checkpoint.is_some() {
+        return Ok(());
+    }
+    match files.remove_directory(DIRECTORY) {
+        // Somebody else's files stay.
+        Err(error) if !matches!(error.cause, Cause::NotFound | Cause::NotEmpty) => Err(error),
+        _ => Ok(()),
+    }
+}

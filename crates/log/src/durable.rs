@@ -1,0 +1,343 @@
+//! A database on a disk: its lock, its manifests and its log.
+//!
+//! A [`Durable`] is made before anything is opened, so that a protocol can have it for its journal, and may refuse it, before a file is touched. While it
+//! has no log it does nothing: what recovery loads is not logged again. An [`Opening`] is a database whose files were opened and read;
+//! [`Opening::load`] hands its rows out, and [`Opening::finish`] gives its log to the `Durable`.
+
+use std::sync::{Arc, OnceLock, PoisonError};
+
+use polychron_base::clock::SystemClock;
+use polychron_base::random::unpredictable;
+use polychron_base::{Error, TableId};
+use polychron_engine::definitions::StoredCatalog;
+use polychron_engine::mutations::left_out;
+use polychron_engine::redo::{self, Change, Durability, Ticket};
+use polychron_sync::{Mutex, MutexGuard};
+
+use crate::DatabaseId;
+use crate::catalog;
+use crate::disk::{Disk, Files};
+use crate::error::Error as LogError;
+use crate::flush::{Ended, Log, Options, Threads};
+use crate::frame::Order;
+use crate::manifest::{self, Manifest, Manifests};
+use crate::recover::{Batch, Newest, Sink, Tail};
+use crate::steps::OpeningStep;
+
+/// The files that a creation makes first. Nothing else is there while there are no manifests.
+const FIRST_FILES: [&str; 2] = ["manifest.0", "manifest.1"];
+
+/// Which database is to be there when one is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// One, or none: then it is made.
+    Any,
+    /// One.
+    Existing,
+    /// None.
+    New,
+}
+
+/// How a database's files are opened.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What errors call the database.
+    pub path: String,
+    /// Which database is to be there.
+    pub wanted: Wanted,
+    /// The log's options.
+    pub log: Options,
+    /// How many threads read the log and load rows; none: the calling one does it.
+    pub threads: usize,
+    /// Whether threads flush what nobody waits for, and make files ahead.
+    pub has_threads: bool,
+}
+
+/// The log of a database, from the moment on in which there is one.
+pub struct Durable<D: Disk> {
+    durability: Durability,
+    opened: OnceLock<Opened<D>>,
+}
+
+/// What an open database has. The threads go first, and the lock last.
+struct Opened<D: Disk> {
+    threads: Mutex<Option<Threads<D>>>,
+    log: Arc<Log<D>>,
+    manifests: Mutex<Manifests<D>>,
+    path: String,
+    _lock: Mutex<D::Lock>,
+}
+
+/// A database whose files are open and read.
+pub struct Opening<D: Disk> {
+    settings: Settings,
+    ended: Arc<OnceLock<Ended>>,
+    catalog: StoredCatalog,
+    newest: Option<Newest>,
+    opened: Opened<D>,
+}
+
+impl<D: Disk + Clone> Opening<D> {
+    /// Opens the files of a database, or makes them, and reads what the log has. From then on this opening has its own incarnation.
+    ///
+    /// # Errors
+    /// [`Error::InUse`], [`Error::NoDatabase`], [`Error::DatabaseExists`], [`Error::Corrupt`], [`Error::OtherFormat`], [`Error::Inaccessible`],
+    /// [`Error::DiskFull`], [`Error::Options`]. What is there is as before then, or as an interrupted opening leaves it, and may be opened again.
+    pub fn begin(files: &Files<D>, settings: Settings) -> Result<Self, Error> {
+        let failed = |error: LogError| error.of_database(&settings.path, settings.log.file_bytes);
+        look(files, &settings, failed)?;
+        let lock = files.lock().map_err(|error| failed(error.into()))?;
+        let mut manifests = manifests_of(files, &settings, failed)?;
+        let stored = match manifests.current().catalog.as_slice() {
+            [] => StoredCatalog::default(),
+            bytes => catalog::decode(bytes).map_err(|error| failed(error.into()))?,
+        };
+        let catalog = stored.permanent();
+        let mut tail = Tail::new(&catalog, settings.threads).map_err(failed)?;
+        let ended = Arc::<OnceLock<Ended>>::default();
+        let all_ended = Arc::clone(&ended);
+        let all_ended = Box::new(move || all_ended.get().map_or(Order::default(), |ended| ended()));
+        let clock = Arc::new(SystemClock::new());
+        let log = Log::open(files, &mut manifests, settings.log, clock, all_ended, &mut |logged| tail.add(logged))
+            .map_err(failed)?;
+        let newest = tail.finish().map_err(failed)?;
+        let path = settings.path.clone();
+        let (manifests, lock) = (Mutex::new(manifests), Mutex::new(lock));
+        let opened = Opened { threads: Mutex::new(None), log: Arc::new(log), manifests, path, _lock: lock };
+        if stored != catalog {
+            opened.define(&catalog)?;
+        }
+        Ok(Self { settings, ended, catalog, newest: Some(newest), opened })
+    }
+
+    /// The tables.
+    pub fn catalog(&self) -> &StoredCatalog {
+        &self.catalog
+    }
+
+    /// Hands out the rows, and answers how many there are.
+    ///
+    /// # Errors
+    /// What `sink` says, and what is wrong with the rows.
+    pub fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
+        let Some(newest) = self.newest.take() else { return Ok(0) };
+        newest.merge(self.settings.threads, &(), &Loading(sink)).map_err(|unloaded| match unloaded {
+            Unloaded::Read(error) => error.of_database(&self.settings.path, self.settings.log.file_bytes),
+            Unloaded::Refused(error) => error,
+        })
+    }
+
+    /// The database is loaded, and logs what changes from now on. `ended` says up to which order all transactions have ended.
+    ///
+    /// # Errors
+    /// [`Error::Options`] when the system has no threads for the log.
+    pub fn finish(self, durable: &Durable<D>, ended: Ended) -> Result<(), Error> {
+        let Self { settings, ended: place, opened, .. } = self;
+        assert!(place.set(ended).is_ok(), "an opening is finished once");
+        if settings.has_threads {
+            let threads = Threads::start(Arc::clone(&opened.log));
+            let threads = threads.map_err(|error| Error::options(format!("the log has no threads: {error}")))?;
+            opened.threads.lock().unwrap_or_else(PoisonError::into_inner).replace(threads);
+        }
+        assert!(durable.opened.set(opened).is_ok(), "a journal is for one database");
+        Ok(())
+    }
+}
+
+/// Looks at the names in a directory, before anything is changed there.
+fn look<D: Disk>(files: &Files<D>, settings: &Settings, failed: impl Fn(LogError) -> Error) -> Result<(), Error> {
+    let entries = files.list("").map_err(|error| failed(error.into()))?;
+    let is_first = |name: &str| FIRST_FILES.contains(&name);
+    if entries.iter().any(|entry| is_first(&entry.name)) || left_out(OpeningStep::RefuseForeign) {
+        return Ok(());
+    }
+    match entries.first() {
+        Some(entry) => {
+            Err(Error::no_database(settings.path.clone(), format!("it has `{}` and no manifest", entry.name)))
+        }
+        None if settings.wanted == Wanted::Existing => {
+            Err(Error::no_database(settings.path.clone(), "it is empty".to_owned()))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The manifests that are there, or new ones.
+fn manifests_of<D: Disk + Clone>(
+    files: &Files<D>,
+    settings: &Settings,
+    failed: impl Fn(LogError) -> Error,
+) -> Result<Manifests<D>, Error> {
+    let found = match Manifests::open(files) {
+        Ok(found) => found,
+        Err(error) => return Err(failed(error.into())),
+    };
+    match found {
+        // An opening that was interrupted before the log began has nothing that anybody was told of.
+        Some(manifests) if settings.wanted != Wanted::New || manifests.current().incarnation == 0 => Ok(manifests),
+        Some(_) => Err(Error::database_exists(settings.path.clone())),
+        None if settings.wanted == Wanted::Existing => {
+            Err(Error::no_database(settings.path.clone(), "its creation was interrupted".to_owned()))
+        }
+        None => {
+            let entries = files.list("").map_err(|error| failed(error.into()))?;
+            if let Some(entry) = entries.iter().find(|entry| !FIRST_FILES.contains(&&*entry.name)) {
+                let reason = format!("it has `{}` and no manifest that counts", entry.name);
+                return Err(Error::no_database(settings.path.clone(), reason));
+            }
+            let first = Manifest {
+                database: DatabaseId(unpredictable()),
+                incarnation: 0,
+                first_log_file: 0,
+                durable: 0,
+                checkpoint: None,
+                catalog: Vec::new(),
+            };
+            Manifests::create(files, first).map_err(|error| failed(error.into()))
+        }
+    }
+}
+
+/// A sink, whose errors are told apart from those of what is read.
+struct Loading<'s, S>(&'s S);
+
+/// Why rows were not loaded.
+enum Unloaded {
+    /// What is read is damaged.
+    Read(LogError),
+    /// The sink refuses them.
+    Refused(Error),
+}
+
+impl From<LogError> for Unloaded {
+    fn from(error: LogError) -> Self {
+        Self::Read(error)
+    }
+}
+
+/// Receives the rows of a recovered database, from several threads at a time.
+pub trait Load: Sync {
+    /// Rows of one table, in no order. Each row comes once in all.
+    ///
+    /// # Errors
+    /// What ends the recovery.
+    fn load(&self, batch: &Batch<'_>) -> Result<(), Error>;
+}
+
+impl<S: Load> Sink for Loading<'_, S> {
+    type Error = Unloaded;
+
+    fn rows(&self, batch: &Batch<'_>) -> Result<(), Unloaded> {
+        self.0.load(batch).map_err(Unloaded::Refused)
+    }
+}
+
+impl<D: Disk> Durable<D> {
+    /// No log yet. Answers of the database will leave so.
+    pub fn new(durability: Durability) -> Self {
+        Self { durability, opened: OnceLock::new() }
+    }
+
+    #[inline]
+    fn log(&self) -> Option<&Log<D>> {
+        self.opened.get().map(|opened| &*opened.log)
+    }
+
+    /// Makes all durable that was sealed so far.
+    ///
+    /// # Errors
+    /// [`Error::LogStopped`].
+    pub fn flush(&self) -> Result<(), Error> {
+        self.log().map_or(Ok(()), Log::flush)
+    }
+
+    /// Makes all durable, and ends the log's threads. Whoever commits behind this flushes himself.
+    ///
+    /// # Errors
+    /// [`Error::LogStopped`].
+    pub fn close(&self) -> Result<(), Error> {
+        let Some(opened) = self.opened.get() else { return Ok(()) };
+        drop(opened.threads.lock().unwrap_or_else(PoisonError::into_inner).take());
+        opened.log.close()
+    }
+}
+
+impl<D: Disk> Opened<D> {
+    fn manifests(&self) -> MutexGuard<'_, Manifests<D>> {
+        self.manifests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn define(&self, tables: &StoredCatalog) -> Result<(), Error>
+    where
+        D: Clone,
+    {
+        // Records of tables that nobody knows any more are passed over, so which ones there are must be durable before that is acted on.
+        let mut manifests = self.manifests();
+        let catalog = catalog::encode(tables);
+        let bytes = catalog.len() as u64;
+        let next = Manifest { catalog, durable: self.log.durable(), ..manifests.current().clone() };
+        match manifests.write(next) {
+            Ok(()) => {
+                self.log.note_manifest(manifests.generation());
+                Ok(())
+            }
+            Err(manifest::Error::TooLong { .. }) => {
+                Err(Error::definition("the definitions of all tables are too long"))
+            }
+            Err(manifest::Error::Disk(error)) if error.is_full() => Err(Error::disk_full(error.path, bytes)),
+            Err(manifest::Error::Disk(error)) => {
+                // Either list of tables counts when the database is opened again; so nothing may be acknowledged any more that needs one of them.
+                if !left_out(OpeningStep::StopInDoubt) {
+                    self.log.stop(&error);
+                }
+                Err(Error::log_stopped(error.to_string()))
+            }
+            Err(error) => Err(LogError::from(error).of_database(&self.path, 0)),
+        }
+    }
+}
+
+impl<D: Disk + Clone> redo::Log for Durable<D> {
+    #[inline]
+    fn admit(&self, worker: usize) -> Result<(), Error> {
+        self.log().map_or(Ok(()), |log| log.admit(worker))
+    }
+
+    #[inline]
+    fn stage(&self, worker: usize, table: TableId, key: &[u8], change: Change<'_>) -> Result<(), Error> {
+        self.log().map_or(Ok(()), |log| log.stage(worker, table, key, change))
+    }
+
+    fn discard(&self, worker: usize) {
+        if let Some(log) = self.log() {
+            log.discard(worker);
+        }
+    }
+
+    #[inline]
+    fn seal(&self, worker: usize, order: Order) -> Ticket {
+        self.log().map_or(Ticket::DONE, |log| log.seal(worker, order))
+    }
+
+    #[inline]
+    fn ticket(&self, read: Order) -> Ticket {
+        self.log().map_or(Ticket::DONE, |log| log.ticket(read))
+    }
+
+    #[inline]
+    fn sealed(&self) -> Ticket {
+        self.log().map_or(Ticket::DONE, redo::Log::sealed)
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<(), Error> {
+        self.log().map_or(Ok(()), |log| log.wait(ticket))
+    }
+
+    fn durability(&self) -> Durability {
+        self.durability
+    }
+
+    fn define(&self, tables: &StoredCatalog) -> Result<(), Error> {
+        self.opened.get().map_or(Ok(()), |opened| opened.define(tables))
+    }
+}

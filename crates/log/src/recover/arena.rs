@@ -1,0 +1,118 @@
+//! Bytes that are kept until all of them go at once.
+
+/// How long the first block is, and up to which length each one is twice as long as the one before.
+const FIRST_BYTES: usize = 4 << 10;
+const MOST_BYTES: usize = 1 << 20;
+/// What lies in an arena may be overwritten by something slightly longer.
+const UNIT: usize = 8;
+
+/// Blocks of bytes, filled one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Arena {
+    blocks: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+/// Where some bytes lie.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Span {
+    block: u32,
+    offset: u32,
+    length: u32,
+}
+
+impl Span {
+    pub(super) const BYTES: usize = 12;
+
+    pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        for (part, number) in bytes.as_chunks_mut().0.iter_mut().zip([self.block, self.offset, self.length]) {
+            *part = number.to_le_bytes();
+        }
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let number = |at: usize| bytes.as_chunks().0.get(at).map_or(0, |part| u32::from_le_bytes(*part));
+        Self { block: number(0), offset: number(1), length: number(2) }
+    }
+
+    /// How many bytes there is room for.
+    fn room(self) -> usize {
+        (self.length as usize).next_multiple_of(UNIT)
+    }
+}
+
+impl Arena {
+    /// The memory that the blocks take.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn get(&self, span: Span) -> &[u8] {
+        let block = self.blocks.get(span.block as usize).map_or(&[][..], Vec::as_slice);
+        &block[span.offset as usize..][..span.length as usize]
+    }
+
+    /// Keeps a copy of bytes, which come from a frame, and so are few enough for the numbers of a span.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Span {
+        let room = bytes.len().next_multiple_of(UNIT);
+        if self.blocks.last().is_none_or(|block| block.capacity() - block.len() < room) {
+            let usual = FIRST_BYTES.checked_shl(self.blocks.len() as u32).unwrap_or(MOST_BYTES).min(MOST_BYTES);
+            let block = Vec::with_capacity(usual.max(room));
+            self.bytes += block.capacity();
+            self.blocks.push(block);
+        }
+        let number = self.blocks.len() - 1;
+        let block = &mut self.blocks[number];
+        let offset = block.len();
+        block.extend_from_slice(bytes);
+        block.resize(offset + room, 0);
+        Span { block: number as u32, offset: offset as u32, length: bytes.len() as u32 }
+    }
+
+    /// Keeps a copy of bytes where others lie that are not needed any more, if there is room.
+    pub(super) fn replace(&mut self, span: Span, bytes: &[u8]) -> Span {
+        if bytes.is_empty() {
+            return Span { length: 0, ..span };
+        }
+        if bytes.len() > span.room() {
+            return self.push(bytes);
+        }
+        self.blocks[span.block as usize][span.offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        Span { length: bytes.len() as u32, ..span }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_stay_as_they_were() {
+        let mut arena = Arena::default();
+        let texts: Vec<Vec<u8>> = (0..2000).map(|number| vec![number as u8; number * 7 % 300]).collect();
+        let spans: Vec<Span> = texts.iter().map(|text| arena.push(text)).collect();
+        let huge = arena.push(&vec![7; 3 * MOST_BYTES]);
+        for (text, span) in texts.iter().zip(&spans) {
+            assert_eq!(arena.get(*span), text);
+        }
+        assert_eq!(arena.get(huge).len(), 3 * MOST_BYTES);
+        let bytes: usize = texts.iter().map(|text| text.len() + UNIT).sum();
+        assert!(arena.bytes() >= bytes - 2000 * UNIT && arena.bytes() < 2 * bytes + 5 * MOST_BYTES);
+    }
+
+    #[test]
+    fn room_is_used_again() {
+        let mut arena = Arena::default();
+        let span = arena.push(b"abcde");
+        let other = arena.push(b"other");
+        let before = arena.bytes();
+        let span = (0..10_000).fold(span, |span, _| arena.replace(span, b"12345678"));
+        assert_eq!((arena.get(span), arena.get(other), arena.bytes()), (&b"12345678"[..], &b"other"[..], before));
+        let span = arena.replace(span, b"1");
+        assert_eq!(arena.get(Span::from_bytes(span.to_bytes())), b"1");
+        let span = arena.replace(span, b"123456789");
+        assert_eq!((arena.get(span), arena.get(other)), (&b"123456789"[..], &b"other"[..]));
+    }
+}

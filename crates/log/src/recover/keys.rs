@@ -1,0 +1,148 @@
+//! The keys of one table, and where each is found.
+//!
+//! A hash table of its own, because its memory has to be asked for ahead: what a change needs lies in three places or four, each behind the one before,
+//! and reading them one after the other is nearly all that a change would cost.
+
+use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_sync::prefetch_read;
+
+use super::arena::{Arena, Span};
+use super::part::Stamp;
+
+/// What stands for no row that is known, and for no row at all, in place of a number of words, of which rows have fewer.
+pub(super) const UNKNOWN: u32 = u32::MAX;
+pub(super) const NOTHING: u32 = u32::MAX - 1;
+/// No patch.
+pub(super) const NONE: u32 = u32::MAX;
+
+const SHORT: usize = 16;
+/// The length that stands for a key that lies in the arena.
+const LONG: u8 = u8::MAX;
+const FIRST_SLOTS: usize = 16;
+
+/// What is known of a key. In one cache line.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// Of the newest put or deletion.
+    pub(super) stamp: Stamp,
+    /// How many words the row has that was put.
+    pub(super) words: u32,
+    /// These words, encoded.
+    pub(super) encoded: Span,
+    /// The newest patch, and behind it the others, in no order.
+    pub(super) patches: u32,
+    /// The key, if it is short.
+    bytes: [u8; SHORT],
+    length: u8,
+    /// Whether the checkpoint has had its row.
+    met: AtomicBool,
+}
+
+const _: () = assert!(size_of::<Entry>() <= 64);
+
+impl Entry {
+    fn new(key: &[u8], arena: &mut Arena) -> Self {
+        let mut bytes = [0; SHORT];
+        let length = match bytes.get_mut(..key.len()) {
+            Some(short) => {
+                short.copy_from_slice(key);
+                key.len() as u8
+            }
+            None => {
+                bytes[..Span::BYTES].copy_from_slice(&arena.push(key).to_bytes());
+                LONG
+            }
+        };
+        let met = AtomicBool::new(false);
+        Self { stamp: Stamp::default(), words: UNKNOWN, encoded: Span::default(), patches: NONE, bytes, length, met }
+    }
+
+    #[inline]
+    pub(super) fn key<'k>(&'k self, arena: &'k Arena) -> &'k [u8] {
+        match self.bytes.get(..usize::from(self.length)) {
+            Some(short) => short,
+            None => {
+                let Some(span) = self.bytes.first_chunk() else { unreachable!("it is longer") };
+                arena.get(Span::from_bytes(*span))
+            }
+        }
+    }
+
+    /// Notes that the checkpoint has a row of this key; whether it had one before.
+    pub(super) fn meet(&self) -> bool {
+        // Threads share it, and nothing else depends on it before they have all ended.
+        self.met.swap(true, Ordering::Relaxed)
+    }
+
+    pub(super) fn was_met(&self) -> bool {
+        self.met.load(Ordering::Relaxed)
+    }
+}
+
+/// The keys of one table.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    /// The low half of a key's hash, and one more than the number of its entry; 0 if it is free. As many as a power of two.
+    slots: Vec<(u32, u32)>,
+    pub(super) entries: Vec<Entry>,
+}
+
+impl Keys {
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<(u32, u32)>() + self.entries.capacity() * size_of::<Entry>()
+    }
+
+    /// The entries that may be those of a key with this hash.
+    fn candidates(&self, hash: u64) -> impl Iterator<Item = usize> {
+        let (tag, mask) = (hash as u32, self.slots.len().wrapping_sub(1));
+        let slots = (0..self.slots.len()).map(move |step| self.slots[(tag as usize + step) & mask]);
+        let found = slots.take_while(|(_, entry)| *entry != 0).filter(move |(other, _)| *other == tag);
+        found.map(|(_, entry)| entry as usize - 1)
+    }
+
+    #[inline]
+    pub(super) fn find(&self, hash: u64, key: &[u8], arena: &Arena) -> Option<usize> {
+        self.candidates(hash).find(|&at| self.entries[at].key(arena) == key)
+    }
+
+    pub(super) fn find_or_insert(&mut self, hash: u64, key: &[u8], arena: &mut Arena) -> usize {
+        if let Some(at) = self.find(hash, key, arena) {
+            return at;
+        }
+        // A quarter is free, so that searches end soon.
+        if self.slots.len() * 3 <= self.entries.len() * 4 {
+            let count = (2 * self.slots.len()).max(FIRST_SLOTS);
+            let slots = std::mem::replace(&mut self.slots, vec![(0, 0); count]);
+            slots.into_iter().filter(|(_, entry)| *entry != 0).for_each(|slot| self.place(slot));
+        }
+        self.entries.push(Entry::new(key, arena));
+        self.place((hash as u32, self.entries.len() as u32));
+        self.entries.len() - 1
+    }
+
+    fn place(&mut self, slot: (u32, u32)) {
+        let mask = self.slots.len() - 1;
+        let mut at = slot.0 as usize & mask;
+        while self.slots[at].1 != 0 {
+            at = (at + 1) & mask;
+        }
+        self.slots[at] = slot;
+    }
+
+    /// Asks for the place where a key of this hash is found.
+    pub(super) fn fetch_slot(&self, hash: u64) {
+        prefetch_read(self.slots.as_ptr().wrapping_add(hash as u32 as usize & self.slots.len().wrapping_sub(1)));
+    }
+
+    /// Asks for its entry.
+    pub(super) fn fetch_entry(&self, hash: u64) {
+        if let Some(entry) = self.candidate(hash) {
+            prefetch_read(entry);
+        }
+    }
+
+    /// Its entry, most likely.
+    pub(super) fn candidate(&self, hash: u64) -> Option<&Entry> {
+        self.entries.get(self.candidates(hash).next()?)
+    }
+}

@@ -1,0 +1,206 @@
+//! The newest state of each row, of what the log has behind a checkpoint, and of the checkpoint.
+//!
+//! A [`Tail`] takes the records of a log in any sequence, and keeps what counts of each key: the newest row that was put, or that it was deleted, and
+//! patches that are newer. [`Tail::finish`] gives what it has gathered as [`Newest`], through which a checkpoint's rows are passed, so that each row
+//! leaves once, to a [`Sink`]. `docs/durability.md` has the rules.
+//!
+//! Keys belong to parts, by their hashes. Each thread decodes records of its own, gathers their changes by parts, and takes them in a few hundred at a
+//! time, under the part's lock. Changes stay encoded until their row leaves, so that memory is in proportion to the log.
+
+mod arena;
+mod keys;
+mod merge;
+mod part;
+mod scatter;
+mod tables;
+
+pub use merge::{Batch, Newest, Row, Sink, Source};
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+
+use polychron_base::key::HashSeed;
+use polychron_sync::Mutex;
+use polychron_sync::atomic::{AtomicBool, Ordering};
+
+use crate::catalog::StoredCatalog;
+use crate::checkpoint::Range;
+use crate::error::Error;
+use crate::read::Logged;
+use part::{Part, Version};
+use scatter::Scatter;
+use tables::Tables;
+
+/// How many bytes of records a thread is given at once.
+const CHUNK_BYTES: usize = 1 << 20;
+/// How many parts there are for each thread, so that threads rarely want the same one.
+const PARTS_PER_THREAD: usize = 4;
+const MOST_PARTS: usize = 64;
+
+/// What the records of a log say of each row, gathered. Those that a checkpoint has are not given to it.
+pub struct Tail {
+    shared: Arc<Shared>,
+    /// Records that no thread has yet.
+    chunk: Chunk,
+    chunks: Option<SyncSender<Chunk>>,
+    threads: Vec<JoinHandle<()>>,
+    /// Does the work of threads where there is none.
+    own: Scatter,
+}
+
+/// What the threads of a tail share.
+struct Shared {
+    tables: Tables,
+    range: Range,
+    /// Of which tables there was a change, of any range.
+    touched: Vec<AtomicBool>,
+    seed: HashSeed,
+    parts: Vec<Mutex<Part>>,
+    failure: Mutex<Option<Error>>,
+    has_failed: AtomicBool,
+}
+
+/// Copies of records.
+#[derive(Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    /// Of each record, which one it is and where it ends.
+    records: Vec<(Version, usize)>,
+}
+
+impl Tail {
+    /// Nothing yet, of the tables of a catalog: what is logged of others counts for nothing. The work is done by so many threads beside the caller's; by
+    /// that one alone if there are none.
+    ///
+    /// # Errors
+    /// [`Error::Definition`].
+    pub fn new(catalog: &StoredCatalog, threads: usize) -> Result<Self, Error> {
+        Self::of_range(catalog, Range::default(), threads)
+    }
+
+    /// The same, of keys of a range alone: records and rows of others count for nothing.
+    ///
+    /// # Errors
+    /// As of [`new`](Self::new).
+    pub fn of_range(catalog: &StoredCatalog, range: Range, threads: usize) -> Result<Self, Error> {
+        let tables = Tables::new(catalog)?;
+        let seed = HashSeed::random();
+        let count = (PARTS_PER_THREAD * threads.max(1)).next_power_of_two().min(MOST_PARTS);
+        let parts = (0..count).map(|_| Mutex::new(Part::new(tables.all().len()))).collect();
+        let (failure, has_failed) = (Mutex::new(None), AtomicBool::new(false));
+        let touched = tables.all().iter().map(|_| AtomicBool::new(false)).collect();
+        let shared = Arc::new(Shared { tables, range, touched, seed, parts, failure, has_failed });
+        let (sender, receiver) = sync_channel(threads + 1);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let spawned = (0..threads).map_while(|_| {
+            let (shared, receiver) = (Arc::clone(&shared), Arc::clone(&receiver));
+            let builder = std::thread::Builder::new().name("polychron-recover".to_owned());
+            // With fewer threads it takes longer.
+            builder.spawn(move || shared.work(&receiver)).ok()
+        });
+        let threads: Vec<_> = spawned.collect();
+        let chunks = (!threads.is_empty()).then_some(sender);
+        Ok(Self { shared, chunk: Chunk::default(), chunks, threads, own: Scatter::new(count) })
+    }
+
+    /// Takes a record in. Once something was wrong it does nothing, and [`finish`](Self::finish) says what.
+    pub fn add(&mut self, logged: Logged<'_>) {
+        if self.shared.has_failed.load(Ordering::Relaxed) {
+            return;
+        }
+        let version = Version { incarnation: logged.incarnation, order: logged.record.order, sequence: 0 };
+        let body = logged.record.body();
+        if self.chunks.is_none() {
+            return self.shared.note(self.own.record(&self.shared, version, body));
+        }
+        let chunk = &mut self.chunk;
+        chunk.bytes.extend_from_slice(body);
+        chunk.records.push((version, chunk.bytes.len()));
+        if chunk.bytes.len() >= CHUNK_BYTES || chunk.records.len() >= CHUNK_BYTES / size_of::<(Version, usize)>() {
+            self.send();
+        }
+    }
+
+    fn send(&mut self) {
+        let chunk = std::mem::take(&mut self.chunk);
+        if let Some(chunks) = &self.chunks {
+            // It fails if all threads have panicked, which finishing finds.
+            let _ = chunks.send(chunk);
+        }
+    }
+
+    /// The memory that it takes, but for a few MiB for each thread: less than a small multiple of the records' bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let part = |part: &Mutex<Part>| part.lock().unwrap_or_else(PoisonError::into_inner).memory_bytes();
+        self.shared.parts.iter().map(part).sum()
+    }
+
+    /// What was gathered, when all records are taken in.
+    ///
+    /// # Errors
+    /// The first thing that was wrong with a record: [`Error::Record`], or [`Error::Row`].
+    pub fn finish(mut self) -> Result<Newest, Error> {
+        self.send();
+        let flushed = self.own.flush(&self.shared);
+        self.shared.note(flushed);
+        self.chunks = None;
+        for thread in std::mem::take(&mut self.threads) {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+        let shared = Arc::clone(&self.shared);
+        drop(self);
+        let Some(shared) = Arc::into_inner(shared) else { unreachable!("its threads have ended") };
+        match shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => {
+                let parts = shared.parts.into_iter();
+                let parts = parts.map(|part| part.into_inner().unwrap_or_else(PoisonError::into_inner));
+                let is_touched = |table: &usize| shared.touched[*table].load(Ordering::Relaxed);
+                let touched = (0..shared.touched.len()).filter(is_touched);
+                let touched = touched.map(|table| shared.tables.get(table).position).collect();
+                Ok(Newest {
+                    tables: shared.tables,
+                    range: shared.range,
+                    touched,
+                    seed: shared.seed,
+                    parts: parts.collect(),
+                })
+            }
+        }
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        self.shared.has_failed.store(true, Ordering::Relaxed);
+        self.chunks = None;
+        for thread in self.threads.drain(..) {
+            // Nobody wants what it has done.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// What a thread does until there are no more records.
+    fn work(&self, chunks: &Mutex<Receiver<Chunk>>) {
+        let mut scatter = Scatter::new(self.parts.len());
+        loop {
+            let Ok(chunk) = chunks.lock().unwrap_or_else(PoisonError::into_inner).recv() else { break };
+            if !self.has_failed.load(Ordering::Relaxed) {
+                self.note(scatter.chunk(self, &chunk));
+            }
+        }
+        self.note(scatter.flush(self));
+    }
+
+    fn note(&self, result: Result<(), Error>) {
+        if let Err(error) = result {
+            self.has_failed.store(true, Ordering::Relaxed);
+            self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What recovery knows of tables.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use polychron_engine::mutations::left_out;
+use polychron_schema::{ColumnSet, KeyExtractor, KeyScratch, Layout, RowRef, SchemaError, TableDefinition};
+
+use crate::catalog::StoredCatalog;
+use crate::error::{Error, RowFault};
+use crate::steps::RecoveryStep;
+
+/// A table of the catalog.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) position: u32,
+    pub(super) definition: Arc<TableDefinition>,
+    layout: Layout,
+    key: KeyExtractor,
+    key_columns: ColumnSet,
+}
+
+/// The tables of a catalog, each with a small number.
+#[derive(Debug)]
+pub(super) struct Tables {
+    tables: Vec<Table>,
+    by_position: HashMap<u32, usize>,
+}
+
+impl Tables {
+    pub(super) fn new(catalog: &StoredCatalog) -> Result<Self, Error> {
+        let made = |(position, stored): (&u32, &crate::catalog::StoredTable)| {
+            let refused = |error| Error::Definition { table: stored.definition.name.clone(), error };
+            Ok(Table {
+                position: *position,
+                layout: stored.definition.layout().map_err(refused)?,
+                key: KeyExtractor::primary(&stored.definition).map_err(refused)?,
+                key_columns: stored.definition.key.iter().fold(ColumnSet::EMPTY, |set, &it| set.with(it as u16)),
+                definition: Arc::clone(&stored.definition),
+            })
+        };
+        let tables: Vec<Table> = catalog.tables().iter().map(made).collect::<Result<_, Error>>()?;
+        let by_position = tables.iter().enumerate().map(|(number, table)| (table.position, number)).collect();
+        Ok(Self { tables, by_position })
+    }
+
+    /// The number of the table at a position; `None` if it is gone.
+    pub(super) fn number(&self, position: u32) -> Option<usize> {
+        let number = self.by_position.get(&position).copied();
+        number.or_else(|| (left_out(RecoveryStep::SkipDropped) && !self.tables.is_empty()).then_some(0))
+    }
+
+    pub(super) fn get(&self, number: usize) -> &Table {
+        &self.tables[number]
+    }
+
+    pub(super) fn all(&self) -> &[Table] {
+        &self.tables
+    }
+}
+
+impl Table {
+    /// The key of a row, of which nothing is known.
+    pub(super) fn key_of<'s>(&self, row: &[u64], scratch: &'s mut KeyScratch) -> Result<&'s [u8], Error> {
+        self.extract(row, scratch).map_err(|error| self.fault_of_row(row, RowFault::Layout(error)))
+    }
+
+    /// Checks that a patched row still has its key.
+    pub(super) fn check_same(&self, key: &[u8], row: &[u64], scratch: &mut KeyScratch) -> Result<(), Error> {
+        match self.extract(row, scratch) {
+            Err(error) => Err(self.fault(key, RowFault::Layout(error))),
+            Ok(found) if found == key || left_out(RecoveryStep::RefuseOtherKey) => Ok(()),
+            Ok(_) => Err(self.fault(key, RowFault::OtherKey)),
+        }
+    }
+
+    fn extract<'s>(&self, row: &[u64], scratch: &'s mut KeyScratch) -> Result<&'s [u8], SchemaError> {
+        let row = RowRef::from_words(row);
+        let (bytes, expected) = (row.as_bytes().len(), self.layout.shape().fixed_bytes as usize);
+        if bytes < expected {
+            return Err(SchemaError::RowLength { bytes, expected });
+        }
+        self.layout.check_columns(row, self.key_columns)?;
+        self.key.extract(row, scratch)
+    }
+
+    /// Checks that a row is one of the table.
+    pub(super) fn check(&self, key: &[u8], row: &[u64]) -> Result<(), Error> {
+        if left_out(RecoveryStep::CheckRows) {
+            return Ok(());
+        }
+        self.layout.check_row(RowRef::from_words(row)).map_err(|error| self.fault(key, RowFault::Layout(error)))
+    }
+
+    /// Checks that these bytes are a key of the table.
+    pub(super) fn check_key(&self, key: &[u8]) -> Result<(), Error> {
+        self.key.decode_key(key).map(|_| ()).map_err(|error| self.fault(key, RowFault::Key(error)))
+    }
+
+    #[cold]
+    pub(super) fn fault(&self, key: &[u8], fault: RowFault) -> Error {
+        Error::Row { table: self.definition.name.clone(), key: self.tell(key), fault }
+    }
+
+    #[cold]
+    fn fault_of_row(&self, row: &[u64], fault: RowFault) -> Error {
+        let row = RowRef::from_words(row);
+        // As much of the key as there is.
+        let values = self.definition.key.iter().map(|&column| row.value(&self.layout, column).to_string());
+        Error::Row { table: self.definition.name.clone(), key: values.collect::<Vec<_>>().join(", "), fault }
+    }
+
+    /// A key in words: its values, or its bytes if it has none.
+    fn tell(&self, key: &[u8]) -> String {
+        match self.key.decode_key(key) {
+            Ok(values) => values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            Err(_) => key.iter().fold("0x".to_owned(), |mut text, byte| {
+                let _ = write!(text, "{byte:02x}");
+                text
+            }),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Databases that are opened with a path: what is committed is written to a log there, and is there again when the path is opened.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use polychron_engine::redo::{Durability, Journal, Order};
+use polychron_engine::{Access, Declare, Error, Insertion, Procedure, Protocol, RowRef, TableId, Transaction};
+use polychron_log::disk::{Cause, Directory, Disk, Files};
+use polychron_log::recover::Batch;
+use polychron_log::{Durable, Load, Opening, Settings, Wanted};
+
+use crate::{Builder, Database};
+
+/// The files of an open database, whatever disk they are on.
+pub(crate) trait Ends: Send + Sync {
+    fn flush(&self) -> Result<(), Error>;
+    fn close(&self) -> Result<(), Error>;
+}
+
+impl<D: Disk> Ends for Durable<D> {
+    fn flush(&self) -> Result<(), Error> {
+        Self::flush(self)
+    }
+
+    fn close(&self) -> Result<(), Error> {
+        Self::close(self)
+    }
+}
+
+/// Where a database keeps its files. The last use of the database that ends ends the log; it has the protocol until then, because the log's threads ask
+/// that for what has ended, and must not be the last to have it.
+#[derive(Clone)]
+pub(crate) struct Home(Arc<Inner>);
+
+struct Inner(Arc<dyn Ends>);
+
+impl fmt::Debug for Home {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Home").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Who wants to know what goes wrong closes the database.
+        let _ = self.0.close();
+    }
+}
+
+impl Home {
+    fn new(home: Arc<dyn Ends>) -> Self {
+        Self(Arc::new(Inner(home)))
+    }
+
+    /// Makes everything durable, and ends the log if nothing else uses it.
+    pub(crate) fn close(self) -> Result<(), Error> {
+        let home = Arc::clone(&self.0.0);
+        match Arc::into_inner(self.0) {
+            Some(_last) => home.close(),
+            None => home.flush(),
+        }
+    }
+}
+
+impl<P: Protocol> Builder<P> {
+    /// Opens the database at a path, and makes an empty one where there is no directory yet, or an empty one. What is committed is on the disk before its
+    /// transaction is answered, and is there again when the path is opened, under this protocol or another one.
+    ///
+    /// ```
+    /// use polychron::prelude::*;
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let path = directory.path().join("bank");
+    ///
+    /// let database = Database::builder().small().open(&path)?;
+    /// let accounts = database.create_or_open_table::<Account>()?;
+    /// database.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 5 }))?;
+    /// database.close()?;
+    ///
+    /// let database = Database::builder().small().with::<polychron::protocols::Hyper>().open(&path)?;
+    /// let accounts = database.create_or_open_table::<Account>()?;
+    /// let balance = database.transact(|transaction| transaction.get(&accounts, 1, |row| row.balance()))?;
+    /// assert_eq!(balance, Some(5));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Builder::in_memory`], and [`Error::Unsupported`] where the protocol cannot log; then nothing is made. [`Error::InUse`], [`Error::NoDatabase`]
+    /// where the directory has other files, [`Error::Corrupt`], [`Error::OtherFormat`], [`Error::DiskFull`], and [`Error::Inaccessible`] where the
+    /// system refuses something.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Database<P>, Error> {
+        self.open_path(path.as_ref(), Wanted::Any)
+    }
+
+    /// The same where there is a database at the path already.
+    ///
+    /// # Errors
+    /// As [`Builder::open`], and [`Error::NoDatabase`].
+    pub fn open_existing(self, path: impl AsRef<Path>) -> Result<Database<P>, Error> {
+        self.open_path(path.as_ref(), Wanted::Existing)
+    }
+
+    /// The same where there is none: an empty one is made.
+    ///
+    /// # Errors
+    /// As [`Builder::open`], and [`Error::DatabaseExists`].
+    pub fn create(self, path: impl AsRef<Path>) -> Result<Database<P>, Error> {
+        self.open_path(path.as_ref(), Wanted::New)
+    }
+
+    /// When answers leave and when what they say is written, of a database that is opened with a path: [`Durability::Immediate`] unless told otherwise.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    fn open_path(self, path: &Path, wanted: Wanted) -> Result<Database<P>, Error> {
+        let settings = self.settings(path.display().to_string(), wanted);
+        self.opened(settings, |settings| {
+            let directory = match settings.wanted {
+                Wanted::Existing => Directory::open(path),
+                Wanted::Any | Wanted::New => Directory::create_or_open(path),
+            };
+            directory.map(Files::new).map_err(|cause| match cause {
+                Cause::NotFound if settings.wanted == Wanted::Existing => {
+                    Error::no_database(settings.path.clone(), cause.to_string())
+                }
+                cause => Error::inaccessible(settings.path.clone(), cause.to_string()),
+            })
+        })
+    }
+
+    /// Opens a database on any disk, with other settings than the usual ones.
+    #[doc(hidden)]
+    pub fn open_on<D: Disk + Clone>(
+        self,
+        files: &Files<D>,
+        change: impl FnOnce(&mut Settings),
+    ) -> Result<Database<P>, Error> {
+        let mut settings = self.settings("a disk".to_owned(), Wanted::Any);
+        change(&mut settings);
+        self.opened(settings, |_| Ok(files.clone()))
+    }
+
+    fn settings(&self, path: String, wanted: Wanted) -> Settings {
+        let memory = &self.options.common.memory;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = polychron_memory::OWN_SLOTS + memory.max_workers;
+        let log = polychron_log::Options {
+            durability: self.durability,
+            ..polychron_log::Options::within(memory.limit_bytes, workers)
+        };
+        Settings { path, wanted, log, threads: cores.min(memory.max_workers).min(16), has_threads: true }
+    }
+
+    fn opened<D: Disk + Clone>(
+        self,
+        settings: Settings,
+        files: impl FnOnce(&Settings) -> Result<Files<D>, Error>,
+    ) -> Result<Database<P>, Error> {
+        let mut options = self.checked()?;
+        let durable = Arc::new(Durable::new(settings.log.durability));
+        let memory = &mut options.common.memory;
+        memory.limit_bytes = memory.limit_bytes.map(|limit| limit.saturating_sub(settings.log.memory_bytes));
+        options.common.journal = Journal::new(Arc::clone(&durable) as _);
+        // First, for a protocol may refuse the journal, or the options.
+        let database = Database::with_options(options)?;
+        recover(&database, &durable, &files(&settings)?, settings)?;
+        database.pool.keep(Home::new(durable));
+        Ok(database)
+    }
+}
+
+/// Makes the tables again and loads their rows; from then on what changes is logged.
+fn recover<P: Protocol, D: Disk + Clone>(
+    database: &Database<P>,
+    durable: &Durable<D>,
+    files: &Files<D>,
+    settings: Settings,
+) -> Result<(), Error> {
+    let path = settings.path.clone();
+    let mut opening = Opening::begin(files, settings)?;
+    let storage = database.protocol.storage();
+    storage.restore(opening.catalog())?;
+    let ids = opening.catalog().tables().iter().filter_map(|(position, table)| {
+        let id = storage.find_table(&table.definition.name)?;
+        Some((*position, id))
+    });
+    let loader = Loader { database, path, tables: ids.collect() };
+    opening.load(&loader)?;
+    let protocol = Arc::downgrade(&database.protocol);
+    let ended = move || protocol.upgrade().map_or(Order::default(), |protocol| protocol.storage().ended());
+    opening.finish(durable, Box::new(ended))
+}
+
+/// Puts recovered rows into a database.
+struct Loader<'d, P: Protocol> {
+    database: &'d Database<P>,
+    path: String,
+    /// The tables by their positions.
+    tables: BTreeMap<u32, TableId>,
+}
+
+impl<P: Protocol> Load for Loader<'_, P> {
+    fn load(&self, batch: &Batch<'_>) -> Result<(), Error> {
+        let Some(&table) = self.tables.get(&batch.table()) else { return Ok(()) };
+        match self.database.execute(&mut Rows { table, batch })? {
+            None => Ok(()),
+            Some(duplicate) => Err(Error::corrupt(self.path.clone(), duplicate)),
+        }
+    }
+}
+
+/// Inserts recovered rows of one table. Their parents are there, or will be. Answers what is wrong with a row that does not fit beside the others.
+struct Rows<'b> {
+    table: TableId,
+    batch: &'b Batch<'b>,
+}
+
+impl Procedure for Rows<'_> {
+    type Output = Option<String>;
+    type Error = Error;
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Option<String>, Error> {
+        for row in self.batch.rows() {
+            let words = RowRef::from_words(row.words);
+            if let Insertion::Duplicate(index) = transaction.insert_unchecked(self.table, row.key, words)? {
+                let error = transaction.constraints(self.table)?.duplicate(self.table, index, words);
+                return Ok(Some(error.to_string()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        for row in self.batch.rows() {
+            declaration.key(self.table, row.key, Access::Insert);
+        }
+    }
+}
+
+impl Database {
+    /// Opens the database at a path, with the default protocol and the default options, and makes an empty one where there is none: see
+    /// [`Builder::open`]. [`Builder::open_existing`] makes none, and [`Builder::create`] opens no other.
+    ///
+    /// ```no_run
+    /// let database = polychron::Database::open("bank")?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::builder().open(path)
+    }
+}

@@ -1,0 +1,441 @@
+//! Databases that are opened with a path.
+#![cfg(feature = "durability")]
+
+use std::fs;
+use std::path::Path;
+
+use polychron::schema::{ForeignKeyDefinition, IndexDefinition};
+use polychron::{
+    Access, Database, Declare, Error, Operations, Procedure, Protocol, ProtocolInfo, ProtocolList, ProtocolVisitor,
+    Protocols, Row, Table, Transaction,
+};
+
+#[derive(Row, Clone, Debug, PartialEq, Eq)]
+struct Owner {
+    #[key]
+    id: u64,
+    name: String,
+}
+
+#[derive(Row, Clone, Debug, PartialEq, Eq)]
+struct Account {
+    #[key]
+    id: u64,
+    owner: u64,
+    balance: i64,
+    note: Option<String>,
+}
+
+#[derive(Row, Clone, Debug, PartialEq, Eq)]
+struct Gone {
+    #[key]
+    id: u64,
+}
+
+fn account(id: u64) -> Account {
+    let note = (!id.is_multiple_of(3)).then(|| "note ".repeat(id as usize % 40));
+    Account { id, owner: id % 4, balance: id as i64 * 10, note }
+}
+
+/// The tables, and what is done with them as one transaction.
+struct Change<F>(F, [(Table<Owner>, Table<Account>); 1]);
+
+trait Does: Send {
+    fn run<T: Transaction>(&mut self, t: &mut T, owners: &Table<Owner>, accounts: &Table<Account>)
+    -> Result<(), Error>;
+}
+
+impl<F: Does> Procedure for Change<F> {
+    type Output = ();
+    type Error = Error;
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
+        let [(owners, accounts)] = self.1;
+        self.0.run(transaction, &owners, &accounts)
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        let [(owners, accounts)] = self.1;
+        let all: &[u8] = &[];
+        declaration.prefix(owners.id(), all, Access::Write);
+        declaration.prefix(accounts.id(), all, Access::Write);
+    }
+}
+
+struct Fill;
+
+impl Does for Fill {
+    fn run<T: Transaction>(
+        &mut self,
+        t: &mut T,
+        owners: &Table<Owner>,
+        accounts: &Table<Account>,
+    ) -> Result<(), Error> {
+        (0..5).try_for_each(|id| t.insert(owners, &Owner { id, name: format!("owner {id}") }))?;
+        (0..200).try_for_each(|id| t.insert(accounts, &account(id)))
+    }
+}
+
+/// Updates, deletions, rows that come again, and rows that come and go, of one round.
+struct Alter(u64);
+
+impl Does for Alter {
+    fn run<T: Transaction>(&mut self, t: &mut T, _: &Table<Owner>, accounts: &Table<Account>) -> Result<(), Error> {
+        let round = self.0;
+        for id in (0..200).filter(|id| id % 5 == round) {
+            t.update(accounts, id, |row| row.set_balance(-row.balance()))?;
+        }
+        t.delete(accounts, 100 + round)?;
+        t.insert(accounts, &Account { note: Some(format!("round {round}")), ..account(1000 + round) })?;
+        t.insert(accounts, &account(2000))?;
+        t.delete(accounts, 2000)?;
+        t.delete(accounts, 50)?;
+        t.insert(accounts, &Account { balance: round as i64, ..account(50) })
+    }
+}
+
+#[derive(Default)]
+struct Look {
+    owners: Vec<Owner>,
+    accounts: Vec<Account>,
+    by_owner: Vec<u64>,
+    index: Option<polychron::Index<Account, u64>>,
+}
+
+impl Does for &mut Look {
+    fn run<T: Transaction>(
+        &mut self,
+        t: &mut T,
+        owners: &Table<Owner>,
+        accounts: &Table<Account>,
+    ) -> Result<(), Error> {
+        self.owners = t.scan(owners, ..).rows()?;
+        self.accounts = t.scan(accounts, ..).rows()?;
+        if let Some(index) = self.index {
+            self.by_owner = t.scan_by(accounts, index, 3).map(|row| row.id()).collect()?;
+        }
+        Ok(())
+    }
+}
+
+/// Breaks a rule that the tables have.
+struct Break(u8);
+
+impl Does for Break {
+    fn run<T: Transaction>(
+        &mut self,
+        t: &mut T,
+        owners: &Table<Owner>,
+        accounts: &Table<Account>,
+    ) -> Result<(), Error> {
+        match self.0 {
+            0 => t.insert(accounts, &Account { owner: 99, ..account(3000) }),
+            1 => t.delete(owners, 3).map(drop),
+            _ => t.insert(owners, &Owner { id: 77, name: "owner 2".into() }),
+        }
+    }
+}
+
+/// The rows that a database has after these many rounds.
+fn expected(rounds: u64) -> Vec<Account> {
+    let mut rows: std::collections::BTreeMap<u64, Account> = (0..200).map(|id| (id, account(id))).collect();
+    for round in 0..rounds {
+        rows.iter_mut().filter(|(id, _)| **id < 200 && **id % 5 == round).for_each(|(_, row)| row.balance *= -1);
+        rows.remove(&(100 + round));
+        rows.insert(1000 + round, Account { note: Some(format!("round {round}")), ..account(1000 + round) });
+        rows.insert(50, Account { balance: round as i64, ..account(50) });
+    }
+    rows.into_values().collect()
+}
+
+fn open<P: Protocol>(path: &Path, info: &ProtocolInfo) -> Result<Database<P>, Error> {
+    let builder = Database::builder().small().with::<P>();
+    info.options.iter().fold(builder, |builder, (name, value)| builder.protocol_option(name, value)).open(path)
+}
+
+fn tables<P: Protocol>(database: &Database<P>) -> [(Table<Owner>, Table<Account>); 1] {
+    [(database.table().unwrap().unwrap(), database.table().unwrap().unwrap())]
+}
+
+/// Compares what is there, and tries the rules of the tables.
+fn check<P: Protocol>(database: &Database<P>, rounds: u64, what: &str) {
+    let tables = tables(database);
+    let accounts = tables[0].1;
+    let index = database.index::<Account, u64>(&accounts, "by_owner").unwrap();
+    let mut look = Look { index, ..Look::default() };
+    database.execute(&mut Change(&mut look, tables)).unwrap();
+    let expected = expected(rounds);
+    assert_eq!(look.accounts, expected, "{what}");
+    assert_eq!(look.owners.len(), 5, "{what}");
+    let of_three: Vec<u64> = expected.iter().filter(|row| row.owner == 3).map(|row| row.id).collect();
+    look.by_owner.sort_unstable();
+    assert_eq!(look.by_owner, of_three, "{what}");
+    for broken in 0..3 {
+        let refused = database.execute(&mut Change(Break(broken), tables)).unwrap_err();
+        let is_right = match broken {
+            0 => matches!(refused, Error::NoParent(_)),
+            1 => matches!(refused, Error::HasChildren(_)),
+            _ => matches!(refused, Error::Duplicate(_)),
+        };
+        assert!(is_right, "{what}: {refused}");
+    }
+    assert!(database.table::<Gone>().unwrap().is_none(), "{what}");
+}
+
+/// Makes the tables, with holes in the ids of tables and indexes.
+fn make<P: Protocol>(database: &Database<P>) {
+    let gone = database.create_table::<Gone>().unwrap();
+    let owners = Owner::definition().with_index(IndexDefinition::new("by_name", [1]).with_unique(true));
+    database.create_table_with(owners).unwrap();
+    database.drop_table(gone.id()).unwrap();
+    let accounts = Account::definition()
+        .with_index(IndexDefinition::new("by_balance", [2]))
+        .with_index(IndexDefinition::new("by_owner", [1]))
+        .with_foreign_key(ForeignKeyDefinition::new([1], "owner"));
+    let accounts = database.create_table_with(accounts).unwrap();
+    let by_balance = database.find_index(accounts, "by_balance").unwrap().unwrap();
+    database.drop_index(accounts, by_balance).unwrap();
+}
+
+/// What is done with a database of a protocol: it is opened, has the rows after some rounds, gets another round, and is closed or dropped.
+struct Round<'p>(&'p Path, u64);
+
+impl ProtocolVisitor for Round<'_> {
+    type Output = ();
+
+    fn visit<P: Protocol>(self, info: &ProtocolInfo) {
+        let Self(path, round) = self;
+        let what = format!("{}, round {round}", info.name);
+        let database = open::<P>(path, info).unwrap_or_else(|error| panic!("{what}: {error}"));
+        if round == 0 {
+            make(&database);
+            database.execute(&mut Change(Fill, tables(&database))).unwrap();
+        }
+        check(&database, round, &what);
+        database.execute(&mut Change(Alter(round), tables(&database))).unwrap();
+        let accounts = tables(&database)[0].1.id();
+        let name = format!("made in round {round}");
+        database.create_index_with(accounts, IndexDefinition::new(&*name, [2])).unwrap();
+        if round % 2 == 0 {
+            database.drop_index(accounts, database.find_index(accounts, &name).unwrap().unwrap()).unwrap();
+        }
+        check(&database, round + 1, &what);
+        if round.is_multiple_of(2) { database.close().unwrap() } else { drop(database) }
+    }
+}
+
+/// Each protocol reads what each has written.
+#[test]
+fn every_protocol_reads_what_any_wrote() {
+    let names: Vec<_> = Protocols::all().iter().map(|protocol| protocol.name).collect();
+    for (number, writer) in names.iter().enumerate() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("bank");
+        let reader = |step: usize| names[(number * 3 + step) % names.len()];
+        Protocols::visit(writer, Round(&path, 0)).unwrap();
+        (1..4).for_each(|round| Protocols::visit(reader(round as usize), Round(&path, round)).unwrap());
+    }
+}
+
+/// All files of a directory but its lock.
+fn contents(path: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut paths = vec![path.to_owned()];
+    while let Some(path) = paths.pop() {
+        for entry in fs::read_dir(&path).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                paths.push(path);
+            } else if !path.ends_with("LOCK") {
+                found.push((path.display().to_string(), fs::read(&path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn small() -> polychron::Builder {
+    Database::builder().small()
+}
+
+#[test]
+fn what_is_not_a_database_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let refused = |name: &str| {
+        let before = contents(directory.path());
+        let error = small().open(at(name)).unwrap_err();
+        assert!(error.to_string().contains(&at(name).display().to_string()), "{error}");
+        assert!(contents(directory.path()) == before, "{name}: {error}");
+        error
+    };
+    assert!(matches!(small().open_existing(at("none")), Err(Error::NoDatabase(_))));
+    assert!(!at("none").exists());
+    assert!(matches!(refused("no/parent"), Error::Inaccessible(_)));
+    fs::write(at("file"), "text").unwrap();
+    assert!(matches!(refused("file"), Error::Inaccessible(_)));
+    fs::create_dir(at("other")).unwrap();
+    fs::write(at("other/log"), "text").unwrap();
+    assert!(matches!(refused("other"), Error::NoDatabase(_)));
+    fs::create_dir(at("empty")).unwrap();
+    assert!(matches!(small().open_existing(at("empty")), Err(Error::NoDatabase(_))));
+    assert!(contents(&at("empty")).is_empty());
+    small().create(at("empty")).unwrap().close().unwrap();
+    assert!(matches!(small().create(at("empty")), Err(Error::DatabaseExists(_))));
+    small().open_existing(at("empty")).unwrap();
+}
+
+#[test]
+fn a_path_in_use_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bank");
+    let database = small().open(&path).unwrap();
+    let session = database.session().unwrap();
+    let Err(Error::InUse(in_use)) = small().open(&path) else { panic!("it is in use") };
+    assert_eq!(in_use.process, Some(std::process::id()));
+    let other = database.clone();
+    database.close().unwrap();
+    assert!(matches!(small().open(&path), Err(Error::InUse(_))));
+    drop(other);
+    assert!(matches!(small().open(&path), Err(Error::InUse(_))), "a session uses it");
+    drop(session);
+    small().open(&path).unwrap();
+}
+
+/// A database with rows, closed.
+fn written(path: &Path) {
+    let database = small().open(path).unwrap();
+    make(&database);
+    database.execute(&mut Change(Fill, tables(&database))).unwrap();
+    database.close().unwrap();
+}
+
+#[test]
+fn damaged_files_are_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, other) = (directory.path().join("bank"), directory.path().join("other"));
+    let log = |path: &Path| {
+        let mut logs: Vec<_> = fs::read_dir(path.join("log")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        logs.sort();
+        logs.remove(0)
+    };
+    type Harm<'h> = (&'static str, &'h dyn Fn());
+    let truncate = |path: &Path, bytes| fs::File::options().write(true).open(path).unwrap().set_len(bytes).unwrap();
+    let overwrite = |path: &Path, offset: usize, with: &[u8]| {
+        let mut bytes = fs::read(path).unwrap();
+        bytes[offset..offset + with.len()].copy_from_slice(with);
+        fs::write(path, bytes).unwrap();
+    };
+    let both = |change: &dyn Fn(&Path)| ["manifest.0", "manifest.1"].iter().for_each(|name| change(&path.join(name)));
+    let harms: [Harm<'_>; 8] = [
+        ("no log", &|| fs::remove_dir_all(path.join("log")).unwrap()),
+        ("an empty log", &|| truncate(&log(&path), 0)),
+        ("damaged logs", &|| overwrite(&log(&path), 4096 + 300, b"damage")),
+        ("a damaged frame", &|| overwrite(&log(&path), 300, b"damage")),
+        ("another's log", &|| _ = fs::copy(log(&other), log(&path)).unwrap()),
+        ("one manifest", &|| fs::remove_file(path.join("manifest.1")).unwrap()),
+        ("no manifest", &|| both(&|path| overwrite(path, 20, b"damage"))),
+        ("another's manifests", &|| {
+            both(&|path| _ = fs::copy(other.join(path.file_name().unwrap()), path).unwrap());
+        }),
+    ];
+    written(&other);
+    for (name, harm) in harms {
+        written(&path);
+        harm();
+        let before = contents(&path);
+        let error = small().open(&path).expect_err(name);
+        assert!(matches!(error, Error::Corrupt(_)), "{name}: {error:?}");
+        assert!(error.to_string().contains(&path.display().to_string()), "{name}: {error}");
+        assert!(contents(&path) == before, "{name}: {error}");
+        fs::remove_dir_all(&path).unwrap();
+    }
+    written(&path);
+    both(&|path| {
+        // The format, and no checksum of it.
+        overwrite(path, 8, &[9, 9]);
+    });
+    let error = small().open(&path).unwrap_err();
+    assert!(matches!(error, Error::Corrupt(_) | Error::OtherFormat(_)), "{error:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn without_rights_nothing_is_opened() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bank");
+    fs::create_dir(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o500)).unwrap();
+    // Who may do everything is refused nothing.
+    if fs::write(path.join("probe"), "").is_err() {
+        let error = small().open(&path).unwrap_err();
+        assert!(matches!(error, Error::Inaccessible(_)), "{error:?}");
+        assert!(contents(&path).is_empty());
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+mod after {
+    use super::Row;
+
+    #[derive(Row, Clone, Debug, PartialEq, Eq)]
+    #[row(name = "owner")]
+    pub(super) struct Owner {
+        #[key]
+        pub(super) id: u64,
+        #[column(was = "name")]
+        pub(super) title: String,
+        #[column(default = 7)]
+        pub(super) rank: i64,
+    }
+}
+
+#[test]
+fn rows_evolve_after_opening() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bank");
+    let database = small().open(&path).unwrap();
+    let owners = database.create_or_open_table::<Owner>().unwrap();
+    database.transact(|t| (0..600).try_for_each(|id| t.insert(&owners, &Owner { id, name: id.to_string() }))).unwrap();
+    database.close().unwrap();
+    let database = small().open(&path).unwrap();
+    assert!(database.table::<after::Owner>().is_err(), "they have other columns");
+    let owners = database.create_or_open_table::<after::Owner>().unwrap();
+    database.transact(|t| t.update(&owners, 5, |row| row.set_rank(1)).map(drop)).unwrap();
+    drop(database);
+    for _ in 0..2 {
+        let database = small().open(&path).unwrap();
+        let owners = database.create_or_open_table::<after::Owner>().unwrap();
+        let rows: Vec<after::Owner> = database.transact(|t| t.scan(&owners, ..).rows()).unwrap();
+        assert_eq!(rows.len(), 600);
+        assert!(rows.iter().all(|row| row.title == row.id.to_string() && row.rank == if row.id == 5 { 1 } else { 7 }));
+    }
+}
+
+#[test]
+fn submissions_under_way_are_there_when_the_database_was_dropped() {
+    struct Insert(Table<Owner>, u64);
+
+    impl Procedure for Insert {
+        type Output = ();
+        type Error = Error;
+
+        fn run<T: Transaction>(&mut self, t: &mut T) -> Result<(), Error> {
+            t.insert(&self.0, &Owner { id: self.1, name: String::new() })
+        }
+    }
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bank");
+    let database = small().open(&path).unwrap();
+    let owners = database.create_table::<Owner>().unwrap();
+    let submitted: Vec<_> = (0..300).map(|id| database.submit(Insert(owners, id))).collect();
+    drop(database);
+    let outcomes: Vec<_> = submitted.into_iter().map(polychron::Submission::wait).collect();
+    assert!(outcomes.iter().all(Result::is_ok));
+    let database = small().open(&path).unwrap();
+    let owners = database.table::<Owner>().unwrap().unwrap();
+    assert_eq!(database.transact(|t| t.len(&owners)).unwrap(), 300);
+}

@@ -1,0 +1,285 @@
+//! Devices that fail, lie and age while checkpoints are made and read.
+
+use std::collections::BTreeSet;
+
+use polychron_base::random::Random;
+use polychron_log::disk::{Access, Disk as _, DiskFile as _, Files, Operation};
+use polychron_log::{Error, checkpoint};
+use polychron_sim::{Damage, Fault, SimulatedDisk};
+
+use crate::ledger::{Done, Key, Ledger};
+use crate::world::{World, look};
+use crate::{STEPS, complaint, fail_everywhere, runs, use_database};
+
+/// A row of a table.
+pub(crate) fn row(table: u32, key: u64, number: u64) -> (Key, Done) {
+    ((table, key), Done::Put(vec![key, number, 0, 0, number]))
+}
+
+/// What files of checkpoints there are.
+pub(crate) fn stored(disk: &SimulatedDisk) -> BTreeSet<String> {
+    let files = Files::new(disk.clone());
+    let directories = files.list("checkpoint").unwrap_or_default();
+    let paths = directories.iter().flat_map(|directory| {
+        let directory = format!("checkpoint/{}", directory.name);
+        let entries = files.list(&directory).unwrap();
+        // One without files counts, too.
+        let whole = entries.is_empty().then_some(directory.clone());
+        entries.into_iter().map(move |entry| format!("{directory}/{}", entry.name)).chain(whole)
+    });
+    paths.collect()
+}
+
+fn named(world: &World) -> BTreeSet<String> {
+    world.files().into_iter().collect()
+}
+
+/// A database with a checkpoint of two tables, of which one was made for an earlier one, with carried records and a log behind it; closed.
+pub(crate) fn closed(seed: u64) -> (SimulatedDisk, Ledger) {
+    let disk = SimulatedDisk::new(seed);
+    let world = World::open(&disk, &Ledger::default()).unwrap();
+    world.define(BTreeSet::from([1, 2])).unwrap();
+    (0..60).for_each(|key| world.commit(0, &[row(1, key, key + seed)]).unwrap());
+    world.checkpoint().unwrap();
+    (0..30).for_each(|key| world.commit(0, &[row(2, key, key)]).unwrap());
+    world.begin(1).unwrap();
+    (0..30).for_each(|key| world.commit(0, &[row(2, key % 7, key)]).unwrap());
+    world.checkpoint().unwrap();
+    world.commit(0, &[row(1, 3, 1)]).unwrap();
+    world.discard(1);
+    world.log.close().unwrap();
+    assert!(world.files().iter().any(|path| path.ends_with("carried")));
+    (disk, world.told())
+}
+
+/// Each operation fails: the database goes on or stops, and opening it again finds what was acknowledged.
+#[test]
+fn a_failed_operation_loses_nothing() {
+    for fault in [Fault::Fail, Fault::FailForEver, Fault::Full] {
+        for seed in runs(2) {
+            let start = SimulatedDisk::new(seed);
+            fail_everywhere(&start, &Ledger::default(), (seed, STEPS), fault, &mut |number, disk, ledger| {
+                assert_eq!(complaint(&disk.after_restart(), ledger), None, "seed {seed}, {fault:?} at {number}");
+                for left in disk.outcomes(1..2) {
+                    assert_eq!(complaint(&left, ledger), None, "seed {seed}, {fault:?} at {number}, and no power");
+                }
+            });
+        }
+    }
+}
+
+/// An operation of a checkpoint fails: it is given up, and nothing of it stays; transactions go on; a later one is made.
+#[test]
+fn a_failed_checkpoint_is_given_up() {
+    let mut failed = 0;
+    for fault in [Fault::Fail, Fault::Full] {
+        for number in 0.. {
+            let disk = SimulatedDisk::new(number as u64);
+            let world = World::open(&disk, &Ledger::default()).unwrap();
+            (0..20).for_each(|key| world.commit(0, &[row(1, key, key)]).unwrap());
+            world.checkpoint().unwrap();
+            world.commit(0, &[row(1, 1, 7)]).unwrap();
+            let first = disk.steps().len();
+            disk.plan(first + number, fault);
+            let result = world.checkpoints.run(&world.log, &world.manifests, checkpoint::Haste::Unpaced);
+            if disk.steps().len() <= first + number {
+                break;
+            }
+            let step = disk.steps()[first + number].clone();
+            let what = format!("{fault:?} of {step:?}: {result:?}");
+            let is_cleaning =
+                matches!(step.operation, Operation::Remove | Operation::RemoveDirectory | Operation::List);
+            let in_doubt = step.path.starts_with("manifest") && fault == Fault::Fail;
+            failed += u64::from(result.is_err());
+            assert_eq!(result.is_err(), world.checkpoints.counts().failed > 0, "{what}");
+            if !is_cleaning && !in_doubt {
+                assert_eq!(stored(&disk), named(&world), "{what}");
+            }
+            world.commit(0, &[row(1, 2, 8)]).unwrap();
+            match world.checkpoint() {
+                Ok(_) => assert_eq!(stored(&disk), named(&world), "{what}"),
+                Err(error) => assert!(in_doubt && error == Error::InDoubt, "{what}, and then {error}"),
+            }
+            world.commit(0, &[row(1, 3, 9)]).unwrap();
+            for left in disk.outcomes(1..3).chain([disk.after_restart()]) {
+                assert_eq!(complaint(&left, &world.told()), None, "{what}");
+            }
+        }
+    }
+    assert!(failed > 20, "{failed} checkpoints failed");
+}
+
+/// There is no room for a checkpoint, and then there is.
+#[test]
+fn room_that_comes_back_is_used() {
+    let disk = SimulatedDisk::new(1);
+    let world = World::open(&disk, &Ledger::default()).unwrap();
+    (0..50).for_each(|key| world.commit(0, &[row(1, key, key)]).unwrap());
+    let used = disk.used();
+    disk.set_room(Some(used + (8 << 10)));
+    let error = world.checkpoint().unwrap_err();
+    assert!(matches!(&error, Error::Disk(error) if error.is_full()), "{error}");
+    assert_eq!((disk.used(), stored(&disk)), (used, BTreeSet::new()));
+    disk.set_room(None);
+    world.checkpoint().unwrap();
+    assert!(disk.used() < used, "the log has become shorter");
+    assert_eq!(world.checkpoints.counts(), checkpoint::Counts { made: 1, failed: 1 });
+    assert_eq!(complaint(&disk.after_restart(), &world.told()), None);
+}
+
+/// Every block of a checkpoint, damaged in every way: it is noticed, or makes no difference.
+#[test]
+fn damage_is_noticed() {
+    let (mut noticed, mut harmless) = (0, 0);
+    for seed in runs(2) {
+        let (disk, ledger) = closed(seed);
+        let mut random = Random::from_seed(seed);
+        for path in stored(&disk) {
+            let blocks = disk.open(&path, Access::Read).unwrap().bytes().unwrap() / 4096;
+            for block in 0..blocks {
+                let damages = [
+                    Damage::FlipBit { bit: random.below(8 * 4096) as usize },
+                    Damage::FlipBit { bit: random.below(8 * 96) as usize },
+                    Damage::Zero,
+                    Damage::Garbage,
+                    Damage::Stale,
+                    Damage::Misdirect { from: random.below(blocks) },
+                    Damage::Unreadable,
+                    Damage::Cut,
+                ];
+                for damage in damages {
+                    let left = disk.after_restart();
+                    if !left.damage(&path, block, damage).unwrap() {
+                        continue;
+                    }
+                    match look(&left) {
+                        Ok(found) => {
+                            assert_eq!(found.and_then(|found| ledger.complaint(&found)), None, "{damage:?} of {path}");
+                            harmless += 1;
+                        }
+                        Err(Error::Damaged { file, .. }) => {
+                            assert_eq!(file, path);
+                            noticed += 1;
+                        }
+                        Err(Error::Disk(error)) => assert_eq!((damage, error.path), (Damage::Unreadable, path.clone())),
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+        }
+    }
+    println!("{noticed} damages were noticed, and {harmless} harmed nothing");
+    assert!(noticed > 20 && harmless == 0);
+}
+
+/// Whole files are missing, or lie in each other's places.
+#[test]
+fn files_that_are_missing_or_swapped_are_noticed() {
+    let (disk, _) = closed(1);
+    let paths: Vec<String> = stored(&disk).into_iter().collect();
+    for path in &paths {
+        let left = disk.after_restart();
+        Files::new(left.clone()).remove(path).unwrap();
+        assert!(look(&left).is_err(), "{path} is missing");
+        for other in paths.iter().filter(|other| *other != path) {
+            let left = disk.after_restart();
+            let files = Files::new(left.clone());
+            files.remove(path).unwrap();
+            let from = files.open(other, Access::Read).unwrap();
+            let mut bytes = polychron_log::disk::Buffer::zeroed(from.bytes().unwrap() as usize);
+            from.read_at(0, &mut bytes).unwrap();
+            files.create(path, 0).unwrap().write_at(0, &bytes).unwrap();
+            assert!(look(&left).is_err(), "{other} is in the place of {path}");
+        }
+    }
+}
+
+/// A write of a checkpoint is lost or lands elsewhere: that is noticed, unless what it wrote is not needed.
+#[test]
+fn lost_and_misdirected_writes_are_noticed() {
+    let mut noticed = 0;
+    for seed in runs(2) {
+        let start = SimulatedDisk::new(seed);
+        for fault in [Fault::LoseWrite, Fault::Misdirect] {
+            let undisturbed = start.after_restart();
+            use_database(&undisturbed, &mut Ledger::default(), seed, STEPS);
+            for (number, step) in undisturbed.steps().iter().enumerate() {
+                if step.operation != Operation::Write || !step.path.starts_with("checkpoint") {
+                    continue;
+                }
+                let disk = start.after_restart();
+                disk.plan(number, fault);
+                let mut ledger = Ledger::default();
+                use_database(&disk, &mut ledger, seed, STEPS);
+                match look(&disk.after_restart()) {
+                    Ok(found) => {
+                        let wrong = found.and_then(|found| ledger.complaint(&found));
+                        assert_eq!(wrong, None, "seed {seed}, {fault:?} at {number}");
+                    }
+                    Err(_) => noticed += 1,
+                }
+            }
+        }
+    }
+    assert!(noticed > 5, "{noticed} were noticed");
+}
+
+/// Reads of a recovery have a wrong bit, each in turn: what is read again is right.
+#[test]
+fn wrong_bits_on_the_way_are_read_again() {
+    let (disk, ledger) = closed(1);
+    let undisturbed = disk.after_restart();
+    look(&undisturbed).unwrap();
+    for (number, step) in undisturbed.steps().iter().enumerate() {
+        let left = disk.after_restart();
+        left.plan(number, Fault::FlipBit);
+        if !step.path.starts_with("manifest") {
+            assert_eq!(complaint(&left, &ledger), None, "{step:?}");
+        }
+    }
+}
+
+/// The tests of power failures can fail: without a write or a sync of a checkpoint, each in turn, some crash is answered wrongly.
+#[test]
+fn every_sync_is_needed() {
+    let use_short = |disk: &SimulatedDisk, ledger: &mut Ledger| -> Option<(usize, usize)> {
+        let world = World::open(disk, ledger).ok()?;
+        *ledger = world.told();
+        for key in 0..8 {
+            world.commit(0, &[row(1, key, key)]).ok()?;
+            *ledger = world.told();
+        }
+        world.begin(1).ok()?;
+        world.commit(0, &[row(1, 1, 10)]).ok()?;
+        *ledger = world.told();
+        let begun = disk.steps().len();
+        world.checkpoint().ok()?;
+        Some((begun, disk.steps().len()))
+    };
+    let start = SimulatedDisk::new(1);
+    let undisturbed = start.after_restart();
+    let (begun, ended) = use_short(&undisturbed, &mut Ledger::default()).unwrap();
+    let steps = undisturbed.steps();
+    let mut unneeded = Vec::new();
+    for number in begun..ended {
+        let step = &steps[number];
+        let fault = match step.operation {
+            Operation::Sync | Operation::SyncDirectory => Fault::LoseSync,
+            Operation::Write => Fault::LoseWrite,
+            _ => continue,
+        };
+        let is_needed = (number + 1..=ended).any(|crash| {
+            let disk = start.after_restart();
+            disk.plan(number, fault);
+            disk.plan(crash, Fault::PowerFailure);
+            let mut ledger = Ledger::default();
+            use_short(&disk, &mut ledger);
+            disk.outcomes(1..6).any(|left| complaint(&left, &ledger).is_some())
+        });
+        if !is_needed {
+            unneeded.push((step.operation, step.path.clone()));
+        }
+    }
+    let wanted: Vec<_> = steps[begun..ended].iter().map(|step| (step.operation, step.path.as_str())).collect();
+    assert_eq!(unneeded, [], "{wanted:?}");
+}

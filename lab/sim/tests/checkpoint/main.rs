@@ -1,0 +1,153 @@
+//! Checkpoints under failures: whatever a crash leaves, checkpoint and log have together the rows of all that was acknowledged.
+//!
+//! `POLYCHRON_CHECKPOINT_RUNS` says how many runs are tried, `POLYCHRON_CRASH_SEEDS` how many outcomes of each power failure, and
+//! `POLYCHRON_FIRST_SEED` from which seed on.
+
+mod faults;
+mod ledger;
+mod steps;
+mod threads;
+mod world;
+
+use polychron_base::random::Random;
+use polychron_base::sizes::scaled;
+use polychron_sim::{Fault, SimulatedDisk};
+
+use ledger::Ledger;
+use world::{World, look};
+
+const STEPS: usize = 80;
+
+fn wanted(variable: &str, default: usize) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(scaled(default, 1) as u64)
+}
+
+fn seeds(default: usize) -> std::ops::Range<u64> {
+    let first = wanted("POLYCHRON_FIRST_SEED", 1);
+    first..first + wanted("POLYCHRON_CRASH_SEEDS", default)
+}
+
+/// The seeds of runs.
+fn runs(default: usize) -> std::ops::Range<u64> {
+    let first = wanted("POLYCHRON_FIRST_SEED", 1);
+    first..first + wanted("POLYCHRON_CHECKPOINT_RUNS", default)
+}
+
+/// What is wrong with what is found on a disk. An error is wrong, too.
+fn complaint(disk: &SimulatedDisk, ledger: &Ledger) -> Option<String> {
+    match look(disk) {
+        Ok(Some(found)) => ledger.complaint(&found),
+        Ok(None) => (ledger.certain > 0).then(|| "the database is gone".to_owned()),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Opens a database and uses it, until something fails. The ledger has what was sealed and acknowledged until then. Answers how many checkpoints were
+/// made.
+fn use_database(disk: &SimulatedDisk, ledger: &mut Ledger, seed: u64, steps: usize) -> u64 {
+    let Ok(world) = World::open(disk, ledger) else { return 0 };
+    // The log may stop.
+    let _ = world.run(&mut Random::from_seed(seed), steps);
+    *ledger = world.told();
+    world.checkpoints.counts().made
+}
+
+/// How many operations a run has that nothing disturbs.
+fn operations(start: &SimulatedDisk, ledger: &Ledger, seed: u64, steps: usize) -> usize {
+    let disk = start.after_restart();
+    use_database(&disk, &mut ledger.clone(), seed, steps);
+    disk.steps().len()
+}
+
+/// Lets each operation of a run have a fault, in turn, and calls `check` with each outcome.
+fn fail_everywhere(
+    start: &SimulatedDisk,
+    ledger: &Ledger,
+    (seed, steps): (u64, usize),
+    fault: Fault,
+    check: &mut dyn FnMut(usize, &SimulatedDisk, &Ledger),
+) {
+    for number in 0..operations(start, ledger, seed, steps) {
+        let disk = start.after_restart();
+        disk.plan(number, fault);
+        let mut ledger = ledger.clone();
+        use_database(&disk, &mut ledger, seed, steps);
+        check(number, &disk, &ledger);
+    }
+}
+
+/// Runs in which nothing fails, one opening after the other.
+#[test]
+fn checkpoint_and_log_have_all_together() {
+    let mut made = 0;
+    for seed in runs(60) {
+        let disk = SimulatedDisk::new(seed);
+        let mut ledger = Ledger::default();
+        for opening in 0..3 {
+            made += use_database(&disk, &mut ledger, 10 * seed + opening, 4 * STEPS);
+            assert_eq!(complaint(&disk.after_restart(), &ledger), None, "seed {seed}, opening {opening}");
+        }
+    }
+    println!("{made} checkpoints were made");
+    assert!(made > 50);
+}
+
+#[test]
+fn what_is_acknowledged_survives_a_power_failure_at_any_operation() {
+    let (mut checked, mut acknowledged) = (0, 0);
+    for seed in runs(4) {
+        let start = SimulatedDisk::new(seed);
+        fail_everywhere(&start, &Ledger::default(), (seed, STEPS), Fault::PowerFailure, &mut |number, disk, ledger| {
+            for left in disk.outcomes(seeds(3)) {
+                assert_eq!(complaint(&left, ledger), None, "seed {seed}, operation {number}");
+                checked += 1;
+            }
+            acknowledged = acknowledged.max(ledger.certain);
+        });
+    }
+    println!("{checked} outcomes of power failures were right; up to {acknowledged} epochs were acknowledged");
+    assert!(acknowledged > 10);
+}
+
+/// The same, and then once more while the database is opened again and used.
+#[test]
+fn so_it_does_at_a_second_one() {
+    let mut checked = 0;
+    for seed in runs(1) {
+        let start = SimulatedDisk::new(seed);
+        let run = (seed, STEPS / 2);
+        fail_everywhere(&start, &Ledger::default(), run, Fault::PowerFailure, &mut |first, disk, ledger| {
+            let survival = polychron_sim::Survival::ALL[first % 6];
+            let left = disk.after_power_failure(survival, seed);
+            fail_everywhere(&left, ledger, (seed + 1, 12), Fault::PowerFailure, &mut |second, disk, ledger| {
+                let survival = polychron_sim::Survival::ALL[second % 6];
+                let left = disk.after_power_failure(survival, seed);
+                assert_eq!(complaint(&left, ledger), None, "seed {seed}, operations {first} and {second}");
+                checked += 1;
+            });
+        });
+    }
+    println!("{checked} outcomes of power failures were right");
+}
+
+/// A process ends after an operation has failed; the next one opens what it finds, makes checkpoints, and then the power fails.
+#[test]
+fn what_a_restart_finds_is_durable_before_anything_is_built_on_it() {
+    let mut checked = 0;
+    for fault in [Fault::Fail, Fault::FailForEver] {
+        for seed in runs(1) {
+            let start = SimulatedDisk::new(seed);
+            fail_everywhere(&start, &Ledger::default(), (seed, STEPS), fault, &mut |first, disk, ledger| {
+                let next = disk.after_restart();
+                assert_eq!(complaint(&next, ledger), None, "seed {seed}, {fault:?} at {first}");
+                let mut ledger = ledger.clone();
+                use_database(&next, &mut ledger, seed + 1, 20);
+                for left in next.outcomes(seeds(1)) {
+                    assert_eq!(complaint(&left, &ledger), None, "seed {seed}, {fault:?} at {first}, and no power");
+                    checked += 1;
+                }
+            });
+        }
+    }
+    println!("{checked} outcomes were right");
+}

@@ -1,0 +1,249 @@
+//! Each step of checkpoints is left out, and something goes wrong that is seen.
+//!
+//! A *killer* tells whether something went wrong: with all steps it does not, and without one it does.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use polychron_engine::mutations::{interrupt, leave_out};
+use polychron_log::DatabaseId;
+use polychron_log::checkpoint::{Contents, Range, Reader, RowContent, Writer};
+use polychron_log::disk::{Files, Operation};
+use polychron_log::manifest::CheckpointFile;
+use polychron_log::steps::{CheckpointStep, Point};
+use polychron_sim::{Damage, Fault, SimulatedDisk, Survival};
+
+use crate::complaint;
+use crate::faults::{row, stored};
+use crate::ledger::Ledger;
+use crate::world::{World, look};
+
+fn fresh(seed: u64) -> (SimulatedDisk, World) {
+    let disk = SimulatedDisk::new(seed);
+    let world = World::open(&disk, &Ledger::default()).expect("nothing fails");
+    (disk, world)
+}
+
+/// Whether something is wrong after a power failure that leaves only what is certain.
+fn is_wrong(world: &World) -> bool {
+    complaint(&world.disk.after_power_failure(Survival::Nothing, 0), &world.told()).is_some()
+}
+
+/// A transaction of a lower order is sealed behind a checkpoint which knows one of a higher order that has put the same row without a look at it.
+fn late_record_of_a_lower_order() -> bool {
+    let (_, world) = fresh(1);
+    world.commit(2, &[row(1, 9, 9)]).unwrap();
+    world.begin(0).unwrap();
+    let (key, done) = row(1, 1, 100);
+    world.stage(0, key, done).unwrap();
+    world.commit(1, &[row(1, 1, 200)]).unwrap();
+    world.checkpoint().unwrap();
+    let ticket = world.seal(0).expect("nobody has read below");
+    world.wait(ticket).unwrap();
+    is_wrong(&world)
+}
+
+/// The only record of a row is carried, by one checkpoint or by one after the other.
+fn row_that_is_carried(again: bool) -> bool {
+    let (_, world) = fresh(1);
+    world.commit(2, &[row(1, 9, 9)]).unwrap();
+    world.begin(0).unwrap();
+    world.commit(1, &[row(1, 1, 200)]).unwrap();
+    world.checkpoint().unwrap();
+    if again {
+        world.commit(1, &[row(1, 2, 200)]).unwrap();
+        world.discard(0);
+        world.commit(1, &[row(1, 3, 200)]).unwrap();
+        world.checkpoint().unwrap();
+    }
+    is_wrong(&world)
+}
+
+/// The log file that stays has a change which one in a file before was put over.
+fn older_change_in_a_later_file() -> bool {
+    let (_, world) = fresh(1);
+    world.begin(0).unwrap();
+    let (key, done) = row(1, 1, 100);
+    world.stage(0, key, done).unwrap();
+    world.commit(1, &[row(1, 1, 200)]).unwrap();
+    // A file has four frames.
+    (0..8).for_each(|key| world.commit(1, &[row(1, 10 + key, 0)]).unwrap());
+    let ticket = world.seal(0).expect("nobody has read below");
+    world.wait(ticket).unwrap();
+    world.checkpoint().unwrap();
+    is_wrong(&world)
+}
+
+/// All of the log is gone that the checkpoint did not need: its epochs would be given again.
+fn log_that_is_gone() -> bool {
+    let (disk, world) = fresh(1);
+    (0..3).for_each(|key| world.commit(1, &[row(1, key, 0)]).unwrap());
+    world.checkpoint().unwrap();
+    for path in ["log/0.log", "log/1.log", "log/2.log"] {
+        (0..4).for_each(|block| _ = disk.damage(path, block, Damage::Zero));
+    }
+    look(&disk).is_ok()
+}
+
+/// A table is made, and has a row, when a checkpoint has just begun.
+fn table_that_is_made_beside() -> bool {
+    let (_, world) = fresh(1);
+    world.commit(0, &[row(1, 1, 1)]).unwrap();
+    let beside = world.clone();
+    interrupt(Point::CheckpointBegins, move || {
+        beside.define(BTreeSet::from([1, 2])).unwrap();
+        beside.commit(0, &[row(2, 1, 1)]).unwrap();
+    });
+    world.checkpoint().unwrap();
+    is_wrong(&world)
+}
+
+/// Whether the files of a table are written again though nothing was done to it.
+fn table_that_nobody_changes() -> bool {
+    let (_, world) = fresh(1);
+    world.define(BTreeSet::from([1, 2])).unwrap();
+    world.commit(0, &[row(1, 1, 1), row(2, 1, 1)]).unwrap();
+    world.checkpoint().unwrap();
+    let before = world.files();
+    world.commit(0, &[row(2, 2, 1)]).unwrap();
+    world.checkpoint().unwrap();
+    let after = world.files();
+    is_wrong(&world) || before.iter().filter(|path| path.contains("/1.")).any(|path| !after.contains(path))
+}
+
+fn power_failure_after_a_checkpoint() -> bool {
+    let (_, world) = fresh(1);
+    world.commit(0, &[row(1, 1, 1)]).unwrap();
+    world.checkpoint().unwrap();
+    is_wrong(&world)
+}
+
+/// What comes of a fault at each operation of a second checkpoint.
+fn second_checkpoint(seed: u64, fault: Fault, is_wrong: &dyn Fn(&World, Operation, &str) -> bool) -> bool {
+    for number in 0.. {
+        let (disk, world) = fresh(seed);
+        (0..4).for_each(|key| world.commit(0, &[row(1, key, key)]).unwrap());
+        world.checkpoint().unwrap();
+        (0..4).for_each(|key| world.commit(0, &[row(1, key, 10)]).unwrap());
+        let first = disk.steps().len();
+        disk.plan(first + number, fault);
+        let _ = world.checkpoint();
+        let Some(step) = disk.steps().get(first + number).cloned() else { return false };
+        if is_wrong(&world, step.operation, &step.path) {
+            return true;
+        }
+    }
+    false
+}
+
+fn power_failure_within_a_checkpoint() -> bool {
+    second_checkpoint(1, Fault::PowerFailure, &|world, _, _| {
+        world.disk.outcomes(1..4).any(|left| complaint(&left, &world.told()).is_some())
+    })
+}
+
+/// A manifest cannot be written or synced: either one may count.
+fn manifest_in_doubt() -> bool {
+    (1..6).any(|seed| {
+        second_checkpoint(seed, Fault::Fail, &|world, _, path| {
+            let is_wrong = |left: SimulatedDisk| complaint(&left, &world.told()).is_some();
+            path.starts_with("manifest")
+                && (is_wrong(world.disk.after_restart()) || world.disk.outcomes(1..6).any(is_wrong))
+        })
+    })
+}
+
+fn leftovers(disk: &SimulatedDisk, world: &World) -> bool {
+    stored(disk) != world.files().into_iter().collect()
+}
+
+fn failed_write() -> bool {
+    second_checkpoint(1, Fault::Fail, &|world, operation, path| {
+        operation == Operation::Write && path.starts_with("checkpoint") && leftovers(&world.disk, world)
+    })
+}
+
+fn interrupted_write() -> bool {
+    second_checkpoint(1, Fault::PowerFailure, &|world, operation, path| {
+        let is_within = operation == Operation::Write && path.starts_with("checkpoint");
+        is_within && {
+            let left = world.disk.after_power_failure(Survival::Everything, 1);
+            let world = World::open(&left, &world.told()).expect("nothing is lost");
+            leftovers(&left, &world)
+        }
+    })
+}
+
+/// A file of one block, written for the same place in another checkpoint of this number that was interrupted.
+fn file_of_the_same_place() -> bool {
+    let write = |number: u64| -> (Files<SimulatedDisk>, CheckpointFile) {
+        let files = Files::new(SimulatedDisk::new(1));
+        files.create_directory("checkpoint").unwrap();
+        files.create_directory("checkpoint/1").unwrap();
+        let mut writer =
+            Writer::new(&files, DatabaseId(1), 1, Contents::Rows { table: 1, part: 0, range: Range::default() });
+        let mut content = RowContent::new(1, 1000);
+        content.push(&[number], &mut writer).unwrap();
+        content.finish(&mut writer).unwrap();
+        let file = writer.finish().unwrap().expect("it has a row");
+        (files, file)
+    };
+    let ((files, old), (_, new)) = (write(1), write(2));
+    let read = |file| -> bool {
+        let mut reader = Reader::open(&files, DatabaseId(1), file).unwrap();
+        while let Ok(block) = reader.next_block() {
+            if block.is_none() {
+                return true;
+            }
+        }
+        false
+    };
+    !read(old) || read(new)
+}
+
+/// What each step prevents.
+fn killer(step: CheckpointStep) -> fn() -> bool {
+    match step {
+        CheckpointStep::CarryOpen => late_record_of_a_lower_order,
+        CheckpointStep::TakeCarried => || row_that_is_carried(false) || row_that_is_carried(true),
+        CheckpointStep::SkipFolded => older_change_in_a_later_file,
+        CheckpointStep::RaiseFloor => log_that_is_gone,
+        CheckpointStep::ReadCatalogLater => table_that_is_made_beside,
+        CheckpointStep::KeepUnchanged => table_that_nobody_changes,
+        CheckpointStep::SyncRows | CheckpointStep::SyncDirectories => power_failure_after_a_checkpoint,
+        CheckpointStep::WriteManifestFirst => power_failure_within_a_checkpoint,
+        CheckpointStep::KeepInDoubt => manifest_in_doubt,
+        CheckpointStep::RemoveFailed => failed_write,
+        CheckpointStep::RemoveInterrupted => interrupted_write,
+        CheckpointStep::KnowLastBlock => file_of_the_same_place,
+    }
+}
+
+macro_rules! each {
+    ($($step:ident)*) => {
+        #[allow(non_snake_case)]
+        mod each {
+            use super::*;
+
+            $(
+                #[test]
+                fn $step() {
+                    let play = killer(CheckpointStep::$step);
+                    assert!(!play(), "it goes wrong although nothing is left out");
+                    let _without = leave_out(CheckpointStep::$step);
+                    assert!(catch_unwind(AssertUnwindSafe(play)).unwrap_or(true), "nothing goes wrong");
+                }
+            )*
+
+            #[test]
+            fn all() {
+                assert_eq!([$(CheckpointStep::$step),*], CheckpointStep::ALL);
+            }
+        }
+    };
+}
+
+each! {
+    CarryOpen TakeCarried SkipFolded RaiseFloor ReadCatalogLater KeepUnchanged SyncRows SyncDirectories WriteManifestFirst KeepInDoubt RemoveFailed
+    RemoveInterrupted KnowLastBlock
+}

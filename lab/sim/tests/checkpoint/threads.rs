@@ -1,0 +1,83 @@
+//! The same with threads, whose turns nobody decides.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use polychron_base::TableId;
+use polychron_base::clock::SystemClock;
+use polychron_engine::redo::{Change, Log as _, Order};
+use polychron_log::catalog::encode;
+use polychron_log::checkpoint::{self, Checkpoints, Haste};
+use polychron_log::disk::Files;
+use polychron_log::manifest::{Manifest, Manifests};
+use polychron_log::{Log, Options};
+use polychron_sim::SimulatedDisk;
+use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::ledger::catalog;
+use crate::runs;
+use crate::world::{DATABASE, look};
+
+/// Clients count up rows of their own, while one checkpoint after the other is made by two threads each: what was acknowledged is there after a power failure.
+#[test]
+fn clients_commit_beside_checkpoints() {
+    let mut made = 0;
+    for seed in runs(6) {
+        let disk = SimulatedDisk::new(seed);
+        let files = Files::new(disk.clone());
+        let first = Manifest {
+            database: DATABASE,
+            incarnation: 0,
+            first_log_file: 1,
+            durable: 0,
+            checkpoint: None,
+            catalog: encode(&catalog(&BTreeSet::from([1]))),
+        };
+        let mut manifests = Manifests::create(&files, first).unwrap();
+        let options = checkpoint::Options { threads: 2, ..checkpoint::Options::tiny() };
+        let checkpoints = Checkpoints::open(&files, manifests.current(), options).unwrap();
+        let orders: Arc<Vec<AtomicU64>> = Arc::new((0..3).map(|_| AtomicU64::new(0)).collect());
+        let seen = Arc::clone(&orders);
+        // Each client's orders rise, and are its number modulo three.
+        let ended = move || {
+            let least = seen.iter().map(|order| order.load(Ordering::Acquire)).min();
+            Order::from(3 * least.unwrap_or(0) + 2)
+        };
+        let clock = Arc::new(SystemClock::new());
+        let log = Log::open(&files, &mut manifests, Options::tiny(), clock, Box::new(ended), &mut |_| {}).unwrap();
+        let (log, manifests, is_over) = (Arc::new(log), Mutex::new(manifests), AtomicBool::new(false));
+        let client = |worker: usize| {
+            let mut count = 0;
+            while !is_over.load(Ordering::Relaxed) || count < 30 {
+                count += 1;
+                log.admit(worker).unwrap();
+                let row = [worker as u64 + 10 * (count % 20), count, 0, 0, count];
+                log.stage(worker, TableId::new(9, 1), b"", Change::Put(&row)).unwrap();
+                let ticket = log.seal(worker, Order::from(3 * count + worker as u64));
+                orders[worker].store(count, Ordering::Release);
+                log.wait(ticket).unwrap();
+            }
+            count
+        };
+        let counts: Vec<u64> = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..3).map(|worker| scope.spawn(move || client(worker))).collect();
+            for _ in 0..8 {
+                let _ = log.flush();
+                checkpoints.run(&log, &manifests, Haste::Unpaced).unwrap();
+            }
+            is_over.store(true, Ordering::Relaxed);
+            clients.into_iter().map(|client| client.join().unwrap()).collect()
+        });
+        made += checkpoints.counts().made;
+        for left in disk.outcomes(1..3) {
+            let rows = look(&left).unwrap().expect("it was made").rows;
+            for (worker, count) in counts.iter().enumerate() {
+                for number in count.saturating_sub(19).max(1)..=*count {
+                    let key = (1, worker as u64 + 10 * (number % 20));
+                    assert_eq!(rows.get(&key).map(|row| row[1]), Some(number), "seed {seed}, worker {worker}");
+                }
+            }
+        }
+    }
+    assert!(made > 6, "{made} checkpoints were made");
+}
