@@ -325,6 +325,11 @@ impl<D: Disk> Parts<D> {
     where
         D: Clone,
     {
+        // A unique index counts on rows that are gone, and a table that takes another one's place on rows that were copied: whatever answers wait for, they are
+        // durable first.
+        if !left_out(OpeningStep::FlushFirst) {
+            redo::Log::wait(&*self.log, redo::Log::sealed(&*self.log))?;
+        }
         // Records of tables that nobody knows any more are passed over, so which ones there are must be durable before that is acted on.
         self.log.check()?;
         let mut manifests = self.manifests();

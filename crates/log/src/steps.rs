@@ -53,6 +53,8 @@ named! {
     pub enum OpeningStep {
         /// A directory with other things in it is left alone.
         RefuseForeign,
+        /// Tables change behind what was sealed by then.
+        FlushFirst,
         /// The log stops when it is not known which tables are durable.
         StopInDoubt,
     }

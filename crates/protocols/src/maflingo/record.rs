@@ -75,11 +75,6 @@ impl Tid {
         self.0 >> Self::EPOCH_SHIFT
     }
 
-    /// The last id of an epoch.
-    pub(super) fn end_of(epoch: u64) -> Self {
-        Self(((epoch + 1) << Self::EPOCH_SHIFT) - 1)
-    }
-
     /// The worker that drew it.
     pub(super) fn worker(self) -> usize {
         self.0 as usize & (Self::MAX_WORKERS - 1)

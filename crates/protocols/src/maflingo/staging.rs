@@ -8,6 +8,13 @@ use super::sets::Kind;
 use super::transaction::MaflingoTransaction;
 use super::worker::State;
 
+impl Tid {
+    /// The last id of an epoch.
+    pub(super) fn end_of(epoch: u64) -> Self {
+        Self(((epoch + 1) << Self::EPOCH_SHIFT) - 1)
+    }
+}
+
 impl MaflingoTransaction<'_> {
     /// Stages the changes of rows, in the order in which they were made. Validation finds out where an insertion is not in its record any more.
     pub(super) fn stage_changes(&mut self) -> Result<(), Error> {
