@@ -116,7 +116,7 @@ pub(crate) fn run(disk: &SimulatedDisk, protocol: &str, seed: u64, steps: u64) -
         }
         if failed == 0 && Random::stream(seed, step).below(12) == 0 {
             if let Some(database) = database.take()
-                && step % 2 == 0
+                && step.is_multiple_of(2)
             {
                 let _ = database.close();
             }
@@ -217,7 +217,7 @@ fn keep(database: &Database<AnyProtocol>, step: u64) -> Result<(), Error> {
     let Some(table) = database.find_table("kept") else { return database.create_table::<Kept>().map(drop) };
     if database.definition(table)?.columns.len() == 2 {
         let table = Table::<Kept>::with_id(&**database.protocol(), table)?;
-        if step % 2 == 0 {
+        if step.is_multiple_of(2) {
             return database.execute(&mut Keep(table, step));
         }
         return database.create_or_open_table::<after::Kept>().map(drop);
@@ -253,7 +253,7 @@ impl Procedure for Write {
         for &(id, what) in &self.changes {
             match what {
                 0 | 1 => {
-                    let owner = (id % 3 == 0).then_some(id / 3);
+                    let owner = id.is_multiple_of(3).then_some(id / 3);
                     let text = "text ".repeat((self.step % 20) as usize);
                     t.upsert(&table, &Cell { id, owner, value: self.step as i64, text })?;
                 }

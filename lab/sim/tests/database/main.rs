@@ -84,7 +84,7 @@ fn what_is_acknowledged_survives_a_power_failure() {
 #[test]
 fn what_is_acknowledged_survives_a_failed_operation() {
     for seed in runs(14) {
-        let fault = if seed % 2 == 0 { Fault::Fail } else { Fault::FailForEver };
+        let fault = if seed.is_multiple_of(2) { Fault::Fail } else { Fault::FailForEver };
         assert_eq!(first_complaint(seed, fault, 3), None);
     }
 }
