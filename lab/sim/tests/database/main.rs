@@ -2,8 +2,8 @@
 //! answered.
 //!
 //! One client changes rows and tables, opens and closes, as a seed decides. What is found is compared with a database in memory in which the same was
-//! done. Some protocols write, and all read: each writes if there are more runs. `POLYCHRON_DATABASE_RUNS` says how many runs are tried, `POLYCHRON_CRASH_SEEDS` how many outcomes of each
-//! power failure, and `POLYCHRON_FIRST_SEED` from which seed on.
+//! done. Some protocols write, and all read; each writes if there are more runs. `POLYCHRON_DATABASE_RUNS` says how many runs are tried,
+//! `POLYCHRON_CRASH_SEEDS` how many outcomes of each power failure, and `POLYCHRON_FIRST_SEED` from which seed on.
 
 mod client;
 
