@@ -81,7 +81,7 @@ fn builder(protocol: &str) -> Builder<AnyProtocol> {
     Database::builder().small().memory_limit(24 << 20).workers(4).protocol(protocol)
 }
 
-fn open(disk: &SimulatedDisk, protocol: &str) -> Result<Database<AnyProtocol>, Error> {
+pub(crate) fn open(disk: &SimulatedDisk, protocol: &str) -> Result<Database<AnyProtocol>, Error> {
     open_with(disk, protocol, |_| ())
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn look(disk: &SimulatedDisk, protocol: &str) -> Result<Dump, Error> 
     let database = open(disk, protocol)?;
     let found = dump(&database)?;
     let later = database.create_table_with(definition("later", None, 0))?;
-    database.execute(&mut Write { table: later, changes: vec![(1, 0)], step: 0 })?;
+    write(&database, later)?;
     database.close()?;
     let database = open(disk, protocol)?;
     assert!(database.find_table("later").is_some(), "{protocol}");
@@ -169,7 +169,7 @@ pub(crate) fn definitions_have_their_rows(protocol: &str) -> Result<bool, Error>
     Ok(true)
 }
 
-fn definition(name: &str, parent: Option<&str>, kind: u64) -> TableDefinition {
+pub(crate) fn definition(name: &str, parent: Option<&str>, kind: u64) -> TableDefinition {
     let table = Cell::definition().with_name(name);
     let table = if kind % 2 == 1 { table.with_index(IndexDefinition::new("by_value", [2])) } else { table };
     let table = table.with_index(IndexDefinition::new("by_owner", [1]));
@@ -210,6 +210,11 @@ fn apply(database: &Database<AnyProtocol>, seed: u64, step: u64) -> Result<bool,
         Err(Error::NoParent(_) | Error::HasChildren(_) | Error::Definition(_) | Error::Duplicate(_)) => Ok(false),
         outcome => outcome.map(|()| true),
     }
+}
+
+/// Writes a row.
+pub(crate) fn write(database: &Database<AnyProtocol>, table: TableId) -> Result<(), Error> {
+    database.execute(&mut Write { table, changes: vec![(1, 0)], step: 0 })
 }
 
 /// Makes the table that evolves, or lets it, or writes into it.

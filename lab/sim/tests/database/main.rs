@@ -2,8 +2,8 @@
 //! answered.
 //!
 //! One client changes rows and tables, opens and closes, as a seed decides. What is found is compared with a database in memory in which the same was
-//! done. Each protocol writes, and others read. `POLYCHRON_DATABASE_RUNS` says how many runs are tried, `POLYCHRON_CRASH_SEEDS` how many outcomes of each
-//! power failure, and `POLYCHRON_FIRST_SEED` from which seed on.
+//! done. Some protocols write, and all read; each writes if there are more runs. `POLYCHRON_DATABASE_RUNS` says how many runs are tried,
+//! `POLYCHRON_CRASH_SEEDS` how many outcomes of each power failure, and `POLYCHRON_FIRST_SEED` from which seed on.
 
 mod client;
 
@@ -12,7 +12,7 @@ use polychron_engine::mutations::leave_out;
 use polychron_log::steps::OpeningStep;
 use polychron_sim::{Fault, SimulatedDisk};
 
-use client::{Run, definitions_have_their_rows, dump_of, look, names, run, summary};
+use client::{Run, definition, definitions_have_their_rows, dump_of, look, names, open, run, summary, write};
 
 const STEPS: u64 = 24;
 
@@ -76,24 +76,39 @@ fn first_complaint(seed: u64, fault: Fault, stride: usize) -> Option<String> {
 
 #[test]
 fn what_is_acknowledged_survives_a_power_failure() {
-    for seed in runs(14) {
-        assert_eq!(first_complaint(seed, Fault::PowerFailure, 5), None);
+    for seed in runs(5) {
+        assert_eq!(first_complaint(seed, Fault::PowerFailure, 17), None);
     }
 }
 
 #[test]
 fn what_is_acknowledged_survives_a_failed_operation() {
-    for seed in runs(14) {
+    for seed in runs(5) {
         let fault = if seed.is_multiple_of(2) { Fault::Fail } else { Fault::FailForEver };
-        assert_eq!(first_complaint(seed, fault, 3), None);
+        assert_eq!(first_complaint(seed, fault, 13), None);
     }
 }
 
-/// Rows that were written into a table behind a drop that failed would be lost, should the drop be durable after all.
+/// Whether a row is lost that was written into a table behind a drop that failed, of which it is not known whether it is durable.
+fn loses_what_is_behind_a_drop_in_doubt() -> bool {
+    (0..8).any(|later| {
+        let disk = SimulatedDisk::new(1);
+        let database = open(&disk, "serial").unwrap();
+        let table = database.create_table_with(definition("first", None, 0)).unwrap();
+        disk.plan(disk.steps().len() + later, Fault::Fail);
+        let is_dropped = database.drop_table(table).is_ok();
+        let is_written = write(&database, table).is_ok();
+        drop(database);
+        let found = open(&disk.after_restart(), "serial").unwrap().find_table("first");
+        !is_dropped && is_written && found.is_none()
+    })
+}
+
 #[test]
 fn the_log_stops_when_it_is_not_known_which_tables_there_are() {
+    assert!(!loses_what_is_behind_a_drop_in_doubt());
     let _careless = leave_out(OpeningStep::StopInDoubt);
-    assert!((1..20).any(|seed| first_complaint(seed, Fault::Fail, 1).is_some()));
+    assert!(loses_what_is_behind_a_drop_in_doubt());
 }
 
 /// An index is possible, and a table has its rows, by what others have committed before; so that is durable first.
