@@ -34,6 +34,13 @@ pub struct Arguments {
 pub enum Command {
     /// Load a workload, run it, and report throughput, latencies and consistency
     Bench(Bench),
+    /// Show what a database's directory has: tables, checkpoint and log
+    Inspect(Place),
+    /// Check all files of a database, and name everything that is damaged
+    Verify(Place),
+    /// Look into the log of a database
+    #[command(subcommand)]
+    Log(LogCommand),
     /// For shells and `man`.
     #[command(flatten)]
     Pages(Pages),
@@ -56,6 +63,37 @@ pub enum Pages {
         #[arg(long)]
         directory: Option<PathBuf>,
     },
+}
+
+/// Which database.
+#[derive(Debug, Args)]
+pub struct Place {
+    /// The database's directory; nothing in it is changed
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+/// What can be done with a log.
+#[derive(Debug, Subcommand)]
+pub enum LogCommand {
+    /// Print all changes that recovery reads from the log, a line each: when they became durable, in which order they count, and what they did
+    Dump(Dump),
+}
+
+/// Options of `log dump`.
+#[derive(Debug, Args)]
+pub struct Dump {
+    /// Where.
+    #[command(flatten)]
+    pub place: Place,
+
+    /// Only changes of this table; one that was dropped goes by its number in brackets
+    #[arg(long)]
+    pub table: Option<String>,
+
+    /// Only changes of the row with this key: the values of its columns, with commas between them
+    #[arg(long, requires = "table")]
+    pub key: Option<String>,
 }
 
 /// Options of `bench`.

@@ -3,6 +3,7 @@
 pub mod arguments;
 pub mod bench;
 mod compare;
+pub mod files;
 pub mod interrupt;
 pub mod output;
 pub mod pages;

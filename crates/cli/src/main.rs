@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use polychron_cli::arguments::{Arguments, Command, parse};
-use polychron_cli::{bench, output, pages};
+use polychron_cli::{bench, files, output, pages};
 
 fn main() -> ExitCode {
     let arguments: Arguments = match parse() {
@@ -12,6 +12,9 @@ fn main() -> ExitCode {
     };
     let code = match arguments.command {
         Command::Bench(bench) => bench::run(bench),
+        Command::Inspect(place) => files::inspect(&place),
+        Command::Verify(place) => files::verify(&place),
+        Command::Log(command) => files::log(&command),
         Command::Pages(given) => pages::run::<Arguments>(&given),
     };
     ExitCode::from(output::exit_code(code))

@@ -20,7 +20,8 @@ use polychron_sync::{Mutex, MutexGuard, new_number};
 
 use crate::definitions::Standing;
 use crate::foreign_keys::Constraints;
-use crate::redo::Journal;
+use crate::mutations::left_out;
+use crate::redo::{self, Journal};
 use crate::stores::IndexRef;
 
 use definitions::Provisional;
@@ -400,46 +401,6 @@ impl<T: Described> Catalog<T> {
         self.publish(alone, &present, changed, || ())
     }
 
-    /// Puts `change`'s answer in the place of a table: the same one with one more index, which is provisional.
-    ///
-    /// # Errors
-    /// As [`Catalog::replace`], or what the log answers.
-    pub fn add_index<O>(
-        &self,
-        id: TableId,
-        change: impl FnOnce(&T) -> Result<(T, (IndexId, O)), Error>,
-    ) -> Result<(IndexId, O), Error> {
-        let (alone, present) = self.change();
-        let (table, (index, output)) = change(present.get(id)?)?;
-        let mut changed = present.copy();
-        *changed.slot(id) = Some(Arc::new(table));
-        // Without a log nothing outlives the process.
-        if !self.journal.is_empty() {
-            changed.provisional.indexes.push(IndexRef { table: id, index });
-        }
-        self.publish(alone, &present, changed, || ())?;
-        Ok((index, output))
-    }
-
-    /// Puts `change`'s answer in the place of a table: the same one without this index. `going` is given what else `change` answers, before anybody can
-    /// know that.
-    ///
-    /// # Errors
-    /// As [`Catalog::add_index`].
-    pub fn remove_index<O>(
-        &self,
-        index_ref: IndexRef,
-        change: impl FnOnce(&T) -> Result<(T, O), Error>,
-        going: impl FnOnce(O),
-    ) -> Result<(), Error> {
-        let (alone, present) = self.change();
-        let (table, output) = change(present.get(index_ref.table)?)?;
-        let mut changed = present.copy();
-        *changed.slot(index_ref.table) = Some(Arc::new(table));
-        changed.provisional.indexes.retain(|other| *other != index_ref);
-        self.publish(alone, &present, changed, || going(output))
-    }
-
     /// Takes a table out and returns it. `going` is shown it before anybody can know that.
     ///
     /// # Errors
@@ -556,6 +517,12 @@ impl<T: Described> Catalog<T> {
         changed: TableList<T>,
         going: impl FnOnce(),
     ) -> Result<(), Error> {
+        if left_out(redo::Step::DefineFirst) {
+            let defined = self.define(present, &changed);
+            going();
+            self.put(self.lists(), changed);
+            return defined;
+        }
         self.define(present, &changed)?;
         let lists = self.lists();
         going();

@@ -149,6 +149,10 @@ crate::named! {
         OrderSeals,
         /// It is sealed before any other thread can read it.
         SealFirst,
+        /// The log is told of a table or an index before it is there, or gone.
+        DefineFirst,
+        /// It is told that an index is there when that is filled.
+        DefineFilled,
         /// A transaction that has read waits for what it has read.
         AwaitReads,
         /// An answer leaves when what it depends on is durable.

@@ -1,7 +1,7 @@
 //! Measures recovery from a log: a log of transactions like orders of TPC-C is written, and then, in turns, its files are read and nothing else, and it is
 //! recovered with several numbers of threads, whose rows go nowhere.
 //!
-//! `cargo run --release -p polychron-log --example recover -- DIRECTORY [MEGABYTES] [THREADS,…]`, in a directory that is made.
+//! `cargo run --release -p polychron-log --example recover -- DIRECTORY [MEGABYTES] [THREADS,…] [TURNS]`, in a directory that is made.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -129,7 +129,7 @@ fn write(files: &Files<Directory>, bytes: u64) -> Answer<()> {
     let mut writer = Writer { log: &log, definitions: definitions(), row: RowBuffer::new(), order: 0 };
     writer.load()?;
     let random = &mut Random::from_seed(1);
-    while writer.order % 1000 != 0 || files.list("log")?.len() as u64 * (64 << 20) < bytes {
+    while !writer.order.is_multiple_of(1000) || files.list("log")?.len() as u64 * (64 << 20) < bytes {
         writer.transaction(random)?;
     }
     log.flush()?;
@@ -169,6 +169,7 @@ fn main() -> Answer<()> {
     let bytes = arguments.next().map_or(Ok(1024), |count| count.parse::<u64>())? << 20;
     let threads = arguments.next().unwrap_or("0,1,2".to_owned());
     let threads: Vec<usize> = threads.split(',').map(str::parse).collect::<Result<_, _>>()?;
+    let turns: usize = arguments.next().map_or(Ok(3), |count| count.parse())?;
     let files = Files::new(Directory::create_or_open(Path::new(&path))?);
     if Manifests::read(&files)?.is_none() {
         write(&files, bytes)?;
@@ -179,7 +180,7 @@ fn main() -> Answer<()> {
     let read_with = |visit: &mut dyn FnMut(polychron_log::Logged<'_>)| {
         polychron_log::read(&files, manifests.current(), manifests.generation(), visit)
     };
-    for _ in 0..3 {
+    for _ in 0..turns {
         let begun = clock.now_ns();
         let gigabytes = probe(&files)? as f64 / 1e9;
         println!("{gigabytes:.2} GB: {:.2} s/GB to read the files", since(begun) / gigabytes);

@@ -4,9 +4,10 @@
 //! has no log it does nothing: what recovery loads is not logged again. An [`Opening`] is a database whose files were opened and read;
 //! [`Opening::load`] hands its rows out, and [`Opening::finish`] gives its log to the `Durable`.
 
+use std::io;
 use std::sync::{Arc, OnceLock, PoisonError};
 
-use polychron_base::clock::SystemClock;
+use polychron_base::clock::{Duration, SystemClock};
 use polychron_base::random::unpredictable;
 use polychron_base::{Error, TableId};
 use polychron_engine::definitions::StoredCatalog;
@@ -16,6 +17,7 @@ use polychron_sync::{Mutex, MutexGuard};
 
 use crate::DatabaseId;
 use crate::catalog;
+use crate::checkpoint::{self, Checkpoints, Haste, RowSource};
 use crate::disk::{Disk, Files};
 use crate::error::Error as LogError;
 use crate::flush::{Ended, Log, Options, Threads};
@@ -23,6 +25,9 @@ use crate::frame::Order;
 use crate::manifest::{self, Manifest, Manifests};
 use crate::recover::{Batch, Newest, Sink, Tail};
 use crate::steps::OpeningStep;
+
+/// How often a thread looks whether a checkpoint is due.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The files that a creation makes first. Nothing else is there while there are no manifests.
 const FIRST_FILES: [&str; 2] = ["manifest.0", "manifest.1"];
@@ -47,23 +52,31 @@ pub struct Settings {
     pub wanted: Wanted,
     /// The log's options.
     pub log: Options,
+    /// How checkpoints are made.
+    pub checkpoints: checkpoint::Options,
     /// How many threads read the log and load rows; none: the calling one does it.
     pub threads: usize,
-    /// Whether threads flush what nobody waits for, and make files ahead.
+    /// Whether threads flush what nobody waits for, make files ahead, and begin checkpoints.
     pub has_threads: bool,
 }
 
-/// The log of a database, from the moment on in which there is one.
+/// The log of a database, as soon as there is one.
 pub struct Durable<D: Disk> {
     durability: Durability,
     opened: OnceLock<Opened<D>>,
 }
 
-/// What an open database has. The threads go first, and the lock last.
+/// What an open database has. The threads go first.
 struct Opened<D: Disk> {
     threads: Mutex<Option<Threads<D>>>,
+    parts: Arc<Parts<D>>,
+}
+
+/// What the threads share. The lock goes last.
+struct Parts<D: Disk> {
     log: Arc<Log<D>>,
     manifests: Mutex<Manifests<D>>,
+    checkpoints: Checkpoints<D>,
     path: String,
     _lock: Mutex<D::Lock>,
 }
@@ -74,7 +87,10 @@ pub struct Opening<D: Disk> {
     ended: Arc<OnceLock<Ended>>,
     catalog: StoredCatalog,
     newest: Option<Newest>,
-    opened: Opened<D>,
+    /// What was so before the opening, and its checkpoint with that.
+    found: Manifest,
+    files: Files<D>,
+    parts: Parts<D>,
 }
 
 impl<D: Disk + Clone> Opening<D> {
@@ -88,12 +104,11 @@ impl<D: Disk + Clone> Opening<D> {
         look(files, &settings, failed)?;
         let lock = files.lock().map_err(|error| failed(error.into()))?;
         let mut manifests = manifests_of(files, &settings, failed)?;
-        let stored = match manifests.current().catalog.as_slice() {
-            [] => StoredCatalog::default(),
-            bytes => catalog::decode(bytes).map_err(|error| failed(error.into()))?,
-        };
-        let catalog = stored.permanent();
+        let stored = catalog::decode(&manifests.current().catalog).map_err(|error| failed(error.into()))?;
+        let (catalog, found) = (stored.permanent(), manifests.current().clone());
+        let checkpoints = Checkpoints::open(files, &found, settings.checkpoints).map_err(failed)?;
         let mut tail = Tail::new(&catalog, settings.threads).map_err(failed)?;
+        checkpoint::carried(files, &found, &mut |logged| tail.add(logged)).map_err(failed)?;
         let ended = Arc::<OnceLock<Ended>>::default();
         let all_ended = Arc::clone(&ended);
         let all_ended = Box::new(move || all_ended.get().map_or(Order::default(), |ended| ended()));
@@ -103,11 +118,11 @@ impl<D: Disk + Clone> Opening<D> {
         let newest = tail.finish().map_err(failed)?;
         let path = settings.path.clone();
         let (manifests, lock) = (Mutex::new(manifests), Mutex::new(lock));
-        let opened = Opened { threads: Mutex::new(None), log: Arc::new(log), manifests, path, _lock: lock };
+        let parts = Parts { log: Arc::new(log), manifests, checkpoints, path, _lock: lock };
         if stored != catalog {
-            opened.define(&catalog)?;
+            parts.define(&catalog)?;
         }
-        Ok(Self { settings, ended, catalog, newest: Some(newest), opened })
+        Ok(Self { settings, ended, catalog, newest: Some(newest), found, files: files.clone(), parts })
     }
 
     /// The tables.
@@ -121,7 +136,8 @@ impl<D: Disk + Clone> Opening<D> {
     /// What `sink` says, and what is wrong with the rows.
     pub fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
         let Some(newest) = self.newest.take() else { return Ok(0) };
-        newest.merge(self.settings.threads, &(), &Loading(sink)).map_err(|unloaded| match unloaded {
+        let checkpoint = RowSource::of(&self.files, &self.found);
+        newest.merge(self.settings.threads, &checkpoint, &Loading(sink)).map_err(|unloaded| match unloaded {
             Unloaded::Read(error) => error.of_database(&self.settings.path, self.settings.log.file_bytes),
             Unloaded::Refused(error) => error,
         })
@@ -132,13 +148,13 @@ impl<D: Disk + Clone> Opening<D> {
     /// # Errors
     /// [`Error::Options`] when the system has no threads for the log.
     pub fn finish(self, durable: &Durable<D>, ended: Ended) -> Result<(), Error> {
-        let Self { settings, ended: place, opened, .. } = self;
+        let Self { settings, ended: place, parts, .. } = self;
         assert!(place.set(ended).is_ok(), "an opening is finished once");
-        if settings.has_threads {
-            let threads = Threads::start(Arc::clone(&opened.log));
-            let threads = threads.map_err(|error| Error::options(format!("the log has no threads: {error}")))?;
-            opened.threads.lock().unwrap_or_else(PoisonError::into_inner).replace(threads);
-        }
+        let parts = Arc::new(parts);
+        let threads = if settings.has_threads { Some(parts.start()) } else { None };
+        let threads =
+            threads.transpose().map_err(|error| Error::options(format!("the log has no threads: {error}")))?;
+        let opened = Opened { threads: Mutex::new(threads), parts };
         assert!(durable.opened.set(opened).is_ok(), "a journal is for one database");
         Ok(())
     }
@@ -191,7 +207,7 @@ fn manifests_of<D: Disk + Clone>(
                 first_log_file: 0,
                 durable: 0,
                 checkpoint: None,
-                catalog: Vec::new(),
+                catalog: catalog::encode(&StoredCatalog::default()),
             };
             Manifests::create(files, first).map_err(|error| failed(error.into()))
         }
@@ -240,7 +256,7 @@ impl<D: Disk> Durable<D> {
 
     #[inline]
     fn log(&self) -> Option<&Log<D>> {
-        self.opened.get().map(|opened| &*opened.log)
+        self.opened.get().map(|opened| &*opened.parts.log)
     }
 
     /// Makes all durable that was sealed so far.
@@ -257,12 +273,50 @@ impl<D: Disk> Durable<D> {
     /// [`Error::LogStopped`].
     pub fn close(&self) -> Result<(), Error> {
         let Some(opened) = self.opened.get() else { return Ok(()) };
-        drop(opened.threads.lock().unwrap_or_else(PoisonError::into_inner).take());
-        opened.log.close()
+        opened.stop();
+        opened.parts.log.close()
+    }
+
+    /// Makes a checkpoint of all that is durable, as fast as it can.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Corrupt`], [`Error::Inaccessible`], [`Error::LogStopped`]; [`Error::Cancelled`] when the log was closed. The log then
+    /// keeps everything.
+    pub fn checkpoint(&self) -> Result<(), Error>
+    where
+        D: Clone,
+    {
+        let Some(Opened { parts, .. }) = self.opened.get() else { return Ok(()) };
+        parts.log.flush()?;
+        let made = parts.checkpoints.run(&parts.log, &parts.manifests, Haste::Unpaced);
+        made.map(drop).map_err(|error| error.of_database(&parts.path, parts.log.file_bytes()))
     }
 }
 
 impl<D: Disk> Opened<D> {
+    /// Ends the threads, and a checkpoint that is being made.
+    fn stop(&self) {
+        self.parts.checkpoints.stop();
+        drop(self.threads.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+impl<D: Disk> Drop for Opened<D> {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl<D: Disk + Clone> Parts<D> {
+    fn start(self: &Arc<Self>) -> io::Result<Threads<D>> {
+        let mut threads = Threads::start(Arc::clone(&self.log))?;
+        let parts = Arc::clone(self);
+        threads.spawn("polychron-checkpoint", LOOK, move || parts.checkpoints.tick(&parts.log, &parts.manifests))?;
+        Ok(threads)
+    }
+}
+
+impl<D: Disk> Parts<D> {
     fn manifests(&self) -> MutexGuard<'_, Manifests<D>> {
         self.manifests.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -271,16 +325,18 @@ impl<D: Disk> Opened<D> {
     where
         D: Clone,
     {
-        // A unique index counts on rows that are gone, and a table that takes another one's place on rows that were copied: whatever answers wait for, they are
-        // durable first.
+        // Records of tables that nobody knows any more are passed over, so which ones there are must be durable before that is acted on. And rows may
+        // be as the new list has them only by what is not durable yet: a unique index, a table that takes another one's place.
         if !left_out(OpeningStep::FlushFirst) {
-            redo::Log::wait(&*self.log, redo::Log::sealed(&*self.log))?;
+            self.log.flush()?;
         }
-        // Records of tables that nobody knows any more are passed over, so which ones there are must be durable before that is acted on.
         let mut manifests = self.manifests();
         let catalog = catalog::encode(tables);
         let bytes = catalog.len() as u64;
-        let next = Manifest { catalog, durable: self.log.durable(), ..manifests.current().clone() };
+        let before = manifests.current().clone();
+        // Not what is durable: epochs without records are, for which there is no frame.
+        let durable = before.durable.max(self.log.framed().epoch);
+        let next = Manifest { catalog, durable, ..before };
         match manifests.write(next) {
             Ok(()) => {
                 self.log.note_manifest(manifests.generation());
@@ -343,6 +399,6 @@ impl<D: Disk + Clone> redo::Log for Durable<D> {
     }
 
     fn define(&self, tables: &StoredCatalog) -> Result<(), Error> {
-        self.opened.get().map_or(Ok(()), |opened| opened.define(tables))
+        self.opened.get().map_or(Ok(()), |opened| opened.parts.define(tables))
     }
 }

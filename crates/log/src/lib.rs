@@ -17,6 +17,7 @@ mod read;
 pub mod recover;
 mod ring;
 pub mod steps;
+pub mod tools;
 
 pub use codec::DatabaseId;
 pub use durable::{Durable, Load, Opening, Settings, Wanted};

@@ -53,7 +53,7 @@ named! {
     pub enum OpeningStep {
         /// A directory with other things in it is left alone.
         RefuseForeign,
-        /// Tables change behind what was sealed by then.
+        /// What was sealed is durable before a list of tables is that may depend on it.
         FlushFirst,
         /// The log stops when it is not known which tables are durable.
         StopInDoubt,

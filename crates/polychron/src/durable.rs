@@ -16,12 +16,17 @@ use crate::{Builder, Database};
 /// The files of an open database, whatever disk they are on.
 pub(crate) trait Ends: Send + Sync {
     fn flush(&self) -> Result<(), Error>;
+    fn checkpoint(&self) -> Result<(), Error>;
     fn close(&self) -> Result<(), Error>;
 }
 
-impl<D: Disk> Ends for Durable<D> {
+impl<D: Disk + Clone> Ends for Durable<D> {
     fn flush(&self) -> Result<(), Error> {
         Self::flush(self)
+    }
+
+    fn checkpoint(&self) -> Result<(), Error> {
+        Self::checkpoint(self)
     }
 
     fn close(&self) -> Result<(), Error> {
@@ -152,7 +157,8 @@ impl<P: Protocol> Builder<P> {
             durability: self.durability,
             ..polychron_log::Options::within(memory.limit_bytes, workers)
         };
-        Settings { path, wanted, log, threads: cores.min(memory.max_workers).min(16), has_threads: true }
+        let checkpoints = polychron_log::checkpoint::Options::within(log.memory_bytes);
+        Settings { path, wanted, log, checkpoints, threads: cores.min(memory.max_workers).min(16), has_threads: true }
     }
 
     fn opened<D: Disk + Clone>(
@@ -163,13 +169,26 @@ impl<P: Protocol> Builder<P> {
         let mut options = self.checked()?;
         let durable = Arc::new(Durable::new(settings.log.durability));
         let memory = &mut options.common.memory;
-        memory.limit_bytes = memory.limit_bytes.map(|limit| limit.saturating_sub(settings.log.memory_bytes));
+        let files_bytes = settings.log.memory_bytes + settings.checkpoints.memory_bytes;
+        memory.limit_bytes = memory.limit_bytes.map(|limit| limit.saturating_sub(files_bytes));
         options.common.journal = Journal::new(Arc::clone(&durable) as _);
         // First, for a protocol may refuse the journal, or the options.
         let database = Database::with_options(options)?;
         recover(&database, &durable, &files(&settings)?, settings)?;
         database.pool.keep(Home::new(durable));
         Ok(database)
+    }
+}
+
+impl<P: Protocol> Database<P> {
+    /// Writes what the database has to its path, as files of rows, so that the log up to here is needed no longer, and opening takes less time. No transaction
+    /// waits for it or is aborted by it. A thread of the database does the same, slowly, whenever the log has become long; so nobody has to call this. Of a
+    /// database in memory it does nothing.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`], [`Error::Inaccessible`], [`Error::Corrupt`], and [`Error::LogStopped`]. Nothing is lost then: the log keeps everything.
+    pub fn checkpoint(&self) -> Result<(), Error> {
+        self.pool.home().map_or(Ok(()), |home| home.0.0.checkpoint())
     }
 }
 

@@ -202,6 +202,7 @@ mod claims;
 mod database;
 #[cfg(feature = "durability")]
 mod durable;
+mod indexes;
 mod list;
 mod open_transaction;
 mod opening;

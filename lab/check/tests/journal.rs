@@ -2,6 +2,7 @@
 
 mod setups;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -180,6 +181,17 @@ fn sealed_before_those_go_on_who_wait() {
     seals_first(&setups::lazy_cicada());
 }
 
+/// Without a step of a catalog's changes the log and the tables differ.
+#[test]
+fn definitions_need_their_steps() {
+    for step in [redo::Step::DefineFirst, redo::Step::DefineFilled] {
+        let _careless = leave_out(step);
+        let setup = setups::maflingo().erased();
+        let told = || (0..4).for_each(|seed| definitions_are_told(&setup, seed));
+        assert!(catch_unwind(AssertUnwindSafe(told)).is_err(), "{step:?}");
+    }
+}
+
 /// A protocol that hands its changes to no log does not open with one.
 #[test]
 fn protocols_without_a_journal_refuse() {
@@ -188,5 +200,10 @@ fn protocols_without_a_journal_refuse() {
         matches!(P::open(P::Options::default(), common), Err(Error::Unsupported { .. }))
     }
     assert!(refuses::<Hekaton>() && refuses::<KeyValue>() && refuses::<PartitionedStore>());
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bank");
+    let refused = polychron::Database::builder().small().with::<KeyValue>().open(&path);
+    assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
+    assert!(!path.exists());
     assert!(!refuses::<Serial>());
 }

@@ -37,7 +37,7 @@ pub(crate) enum Command {
 /// Options of `polychron-lab crash`.
 #[derive(Debug, Args)]
 pub(crate) struct Crash {
-    /// A concurrency-control protocol of those that are drawn from; may be given several times [default: all that can be on disk]
+    /// A concurrency-control protocol of those that are drawn from; may be given several times [default: all that are serializable]
     #[arg(long)]
     pub(crate) protocol: Vec<String>,
 

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use polychron::{ProtocolList, Protocols};
+use polychron::{Isolation, ProtocolInfo, ProtocolList, Protocols};
 use polychron_cli::output::{print_error, print_output};
 use polychron_cli::progress::Steps;
 use polychron_cli::report::{columns, thousands};
@@ -30,9 +30,11 @@ fn run_all(given: &Crash) -> Result<u8, String> {
         }
     }
     let program = std::env::current_exe().map_err(|error| format!("this program cannot be started again: {error}"))?;
-    let all: Vec<String> = Protocols::all().iter().map(|it| it.name.to_owned()).collect();
+    let promises = |it: &&ProtocolInfo| it.isolation == Isolation::Serializable;
+    let known = Protocols::all();
+    let all: Vec<String> = known.iter().filter(promises).map(|it| it.name.to_owned()).collect();
     if let Some(name) = given.protocol.iter().find(|name| !all.contains(name)) {
-        return Err(format!("there is no protocol `{name}`; the protocols are {}", all.join(", ")));
+        return Err(format!("there is no serializable protocol `{name}`; those are {}", all.join(", ")));
     }
     let protocols = if given.protocol.is_empty() { all } else { given.protocol.clone() };
     let steps = Steps::new(given.runs);

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use polychron::schema::{ColumnType, IndexDefinition, TableDefinition};
-use polychron::{
-    AnyProtocol, Database, Durability, Error, Options, Session, Worker, any_protocol,
-};
+use polychron::{AnyProtocol, Database, Durability, Error, Options, Session, Worker, any_protocol};
 use polychron_base::random::Random;
 
 use crate::ledger::Line;
@@ -179,8 +177,7 @@ impl<'d> Thread<'d> {
         } else {
             let number = self.number();
             Line::Creating(number).tell();
-            let definition =
-                TableDefinition::new(name_of(number)).with_column("id", ColumnType::U64).with_key([0]);
+            let definition = TableDefinition::new(name_of(number)).with_column("id", ColumnType::U64).with_key([0]);
             tell_definition(Line::Created(number), self.database.create_table_with(definition).map(drop));
             self.made.push(number);
         }

@@ -40,14 +40,18 @@ impl Procedure for ReadAll {
         let written: Vec<Entry> = transaction.scan(entries, ..).rows()?;
         let mut by_group = Vec::new();
         for group in 0..GROUPS {
-            let ids: Vec<u64> = transaction.scan_by(registers, Register::BY_GROUP, group).map(|row| row.id()).collect()?;
+            let ids: Vec<u64> =
+                transaction.scan_by(registers, Register::BY_GROUP, group).map(|row| row.id()).collect()?;
             by_group.push(ids.into_iter().collect());
         }
         let unreadable = written.iter().find(|entry| Found::parse_all(&entry.found).is_none()).map(|entry| entry.id);
         Ok(Rows {
             registers: all.into_iter().map(|row| (row.id, row)).collect(),
             gone: deleters.into_iter().map(|row| (row.id, row.deleter)).collect(),
-            entries: written.into_iter().map(|row| (row.id, Found::parse_all(&row.found).unwrap_or_default())).collect(),
+            entries: written
+                .into_iter()
+                .map(|row| (row.id, Found::parse_all(&row.found).unwrap_or_default()))
+                .collect(),
             by_group,
             unreadable,
         })
@@ -190,7 +194,10 @@ fn check_text(rows: &Rows, register: u64, chain: &[u64]) -> Result<(), String> {
     }
     let row = rows.registers.get(&register);
     if row.map(|row| row.text.len()) != length || row.is_some_and(|row| row.text.bytes().any(|byte| byte != b'x')) {
-        return Err(format!("register {register} has {:?} bytes of text; {length:?} were written", row.map(|row| row.text.len())));
+        return Err(format!(
+            "register {register} has {:?} bytes of text; {length:?} were written",
+            row.map(|row| row.text.len())
+        ));
     }
     Ok(())
 }
@@ -208,7 +215,9 @@ fn check_order(rows: &Rows, chains: &BTreeMap<u64, Vec<u64>>, ledger: &Ledger) -
         let found = Found::parse_all(found).ok_or_else(|| format!("{id} was answered {found}"))?;
         let is_reader = found.iter().all(|found| found.action == Action::Read);
         // Of a client that did not wait, a reader may have seen what is lost.
-        if is_reader && (ledger.present.contains(id) || found.iter().all(|it| it.by == 0 || rows.entries.contains_key(&it.by))) {
+        if is_reader
+            && (ledger.present.contains(id) || found.iter().all(|it| it.by == 0 || rows.entries.contains_key(&it.by)))
+        {
             nodes.insert(*id, graph.add_node(format!("reader {id}")));
             readers.push((*id, found));
         }

@@ -90,7 +90,8 @@ pub fn run(plan: &Plan, directory: &Path, command: impl Fn(&Client) -> Command) 
         let examiner = &plan.protocols[random.below(plan.protocols.len() as u64) as usize];
         clients.push(format!("examined with {examiner}"));
         let fail = |what| Failure { seed: plan.seed, clients: clients.clone(), what };
-        let database = open(&client.directory, examiner, Durability::Immediate).map_err(|error| fail(error.to_string()))?;
+        let database =
+            open(&client.directory, examiner, Durability::Immediate).map_err(|error| fail(error.to_string()))?;
         report.others += examine(&database, &mut ledger).map_err(fail)? as u64;
     }
     Ok(report)
@@ -130,7 +131,9 @@ fn live(mut command: Command, end: End) -> Result<Vec<Line>, String> {
             std::thread::sleep(after);
             Ok(())
         }
-        End::Killed(after) | End::Closed(after) => until(&told, &Line::Open, &mut lines).map(|()| std::thread::sleep(after)),
+        End::Killed(after) | End::Closed(after) => {
+            until(&told, &Line::Open, &mut lines).map(|()| std::thread::sleep(after))
+        }
     };
     let ended = match (ended, end) {
         (Ok(()), End::Closed(_)) => {
@@ -176,7 +179,9 @@ fn until(told: &Receiver<Line>, wanted: &Line, lines: &mut Vec<Line>) -> Result<
                     return Ok(());
                 }
             }
-            Err(RecvTimeoutError::Timeout) => return Err(format!("a client tells nothing, and has not told {wanted:?}")),
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(format!("a client tells nothing, and has not told {wanted:?}"));
+            }
             Err(RecvTimeoutError::Disconnected) => return Err(format!("a client has ended, and not told {wanted:?}")),
         }
     }

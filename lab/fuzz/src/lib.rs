@@ -1,4 +1,4 @@
-//! Fuzz targets: what is true of keys, rows, indexes, frames, manifests, blocks of checkpoints and catalogs whatever the bytes say.
+//! Fuzz targets: what is true of keys, rows, indexes, frames, manifests, blocks of checkpoints, catalogs and records that are recovered, whatever the bytes say.
 //!
 //! A target is a function of bytes that panics where something is not as it should be. Three drivers run the same
 //! targets: libFuzzer (`fuzz/` beside the workspace), property tests, which shrink what fails, and a smoke run in every test run.
@@ -10,6 +10,7 @@ mod input;
 mod keys;
 mod log;
 mod rows;
+mod tail;
 
 /// A named function of bytes that panics where something is wrong.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "manifests", run: log::run_manifests },
     Target { name: "blocks", run: log::run_blocks },
     Target { name: "catalogs", run: catalog::run_catalogs },
+    Target { name: "tails", run: tail::run_tails },
 ];
 
 /// A target that fails: an index that forgets now and then to remove a key.

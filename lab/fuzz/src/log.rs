@@ -2,7 +2,7 @@
 
 use polychron_log::DatabaseId;
 use polychron_log::checkpoint::block::{self, Block};
-use polychron_log::checkpoint::{Contents, Range};
+use polychron_log::checkpoint::{self, Contents};
 use polychron_log::disk::{BLOCK, Buffer};
 use polychron_log::frame::{
     self, Body, Change, Fault, Frame, Header, Malformed, Order, Place, Record, Records, Writer,
@@ -216,8 +216,8 @@ fn made_contents(input: &mut Input<'_>) -> Contents {
     if input.flag() {
         return Contents::Records;
     }
-    let bits = input.below(usize::from(Range::MAX_BITS) + 1) as u8;
-    let range = Range { bits, prefix: input.number() as u32 % (1 << bits) };
+    let bits = input.below(usize::from(checkpoint::Range::MAX_BITS) + 1) as u8;
+    let range = checkpoint::Range { bits, prefix: input.number() as u32 % (1 << bits) };
     Contents::Rows { table: input.number() as u32, part: input.number() as u32, range }
 }
 

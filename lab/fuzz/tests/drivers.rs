@@ -113,6 +113,11 @@ proptest! {
     fn catalogs_hold(bytes in bytes()) {
         polychron_fuzz::run("catalogs", &bytes);
     }
+
+    #[test]
+    fn tails_hold(bytes in bytes()) {
+        polychron_fuzz::run("tails", &bytes);
+    }
 }
 
 fn cases() -> u32 {

@@ -107,7 +107,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("lab/xtask", &["base"]),
     ("sql", &["base", "schema", "engine"]),
     ("server", &["base", "schema", "engine", "sql", "polychron"]),
-    ("cli", &["base", "sync", "memory", "index", "schema", "engine", "polychron", "workloads", "sql", "server"]),
+    ("cli", &["base", "sync", "memory", "index", "schema", "engine", "log", "polychron", "workloads", "sql", "server"]),
     ("lab/cli", &["base", "sync", "engine", "polychron", "workloads", "cli", "check", "compared", "figures"]),
     ("lab/shipped", &[]),
     ("lab/tidy", &[]),

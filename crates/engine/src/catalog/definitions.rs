@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use polychron_base::{Error, TableId};
+use polychron_base::{Error, IndexId, TableId};
 
 use super::{Catalog, Described, TableList, slot_of};
 use crate::definitions::{Standing, StoredCatalog, StoredTable};
+use crate::mutations::left_out;
+use crate::redo;
 use crate::stores::IndexRef;
 
 /// What goes with the process.
@@ -67,13 +69,53 @@ impl<T: Described> Catalog<T> {
         if present.stored().is_ok_and(|present| present == stored) { Ok(()) } else { self.journal.define(&stored) }
     }
 
+    /// Puts `change`'s answer in the place of a table: the same one with one more index, which is provisional.
+    ///
+    /// # Errors
+    /// As [`Catalog::replace`], or what the log answers.
+    pub fn add_index<O>(
+        &self,
+        id: TableId,
+        change: impl FnOnce(&T) -> Result<(T, (IndexId, O)), Error>,
+    ) -> Result<(IndexId, O), Error> {
+        let (alone, present) = self.change();
+        let (table, (index, output)) = change(present.get(id)?)?;
+        let mut changed = present.copy();
+        *changed.slot(id) = Some(Arc::new(table));
+        // Without a log nothing outlives the process.
+        if !self.journal.is_empty() {
+            changed.provisional.indexes.push(IndexRef { table: id, index });
+        }
+        self.publish(alone, &present, changed, || ())?;
+        Ok((index, output))
+    }
+
+    /// Puts `change`'s answer in the place of a table: the same one without this index. `going` is given what else `change` answers, before anybody can
+    /// know that.
+    ///
+    /// # Errors
+    /// As [`Catalog::add_index`].
+    pub fn remove_index<O>(
+        &self,
+        index_ref: IndexRef,
+        change: impl FnOnce(&T) -> Result<(T, O), Error>,
+        going: impl FnOnce(O),
+    ) -> Result<(), Error> {
+        let (alone, present) = self.change();
+        let (table, output) = change(present.get(index_ref.table)?)?;
+        let mut changed = present.copy();
+        *changed.slot(index_ref.table) = Some(Arc::new(table));
+        changed.provisional.indexes.retain(|other| *other != index_ref);
+        self.publish(alone, &present, changed, || going(output))
+    }
+
     /// An index is permanent from now on, if it is still there.
     ///
     /// # Errors
     /// What the log answers.
     pub fn keep_index(&self, index_ref: IndexRef) -> Result<(), Error> {
         let (alone, present) = self.change();
-        if !present.provisional.indexes.contains(&index_ref) {
+        if !present.provisional.indexes.contains(&index_ref) || left_out(redo::Step::DefineFilled) {
             return Ok(());
         }
         let mut changed = present.copy();

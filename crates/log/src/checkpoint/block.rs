@@ -92,25 +92,33 @@ impl<'b> Block<'b> {
     /// # Errors
     /// [`Fault`], what is wrong first.
     pub fn decode(bytes: &'b [u8], place: &Place) -> Result<Self, Fault> {
-        let length = Self::peek(bytes)?;
-        let whole = bytes.get(..length).ok_or(Fault::Cut)?;
+        Self::check(bytes, place)?;
+        Self::of_checked(bytes, place).ok_or(Fault::Damaged)
+    }
+
+    /// Whether the bytes begin with the block of this place.
+    pub(super) fn check(bytes: &[u8], place: &Place) -> Result<(), Fault> {
+        let whole = bytes.get(..Self::peek(bytes)?).ok_or(Fault::Cut)?;
         let parts = read_header(whole).ok_or(Fault::Damaged)?;
         let end = HEADER + parts.content;
-        let (content, rest) = (&whole[HEADER..end], &whole[end..]);
         if checksum(&[&whole[..CHECKSUM.start], &whole[CHECKSUM.end..end]]) != parts.checksum {
             return Err(Fault::Damaged);
         }
         if parts.format != FORMAT {
             return Err(Fault::Unsupported(parts.format));
         }
-        if rest.iter().any(|byte| *byte != 0) {
+        if whole[end..].iter().any(|byte| *byte != 0) {
             return Err(Fault::Damaged);
         }
-        if parts.place.ok_or(Fault::Damaged)? != *place {
-            return Err(Fault::Misplaced);
-        }
-        let Parts { checksum, count, .. } = parts;
-        Ok(Self { checksum, bytes: length, count, content, contents: place.contents })
+        if parts.place.ok_or(Fault::Damaged)? == *place { Ok(()) } else { Err(Fault::Misplaced) }
+    }
+
+    /// The block of bytes that [`check`](Self::check) has found right.
+    pub(super) fn of_checked(bytes: &'b [u8], place: &Place) -> Option<Self> {
+        let Parts { checksum, count, content, .. } = read_header(bytes)?;
+        let bytes_of = bytes_of(content);
+        let content = bytes.get(HEADER..HEADER + content)?;
+        Some(Self { checksum, bytes: bytes_of, count, content, contents: place.contents })
     }
 
     /// How many bytes the block takes that begins so, if it is one. It is not checked.

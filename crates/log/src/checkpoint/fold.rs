@@ -40,21 +40,21 @@ impl<D: Disk> Fold<'_, D> {
     /// Writes the files. They are durable then, and their names are not.
     pub(super) fn run(&self) -> Result<Checkpoint, Error> {
         let mut carried = self.carried();
-        let mut bits = self.expected_bits();
         let first = |bits| Range { bits, prefix: 0 };
+        let mut bits = 0;
         let mut gathered = self.gather(first(bits), Some(&mut carried))?;
-        while gathered.is_none() {
-            bits += 1;
+        while let Gathered::TooMuch { parts } = gathered {
+            bits = (bits + parts.next_power_of_two().ilog2() as u8).clamp(bits + 1, Range::MAX_BITS);
             gathered = self.gather(first(bits), None)?;
         }
         let mut files: Vec<CheckpointFile> = carried.finish()?.into_iter().collect();
-        let (kept, base) = self.split(gathered.as_ref().map_or(&BTreeSet::new(), Newest::touched));
+        let (kept, base) = self.split(gathered.touched());
         files.extend(kept);
         let parts = Mutex::new(HashMap::new());
         for range in Range::all(bits) {
-            let newest = match gathered.take() {
-                Some(newest) => newest,
-                None => self.gather_whole(range)?,
+            let newest = match std::mem::replace(&mut gathered, Gathered::TooMuch { parts: 1 }) {
+                Gathered::All(newest) => newest,
+                Gathered::TooMuch { .. } => self.gather_whole(range)?,
             };
             let source = RowSource::new(self.files, self.manifest.database, &of_range(&base, range));
             let sink = self.sink(range, &parts);
@@ -66,17 +66,8 @@ impl<D: Disk> Fold<'_, D> {
         Ok(Checkpoint { number: self.number, epoch, incarnation, consistent, files })
     }
 
-    /// So many bits that what a range gathers probably stays within the budget.
-    fn expected_bits(&self) -> u8 {
-        let files = self.last.number.saturating_sub(self.manifest.first_log_file);
-        let bytes = (files * self.log.file_bytes()).saturating_add(self.last.offset);
-        // Most logs have the same keys again and again, or what they take beside their rows.
-        let parts = (bytes / 2).div_ceil(self.options.memory_bytes.max(1) as u64).max(1);
-        (parts.next_power_of_two().ilog2() as u8).min(Range::MAX_BITS)
-    }
-
     /// Files that stay as they are, because nothing was logged of their tables, and those whose rows are passed through what was gathered.
-    fn split(&self, touched: &BTreeSet<u32>) -> (Vec<CheckpointFile>, Vec<CheckpointFile>) {
+    fn split(&self, touched: BTreeSet<u32>) -> (Vec<CheckpointFile>, Vec<CheckpointFile>) {
         let files = self.manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files);
         let known = files.filter(|file| match file.contents {
             Contents::Rows { table, .. } => self.catalog.tables().contains_key(&table),
@@ -112,12 +103,15 @@ impl<D: Disk> Fold<'_, D> {
     fn gather_whole(&self, range: Range) -> Result<Newest, Error> {
         let mut gatherer = Gatherer::new(self, range, usize::MAX, None)?;
         self.read(&mut gatherer)?;
-        gatherer.finish().map(|newest| newest.unwrap_or_else(|| unreachable!("nothing bounds it")))
+        match gatherer.finish()? {
+            Gathered::All(newest) => Ok(newest),
+            Gathered::TooMuch { .. } => unreachable!("nothing bounds it"),
+        }
     }
 
-    /// What the checkpoint before has carried and the log has of a range. `None` if it takes too much memory; the records that are carried on are written
-    /// all the same.
-    fn gather(&self, range: Range, carried: Option<&mut Carried<'_, D>>) -> Result<Option<Newest>, Error> {
+    /// What the checkpoint before has carried and the log has of a range, if it takes no more memory than it may. The records that are carried on are
+    /// written in any case.
+    fn gather(&self, range: Range, carried: Option<&mut Carried<'_, D>>) -> Result<Gathered, Error> {
         let is_last = range.bits >= Range::MAX_BITS;
         let most_bytes = if is_last { usize::MAX } else { self.options.memory_bytes };
         let mut gatherer = Gatherer::new(self, range, most_bytes, carried)?;
@@ -176,6 +170,24 @@ impl<D: Disk> Carried<'_, D> {
     }
 }
 
+/// What came of one reading of the log.
+enum Gathered {
+    All(Newest),
+    /// It takes too much memory, and probably so many times less in so many parts.
+    TooMuch {
+        parts: usize,
+    },
+}
+
+impl Gathered {
+    fn touched(&self) -> BTreeSet<u32> {
+        match self {
+            Self::All(newest) => newest.touched().clone(),
+            Self::TooMuch { .. } => BTreeSet::new(),
+        }
+    }
+}
+
 /// Takes records one after the other.
 struct Gatherer<'g, 'f, D: Disk> {
     last: Framed,
@@ -184,7 +196,10 @@ struct Gatherer<'g, 'f, D: Disk> {
     tail: Option<Tail>,
     carried: Option<&'g mut Carried<'f, D>>,
     work: Work<'g>,
-    unseen_bytes: usize,
+    /// The bytes of records that have come, those that were taken in, and those since the memory was looked at.
+    come: usize,
+    taken: usize,
+    unseen: usize,
     failure: Option<Error>,
 }
 
@@ -197,7 +212,7 @@ impl<'g, 'f, D: Disk> Gatherer<'g, 'f, D> {
     ) -> Result<Self, Error> {
         let tail = Tail::of_range(fold.catalog, range, fold.options.threads.saturating_sub(1))?;
         let (last, work) = (fold.last, fold.pace.begin());
-        Ok(Self { last, most_bytes, tail: Some(tail), carried, work, unseen_bytes: 0, failure: None })
+        Ok(Self { last, most_bytes, tail: Some(tail), carried, work, come: 0, taken: 0, unseen: 0, failure: None })
     }
 
     fn take(&mut self, logged: Logged<'_>) {
@@ -209,26 +224,32 @@ impl<'g, 'f, D: Disk> Gatherer<'g, 'f, D> {
     }
 
     fn try_take(&mut self, logged: Logged<'_>) -> Result<(), Error> {
+        let bytes = logged.record.bytes();
         if is_open(&self.last, &logged) {
             if let Some(carried) = &mut self.carried {
                 carried.content.push(&logged.record, &mut carried.writer)?;
             }
-        } else if let Some(tail) = &mut self.tail {
-            tail.add(logged);
+        } else {
+            self.come += bytes;
+            if let Some(tail) = &mut self.tail {
+                tail.add(logged);
+                self.taken += bytes;
+            }
         }
-        self.unseen_bytes += logged.record.bytes();
-        if self.unseen_bytes >= LOOK_BYTES.min(self.most_bytes) {
-            self.unseen_bytes = 0;
+        self.unseen += bytes;
+        if self.unseen >= LOOK_BYTES.min(self.most_bytes) {
+            self.unseen = 0;
             self.work.pause()?;
-            self.tail.take_if(|tail| tail.memory_bytes() > self.most_bytes);
+            self.tail.take_if(|tail| tail.memory_bytes() + tail.pending_bytes() > self.most_bytes);
         }
         Ok(())
     }
 
-    fn finish(self) -> Result<Option<Newest>, Error> {
-        match self.failure {
-            Some(error) => Err(error),
-            None => self.tail.map(Tail::finish).transpose(),
+    fn finish(self) -> Result<Gathered, Error> {
+        match (self.failure, self.tail) {
+            (Some(error), _) => Err(error),
+            (None, Some(tail)) => tail.finish().map(Gathered::All),
+            (None, None) => Ok(Gathered::TooMuch { parts: self.come.div_ceil(self.taken.max(1)) }),
         }
     }
 }

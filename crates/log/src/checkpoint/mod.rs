@@ -49,7 +49,7 @@ pub struct Range {
 
 impl Range {
     /// How many bits a range fixes at most.
-    pub const MAX_BITS: u8 = 12;
+    pub const MAX_BITS: u8 = 8;
 
     /// Whether a key of this hash is in it.
     #[inline]

@@ -55,3 +55,35 @@ impl Work<'_> {
         if is_unwanted.load(Ordering::Relaxed) { Err(Error::GivenUp) } else { Ok(()) }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use polychron_base::clock::{ManualClock, SystemClock};
+
+    use super::*;
+
+    #[test]
+    fn pauses_are_in_proportion_to_work() {
+        let (clock, watch) = (Arc::new(ManualClock::new()), SystemClock::new());
+        let pause_ns = |share: f64, work_ns: u64| {
+            let pace = Pace { clock: clock.clone(), share, is_unwanted: Arc::default() };
+            let mut work = pace.begin();
+            clock.advance_ns(work_ns);
+            let begun_ns = watch.now_ns();
+            assert_eq!(work.pause(), Ok(()));
+            watch.now_ns() - begun_ns
+        };
+        assert!(pause_ns(0.25, 10_000_000) >= 30_000_000);
+        assert!(pause_ns(0.5, 5_000_000) >= 5_000_000);
+    }
+
+    /// It would take a day.
+    #[test]
+    fn what_is_not_wanted_does_not_pause() {
+        let clock = Arc::new(ManualClock::new());
+        let pace = Pace { clock: clock.clone(), share: 0.001, is_unwanted: Arc::new(AtomicBool::new(true)) };
+        let mut work = pace.begin();
+        clock.advance_ns(86_400_000_000);
+        assert_eq!(work.pause(), Err(Error::GivenUp));
+    }
+}

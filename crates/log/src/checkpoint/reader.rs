@@ -65,7 +65,7 @@ impl<D: Disk> Reader<D> {
             Some(fault) => return Err(self.damaged(reason_of(fault))),
         }
         let place = self.place;
-        let Ok(block) = Block::decode(&self.buffer, &place) else {
+        let Some(block) = Block::of_checked(&self.buffer, &place) else {
             return Err(Error::Damaged {
                 file: self.expected.path(),
                 offset: self.offset,
@@ -88,7 +88,7 @@ impl<D: Disk> Reader<D> {
         {
             self.read(bytes)?;
         }
-        Ok(Block::decode(&self.buffer, &self.place).err())
+        Ok(Block::check(&self.buffer, &self.place).err())
     }
 
     fn read(&mut self, bytes: usize) -> Result<(), Error> {

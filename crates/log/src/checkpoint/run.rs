@@ -52,12 +52,22 @@ impl Options {
         }
     }
 
+    /// For a database whose log takes so much memory: as much is taken while one is made.
+    pub fn within(memory_bytes: usize) -> Self {
+        let production = Self::production();
+        Self {
+            log_bytes: production.log_bytes.min(16 * memory_bytes as u64),
+            memory_bytes: production.memory_bytes.min(memory_bytes),
+            ..production
+        }
+    }
+
     /// So small that there are several files, blocks and readings after some transactions.
     pub fn tiny() -> Self {
         Self {
             log_bytes: 64 << 10,
             share: 1.0,
-            memory_bytes: 4 << 10,
+            memory_bytes: 256,
             threads: 1,
             file_bytes: 8 << 10,
             block_bytes: 2 << 10,
@@ -102,6 +112,13 @@ struct State {
     failed_ns: Option<u64>,
 }
 
+impl<D: Disk> Checkpoints<D> {
+    /// Gives up the one that is being made, and all later ones.
+    pub fn stop(&self) {
+        self.is_unwanted.store(true, Ordering::Relaxed);
+    }
+}
+
 impl<D: Disk + Clone> Checkpoints<D> {
     /// Those of a database whose manifests are open. Removes what interrupted ones have left.
     ///
@@ -126,11 +143,6 @@ impl<D: Disk + Clone> Checkpoints<D> {
     /// What became of them so far.
     pub fn counts(&self) -> Counts {
         Counts { made: self.made.load(Ordering::Relaxed), failed: self.failed.load(Ordering::Relaxed) }
-    }
-
-    /// Gives up the one that is being made, and all later ones.
-    pub fn stop(&self) {
-        self.is_unwanted.store(true, Ordering::Relaxed);
     }
 
     /// Makes one if it is time: what a thread does again and again. A failure is counted, and the log keeps everything.

@@ -54,7 +54,13 @@ impl<D: Disk> Threads<D> {
         Ok(this)
     }
 
-    fn spawn(&mut self, name: &str, interval: Duration, act: impl FnMut() + Send + 'static) -> io::Result<()> {
+    /// One more thread, which does something again and again.
+    pub(crate) fn spawn(
+        &mut self,
+        name: &str,
+        interval: Duration,
+        act: impl FnMut() + Send + 'static,
+    ) -> io::Result<()> {
         let stop = Arc::clone(&self.stop);
         let thread = Builder::new().name(name.to_owned()).spawn(move || stop.repeat(interval, act))?;
         self.threads.push(thread);

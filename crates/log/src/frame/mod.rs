@@ -171,6 +171,11 @@ impl<'b> Frame<'b> {
         Ok((parts.header, (HEADER + parts.sums.len() + parts.content).next_multiple_of(BLOCK)))
     }
 
+    /// The checksum of the frame whose first block this is and whose header is whole.
+    pub(crate) fn checksum_of(first: &[u8]) -> u32 {
+        checked_header(first).map_or(0, |parts| parts.checksum)
+    }
+
     /// The records, in the order in which they were written.
     pub fn records(&self) -> Records<'b> {
         Records::new(self.content, self.records)

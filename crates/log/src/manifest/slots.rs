@@ -82,7 +82,15 @@ impl<D: Disk + Clone> Manifests<D> {
     /// # Errors
     /// As of [`open`](Self::open).
     pub fn read(files: &Files<D>) -> Result<Option<Manifest>, Error> {
-        Ok(choose(files)?.map(|chosen| chosen.manifest))
+        Ok(Self::read_with_generation(files)?.map(|(manifest, _)| manifest))
+    }
+
+    /// The same, and its generation.
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open).
+    pub fn read_with_generation(files: &Files<D>) -> Result<Option<(Manifest, u64)>, Error> {
+        Ok(choose(files)?.map(|chosen| (chosen.manifest, chosen.generation)))
     }
 
     /// What counts.

@@ -12,10 +12,10 @@ use crate::disk::{Buffer, Disk, Files};
 use crate::error::Error;
 use crate::flush::flusher::Framed;
 use crate::flush::pool::Live;
-use crate::frame::Record;
+use crate::frame::{Frame, Record};
 use crate::manifest::Manifest;
 use walk::Walk;
-pub(crate) use walk::refuse_foreign;
+pub(crate) use walk::{all_slots, read_at, refuse_foreign};
 
 /// A record that was read.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +61,21 @@ pub fn read<D: Disk>(
     visit: &mut dyn FnMut(Logged<'_>),
 ) -> Result<u64, Error> {
     read_to_end(files, manifest, generation, visit).map(|end| end.whole)
+}
+
+/// The same, each record with the last epoch of the frame with which it became whole: the epoch that it became durable with.
+pub(crate) fn read_by_epoch<D: Disk>(
+    files: &Files<D>,
+    manifest: &Manifest,
+    generation: u64,
+    visit: &mut dyn FnMut(u64, Logged<'_>),
+) -> Result<u64, Error> {
+    let mut walk = Walk::begin(files, manifest, generation)?;
+    while let Some(found) = walk.next()? {
+        let epoch = Frame::peek(&found.bytes).map_or(0, |(header, _)| header.last_epoch);
+        walk.take(found, &mut |logged| visit(epoch, logged))?;
+    }
+    walk.end().map(|end| end.whole)
 }
 
 /// The same, and all that it takes to go on.

@@ -265,7 +265,7 @@ impl<'f, D: Disk> Walk<'f, D> {
 }
 
 /// Reads, unless the file ends before.
-pub(super) fn read_at<F: crate::disk::DiskFile>(
+pub(crate) fn read_at<F: crate::disk::DiskFile>(
     file: &File<F>,
     offset: u64,
     into: &mut Buffer,
@@ -294,7 +294,7 @@ fn slots<D: Disk>(files: &Files<D>, database: DatabaseId) -> Result<Slots, Error
 }
 
 /// The slots of all files of the log; none if there is no directory.
-fn all_slots<D: Disk>(files: &Files<D>) -> Result<Vec<u32>, Error> {
+pub(crate) fn all_slots<D: Disk>(files: &Files<D>) -> Result<Vec<u32>, Error> {
     match files.list(DIRECTORY) {
         Err(error) if error.cause == Cause::NotFound => Ok(Vec::new()),
         entries => Ok(entries?.iter().filter_map(|entry| slot_of(&entry.name)).collect()),

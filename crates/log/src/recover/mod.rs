@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::read::Logged;
 use part::{Part, Version};
 use scatter::Scatter;
-use tables::Tables;
+pub(crate) use tables::{Table, Tables, hexadecimal};
 
 /// How many bytes of records a thread is given at once.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -134,6 +134,11 @@ impl Tail {
     pub fn memory_bytes(&self) -> usize {
         let part = |part: &Mutex<Part>| part.lock().unwrap_or_else(PoisonError::into_inner).memory_bytes();
         self.shared.parts.iter().map(part).sum()
+    }
+
+    /// What waits in the calling thread to be taken in, in bytes: little, which counts where the memory may be little.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.own.pending_bytes()
     }
 
     /// What was gathered, when all records are taken in.

@@ -16,7 +16,9 @@ const CHANGES: usize = 512;
 const BYTES: usize = 32 << 10;
 
 /// By how many changes one step of looking a key up is ahead of the next one.
-const AHEAD: usize = 16;
+const AHEAD: usize = 8;
+/// How many steps that takes.
+const STEPS: usize = 4;
 
 /// What one thread has of changes that their parts do not have yet.
 pub(super) struct Scatter {
@@ -54,6 +56,11 @@ pub(super) fn hash_of(seed: HashSeed, key: &[u8]) -> u64 {
 impl Scatter {
     pub(super) fn new(parts: usize) -> Self {
         Self { parts: (0..parts).map(|_| Pending::default()).collect(), row: Vec::new(), key: KeyScratch::new() }
+    }
+
+    /// The bytes of changes that their parts do not have yet.
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.parts.iter().map(|pending| pending.bytes.len()).sum()
     }
 
     /// Takes in all records of a chunk.
@@ -125,8 +132,9 @@ impl Scatter {
 impl Pending {
     fn take_in(&mut self, part: &mut Part) {
         let mut rest = self.bytes.as_slice();
-        for (at, change) in self.changes.iter().enumerate() {
-            self.fetch(at, part);
+        for step in 0..self.changes.len() + STEPS * AHEAD {
+            self.fetch(step, part);
+            let Some(change) = self.behind(step, STEPS) else { continue };
             let Waiting { table, hash, version, kind, key_bytes, bytes } = *change;
             let (key, behind) = rest.split_at(key_bytes);
             let (bytes, behind) = behind.split_at(bytes);
@@ -137,21 +145,26 @@ impl Pending {
         self.bytes.clear();
     }
 
-    /// Asks for what changes behind this one need.
+    /// The change that is so many steps behind the one that is looked at first.
     #[inline]
-    fn fetch(&self, at: usize, part: &Part) {
-        let ahead = |steps: usize| self.changes.get(at + steps * AHEAD).map(|next| (part.keys(next.table), next.hash));
-        if let Some((keys, hash)) = ahead(4) {
-            keys.fetch_slot(hash);
+    fn behind(&self, step: usize, steps: usize) -> Option<&Waiting> {
+        self.changes.get(step.checked_sub(steps * AHEAD)?)
+    }
+
+    /// Asks for what changes need: the place where a key is found, and for those behind what that leads to.
+    #[inline]
+    fn fetch(&self, step: usize, part: &Part) {
+        if let Some(change) = self.behind(step, 0) {
+            part.keys(change.table).fetch_slot(change.hash);
         }
-        if let Some((keys, hash)) = ahead(3) {
-            keys.fetch_entry(hash);
+        if let Some(change) = self.behind(step, 1) {
+            part.keys(change.table).fetch_entry(change.hash);
         }
-        if let Some((keys, hash)) = ahead(2) {
-            part.fetch_patch(keys.candidate(hash));
+        if let Some(change) = self.behind(step, 2) {
+            part.fetch_patch(part.keys(change.table).candidate(change.hash));
         }
-        if let Some((keys, hash)) = ahead(1) {
-            part.fetch_bytes(keys.candidate(hash));
+        if let Some(change) = self.behind(step, 3) {
+            part.fetch_bytes(part.keys(change.table).candidate(change.hash));
         }
     }
 }

@@ -13,23 +13,23 @@ use crate::steps::RecoveryStep;
 
 /// A table of the catalog.
 #[derive(Debug)]
-pub(super) struct Table {
-    pub(super) position: u32,
-    pub(super) definition: Arc<TableDefinition>,
-    layout: Layout,
+pub(crate) struct Table {
+    pub(crate) position: u32,
+    pub(crate) definition: Arc<TableDefinition>,
+    pub(crate) layout: Layout,
     key: KeyExtractor,
     key_columns: ColumnSet,
 }
 
 /// The tables of a catalog, each with a small number.
 #[derive(Debug)]
-pub(super) struct Tables {
+pub(crate) struct Tables {
     tables: Vec<Table>,
     by_position: HashMap<u32, usize>,
 }
 
 impl Tables {
-    pub(super) fn new(catalog: &StoredCatalog) -> Result<Self, Error> {
+    pub(crate) fn new(catalog: &StoredCatalog) -> Result<Self, Error> {
         let made = |(position, stored): (&u32, &crate::catalog::StoredTable)| {
             let refused = |error| Error::Definition { table: stored.definition.name.clone(), error };
             Ok(Table {
@@ -46,28 +46,28 @@ impl Tables {
     }
 
     /// The number of the table at a position; `None` if it is gone.
-    pub(super) fn number(&self, position: u32) -> Option<usize> {
+    pub(crate) fn number(&self, position: u32) -> Option<usize> {
         let number = self.by_position.get(&position).copied();
         number.or_else(|| (left_out(RecoveryStep::SkipDropped) && !self.tables.is_empty()).then_some(0))
     }
 
-    pub(super) fn get(&self, number: usize) -> &Table {
+    pub(crate) fn get(&self, number: usize) -> &Table {
         &self.tables[number]
     }
 
-    pub(super) fn all(&self) -> &[Table] {
+    pub(crate) fn all(&self) -> &[Table] {
         &self.tables
     }
 }
 
 impl Table {
     /// The key of a row, of which nothing is known.
-    pub(super) fn key_of<'s>(&self, row: &[u64], scratch: &'s mut KeyScratch) -> Result<&'s [u8], Error> {
+    pub(crate) fn key_of<'s>(&self, row: &[u64], scratch: &'s mut KeyScratch) -> Result<&'s [u8], Error> {
         self.extract(row, scratch).map_err(|error| self.fault_of_row(row, RowFault::Layout(error)))
     }
 
     /// Checks that a patched row still has its key.
-    pub(super) fn check_same(&self, key: &[u8], row: &[u64], scratch: &mut KeyScratch) -> Result<(), Error> {
+    pub(crate) fn check_same(&self, key: &[u8], row: &[u64], scratch: &mut KeyScratch) -> Result<(), Error> {
         match self.extract(row, scratch) {
             Err(error) => Err(self.fault(key, RowFault::Layout(error))),
             Ok(found) if found == key || left_out(RecoveryStep::RefuseOtherKey) => Ok(()),
@@ -86,7 +86,7 @@ impl Table {
     }
 
     /// Checks that a row is one of the table.
-    pub(super) fn check(&self, key: &[u8], row: &[u64]) -> Result<(), Error> {
+    pub(crate) fn check(&self, key: &[u8], row: &[u64]) -> Result<(), Error> {
         if left_out(RecoveryStep::CheckRows) {
             return Ok(());
         }
@@ -94,13 +94,13 @@ impl Table {
     }
 
     /// Checks that these bytes are a key of the table.
-    pub(super) fn check_key(&self, key: &[u8]) -> Result<(), Error> {
+    pub(crate) fn check_key(&self, key: &[u8]) -> Result<(), Error> {
         self.key.decode_key(key).map(|_| ()).map_err(|error| self.fault(key, RowFault::Key(error)))
     }
 
     #[cold]
-    pub(super) fn fault(&self, key: &[u8], fault: RowFault) -> Error {
-        Error::Row { table: self.definition.name.clone(), key: self.tell(key), fault }
+    pub(crate) fn fault(&self, key: &[u8], fault: RowFault) -> Error {
+        Error::Row { table: self.definition.name.clone(), key: self.describe_key(key), fault }
     }
 
     #[cold]
@@ -108,17 +108,22 @@ impl Table {
         let row = RowRef::from_words(row);
         // As much of the key as there is.
         let values = self.definition.key.iter().map(|&column| row.value(&self.layout, column).to_string());
-        Error::Row { table: self.definition.name.clone(), key: values.collect::<Vec<_>>().join(", "), fault }
+        Error::Row { table: self.definition.name.clone(), key: values.collect::<Vec<_>>().join(","), fault }
     }
 
     /// A key in words: its values, or its bytes if it has none.
-    fn tell(&self, key: &[u8]) -> String {
+    pub(crate) fn describe_key(&self, key: &[u8]) -> String {
         match self.key.decode_key(key) {
-            Ok(values) => values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-            Err(_) => key.iter().fold("0x".to_owned(), |mut text, byte| {
-                let _ = write!(text, "{byte:02x}");
-                text
-            }),
+            Ok(values) => values.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+            Err(_) => hexadecimal(key),
         }
     }
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold("0x".to_owned(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

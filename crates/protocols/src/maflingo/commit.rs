@@ -31,11 +31,11 @@ use polychron_sync::atomic::Ordering;
 use super::aside::{Kept, OwnGuard};
 use super::options::Counter;
 use super::reclaim::Tombstone;
-use super::record::{Older, Record, State as RecordState, Tid};
+use super::record::{Older, Record, Tid};
 use super::sets::{Kind, Read, Sets, Write, WriteSet};
 use super::steps::{Point, Step};
 use super::table::{self, MaflingoTable, Store};
-use super::transaction::{Found, MaflingoTransaction};
+use super::transaction::{Buffers, Found, MaflingoTransaction};
 use super::versions::{Superseded, store_at};
 use super::worker::State;
 
@@ -93,10 +93,14 @@ impl MaflingoTransaction<'_> {
         if !seals_late {
             self.seal(tid);
         }
-        for position in 0..self.state.buffers.groups.len() {
-            let buffers = &self.state.buffers;
-            self.apply(buffers.groups[position], buffers.prepared[position], (tid, keeps));
+        let (groups, prepared) = {
+            let Buffers { groups, prepared, .. } = &mut self.state.buffers;
+            (std::mem::take(groups), std::mem::take(prepared))
+        };
+        for (&group, &prepared) in groups.iter().zip(&prepared) {
+            self.apply(group, prepared, (tid, keeps));
         }
+        (self.state.buffers.groups, self.state.buffers.prepared) = (groups, prepared);
         if seals_late {
             self.seal(tid);
         }
@@ -122,10 +126,11 @@ impl MaflingoTransaction<'_> {
 
     /// Gathers the writes by record: first those that others may want, in the order of their addresses, then the own ones.
     fn build_groups(&mut self) {
-        let (groups, guard) = (&mut self.state.buffers.groups, &self.guard);
+        let State { sets, buffers: Buffers { groups, .. }, .. } = &mut *self.state;
+        let guard = &self.guard;
         groups.clear();
         let mut contended = 0;
-        for (write, latest) in self.state.sets.writes.firsts() {
+        for (write, latest) in sets.writes.firsts() {
             let (record, own_record) = (write.record, write.own_record);
             groups.push(Group { record, latest, own_record });
             // A thread that claims it from now on meets it in another order; then one of the two gives up.
@@ -140,24 +145,35 @@ impl MaflingoTransaction<'_> {
 
     /// Phase 1.
     fn latch_all(&mut self) -> Result<(), Error> {
-        for position in 0..self.state.buffers.groups.len() {
-            let group = self.state.buffers.groups[position];
+        self.latch_groups().map_err(|(position, reason)| self.give_way(position, reason))
+    }
+
+    /// Latches the groups up to the first one that cannot be written, and tells why.
+    #[inline]
+    fn latch_groups(&self) -> Result<(), (usize, Reason)> {
+        let State { base: WorkerBase { slot, .. }, sets, buffers, contested, .. } = &*self.state;
+        let (favour, guard) = (&self.shared.favour, &self.guard);
+        let is_here = |other| guard.epochs().is_here(other);
+        let has_latched = !sets.latched.is_empty();
+        for (position, group) in buffers.groups.iter().enumerate() {
             if left_out(Step::LatchWrites) || group.own_record && left_out(Step::LatchInsertions) {
                 continue;
             }
-            let (favour, is_here) = (&self.shared.favour, |other| self.guard.epochs().is_here(other));
-            let is_barred = self.state.contested.is_barred(favour, group.record, self.state.base.slot, is_here);
-            let record = group.record.under(&self.guard);
-            let Some(state) = (if is_barred { None } else { self.latch_once(record) }) else {
-                return Err(self.give_way(position, Reason::Latched));
+            let record = group.record.under(guard);
+            let state = match contested.is_barred(favour, group.record, *slot, is_here) {
+                true => None,
+                // It may have been latched before the commit.
+                false if has_latched && record.state().latched_by(*slot) => Some(record.state()),
+                false => record.latch(*slot),
             };
+            let Some(state) = state else { return Err((position, Reason::Latched)) };
             let is_overtaken = group.own_record && record.is_overtaken();
             if state.unlinked() && !left_out(Step::RefuseUnlinkedWrites) || is_overtaken {
                 // The row moved, or was deleted in an earlier epoch after it was found here, and left the index. A tombstone that was found
                 // would have stayed: it was claimed when it was written on. Or another one has inserted the key on this transaction's
                 // record.
                 record.unlatch();
-                return Err(self.give_way(position, Reason::StaleRead));
+                return Err((position, Reason::StaleRead));
             }
         }
         Ok(())
@@ -170,16 +186,6 @@ impl MaflingoTransaction<'_> {
         let Group { record, latest, .. } = self.state.buffers.groups[position];
         let index_ref = self.state.sets.writes.get(latest).index_ref;
         self.conflict_at(reason, index_ref, record)
-    }
-
-    /// Latches a record that may be latched already, by [`Self::latch_row`].
-    #[inline]
-    fn latch_once(&self, record: Record<'_>) -> Option<RecordState> {
-        let worker = self.state.base.slot;
-        if !self.state.sets.latched.is_empty() && record.state().latched_by(worker) {
-            return Some(record.state());
-        }
-        record.latch(worker)
     }
 
     /// Latches the row of a key before the commit begins, so that what is read of it then is what will be validated. The
@@ -250,14 +256,15 @@ impl MaflingoTransaction<'_> {
             if left_out(Step::EpochBeforeChecks) {
                 epoch = self.guard.epochs().current();
             }
-            let mut floor = if left_out(Step::ExceedLast) { Tid::ZERO } else { self.state.last_tid };
-            for read in self.state.sets.reads.iter().filter(|_| !left_out(Step::ExceedReads)) {
+            let State { base, sets, buffers, last_tid, .. } = &*self.state;
+            let mut floor = if left_out(Step::ExceedLast) { Tid::ZERO } else { *last_tid };
+            for read in sets.reads.iter().filter(|_| !left_out(Step::ExceedReads)) {
                 floor = floor.max(read.tid);
             }
-            for group in self.state.buffers.groups.iter().filter(|_| !left_out(Step::ExceedWrites)) {
+            for group in buffers.groups.iter().filter(|_| !left_out(Step::ExceedWrites)) {
                 floor = floor.max(group.record.under(&self.guard).tid());
             }
-            if let Some(tid) = Tid::after(floor, epoch, self.state.base.slot) {
+            if let Some(tid) = Tid::after(floor, epoch, base.slot) {
                 return Ok(tid);
             }
             self.guard.epochs().advance();
@@ -266,18 +273,8 @@ impl MaflingoTransaction<'_> {
 
     /// Whether everything that was read is still as it was (phase 2).
     pub(super) fn validate(&mut self) -> Result<(), Error> {
-        let worker = self.state.base.slot;
-        for at in 0..self.state.sets.reads.len() {
-            let read = self.state.sets.reads[at];
-            let record = read.record.under(&self.guard);
-            let state = record.state();
-            if state.latched_by_other(worker) && !left_out(Step::RefuseLatched) {
-                return Err(self.conflict_at(Reason::BeingWritten, read.index_ref, read.record));
-            }
-            let changed = record.tid() != read.tid && !left_out(Step::CompareIds);
-            if changed || state.moved() && !left_out(Step::RefuseMoved) {
-                return Err(self.conflict_at(Reason::StaleRead, read.index_ref, read.record));
-            }
+        if let Some((reason, Read { record, index_ref, .. })) = self.first_changed() {
+            return Err(self.conflict_at(reason, index_ref, record));
         }
         if !left_out(Step::CompareNodes) {
             // SAFETY: the stamps were taken under this transaction's guard.
@@ -286,6 +283,24 @@ impl MaflingoTransaction<'_> {
             }
         }
         self.know_dropped()
+    }
+
+    /// The first record that was read and is not as it was, or is being written.
+    #[inline]
+    fn first_changed(&self) -> Option<(Reason, Read)> {
+        let State { base: WorkerBase { slot, .. }, sets, .. } = &*self.state;
+        for read in &sets.reads {
+            let record = read.record.under(&self.guard);
+            let state = record.state();
+            if state.latched_by_other(*slot) && !left_out(Step::RefuseLatched) {
+                return Some((Reason::BeingWritten, *read));
+            }
+            let changed = record.tid() != read.tid && !left_out(Step::CompareIds);
+            if changed || state.moved() && !left_out(Step::RefuseMoved) {
+                return Some((Reason::StaleRead, *read));
+            }
+        }
+        None
     }
 
     /// No index that was asked was dropped. A thread that leaves it alone has begun behind the drop, so where the entries that it does not
@@ -303,10 +318,11 @@ impl MaflingoTransaction<'_> {
 
     /// Makes the memory that writing needs.
     fn prepare(&mut self, tid: Tid, keeps: bool) -> Result<(), Error> {
-        self.state.buffers.prepared.clear();
-        for position in 0..self.state.buffers.groups.len() {
-            match self.prepare_group(self.state.buffers.groups[position], tid, keeps) {
-                Ok(prepared) => self.state.buffers.prepared.push(prepared),
+        let State { base, sets, buffers: Buffers { groups, prepared, .. }, .. } = &mut *self.state;
+        prepared.clear();
+        for &group in &*groups {
+            match prepare_group((&sets.writes, &self.guard, base.slot), group, tid, keeps) {
+                Ok(needed) => prepared.push(needed),
                 Err(error) => {
                     self.discard_prepared();
                     return Err(error);
@@ -314,35 +330,6 @@ impl MaflingoTransaction<'_> {
             }
         }
         Ok(())
-    }
-
-    #[inline]
-    fn prepare_group(&self, group: Group, tid: Tid, keeps: bool) -> Result<Prepared, Error> {
-        let (writes, guard) = (&self.state.sets.writes, &self.guard);
-        let (record, write) = (group.record.under(guard), writes.get(group.latest));
-        let deleted = write.kind == Kind::Delete;
-        let longest = if deleted { 0 } else { writes.longest_put(group.latest) };
-        let fits = longest <= record.capacity();
-        if !fits || longest > 0 && !group.own_record && is_too_roomy(record.capacity(), longest) {
-            match Record::latched_empty(self.state.base.slot, longest, guard) {
-                Ok(other) => return Ok(Prepared { replacement: Some(other.into()), version: None }),
-                Err(refused) if !fits => return Err(refused.into()),
-                Err(_) => {}
-            }
-        }
-        if group.own_record || !keeps || !is_due(record, tid) || left_out(Step::KeepVersions) {
-            return Ok(Prepared::default());
-        }
-        match record.copy_as_version(guard) {
-            Ok(version) => Ok(Prepared { replacement: None, version: Some(version.into()) }),
-            // At the memory limit deletions must go on: the row stays where it is as the older version, and a record
-            // of a few words takes its place.
-            Err(_) if deleted => {
-                let empty = |guard: &Guard<'_>| Record::latched_empty(self.state.base.slot, 0, guard).map(Kept::from);
-                Ok(Prepared { replacement: Some(guard.with_reserve(empty)?), version: None })
-            }
-            Err(refused) => Err(refused.into()),
-        }
     }
 
     fn discard_prepared(&mut self) {
@@ -360,16 +347,16 @@ impl MaflingoTransaction<'_> {
         let guard = &self.guard;
         let (record, version) = (group.record.under(guard), version.map(|version| version.under(guard)));
         let target = replacement.unwrap_or(group.record).under(guard);
-        let latest = *self.state.sets.writes.get(group.latest);
+        let Sets { writes, order, .. } = &mut *self.state.sets;
         target.begin_write();
-        if latest.kind == Kind::Insert {
+        if writes.get(group.latest).kind == Kind::Insert {
             // The row lies there already, and nothing was changed since.
             pass(Point::Writing);
             target.publish(tid, true);
             return;
         }
         let was_present = replacement.is_none() && !record.state().absent();
-        let present = self.state.sets.write_record(group.latest, target, was_present);
+        let present = write_record((writes, order), group.latest, target, was_present);
         pass(Point::Writing);
         let due = is_due(record, tid);
         let chained =
@@ -394,9 +381,9 @@ impl MaflingoTransaction<'_> {
             self.state.move_record(group, target, (tid, chained), guard);
         }
         if !present {
-            let key = self.state.sets.writes.key_bytes(&latest);
-            let tombstone = Tombstone::new(latest.index_ref, key, target, tid);
-            self.state.reclaimer.push(tombstone);
+            let State { sets, reclaimer, .. } = &mut *self.state;
+            let write = sets.writes.get(group.latest);
+            reclaimer.push(Tombstone::new(write.index_ref, sets.writes.key_bytes(write), target, tid));
         }
     }
 
@@ -414,23 +401,55 @@ impl MaflingoTransaction<'_> {
     }
 }
 
-impl Sets {
-    /// Writes what is to be written of a record, whose latch is held and which is marked, into its place. Whether it has a row then.
-    #[inline]
-    fn write_record(&mut self, latest: u32, target: Record<'_>, was_present: bool) -> bool {
-        let Self { writes, order, .. } = self;
-        let write = writes.get(latest);
-        // What is deleted in the end need not be written first, and may have no room.
-        if write.prior.is_none() || write.kind == Kind::Delete {
-            return write_one(writes, write, target, was_present);
+/// The memory that writing a record needs.
+#[inline]
+fn prepare_group(
+    (writes, guard, worker): (&WriteSet, &OwnGuard<'_>, usize),
+    group: Group,
+    tid: Tid,
+    keeps: bool,
+) -> Result<Prepared, Error> {
+    let (record, write) = (group.record.under(guard), writes.get(group.latest));
+    let deleted = write.kind == Kind::Delete;
+    let longest = if deleted { 0 } else { writes.longest_put(group.latest) };
+    let fits = longest <= record.capacity();
+    if !fits || longest > 0 && !group.own_record && is_too_roomy(record.capacity(), longest) {
+        match Record::latched_empty(worker, longest, guard) {
+            Ok(other) => return Ok(Prepared { replacement: Some(other.into()), version: None }),
+            Err(refused) if !fits => return Err(refused.into()),
+            Err(_) => {}
         }
-        writes.chain(latest, order);
-        let writes = &*writes;
-        order
-            .iter()
-            .rev()
-            .fold(was_present, |present, &position| write_one(writes, writes.get(position), target, present))
     }
+    if group.own_record || !keeps || !is_due(record, tid) || left_out(Step::KeepVersions) {
+        return Ok(Prepared::default());
+    }
+    match record.copy_as_version(guard) {
+        Ok(version) => Ok(Prepared { replacement: None, version: Some(version.into()) }),
+        // At the memory limit deletions must go on: the row stays where it is as the older version, and a record
+        // of a few words takes its place.
+        Err(_) if deleted => {
+            let empty = |guard: &Guard<'_>| Record::latched_empty(worker, 0, guard).map(Kept::from);
+            Ok(Prepared { replacement: Some(guard.with_reserve(empty)?), version: None })
+        }
+        Err(refused) => Err(refused.into()),
+    }
+}
+
+/// Writes what is to be written of a record, whose latch is held and which is marked, into its place. Whether it has a row then.
+#[inline]
+fn write_record(
+    (writes, order): (&WriteSet, &mut Vec<u32>),
+    latest: u32,
+    target: Record<'_>,
+    was_present: bool,
+) -> bool {
+    let write = writes.get(latest);
+    // What is deleted in the end need not be written first, and may have no room.
+    if write.prior.is_none() || write.kind == Kind::Delete {
+        return write_one(writes, write, target, was_present);
+    }
+    writes.chain(latest, order);
+    order.iter().rev().fold(was_present, |present, &position| write_one(writes, writes.get(position), target, present))
 }
 
 #[inline]

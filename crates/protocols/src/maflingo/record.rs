@@ -205,7 +205,7 @@ impl Default for Seen {
     }
 }
 
-/// What a read found.
+/// What a read found; short enough to go by registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     /// The id of the transaction that wrote it.
@@ -215,7 +215,7 @@ pub(super) struct Seen {
     /// Whether the key leads to a larger record by now.
     pub(super) moved: bool,
     /// The row's length in words.
-    pub(super) words: usize,
+    pub(super) words: u32,
 }
 
 /// The state of a record while it is checked or latched.
@@ -478,8 +478,8 @@ impl<'g> Record<'g> {
         State(self.header().version.load(Ordering::SeqCst))
     }
 
-    /// Copies words `range` of the row to the same place of `row` and tells what was seen (Figure 5-2). Waits while the
-    /// record is dirty, which lasts as long as one row is copied.
+    /// Copies words `range` of the row to the same place of `row`, which has at most the record's capacity, and tells what was seen (Figure
+    /// 5-2). Waits while the record is dirty, which lasts as long as one row is copied.
     #[inline]
     pub(super) fn read(self, range: std::ops::Range<usize>, row: &mut [u64]) -> Seen {
         let header = self.header();
@@ -488,7 +488,7 @@ impl<'g> Record<'g> {
             let before = header.version.load(Ordering::Acquire);
             if before & DIRTY == 0 {
                 let present = before & ABSENT == 0;
-                let words = self.length().min(self.capacity());
+                let words = self.length();
                 if present {
                     let end = range.end.min(words).min(row.len());
                     let start = range.start.min(end);
@@ -499,7 +499,7 @@ impl<'g> Record<'g> {
                 // The loads above acquire, so this one is not taken before them.
                 let after = header.version.load(Ordering::Relaxed);
                 if (before ^ after) & !LATCH_MASK == 0 || left_out(Step::ReadTwice) {
-                    return Seen { tid, present, moved: before & MOVED != 0, words };
+                    return Seen { tid, present, moved: before & MOVED != 0, words: words as u32 };
                 }
             }
             spin_hint();
@@ -542,7 +542,7 @@ impl<'g> Record<'g> {
         while let Some(record) = at {
             let seen = record.read(range.clone(), row.overwrite_words(record.capacity()));
             if seen.tid.epoch() <= epoch {
-                row.overwrite_words(seen.words);
+                row.overwrite_words(seen.words as usize);
                 return seen;
             }
             // What is linked here now was written before this record was, or is a later writer's copy of what was read:

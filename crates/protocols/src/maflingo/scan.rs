@@ -17,8 +17,9 @@ use super::transaction::MaflingoTransaction;
 /// Entries of a range, collected leaf by leaf up to a number.
 #[derive(Debug, Default)]
 pub(super) struct ScanBatch {
-    stamps: Vec<Stamp>,
-    entries: Vec<(Handle, u32)>,
+    /// The leaves, and which entry is the first of each.
+    leaves: Vec<(Stamp, usize)>,
+    entries: Vec<Handle>,
     /// The last key taken, when the batch is full.
     resume: Vec<u8>,
     size: usize,
@@ -36,7 +37,7 @@ impl ScanBatch {
     const AHEAD: usize = 8;
 
     fn begin(&mut self, size: usize) {
-        self.stamps.clear();
+        self.leaves.clear();
         self.entries.clear();
         self.size = size;
         self.full = false;
@@ -46,12 +47,12 @@ impl ScanBatch {
 impl ordered::Visitor for ScanBatch {
     #[inline]
     fn node(&mut self, stamp: Stamp) {
-        self.stamps.push(stamp);
+        self.leaves.push((stamp, self.entries.len()));
     }
 
     #[inline]
     fn entry(&mut self, key: &[u8], handle: Handle) -> ControlFlow<()> {
-        self.entries.push((handle, self.stamps.len() as u32 - 1));
+        self.entries.push(handle);
         if self.entries.len() < self.size {
             return ControlFlow::Continue(());
         }
@@ -119,7 +120,7 @@ impl MaflingoTransaction<'_> {
                 let behind = is_resumed.then_some(&resumed[..]);
                 break self.scan_both(scan, store, behind, range, visitor);
             }
-            let outcome = self.visit_batch(&mut batch, store.index_ref, range.clone(), visitor);
+            let outcome = self.visit_batch(&batch, store.index_ref, range.clone(), visitor);
             bounds = (scan.lower, scan.upper);
             match outcome {
                 Ok(ControlFlow::Continue(())) if batch.full => size = (size * 4).min(ScanBatch::LARGEST),
@@ -132,41 +133,42 @@ impl MaflingoTransaction<'_> {
 
     fn visit_batch(
         &mut self,
-        batch: &mut ScanBatch,
+        batch: &ScanBatch,
         index_ref: IndexRef,
         range: Range<usize>,
         visitor: &mut impl FnMut(&mut Self, Kept) -> Result<ControlFlow<()>, Error>,
     ) -> Result<ControlFlow<()>, Error> {
-        let mut next_stamp = 0;
         let lines = (range.end.min(56) + 4).div_ceil(8);
-        for &(handle, _) in batch.entries.iter().take(ScanBatch::AHEAD) {
+        for &handle in batch.entries.iter().take(ScanBatch::AHEAD) {
             Record::prefetch_behind(handle, lines);
         }
-        for position in 0..batch.entries.len() {
-            let (handle, node) = batch.entries[position];
-            if let Some(&(ahead, _)) = batch.entries.get(position + ScanBatch::AHEAD) {
-                Record::prefetch_behind(ahead, lines);
+        for (leaf, &(stamp, first)) in batch.leaves.iter().enumerate() {
+            let end = batch.leaves.get(leaf + 1).map_or(batch.entries.len(), |&(_, next)| next);
+            // Only leaves that were needed are remembered: those up to the entry at which the visitor stops.
+            if self.snapshot.is_none() && !left_out(Step::NodesOfRanges) {
+                self.state.sets.nodes.add(stamp, index_ref);
             }
-            // Only nodes that were needed are remembered: those up to the entry at which the visitor stops.
-            next_stamp = self.remember_nodes(batch, next_stamp, node as usize + 1, index_ref);
-            if self.snapshot.is_none() {
-                self.step()?;
-            }
-            let stamp = batch.stamps[node as usize];
-            let (reader, state) = self.reader();
-            // SAFETY: the handle was found under this transaction's guard, which is renewed between batches only.
-            let record = unsafe { Record::from_handle(handle, reader.guard) };
-            let seen = state.read_record(reader, record, stamp, index_ref, range.clone());
-            let record = Kept::from(record);
-            if seen.moved && self.snapshot.is_none() {
-                // The row moved to a larger record after the leaf was read; its old record does not validate.
-                return Err(self.conflict_at(Reason::StaleRead, index_ref, record));
-            }
-            if seen.present && visitor(self, record)?.is_break() {
-                return Ok(ControlFlow::Break(()));
+            for position in first..end {
+                if let Some(&ahead) = batch.entries.get(position + ScanBatch::AHEAD) {
+                    Record::prefetch_behind(ahead, lines);
+                }
+                if self.snapshot.is_none() {
+                    self.step()?;
+                }
+                let (reader, state) = self.reader();
+                // SAFETY: the handle was found under this transaction's guard, which is renewed between batches only.
+                let record = unsafe { Record::from_handle(batch.entries[position], reader.guard) };
+                let seen = state.read_record(reader, record, stamp, index_ref, range.clone());
+                let record = Kept::from(record);
+                if seen.moved && self.snapshot.is_none() {
+                    // The row moved to a larger record after the leaf was read; its old record does not validate.
+                    return Err(self.conflict_at(Reason::StaleRead, index_ref, record));
+                }
+                if seen.present && visitor(self, record)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
             }
         }
-        self.remember_nodes(batch, next_stamp, batch.stamps.len(), index_ref);
         Ok(ControlFlow::Continue(()))
     }
 
@@ -206,15 +208,5 @@ impl MaflingoTransaction<'_> {
                 return Ok(());
             }
         }
-    }
-
-    #[inline]
-    fn remember_nodes(&mut self, batch: &ScanBatch, from: usize, to: usize, index_ref: IndexRef) -> usize {
-        if self.snapshot.is_none() && !left_out(Step::NodesOfRanges) {
-            for &stamp in &batch.stamps[from.min(to)..to] {
-                self.state.sets.nodes.add(stamp, index_ref);
-            }
-        }
-        from.max(to)
     }
 }

@@ -432,14 +432,14 @@ impl State {
             Some((Kind::Put, data)) => {
                 let words = writes.words(data);
                 row.overwrite_words(words.len()).copy_from_slice(words);
-                Seen { tid: record.tid(), present: true, moved: false, words: words.len() }
+                Seen { tid: record.tid(), present: true, moved: false, words: words.len() as u32 }
             }
             // An own insertion is copied without asking: if another one has put its row there, this transaction is told that before it is
             // believed.
             Some(_) => {
                 let length = record.length();
                 polychron_sync::load_words(&record.words()[..length], row.overwrite_words(length));
-                Seen { tid: record.tid(), present: true, moved: false, words: length }
+                Seen { tid: record.tid(), present: true, moved: false, words: length as u32 }
             }
             None => read_into(row, record, |row| record.read(range, row)),
         };
@@ -508,8 +508,8 @@ impl State {
 fn read_into(row: &mut RowBuffer, record: Record<'_>, read: impl FnOnce(&mut [u64]) -> Seen) -> Seen {
     let capacity = record.capacity();
     let seen = read(row.overwrite_words(capacity));
-    if seen.words < capacity {
-        row.overwrite_words(seen.words);
+    if (seen.words as usize) < capacity {
+        row.overwrite_words(seen.words as usize);
     }
     seen
 }

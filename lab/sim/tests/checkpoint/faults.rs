@@ -37,7 +37,8 @@ fn named(world: &World) -> BTreeSet<String> {
 /// A database with a checkpoint of two tables, of which one was made for an earlier one, with carried records and a log behind it; closed.
 pub(crate) fn closed(seed: u64) -> (SimulatedDisk, Ledger) {
     let disk = SimulatedDisk::new(seed);
-    let world = World::open(&disk, &Ledger::default()).unwrap();
+    let options = checkpoint::Options { memory_bytes: 1 << 10, ..checkpoint::Options::tiny() };
+    let world = World::open_with(&disk, &Ledger::default(), options).unwrap();
     world.define(BTreeSet::from([1, 2])).unwrap();
     (0..60).for_each(|key| world.commit(0, &[row(1, key, key + seed)]).unwrap());
     world.checkpoint().unwrap();
@@ -106,7 +107,7 @@ fn a_failed_checkpoint_is_given_up() {
             }
         }
     }
-    assert!(failed > 20, "{failed} checkpoints failed");
+    assert!(failed > 10, "{failed} checkpoints failed");
 }
 
 /// There is no room for a checkpoint, and then there is.
@@ -114,7 +115,7 @@ fn a_failed_checkpoint_is_given_up() {
 fn room_that_comes_back_is_used() {
     let disk = SimulatedDisk::new(1);
     let world = World::open(&disk, &Ledger::default()).unwrap();
-    (0..50).for_each(|key| world.commit(0, &[row(1, key, key)]).unwrap());
+    (0..300).for_each(|key| world.commit(0, &[row(1, key, key)]).unwrap());
     let used = disk.used();
     disk.set_room(Some(used + (8 << 10)));
     let error = world.checkpoint().unwrap_err();
@@ -124,6 +125,46 @@ fn room_that_comes_back_is_used() {
     world.checkpoint().unwrap();
     assert!(disk.used() < used, "the log has become shorter");
     assert_eq!(world.checkpoints.counts(), checkpoint::Counts { made: 1, failed: 1 });
+    assert_eq!(complaint(&disk.after_restart(), &world.told()), None);
+}
+
+/// A checkpoint begins by itself once the log is long, and not again before the log has become so again; after a failure not soon.
+#[test]
+fn a_long_log_is_folded() {
+    let disk = SimulatedDisk::new(1);
+    let world = World::open(&disk, &Ledger::default()).unwrap();
+    let mut key = 0;
+    let mut commit = |fault: Option<Fault>| {
+        key += 1;
+        world.commit(0, &[row(1, key % 12, key)]).unwrap();
+        fault.into_iter().for_each(|fault| disk.plan(disk.steps().len(), fault));
+        for _ in 0..2 {
+            world.checkpoints.tick(&world.log, &world.manifests);
+        }
+        let counts = world.checkpoints.counts();
+        (counts.made, counts.failed)
+    };
+    // A frame has a block, and a log of 64 KiB is long.
+    let first = (1..200).find(|_| commit(None) == (1, 0)).expect("none is made");
+    let second = (1..200).find(|_| commit(None) == (2, 0)).expect("no further one is made");
+    assert!((8..=20).contains(&first) && (8..=20).contains(&second), "{first} and {second} commits");
+    assert!((1..second).all(|_| commit(None) == (2, 0)));
+    assert_eq!(commit(Some(Fault::Fail)), (2, 1));
+    assert!((0..10).all(|_| commit(None) == (2, 1)));
+    world.idle(11, 1000);
+    assert_eq!(commit(None), (3, 1));
+    assert_eq!(complaint(&disk.after_restart(), &world.told()), None);
+}
+
+/// The database is closed: the checkpoint that is being made is given up, and nothing of it stays.
+#[test]
+fn a_checkpoint_that_nobody_wants_is_given_up() {
+    let disk = SimulatedDisk::new(1);
+    let world = World::open(&disk, &Ledger::default()).unwrap();
+    (0..20).for_each(|key| world.commit(0, &[row(1, key, key)]).unwrap());
+    world.checkpoints.stop();
+    assert_eq!(world.checkpoint(), Err(Error::GivenUp));
+    assert_eq!(stored(&disk), BTreeSet::new());
     assert_eq!(complaint(&disk.after_restart(), &world.told()), None);
 }
 
@@ -221,7 +262,7 @@ fn lost_and_misdirected_writes_are_noticed() {
             }
         }
     }
-    assert!(noticed > 5, "{noticed} were noticed");
+    assert!(noticed > 2, "{noticed} were noticed");
 }
 
 /// Reads of a recovery have a wrong bit, each in turn: what is read again is right.
@@ -254,7 +295,13 @@ fn every_sync_is_needed() {
         *ledger = world.told();
         let begun = disk.steps().len();
         world.checkpoint().ok()?;
-        Some((begun, disk.steps().len()))
+        let ended = disk.steps().len();
+        // The files that were given back are written again.
+        for key in 0..12 {
+            world.commit(0, &[row(1, key, 20 + key)]).ok()?;
+            *ledger = world.told();
+        }
+        Some((begun, ended))
     };
     let start = SimulatedDisk::new(1);
     let undisturbed = start.after_restart();
@@ -268,7 +315,7 @@ fn every_sync_is_needed() {
             Operation::Write => Fault::LoseWrite,
             _ => continue,
         };
-        let is_needed = (number + 1..=ended).any(|crash| {
+        let is_needed = (number + 1..=steps.len()).any(|crash| {
             let disk = start.after_restart();
             disk.plan(number, fault);
             disk.plan(crash, Fault::PowerFailure);

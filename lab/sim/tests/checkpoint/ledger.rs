@@ -13,7 +13,7 @@ use polychron_schema::{ColumnType, TableDefinition};
 pub(crate) const WORDS: usize = 5;
 
 /// A catalog of tables of numbers at these positions.
-pub(crate) fn catalog(tables: &BTreeSet<u32>) -> StoredCatalog {
+fn catalog(tables: &BTreeSet<u32>) -> StoredCatalog {
     let table = |position: &u32| {
         let definition = TableDefinition::new(format!("t{position}")).with_column("id", ColumnType::U64);
         let definition = (0..4).fold(definition, |it, column| it.with_column(format!("n{column}"), ColumnType::U64));
@@ -29,6 +29,11 @@ pub(crate) fn catalog(tables: &BTreeSet<u32>) -> StoredCatalog {
         )
     };
     StoredCatalog::new(1000, tables.iter().map(table).collect()).expect("they are valid")
+}
+
+/// The same, as bytes.
+pub(crate) fn encoded(tables: &BTreeSet<u32>) -> Vec<u8> {
+    polychron_log::catalog::encode(&catalog(tables))
 }
 
 /// Which row: of which table, and its key.
@@ -73,6 +78,8 @@ pub(crate) struct Ledger {
     pub(crate) sealed: Vec<Sealed>,
     /// Up to this epoch all was acknowledged, or an opening has found it.
     pub(crate) certain: u64,
+    /// The last opening that has succeeded.
+    pub(crate) incarnation: u64,
     /// Which tables there were, one after the other, and the first of these lists that can still be found.
     pub(crate) tables: Vec<BTreeSet<u32>>,
     pub(crate) first: usize,
@@ -85,12 +92,18 @@ pub(crate) struct Found {
     pub(crate) rows: Rows,
     /// The last epoch that is whole.
     pub(crate) whole: u64,
+    /// The last opening, and up to which epoch the log was whole then.
+    pub(crate) incarnation: u64,
+    pub(crate) durable: u64,
 }
 
 impl Ledger {
-    /// The rows after all that was sealed up to an epoch.
-    pub(crate) fn rows(&self, whole: u64, tables: &BTreeSet<u32>) -> Rows {
-        let mut sealed: Vec<&Sealed> = self.sealed.iter().filter(|sealed| sealed.epoch <= whole).collect();
+    /// The rows that must be there.
+    fn rows(&self, found: &Found) -> Rows {
+        let Found { tables, whole, incarnation, durable, .. } = found;
+        // An opening that has failed has decided, too, and begun with the next epoch.
+        let last = if *incarnation > self.incarnation { (*durable).min(*whole) } else { *whole };
+        let mut sealed: Vec<&Sealed> = self.sealed.iter().filter(|sealed| sealed.epoch <= last).collect();
         sealed.sort_by_key(|sealed| (sealed.incarnation, sealed.order));
         let mut rows = Rows::new();
         for (key, done) in sealed.iter().flat_map(|sealed| &sealed.done) {
@@ -105,25 +118,16 @@ impl Ledger {
 
     /// What is wrong with what was found, in words.
     pub(crate) fn complaint(&self, found: &Found) -> Option<String> {
-        let Found { tables, rows, whole } = found;
+        let Found { tables, rows, whole, .. } = found;
         if *whole < self.certain {
             return Some(format!("epochs up to {whole} are there, and {} was certain", self.certain));
         }
         if !self.tables.is_empty() && !self.tables[self.first..].contains(tables) {
             return Some(format!("the tables are {tables:?}, and can be {:?}", &self.tables[self.first..]));
         }
-        let expected = self.rows(*whole, tables);
+        let expected = self.rows(found);
         if let Some((key, row)) = expected.iter().find(|(key, row)| rows.get(key) != Some(row)) {
-            let history: Vec<_> = self
-                .sealed
-                .iter()
-                .flat_map(|it| {
-                    it.done.iter().map(move |(other, done)| (it.incarnation, it.epoch, it.order, other, done))
-                })
-                .filter(|it| it.3 == key)
-                .map(|(incarnation, epoch, order, _, done)| (incarnation, epoch, order, done))
-                .collect();
-            return Some(format!("{key:?} is {:?} in place of {row:?} after {history:?}", rows.get(key)));
+            return Some(format!("{key:?} is {:?} in place of {row:?}", rows.get(key)));
         }
         let other = rows.keys().find(|key| !expected.contains_key(key));
         other.map(|key| format!("{key:?} is there, and was deleted"))
@@ -132,7 +136,7 @@ impl Ledger {
     /// An opening goes on with what it has found.
     pub(crate) fn decide(&mut self, found: &Found) {
         self.sealed.retain(|sealed| sealed.epoch <= found.whole);
-        self.certain = found.whole;
+        (self.certain, self.incarnation) = (found.whole, found.incarnation);
         self.tables = vec![found.tables.clone()];
         self.first = 0;
     }

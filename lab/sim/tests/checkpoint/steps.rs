@@ -74,13 +74,14 @@ fn older_change_in_a_later_file() -> bool {
     is_wrong(&world)
 }
 
-/// All of the log is gone that the checkpoint did not need: its epochs would be given again.
+/// The end of the log is gone, which the checkpoint has: its epochs would be given again.
 fn log_that_is_gone() -> bool {
     let (disk, world) = fresh(1);
     (0..3).for_each(|key| world.commit(1, &[row(1, key, 0)]).unwrap());
     world.checkpoint().unwrap();
-    for path in ["log/0.log", "log/1.log", "log/2.log"] {
-        (0..4).for_each(|block| _ = disk.damage(path, block, Damage::Zero));
+    // The frame of the opening stays, and that of one commit.
+    for block in 2..4 {
+        disk.damage("log/0.log", block, Damage::Zero).unwrap();
     }
     look(&disk).is_ok()
 }

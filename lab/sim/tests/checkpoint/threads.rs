@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use polychron_base::TableId;
 use polychron_base::clock::SystemClock;
 use polychron_engine::redo::{Change, Log as _, Order};
-use polychron_log::catalog::encode;
 use polychron_log::checkpoint::{self, Checkpoints, Haste};
 use polychron_log::disk::Files;
 use polychron_log::manifest::{Manifest, Manifests};
@@ -14,7 +13,7 @@ use polychron_log::{Log, Options};
 use polychron_sim::SimulatedDisk;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::ledger::catalog;
+use crate::ledger::encoded;
 use crate::runs;
 use crate::world::{DATABASE, look};
 
@@ -31,10 +30,10 @@ fn clients_commit_beside_checkpoints() {
             first_log_file: 1,
             durable: 0,
             checkpoint: None,
-            catalog: encode(&catalog(&BTreeSet::from([1]))),
+            catalog: encoded(&BTreeSet::from([1])),
         };
         let mut manifests = Manifests::create(&files, first).unwrap();
-        let options = checkpoint::Options { threads: 2, ..checkpoint::Options::tiny() };
+        let options = checkpoint::Options { threads: 2, memory_bytes: 1 << 20, ..checkpoint::Options::tiny() };
         let checkpoints = Checkpoints::open(&files, manifests.current(), options).unwrap();
         let orders: Arc<Vec<AtomicU64>> = Arc::new((0..3).map(|_| AtomicU64::new(0)).collect());
         let seen = Arc::clone(&orders);
@@ -61,11 +60,16 @@ fn clients_commit_beside_checkpoints() {
         };
         let counts: Vec<u64> = std::thread::scope(|scope| {
             let clients: Vec<_> = (0..3).map(|worker| scope.spawn(move || client(worker))).collect();
-            for _ in 0..8 {
-                let _ = log.flush();
-                checkpoints.run(&log, &manifests, Haste::Unpaced).unwrap();
-            }
+            let results: Vec<_> = (0..8)
+                .map(|_| {
+                    let _ = log.flush();
+                    checkpoints.run(&log, &manifests, Haste::Unpaced)
+                })
+                .collect();
             is_over.store(true, Ordering::Relaxed);
+            for result in results {
+                result.unwrap();
+            }
             clients.into_iter().map(|client| client.join().unwrap()).collect()
         });
         made += checkpoints.counts().made;

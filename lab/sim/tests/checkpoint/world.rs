@@ -13,8 +13,8 @@ use polychron_base::clock::ManualClock;
 use polychron_base::random::Random;
 use polychron_engine::mutations::interrupt;
 use polychron_engine::redo::{Change, Log as _, Order, Ticket};
-use polychron_log::catalog::{StoredCatalog, decode, encode};
-use polychron_log::checkpoint::{self, Checkpoints, Haste, RowSource};
+use polychron_log::catalog::StoredCatalog;
+use polychron_log::checkpoint::{self, Checkpoints, Contents, Haste, RowSource};
 use polychron_log::disk::Files;
 use polychron_log::manifest::{Manifest, Manifests};
 use polychron_log::recover::Tail;
@@ -22,7 +22,7 @@ use polychron_log::steps::Point;
 use polychron_log::{Beat, DatabaseId, Error, Log, Logged, Options, read};
 use polychron_sim::SimulatedDisk;
 
-use crate::ledger::{Collected, Done, Found, Key, Ledger, Rows, Sealed, WORDS, catalog};
+use crate::ledger::{Collected, Done, Found, Key, Ledger, Rows, Sealed, WORDS, encoded};
 
 pub(crate) const DATABASE: DatabaseId = DatabaseId(77);
 const WORKERS: usize = 3;
@@ -74,7 +74,7 @@ fn manifests(disk: &SimulatedDisk) -> Result<Manifests<SimulatedDisk>, Error> {
         first_log_file: 1,
         durable: 0,
         checkpoint: None,
-        catalog: encode(&catalog(&BTreeSet::from([1]))),
+        catalog: encoded(&BTreeSet::from([1])),
     };
     match Manifests::open(&files)? {
         Some(manifests) => Ok(manifests),
@@ -83,7 +83,7 @@ fn manifests(disk: &SimulatedDisk) -> Result<Manifests<SimulatedDisk>, Error> {
 }
 
 fn tables_of(manifest: &Manifest) -> Result<(StoredCatalog, BTreeSet<u32>), Error> {
-    let catalog = decode(&manifest.catalog)?;
+    let catalog = polychron_log::catalog::decode(&manifest.catalog)?;
     let tables = catalog.tables().keys().copied().collect();
     Ok((catalog, tables))
 }
@@ -100,7 +100,8 @@ fn recover(
     let whole = read_log(&mut |logged| tail.add(logged))?;
     let collected = Collected::default();
     tail.finish()?.merge(1, &RowSource::of(files, manifest), &collected)?;
-    Ok(Found { tables, rows: collected.0.into_inner().unwrap(), whole })
+    let (incarnation, durable) = (manifest.incarnation, manifest.durable);
+    Ok(Found { tables, rows: collected.0.into_inner().unwrap(), whole, incarnation, durable })
 }
 
 /// What is there; `None` if the database was never made.
@@ -109,6 +110,13 @@ pub(crate) fn look(disk: &SimulatedDisk) -> Result<Option<Found>, Error> {
     let Some(manifests) = Manifests::open(&files)? else { return Ok(None) };
     let (manifest, generation) = (manifests.current(), manifests.generation());
     recover(&files, manifest, |visit| read(&files, manifest, generation, visit)).map(Some)
+}
+
+/// Whether the checkpoint was made of several ranges of keys, one after the other.
+pub(crate) fn has_ranges(disk: &SimulatedDisk) -> bool {
+    let manifest = Manifests::read(&Files::new(disk.after_restart())).unwrap().expect("it was made");
+    let files = manifest.checkpoint.map_or(Vec::new(), |checkpoint| checkpoint.files);
+    files.iter().any(|file| matches!(file.contents, Contents::Rows { range, .. } if range.bits > 0))
 }
 
 impl World {
@@ -137,7 +145,7 @@ impl World {
             Order::from(open.first().unwrap_or(next) - 1)
         };
         let mut opened = None;
-        let found = recover(&files, &before, |visit| {
+        let mut found = recover(&files, &before, |visit| {
             let log = Log::open(&files, &mut manifests, Options::tiny(), clock.clone(), Box::new(ended), visit)?;
             // An opening has an epoch of its own.
             let whole = log.durable() - 1;
@@ -146,12 +154,13 @@ impl World {
         })?;
         assert_eq!(ledger.complaint(&found), None, "an opening");
         let mut ledger = ledger.clone();
+        found.incarnation = manifests.current().incarnation;
         ledger.decide(&found);
-        let Found { rows, tables, .. } = found;
+        let Found { rows, tables, incarnation, .. } = found;
         let state = State { versions: versions(rows), tables, ..State::default() };
         Ok(Self {
             disk: disk.clone(),
-            incarnation: manifests.current().incarnation,
+            incarnation,
             manifests: Arc::new(Mutex::new(manifests)),
             log: Arc::new(opened.expect("it was opened")),
             checkpoints: Arc::new(checkpoints),
@@ -240,7 +249,7 @@ impl World {
     pub(crate) fn define(&self, tables: BTreeSet<u32>) -> Result<(), Error> {
         self.ledger.borrow_mut().tables.push(tables.clone());
         let mut manifests = self.manifests.lock().unwrap();
-        let next = Manifest { catalog: encode(&catalog(&tables)), ..manifests.current().clone() };
+        let next = Manifest { catalog: encoded(&tables), ..manifests.current().clone() };
         manifests.write(next)?;
         self.state.borrow_mut().tables = tables;
         let mut ledger = self.ledger.borrow_mut();

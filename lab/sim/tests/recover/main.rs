@@ -5,6 +5,7 @@
 mod faults;
 mod history;
 mod steps;
+mod tools;
 
 use std::ops::ControlFlow;
 use std::sync::Mutex;

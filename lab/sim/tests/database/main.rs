@@ -1,0 +1,109 @@
+//! Databases under failures: after any crash all transactions and changes of tables are there that were acknowledged, whole, and perhaps the one that was not
+//! answered.
+//!
+//! One client changes rows and tables, opens and closes, as a seed decides. What is found is compared with a database in memory in which the same was
+//! done. Each protocol writes, and others read. `POLYCHRON_DATABASE_RUNS` says how many runs are tried, `POLYCHRON_CRASH_SEEDS` how many outcomes of each
+//! power failure, and `POLYCHRON_FIRST_SEED` from which seed on.
+
+mod client;
+
+use polychron_base::sizes::scaled;
+use polychron_engine::mutations::leave_out;
+use polychron_log::steps::OpeningStep;
+use polychron_sim::{Fault, SimulatedDisk};
+
+use client::{Run, definitions_have_their_rows, dump_of, look, names, run, summary};
+
+const STEPS: u64 = 24;
+
+fn wanted(variable: &str, default: usize) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(scaled(default, 1) as u64)
+}
+
+fn runs(default: usize) -> std::ops::Range<u64> {
+    let first = wanted("POLYCHRON_FIRST_SEED", 1);
+    first..first + wanted("POLYCHRON_DATABASE_RUNS", default)
+}
+
+fn outcomes() -> std::ops::Range<u64> {
+    let first = wanted("POLYCHRON_FIRST_SEED", 1);
+    first..first + wanted("POLYCHRON_CRASH_SEEDS", 1)
+}
+
+fn name_of(number: u64) -> &'static str {
+    let names = names();
+    names[number as usize % names.len()]
+}
+
+/// What is wrong with what a reader finds on a disk. An error is wrong, too.
+fn complaint(disk: &SimulatedDisk, reader: &str, seed: u64, run: &Run) -> Option<String> {
+    let found = match look(disk, reader) {
+        Ok(found) => found,
+        Err(error) => return Some(error.to_string()),
+    };
+    let possible: Vec<_> = run.possible().into_iter().map(|steps| dump_of(seed, &steps)).collect();
+    if possible.contains(&found) {
+        return None;
+    }
+    let possible: Vec<_> = possible.iter().map(summary).collect();
+    Some(format!("{} is none of {possible:?} after {:?}", summary(&found), run.steps))
+}
+
+/// Runs with a fault at each operation, and answers the first complaint.
+fn first_complaint(seed: u64, fault: Fault, stride: usize) -> Option<String> {
+    let writer = name_of(seed);
+    let undisturbed = SimulatedDisk::new(seed);
+    let whole = run(&undisturbed, writer, seed, STEPS);
+    assert!(whole.steps.iter().all(|(_, acknowledged)| *acknowledged) && whole.steps.len() > 8, "{writer}: {whole:?}");
+    let count = undisturbed.steps().len();
+    for number in (seed as usize % stride..count).step_by(stride) {
+        let disk = SimulatedDisk::new(seed);
+        disk.plan(number, fault);
+        let disturbed = run(&disk, writer, seed, STEPS);
+        let left: Vec<_> = match fault {
+            Fault::PowerFailure => disk.outcomes(outcomes()).collect(),
+            _ => vec![disk.after_restart()],
+        };
+        for (outcome, left) in left.iter().enumerate() {
+            let reader = name_of(seed + (number + outcome) as u64);
+            if let Some(complaint) = complaint(left, reader, seed, &disturbed) {
+                return Some(format!("{writer}, {reader}, seed {seed}, {fault:?} at {number}: {complaint}"));
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn what_is_acknowledged_survives_a_power_failure() {
+    for seed in runs(14) {
+        assert_eq!(first_complaint(seed, Fault::PowerFailure, 5), None);
+    }
+}
+
+#[test]
+fn what_is_acknowledged_survives_a_failed_operation() {
+    for seed in runs(14) {
+        let fault = if seed.is_multiple_of(2) { Fault::Fail } else { Fault::FailForEver };
+        assert_eq!(first_complaint(seed, fault, 3), None);
+    }
+}
+
+/// Rows that were written into a table behind a drop that failed would be lost, should the drop be durable after all.
+#[test]
+fn the_log_stops_when_it_is_not_known_which_tables_there_are() {
+    let _careless = leave_out(OpeningStep::StopInDoubt);
+    assert!((1..20).any(|seed| first_complaint(seed, Fault::Fail, 1).is_some()));
+}
+
+/// An index is possible, and a table has its rows, by what others have committed before; so that is durable first.
+#[test]
+fn definitions_come_behind_the_rows_that_they_depend_on() {
+    for name in names() {
+        assert_eq!(definitions_have_their_rows(name).map_err(|error| error.to_string()), Ok(true), "{name}");
+    }
+    let _careless = leave_out(OpeningStep::FlushFirst);
+    for name in names() {
+        assert!(!matches!(definitions_have_their_rows(name), Ok(true)), "{name}");
+    }
+}
