@@ -177,7 +177,7 @@ fn loom(share: &Share) -> Outcome {
     // How many models there are, roughly; two run at a time.
     const MODELS: u64 = 20;
     let mut command = cargo(&["--cfg", "loom"]);
-    command.arg("test").args(packages(CONCURRENT)).args([
+    command.arg("test").args(packages(CONCURRENT)).args(packages(&["polychron-engine"])).args([
         "--features",
         "polychron-sync/loom",
         "--lib",
