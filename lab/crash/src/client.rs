@@ -2,11 +2,11 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use polychron::schema::{ColumnType, IndexDefinition, TableDefinition};
 use polychron::{AnyProtocol, Database, Durability, Error, Options, Session, Worker, any_protocol};
 use polychron_base::random::Random;
+use polychron_sync::atomic::{AtomicBool, Ordering};
 
 use crate::ledger::Line;
 use crate::work::{Refusal, Tables, Work};
@@ -189,7 +189,7 @@ impl<'d> Thread<'d> {
         let table = self.tables.registers.id();
         let index = IndexDefinition::new(BY_WRITER, [2]);
         match self.database.create_index_with(table, index) {
-            Err(Error::NameTaken(_)) | Ok(_) if self.next % 2 == 0 => {}
+            Err(Error::NameTaken(_)) | Ok(_) if self.next.is_multiple_of(2) => {}
             Ok(index) => {
                 if let Err(error) = self.database.drop_index(table, index) {
                     Line::Wrong(format!("an index was not dropped: {error}")).tell();

@@ -17,7 +17,7 @@ use crate::client::{BY_WRITER, name_of, tables};
 use crate::ledger::{Ledger, Line};
 use crate::work::{Action, Entry, Found, GROUPS, Gone, REGISTERS, Register, Tables, length_of};
 
-/// The rows of all tables at one moment.
+/// The rows of all tables, as one transaction has read them.
 struct Rows {
     registers: BTreeMap<u64, Register>,
     gone: BTreeMap<u64, u64>,
@@ -188,7 +188,7 @@ fn check_text(rows: &Rows, register: u64, chain: &[u64]) -> Result<(), String> {
         let action = rows.entries[id].iter().find(wrote).map(|found| found.action);
         length = match (action, length) {
             (Some(Action::Delete), _) => None,
-            (_, Some(length)) if id % 3 > 0 => Some(length),
+            (_, Some(length)) if !id.is_multiple_of(3) => Some(length),
             _ => Some(length_of(*id)),
         };
     }
@@ -252,15 +252,15 @@ fn check_order(rows: &Rows, chains: &BTreeMap<u64, Vec<u64>>, ledger: &Ledger) -
 
 /// What was answered before another one began comes before it.
 fn add_real_time(graph: &mut DiGraph<String, ()>, nodes: &HashMap<u64, NodeIndex>, ledger: &Ledger) {
-    let mut moment = graph.add_node(String::new());
+    let mut point = graph.add_node(String::new());
     for line in &ledger.lines {
         let next = graph.add_node(String::new());
-        graph.add_edge(moment, next, ());
+        graph.add_edge(point, next, ());
         match line {
             Line::Done(id, _) => nodes.get(id).into_iter().for_each(|node| _ = graph.add_edge(*node, next, ())),
-            Line::Begin(id) => nodes.get(id).into_iter().for_each(|node| _ = graph.add_edge(moment, *node, ())),
+            Line::Begin(id) => nodes.get(id).into_iter().for_each(|node| _ = graph.add_edge(point, *node, ())),
             _ => {}
         }
-        moment = next;
+        point = next;
     }
 }

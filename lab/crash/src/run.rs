@@ -15,7 +15,7 @@ use crate::examine::examine;
 use crate::ledger::{Ledger, Line};
 
 /// For how long a client may take to open or to close its database before it counts as one that hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
 
 /// What is to be done with one directory.
 #[derive(Clone, Debug)]
@@ -171,7 +171,7 @@ fn listen(child: &mut Child) -> Receiver<Line> {
 
 fn until(told: &Receiver<Line>, wanted: &Line, lines: &mut Vec<Line>) -> Result<(), String> {
     loop {
-        match told.recv_timeout(PATIENCE) {
+        match told.recv_timeout(LONGEST_WAIT) {
             Ok(line) => {
                 let is_wanted = line == *wanted;
                 lines.push(line);

@@ -178,7 +178,7 @@ impl Work {
             None => self.absent(transaction, register)?,
         };
         match (action, row) {
-            (Action::Write, Some(_)) if self.id % 3 > 0 => {
+            (Action::Write, Some(_)) if !self.id.is_multiple_of(3) => {
                 transaction.update(registers, register, |row| {
                     row.set_writer(self.id);
                     row.set_again(self.id);

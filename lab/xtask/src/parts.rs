@@ -65,6 +65,13 @@ pub(crate) const PARTS: &[Part] = &[
         run: journal,
     },
     Part {
+        name: "crash",
+        summary: "databases on a disk whose process is killed, opened again under other protocols",
+        goes_on: true,
+        missing: || None,
+        run: crash,
+    },
+    Part {
         name: "predicates",
         summary: "what transactions are told beside writers, against every serial order",
         goes_on: true,
@@ -251,6 +258,20 @@ fn disk(share: &Share) -> Outcome {
         run(&mut command, &log)
     });
     outcome(passed, log, |log| format!("{} sequences of operations", sum(log, "answered alike", " sequences")))
+}
+
+fn crash(share: &Share) -> Outcome {
+    const RUNS: u64 = 100;
+    let log = fresh_log(&share.folder, "crash");
+    let mut rounds = 0;
+    let passed = go_on(share, |round| {
+        rounds = round + 1;
+        let mut command = cargo(&[]);
+        command.args(["run", "--release", "-p", "polychron-lab", "--", "crash", "--runs", &RUNS.to_string()]);
+        command.args(["--seed", &(share.seed * 1_000_000_000 + round * RUNS).to_string()]);
+        run(&mut command, &log)
+    });
+    outcome(passed, log, |_| format!("{rounds} rounds of {RUNS} databases, each with five processes"))
 }
 
 fn journal(share: &Share) -> Outcome {
