@@ -54,7 +54,7 @@ impl<P: Protocol> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// As [`Protocol::create_index`]. A bound in time, or a token that cancels it, holds for what runs inside of [`Limits::hold`].
+    /// As [`Protocol::create_index`]. A bound in time, or a token that cancels it, holds for what runs inside of [`Limits::hold`](crate::Limits::hold).
     pub fn create_index_with(&self, table: TableId, definition: IndexDefinition) -> Result<IndexId, Error> {
         // The rows that it has found may not be durable.
         self.answers.give_behind_all(self.protocol.create_index(table, definition))

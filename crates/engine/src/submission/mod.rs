@@ -197,7 +197,7 @@ impl<P: Protocol> Submitter<P> {
         self.queue.submit((procedure, self.holds), false)
     }
 
-    /// As [`Service::submit`], a closure: it becomes one transaction, as [`drive::transact`](crate::drive::transact) executes it.
+    /// As [`Submitter::submit`], a closure: it becomes one transaction, as [`drive::transact`](crate::drive::transact) executes it.
     pub fn submit_closure<O: Send + 'static, E: From<Error> + Send + 'static>(
         &self,
         body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E> + Send + 'static,
@@ -209,7 +209,7 @@ impl<P: Protocol> Submitter<P> {
         submitted.unwrap_or_else(|_| unreachable!("who waits for room gets it"))
     }
 
-    /// As [`Service::submit_async`], a closure.
+    /// As [`Submitter::submit_async`], a closure.
     pub async fn submit_closure_async<O: Send + 'static, E: From<Error> + Send + 'static>(
         &self,
         body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E> + Send + 'static,

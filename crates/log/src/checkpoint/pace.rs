@@ -1,7 +1,8 @@
 //! How fast a checkpoint is made.
 
+use std::sync::Arc;
+
 use polychron_base::clock::{Clock, Duration};
-use polychron_sync::Arc;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::Error;

@@ -1,12 +1,12 @@
 //! Checkpoints of an open database: when one is made, and what is made of failures.
 
 use std::collections::BTreeSet;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use polychron_base::clock::Duration;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use polychron_sync::{Arc, Mutex, MutexGuard};
+use polychron_sync::{Mutex, MutexGuard};
 
 use super::fold::Fold;
 use super::pace::Pace;
