@@ -131,13 +131,15 @@ impl<'d> Thread<'d> {
     fn step_by_step(&self, work: &Work) -> Result<String, Refusal> {
         loop {
             let mut transaction = self.database.begin()?;
-            let answer = match work.execute(&mut transaction) {
-                Ok(found) => transaction.commit().map(|()| found).map_err(Refusal::from),
-                Err(refusal) => Err(refusal),
-            };
-            match answer {
-                Err(Refusal::Engine(error)) if error.is_conflict() => {}
-                answer => return answer,
+            match work.execute(&mut transaction) {
+                Ok(found) => match transaction.commit() {
+                    Ok(()) => return Ok(found),
+                    Err(error) if error.is_conflict() => {}
+                    Err(error) => return Err(error.into()),
+                },
+                // What it is refused by may come of reads that do not count.
+                Err(refusal) if transaction.rollback() => return Err(refusal),
+                Err(_) => {}
             }
         }
     }
