@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand};
-use polychron::{DefaultProtocol, Protocol, ProtocolInfo, Submissions};
+use polychron::{DefaultProtocol, Durability, Protocol, ProtocolInfo, Submissions};
 use polychron_workloads::churn::ChurnOptions;
 use polychron_workloads::hotkey::{AssertOptions, HotOptions};
 use polychron_workloads::increment::IncrementOptions;
@@ -250,6 +250,14 @@ pub struct Common {
     /// Most memory for rows, versions and indexes, in MiB [default: what the machine has]
     #[arg(long)]
     pub memory_limit: Option<usize>,
+
+    /// Make the database in this directory, which is empty or missing, and stays; without it nothing is written
+    #[arg(long)]
+    pub directory: Option<PathBuf>,
+
+    /// With --directory: when answers leave: immediate, group=TIME, eventual=TIME or on-checkpoint
+    #[arg(long, requires = "directory", default_value_t = Durability::Immediate)]
+    pub durability: Durability,
 
     /// Memory to touch before loading, in MiB, so that the run meets no page faults
     #[arg(long, default_value_t = 0)]

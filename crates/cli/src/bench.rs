@@ -1,6 +1,8 @@
 //! `polychron bench`.
 
-use polychron::{Protocol, ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols};
+use std::path::Path;
+
+use polychron::{Database, Durability, Options, Protocol, ProtocolInfo, ProtocolList, ProtocolVisitor, Protocols};
 use polychron_engine::Common as Shared;
 use polychron_sync::atomic::AtomicBool;
 use polychron_workloads::Workload;
@@ -120,6 +122,8 @@ pub struct Run<'a, W: Workload> {
     pub protocol_options: &'a [String],
     /// The options that all protocols have.
     pub shared: Shared,
+    /// Where the database is made, and when answers leave; `None`: in memory.
+    pub durable: Option<(&'a Path, Durability)>,
     /// Ends the run early.
     pub stop: &'a AtomicBool,
     /// Watches it.
@@ -131,12 +135,20 @@ impl<W: Workload> ProtocolVisitor for Run<'_, W> {
 
     fn visit<P: Protocol>(self, info: &ProtocolInfo) -> Self::Output {
         let options = protocol_options::<P>(info, self.protocol_options).map_err(Refusal::Input)?;
-        let database = P::open(options, self.shared).map_err(|error| Refusal::Input(error.to_string()))?;
+        let builder = Database::builder().with::<P>().options(Options { protocol: options, common: self.shared });
+        let opened = match self.durable {
+            None => builder.in_memory(),
+            Some((directory, durability)) => builder.durability(durability).create(directory),
+        };
+        let opened = opened.map_err(|error| Refusal::Input(error.to_string()))?;
+        let database = opened.protocol();
         // A protocol may have fewer slots than were asked for, so whether there are enough shows only here.
         let workers: Result<Vec<_>, _> = (0..self.settings.threads).map(|_| database.worker()).collect();
         workers.map_err(|error| Refusal::Input(format!("--threads is {}: {error}", self.settings.threads)))?;
-        let report = run::run::<P, W>(&database, self.options, self.settings, self.stop, self.observer);
-        report.map_err(|error| Refusal::Failure(error.to_string()))
+        let report = run::run::<P, W>(database, self.options, self.settings, self.stop, self.observer);
+        let report = report.map_err(|error| Refusal::Failure(error.to_string()))?;
+        opened.close().map_err(|error| Refusal::Failure(error.to_string()))?;
+        Ok(report)
     }
 }
 
@@ -168,7 +180,13 @@ fn bench_workload<L: ProtocolList, W: Workload>(
     let shared = shared_options(common, &settings).map_err(Refusal::Input)?;
     W::validate(&options, settings.threads).map_err(Refusal::Input)?;
     check_memory(W::estimated_bytes(&options), &shared).map_err(Refusal::Input)?;
+    let durable = common.directory.as_deref().map(|directory| (directory, common.durability));
     let sides = match turns {
+        Some(_) if durable.is_some() => {
+            return Err(Refusal::Input(
+                "--directory is for one database, and `bench compare` makes several".to_owned(),
+            ));
+        }
         Some(turns) => compare::sides(turns, common).map_err(Refusal::Input)?.to_vec(),
         None => vec![Side::of(&common.protocol, &common.protocol_option)],
     };
@@ -184,6 +202,7 @@ fn bench_workload<L: ProtocolList, W: Workload>(
             settings: &settings,
             protocol_options: &side.options,
             shared: shared.clone(),
+            durable,
             stop: &interrupt::STOP,
             observer: &Progress::new(),
         };

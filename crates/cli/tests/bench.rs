@@ -424,3 +424,26 @@ fn a_terminal_gets_tables_that_fit_and_errors_in_colour() {
         assert!(!text.contains('\x1b') && text.starts_with("error: "), "{text:?}");
     }
 }
+
+/// A workload runs on a database on a disk, which is whole afterwards, and is made once.
+#[test]
+fn workloads_run_on_a_disk() {
+    for (number, durability) in ["immediate", "group=1ms", "eventual=5ms", "on-checkpoint"].into_iter().enumerate() {
+        let protocol = ["cicada", "bohm", "maflingo", "locking"][number];
+        let directory = tempfile::tempdir().expect("there is room");
+        let path = directory.path().join("database");
+        let path = path.to_str().expect("temporary paths are text");
+        let bench = || {
+            let scale = ["bench", "tpcc", "--scale", "tiny", "--threads", "2", "--seconds", SHORT, "--warmup", "0"];
+            let place = ["--directory", path, "--durability", durability, "--protocol", protocol];
+            polychron(&[&scale[..], &place].concat())
+        };
+        let output = bench();
+        assert!(output.status.success(), "{protocol}: {}", String::from_utf8_lossy(&output.stderr));
+        let output = polychron(&["verify", path]);
+        assert!(output.status.success(), "{protocol}: {}", String::from_utf8_lossy(&output.stderr));
+        let output = bench();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && text.contains(path) && text.lines().count() == 1, "{text}");
+    }
+}

@@ -63,7 +63,7 @@ fn run_on<W: Workload>(
 ) -> Result<Report, String> {
     W::validate(options, settings.threads)?;
     let shared = Common::default();
-    let run = Run::<W> { options, settings, protocol_options, shared, stop, observer: &Unobserved };
+    let run = Run::<W> { options, settings, protocol_options, shared, durable: None, stop, observer: &Unobserved };
     Everything::visit(protocol, run).map_err(|unknown| unknown.to_string())?.map_err(Refusal::line)
 }
 
