@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use petgraph::algo::tarjan_scc;
+use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 use polychron::{AnyProtocol, Database, Error, Operations, Procedure, Transaction};
 
@@ -241,7 +241,8 @@ fn check_order(rows: &Rows, chains: &BTreeMap<u64, Vec<u64>>, ledger: &Ledger) -
         }
     }
     add_real_time(&mut graph, &nodes, ledger);
-    match tarjan_scc(&graph).into_iter().find(|cycle| cycle.len() > 1) {
+    // Not by recursion: what is told is a path of many thousand points.
+    match kosaraju_scc(&graph).into_iter().find(|cycle| cycle.len() > 1) {
         None => Ok(()),
         Some(cycle) => {
             let names: Vec<&str> = cycle.iter().map(|node| &*graph[*node]).filter(|name| !name.is_empty()).collect();
