@@ -101,6 +101,9 @@ impl<D: Disk + Clone> Opening<D> {
     /// [`Error::DiskFull`], [`Error::Options`]. What is there is as before then, or as an interrupted opening leaves it, and may be opened again.
     pub fn begin(files: &Files<D>, settings: Settings) -> Result<Self, Error> {
         let failed = |error: LogError| error.of_database(&settings.path, settings.log.file_bytes);
+        if let Some(complaint) = settings.log.complaint() {
+            return Err(Error::options(complaint));
+        }
         look(files, &settings, failed)?;
         let lock = files.lock().map_err(|error| failed(error.into()))?;
         let mut manifests = manifests_of(files, &settings, failed)?;

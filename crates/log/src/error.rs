@@ -95,6 +95,8 @@ impl Error {
             Self::Disk(error) | Self::Manifest(manifest::Error::Disk(error)) => match error.cause {
                 disk::Cause::Locked { holder } => Told::in_use(path, holder),
                 disk::Cause::Full => Told::disk_full(format!("{path}/{}", error.path), bytes),
+                // What a manifest names is there.
+                disk::Cause::NotFound => Told::corrupt(path, reason),
                 _ => Told::inaccessible(path, reason),
             },
             Self::Unsupported { .. }

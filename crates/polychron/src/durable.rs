@@ -86,8 +86,8 @@ impl<P: Protocol> Builder<P> {
     ///
     /// let database = Database::builder().small().with::<polychron::protocols::Hyper>().open(&path)?;
     /// let accounts = database.create_or_open_table::<Account>()?;
-    /// let balance = database.transact(|transaction| transaction.get(&accounts, 1, |row| row.balance()))?;
-    /// assert_eq!(balance, Some(5));
+    /// let account = database.transact(|transaction| transaction.get_owned(&accounts, 1))?;
+    /// assert_eq!(account.map(|account| account.balance), Some(5));
     /// # Ok::<(), Error>(())
     /// ```
     ///

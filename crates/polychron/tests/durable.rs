@@ -3,12 +3,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use polychron::schema::{ForeignKeyDefinition, IndexDefinition};
 use polychron::{
-    Access, Database, Declare, Error, Operations, Procedure, Protocol, ProtocolInfo, ProtocolList, ProtocolVisitor,
-    Protocols, Row, Table, Transaction,
+    Access, Database, Declare, Durability, Error, Operations, Procedure, Protocol, ProtocolInfo, ProtocolList,
+    ProtocolVisitor, Protocols, Row, Table, Transaction,
 };
+use polychron_base::clock::{Clock, SystemClock};
 
 #[derive(Row, Clone, Debug, PartialEq, Eq)]
 struct Owner {
@@ -363,6 +365,19 @@ fn damaged_files_are_refused_and_left_alone() {
     assert!(matches!(error, Error::Corrupt(_) | Error::OtherFormat(_)), "{error:?}");
 }
 
+#[test]
+fn a_checkpoint_that_is_gone_is_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bank");
+    written(&path);
+    let database = small().open(&path).unwrap();
+    database.checkpoint().unwrap();
+    database.close().unwrap();
+    fs::remove_dir_all(path.join("checkpoint")).unwrap();
+    let error = small().open(&path).unwrap_err();
+    assert!(matches!(error, Error::Corrupt(_)), "{error:?}");
+}
+
 #[cfg(unix)]
 #[test]
 fn without_rights_nothing_is_opened() {
@@ -441,4 +456,29 @@ fn submissions_under_way_are_there_when_the_database_was_dropped() {
     let database = small().open(&path).unwrap();
     let owners = database.table::<Owner>().unwrap().unwrap();
     assert_eq!(database.transact(|t| t.len(&owners)).unwrap(), 300);
+}
+
+/// Answers of a group wait for its time; changes of tables, and the end of the database, do not.
+#[test]
+fn a_group_holds_up_no_definitions_and_no_end() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bank");
+    let too_long = small().durability(Durability::Group(Duration::MAX)).open(&path);
+    assert!(matches!(too_long, Err(Error::Options(_))), "{too_long:?}");
+    assert!(contents(&path).is_empty());
+    let clock = SystemClock::new();
+    let database = small().durability(Durability::Group(MINUTE)).open(&path).unwrap();
+    let owners = database.create_table::<Owner>().unwrap();
+    let at_once = database.with(Durability::OnCheckpoint);
+    at_once.transact(|transaction| transaction.insert(&owners, &Owner { id: 1, name: "one".into() })).unwrap();
+    database.create_index_with(owners.id(), IndexDefinition::new("by_name", [1])).unwrap();
+    at_once.transact(|transaction| transaction.insert(&owners, &Owner { id: 2, name: "two".into() })).unwrap();
+    database.checkpoint().unwrap();
+    drop(at_once);
+    database.close().unwrap();
+    assert!(clock.now_ns() < MINUTE.as_nanos() as u64, "something has waited for the group");
+    let database = small().open(&path).unwrap();
+    let owners = database.table::<Owner>().unwrap().unwrap();
+    assert_eq!(database.transact(|transaction| transaction.len(&owners)).unwrap(), 2);
 }

@@ -87,6 +87,7 @@ impl<D: Disk> Fold<'_, D> {
             number: self.number,
             range,
             pace: self.pace,
+            works: Mutex::default(),
             limits: Limits { block_bytes, file_bytes, idle: threads.max(1) },
             parts,
             state: Mutex::new(State::new()),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use polychron_base::clock::{Clock, Duration};
-use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::error::Error;
 
@@ -20,6 +20,8 @@ pub(super) struct Pace {
     pub(super) share: f64,
     /// Whether the checkpoint is to be given up.
     pub(super) is_unwanted: Arc<AtomicBool>,
+    /// How many threads wait for it, or for one behind it: then there are no pauses.
+    pub(super) awaited: Arc<AtomicUsize>,
 }
 
 /// What one thread does, measured.
@@ -42,11 +44,12 @@ impl Work<'_> {
     /// # Errors
     /// [`Error::GivenUp`].
     pub(super) fn pause(&mut self) -> Result<(), Error> {
-        let Pace { clock, share, is_unwanted } = self.pace;
+        let Pace { clock, share, is_unwanted, awaited } = self.pace;
         let worked_ns = clock.now_ns().saturating_sub(self.since_ns);
         if *share < 1.0 && worked_ns >= WORK_NS {
             let mut left = Duration::from_nanos((worked_ns as f64 * (1.0 / share - 1.0)) as u64);
-            while !left.is_zero() && !is_unwanted.load(Ordering::Relaxed) {
+            let goes_on = || is_unwanted.load(Ordering::Relaxed) || awaited.load(Ordering::Relaxed) > 0;
+            while !left.is_zero() && !goes_on() {
                 let part = left.min(LOOK);
                 std::thread::sleep(part);
                 left -= part;
@@ -67,7 +70,7 @@ mod tests {
     fn pauses_are_in_proportion_to_work() {
         let (clock, watch) = (Arc::new(ManualClock::new()), SystemClock::new());
         let pause_ns = |share: f64, work_ns: u64| {
-            let pace = Pace { clock: clock.clone(), share, is_unwanted: Arc::default() };
+            let pace = Pace { clock: clock.clone(), share, is_unwanted: Arc::default(), awaited: Arc::default() };
             let mut work = pace.begin();
             clock.advance_ns(work_ns);
             let begun_ns = watch.now_ns();
@@ -80,11 +83,14 @@ mod tests {
 
     /// It would take a day.
     #[test]
-    fn what_is_not_wanted_does_not_pause() {
+    fn what_is_not_wanted_or_is_waited_for_does_not_pause() {
         let clock = Arc::new(ManualClock::new());
-        let pace = Pace { clock: clock.clone(), share: 0.001, is_unwanted: Arc::new(AtomicBool::new(true)) };
-        let mut work = pace.begin();
-        clock.advance_ns(86_400_000_000);
-        assert_eq!(work.pause(), Err(Error::GivenUp));
+        for (unwanted, waiting) in [(true, 0), (false, 1)] {
+            let (is_unwanted, awaited) = (Arc::new(AtomicBool::new(unwanted)), Arc::new(AtomicUsize::new(waiting)));
+            let pace = Pace { clock: clock.clone(), share: 0.001, is_unwanted, awaited };
+            let mut work = pace.begin();
+            clock.advance_ns(86_400_000_000);
+            assert_eq!(work.pause().is_err(), unwanted);
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::PoisonError;
+use std::thread::ThreadId;
 
 use polychron_sync::{Mutex, MutexGuard};
 
@@ -71,6 +72,8 @@ pub(super) struct RowSink<'f, D: Disk> {
     pub(super) number: u64,
     pub(super) range: Range,
     pub(super) pace: &'f Pace,
+    /// What each thread does. Not each file: one may lie idle while others pause, and its next thread would pause for that, too, and for longer and longer.
+    pub(super) works: Mutex<HashMap<ThreadId, Work<'f>>>,
     pub(super) limits: Limits,
     /// How many files each table has.
     pub(super) parts: &'f Mutex<HashMap<u32, u32>>,
@@ -102,7 +105,6 @@ struct Open<'f, D: Disk> {
     table: u32,
     content: RowContent,
     writer: Writer<'f, D>,
-    work: Work<'f>,
 }
 
 impl<'f, D: Disk> RowSink<'f, D> {
@@ -134,8 +136,17 @@ impl<'f, D: Disk> RowSink<'f, D> {
             table,
             content: RowContent::new(table, self.limits.block_bytes),
             writer: Writer::new(self.files, self.database, self.number, contents),
-            work: self.pace.begin(),
         })
+    }
+
+    /// Pauses in proportion to what the calling thread has done since it paused last.
+    fn pause(&self) -> Result<(), Error> {
+        let own = std::thread::current().id();
+        let works = || self.works.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut work = works().remove(&own).unwrap_or_else(|| self.pace.begin());
+        let paused = work.pause();
+        works().insert(own, work);
+        paused
     }
 
     fn close(&self, mut open: Open<'f, D>) -> Result<(), Error> {
@@ -158,7 +169,7 @@ impl<D: Disk> Sink for RowSink<'_, D> {
         for row in batch.rows() {
             open.content.push(row.words, &mut open.writer)?;
         }
-        open.work.pause()?;
+        self.pause()?;
         if open.writer.bytes() >= self.limits.file_bytes {
             return self.close(open);
         }

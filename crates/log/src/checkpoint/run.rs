@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_base::clock::Duration;
 use polychron_engine::mutations::{left_out, pass};
-use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use polychron_sync::{Mutex, MutexGuard};
 
 use super::fold::Fold;
@@ -101,6 +101,8 @@ pub struct Checkpoints<D: Disk> {
     made: AtomicU64,
     failed: AtomicU64,
     is_unwanted: Arc<AtomicBool>,
+    /// How many threads wait for one.
+    awaited: Arc<AtomicUsize>,
 }
 
 struct State {
@@ -137,6 +139,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
             made: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             is_unwanted: Arc::default(),
+            awaited: Arc::default(),
         })
     }
 
@@ -169,8 +172,12 @@ impl<D: Disk + Clone> Checkpoints<D> {
     /// # Errors
     /// [`Error`]: then the one before goes on to count, or it is not known which one does, and opening the database tells.
     pub fn run(&self, log: &Log<D>, manifests: &Mutex<Manifests<D>>, haste: Haste) -> Result<u64, Error> {
+        // One that is under way by itself hurries up, too.
+        let waits = usize::from(haste == Haste::Unpaced);
+        self.awaited.fetch_add(waits, Ordering::Relaxed);
         let state = &mut *self.lock();
         let result = self.run_with(state, log, manifests, haste);
+        self.awaited.fetch_sub(waits, Ordering::Relaxed);
         match &result {
             Ok(_) => state.failed_ns = None,
             Err(_) => {
@@ -202,7 +209,8 @@ impl<D: Disk + Clone> Checkpoints<D> {
         let number = state.next;
         state.next += 1;
         let share = if haste == Haste::Paced { self.options.share } else { 1.0 };
-        let pace = Pace { clock: Arc::clone(log.clock()), share, is_unwanted: Arc::clone(&self.is_unwanted) };
+        let (is_unwanted, awaited) = (Arc::clone(&self.is_unwanted), Arc::clone(&self.awaited));
+        let pace = Pace { clock: Arc::clone(log.clock()), share, is_unwanted, awaited };
         let written = self.write(log, &manifest, last, number, &pace).and_then(|checkpoint| {
             pass(Point::FilesWritten);
             if left_out(CheckpointStep::WriteManifestFirst) {

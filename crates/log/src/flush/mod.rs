@@ -16,7 +16,7 @@ use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{self, Change, Durability, Ticket};
 use polychron_sync::Mutex;
-use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::disk::Disk;
 use crate::error::Stop;
@@ -31,6 +31,10 @@ use turn::Turn;
 
 /// After so long an idle log writes down what is durable, at the latest after twice as long.
 const IDLE: Duration = Duration::from_millis(10);
+/// How long a flush whose time has not come sleeps between two looks at whether it is urgent.
+const LOOK: Duration = Duration::from_millis(2);
+/// The longest time between the flushes of a group.
+const LONGEST_GROUP: Duration = Duration::from_secs(60);
 
 /// How long what was sealed may lie in the rings while nobody waits for it.
 fn period(durability: Durability) -> Option<Duration> {
@@ -115,6 +119,8 @@ impl Options {
             Some("the longest transaction does not fit a file of the log")
         } else if self.transaction_bytes < 4 << 10 {
             Some("a transaction may log 4 KiB")
+        } else if matches!(self.durability, Durability::Group(time) if time > LONGEST_GROUP) {
+            Some("answers of a group wait for a minute at most")
         } else if self.workers == 0 {
             Some("a log has a worker")
         } else {
@@ -151,6 +157,8 @@ pub struct Log<D: Disk> {
     owed: AtomicU64,
     is_full: AtomicBool,
     is_stopped: AtomicBool,
+    /// How many threads wait for a flush that is not to wait for its time.
+    urgent: AtomicUsize,
 }
 
 /// What a log is made of, when it is opened.
@@ -180,6 +188,7 @@ impl<D: Disk> Log<D> {
             owed: AtomicU64::new(0),
             is_full: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
+            urgent: AtomicUsize::new(0),
         }
     }
 
@@ -213,7 +222,20 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// As of [`wait`](redo::Log::wait).
     pub fn flush(&self) -> Result<(), Error> {
-        self.wait_with(self.rings.current(), false)
+        self.at_once(|| self.wait_with(self.rings.current(), false))
+    }
+
+    /// From now on no flush waits for its time to begin.
+    fn hurry(&self) {
+        self.urgent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Lets no flush wait for its time to begin, so that neither full rings nor changes of tables nor the end of the log wait with it.
+    fn at_once<O>(&self, flush: impl FnOnce() -> O) -> O {
+        self.urgent.fetch_add(1, Ordering::Relaxed);
+        let flushed = flush();
+        self.urgent.fetch_sub(1, Ordering::Relaxed);
+        flushed
     }
 
     /// The epoch up to which all is durable.
@@ -264,8 +286,11 @@ impl<D: Disk> Log<D> {
     fn pace(&self, flusher: &mut Flusher<D>) {
         if let Durability::Group(time) = self.options.durability {
             let early_ns = (flusher.begun_ns + time.as_nanos() as u64).saturating_sub(self.clock.now_ns());
-            if early_ns > 0 {
-                std::thread::sleep(Duration::from_nanos(early_ns));
+            let mut left = Duration::from_nanos(early_ns);
+            while !left.is_zero() && self.urgent.load(Ordering::Relaxed) == 0 {
+                let part = left.min(LOOK);
+                std::thread::sleep(part);
+                left -= part;
             }
             flusher.begun_ns = self.clock.now_ns();
         }
@@ -314,7 +339,7 @@ impl<D: Disk> Log<D> {
     pub fn close(&self) -> Result<(), Error> {
         self.pool.give_up();
         self.flush()?;
-        self.carry();
+        self.at_once(|| self.carry());
         Ok(())
     }
 

@@ -71,6 +71,8 @@ impl<D: Disk> Threads<D> {
 impl<D: Disk> Drop for Threads<D> {
     fn drop(&mut self) {
         self.log.pool.give_up();
+        // Threads that are joined do not wait for the time of a flush either.
+        self.log.hurry();
         *self.stop.wanted.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.changed.notify_all();
         for thread in self.threads.drain(..) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use polychron_base::TableId;
-use polychron_base::clock::SystemClock;
+use polychron_base::clock::{Clock, SystemClock};
 use polychron_engine::redo::{Change, Log as _, Order};
 use polychron_log::checkpoint::{self, Checkpoints, Haste};
 use polychron_log::disk::Files;
@@ -84,4 +84,47 @@ fn clients_commit_beside_checkpoints() {
         }
     }
     assert!(made > 6, "{made} checkpoints were made");
+}
+
+/// Goes a millisecond ahead whenever somebody looks, so that there is always a reason to pause.
+#[derive(Debug)]
+struct Hasty(SystemClock, AtomicU64);
+
+impl Clock for Hasty {
+    fn now_ns(&self) -> u64 {
+        self.0.now_ns() + self.1.fetch_add(1, Ordering::Relaxed) * 1_000_000
+    }
+}
+
+/// Threads hand the files of several tables to each other while they pause: no pause is the reason of another one, and what somebody waits for has none.
+#[test]
+fn pauses_do_not_grow() {
+    for (share, haste) in [(0.25, Haste::Paced), (0.000_001, Haste::Unpaced)] {
+        let files = Files::new(SimulatedDisk::new(1));
+        let tables = BTreeSet::from([1, 2, 3]);
+        let first = Manifest {
+            database: DATABASE,
+            incarnation: 0,
+            first_log_file: 1,
+            durable: 0,
+            checkpoint: None,
+            catalog: encoded(&tables),
+        };
+        let mut manifests = Manifests::create(&files, first).unwrap();
+        let options = checkpoint::Options { share, threads: 8, memory_bytes: 1 << 20, ..checkpoint::Options::tiny() };
+        let checkpoints = Checkpoints::open(&files, manifests.current(), options).unwrap();
+        let clock = Arc::new(Hasty(SystemClock::new(), AtomicU64::new(0)));
+        let ended = Box::new(|| Order::from(u64::MAX));
+        let log = Log::open(&files, &mut manifests, Options::tiny(), clock, ended, &mut |_| {}).unwrap();
+        for number in 1..100 {
+            log.admit(0).unwrap();
+            for table in &tables {
+                log.stage(0, TableId::new(9, *table), b"", Change::Put(&[number, 0, 0, 0, number])).unwrap();
+            }
+            log.seal(0, Order::from(number));
+        }
+        log.flush().unwrap();
+        checkpoints.run(&log, &Mutex::new(manifests), haste).unwrap();
+        assert_eq!(checkpoints.counts().made, 1);
+    }
 }
