@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use polychron::schema::{ColumnType, IndexDefinition, TableDefinition};
-use polychron::{AnyProtocol, Database, Durability, Error, Options, Session, Worker, any_protocol};
+use polychron::{AnyProtocol, Database, Durability, Error, Options, Session, any_protocol};
 use polychron_base::random::Random;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
@@ -163,10 +163,12 @@ impl<'d> Thread<'d> {
     /// It reads the past: nothing is told of its beginning, which is not before what it shows.
     fn snapshot(&mut self) {
         let id = self.number();
-        let mut work = Work::draw(self.tables, id, &mut self.random);
-        if work.is_reader() {
-            let Some(session) = &mut self.session else { return };
-            tell(id, session.worker().snapshot(&mut work));
+        let work = Work::draw(self.tables, id, &mut self.random);
+        if let Some(session) = &mut self.session
+            && work.is_reader()
+            && self.is_interactive
+        {
+            tell(id, session.snapshot(|transaction| work.execute(transaction)));
         }
     }
 
