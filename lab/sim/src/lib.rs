@@ -11,8 +11,10 @@ mod disk;
 mod faults;
 mod survival;
 mod tree;
+mod trials;
 
 pub use damage::Damage;
 pub use disk::{SimulatedDisk, SimulatedFile, SimulatedLock};
 pub use faults::{Fault, Step};
 pub use survival::Survival;
+pub use trials::{seeds, unneeded};

@@ -80,13 +80,8 @@ fn complaint(disk: &SimulatedDisk, expected: &Expected) -> Option<String> {
     }
 }
 
-fn wanted(variable: &str, default: usize) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(scaled(default, 1) as u64)
-}
-
 fn seeds(default: usize) -> std::ops::Range<u64> {
-    let first = wanted("POLYCHRON_FIRST_SEED", 1);
-    first..first + wanted("POLYCHRON_CRASH_SEEDS", default)
+    polychron_sim::seeds("POLYCHRON_CRASH_SEEDS", scaled(default, 1))
 }
 
 /// The operations of a run without faults.

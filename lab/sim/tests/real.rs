@@ -239,10 +239,6 @@ fn shrunk(mut actions: Vec<Action>, real: &Files<Directory>) -> (Vec<Action>, St
     (actions, text)
 }
 
-fn wanted(variable: &str, default: usize) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default as u64)
-}
-
 fn compare(real: &Files<Directory>, first: u64, count: u64) {
     for seed in first..first + count {
         let actions = sequence(seed);
@@ -261,8 +257,8 @@ fn directory(path: &std::path::Path) -> Directory {
 fn the_simulated_disk_answers_as_a_directory() {
     let folder = tempfile::tempdir().expect("there is room for a temporary directory");
     let real = Files::new(directory(&folder.path().join("direct")));
-    let first = wanted("POLYCHRON_FIRST_SEED", 1);
-    let count = wanted("POLYCHRON_DISK_SEQUENCES", scaled(300, 1));
+    let seeds = polychron_sim::seeds("POLYCHRON_DISK_SEQUENCES", scaled(300, 1));
+    let (first, count) = (seeds.start, seeds.end - seeds.start);
     compare(&real, first, count);
     println!("{count} sequences of operations answered alike, from seed {first}");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use polychron_base::random::Random;
 use polychron_log::disk::{Access, Disk as _, DiskFile as _, Files, Operation};
 use polychron_log::{Error, checkpoint};
-use polychron_sim::{Damage, Fault, SimulatedDisk};
+use polychron_sim::{Damage, Fault, SimulatedDisk, unneeded};
 
 use crate::ledger::{Done, Key, Ledger};
 use crate::world::{World, look};
@@ -307,26 +307,11 @@ fn every_sync_is_needed() {
     let undisturbed = start.after_restart();
     let (begun, ended) = use_short(&undisturbed, &mut Ledger::default()).unwrap();
     let steps = undisturbed.steps();
-    let mut unneeded = Vec::new();
-    for number in begun..ended {
-        let step = &steps[number];
-        let fault = match step.operation {
-            Operation::Sync | Operation::SyncDirectory => Fault::LoseSync,
-            Operation::Write => Fault::LoseWrite,
-            _ => continue,
-        };
-        let is_needed = (number + 1..=steps.len()).any(|crash| {
-            let disk = start.after_restart();
-            disk.plan(number, fault);
-            disk.plan(crash, Fault::PowerFailure);
-            let mut ledger = Ledger::default();
-            use_short(&disk, &mut ledger);
-            disk.outcomes(1..6).any(|left| complaint(&left, &ledger).is_some())
-        });
-        if !is_needed {
-            unneeded.push((step.operation, step.path.clone()));
-        }
-    }
+    let unneeded = unneeded(&start, &steps, begun..ended, |disk| {
+        let mut ledger = Ledger::default();
+        use_short(disk, &mut ledger);
+        disk.outcomes(1..6).any(|left| complaint(&left, &ledger).is_some())
+    });
     let wanted: Vec<_> = steps[begun..ended].iter().map(|step| (step.operation, step.path.as_str())).collect();
     assert_eq!(unneeded, [], "{wanted:?}");
 }

@@ -18,19 +18,13 @@ use world::{World, look};
 
 const STEPS: usize = 80;
 
-fn wanted(variable: &str, default: usize) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(scaled(default, 1) as u64)
-}
-
 fn seeds(default: usize) -> std::ops::Range<u64> {
-    let first = wanted("POLYCHRON_FIRST_SEED", 1);
-    first..first + wanted("POLYCHRON_CRASH_SEEDS", default)
+    polychron_sim::seeds("POLYCHRON_CRASH_SEEDS", scaled(default, 1))
 }
 
 /// The seeds of runs.
 fn runs(default: usize) -> std::ops::Range<u64> {
-    let first = wanted("POLYCHRON_FIRST_SEED", 1);
-    first..first + wanted("POLYCHRON_CHECKPOINT_RUNS", default)
+    polychron_sim::seeds("POLYCHRON_CHECKPOINT_RUNS", scaled(default, 1))
 }
 
 /// What is wrong with what is found on a disk. An error is wrong, too.

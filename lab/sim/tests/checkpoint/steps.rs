@@ -3,15 +3,14 @@
 //! A *killer* tells whether something went wrong: with all steps it does not, and without one it does.
 
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use polychron_engine::mutations::{interrupt, leave_out};
+use polychron_engine::mutations::interrupt;
 use polychron_log::DatabaseId;
 use polychron_log::checkpoint::{Contents, Range, Reader, RowContent, Writer};
 use polychron_log::disk::{Files, Operation};
 use polychron_log::manifest::CheckpointFile;
 use polychron_log::steps::{CheckpointStep, Point};
-use polychron_sim::{Damage, Fault, SimulatedDisk, Survival};
+use polychron_sim::{Damage, Fault, SimulatedDisk, Survival, each_step_is_needed};
 
 use crate::complaint;
 use crate::faults::{row, stored};
@@ -220,31 +219,8 @@ fn killer(step: CheckpointStep) -> fn() -> bool {
     }
 }
 
-macro_rules! each {
-    ($($step:ident)*) => {
-        #[allow(non_snake_case)]
-        mod each {
-            use super::*;
-
-            $(
-                #[test]
-                fn $step() {
-                    let play = killer(CheckpointStep::$step);
-                    assert!(!play(), "it goes wrong although nothing is left out");
-                    let _without = leave_out(CheckpointStep::$step);
-                    assert!(catch_unwind(AssertUnwindSafe(play)).unwrap_or(true), "nothing goes wrong");
-                }
-            )*
-
-            #[test]
-            fn all() {
-                assert_eq!([$(CheckpointStep::$step),*], CheckpointStep::ALL);
-            }
-        }
-    };
-}
-
-each! {
+each_step_is_needed! {
+    CheckpointStep, killer:
     CarryOpen TakeCarried SkipFolded RaiseFloor ReadCatalogLater KeepUnchanged SyncRows SyncDirectories WriteManifestFirst KeepInDoubt RemoveFailed
     RemoveInterrupted KnowLastBlock
 }

@@ -16,18 +16,12 @@ use client::{Run, definition, definitions_have_their_rows, dump_of, look, names,
 
 const STEPS: u64 = 24;
 
-fn wanted(variable: &str, default: usize) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(scaled(default, 1) as u64)
-}
-
 fn runs(default: usize) -> std::ops::Range<u64> {
-    let first = wanted("POLYCHRON_FIRST_SEED", 1);
-    first..first + wanted("POLYCHRON_DATABASE_RUNS", default)
+    polychron_sim::seeds("POLYCHRON_DATABASE_RUNS", scaled(default, 1))
 }
 
 fn outcomes() -> std::ops::Range<u64> {
-    let first = wanted("POLYCHRON_FIRST_SEED", 1);
-    first..first + wanted("POLYCHRON_CRASH_SEEDS", 1)
+    polychron_sim::seeds("POLYCHRON_CRASH_SEEDS", 1)
 }
 
 fn name_of(number: u64) -> &'static str {

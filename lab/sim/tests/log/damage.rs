@@ -4,7 +4,7 @@ use polychron_base::Error as Refusal;
 use polychron_base::random::Random;
 use polychron_log::disk::{Cause, Disk as _, DiskFile as _, Files, Operation};
 use polychron_log::{Error, Options};
-use polychron_sim::{Damage, Fault, SimulatedDisk, Step};
+use polychron_sim::{Damage, Fault, SimulatedDisk, Step, unneeded};
 
 use crate::ledger::{Ledger, Told};
 use crate::session::{Session, look};
@@ -220,25 +220,11 @@ fn every_sync_is_needed() {
     let undisturbed = start.after_restart();
     use_short(&undisturbed, &mut Ledger::default()).unwrap();
     let steps = undisturbed.steps();
-    let mut unneeded = Vec::new();
-    for (number, step) in steps.iter().enumerate() {
-        let fault = match step.operation {
-            Operation::Sync | Operation::SyncDirectory => Fault::LoseSync,
-            Operation::Write => Fault::LoseWrite,
-            _ => continue,
-        };
-        let is_needed = (number + 1..=steps.len()).any(|crash| {
-            let disk = start.after_restart();
-            disk.plan(number, fault);
-            disk.plan(crash, Fault::PowerFailure);
-            let mut ledger = Ledger::default();
-            let _ = use_short(&disk, &mut ledger);
-            disk.outcomes(1..12).any(|left| complaint(&left, &ledger).is_some())
-        });
-        if !is_needed {
-            unneeded.push((step.operation, step.path.clone()));
-        }
-    }
+    let unneeded = unneeded(&start, &steps, 0..steps.len(), |disk| {
+        let mut ledger = Ledger::default();
+        let _ = use_short(disk, &mut ledger);
+        disk.outcomes(1..12).any(|left| complaint(&left, &ledger).is_some())
+    });
     // These follow what an interrupted creation has left, which here is nothing.
     let root = (Operation::SyncDirectory, "");
     let unneeded: Vec<_> = unneeded.iter().map(|(operation, path)| (*operation, path.as_str())).collect();

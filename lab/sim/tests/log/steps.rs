@@ -4,13 +4,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use polychron_engine::mutations::leave_out;
 use polychron_engine::redo::Log as _;
 use polychron_log::Options;
 use polychron_log::disk::Operation;
 use polychron_log::frame::Order;
 use polychron_log::steps::{Point, Step};
-use polychron_sim::{Damage, Fault, SimulatedDisk, Survival};
+use polychron_sim::{Damage, Fault, SimulatedDisk, Survival, each_step_is_needed};
 
 use crate::complaint;
 use crate::ledger::{Ledger, Told};
@@ -248,32 +247,8 @@ fn killer(step: Step) -> fn() -> bool {
     }
 }
 
-macro_rules! each {
-    ($($step:ident)*) => {
-        #[allow(non_snake_case)]
-        mod each {
-            use super::*;
-
-            $(
-                #[test]
-                fn $step() {
-                    let play = killer(Step::$step);
-                    assert!(!play(), "it goes wrong although nothing is left out");
-                    let _without = leave_out(Step::$step);
-                    // A step may be missed by an assertion of the log or of an opening.
-                    assert!(catch_unwind(play).unwrap_or(true), "nothing goes wrong");
-                }
-            )*
-
-            #[test]
-            fn all() {
-                assert_eq!([$(Step::$step),*], Step::ALL);
-            }
-        }
-    };
-}
-
-each! {
+each_step_is_needed! {
+    Step, killer:
     RaiseEpochFirst LeaveLaterEpochs FreeCopied RefuseOverfull AwaitRoom AwaitSealed SyncFrames SyncLeftFile SyncNames RefuseStopped CarryDurable
     FollowPredecessors CutUnfinished KnowFloor LookBehind ReadTwice RewriteFound RaiseIncarnation MarkOpening RemoveLeftovers
 }

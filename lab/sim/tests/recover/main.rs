@@ -85,15 +85,10 @@ fn shuffle<T>(random: &mut Random, items: &mut [T]) {
     }
 }
 
-fn wanted(variable: &str, default: usize) -> u64 {
-    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(scaled(default, 10) as u64)
-}
-
 #[test]
 fn what_is_recovered_is_what_was_there() {
-    let first = wanted("POLYCHRON_FIRST_SEED", 1);
     let (mut rows, mut from_checkpoints) = (0, 0);
-    for seed in first..first + wanted("POLYCHRON_RECOVERIES", 2000) {
+    for seed in polychron_sim::seeds("POLYCHRON_RECOVERIES", scaled(2000, 10)) {
         let random = &mut Random::from_seed(seed);
         let transactions = draw(random);
         let cut = random.below(transactions.len() as u64 + 1) as usize;

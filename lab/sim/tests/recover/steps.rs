@@ -1,9 +1,7 @@
 //! Each step of recovery is left out, and what is recovered is wrong.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use polychron_engine::mutations::leave_out;
 use polychron_log::steps::RecoveryStep;
+use polychron_sim::each_step_is_needed;
 
 use crate::history::DROPPED;
 use crate::history::{Done, NUMBERS, Rows, TEXTS, Transaction, kept, number_key, number_row, patch, replay, text_row};
@@ -139,31 +137,8 @@ fn killer(step: RecoveryStep) -> fn() -> bool {
     }
 }
 
-macro_rules! each {
-    ($($step:ident)*) => {
-        #[allow(non_snake_case)]
-        mod each {
-            use super::*;
-
-            $(
-                #[test]
-                fn $step() {
-                    let play = killer(RecoveryStep::$step);
-                    assert!(!play(), "it goes wrong although nothing is left out");
-                    let _without = leave_out(RecoveryStep::$step);
-                    assert!(catch_unwind(AssertUnwindSafe(play)).unwrap_or(true), "nothing goes wrong");
-                }
-            )*
-
-            #[test]
-            fn all() {
-                assert_eq!([$(RecoveryStep::$step),*], RecoveryStep::ALL);
-            }
-        }
-    };
-}
-
-each! {
+each_step_is_needed! {
+    RecoveryStep, killer:
     CompareOrders CompareIncarnations ApplyPatches PassOverOlderPatches SortPatches CoverPatches RefusePatchOfNothing RefusePatchBeyondEnd RefuseOtherKey
     CheckRows DeleteFromCheckpoint ReplaceInCheckpoint AwaitPatched RefuseTwice SkipDropped
 }
