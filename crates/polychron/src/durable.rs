@@ -93,7 +93,7 @@ impl<P: Protocol> Builder<P> {
     ///
     /// # Errors
     /// As [`Builder::in_memory`], and [`Error::Unsupported`] where the protocol cannot log; then nothing is made. [`Error::InUse`], [`Error::NoDatabase`]
-    /// where the directory has other files, [`Error::Corrupt`], [`Error::OtherFormat`], [`Error::DiskFull`], and [`Error::Inaccessible`] where the
+    /// where the directory has other files (names with other characters than letters, digits, `.`, `_` and `-`, or a dot in front, do not count), [`Error::Corrupt`], [`Error::OtherFormat`], [`Error::DiskFull`], and [`Error::Inaccessible`] where the
     /// system refuses something.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Database<P>, Error> {
         self.open_path(path.as_ref(), Wanted::Any)
