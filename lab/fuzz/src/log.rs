@@ -264,7 +264,7 @@ const BLOCK_HEADER: usize = 96;
 /// Bytes taken for a block: if they are one, writing the same again gives the same bytes.
 fn any_block(bytes: &[u8], place: &block::Place) {
     let Ok(decoded) = Block::decode(bytes, place) else { return };
-    let rows: Result<Vec<Vec<u64>>, Malformed> = decoded.rows().map(|row| Ok(row?.collect())).collect();
+    let rows: Result<Vec<Vec<u64>>, Malformed> = decoded.rows().collect();
     let records: Result<Vec<(Order, u32, Body)>, Malformed> =
         decoded.records().map(|record| rewritten(&record?)).collect();
     let (Ok(rows), Ok(records)) = (rows, records) else { return };

@@ -1,7 +1,6 @@
 //! The rows of one checkpoint, as a merge reads them, and those of the next one, as it writes them.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::PoisonError;
 use std::thread::ThreadId;
 
@@ -13,7 +12,7 @@ use crate::DatabaseId;
 use crate::disk::{Disk, Files};
 use crate::error::Error;
 use crate::manifest::{CheckpointFile, Manifest};
-use crate::recover::{Batch, Sink, Source};
+use crate::recover::{Batch, Sink, Source, Visit};
 
 /// Files of a checkpoint that have rows: what recovery begins with.
 pub struct RowSource<'f, D: Disk> {
@@ -41,19 +40,12 @@ impl<D: Disk> Source for RowSource<'_, D> {
         self.chosen.len()
     }
 
-    fn read(&self, part: usize, row: &mut dyn FnMut(u32, &[u64]) -> ControlFlow<()>) -> Result<(), Error> {
+    fn read(&self, part: usize, visit: &mut Visit<'_>) -> Result<(), Error> {
         let file = self.chosen[part];
-        let Contents::Rows { table, .. } = file.contents else { return Ok(()) };
         let mut reader = Reader::open(self.files, self.database, file)?;
-        let mut words = Vec::new();
         while let Some(block) = reader.next_block()? {
-            for read in block.rows() {
-                let Ok(read) = read else { return Err(malformed(&file)) };
-                words.clear();
-                read.append_to(&mut words);
-                if row(table, &words).is_break() {
-                    return Ok(());
-                }
+            if visit(block.rows()).map_err(|_| malformed(&file))?.is_break() {
+                break;
             }
         }
         Ok(())
@@ -134,7 +126,7 @@ impl<'f, D: Disk> RowSink<'f, D> {
         other.map_or(Ok(()), |open| self.close(open))?;
         Ok(Open {
             table,
-            content: RowContent::new(table, self.limits.block_bytes),
+            content: RowContent::new(self.limits.block_bytes),
             writer: Writer::new(self.files, self.database, self.number, contents),
         })
     }
@@ -163,12 +155,12 @@ impl<'f, D: Disk> RowSink<'f, D> {
 
 impl<D: Disk> Sink for RowSink<'_, D> {
     type Error = Error;
+    const ENCODED: bool = true;
 
     fn rows(&self, batch: &Batch<'_>) -> Result<(), Error> {
         let mut open = self.take(batch.table())?;
-        for row in batch.rows() {
-            open.content.push(row.words, &mut open.writer)?;
-        }
+        let (rows, ends) = batch.encoded();
+        open.content.push(rows, ends, &mut open.writer)?;
         self.pause()?;
         if open.writer.bytes() >= self.limits.file_bytes {
             return self.close(open);

@@ -26,7 +26,7 @@ fn encoded(place: &Place, content: &[u8], count: u32) -> Buffer {
 }
 
 fn told(buffer: &[u8], place: &Place) -> Vec<Vec<u64>> {
-    Block::decode(buffer, place).unwrap().rows().map(|row| row.unwrap().collect()).collect()
+    Block::decode(buffer, place).unwrap().rows().map(Result::unwrap).collect()
 }
 
 #[test]

@@ -8,6 +8,7 @@ use polychron_engine::mutations::interrupt;
 use polychron_log::DatabaseId;
 use polychron_log::checkpoint::{Contents, Range, Reader, RowContent, Writer};
 use polychron_log::disk::{Files, Operation};
+use polychron_log::frame::Body;
 use polychron_log::manifest::CheckpointFile;
 use polychron_log::steps::{CheckpointStep, Point};
 use polychron_sim::{Damage, Fault, SimulatedDisk, Survival, each_step_is_needed};
@@ -182,8 +183,9 @@ fn file_of_the_same_place() -> bool {
         files.create_directory("checkpoint/1").unwrap();
         let mut writer =
             Writer::new(&files, DatabaseId(1), 1, Contents::Rows { table: 1, part: 0, range: Range::default() });
-        let mut content = RowContent::new(1, 1000);
-        content.push(&[number], &mut writer).unwrap();
+        let (mut content, mut row) = (RowContent::new(1000), Body::new());
+        row.put(1, &[number]).unwrap();
+        content.push(row.as_bytes(), &[row.bytes()], &mut writer).unwrap();
         content.finish(&mut writer).unwrap();
         let file = writer.finish().unwrap().expect("it has a row");
         (files, file)
