@@ -6,21 +6,21 @@
 //! |---|---|
 //! | 0–7 | magic |
 //! | 8–9 | format |
-//! | 10 | what the content is: 0 rows, 1 records |
+//! | 10 | what the content is: 0 rows, 1 records, 2 changes |
 //! | 11 | how many bits of their keys' hashes the rows have in common |
 //! | 12–15 | checksum of the header, but for itself, and of the content |
 //! | 16–31 | database |
 //! | 32–39 | number of the checkpoint |
-//! | 40–43, 44–47 | table, part of it; of records both are 0, as are the bits |
+//! | 40–43, 44–47 | table, part of it; of records and changes both are 0, as are the bits |
 //! | 48–55 | number of the block in its file |
 //! | 56–59 | bytes of content |
-//! | 60–63 | how many rows or records |
+//! | 60–63 | how many rows, records or changes |
 //! | 64–67 | checksum of the block before; 0 in the first one |
 //! | 68–71 | these bits |
 //! | 72–95 | zero |
 //! | 96– | the content, then zeroes up to the end of a block of the disk |
 //!
-//! Rows are written as the log's `Put`, records as in frames. All bits are covered. Database, checkpoint, table, part and number tell a block that was
+//! Rows are written as the log's `Put`, records as in frames, changes as in a record. All bits are covered. Database, checkpoint, table, part and number tell a block that was
 //! written to a wrong place or left from before, the checksum of the block before one that was lost, and the length and last checksum of the file, which
 //! the manifest has, that nothing is missing at its end.
 
@@ -28,7 +28,7 @@ use super::Contents;
 use crate::DatabaseId;
 use crate::codec::{Reader, checksum};
 use crate::disk::BLOCK;
-use crate::frame::{MAX_CONTENT_BYTES, Malformed, Records, read_put};
+use crate::frame::{MAX_CONTENT_BYTES, Malformed, Record, Records, read_put};
 
 /// How much content a block has, in bytes, but for one with a single longer row or record.
 pub const CONTENT_BYTES: usize = (1 << 20) - HEADER;
@@ -135,7 +135,7 @@ impl<'b> Block<'b> {
     pub fn rows(&self) -> Rows<'b> {
         match self.contents {
             Contents::Rows { table, .. } => Rows::new(table, self.content, self.count),
-            Contents::Records => Rows::new(0, &[], 0),
+            Contents::Records | Contents::Changes => Rows::new(0, &[], 0),
         }
     }
 
@@ -144,6 +144,22 @@ impl<'b> Block<'b> {
         let is_records = self.contents == Contents::Records;
         let (content, count) = if is_records { (self.content, self.count) } else { (&[][..], 0) };
         Records::new(content, count)
+    }
+
+    /// The changes, if these are, as a record that is before all others.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn changes(&self) -> Result<Option<Record<'b>>, Malformed> {
+        if self.contents != Contents::Changes {
+            return Ok(None);
+        }
+        let (record, mut count) = (Record::first(self.content), 0);
+        for change in record.changes() {
+            change?;
+            count += 1;
+        }
+        if count == self.count { Ok(Some(record)) } else { Err(Malformed) }
     }
 }
 

@@ -28,9 +28,9 @@ impl<'f, D: Disk> RowSource<'f, D> {
         Self::new(files, manifest.database, chosen)
     }
 
-    /// The rows of these files; those with records are passed over.
+    /// The rows of these files; those with others than rows are passed over.
     pub(super) fn new(files: &'f Files<D>, database: DatabaseId, chosen: &[CheckpointFile]) -> Self {
-        let chosen = chosen.iter().filter(|file| file.contents != Contents::Records).copied().collect();
+        let chosen = chosen.iter().filter(|file| matches!(file.contents, Contents::Rows { .. })).copied().collect();
         Self { files, database, chosen }
     }
 }
@@ -63,7 +63,7 @@ pub(super) struct RowSink<'f, D: Disk> {
     pub(super) database: DatabaseId,
     pub(super) number: u64,
     pub(super) range: Range,
-    pub(super) pace: &'f Pace,
+    pub(super) pace: &'f Pace<'f>,
     /// What each thread does. Not each file: one may lie idle while others pause, and its next thread would pause for that, too, and for longer and longer.
     pub(super) works: Mutex<HashMap<ThreadId, Work<'f>>>,
     pub(super) limits: Limits,
@@ -167,5 +167,41 @@ impl<D: Disk> Sink for RowSink<'_, D> {
         }
         self.lock().idle.push(open);
         Ok(())
+    }
+}
+
+/// Writes changes into a file, as they come.
+pub(super) struct ChangeSink<'f, D: Disk> {
+    state: Mutex<Changing<'f, D>>,
+}
+
+struct Changing<'f, D: Disk> {
+    content: RowContent,
+    writer: Writer<'f, D>,
+    work: Work<'f>,
+}
+
+impl<'f, D: Disk> ChangeSink<'f, D> {
+    pub(super) fn new(writer: Writer<'f, D>, block_bytes: usize, pace: &'f Pace<'f>) -> Self {
+        Self { state: Mutex::new(Changing { content: RowContent::new(block_bytes), writer, work: pace.begin() }) }
+    }
+
+    /// The file, when all changes have come.
+    pub(super) fn finish(self) -> Result<Option<CheckpointFile>, Error> {
+        let Changing { mut content, mut writer, .. } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        content.finish(&mut writer)?;
+        Ok(writer.finish()?)
+    }
+}
+
+impl<D: Disk> Sink for ChangeSink<'_, D> {
+    type Error = Error;
+    const ENCODED: bool = true;
+
+    fn rows(&self, batch: &Batch<'_>) -> Result<(), Error> {
+        let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (changes, ends) = batch.encoded();
+        state.content.push(changes, ends, &mut state.writer)?;
+        state.work.pause()
     }
 }

@@ -228,6 +228,11 @@ impl<'b> Record<'b> {
     pub(crate) fn body(&self) -> &'b [u8] {
         self.body
     }
+
+    /// A record with this body, of the first of all orders.
+    pub(crate) fn first(body: &'b [u8]) -> Self {
+        Self { order: Order::default(), worker: 0, body }
+    }
 }
 
 /// The changes that a record's body has.

@@ -200,10 +200,26 @@ impl Newest {
             let part = parts[number].lock().unwrap_or_else(PoisonError::into_inner).take();
             let mut output = Output::new(&tables, sink);
             // Its memory comes back with it.
-            part.map_or(Ok(()), |part| rest(part, &tables, &mut output))?;
+            part.map_or(Ok(()), |part| rest(part, &tables, Beneath::Passed, &mut output))?;
             count(output)
         })?;
         Ok(rows.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Hands out what was gathered, without the rows of a checkpoint: one change of each key, encoded, which has the same result over these rows as all
+    /// that was gathered. Answers how many there were.
+    ///
+    /// # Errors
+    /// What the sink says, and [`Error::Row`].
+    pub(crate) fn changes<S: Sink>(self, sink: &S) -> Result<u64, S::Error> {
+        const { assert!(S::ENCODED, "changes are not rows") };
+        if self.tables.all().is_empty() {
+            return Ok(0);
+        }
+        let mut output = Output::new(&self.tables, sink);
+        // Their memory comes back part by part.
+        self.parts.into_iter().try_for_each(|part| rest(part, &self.tables, Beneath::Kept, &mut output))?;
+        output.finish()
     }
 
     fn pass_all<'t, C: Source, S: Sink>(
@@ -330,8 +346,22 @@ impl<'n, 'b> Group<'n, 'b> {
     }
 }
 
-/// Hands out the rows that a part has, and that the checkpoint has not handed out.
-fn rest<'t, S: Sink>(mut part: Part, tables: &'t Tables, output: &mut Output<'t, S>) -> Result<(), S::Error> {
+/// What becomes of the checkpoint's rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beneath {
+    /// They were passed on, as they are now.
+    Passed,
+    /// They stay as they are, and what has changed comes over them.
+    Kept,
+}
+
+/// Hands out what a part has, and what was not passed on with the checkpoint's rows.
+fn rest<'t, S: Sink>(
+    mut part: Part,
+    tables: &'t Tables,
+    beneath: Beneath,
+    output: &mut Output<'t, S>,
+) -> Result<(), S::Error> {
     for (number, table) in tables.all().iter().enumerate() {
         let entries = part.take(number);
         for (at, entry) in entries.iter().enumerate() {
@@ -351,7 +381,11 @@ fn rest<'t, S: Sink>(mut part: Part, tables: &'t Tables, output: &mut Output<'t,
                     if part.patches(entry, &mut output.patches) && !left_out(RecoveryStep::RefusePatchOfNothing) {
                         return Err(table.fault(key, RowFault::PatchOfNothing).into());
                     }
+                    if beneath == Beneath::Kept {
+                        output.change(table, &Edit::Delete(key))?;
+                    }
                 }
+                Below::Checkpoint if beneath == Beneath::Kept => output.patch_beneath(table, &part, entry)?,
                 Below::Checkpoint if entry.was_met() || left_out(RecoveryStep::AwaitPatched) => {}
                 Below::Checkpoint => return Err(table.fault(key, RowFault::PatchOfNothing).into()),
             }
@@ -414,6 +448,36 @@ impl<'t, S: Sink> Output<'t, S> {
             return self.push(row.key);
         }
         batch.encoded.extend_from_slice(encoded);
+        batch.encoded_ends.push(batch.encoded.len());
+        self.flush_full()
+    }
+
+    /// All patches of a row that is not known, as one.
+    fn patch_beneath(&mut self, table: &'t Table, part: &Part, entry: &Entry) -> Result<(), S::Error> {
+        part.patches(entry, &mut self.patches);
+        let mut patched: Vec<(usize, u64)> = Vec::new();
+        for (first, words) in self.patches.iter().flat_map(|number| part.ranges(*number)) {
+            patched.extend((first..).zip(words));
+        }
+        // The newest last.
+        patched.sort_by_key(|(at, _)| *at);
+        patched.reverse();
+        patched.dedup_by_key(|(at, _)| *at);
+        patched.reverse();
+        let words: Vec<u64> = patched.iter().map(|(_, word)| *word).collect();
+        let (mut ranges, mut rest) = (Vec::new(), words.as_slice());
+        for range in patched.chunk_by(|(at, _), (next, _)| at + 1 == *next) {
+            let (words, behind) = rest.split_at(range.len());
+            ranges.push((range[0].0, words));
+            rest = behind;
+        }
+        self.change(table, &Edit::Patch(part.key(entry), &ranges))
+    }
+
+    /// A change that is not a row.
+    fn change(&mut self, table: &'t Table, edit: &Edit<'_>) -> Result<(), S::Error> {
+        let batch = self.batch(table)?;
+        edit.write(table.position, &mut batch.encoded);
         batch.encoded_ends.push(batch.encoded.len());
         self.flush_full()
     }
