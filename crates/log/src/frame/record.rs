@@ -366,9 +366,13 @@ pub(crate) fn read_put(reader: &mut Reader<'_>, table: u32, words: &mut Vec<u64>
     words.resize(at + count, 0);
     read_runs(reader, count, |zeroes, others| {
         let target = &mut words[at + zeroes..][..others.len()];
-        target.iter_mut().zip(others).for_each(|(to, from)| *to = u64::from_le_bytes(*from));
         at += zeroes + others.len();
-        !target.contains(&0)
+        let mut has_zero = false;
+        for (to, from) in target.iter_mut().zip(others) {
+            *to = u64::from_le_bytes(*from);
+            has_zero |= *to == 0;
+        }
+        !has_zero
     })
 }
 
