@@ -67,6 +67,10 @@ named! {
         CarryOpen,
         /// Those that the checkpoint before has carried count, too.
         TakeCarried,
+        /// So do the changes that it has written beside rows.
+        TakeChanges,
+        /// Rows stay of which little has changed.
+        LeaveRows,
         /// A log that is read again is read without what the checkpoint has.
         SkipFolded,
         /// The manifest says that the log was durable up to the checkpoint's epoch.

@@ -6,7 +6,7 @@ use polychron_engine::mutations::left_out;
 use polychron_sync::Mutex;
 
 use super::pace::{Pace, Work};
-use super::rows::{Limits, RowSink, RowSource, State, malformed};
+use super::rows::{ChangeSink, Limits, RowSink, RowSource, State, malformed};
 use super::{Contents, Options, Range, Reader, RecordContent, Writer};
 use crate::catalog::StoredCatalog;
 use crate::disk::{Disk, Files};
@@ -22,6 +22,9 @@ use crate::steps::CheckpointStep;
 /// How many bytes of records are taken in before the memory that they take is looked at.
 const LOOK_BYTES: usize = 256 << 10;
 
+/// The opening that changes are of: openings count from 1 on.
+const BEFORE_ALL: u64 = 0;
+
 /// What a checkpoint is made of.
 pub(super) struct Fold<'f, D: Disk> {
     pub(super) files: &'f Files<D>,
@@ -33,7 +36,7 @@ pub(super) struct Fold<'f, D: Disk> {
     pub(super) last: Framed,
     pub(super) number: u64,
     pub(super) options: &'f Options,
-    pub(super) pace: &'f Pace,
+    pub(super) pace: &'f Pace<'f>,
 }
 
 impl<D: Disk> Fold<'_, D> {
@@ -50,20 +53,53 @@ impl<D: Disk> Fold<'_, D> {
         let mut files: Vec<CheckpointFile> = carried.finish()?.into_iter().collect();
         let (kept, base) = self.split(gathered.touched());
         files.extend(kept);
-        let parts = Mutex::new(HashMap::new());
+        match gathered {
+            Gathered::All(newest) if bits == 0 && self.is_little(&newest, &base) => {
+                files.extend(self.write_changes(newest)?);
+                files.extend(base);
+            }
+            gathered => files.extend(self.write_rows(gathered, bits, &base)?),
+        }
+        files.sort_by_key(|file| (file.contents.numbers(), file.number));
+        let Framed { epoch, incarnation, consistent, .. } = self.last;
+        Ok(Checkpoint { number: self.number, epoch, incarnation, consistent, files })
+    }
+
+    /// Whether so little has changed of these files' rows that they stay.
+    fn is_little(&self, newest: &Newest, base: &[CheckpointFile]) -> bool {
+        let bytes: u64 = base.iter().map(|file| file.bytes).sum();
+        let most = self.options.changes * bytes as f64;
+        bytes > 0 && newest.memory_bytes() as f64 <= most && !left_out(CheckpointStep::LeaveRows)
+    }
+
+    /// Writes what has changed.
+    fn write_changes(&self, newest: Newest) -> Result<Option<CheckpointFile>, Error> {
+        let writer = Writer::new(self.files, self.manifest.database, self.number, Contents::Changes);
+        let sink = ChangeSink::new(writer, self.options.block_bytes, self.pace);
+        newest.changes(&sink)?;
+        sink.finish()
+    }
+
+    /// Writes all rows: those of the files before, as they are now, and those that came since. Of the first of so many ranges all is gathered, if there
+    /// is only one.
+    fn write_rows(
+        &self,
+        mut gathered: Gathered,
+        bits: u8,
+        base: &[CheckpointFile],
+    ) -> Result<Vec<CheckpointFile>, Error> {
+        let (mut files, parts) = (Vec::new(), Mutex::new(HashMap::new()));
         for range in Range::all(bits) {
             let newest = match std::mem::replace(&mut gathered, Gathered::TooMuch { parts: 1 }) {
                 Gathered::All(newest) => newest,
                 Gathered::TooMuch { .. } => self.gather_whole(range)?,
             };
-            let source = RowSource::new(self.files, self.manifest.database, &of_range(&base, range));
+            let source = RowSource::new(self.files, self.manifest.database, &of_range(base, range));
             let sink = self.sink(range, &parts);
             newest.merge(self.options.threads, &source, &sink)?;
             files.extend(sink.finish()?);
         }
-        files.sort_by_key(|file| (file.contents.numbers(), file.number));
-        let Framed { epoch, incarnation, consistent, .. } = self.last;
-        Ok(Checkpoint { number: self.number, epoch, incarnation, consistent, files })
+        Ok(files)
     }
 
     /// Files that stay as they are, because nothing was logged of their tables, and those whose rows are passed through what was gathered.
@@ -71,11 +107,11 @@ impl<D: Disk> Fold<'_, D> {
         let files = self.manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files);
         let known = files.filter(|file| match file.contents {
             Contents::Rows { table, .. } => self.catalog.tables().contains_key(&table),
-            Contents::Records => false,
+            Contents::Records | Contents::Changes => false,
         });
         known.partition(|file| match file.contents {
             Contents::Rows { table, .. } => !touched.contains(&table) && !left_out(CheckpointStep::KeepUnchanged),
-            Contents::Records => false,
+            Contents::Records | Contents::Changes => false,
         })
     }
 
@@ -127,16 +163,23 @@ impl<D: Disk> Fold<'_, D> {
     }
 }
 
-/// Hands out the records that the manifest's checkpoint carries: recovery takes them in beside those of the log.
+/// Hands out what the manifest's checkpoint has besides rows, as records that recovery takes in beside those of the log: changes, and what is carried.
 ///
 /// # Errors
 /// [`Error`]; what was visited before counts for nothing then.
 pub fn carried<D: Disk>(files: &Files<D>, manifest: &Manifest, visit: &mut dyn FnMut(Logged<'_>)) -> Result<(), Error> {
     let Some(checkpoint) = &manifest.checkpoint else { return Ok(()) };
-    let is_carried = |file: &&CheckpointFile| file.contents == Contents::Records;
-    for file in checkpoint.files.iter().filter(is_carried).filter(|_| !left_out(CheckpointStep::TakeCarried)) {
+    let is_taken = |file: &&CheckpointFile| match file.contents {
+        Contents::Rows { .. } => false,
+        Contents::Records => !left_out(CheckpointStep::TakeCarried),
+        Contents::Changes => !left_out(CheckpointStep::TakeChanges),
+    };
+    for file in checkpoint.files.iter().filter(is_taken) {
         let mut reader = Reader::open(files, manifest.database, *file)?;
         while let Some(block) = reader.next_block()? {
+            if let Some(record) = block.changes().map_err(|_| malformed(file))? {
+                visit(Logged { incarnation: BEFORE_ALL, record });
+            }
             for record in block.records() {
                 let record = record.map_err(|_| malformed(file))?;
                 if record.changes().any(|change| change.is_err()) {
@@ -153,7 +196,7 @@ pub fn carried<D: Disk>(files: &Files<D>, manifest: &Manifest, visit: &mut dyn F
 fn of_range(files: &[CheckpointFile], range: Range) -> Vec<CheckpointFile> {
     let is_met = |file: &&CheckpointFile| match file.contents {
         Contents::Rows { range: own, .. } => own.meets(range),
-        Contents::Records => false,
+        Contents::Records | Contents::Changes => false,
     };
     files.iter().filter(is_met).copied().collect()
 }

@@ -24,13 +24,17 @@ const RETRY: Duration = Duration::from_secs(10);
 /// How checkpoints are made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// One begins by itself once the log since the last one is as long as half of it, and as this, in bytes.
+    /// The log's files take as much as half of the last one, or this, in bytes: one begins by itself early enough, and pauses less and less the more of
+    /// that is used.
     pub log_bytes: u64,
-    /// The share of the time in which one that has begun by itself works; so it takes that share of the device and of its threads.
+    /// The share of the time in which one that has begun by itself works at first; so it takes that share of the device and of its threads.
     pub share: f64,
     /// How much memory may be taken for what the log has of rows, in bytes. Where that is not enough, the log is read several times, each time for some of
     /// the keys.
     pub memory_bytes: usize,
+    /// Where what has changed since rows were written takes no more memory than this share of their bytes, they stay, and only changes are written. So much
+    /// longer is what a recovery has to gather, for checkpoints that cost as much as has changed.
+    pub changes: f64,
     /// How many threads work.
     pub threads: usize,
     /// How long a file may become, in bytes, before another one is begun.
@@ -46,6 +50,7 @@ impl Options {
             log_bytes: 256 << 20,
             share: 0.25,
             memory_bytes: 256 << 20,
+            changes: 0.125,
             threads: 2,
             file_bytes: 256 << 20,
             block_bytes: super::block::CONTENT_BYTES,
@@ -68,6 +73,7 @@ impl Options {
             log_bytes: 64 << 10,
             share: 1.0,
             memory_bytes: 256,
+            changes: 0.0,
             threads: 1,
             file_bytes: 8 << 10,
             block_bytes: 2 << 10,
@@ -161,10 +167,20 @@ impl<D: Disk + Clone> Checkpoints<D> {
     }
 
     fn is_due(&self, log: &Log<D>, manifest: &Manifest) -> bool {
-        let data: u64 = manifest.checkpoint.iter().flat_map(|it| &it.files).map(|file| file.bytes).sum();
         // A file at least stays behind each of them.
-        let budget = self.options.log_bytes.max(data / 2).max(2 * log.file_bytes());
-        log_bytes(log, manifest, &log.framed()) >= budget
+        let begins = self.most_log(log, manifest).min(3 * self.budget(manifest) / 4).max(2 * log.file_bytes());
+        log_bytes(log, manifest, &log.framed()) >= begins
+    }
+
+    /// How much the log's files may take.
+    fn budget(&self, manifest: &Manifest) -> u64 {
+        let data: u64 = manifest.checkpoint.iter().flat_map(|it| &it.files).map(|file| file.bytes).sum();
+        self.options.log_bytes.max(data / 2)
+    }
+
+    /// How long the log may be then: the rest of its last file is there, too, and one to spare.
+    fn most_log(&self, log: &Log<D>, manifest: &Manifest) -> u64 {
+        self.budget(manifest).saturating_sub(2 * log.file_bytes())
     }
 
     /// Makes one of all that is durable. Answers the epoch up to which the database's checkpoint has all.
@@ -208,9 +224,13 @@ impl<D: Disk + Clone> Checkpoints<D> {
         }
         let number = state.next;
         state.next += 1;
-        let share = if haste == Haste::Paced { self.options.share } else { 1.0 };
+        let (begun, most) = (log_bytes(log, &manifest, &last), self.most_log(log, &manifest));
+        let share = || match haste {
+            Haste::Paced => share(self.options.share, begun, most, log_bytes(log, &manifest, &log.framed())),
+            Haste::Unpaced => 1.0,
+        };
         let (is_unwanted, awaited) = (Arc::clone(&self.is_unwanted), Arc::clone(&self.awaited));
-        let pace = Pace { clock: Arc::clone(log.clock()), share, is_unwanted, awaited };
+        let pace = Pace { clock: Arc::clone(log.clock()), share: &share, is_unwanted, awaited };
         let written = self.write(log, &manifest, last, number, &pace).and_then(|checkpoint| {
             pass(Point::FilesWritten);
             if left_out(CheckpointStep::WriteManifestFirst) {
@@ -236,7 +256,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
         manifest: &Manifest,
         last: Framed,
         number: u64,
-        pace: &Pace,
+        pace: &Pace<'_>,
     ) -> Result<Checkpoint, Error> {
         let Self { files, options, .. } = self;
         let catalog = crate::catalog::decode(&manifest.catalog)?;
@@ -287,6 +307,14 @@ impl<D: Disk + Clone> Checkpoints<D> {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The share of a checkpoint that began at some length of the log: all of it once the log is as long as it may be, for what is written while it pauses
+/// stays until it has ended. One that began late has a quarter of that length.
+fn share(first: f64, begun: u64, most: u64, now: u64) -> f64 {
+    let room = most.saturating_sub(begun).max(most / 4).max(1);
+    let used = now.saturating_sub(begun) as f64 / room as f64;
+    (first + (1.0 - first) * used).min(1.0)
 }
 
 /// How long the log is from the manifest's first file to a frame.
@@ -340,5 +368,20 @@ fn sweep<D: Disk>(files: &Files<D>, manifest: &Manifest) -> Result<(), disk::Err
         // Somebody else's files stay.
         Err(error) if !matches!(error.cause, Cause::NotFound | Cause::NotEmpty) => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn the_longer_the_log_the_greater_is_the_share() {
+        let share = |begun, now| share(0.25, begun, 400, now);
+        assert_eq!([300, 350, 400, 1000].map(|now| share(300, now)), [0.25, 0.625, 1.0, 1.0]);
+        assert_eq!([0, 200, 400, 500].map(|now| share(0, now)), [0.25, 0.625, 1.0, 1.0]);
+        // It began late, by and by.
+        assert_eq!([500, 550, 600].map(|now| share(500, now)), [0.25, 0.625, 1.0]);
+        assert_eq!(super::share(0.25, 7, 0, 9), 1.0);
     }
 }

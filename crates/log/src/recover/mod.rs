@@ -14,7 +14,7 @@ mod part;
 mod scatter;
 mod tables;
 
-pub use merge::{Batch, Newest, Row, Sink, Source};
+pub use merge::{Batch, Newest, Row, Sink, Source, Visit};
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError};
