@@ -38,6 +38,8 @@ pub enum Command {
     Inspect(Place),
     /// Check all files of a database, and name everything that is damaged
     Verify(Place),
+    /// Copy a database that no process has open; the copy is a database of its own
+    Backup(Backup),
     /// Look into the log of a database
     #[command(subcommand)]
     Log(LogCommand),
@@ -71,6 +73,18 @@ pub struct Place {
     /// The database's directory; nothing in it is changed
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
+}
+
+/// Options of `backup`.
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// Where.
+    #[command(flatten)]
+    pub place: Place,
+
+    /// The directory of the copy, which is empty or missing
+    #[arg(value_name = "TO")]
+    pub to: PathBuf,
 }
 
 /// What can be done with a log.

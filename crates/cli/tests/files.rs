@@ -153,3 +153,30 @@ fn all_damage_is_named() {
     assert!(said[0].contains("log/0.log is damaged from byte 4096 on"), "{said:?}");
     assert_eq!(refused(&["inspect"], directory.path()).len(), 1);
 }
+
+#[test]
+fn a_backup_is_a_database_and_overwrites_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    made(&at("bank"));
+    let before = files_of(&at("bank"));
+    let to = at("copy").display().to_string();
+    assert_eq!(shown(&["backup", &to], &at("bank")), Vec::<String>::new());
+    assert_eq!(files_of(&at("bank")), before);
+    assert_eq!(shown(&["verify"], &at("copy")), ["nothing is damaged"]);
+    let copy = Database::open(at("copy")).unwrap();
+    let cities = copy.create_or_open_table::<City>().unwrap();
+    assert_eq!(copy.transact(|t| t.get_owned(&cities, 7)).unwrap().map(|city| city.people), Some(701));
+    drop(copy);
+    let written = files_of(&at("copy"));
+    assert_eq!(refused(&["backup", &to], &at("bank")), [format!("error: there is a database at {to} already")]);
+    assert!(files_of(&at("copy")) == written);
+    let nothing = at("nothing").display().to_string();
+    let said = refused(&["backup", &at("other").display().to_string()], &at("nothing"));
+    assert_eq!(said, [format!("error: there is no database at {nothing}: it does not exist")]);
+    let _database = Database::open(at("bank")).unwrap();
+    let said = refused(&["backup", &at("other").display().to_string()], &at("bank"));
+    let bank = at("bank").display().to_string();
+    assert_eq!(said, [format!("error: the database at {bank} is in use by process {}", std::process::id())]);
+    assert!(!at("other").exists());
+}

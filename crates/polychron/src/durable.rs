@@ -5,11 +5,12 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::redo::{Durability, Journal, Order};
 use polychron_engine::{Access, Declare, Error, Insertion, Procedure, Protocol, RowRef, TableId, Transaction};
 use polychron_log::disk::{Cause, Directory, Disk, Files};
 use polychron_log::recover::Batch;
-use polychron_log::{Durable, Load, Opening, Settings, Wanted};
+use polychron_log::{Durable, Load, Opening, Reading, Settings, Wanted};
 
 use crate::{Builder, Database};
 
@@ -17,6 +18,7 @@ use crate::{Builder, Database};
 pub(crate) trait Ends: Send + Sync {
     fn flush(&self) -> Result<(), Error>;
     fn checkpoint(&self) -> Result<(), Error>;
+    fn back_up(&self, path: &Path) -> Result<(), Error>;
     fn close(&self) -> Result<(), Error>;
 }
 
@@ -27,6 +29,10 @@ impl<D: Disk + Clone> Ends for Durable<D> {
 
     fn checkpoint(&self) -> Result<(), Error> {
         Self::checkpoint(self)
+    }
+
+    fn back_up(&self, path: &Path) -> Result<(), Error> {
+        self.back_up_directory(path)
     }
 
     fn close(&self) -> Result<(), Error> {
@@ -151,14 +157,19 @@ impl<P: Protocol> Builder<P> {
 
     fn settings(&self, path: String, wanted: Wanted) -> Settings {
         let memory = &self.options.common.memory;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = polychron_memory::OWN_SLOTS + memory.max_workers;
         let log = polychron_log::Options {
             durability: self.durability,
             ..polychron_log::Options::within(memory.limit_bytes, workers)
         };
         let checkpoints = polychron_log::checkpoint::Options::within(log.memory_bytes);
-        Settings { path, wanted, log, checkpoints, threads: cores.min(memory.max_workers).min(16), has_threads: true }
+        Settings { path, wanted, log, checkpoints, threads: self.recovering_threads(), has_threads: true }
+    }
+
+    /// How many threads read and load what a database has.
+    pub(crate) fn recovering_threads(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        cores.min(self.options.common.memory.max_workers).min(16)
     }
 
     fn opened<D: Disk + Clone>(
@@ -192,6 +203,31 @@ impl<P: Protocol> Database<P> {
     }
 }
 
+impl<P: Protocol> Database<P> {
+    /// Writes a backup to a path where there is nothing, or an empty directory: a database of its own, which opens as it is, and has everything that was
+    /// acknowledged before this call. No transaction waits for it or is aborted by it; checkpoints wait. If it fails, nothing is left there.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let (path, copy) = (directory.path().join("bank"), directory.path().join("copy"));
+    /// # use polychron::Database;
+    /// let database = Database::builder().small().open(&path)?;
+    /// database.backup(&copy)?;
+    /// let copied = Database::builder().small().open_existing(&copy)?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::DatabaseExists`], [`Error::DiskFull`], [`Error::Inaccessible`], and [`Error::Corrupt`], with the path of the database or of the backup;
+    /// [`Error::LogStopped`]; [`Error::Cancelled`] when the database was closed; [`Error::Options`] of a database in memory.
+    pub fn backup(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        match self.pool.home() {
+            Some(home) => home.0.0.back_up(path.as_ref()),
+            None => Err(Error::options("a database in memory has no files of which there could be a backup")),
+        }
+    }
+}
+
 /// Makes the tables again and loads their rows; from then on what changes is logged.
 fn recover<P: Protocol, D: Disk + Clone>(
     database: &Database<P>,
@@ -201,17 +237,48 @@ fn recover<P: Protocol, D: Disk + Clone>(
 ) -> Result<(), Error> {
     let path = settings.path.clone();
     let mut opening = Opening::begin(files, settings)?;
+    load(database, path, &mut opening)?;
+    let protocol = Arc::downgrade(&database.protocol);
+    let ended = move || protocol.upgrade().map_or(Order::default(), |protocol| protocol.storage().ended());
+    opening.finish(durable, Box::new(ended))
+}
+
+/// What tables and rows are recovered from.
+pub(crate) trait Recovers {
+    fn catalog(&self) -> &StoredCatalog;
+    fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error>;
+}
+
+impl<D: Disk + Clone> Recovers for Opening<D> {
+    fn catalog(&self) -> &StoredCatalog {
+        self.catalog()
+    }
+
+    fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
+        self.load(sink)
+    }
+}
+
+impl<D: Disk + Clone> Recovers for Reading<D> {
+    fn catalog(&self) -> &StoredCatalog {
+        self.catalog()
+    }
+
+    fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
+        self.load(sink)
+    }
+}
+
+/// Makes the tables again in an empty database, and loads their rows.
+pub(crate) fn load<P: Protocol>(database: &Database<P>, path: String, from: &mut impl Recovers) -> Result<(), Error> {
     let storage = database.protocol.storage();
-    storage.restore(opening.catalog())?;
-    let ids = opening.catalog().tables().iter().filter_map(|(position, table)| {
+    storage.restore(from.catalog())?;
+    let ids = from.catalog().tables().iter().filter_map(|(position, table)| {
         let id = storage.find_table(&table.definition.name)?;
         Some((*position, id))
     });
     let loader = Loader { database, path, tables: ids.collect() };
-    opening.load(&loader)?;
-    let protocol = Arc::downgrade(&database.protocol);
-    let ended = move || protocol.upgrade().map_or(Order::default(), |protocol| protocol.storage().ended());
-    opening.finish(durable, Box::new(ended))
+    from.load(&loader).map(drop)
 }
 
 /// Puts recovered rows into a database.

@@ -208,6 +208,8 @@ mod open_transaction;
 mod opening;
 mod pool;
 pub mod prelude;
+#[cfg(feature = "durability")]
+mod read_only;
 mod requests;
 mod resolving;
 mod session;

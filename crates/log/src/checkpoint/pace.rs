@@ -14,25 +14,25 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// What all threads of a checkpoint know of its pace.
 #[derive(Clone)]
-pub(super) struct Pace {
-    pub(super) clock: Arc<dyn Clock>,
+pub(crate) struct Pace {
+    pub(crate) clock: Arc<dyn Clock>,
     /// The share of the time in which threads work; all of it if it is 1.
-    pub(super) share: f64,
+    pub(crate) share: f64,
     /// Whether the checkpoint is to be given up.
-    pub(super) is_unwanted: Arc<AtomicBool>,
+    pub(crate) is_unwanted: Arc<AtomicBool>,
     /// How many threads wait for it, or for one behind it: then there are no pauses.
-    pub(super) awaited: Arc<AtomicUsize>,
+    pub(crate) awaited: Arc<AtomicUsize>,
 }
 
 /// What one thread does, measured.
-pub(super) struct Work<'p> {
+pub(crate) struct Work<'p> {
     pace: &'p Pace,
     since_ns: u64,
 }
 
 impl Pace {
     /// Work that begins now.
-    pub(super) fn begin(&self) -> Work<'_> {
+    pub(crate) fn begin(&self) -> Work<'_> {
         Work { pace: self, since_ns: self.clock.now_ns() }
     }
 }
@@ -43,7 +43,7 @@ impl Work<'_> {
     ///
     /// # Errors
     /// [`Error::GivenUp`].
-    pub(super) fn pause(&mut self) -> Result<(), Error> {
+    pub(crate) fn pause(&mut self) -> Result<(), Error> {
         let Pace { clock, share, is_unwanted, awaited } = self.pace;
         let worked_ns = clock.now_ns().saturating_sub(self.since_ns);
         if *share < 1.0 && worked_ns >= WORK_NS {

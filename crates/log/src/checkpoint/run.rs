@@ -8,7 +8,7 @@ use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use polychron_sync::{Mutex, MutexGuard};
 
-use super::fold::Fold;
+use super::fold::{Fold, Kept};
 use super::pace::Pace;
 use super::{DIRECTORY, directory_of};
 use crate::disk::{self, Cause, Disk, Entry, Files};
@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::flush::Log;
 use crate::flush::flusher::Framed;
 use crate::manifest::{self, Checkpoint, Manifest, Manifests};
+use crate::read;
 use crate::steps::{CheckpointStep, Point};
 
 /// After a failure the next one is not begun by itself for so long.
@@ -95,8 +96,8 @@ pub struct Counts {
 
 /// Makes the checkpoints of an open database, one at a time.
 pub struct Checkpoints<D: Disk> {
-    files: Files<D>,
-    options: Options,
+    pub(crate) files: Files<D>,
+    pub(crate) options: Options,
     state: Mutex<State>,
     made: AtomicU64,
     failed: AtomicU64,
@@ -105,7 +106,7 @@ pub struct Checkpoints<D: Disk> {
     awaited: Arc<AtomicUsize>,
 }
 
-struct State {
+pub(crate) struct State {
     /// The number of the next one: none has it, not even one that has failed.
     next: u64,
     /// A write of a manifest has failed, so that it is unknown which one counts.
@@ -209,8 +210,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
         let number = state.next;
         state.next += 1;
         let share = if haste == Haste::Paced { self.options.share } else { 1.0 };
-        let (is_unwanted, awaited) = (Arc::clone(&self.is_unwanted), Arc::clone(&self.awaited));
-        let pace = Pace { clock: Arc::clone(log.clock()), share, is_unwanted, awaited };
+        let pace = self.pace(log, share);
         let written = self.write(log, &manifest, last, number, &pace).and_then(|checkpoint| {
             pass(Point::FilesWritten);
             if left_out(CheckpointStep::WriteManifestFirst) {
@@ -227,6 +227,12 @@ impl<D: Disk + Clone> Checkpoints<D> {
         // What cannot be removed is when the next one ends, or the database is opened again.
         let _ = sweep(&self.files, &current(manifests));
         written.map(|()| last.epoch)
+    }
+
+    /// The pace of work that takes a share of the time, and ends with the database.
+    pub(crate) fn pace(&self, log: &Log<D>, share: f64) -> Pace {
+        let (is_unwanted, awaited) = (Arc::clone(&self.is_unwanted), Arc::clone(&self.awaited));
+        Pace { clock: Arc::clone(log.clock()), share, is_unwanted, awaited }
     }
 
     /// Writes the files, durably with their names.
@@ -246,7 +252,20 @@ impl<D: Disk + Clone> Checkpoints<D> {
             files.create_directory(DIRECTORY)?;
         }
         files.create_directory(&directory_of(number))?;
-        let fold = Fold { files, log, manifest, catalog: &catalog, last, number, options, pace };
+        let live = log.live();
+        let fold = Fold {
+            files,
+            to: files,
+            database: manifest.database,
+            log: &|visit| read::read_in_use(files, manifest, &live, &last, visit),
+            manifest,
+            catalog: &catalog,
+            last,
+            number,
+            options,
+            pace,
+            kept: Kept::FilesAndRecords,
+        };
         let checkpoint = fold.run()?;
         if !left_out(CheckpointStep::SyncDirectories) {
             files.sync_directory(&directory_of(number))?;
@@ -284,7 +303,8 @@ impl<D: Disk + Clone> Checkpoints<D> {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    /// While somebody has this, no checkpoint is made, and no file of the log or of a checkpoint goes.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -296,6 +316,12 @@ pub(super) fn log_bytes<D: Disk>(log: &Log<D>, manifest: &Manifest, last: &Frame
 
 fn lock<D: Disk>(manifests: &Mutex<Manifests<D>>) -> MutexGuard<'_, Manifests<D>> {
     manifests.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The manifest that counts, and its generation.
+pub(crate) fn current_of<D: Disk + Clone>(manifests: &Mutex<Manifests<D>>) -> (Manifest, u64) {
+    let manifests = lock(manifests);
+    (manifests.current().clone(), manifests.generation())
 }
 
 fn current<D: Disk + Clone>(manifests: &Mutex<Manifests<D>>) -> Manifest {

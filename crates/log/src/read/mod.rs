@@ -33,6 +33,8 @@ pub(crate) struct End {
     /// The number of the log file that the next frame belongs into, and where in it.
     pub(crate) number: u64,
     pub(crate) offset: u64,
+    /// When the last whole epoch was written, by the wall clock.
+    pub(crate) written_ns: u64,
     /// The files that have something.
     pub(crate) live: Vec<Live>,
     /// The slots of all files.
