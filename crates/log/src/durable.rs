@@ -17,7 +17,7 @@ use polychron_engine::redo::{self, Change, Durability, Ticket};
 use polychron_sync::{Mutex, MutexGuard};
 
 use crate::DatabaseId;
-use crate::backup;
+use crate::backup::{self, Archive};
 use crate::catalog;
 use crate::checkpoint::{self, Checkpoints, Haste, RowSource};
 use crate::disk::{Disk, Files};
@@ -128,6 +128,13 @@ impl<D: Disk + Clone> Opening<D> {
             parts.define(&catalog)?;
         }
         Ok(Self { settings, ended, catalog, newest: Some(newest), found, files: files.clone(), parts })
+    }
+
+    /// Has log files copied there before they are used again or removed. `on_failure` hears of failures; then they stay.
+    pub fn archive(&mut self, to: Files<D>, on_failure: backup::OnFailure) {
+        let manifests = self.parts.manifests.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.parts.checkpoints.archive_to(Archive::new(to, manifests.current(), on_failure));
+        self.parts.checkpoints.note(manifests);
     }
 
     /// The tables.
@@ -287,10 +294,15 @@ impl<D: Disk> Durable<D> {
     ///
     /// # Errors
     /// [`Error::LogStopped`].
-    pub fn close(&self) -> Result<(), Error> {
+    pub fn close(&self) -> Result<(), Error>
+    where
+        D: Clone,
+    {
         let Some(opened) = self.opened.get() else { return Ok(()) };
         opened.stop();
-        opened.parts.log.close()
+        opened.parts.log.close()?;
+        opened.parts.checkpoints.archive(&opened.parts.log, &opened.parts.manifests);
+        Ok(())
     }
 
     /// Makes a checkpoint of all that is durable, as fast as it can.
@@ -376,6 +388,7 @@ impl<D: Disk> Parts<D> {
         let next = Manifest { catalog, durable, ..before };
         match manifests.write(next) {
             Ok(()) => {
+                self.checkpoints.note(&manifests);
                 self.log.note_manifest(manifests.generation());
                 Ok(())
             }

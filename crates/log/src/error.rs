@@ -82,6 +82,18 @@ pub enum Error {
     /// The directory has no manifest that counts.
     #[error("it has no manifest that counts")]
     NoDatabase,
+    /// An archive has a file of this name that is of another history.
+    #[error("the archive's file {file} is of another history of the database, and is not overwritten")]
+    OtherInArchive {
+        /// The file.
+        file: String,
+    },
+    /// A backup cannot be brought up to a later time.
+    #[error("{reason}")]
+    Unrestorable {
+        /// Why not.
+        reason: String,
+    },
     /// The options contradict each other.
     #[error("{0}")]
     Options(&'static str),
@@ -113,6 +125,7 @@ impl Error {
             | Self::Manifest(manifest::Error::Unsupported { .. })
             | Self::Catalog(catalog::Error::Unsupported { .. }) => Told::other_format(path, reason),
             Self::NoDatabase => Told::no_database(path, reason),
+            Self::OtherInArchive { .. } | Self::Unrestorable { .. } => Told::inaccessible(path, reason),
             Self::Options(_) => Told::options(reason),
             Self::GivenUp => Told::Cancelled,
             Self::InDoubt => Told::log_stopped(reason),

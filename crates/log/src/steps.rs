@@ -113,6 +113,24 @@ named! {
 }
 
 named! {
+    /// A step of archives and of restoring that can be left out.
+    pub enum ArchiveStep {
+        /// Log files stay until the archive has them.
+        HoldBack,
+        /// A file is copied only when a frame behind it is durable with its epoch.
+        AwaitFollowing,
+        /// Copies and their names are durable before a log file goes.
+        SyncCopies,
+        /// A file of another history is not overwritten.
+        KeepOthers,
+        /// A point counts only if it covers what the log has before its tables.
+        CoverDefinitions,
+        /// What is behind the consistent point is not restored.
+        DropOpen,
+    }
+}
+
+named! {
     /// A step of recovery that can be left out.
     pub enum RecoveryStep {
         /// Of a key's changes the one with the highest order counts, in whichever sequence they come.

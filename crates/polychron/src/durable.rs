@@ -127,19 +127,32 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
+    /// Has log files that are full copied to a directory, which is made if it is not there, before they are used again or removed. With a backup, they give the
+    /// database back as it was at any later time: `polychron restore`. One directory may be the archive of several databases. While it fails, the
+    /// log grows, and [`Event::ArchiveFails`](crate::Event::ArchiveFails) tells of it.
+    pub fn archive(mut self, path: impl AsRef<Path>) -> Self {
+        self.archive = Some(path.as_ref().to_owned());
+        self
+    }
+
     fn open_path(self, path: &Path, wanted: Wanted) -> Result<Database<P>, Error> {
         let settings = self.settings(path.display().to_string(), wanted);
+        let archive = self.archive.clone();
         self.opened(settings, |settings| {
+            let opened = |path: &Path, cause: Cause| Error::inaccessible(path.display().to_string(), cause.to_string());
+            let archive = archive.map(|path| Directory::create_or_open(&path).map_err(|cause| opened(&path, cause)));
+            let archive = archive.transpose()?.map(Files::new);
             let directory = match settings.wanted {
                 Wanted::Existing => Directory::open(path),
                 Wanted::Any | Wanted::New => Directory::create_or_open(path),
             };
-            directory.map(Files::new).map_err(|cause| match cause {
+            let directory = directory.map_err(|cause| match cause {
                 Cause::NotFound if settings.wanted == Wanted::Existing => {
                     Error::no_database(settings.path.clone(), cause.to_string())
                 }
-                cause => Error::inaccessible(settings.path.clone(), cause.to_string()),
-            })
+                cause => opened(path, cause),
+            })?;
+            Ok((Files::new(directory), archive))
         })
     }
 
@@ -152,7 +165,7 @@ impl<P: Protocol> Builder<P> {
     ) -> Result<Database<P>, Error> {
         let mut settings = self.settings("a disk".to_owned(), Wanted::Any);
         change(&mut settings);
-        self.opened(settings, |_| Ok(files.clone()))
+        self.opened(settings, |_| Ok((files.clone(), None)))
     }
 
     fn settings(&self, path: String, wanted: Wanted) -> Settings {
@@ -175,9 +188,10 @@ impl<P: Protocol> Builder<P> {
     fn opened<D: Disk + Clone>(
         self,
         settings: Settings,
-        files: impl FnOnce(&Settings) -> Result<Files<D>, Error>,
+        files: impl FnOnce(&Settings) -> Result<(Files<D>, Option<Files<D>>), Error>,
     ) -> Result<Database<P>, Error> {
         let mut options = self.checked()?;
+        let events = options.common.events.clone();
         let durable = Arc::new(Durable::new(settings.log.durability));
         let memory = &mut options.common.memory;
         let files_bytes = settings.log.memory_bytes + settings.checkpoints.memory_bytes;
@@ -185,7 +199,12 @@ impl<P: Protocol> Builder<P> {
         options.common.journal = Journal::new(Arc::clone(&durable) as _);
         // First, for a protocol may refuse the journal, or the options.
         let database = Database::with_options(options)?;
-        recover(&database, &durable, &files(&settings)?, settings)?;
+        let (files, archive) = files(&settings)?;
+        recover(&database, &durable, &files, settings, |opening| {
+            if let Some(archive) = archive {
+                opening.archive(archive, Box::new(move |reason| events.archive_fails(reason)));
+            }
+        })?;
         database.pool.keep(Home::new(durable));
         Ok(database)
     }
@@ -234,9 +253,11 @@ fn recover<P: Protocol, D: Disk + Clone>(
     durable: &Durable<D>,
     files: &Files<D>,
     settings: Settings,
+    archive: impl FnOnce(&mut Opening<D>),
 ) -> Result<(), Error> {
     let path = settings.path.clone();
     let mut opening = Opening::begin(files, settings)?;
+    archive(&mut opening);
     load(database, path, &mut opening)?;
     let protocol = Arc::downgrade(&database.protocol);
     let ended = move || protocol.upgrade().map_or(Order::default(), |protocol| protocol.storage().ended());

@@ -3,7 +3,9 @@
 //! A backup is folded, as a checkpoint is, from the last checkpoint and the log. So it is made beside transactions, and none of them has to do with it.
 //! `docs/durability.md` has the rules.
 
+mod archive;
 mod origin;
+mod restore;
 mod target;
 
 use std::path::Path;
@@ -15,7 +17,9 @@ use polychron_base::random::unpredictable;
 use polychron_engine::mutations::left_out;
 use polychron_sync::Mutex;
 
+pub use archive::{Archive, OnFailure};
 pub use origin::Origin;
+pub use restore::{Restored, Sources, restore, restore_directory};
 
 use crate::DatabaseId;
 use crate::catalog::{self, StoredCatalog};
@@ -46,6 +50,7 @@ struct Copied<'c, D: Disk> {
     last: Framed,
     options: &'c checkpoint::Options,
     pace: &'c Pace,
+    kept: Kept,
 }
 
 impl<D: Disk> Copied<'_, D> {
@@ -60,12 +65,11 @@ impl<D: Disk> Copied<'_, D> {
     }
 
     fn try_write<E: Disk + Clone>(&self, to: &Files<E>, origin: Option<&Origin>) -> Result<(), Error> {
-        let Self { files, manifest, catalog, log, last, options, pace } = *self;
+        let Self { files, manifest, catalog, log, last, options, pace, kept } = *self;
         let (database, directory) = (DatabaseId(unpredictable()), directory_of(NUMBER));
         to.create_directory(pool::DIRECTORY)?;
         to.create_directory(checkpoint::DIRECTORY)?;
         to.create_directory(&directory)?;
-        let kept = Kept::Records;
         let fold = Fold { files, to, database, log, manifest, catalog, last, number: NUMBER, options, pace, kept };
         // Its log begins anew, and with it the epochs.
         let mut checkpoint = fold.run()?;
@@ -123,6 +127,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
             last,
             options: &self.options,
             pace: &pace,
+            kept: Kept::Records,
         };
         copied.write(to, Some(&Origin::of(&manifest, generation, &last)))
     }
@@ -157,7 +162,8 @@ pub fn back_up<D: Disk + Clone, E: Disk + Clone>(
     let pace =
         Pace { clock: Arc::new(SystemClock::new()), share: 1.0, is_unwanted: Arc::default(), awaited: Arc::default() };
     let log: &ReadLog<'_> = &|visit| read::read(files, &manifest, generation, visit).map(drop);
-    let copied = Copied { files, manifest: &manifest, catalog: &catalog, log, last, options, pace: &pace };
+    let kept = Kept::Records;
+    let copied = Copied { files, manifest: &manifest, catalog: &catalog, log, last, options, pace: &pace, kept };
     copied.write(to, Some(&Origin::of(&manifest, generation, &last)))?;
     quiet.end(files).inspect_err(|_| _ = target::clear(to))
 }

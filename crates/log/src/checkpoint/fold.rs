@@ -51,6 +51,8 @@ pub(crate) enum Kept {
     FilesAndRecords,
     /// These records alone: the files are another database's.
     Records,
+    /// Nothing: what is behind the consistent point does not count.
+    Nothing,
 }
 
 impl<D: Disk, E: Disk> Fold<'_, D, E> {
@@ -59,7 +61,7 @@ impl<D: Disk, E: Disk> Fold<'_, D, E> {
         let mut carried = self.carried();
         let first = |bits| Range { bits, prefix: 0 };
         let mut bits = 0;
-        let mut gathered = self.gather(first(bits), Some(&mut carried))?;
+        let mut gathered = self.gather(first(bits), (self.kept != Kept::Nothing).then_some(&mut carried))?;
         while let Gathered::TooMuch { parts } = gathered {
             bits = (bits + parts.next_power_of_two().ilog2() as u8).clamp(bits + 1, Range::MAX_BITS);
             gathered = self.gather(first(bits), None)?;

@@ -11,13 +11,14 @@ use polychron_sync::{Mutex, MutexGuard};
 use super::fold::{Fold, Kept};
 use super::pace::Pace;
 use super::{DIRECTORY, directory_of};
+use crate::backup::Archive;
 use crate::disk::{self, Cause, Disk, Entry, Files};
 use crate::error::Error;
 use crate::flush::Log;
 use crate::flush::flusher::Framed;
 use crate::manifest::{self, Checkpoint, Manifest, Manifests};
 use crate::read;
-use crate::steps::{CheckpointStep, Point};
+use crate::steps::{ArchiveStep, CheckpointStep, Point};
 
 /// After a failure the next one is not begun by itself for so long.
 const RETRY: Duration = Duration::from_secs(10);
@@ -104,6 +105,8 @@ pub struct Checkpoints<D: Disk> {
     is_unwanted: Arc<AtomicBool>,
     /// How many threads wait for one.
     awaited: Arc<AtomicUsize>,
+    /// Where log files go before they are given back.
+    archive: Option<Archive<D>>,
 }
 
 pub(crate) struct State {
@@ -141,7 +144,28 @@ impl<D: Disk + Clone> Checkpoints<D> {
             failed: AtomicU64::new(0),
             is_unwanted: Arc::default(),
             awaited: Arc::default(),
+            archive: None,
         })
+    }
+
+    /// From now on no log file is given back that this has not.
+    pub fn archive_to(&mut self, archive: Archive<D>) {
+        self.archive = Some(archive);
+    }
+
+    /// A manifest is durable. What has to do with its tables waits for this.
+    pub fn note(&self, manifests: &Manifests<D>) {
+        if let Some(archive) = &self.archive {
+            archive.note(manifests.current(), manifests.generation());
+        }
+    }
+
+    /// Has the archive take what it has not yet.
+    pub fn archive(&self, log: &Log<D>, manifests: &Mutex<Manifests<D>>) {
+        if let Some(archive) = &self.archive {
+            let _no_other = self.lock();
+            archive.catch_up(&self.files, log, &current(manifests));
+        }
     }
 
     /// What became of them so far.
@@ -151,6 +175,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
 
     /// Makes one if it is time: what a thread does again and again. A failure is counted, and the log keeps everything.
     pub fn tick(&self, log: &Log<D>, manifests: &Mutex<Manifests<D>>) {
+        self.archive(log, manifests);
         let is_early = self
             .lock()
             .failed_ns
@@ -216,6 +241,9 @@ impl<D: Disk + Clone> Checkpoints<D> {
             if left_out(CheckpointStep::WriteManifestFirst) {
                 let early = Manifest { checkpoint: Some(checkpoint.clone()), ..current(manifests) };
                 let _ = sweep(&self.files, &early);
+            }
+            if let Some(archive) = &self.archive {
+                archive.catch_up(&self.files, log, &manifest);
             }
             self.publish(state, log, manifests, &checkpoint)
         });
@@ -288,6 +316,8 @@ impl<D: Disk + Clone> Checkpoints<D> {
         let mut manifests = lock(manifests);
         let before = manifests.current().clone();
         let first_log_file = log.first_needed(checkpoint.epoch).unwrap_or(before.first_log_file);
+        let archived = self.archive.as_ref().filter(|_| !left_out(ArchiveStep::HoldBack)).map(Archive::next);
+        let first_log_file = archived.map_or(first_log_file, |next| first_log_file.min(next));
         let is_floor = !left_out(CheckpointStep::RaiseFloor);
         let durable = if is_floor { before.durable.max(checkpoint.epoch) } else { before.durable };
         let next = Manifest { checkpoint: Some(checkpoint.clone()), first_log_file, durable, ..before };
@@ -298,6 +328,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
             return Err(error.into());
         }
         self.made.fetch_add(1, Ordering::Relaxed);
+        self.note(&manifests);
         // Files that cannot be removed are tried again the next time.
         let _ = log.release(first_log_file, manifests.generation());
         Ok(())
