@@ -15,6 +15,9 @@ fn main() -> ExitCode {
         Command::Inspect(place) => files::inspect(&place),
         Command::Verify(place) => files::verify(&place),
         Command::Backup(given) => commands::backup(&given),
+        Command::Restore(given) => commands::restore(&given),
+        Command::Export(given) => commands::export(&given),
+        Command::Import(given) => commands::import(&given),
         Command::Log(command) => files::log(&command),
         Command::Pages(given) => pages::run::<Arguments>(&given),
     };
