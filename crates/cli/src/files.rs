@@ -46,7 +46,7 @@ pub fn log(command: &LogCommand) -> u8 {
     answer(files_of(&given.place.directory).and_then(|files| dump(&opened(&files, &given.place.directory)?, given)))
 }
 
-fn answer(result: Result<(), String>) -> u8 {
+pub(crate) fn answer(result: Result<(), String>) -> u8 {
     match result {
         Ok(()) => 0,
         Err(line) => {

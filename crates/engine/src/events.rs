@@ -44,6 +44,13 @@ pub enum Event<'e> {
         /// The memory limit, in bytes.
         limit_bytes: usize,
     },
+    /// The archive of log files fails, and nothing that it lacks is removed: the log grows. Reported by a thread of the database, again only after it has
+    /// worked.
+    #[non_exhaustive]
+    ArchiveFails {
+        /// Why.
+        reason: &'e str,
+    },
     /// A transaction or snapshot has been open for a second: others may conflict with it or wait for it, and what it can still see stays
     /// in memory. Reported by a thread of the database, again when the time has doubled. Procedures of a protocol that plans them are not among
     /// them.
@@ -98,6 +105,11 @@ impl Events {
             // A listener must not decide about the transaction.
             drop(drive::catch(|| listener(event)));
         }
+    }
+
+    /// The archive of log files fails.
+    pub fn archive_fails(&self, reason: &str) {
+        self.report(&Event::ArchiveFails { reason });
     }
 
     /// A transaction has conflicted.

@@ -5,6 +5,7 @@
 //! [`Opening::load`] hands its rows out, and [`Opening::finish`] gives its log to the `Durable`.
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use polychron_base::clock::{Duration, SystemClock};
@@ -16,6 +17,7 @@ use polychron_engine::redo::{self, Change, Durability, Ticket};
 use polychron_sync::{Mutex, MutexGuard};
 
 use crate::DatabaseId;
+use crate::backup::{self, Archive};
 use crate::catalog;
 use crate::checkpoint::{self, Checkpoints, Haste, RowSource};
 use crate::disk::{Disk, Files};
@@ -128,6 +130,13 @@ impl<D: Disk + Clone> Opening<D> {
         Ok(Self { settings, ended, catalog, newest: Some(newest), found, files: files.clone(), parts })
     }
 
+    /// Has log files copied there before they are used again or removed. `on_failure` hears of failures; then they stay.
+    pub fn archive(&mut self, to: Files<D>, on_failure: backup::OnFailure) {
+        let manifests = self.parts.manifests.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.parts.checkpoints.archive_to(Archive::new(to, manifests.current(), on_failure));
+        self.parts.checkpoints.note(manifests);
+    }
+
     /// The tables.
     pub fn catalog(&self) -> &StoredCatalog {
         &self.catalog
@@ -139,11 +148,8 @@ impl<D: Disk + Clone> Opening<D> {
     /// What `sink` says, and what is wrong with the rows.
     pub fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
         let Some(newest) = self.newest.take() else { return Ok(0) };
-        let checkpoint = RowSource::of(&self.files, &self.found);
-        newest.merge(self.settings.threads, &checkpoint, &Loading(sink)).map_err(|unloaded| match unloaded {
-            Unloaded::Read(error) => error.of_database(&self.settings.path, self.settings.log.file_bytes),
-            Unloaded::Refused(error) => error,
-        })
+        let Settings { threads, path, .. } = &self.settings;
+        load(newest, &RowSource::of(&self.files, &self.found), *threads, sink, path)
     }
 
     /// The database is loaded, and logs what changes from now on. `ended` says up to which order all transactions have ended.
@@ -217,6 +223,20 @@ fn manifests_of<D: Disk + Clone>(
     }
 }
 
+/// Hands out the rows of a database that is called so.
+pub(crate) fn load<D: Disk, S: Load>(
+    newest: Newest,
+    checkpoint: &RowSource<'_, D>,
+    threads: usize,
+    sink: &S,
+    path: &str,
+) -> Result<u64, Error> {
+    newest.merge(threads, checkpoint, &Loading(sink)).map_err(|unloaded| match unloaded {
+        Unloaded::Read(error) => error.of_database(path, 0),
+        Unloaded::Refused(error) => error,
+    })
+}
+
 /// A sink, whose errors are told apart from those of what is read.
 struct Loading<'s, S>(&'s S);
 
@@ -274,10 +294,15 @@ impl<D: Disk> Durable<D> {
     ///
     /// # Errors
     /// [`Error::LogStopped`].
-    pub fn close(&self) -> Result<(), Error> {
+    pub fn close(&self) -> Result<(), Error>
+    where
+        D: Clone,
+    {
         let Some(opened) = self.opened.get() else { return Ok(()) };
         opened.stop();
-        opened.parts.log.close()
+        opened.parts.log.close()?;
+        opened.parts.checkpoints.archive(&opened.parts.log, &opened.parts.manifests);
+        Ok(())
     }
 
     /// Makes a checkpoint of all that is durable, as fast as it can.
@@ -293,6 +318,27 @@ impl<D: Disk> Durable<D> {
         parts.log.flush()?;
         let made = parts.checkpoints.run(&parts.log, &parts.manifests, Haste::Unpaced);
         made.map(drop).map_err(|error| error.of_database(&parts.path, parts.log.file_bytes()))
+    }
+}
+
+impl<D: Disk + Clone> Durable<D> {
+    /// Writes a copy of all that was sealed before the call into an empty directory at `path`, as a database of its own; see [`backup`](crate::backup).
+    ///
+    /// # Errors
+    /// As of [`checkpoint`](Self::checkpoint), with the path of the one or the other.
+    pub fn back_up<E: Disk + Clone>(&self, to: &Files<E>, path: &str) -> Result<(), Error> {
+        let Some(Opened { parts, .. }) = self.opened.get() else { return Ok(()) };
+        parts.log.flush()?;
+        let made = parts.checkpoints.back_up(&parts.log, &parts.manifests, to);
+        made.map_err(|error| backup::told(error, &parts.path, path, parts.log.file_bytes()))
+    }
+
+    /// The same into a directory of the file system that is empty or not there.
+    ///
+    /// # Errors
+    /// As of [`back_up`](Self::back_up), [`Error::DatabaseExists`], and [`Error::Inaccessible`].
+    pub fn back_up_directory(&self, path: &Path) -> Result<(), Error> {
+        backup::into_directory(path, |to| self.back_up(to, &path.display().to_string()))
     }
 }
 
@@ -342,6 +388,7 @@ impl<D: Disk> Parts<D> {
         let next = Manifest { catalog, durable, ..before };
         match manifests.write(next) {
             Ok(()) => {
+                self.checkpoints.note(&manifests);
                 self.log.note_manifest(manifests.generation());
                 Ok(())
             }

@@ -21,6 +21,7 @@ pub(crate) fn trace(event: &Event<'_>) {
         Event::Memory { mark_percent, used_bytes, limit_bytes, .. } => {
             tracing::warn!(mark_percent, used_bytes, limit_bytes, "memory fills up");
         }
+        Event::ArchiveFails { reason, .. } => tracing::warn!(reason, "the archive fails"),
         Event::Open { time, thread, .. } => {
             tracing::warn!(?time, thread = thread.name(), id = ?thread.id(), "a transaction stays open");
         }

@@ -56,6 +56,10 @@ pub(crate) struct Crash {
     #[arg(long, default_value_t = 3)]
     pub(crate) threads: u64,
 
+    /// Have log files archived, and restore each database to so many random times at the end
+    #[arg(long, default_value_t = 0)]
+    pub(crate) restores: u64,
+
     /// Seed of the first database; the second has the next, and so on
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -108,6 +112,10 @@ pub(crate) struct CrashClient {
     pub(crate) seed: u64,
     #[arg(long)]
     pub(crate) threads: u64,
+    #[arg(long, requires = "backup")]
+    pub(crate) archive: Option<PathBuf>,
+    #[arg(long, requires = "archive")]
+    pub(crate) backup: Option<PathBuf>,
 }
 
 /// Options of `polychron-lab figures`.

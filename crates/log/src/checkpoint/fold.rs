@@ -8,14 +8,14 @@ use polychron_sync::Mutex;
 use super::pace::{Pace, Work};
 use super::rows::{ChangeSink, Limits, RowSink, RowSource, State, malformed};
 use super::{Contents, Options, Range, Reader, RecordContent, Writer};
+use crate::DatabaseId;
 use crate::catalog::StoredCatalog;
 use crate::disk::{Disk, Files};
 use crate::error::Error;
-use crate::flush::Log;
 use crate::flush::flusher::Framed;
 use crate::frame::Order;
 use crate::manifest::{Checkpoint, CheckpointFile, Manifest};
-use crate::read::{self, Logged};
+use crate::read::Logged;
 use crate::recover::{Newest, Tail};
 use crate::steps::CheckpointStep;
 
@@ -25,27 +25,46 @@ const LOOK_BYTES: usize = 256 << 10;
 /// The opening that changes are of: openings count from 1 on.
 const BEFORE_ALL: u64 = 0;
 
+/// Hands out the records of a log behind the manifest's checkpoint.
+pub(crate) type ReadLog<'f> = dyn Fn(&mut dyn FnMut(Logged<'_>)) -> Result<(), Error> + 'f;
+
 /// What a checkpoint is made of.
-pub(super) struct Fold<'f, D: Disk> {
-    pub(super) files: &'f Files<D>,
-    pub(super) log: &'f Log<D>,
-    /// Whose checkpoint, if it has one, and whose log are folded, and its catalog.
-    pub(super) manifest: &'f Manifest,
-    pub(super) catalog: &'f StoredCatalog,
+pub(crate) struct Fold<'f, D: Disk, E: Disk> {
+    pub(crate) files: &'f Files<D>,
+    /// Where it is written, and of which database.
+    pub(crate) to: &'f Files<E>,
+    pub(crate) database: DatabaseId,
+    pub(crate) log: &'f ReadLog<'f>,
+    /// Whose checkpoint, if it has one, and whose log are folded.
+    pub(crate) manifest: &'f Manifest,
+    /// The tables that count.
+    pub(crate) catalog: &'f StoredCatalog,
     /// The last frame of the log that is folded.
-    pub(super) last: Framed,
-    pub(super) number: u64,
-    pub(super) options: &'f Options,
-    pub(super) pace: &'f Pace<'f>,
+    pub(crate) last: Framed,
+    pub(crate) number: u64,
+    pub(crate) options: &'f Options,
+    pub(crate) pace: &'f Pace<'f>,
+    pub(crate) kept: Kept,
 }
 
-impl<D: Disk> Fold<'_, D> {
+/// What is kept as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Files of tables of which nothing, or little, was logged, and records that may still be followed by lower ones.
+    FilesAndRecords,
+    /// These records alone: the files are another database's.
+    Records,
+    /// Nothing: what is behind the consistent point does not count.
+    Nothing,
+}
+
+impl<D: Disk, E: Disk> Fold<'_, D, E> {
     /// Writes the files. They are durable then, and their names are not.
-    pub(super) fn run(&self) -> Result<Checkpoint, Error> {
+    pub(crate) fn run(&self) -> Result<Checkpoint, Error> {
         let mut carried = self.carried();
         let first = |bits| Range { bits, prefix: 0 };
         let mut bits = 0;
-        let mut gathered = self.gather(first(bits), Some(&mut carried))?;
+        let mut gathered = self.gather(first(bits), (self.kept != Kept::Nothing).then_some(&mut carried))?;
         while let Gathered::TooMuch { parts } = gathered {
             bits = (bits + parts.next_power_of_two().ilog2() as u8).clamp(bits + 1, Range::MAX_BITS);
             gathered = self.gather(first(bits), None)?;
@@ -69,12 +88,13 @@ impl<D: Disk> Fold<'_, D> {
     fn is_little(&self, newest: &Newest, base: &[CheckpointFile]) -> bool {
         let bytes: u64 = base.iter().map(|file| file.bytes).sum();
         let most = self.options.changes * bytes as f64;
-        bytes > 0 && newest.memory_bytes() as f64 <= most && !left_out(CheckpointStep::LeaveRows)
+        let may_stay = self.kept == Kept::FilesAndRecords && bytes > 0;
+        may_stay && newest.memory_bytes() as f64 <= most && !left_out(CheckpointStep::LeaveRows)
     }
 
     /// Writes what has changed.
     fn write_changes(&self, newest: Newest) -> Result<Option<CheckpointFile>, Error> {
-        let writer = Writer::new(self.files, self.manifest.database, self.number, Contents::Changes);
+        let writer = Writer::new(self.to, self.database, self.number, Contents::Changes);
         let sink = ChangeSink::new(writer, self.options.block_bytes, self.pace);
         newest.changes(&sink)?;
         sink.finish()
@@ -110,16 +130,19 @@ impl<D: Disk> Fold<'_, D> {
             Contents::Records | Contents::Changes => false,
         });
         known.partition(|file| match file.contents {
-            Contents::Rows { table, .. } => !touched.contains(&table) && !left_out(CheckpointStep::KeepUnchanged),
+            Contents::Rows { table, .. } => {
+                let is_kept = self.kept == Kept::FilesAndRecords && !touched.contains(&table);
+                is_kept && !left_out(CheckpointStep::KeepUnchanged)
+            }
             Contents::Records | Contents::Changes => false,
         })
     }
 
-    fn sink<'s>(&'s self, range: Range, parts: &'s Mutex<HashMap<u32, u32>>) -> RowSink<'s, D> {
+    fn sink<'s>(&'s self, range: Range, parts: &'s Mutex<HashMap<u32, u32>>) -> RowSink<'s, E> {
         let Options { block_bytes, file_bytes, threads, .. } = *self.options;
         RowSink {
-            files: self.files,
-            database: self.manifest.database,
+            files: self.to,
+            database: self.database,
             number: self.number,
             range,
             pace: self.pace,
@@ -130,9 +153,9 @@ impl<D: Disk> Fold<'_, D> {
         }
     }
 
-    fn carried(&self) -> Carried<'_, D> {
+    fn carried(&self) -> Carried<'_, E> {
         Carried {
-            writer: Writer::new(self.files, self.manifest.database, self.number, Contents::Records),
+            writer: Writer::new(self.to, self.database, self.number, Contents::Records),
             content: RecordContent::new(self.options.block_bytes),
         }
     }
@@ -148,7 +171,7 @@ impl<D: Disk> Fold<'_, D> {
 
     /// What the checkpoint before has carried and the log has of a range, if it takes no more memory than it may. The records that are carried on are
     /// written in any case.
-    fn gather(&self, range: Range, carried: Option<&mut Carried<'_, D>>) -> Result<Gathered, Error> {
+    fn gather(&self, range: Range, carried: Option<&mut Carried<'_, E>>) -> Result<Gathered, Error> {
         let is_last = range.bits >= Range::MAX_BITS;
         let most_bytes = if is_last { usize::MAX } else { self.options.memory_bytes };
         let mut gatherer = Gatherer::new(self, range, most_bytes, carried)?;
@@ -156,10 +179,9 @@ impl<D: Disk> Fold<'_, D> {
         gatherer.finish()
     }
 
-    fn read(&self, gatherer: &mut Gatherer<'_, '_, D>) -> Result<(), Error> {
+    fn read(&self, gatherer: &mut Gatherer<'_, '_, E>) -> Result<(), Error> {
         carried(self.files, self.manifest, &mut |logged| gatherer.take(logged))?;
-        let live = self.log.live();
-        read::read_in_use(self.files, self.manifest, &live, &self.last, &mut |logged| gatherer.take(logged))
+        (self.log)(&mut |logged| gatherer.take(logged))
     }
 }
 
@@ -233,12 +255,12 @@ impl Gathered {
 }
 
 /// Takes records one after the other.
-struct Gatherer<'g, 'f, D: Disk> {
+struct Gatherer<'g, 'f, E: Disk> {
     last: Framed,
     most_bytes: usize,
     /// `None` once it has taken too much memory.
     tail: Option<Tail>,
-    carried: Option<&'g mut Carried<'f, D>>,
+    carried: Option<&'g mut Carried<'f, E>>,
     work: Work<'g>,
     /// The bytes of records that have come, those that were taken in, and those since the memory was looked at.
     come: usize,
@@ -247,12 +269,12 @@ struct Gatherer<'g, 'f, D: Disk> {
     failure: Option<Error>,
 }
 
-impl<'g, 'f, D: Disk> Gatherer<'g, 'f, D> {
-    fn new(
-        fold: &'g Fold<'_, D>,
+impl<'g, 'f, E: Disk> Gatherer<'g, 'f, E> {
+    fn new<D: Disk>(
+        fold: &'g Fold<'_, D, E>,
         range: Range,
         most_bytes: usize,
-        carried: Option<&'g mut Carried<'f, D>>,
+        carried: Option<&'g mut Carried<'f, E>>,
     ) -> Result<Self, Error> {
         let tail = Tail::of_range(fold.catalog, range, fold.options.threads.saturating_sub(1))?;
         let (last, work) = (fold.last, fold.pace.begin());

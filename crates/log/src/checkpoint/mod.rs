@@ -3,11 +3,11 @@
 //! `docs/durability.md` has the rules: which epoch, which records become rows and which are carried, and what a crash leaves.
 
 pub mod block;
-mod fold;
-mod pace;
+pub(crate) mod fold;
+pub(crate) mod pace;
 mod reader;
 mod rows;
-mod run;
+pub(crate) mod run;
 mod writer;
 
 pub use fold::carried;

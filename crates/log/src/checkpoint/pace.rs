@@ -13,25 +13,25 @@ const WORK_NS: u64 = 1_000_000;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What all threads of a checkpoint know of its pace.
-pub(super) struct Pace<'p> {
-    pub(super) clock: Arc<dyn Clock>,
+pub(crate) struct Pace<'p> {
+    pub(crate) clock: Arc<dyn Clock>,
     /// The share of the time in which threads work, as it is now; all of it if it is 1.
-    pub(super) share: &'p (dyn Fn() -> f64 + Sync),
+    pub(crate) share: &'p (dyn Fn() -> f64 + Sync),
     /// Whether the checkpoint is to be given up.
-    pub(super) is_unwanted: Arc<AtomicBool>,
+    pub(crate) is_unwanted: Arc<AtomicBool>,
     /// How many threads wait for it, or for one behind it: then there are no pauses.
-    pub(super) awaited: Arc<AtomicUsize>,
+    pub(crate) awaited: Arc<AtomicUsize>,
 }
 
 /// What one thread does, measured.
-pub(super) struct Work<'p> {
+pub(crate) struct Work<'p> {
     pace: &'p Pace<'p>,
     since_ns: u64,
 }
 
 impl Pace<'_> {
     /// Work that begins now.
-    pub(super) fn begin(&self) -> Work<'_> {
+    pub(crate) fn begin(&self) -> Work<'_> {
         Work { pace: self, since_ns: self.clock.now_ns() }
     }
 }
@@ -42,7 +42,7 @@ impl Work<'_> {
     ///
     /// # Errors
     /// [`Error::GivenUp`].
-    pub(super) fn pause(&mut self) -> Result<(), Error> {
+    pub(crate) fn pause(&mut self) -> Result<(), Error> {
         let Pace { clock, share, is_unwanted, awaited } = self.pace;
         let worked_ns = clock.now_ns().saturating_sub(self.since_ns);
         let share = if worked_ns >= WORK_NS { share() } else { 1.0 };

@@ -8,15 +8,17 @@ use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use polychron_sync::{Mutex, MutexGuard};
 
-use super::fold::Fold;
+use super::fold::{Fold, Kept};
 use super::pace::Pace;
 use super::{DIRECTORY, directory_of};
+use crate::backup::Archive;
 use crate::disk::{self, Cause, Disk, Entry, Files};
 use crate::error::Error;
 use crate::flush::Log;
 use crate::flush::flusher::Framed;
 use crate::manifest::{self, Checkpoint, Manifest, Manifests};
-use crate::steps::{CheckpointStep, Point};
+use crate::read;
+use crate::steps::{ArchiveStep, CheckpointStep, Point};
 
 /// After a failure the next one is not begun by itself for so long.
 const RETRY: Duration = Duration::from_secs(10);
@@ -101,17 +103,19 @@ pub struct Counts {
 
 /// Makes the checkpoints of an open database, one at a time.
 pub struct Checkpoints<D: Disk> {
-    files: Files<D>,
-    options: Options,
+    pub(crate) files: Files<D>,
+    pub(crate) options: Options,
     state: Mutex<State>,
     made: AtomicU64,
     failed: AtomicU64,
     is_unwanted: Arc<AtomicBool>,
     /// How many threads wait for one.
     awaited: Arc<AtomicUsize>,
+    /// Where log files go before they are given back.
+    archive: Option<Archive<D>>,
 }
 
-struct State {
+pub(crate) struct State {
     /// The number of the next one: none has it, not even one that has failed.
     next: u64,
     /// A write of a manifest has failed, so that it is unknown which one counts.
@@ -146,7 +150,28 @@ impl<D: Disk + Clone> Checkpoints<D> {
             failed: AtomicU64::new(0),
             is_unwanted: Arc::default(),
             awaited: Arc::default(),
+            archive: None,
         })
+    }
+
+    /// From now on no log file is given back that this has not.
+    pub fn archive_to(&mut self, archive: Archive<D>) {
+        self.archive = Some(archive);
+    }
+
+    /// A manifest is durable. What has to do with its tables waits for this.
+    pub fn note(&self, manifests: &Manifests<D>) {
+        if let Some(archive) = &self.archive {
+            archive.note(manifests.current(), manifests.generation());
+        }
+    }
+
+    /// Has the archive take what it has not yet.
+    pub fn archive(&self, log: &Log<D>, manifests: &Mutex<Manifests<D>>) {
+        if let Some(archive) = &self.archive {
+            let _no_other = self.lock();
+            archive.catch_up(&self.files, log, &current(manifests));
+        }
     }
 
     /// What became of them so far.
@@ -156,6 +181,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
 
     /// Makes one if it is time: what a thread does again and again. A failure is counted, and the log keeps everything.
     pub fn tick(&self, log: &Log<D>, manifests: &Mutex<Manifests<D>>) {
+        self.archive(log, manifests);
         let is_early = self
             .lock()
             .failed_ns
@@ -229,13 +255,15 @@ impl<D: Disk + Clone> Checkpoints<D> {
             Haste::Paced => share(self.options.share, begun, most, log_bytes(log, &manifest, &log.framed())),
             Haste::Unpaced => 1.0,
         };
-        let (is_unwanted, awaited) = (Arc::clone(&self.is_unwanted), Arc::clone(&self.awaited));
-        let pace = Pace { clock: Arc::clone(log.clock()), share: &share, is_unwanted, awaited };
+        let pace = self.pace(log, &share);
         let written = self.write(log, &manifest, last, number, &pace).and_then(|checkpoint| {
             pass(Point::FilesWritten);
             if left_out(CheckpointStep::WriteManifestFirst) {
                 let early = Manifest { checkpoint: Some(checkpoint.clone()), ..current(manifests) };
                 let _ = sweep(&self.files, &early);
+            }
+            if let Some(archive) = &self.archive {
+                archive.catch_up(&self.files, log, &manifest);
             }
             self.publish(state, log, manifests, &checkpoint)
         });
@@ -247,6 +275,12 @@ impl<D: Disk + Clone> Checkpoints<D> {
         // What cannot be removed is when the next one ends, or the database is opened again.
         let _ = sweep(&self.files, &current(manifests));
         written.map(|()| last.epoch)
+    }
+
+    /// The pace of work that takes a share of the time, and ends with the database.
+    pub(crate) fn pace<'p>(&self, log: &Log<D>, share: &'p (dyn Fn() -> f64 + Sync)) -> Pace<'p> {
+        let (is_unwanted, awaited) = (Arc::clone(&self.is_unwanted), Arc::clone(&self.awaited));
+        Pace { clock: Arc::clone(log.clock()), share, is_unwanted, awaited }
     }
 
     /// Writes the files, durably with their names.
@@ -266,7 +300,20 @@ impl<D: Disk + Clone> Checkpoints<D> {
             files.create_directory(DIRECTORY)?;
         }
         files.create_directory(&directory_of(number))?;
-        let fold = Fold { files, log, manifest, catalog: &catalog, last, number, options, pace };
+        let live = log.live();
+        let fold = Fold {
+            files,
+            to: files,
+            database: manifest.database,
+            log: &|visit| read::read_in_use(files, manifest, &live, &last, visit),
+            manifest,
+            catalog: &catalog,
+            last,
+            number,
+            options,
+            pace,
+            kept: Kept::FilesAndRecords,
+        };
         let checkpoint = fold.run()?;
         if !left_out(CheckpointStep::SyncDirectories) {
             files.sync_directory(&directory_of(number))?;
@@ -289,6 +336,8 @@ impl<D: Disk + Clone> Checkpoints<D> {
         let mut manifests = lock(manifests);
         let before = manifests.current().clone();
         let first_log_file = log.first_needed(checkpoint.epoch).unwrap_or(before.first_log_file);
+        let archived = self.archive.as_ref().filter(|_| !left_out(ArchiveStep::HoldBack)).map(Archive::next);
+        let first_log_file = archived.map_or(first_log_file, |next| first_log_file.min(next));
         let is_floor = !left_out(CheckpointStep::RaiseFloor);
         let durable = if is_floor { before.durable.max(checkpoint.epoch) } else { before.durable };
         let next = Manifest { checkpoint: Some(checkpoint.clone()), first_log_file, durable, ..before };
@@ -299,12 +348,14 @@ impl<D: Disk + Clone> Checkpoints<D> {
             return Err(error.into());
         }
         self.made.fetch_add(1, Ordering::Relaxed);
+        self.note(&manifests);
         // Files that cannot be removed are tried again the next time.
         let _ = log.release(first_log_file, manifests.generation());
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    /// While somebody has this, no checkpoint is made, and no file of the log or of a checkpoint goes.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -324,6 +375,12 @@ pub(super) fn log_bytes<D: Disk>(log: &Log<D>, manifest: &Manifest, last: &Frame
 
 fn lock<D: Disk>(manifests: &Mutex<Manifests<D>>) -> MutexGuard<'_, Manifests<D>> {
     manifests.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The manifest that counts, and its generation.
+pub(crate) fn current_of<D: Disk + Clone>(manifests: &Mutex<Manifests<D>>) -> (Manifest, u64) {
+    let manifests = lock(manifests);
+    (manifests.current().clone(), manifests.generation())
 }
 
 fn current<D: Disk + Clone>(manifests: &Mutex<Manifests<D>>) -> Manifest {

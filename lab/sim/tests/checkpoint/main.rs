@@ -3,6 +3,8 @@
 //! `POLYCHRON_CHECKPOINT_RUNS` says how many runs are tried, `POLYCHRON_CRASH_SEEDS` how many outcomes of each power failure, and
 //! `POLYCHRON_FIRST_SEED` from which seed on.
 
+mod archive;
+mod backup;
 mod faults;
 mod ledger;
 mod steps;

@@ -13,6 +13,7 @@ use polychron_base::clock::ManualClock;
 use polychron_base::random::Random;
 use polychron_engine::mutations::interrupt;
 use polychron_engine::redo::{Change, Log as _, Order, Ticket};
+use polychron_log::backup::Archive;
 use polychron_log::catalog::StoredCatalog;
 use polychron_log::checkpoint::{self, Checkpoints, Contents, Haste, RowSource};
 use polychron_log::disk::Files;
@@ -38,6 +39,8 @@ pub(crate) struct World {
     pub(crate) ledger: Rc<RefCell<Ledger>>,
     pub(crate) incarnation: u64,
     durability: Durability,
+    /// What was reported of the archive.
+    pub(crate) failures: Arc<Mutex<Vec<String>>>,
     clock: Arc<ManualClock>,
     state: Rc<RefCell<State>>,
     orders: Arc<Mutex<(u64, BTreeSet<u64>)>>,
@@ -139,10 +142,20 @@ impl World {
         options: checkpoint::Options,
         durability: Durability,
     ) -> Result<Self, Error> {
+        Self::open_archived(disk, ledger, options, durability, None)
+    }
+
+    pub(crate) fn open_archived(
+        disk: &SimulatedDisk,
+        ledger: &Ledger,
+        options: checkpoint::Options,
+        durability: Durability,
+        archive: Option<&SimulatedDisk>,
+    ) -> Result<Self, Error> {
         let files = Files::new(disk.clone());
         let mut manifests = manifests(disk)?;
         let before = manifests.current().clone();
-        let checkpoints = Checkpoints::open(&files, &before, options)?;
+        let mut checkpoints = Checkpoints::open(&files, &before, options)?;
         let clock = Arc::new(ManualClock::new());
         let orders = Arc::new(Mutex::new((1, BTreeSet::new())));
         let seen = Arc::clone(&orders);
@@ -159,6 +172,14 @@ impl World {
             opened = Some(log);
             Ok(whole)
         })?;
+        let failures = Arc::<Mutex<Vec<String>>>::default();
+        if let Some(archive) = archive {
+            let heard = Arc::clone(&failures);
+            let on_failure = move |reason: &str| heard.lock().unwrap().push(reason.to_owned());
+            let archive = Archive::new(Files::new(archive.clone()), manifests.current(), Box::new(on_failure));
+            checkpoints.archive_to(archive);
+            checkpoints.note(&manifests);
+        }
         assert_eq!(ledger.complaint(&found), None, "an opening");
         let mut ledger = ledger.clone();
         found.incarnation = manifests.current().incarnation;
@@ -173,6 +194,7 @@ impl World {
             log: Arc::new(opened.expect("it was opened")),
             checkpoints: Arc::new(checkpoints),
             ledger: Rc::new(RefCell::new(ledger)),
+            failures,
             clock,
             state: Rc::new(RefCell::new(state)),
             orders,
@@ -260,9 +282,15 @@ impl World {
     /// Has the manifest name these tables, which are used from then on.
     pub(crate) fn define(&self, tables: BTreeSet<u32>) -> Result<(), Error> {
         self.ledger.borrow_mut().tables.push(tables.clone());
+        if self.log.flush().is_err() {
+            return Err(Error::InDoubt);
+        }
         let mut manifests = self.manifests.lock().unwrap();
         let next = Manifest { catalog: encoded(&tables), ..manifests.current().clone() };
         manifests.write(next)?;
+        self.checkpoints.note(&manifests);
+        // It counts now, and no file goes by that.
+        let _ = self.log.release(0, manifests.generation());
         self.state.borrow_mut().tables = tables;
         let mut ledger = self.ledger.borrow_mut();
         ledger.first = ledger.tables.len() - 1;
