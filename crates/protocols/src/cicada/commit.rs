@@ -73,9 +73,7 @@ impl CicadaTransaction<'_> {
                 self.abort_installed();
                 return Err(error);
             }
-            if left_out(Step::EndLast) {
-                self.guard.end();
-            }
+            self.guard.end_too_early();
             pass(Point::Validated);
             let seals_late = left_out(redo::Step::SealFirst);
             if !seals_late {

@@ -9,6 +9,7 @@ use std::ops::Deref;
 use polychron_base::TableId;
 use polychron_base::key::EncodedKey;
 use polychron_engine::contested::RowAddress;
+use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{Batch, Both, Fingers, Hints, IndexRef, NodeSet, WorkerBase};
 use polychron_engine::{Direction, Scan};
 use polychron_index::{Handle, Inserted, Lookup, Stamp};
@@ -22,6 +23,7 @@ use super::record::{
     Address, Guarded, Installed, InstalledAddress, Kind, OfRecord, OfVersion, Reader, Record, RecordAddress, Seen,
     Version,
 };
+use super::steps::Step;
 use super::table::Store;
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
@@ -206,6 +208,14 @@ impl<'w> OwnGuard<'w> {
         self.ended_here |= self.is_here();
         (self.here, self.open) = (Stay::NONE, Stay::NONE);
         self.held = None;
+    }
+
+    /// The step that is tested by leaving it out: the slot gives its timestamp up while the transaction goes on.
+    #[inline]
+    pub(super) fn end_too_early(&mut self) {
+        if left_out(Step::EndLast) {
+            self.held = None;
+        }
     }
 
     /// The slot, whose transaction had ended, has begun anew, if the clocks have admitted it.
