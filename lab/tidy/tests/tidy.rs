@@ -82,7 +82,7 @@ const UNSAFE: &[(&str, usize)] = &[
     ("index", 212),
     ("schema", 10),
     ("engine", 57),
-    ("protocols", 398),
+    ("protocols", 352),
     ("lab/compared", 87),
 ];
 
