@@ -20,6 +20,8 @@ use crate::steps::{CheckpointStep, Point};
 
 /// After a failure the next one is not begun by itself for so long.
 const RETRY: Duration = Duration::from_secs(10);
+/// The same where there was no room, which may come back at any time.
+const RETRY_FULL: Duration = Duration::from_secs(1);
 
 /// How checkpoints are made.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,8 +112,8 @@ struct State {
     next: u64,
     /// A write of a manifest has failed, so that it is unknown which one counts.
     is_in_doubt: bool,
-    /// When the last one failed.
-    failed_ns: Option<u64>,
+    /// When the next one may begin by itself, behind one that has failed.
+    retry_ns: u64,
 }
 
 impl<D: Disk> Checkpoints<D> {
@@ -135,7 +137,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
         Ok(Self {
             files: files.clone(),
             options,
-            state: Mutex::new(State { next: highest.max(last) + 1, is_in_doubt: false, failed_ns: None }),
+            state: Mutex::new(State { next: highest.max(last) + 1, is_in_doubt: false, retry_ns: 0 }),
             made: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             is_unwanted: Arc::default(),
@@ -150,21 +152,23 @@ impl<D: Disk + Clone> Checkpoints<D> {
 
     /// Makes one if it is time: what a thread does again and again. A failure is counted, and the log keeps everything.
     pub fn tick(&self, log: &Log<D>, manifests: &Mutex<Manifests<D>>) {
-        let is_early = self
-            .lock()
-            .failed_ns
-            .is_some_and(|failed_ns| log.clock().now_ns().saturating_sub(failed_ns) < RETRY.as_nanos() as u64);
-        if !is_early && self.is_due(log, &current(manifests)) {
+        let is_early = log.clock().now_ns() < self.lock().retry_ns;
+        let manifest = current(manifests);
+        // Clients wait for the room.
+        let (is_wanted, haste) =
+            if frees(log, &manifest) { (true, Haste::Unpaced) } else { (self.is_due(log, &manifest), Haste::Paced) };
+        if !is_early && is_wanted {
             // It is counted.
-            let _ = self.run(log, manifests, Haste::Paced);
+            let _ = self.run(log, manifests, haste);
         }
     }
 
     fn is_due(&self, log: &Log<D>, manifest: &Manifest) -> bool {
-        let data: u64 = manifest.checkpoint.iter().flat_map(|it| &it.files).map(|file| file.bytes).sum();
+        let data = manifest.checkpoint.as_ref().map_or(0, Checkpoint::bytes);
+        let last = log.framed();
         // A file at least stays behind each of them.
-        let budget = self.options.log_bytes.max(data / 2).max(2 * log.file_bytes());
-        log_bytes(log, manifest, &log.framed()) >= budget
+        let budget = self.options.log_bytes.max(data / 2).max(2 * log.file_bytes(&last));
+        log_bytes(log, manifest, &last) >= budget
     }
 
     /// Makes one of all that is durable. Answers the epoch up to which the database's checkpoint has all.
@@ -176,13 +180,19 @@ impl<D: Disk + Clone> Checkpoints<D> {
         let waits = usize::from(haste == Haste::Unpaced);
         self.awaited.fetch_add(waits, Ordering::Relaxed);
         let state = &mut *self.lock();
-        let result = self.run_with(state, log, manifests, haste);
+        let mut result = self.run_with(state, log, manifests, haste);
+        // What the log would need next is less urgent than the room that a checkpoint frees.
+        if matches!(&result, Err(Error::Disk(error)) if error.is_full()) && log.give_up_spares() {
+            result = self.run_with(state, log, manifests, haste);
+        }
         self.awaited.fetch_sub(waits, Ordering::Relaxed);
         match &result {
-            Ok(_) => state.failed_ns = None,
-            Err(_) => {
+            Ok(_) => state.retry_ns = 0,
+            Err(error) => {
                 self.failed.fetch_add(1, Ordering::Relaxed);
-                state.failed_ns = Some(log.clock().now_ns());
+                let is_full = matches!(error, Error::Disk(error) if error.is_full());
+                let pause = if is_full { RETRY_FULL } else { RETRY };
+                state.retry_ns = log.clock().now_ns() + pause.as_nanos() as u64;
             }
         }
         result
@@ -281,6 +291,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
         self.made.fetch_add(1, Ordering::Relaxed);
         // Files that cannot be removed are tried again the next time.
         let _ = log.release(first_log_file, manifests.generation());
+        log.note_checkpoint(checkpoint.bytes());
         Ok(())
     }
 
@@ -291,7 +302,12 @@ impl<D: Disk + Clone> Checkpoints<D> {
 
 /// How long the log is from the manifest's first file to a frame.
 pub(super) fn log_bytes<D: Disk>(log: &Log<D>, manifest: &Manifest, last: &Framed) -> u64 {
-    last.number.saturating_sub(manifest.first_log_file) * log.file_bytes() + last.offset
+    log.bytes_between(manifest.first_log_file, last)
+}
+
+/// Whether the log needs room, and a checkpoint would free some of its files.
+fn frees<D: Disk>(log: &Log<D>, manifest: &Manifest) -> bool {
+    log.is_tight() && log.first_needed(log.framed().epoch).is_some_and(|first| first > manifest.first_log_file)
 }
 
 fn lock<D: Disk>(manifests: &Mutex<Manifests<D>>) -> MutexGuard<'_, Manifests<D>> {
