@@ -50,7 +50,7 @@ impl<D: Disk + Clone> Reading<D> {
     /// # Errors
     /// [`Error::InUse`], [`Error::NoDatabase`], [`Error::Corrupt`], [`Error::OtherFormat`], [`Error::Inaccessible`].
     pub fn begin(files: &Files<D>, path: &str, threads: usize) -> Result<Self, Error> {
-        Self::try_begin(files, path, threads).map_err(|error| error.of_database(path, 0))
+        Self::try_begin(files, path, threads).map_err(|error| error.of_database(path))
     }
 
     fn try_begin(files: &Files<D>, path: &str, threads: usize) -> Result<Self, LogError> {
@@ -88,6 +88,6 @@ impl<D: Disk + Clone> Reading<D> {
     /// # Errors
     /// [`Error::InUse`]: somebody has begun to write meanwhile, and nothing that was handed out counts.
     pub fn end(self) -> Result<(), Error> {
-        self.quiet.end(&self.files).map_err(|error| error.of_database(&self.path, 0))
+        self.quiet.end(&self.files).map_err(|error| error.of_database(&self.path))
     }
 }

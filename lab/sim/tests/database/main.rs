@@ -6,6 +6,7 @@
 //! `POLYCHRON_CRASH_SEEDS` how many outcomes of each power failure, and `POLYCHRON_FIRST_SEED` from which seed on.
 
 mod client;
+mod full;
 
 use polychron_base::sizes::scaled;
 use polychron_engine::mutations::leave_out;
