@@ -26,13 +26,12 @@ pub(super) const RENEW_EVERY: u32 = 64;
 impl CicadaTransaction<'_> {
     /// From now on the transaction is in its epoch while it works, and not in between.
     #[inline]
-    pub(super) fn leave_to_client(mut self) -> Self {
+    pub(super) fn leave_to_client(&mut self) {
         if !self.snapshot {
             self.stands_aside = true;
             self.state.sets.searches.begin();
             self.rest();
         }
-        self
     }
 
     /// Runs an operation.
@@ -85,7 +84,7 @@ impl CicadaTransaction<'_> {
     }
 
     /// Called at the end of every operation, and of the beginning.
-    #[inline]
+    #[inline(always)]
     pub(super) fn rest(&mut self) {
         if self.stands_aside {
             self.guard.stand_aside();

@@ -130,7 +130,7 @@ impl CicadaTransaction<'_> {
         let found = self.read_record(record, place);
         self.state.sets.reads.set_nodes(is_node);
         let write = |kind| Write { unlogged: true, is_node, ..Write::new(Target::Record(record), place, kind) };
-        let Found::Row(target, Source::Version(now)) = found else {
+        let Found::Row(Source::Version(now)) = found else {
             let is_there = |read: Reading<'_>| read.version.is_some_and(|read| read.address() == version);
             let stays = key.is_some() && self.state.sets.reads.iter(&self.guard).last().is_some_and(is_there);
             if stays {
@@ -138,7 +138,7 @@ impl CicadaTransaction<'_> {
             }
             return stays;
         };
-        if now.address() != version || !is_node && self.check_early(target, Source::Version(now), place).is_err() {
+        if now.version().address() != version || !is_node && self.check_early(Source::Version(now), place).is_err() {
             return false;
         }
         let mut row = std::mem::take(&mut self.state.buffers.row);

@@ -17,7 +17,7 @@ use super::counts::Stage;
 use super::find::Missed;
 use super::gaps::KeyPartition;
 use super::installation::Pending;
-use super::kept::{Kept, KeptVersion, OwnGuard, Range};
+use super::kept::{Kept, KeptRow, OwnGuard, Range};
 use super::protocol::Shared;
 use super::record::{Seen, Status, Version};
 use super::sets::{Kind, Target, Write};
@@ -72,17 +72,17 @@ pub struct CicadaTransaction<'w> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
     /// In a version.
-    Version(KeptVersion),
+    Version(KeptRow),
     /// In an own write.
     Own(u32),
 }
 
-/// What a lookup came to; a write of the key goes to the target.
+/// What a lookup came to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found {
-    /// A row.
-    Row(Target, Source),
-    /// None.
+    /// A row. What a write of it goes to is [`CicadaTransaction::target`].
+    Row(Source),
+    /// None. A write of the key goes to the target.
     Absent(Target),
 }
 
@@ -91,8 +91,17 @@ impl<'w> CicadaTransaction<'w> {
     #[inline]
     pub(super) fn row_at(&self, source: Source) -> RowRef<'_> {
         match source {
-            Source::Version(version) => version.under(&self.guard).row(),
+            Source::Version(row) => row.version().under(&self.guard).row(),
             Source::Own(position) => self.state.sets.writes.row(position).as_row(),
+        }
+    }
+
+    /// What a write of the row at a source goes to.
+    #[inline]
+    pub(super) fn target(&self, source: Source) -> Target {
+        match source {
+            Source::Version(row) => Target::Record(row.record()),
+            Source::Own(position) => self.state.sets.writes.get(position).target,
         }
     }
 
@@ -100,7 +109,7 @@ impl<'w> CicadaTransaction<'w> {
     pub(super) fn own(&self, position: u32) -> Found {
         let write = self.state.sets.writes.get(position);
         match write.kind {
-            Kind::Put => Found::Row(write.target, Source::Own(position)),
+            Kind::Put => Found::Row(Source::Own(position)),
             Kind::Delete => Found::Absent(write.target),
         }
     }
@@ -130,23 +139,29 @@ impl<'w> CicadaTransaction<'w> {
         if !self.snapshot {
             self.state.sets.reads.push(&self.guard, found, &seen, (place, false));
         }
-        match self.guard.keep_row(found, &seen) {
-            Some((record, version)) => Found::Row(Target::Record(record), Source::Version(version)),
+        match self.guard.row_in(found, &seen) {
+            Some(row) => Found::Row(Source::Version(self.guard.keep_row(row))),
             None => Found::Absent(Target::Key),
         }
     }
 
     /// Ends the transaction early when a write on what it just read can hardly pass (§3.2).
     #[inline]
-    pub(super) fn check_early(&mut self, target: Target, source: Source, place: IndexRef) -> Result<(), Error> {
-        let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
-        let options = &self.shared.options;
-        let (rts, is_latest) =
-            (version.under(&self.guard).rts(), record.under(&self.guard).leads_to(version.address()));
+    pub(super) fn check_early(&mut self, source: Source, place: IndexRef) -> Result<(), Error> {
+        let Source::Version(row) = source else { return Ok(()) };
+        let (record, version) = row.under(&self.guard);
+        let (rts, is_latest) = (version.rts(), record.leads_to(version.address()));
+        if is_latest && !rts.is_after(self.timestamp()) { Ok(()) } else { self.check_row(row, (rts, is_latest), place) }
+    }
+
+    /// The same of a row that has been read by a later transaction, or is not the latest version.
+    #[cold]
+    fn check_row(&mut self, row: KeptRow, (rts, is_latest): (Timestamp, bool), place: IndexRef) -> Result<(), Error> {
+        let (record, version) = (row.record(), row.version());
         if rts.is_after(self.timestamp()) && !self.is_overtaken() {
             return Err(self.conflict_at(record, Some(rts), Reason::ReadLater, (place, Some(version))));
         }
-        if options.parts().write_latest_only
+        if self.shared.options.parts().write_latest_only
             && !is_latest
             && let Some(other) = self.superseded_by(record)
         {
@@ -221,8 +236,8 @@ impl<'w> CicadaTransaction<'w> {
                     let writes = &self.state.sets.writes;
                     let written = writes.latest(record.address()).and_then(|position| writes.get(position).record());
                     let found = record.under(&self.guard);
-                    let shown = || self.guard.keep_row(found, &self.guard.search(found, None, false));
-                    let stays = written.or_else(|| shown().map(|(record, _)| record));
+                    let shown = || self.guard.row_in(found, &self.guard.search(found, None, false));
+                    let stays = written.or_else(|| shown().map(|row| self.guard.keep_row(row).record()));
                     stays.map_or(Target::Key, Target::Record)
                 }
             }
@@ -326,6 +341,7 @@ impl Drop for CicadaTransaction<'_> {
 }
 
 impl<'w> CicadaTransaction<'w> {
+    #[inline]
     pub(super) fn new(shared: &'w Shared, state: &'w mut State, guard: OwnGuard<'w>, mode: Mode) -> Self {
         debug_assert!(state.sets.writes.is_empty(), "the transaction before left something behind");
         let snapshot = mode == Mode::Snapshot;

@@ -160,7 +160,9 @@ impl StoreWorker for CicadaWorker {
 
     #[inline]
     fn start(&mut self, mode: Mode) -> Result<CicadaTransaction<'_>, Error> {
-        self.begin_transaction(mode).map(CicadaTransaction::leave_to_client)
+        let mut transaction = self.begin_transaction(mode)?;
+        transaction.leave_to_client();
+        Ok(transaction)
     }
 
     /// It still has its words, its sets and its guard.
