@@ -123,6 +123,7 @@ impl CicadaTransaction<'_> {
     }
 
     /// Steps 2 and 3 (a) for records. A word that is raised before the look keeps earlier writers out behind it.
+    #[inline]
     fn raise_and_check(&mut self) -> Result<(), Error> {
         let late = left_out(Step::RaiseFirst);
         if !late {

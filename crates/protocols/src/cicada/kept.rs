@@ -221,11 +221,11 @@ impl<'w> Deref for OwnGuard<'w> {
 }
 
 impl<'w> OwnGuard<'w> {
-    /// The worker of the guard has begun to hold that.
+    /// The worker of the guard has begun to hold that. `is_here`: the guard neither rests nor stands aside.
     #[inline]
-    pub(super) fn new(guard: Guard<'w>, held: Held<'w>, stays: &mut Stays) -> Self {
+    pub(super) fn new(guard: Guard<'w>, held: Held<'w>, stays: &mut Stays, is_here: bool) -> Self {
         let (timestamp, epoch, span) = (held.timestamp(), stays.next(), stays.next());
-        let (here, open, pinned) = (epoch, span, epoch);
+        let (here, open, pinned) = (if is_here { epoch } else { Stay::NONE }, span, epoch);
         Self { held: Some(held), guard, timestamp, here, epoch, open, span, pinned, ended_here: false }
     }
 
@@ -236,7 +236,7 @@ impl<'w> OwnGuard<'w> {
             Beginning::InRound => clocks.begin_in_round(slot, &mut state.clock),
             Beginning::InBetween => clocks.begin_standing(slot, &mut state.clock)?,
         };
-        Some(Self::new(local.pin(), held, &mut state.stays))
+        Some(Self::new(local.pin(), held, &mut state.stays, true))
     }
 
     /// The transaction ends; its guard stays.

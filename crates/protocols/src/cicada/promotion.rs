@@ -10,7 +10,6 @@ use std::cell::Cell;
 
 use polychron_base::Error;
 use polychron_base::key::EncodedKey;
-use polychron_engine::Mode;
 use polychron_engine::catalog::TableList;
 use polychron_engine::stores::IndexRef;
 use polychron_memory::{Guard, Local, OutOfMemory};
@@ -163,7 +162,7 @@ fn move_nodes(shared: &Shared, state: &mut State, local: &Local) {
     let tables = state.base.tables.keep();
     for (place, record) in find_outside(shared, state, &tables, &guard) {
         let Some(own) = OwnGuard::begin(shared, state, local, Beginning::InBetween) else { break };
-        let mut transaction = CicadaTransaction::new(shared, state, own, Mode::ReadWrite);
+        let mut transaction = CicadaTransaction::new(shared, state, own);
         let seen = transaction.guard.search(record, None, true);
         let (record, version) = (transaction.guard.keep(record), seen.version.filter(|_| seen.is_row));
         if let Some(version) = version.map(Version::address)

@@ -25,10 +25,11 @@ impl Read {
         let &Self { record, version, later, place, is_row, is_node } = self;
         // SAFETY: they were read under the guard, which keeps them until it is borrowed to leave its epoch, or to end the transaction; or they are
         // rows that the transaction has read, and their records (`forget_found`).
-        let under = |version: VersionAddress| unsafe { version.under(guard) };
-        // SAFETY: as above.
-        let record = unsafe { record.under(guard) };
-        Reading { record, version: version.map(under), later: later.map(under), place, is_row, is_node }
+        let (record, version, later) = unsafe {
+            let under = |version: VersionAddress| version.under(guard);
+            (record.under(guard), version.map(under), later.map(under))
+        };
+        Reading { record, version, later, place, is_row, is_node }
     }
 }
 

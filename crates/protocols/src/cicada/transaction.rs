@@ -9,11 +9,10 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::nested;
 use polychron_engine::stores::IndexRef;
 use polychron_engine::{Commit, Mode};
+use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowRef};
 
-use super::aside::RENEW_EVERY;
-use super::clocks::Span;
-use super::counts::Stage;
+use super::clocks::{Held, Span};
 use super::find::Missed;
 use super::gaps::KeyPartition;
 use super::installation::Pending;
@@ -341,41 +340,61 @@ impl Drop for CicadaTransaction<'_> {
 }
 
 impl<'w> CicadaTransaction<'w> {
-    #[inline]
-    pub(super) fn new(shared: &'w Shared, state: &'w mut State, guard: OwnGuard<'w>, mode: Mode) -> Self {
-        debug_assert!(state.sets.writes.is_empty(), "the transaction before left something behind");
-        let snapshot = mode == Mode::Snapshot;
-        if snapshot {
-            state.base.counters.snapshot(shared.clocks.staleness_ns(guard.timestamp()) / 1000);
+    /// One that is not a client's, and stays in its epoch.
+    pub(super) fn new(shared: &'w Shared, state: &'w mut State, guard: OwnGuard<'w>) -> Self {
+        state.begin();
+        Self::made(shared, state, guard, (Mode::ReadWrite, false, shared.options.check_every))
+    }
+
+    /// One of a client, to which it is left between its operations if it does not stay in its epoch. It is put together at the end, and once: it has
+    /// many words.
+    #[inline(always)]
+    pub(super) fn begin(
+        shared: &'w Shared,
+        state: &'w mut State,
+        (mut guard, held): (Guard<'w>, Held<'w>),
+        mode: Mode,
+        stays: bool,
+    ) -> Self {
+        let stands_aside = mode == Mode::ReadWrite && !stays;
+        if mode == Mode::Snapshot {
+            state.base.counters.snapshot(shared.clocks.staleness_ns(held.timestamp()) / 1000);
+            guard.rest();
+        } else if stands_aside {
+            state.sets.searches.begin();
+            guard.stand_aside();
         }
-        state.promotions.clear();
-        state.base.begin();
-        state.nested.begin();
-        state.stage = Stage::Running;
-        state.saw_unprotected = false;
-        let until_check = shared.options.check_every.min(if snapshot { RENEW_EVERY } else { u32::MAX });
-        let mut transaction = Self::taken_over(shared, state, guard);
-        (transaction.snapshot, transaction.until_check) = (snapshot, until_check);
-        if snapshot {
-            transaction.rest();
-        }
-        transaction
+        let is_here = mode == Mode::ReadWrite && stays;
+        // A snapshot enters an epoch with its first step.
+        let until_check = if mode == Mode::Snapshot { 1 } else { shared.options.check_every };
+        state.begin();
+        let guard = OwnGuard::new(guard, held, &mut state.stays, is_here);
+        Self::made(shared, state, guard, (mode, stands_aside, until_check))
     }
 
     /// A transaction with what its worker's sets hold, that of one that was leaked.
-    #[inline]
     pub(super) fn taken_over(shared: &'w Shared, state: &'w mut State, guard: OwnGuard<'w>) -> Self {
+        Self::made(shared, state, guard, (Mode::ReadWrite, false, 1))
+    }
+
+    #[inline(always)]
+    fn made(
+        shared: &'w Shared,
+        state: &'w mut State,
+        guard: OwnGuard<'w>,
+        (mode, stands_aside, until_check): (Mode, bool, u32),
+    ) -> Self {
         Self {
             shared,
             state,
             guard,
-            snapshot: false,
+            snapshot: mode == Mode::Snapshot,
             doomed: false,
             ended: false,
             committed: false,
             has_sealed: false,
-            until_check: 1,
-            stands_aside: false,
+            until_check,
+            stands_aside,
         }
     }
 }
