@@ -232,14 +232,18 @@ impl CicadaTransaction<'_> {
     }
 
     /// Step 3 (a) for records. `wait`: whether pending versions are waited for whatever the options say.
+    #[inline]
     pub(super) fn check_reads(&mut self, wait: bool) -> Result<(), Error> {
-        if left_out(Step::CompareVersions) {
-            return Ok(());
+        match self.state.sets.reads.first_doubtful(0, &self.guard) {
+            Some(doubtful) if !left_out(Step::CompareVersions) => self.check_doubtful(doubtful, wait),
+            _ => Ok(()),
         }
+    }
+
+    /// Searches for what was read, from a read on of which nothing else tells whether it would be read again.
+    fn check_doubtful(&mut self, mut at: usize, wait: bool) -> Result<(), Error> {
         let wait = (wait || self.shared.options.parts().wait_for_pending) && !left_out(Step::AwaitPendingReads);
-        let mut at = 0;
-        while let Some(doubtful) = self.state.sets.reads.first_doubtful(at, &self.guard) {
-            at = doubtful;
+        loop {
             let read = self.state.sets.reads.get(at, &self.guard);
             let seen = self.guard.search(read.record, read.later, wait);
             // A record that was closed meanwhile and showed no row shows none.
@@ -254,12 +258,15 @@ impl CicadaTransaction<'_> {
                 return Err(self.conflict_at(record, other, reason, (read.place, version)));
             }
             self.state.sets.reads.set_later(at, seen.later, &self.guard);
-            at += 1;
+            match self.state.sets.reads.first_doubtful(at + 1, &self.guard) {
+                Some(doubtful) => at = doubtful,
+                None => return Ok(()),
+            }
         }
-        Ok(())
     }
 
     /// Step 3 (a) for what was not there.
+    #[inline]
     fn check_stamps(&mut self) -> Result<(), Error> {
         if !left_out(Step::CompareNodes) {
             self.search_again()?;

@@ -407,10 +407,14 @@ impl WriteSet {
     }
 
     /// Forgets everything and keeps the memory, unless one huge transaction had inflated it.
+    #[inline]
     pub(super) fn clear(&mut self) {
-        if self.writes.is_empty() && self.floor == 0 {
-            return;
+        if !self.writes.is_empty() || self.floor > 0 {
+            self.clear_written();
         }
+    }
+
+    fn clear_written(&mut self) {
         let written = self.writes.len();
         for row in self.rows.iter_mut().take(written) {
             if row.len() > KEPT_ROW_BYTES {

@@ -328,6 +328,7 @@ impl Commit for CicadaTransaction<'_> {
 }
 
 impl Drop for CicadaTransaction<'_> {
+    #[inline]
     fn drop(&mut self) {
         if !self.ended {
             self.come_back();
