@@ -51,6 +51,7 @@ pub use local::Local;
 pub use memory::{ClassStatistics, Memory, MemoryStatistics, OWN_SLOTS, Pressure};
 pub use options::Options;
 pub use stack::stack_left;
+pub use system::granted_bytes;
 
 /// An allocation was refused: the memory limit is reached or the system has no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

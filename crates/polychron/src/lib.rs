@@ -239,8 +239,8 @@ pub use polychron_engine::typed::{
 pub use polychron_engine::{
     Abort, Access, Aggregate, Becomes, ChangeOutcome, ColumnBatch, ColumnVector, Commit, Common, Configuration,
     Declare, Direction, Error, Event, Events, Future, FutureValue, Futures, HotKey, IndexId, Insertion, Interactive,
-    Isolation, Metric, MetricValue, Mode, Operations, Procedure, Protocol, Reason, Restriction, Savepoint, Scan,
-    Statistics, Submission, Table, TableId, Transaction, Versions, Worker,
+    Isolation, Metric, MetricValue, Mode, OpeningStage, Operations, Procedure, Protocol, Reason, Restriction,
+    Savepoint, Scan, Statistics, Submission, Table, TableId, Transaction, Versions, Worker,
 };
 pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure};
 pub use polychron_protocols as protocols;

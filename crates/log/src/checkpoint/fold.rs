@@ -211,7 +211,7 @@ impl<'g, 'f, D: Disk> Gatherer<'g, 'f, D> {
         most_bytes: usize,
         carried: Option<&'g mut Carried<'f, D>>,
     ) -> Result<Self, Error> {
-        let tail = Tail::of_range(fold.catalog, range, fold.options.threads.saturating_sub(1))?;
+        let tail = Tail::of_range(fold.catalog, range, fold.options.threads.saturating_sub(1), most_bytes)?;
         let (last, work) = (fold.last, fold.pace.begin());
         Ok(Self { last, most_bytes, tail: Some(tail), carried, work, come: 0, taken: 0, unseen: 0, failure: None })
     }

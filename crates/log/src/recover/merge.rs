@@ -1,12 +1,13 @@
 //! What a log's tail and a checkpoint have together, row by row.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::sync::PoisonError;
 
 use polychron_base::key::HashSeed;
 use polychron_engine::mutations::left_out;
-use polychron_schema::{KeyScratch, TableDefinition};
+use polychron_schema::{IndexKind, KeyScratch, TableDefinition};
 use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -131,6 +132,7 @@ pub struct Newest {
     pub(super) tables: Tables,
     pub(super) range: Range,
     pub(super) touched: BTreeSet<u32>,
+    pub(super) puts: u64,
     pub(super) seed: HashSeed,
     pub(super) parts: Vec<Part>,
 }
@@ -139,6 +141,11 @@ impl Newest {
     /// The positions of tables of which something was logged, of any keys.
     pub fn touched(&self) -> &BTreeSet<u32> {
         &self.touched
+    }
+
+    /// How often rows were put: at most so many are there beside those of the checkpoint.
+    pub fn puts(&self) -> u64 {
+        self.puts
     }
 
     /// The memory that it takes.
@@ -151,9 +158,12 @@ impl Newest {
     ///
     /// # Errors
     /// What sink or checkpoint say first, and [`Error::Row`].
-    pub fn merge<C: Source, S: Sink>(self, threads: usize, checkpoint: &C, sink: &S) -> Result<u64, S::Error> {
+    pub fn merge<C: Source, S: Sink>(mut self, threads: usize, checkpoint: &C, sink: &S) -> Result<u64, S::Error> {
         if self.tables.all().is_empty() {
             return Ok(0);
+        }
+        if checkpoint.parts() > 0 {
+            self.take_in(threads);
         }
         let rows = Mutex::new(0);
         let count = |output: Output<'_, S>| -> Result<(), S::Error> {
@@ -166,16 +176,30 @@ impl Newest {
             self.pass_all(checkpoint, part, &mut output)?;
             count(output)
         })?;
-        let Self { tables, parts, .. } = self;
+        let Self { tables, parts, seed, .. } = self;
         let parts: Vec<_> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
         side_by_side(threads, parts.len(), |number| -> Result<(), S::Error> {
             let part = parts[number].lock().unwrap_or_else(PoisonError::into_inner).take();
             let mut output = Output::new(&tables, sink);
             // Its memory comes back with it.
-            part.map_or(Ok(()), |part| rest(part, &tables, &mut output))?;
+            part.map_or(Ok(()), |part| rest(part, &tables, seed, &mut output))?;
             count(output)
         })?;
         Ok(rows.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Finds out what counts of each key, of all parts side by side.
+    fn take_in(&mut self, threads: usize) {
+        let (seed, parts) =
+            (self.seed, std::mem::take(&mut self.parts).into_iter().map(Mutex::new).collect::<Vec<_>>());
+        let done: Result<(), Infallible> = side_by_side(threads, parts.len(), |number| {
+            let mut part = parts[number].lock().unwrap_or_else(PoisonError::into_inner);
+            part.take_in(seed);
+            part.shrink();
+            Ok(())
+        });
+        let Ok(()) = done;
+        self.parts = parts.into_iter().map(|part| part.into_inner().unwrap_or_else(PoisonError::into_inner)).collect();
     }
 
     fn pass_all<'t, C: Source, S: Sink>(
@@ -207,7 +231,7 @@ impl Newest {
             return Ok(());
         }
         let hash = hash_of(self.seed, key);
-        let part = &self.parts[part_of(hash, self.parts.len())];
+        let part = &self.parts[part_of(self.seed, key, self.parts.len())];
         let found = part.find(number, hash, key);
         if found.is_some_and(Entry::meet) && !left_out(RecoveryStep::RefuseTwice) {
             return Err(table.fault(key, RowFault::Twice).into());
@@ -231,9 +255,15 @@ impl Newest {
 }
 
 /// Hands out the rows that a part has, and that the checkpoint has not handed out.
-fn rest<'t, S: Sink>(mut part: Part, tables: &'t Tables, output: &mut Output<'t, S>) -> Result<(), S::Error> {
+fn rest<'t, S: Sink>(
+    mut part: Part,
+    tables: &'t Tables,
+    seed: HashSeed,
+    output: &mut Output<'t, S>,
+) -> Result<(), S::Error> {
+    part.take_in(seed);
     for (number, table) in tables.all().iter().enumerate() {
-        let entries = part.take(number);
+        let entries = part.take(number, table.definition.primary_kind == IndexKind::Ordered);
         for (at, entry) in entries.iter().enumerate() {
             part.fetch_patch(entries.get(at + 2 * AHEAD));
             part.fetch_bytes(entries.get(at + AHEAD));
