@@ -1,4 +1,4 @@
-//! Reads a file of the log in long stretches, and the next one while a stretch is looked at.
+//! Reads a file of the log in long windows, and the next one while a window is looked at.
 //!
 //! Frames may be short, and a device takes as long for one block as for many. What comes from here is as good as what a frame's own read gives: what does
 //! not decode is read again without this.
@@ -10,10 +10,10 @@ use super::walk::read_at;
 use crate::disk::{BLOCK, Buffer, Disk, File};
 
 /// How much is read at once, in bytes.
-const STRETCH: u64 = 4 << 20;
+const WINDOW: u64 = 4 << 20;
 
 /// A part of a file.
-struct Stretch {
+struct Window {
     offset: u64,
     bytes: Buffer,
 }
@@ -22,9 +22,9 @@ struct Stretch {
 pub(super) struct Ahead<D: Disk> {
     file: Arc<File<D::File>>,
     file_bytes: u64,
-    present: Option<Stretch>,
-    next: Option<JoinHandle<Option<Stretch>>>,
-    /// Whether another thread reads the next stretch.
+    present: Option<Window>,
+    next: Option<JoinHandle<Option<Window>>>,
+    /// Whether another thread reads the next window.
     by_thread: bool,
 }
 
@@ -40,7 +40,7 @@ impl<D: Disk> Ahead<D> {
             if !self.has(offset) && !self.move_to(offset) {
                 return false;
             }
-            let Some(Stretch { offset: begin, bytes }) = &self.present else { return false };
+            let Some(Window { offset: begin, bytes }) = &self.present else { return false };
             let here = &bytes[(offset - begin) as usize..];
             let count = here.len().min(into.len());
             into[..count].copy_from_slice(&here[..count]);
@@ -51,18 +51,18 @@ impl<D: Disk> Ahead<D> {
     }
 
     fn has(&self, offset: u64) -> bool {
-        let is_in = |it: &Stretch| (it.offset..it.offset + it.bytes.len() as u64).contains(&offset);
+        let is_in = |it: &Window| (it.offset..it.offset + it.bytes.len() as u64).contains(&offset);
         self.present.as_ref().is_some_and(is_in)
     }
 
-    /// Has the stretch that begins here, or has this place in it, and begins with the one behind.
+    /// Has the window that begins here, or has this place in it, and begins with the one behind.
     fn move_to(&mut self, offset: u64) -> bool {
         self.present = match self.next.take() {
             Some(next) => next.join().ok().flatten(),
             None => None,
         };
         if !self.has(offset) {
-            self.present = stretch::<D>(&self.file, offset, self.file_bytes);
+            self.present = window::<D>(&self.file, offset, self.file_bytes);
         }
         let Some(present) = &self.present else { return false };
         let behind = present.offset + present.bytes.len() as u64;
@@ -70,7 +70,7 @@ impl<D: Disk> Ahead<D> {
             let (file, file_bytes) = (Arc::clone(&self.file), self.file_bytes);
             let builder = std::thread::Builder::new().name("polychron-read".to_owned());
             // Without it, reading takes longer.
-            self.next = builder.spawn(move || stretch::<D>(&file, behind, file_bytes)).ok();
+            self.next = builder.spawn(move || window::<D>(&file, behind, file_bytes)).ok();
         }
         self.has(offset)
     }
@@ -86,9 +86,9 @@ impl<D: Disk> Drop for Ahead<D> {
 }
 
 /// What a file has from an offset on; `None` where it ends, or cannot be read as a whole.
-fn stretch<D: Disk>(file: &File<D::File>, offset: u64, file_bytes: u64) -> Option<Stretch> {
-    let bytes = file_bytes.checked_sub(offset)?.min(STRETCH) / BLOCK as u64 * BLOCK as u64;
+fn window<D: Disk>(file: &File<D::File>, offset: u64, file_bytes: u64) -> Option<Window> {
+    let bytes = file_bytes.checked_sub(offset)?.min(WINDOW) / BLOCK as u64 * BLOCK as u64;
     let mut buffer = Buffer::zeroed(bytes as usize);
     let is_read = bytes > 0 && read_at(file, offset, &mut buffer).ok()?;
-    is_read.then_some(Stretch { offset, bytes: buffer })
+    is_read.then_some(Window { offset, bytes: buffer })
 }

@@ -21,7 +21,7 @@ pub(super) struct Scatter {
     key: KeyScratch,
 }
 
-/// The part of a key. Keys that differ in their last twelve bits alone are in one, so that rows leave in stretches of neighbours, which an ordered index
+/// The part of a key. Keys that differ in their last twelve bits alone are in one, so that rows leave in runs of neighbours, which an ordered index
 /// has in few places.
 #[inline]
 pub(super) fn part_of(seed: HashSeed, key: &[u8], parts: usize) -> usize {
