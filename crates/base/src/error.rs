@@ -115,6 +115,9 @@ pub enum Error {
     /// The transaction was to be undone to a savepoint that is not its own, or behind which it was undone already. Nothing was undone.
     #[error("the savepoint is void: it was undone, or it is of another transaction")]
     VoidSavepoint,
+    /// A change in a database that was opened to be read alone.
+    #[error("{0}")]
+    OpenedReadOnly(Box<OpenedReadOnly>),
     /// A write inside a read-only snapshot.
     #[error("a snapshot cannot write")]
     ReadOnly,

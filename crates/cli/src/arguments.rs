@@ -38,6 +38,14 @@ pub enum Command {
     Inspect(Place),
     /// Check all files of a database, and name everything that is damaged
     Verify(Place),
+    /// Copy a database that no process has open; the copy is a database of its own
+    Backup(Backup),
+    /// Bring a backup up to a later time, by an archive and the log, as a new database
+    Restore(Restore),
+    /// Write the rows of a table as CSV
+    Export(Export),
+    /// Insert the rows of a CSV file into a table: all of them, or none
+    Import(Import),
     /// Look into the log of a database
     #[command(subcommand)]
     Log(LogCommand),
@@ -71,6 +79,96 @@ pub struct Place {
     /// The database's directory; nothing in it is changed
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
+}
+
+/// Options of `backup`.
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// Where.
+    #[command(flatten)]
+    pub place: Place,
+
+    /// The directory of the copy, which is empty or missing
+    #[arg(value_name = "TO")]
+    pub to: PathBuf,
+}
+
+/// Options of `restore`.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// A backup, which was not opened to write
+    #[arg(value_name = "FROM")]
+    pub from: PathBuf,
+
+    /// The directory of the new database, which is empty or missing
+    #[arg(value_name = "TO")]
+    pub to: PathBuf,
+
+    /// The archive to which the database had its log files copied
+    #[arg(long)]
+    pub archive: Option<PathBuf>,
+
+    /// The directory of the database itself, for what was not archived; no process has it open
+    #[arg(long, value_name = "DIR")]
+    pub database: Option<PathBuf>,
+
+    /// Stop at the last consistent point before this time, such as 2026-03-01T12:00:00Z [default: the last one that there is]
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds)]
+    pub until: Option<u64>,
+}
+
+/// A time as nanoseconds since 1970.
+fn nanoseconds(text: &str) -> Result<u64, String> {
+    let time: jiff::Timestamp = text.parse().map_err(|_| "it is no time such as 2026-03-01T12:00:00Z".to_owned())?;
+    u64::try_from(time.as_nanosecond()).map_err(|_| "it is before 1970".to_owned())
+}
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// With a line of names first; NULL is \\N, and text that begins with a backslash has one more; bytes are hexadecimal.
+    #[default]
+    Csv,
+}
+
+/// Options of `export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// Where.
+    #[command(flatten)]
+    pub place: Place,
+
+    /// The table
+    #[arg(long)]
+    pub table: String,
+
+    /// How rows are written
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+
+    /// The file, which must not be there [default: the standard output]
+    #[arg(long)]
+    pub output: Option<PathBuf>,
+}
+
+/// Options of `import`.
+#[derive(Debug, Args)]
+pub struct Import {
+    /// The database's directory
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+
+    /// The table, which is there
+    #[arg(long)]
+    pub table: String,
+
+    /// How rows are written
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+
+    /// The file [default: the standard input]
+    #[arg(long)]
+    pub input: Option<PathBuf>,
 }
 
 /// What can be done with a log.

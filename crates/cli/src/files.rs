@@ -46,7 +46,7 @@ pub fn log(command: &LogCommand) -> u8 {
     answer(files_of(&given.place.directory).and_then(|files| dump(&opened(&files, &given.place.directory)?, given)))
 }
 
-fn answer(result: Result<(), String>) -> u8 {
+pub(crate) fn answer(result: Result<(), String>) -> u8 {
     match result {
         Ok(()) => 0,
         Err(line) => {
@@ -101,7 +101,7 @@ fn show(found: &ReadOnly<'_, Directory>, directory: &Path) -> Result<(), String>
 
 fn of_checkpoint(checkpoint: &Checkpoint) -> String {
     let counted = |is_rows: bool| -> u64 {
-        let files = checkpoint.files.iter().filter(|file| (file.contents != Contents::Records) == is_rows);
+        let files = checkpoint.files.iter().filter(|file| matches!(file.contents, Contents::Rows { .. }) == is_rows);
         files.map(|file| file.count).sum()
     };
     format!(

@@ -2,6 +2,7 @@
 
 pub mod arguments;
 pub mod bench;
+pub mod commands;
 mod compare;
 pub mod files;
 pub mod interrupt;

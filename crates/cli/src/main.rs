@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use polychron_cli::arguments::{Arguments, Command, parse};
-use polychron_cli::{bench, files, output, pages};
+use polychron_cli::{bench, commands, files, output, pages};
 
 fn main() -> ExitCode {
     let arguments: Arguments = match parse() {
@@ -14,6 +14,10 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench::run(bench),
         Command::Inspect(place) => files::inspect(&place),
         Command::Verify(place) => files::verify(&place),
+        Command::Backup(given) => commands::backup(&given),
+        Command::Restore(given) => commands::restore(&given),
+        Command::Export(given) => commands::export(&given),
+        Command::Import(given) => commands::import(&given),
         Command::Log(command) => files::log(&command),
         Command::Pages(given) => pages::run::<Arguments>(&given),
     };

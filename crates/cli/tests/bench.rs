@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use polychron::{ProtocolList, Protocols};
 
@@ -130,17 +131,28 @@ fn every_workload_runs_on_multi_version_indexes() {
 #[test]
 fn every_workload_runs_on_every_protocol() {
     let directory = tempfile::tempdir().unwrap();
-    for protocol in Protocols::all() {
-        for (number, workload) in TINY.iter().enumerate() {
-            let path = directory.path().join(format!("{}-{number}.json", protocol.name));
-            // On a busy machine a short run may end before anything was committed.
-            for seconds in [SHORT, "1", "30"] {
-                let report = whole_report(workload, protocol.name, seconds, &path);
-                if report["committed_tps"].as_f64() > Some(0.0) || seconds == "30" {
-                    check_report(&report, workload[0], protocol.name);
-                    break;
+    let runs: Vec<_> =
+        Protocols::all().iter().flat_map(|protocol| TINY.iter().map(move |tiny| (protocol.name, tiny))).collect();
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&(protocol, workload)) = runs.get(number) else { break };
+                    a_run_that_commits(workload, protocol, &directory.path().join(format!("{number}.json")));
                 }
-            }
+            });
+        }
+    });
+}
+
+/// Checks the report of a run in which something was committed: on a busy machine a short one may end before.
+fn a_run_that_commits(workload: &[&str], protocol: &str, path: &Path) {
+    for seconds in [SHORT, "1", "30"] {
+        let report = whole_report(workload, protocol, seconds, path);
+        if report["committed_tps"].as_f64() > Some(0.0) || seconds == "30" {
+            return check_report(&report, workload[0], protocol);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use polychron::schema::{ColumnType, RowBuffer, TableDefinition, Value, build_row};
 use polychron::{Database, Operations, Row};
 
 #[derive(Row, Clone, Debug, PartialEq)]
@@ -152,4 +153,250 @@ fn all_damage_is_named() {
     assert_eq!(said.len(), 1);
     assert!(said[0].contains("log/0.log is damaged from byte 4096 on"), "{said:?}");
     assert_eq!(refused(&["inspect"], directory.path()).len(), 1);
+}
+
+#[test]
+fn a_backup_is_a_database_and_overwrites_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    made(&at("bank"));
+    let before = files_of(&at("bank"));
+    let to = at("copy").display().to_string();
+    assert_eq!(shown(&["backup", &to], &at("bank")), Vec::<String>::new());
+    assert_eq!(files_of(&at("bank")), before);
+    assert_eq!(shown(&["verify"], &at("copy")), ["nothing is damaged"]);
+    let copy = Database::open(at("copy")).unwrap();
+    let cities = copy.create_or_open_table::<City>().unwrap();
+    assert_eq!(copy.transact(|t| t.get_owned(&cities, 7)).unwrap().map(|city| city.people), Some(701));
+    drop(copy);
+    let written = files_of(&at("copy"));
+    assert_eq!(refused(&["backup", &to], &at("bank")), [format!("error: there is a database at {to} already")]);
+    assert!(files_of(&at("copy")) == written);
+    let nothing = at("nothing").display().to_string();
+    let said = refused(&["backup", &at("other").display().to_string()], &at("nothing"));
+    assert_eq!(said, [format!("error: there is no database at {nothing}: it does not exist")]);
+    let _database = Database::open(at("bank")).unwrap();
+    let said = refused(&["backup", &at("other").display().to_string()], &at("bank"));
+    let bank = at("bank").display().to_string();
+    assert_eq!(said, [format!("error: the database at {bank} is in use by process {}", std::process::id())]);
+    assert!(!at("other").exists());
+}
+
+#[test]
+fn a_backup_is_brought_up_to_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let path = |name: &str| at(name).display().to_string();
+    let people = |database: &Database| {
+        let cities = database.table::<City>().unwrap().unwrap();
+        database.transact(|t| t.get_owned(&cities, 1)).unwrap().map(|city| city.people)
+    };
+    let wait = || std::thread::sleep(std::time::Duration::from_millis(100));
+    let database = Database::builder().archive(at("archive")).open(at("bank")).unwrap();
+    let cities = database.create_table::<City>().unwrap();
+    let city = City { id: 1, people: 1, name: "Oslo".to_owned(), mayor: None };
+    database.transact(|t| t.insert(&cities, &city)).unwrap();
+    database.backup(at("backup")).unwrap();
+    database.transact(|t| t.update(&cities, 1, |city| city.set_people(2))).unwrap();
+    wait();
+    let before = jiff::Timestamp::now().to_string();
+    wait();
+    database.create_table::<River>().unwrap();
+    database.transact(|t| t.update(&cities, 1, |city| city.set_people(3))).unwrap();
+    wait();
+    let (bank, archive) = (path("bank"), path("archive"));
+    let said = refused(&["restore", &path("x"), "--archive", &archive, "--database", &bank], &at("backup"));
+    assert!(said.len() == 1 && said[0].contains("its source: ") && said[0].contains("in use by process"), "{said:?}");
+    database.close().unwrap();
+    let sources = ["--archive", &archive, "--database", &bank];
+    let restored = |to: &str, until: Option<&str>| {
+        let to = path(to);
+        let mut arguments = vec!["restore", &to];
+        arguments.extend(sources);
+        until.into_iter().for_each(|until| arguments.extend(["--until", until]));
+        shown(&arguments, &at("backup"))
+    };
+    assert!(restored("early", Some(&before))[0].starts_with("restored to 2"));
+    assert!(restored("late", None)[0].starts_with("restored to 2"));
+    let early = Database::open(at("early")).unwrap();
+    assert_eq!((people(&early), early.find_table("river").is_some()), (Some(2), false));
+    let late = Database::open(at("late")).unwrap();
+    assert_eq!((people(&late), late.find_table("river").is_some()), (Some(3), true));
+    for (arguments, line) in [
+        (vec!["restore", "TO", "--until", "2001-01-01T00:00:00Z"], "the backup is of a later time"),
+        (vec!["restore", "TO", "--until", "yesterday"], "it is no time such as"),
+        (vec!["restore", "TO", "--archive", "/nowhere"], "/nowhere"),
+        (vec!["restore", "OTHER"], "is not empty"),
+    ] {
+        let (to, other) = (path("to"), path("archive"));
+        let arguments: Vec<&str> = arguments
+            .into_iter()
+            .map(|word| {
+                if word == "TO" {
+                    &*to
+                } else if word == "OTHER" {
+                    &*other
+                } else {
+                    word
+                }
+            })
+            .collect();
+        let said = refused(&arguments, &at("backup"));
+        assert!(said.len() == 1 && said[0].contains(line), "{said:?}");
+        assert!(!at("to").exists());
+    }
+}
+
+/// A table with columns of all types, each once with NULL.
+fn all_types() -> TableDefinition {
+    let kinds = [
+        ColumnType::Bool,
+        ColumnType::I8,
+        ColumnType::I16,
+        ColumnType::I32,
+        ColumnType::I64,
+        ColumnType::U8,
+        ColumnType::U16,
+        ColumnType::U32,
+        ColumnType::U64,
+        ColumnType::I128,
+        ColumnType::U128,
+        ColumnType::F32,
+        ColumnType::F64,
+        ColumnType::Char,
+        ColumnType::Decimal { scale: 3 },
+        ColumnType::Decimal128 { scale: 20 },
+        ColumnType::Date,
+        ColumnType::Timestamp,
+        ColumnType::FixedString { bytes: 6 },
+        ColumnType::FixedBytes { bytes: 3 },
+        ColumnType::String { max: 40 },
+        ColumnType::Bytes { max: 40 },
+    ];
+    let table = TableDefinition::new("all").with_column("id", ColumnType::U64).with_key([0]);
+    kinds.into_iter().enumerate().fold(table, |table, (number, kind)| {
+        table.with_column(format!("c{number}"), kind).with_nullable_column(format!("n{number}"), kind)
+    })
+}
+
+fn draw(random: &mut polychron_base::random::Random, kind: ColumnType) -> Value {
+    let bits = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
+    let bits = if random.chance(0.3) { [0, u128::MAX][random.below(2) as usize] } else { bits };
+    let mut text = |most: u64| -> String {
+        let letters = ['a', ',', '"', '\n', '\r', '\\', 'N', '\u{e4}', ' ', '\'', ';'];
+        (0..random.below(most)).map(|_| letters[random.below(letters.len() as u64) as usize]).collect()
+    };
+    match kind {
+        ColumnType::Bool => Value::Bool(bits & 1 == 1),
+        ColumnType::I128 => Value::Integer128(bits.cast_signed()),
+        ColumnType::U128 => Value::Unsigned128(bits),
+        ColumnType::F32 => {
+            Value::Float(f64::from(Some(f32::from_bits(bits as u32)).filter(|it| !it.is_nan()).unwrap_or(0.1)))
+        }
+        ColumnType::F64 => Value::Float(Some(f64::from_bits(bits as u64)).filter(|it| !it.is_nan()).unwrap_or(0.1)),
+        ColumnType::Char => Value::Char(char::from_u32(bits as u32 >> 11).unwrap_or('\\')),
+        ColumnType::Decimal { scale } => Value::Decimal { units: (bits as i64).into(), scale },
+        ColumnType::Decimal128 { scale } => Value::Decimal { units: bits.cast_signed(), scale },
+        ColumnType::Date => Value::Date(if bits & 2 == 0 { bits as i32 } else { bits as i32 % 1_000_000 }),
+        ColumnType::Timestamp => Value::Timestamp(if bits & 2 == 0 { bits as i64 } else { bits as i64 >> 12 }),
+        ColumnType::FixedString { .. } => Value::String(text(4)),
+        ColumnType::FixedBytes { .. } => Value::Bytes(bits.to_le_bytes()[..3].to_vec()),
+        ColumnType::String { .. } => Value::String(text(20)),
+        ColumnType::Bytes { .. } => Value::Bytes(bits.to_le_bytes()[..(bits >> 9) as usize % 16].to_vec()),
+        ColumnType::I8 => Value::Integer((bits as i8).into()),
+        ColumnType::I16 => Value::Integer((bits as i16).into()),
+        ColumnType::I32 => Value::Integer((bits as i32).into()),
+        ColumnType::I64 => Value::Integer(bits as i64),
+        ColumnType::U8 => Value::Unsigned((bits as u8).into()),
+        ColumnType::U16 => Value::Unsigned((bits as u16).into()),
+        ColumnType::U32 => Value::Unsigned((bits as u32).into()),
+        _ => Value::Unsigned(bits as u64),
+    }
+}
+
+fn fill(directory: &Path, rows: u64) {
+    let database = Database::open(directory).unwrap();
+    let definition = all_types();
+    let (layout, table) = (definition.layout().unwrap(), database.create_table_with(definition.clone()).unwrap());
+    let mut random = polychron_base::random::Random::from_seed(rows);
+    for id in 0..rows {
+        let mut values = vec![Value::Unsigned(id)];
+        for column in &definition.columns[1..] {
+            let is_null = column.nullable && random.chance(0.3);
+            values.push(if is_null { Value::Null } else { draw(&mut random, column.column_type) });
+        }
+        let mut row = RowBuffer::new();
+        build_row(&layout, &values, &mut row).unwrap();
+        let key = id.to_be_bytes();
+        database.transact(|t| t.insert_row(table, &key[..], row.as_row()).map(drop)).unwrap();
+    }
+    database.close().unwrap();
+}
+
+#[test]
+fn what_is_exported_is_imported_without_loss() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let path = |name: &str| at(name).display().to_string();
+    fill(&at("one"), 300);
+    fill(&at("two"), 0);
+    let (first, second) = (path("first.csv"), path("second.csv"));
+    assert_eq!(shown(&["export", "--table", "all", "--output", &first], &at("one")), Vec::<String>::new());
+    assert_eq!(shown(&["import", "--table", "all", "--input", &first], &at("two")), ["300 rows inserted"]);
+    shown(&["export", "--table", "all", "--output", &second], &at("two"));
+    assert!(fs::read(&first).unwrap() == fs::read(&second).unwrap());
+    let rows = |name: &str| {
+        let database = Database::builder().open_read_only(at(name)).unwrap();
+        let table = database.find_table("all").unwrap();
+        let mut rows = Vec::new();
+        database
+            .transact(|t| {
+                t.scan_rows(&polychron::Scan::all(table), &mut |row| {
+                    rows.push(row.as_words().to_vec());
+                    std::ops::ControlFlow::Continue(())
+                })
+            })
+            .unwrap();
+        rows
+    };
+    assert!(rows("one") == rows("two"), "bit by bit");
+    assert_eq!(rows("one").len(), 300);
+    // Nothing is overwritten, and nothing inserted twice.
+    assert!(refused(&["export", "--table", "all", "--output", &first], &at("one"))[0].contains("first.csv"));
+    let said = refused(&["import", "--table", "all", "--input", &first], &at("two"));
+    assert!(said.len() == 1 && said[0].contains("first.csv, line 2: duplicate key"), "{said:?}");
+}
+
+#[test]
+fn rows_that_are_wrong_are_named_and_none_is_inserted() {
+    let directory = tempfile::tempdir().unwrap();
+    let bank = directory.path().join("bank");
+    made(&bank);
+    let file = directory.path().join("cities.csv");
+    let name = file.display().to_string();
+    let before = shown(&["export", "--table", "city"], &bank);
+    for (text, line) in [
+        ("id,people,name,mayor\n1,2,a,b\n2,x,a,b\n", ", line 3, column `people`: `x` is no u64"),
+        ("id,people,name\n1,2,\"a\nb\"\n-1,2,a\n", ", line 4: "),
+        ("id,people,name\n1,2,a\n1,3,b\n", ", line 3: duplicate key"),
+        ("id,people,name\n1,2\n", ", line 2: there are 2 cells, and 3 columns"),
+        ("id,people,name,lake\n", ", line 1: the table has no column `lake`"),
+        ("id,people\n", ", line 1: the column `name` is missing"),
+        ("id,id,people,name\n", ", line 1: the column `id` is there twice"),
+        ("id,people,name\n1,\\N,a\n", ", line 2: "),
+    ] {
+        fs::write(&file, text).unwrap();
+        let said = refused(&["import", "--table", "city", "--input", &name], &bank);
+        assert!(said.len() == 1 && said[0].starts_with(&format!("error: {name}{line}")), "{text:?}: {said:?}");
+        assert_eq!(shown(&["export", "--table", "city"], &bank), before);
+    }
+    assert_eq!(
+        refused(&["import", "--table", "lake", "--input", &name], &bank),
+        ["error: --table lake: there is no such table"]
+    );
+    assert_eq!(refused(&["export", "--table", "lake"], &bank), ["error: --table lake: there is no such table"]);
+    assert_eq!(refused(&["export", "--table", "city"], directory.path()).len(), 1);
+    fs::write(&file, "name,id,people,mayor\nBonn,8,1,\\N\n").unwrap();
+    assert_eq!(shown(&["import", "--table", "city", "--input", &name], &bank), ["1 rows inserted"]);
+    assert_eq!(shown(&["export", "--table", "city"], &bank).last().unwrap(), r"8,1,Bonn,\N");
 }

@@ -56,6 +56,13 @@ pub enum Event<'e> {
         /// For how long this stage has lasted.
         time: Duration,
     },
+    /// The archive of log files fails, and nothing that it lacks is removed: the log grows. Reported by a thread of the database, again only after it has
+    /// worked.
+    #[non_exhaustive]
+    ArchiveFails {
+        /// Why.
+        reason: &'e str,
+    },
     /// A transaction or snapshot has been open for a second: others may conflict with it or wait for it, and what it can still see stays
     /// in memory. Reported by a thread of the database, again when the time has doubled. Procedures of a protocol that plans them are not among
     /// them.
@@ -137,6 +144,11 @@ impl Events {
         if self.listener.is_some() {
             self.report(&Event::Opening { stage, done, of, time });
         }
+    }
+
+    /// The archive of log files fails.
+    pub fn archive_fails(&self, reason: &str) {
+        self.report(&Event::ArchiveFails { reason });
     }
 
     /// A transaction has conflicted.

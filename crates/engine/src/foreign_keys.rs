@@ -237,6 +237,16 @@ impl Constraints {
         }
     }
 
+    #[inline]
+    fn has_parents(&self) -> bool {
+        !self.parents.is_empty()
+    }
+
+    #[inline]
+    fn has_children(&self) -> bool {
+        !self.children.is_empty()
+    }
+
     /// An index by which children are found is not dropped.
     ///
     /// # Errors
@@ -261,7 +271,12 @@ pub fn insert_row<T: Transaction + ?Sized, K: EncodedKey>(
     row: RowRef<'_>,
 ) -> Result<Insertion, Error> {
     steady!(table, key => insert_row(transaction, table, key, row));
-    write_row(transaction, table, row, |transaction| transaction.insert_unchecked(table, key, row))
+    let mark = before(transaction, table, Constraints::has_parents)?;
+    let outcome = transaction.insert_unchecked(table, key, row);
+    match mark {
+        None => outcome,
+        Some(mark) => check_new_row(transaction, table, row, outcome, mark),
+    }
 }
 
 /// As [`Transaction::put_unchecked`], of a row whose parents must exist.
@@ -276,18 +291,8 @@ pub fn put_row<T: Transaction + ?Sized, K: EncodedKey>(
     row: RowRef<'_>,
 ) -> Result<Insertion, Error> {
     steady!(table, key => put_row(transaction, table, key, row));
-    write_row(transaction, table, row, |transaction| transaction.put_unchecked(table, key, row))
-}
-
-#[inline]
-fn write_row<T: Transaction + ?Sized>(
-    transaction: &mut T,
-    table: TableId,
-    row: RowRef<'_>,
-    write: impl FnOnce(&mut T) -> Result<Insertion, Error>,
-) -> Result<Insertion, Error> {
-    let mark = before(transaction, !transaction.constraints(table)?.check_open()?.parents.is_empty())?;
-    let outcome = write(transaction);
+    let mark = before(transaction, table, Constraints::has_parents)?;
+    let outcome = transaction.put_unchecked(table, key, row);
     match mark {
         None => outcome,
         Some(mark) => check_new_row(transaction, table, row, outcome, mark),
@@ -307,7 +312,7 @@ pub fn update_row<T: Transaction + ?Sized, K: EncodedKey>(
     change: impl FnOnce(&mut RowMut<'_>),
 ) -> Result<bool, Error> {
     steady!(table, key => update_row(transaction, table, key, projection, change));
-    let mark = before(transaction, !transaction.constraints(table)?.check_open()?.parents.is_empty())?;
+    let mark = before(transaction, table, Constraints::has_parents)?;
     let mut changed = ColumnSet::EMPTY;
     let outcome = transaction.update_unchecked(table, key, projection, |row| {
         change(row);
@@ -330,7 +335,7 @@ pub fn delete_row<T: Transaction + ?Sized, K: EncodedKey>(
     key: K,
 ) -> Result<bool, Error> {
     steady!(table, key => delete_row(transaction, table, key));
-    let mark = before(transaction, !transaction.constraints(table)?.check_open()?.children.is_empty())?;
+    let mark = before(transaction, table, Constraints::has_children)?;
     let outcome = transaction.delete_unchecked(table, key);
     match mark {
         None => outcome,
@@ -348,9 +353,14 @@ pub(crate) fn concerns<T: Transaction + ?Sized>(
     Ok(parents.iter().any(|reference| reference.columns.intersects(columns)))
 }
 
-#[inline]
-fn before<T: Transaction + ?Sized>(transaction: &mut T, is_checked: bool) -> Result<Option<usize>, Error> {
-    is_checked.then(|| transaction.mark()).transpose()
+/// Where to go back to if a write breaks a rule, for tables whose writes are checked.
+#[inline(always)]
+fn before<T: Transaction + ?Sized>(
+    transaction: &mut T,
+    table: TableId,
+    is_checked: impl FnOnce(&Constraints) -> bool,
+) -> Result<Option<usize>, Error> {
+    if is_checked(transaction.constraints(table)?.check_open()?) { transaction.mark().map(Some) } else { Ok(None) }
 }
 
 #[cold]

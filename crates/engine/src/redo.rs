@@ -45,6 +45,11 @@ pub struct Order {
     pub timestamp: u64,
 }
 
+impl Order {
+    /// Behind all that a protocol gives.
+    pub const LAST: Self = Self { era: u64::MAX, timestamp: u64::MAX };
+}
+
 impl From<u64> for Order {
     /// A timestamp of a protocol whose numbers are enough.
     #[inline]

@@ -6,6 +6,8 @@ mod range;
 mod rows;
 mod totals;
 
+use std::cell::Cell;
+
 use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{Row, RowBuffer, RowRef};
 
@@ -23,14 +25,14 @@ pub(crate) fn with_encoded<R: Row, O>(
     then: impl FnOnce(RowRef<'_>) -> Result<O, Error>,
 ) -> Result<O, Error> {
     thread_local! {
-        static BUFFER: std::cell::Cell<RowBuffer> = const { std::cell::Cell::new(RowBuffer::new()) };
+        static BUFFER: Cell<Option<Box<RowBuffer>>> = const { Cell::new(None) };
     }
     // In a thread that ends the buffer may be gone.
-    let mut buffer = BUFFER.try_with(std::cell::Cell::take).unwrap_or_default();
+    let mut buffer = BUFFER.try_with(Cell::take).ok().flatten().unwrap_or_default();
     let outcome = match row.encode(&mut buffer) {
         Ok(()) => then(buffer.as_row()),
         Err(error) => Err(Error::from(error).in_index(table, IndexId::PRIMARY)),
     };
-    let _ = BUFFER.try_with(|slot| slot.set(buffer));
+    let _ = BUFFER.try_with(|slot| slot.set(Some(buffer)));
     outcome
 }

@@ -214,6 +214,39 @@ fn runs_inside_the_key_space_fill_leaves() {
     index.retire(&guard);
 }
 
+/// Runs of keys are found as single keys are, whatever lies between them: gaps, other lengths, and layers that have the same slices.
+#[test]
+fn runs_are_found_as_single_keys_are() {
+    let (_memory, local) = memory();
+    let guard = local.pin();
+    for seed in 0..scaled(40, 4) as u64 {
+        let index = OrderedIndex::new(&guard).expect("memory is there");
+        let mut random = Random::new(seed);
+        let draw = |random: &mut Random| {
+            let [first, second] = [(); 2].map(|()| random.below(6) as u128);
+            match random.below(4) {
+                0 => Key16::new(first << 64 | second, 16),
+                1 => Key16::new(first, 7),
+                _ => Key16::new(first, 8),
+            }
+        };
+        for number in 0..random.below(60) {
+            put(&index, draw(&mut random), number as u64 + 1, &guard);
+        }
+        for _ in 0..20 {
+            let mut run: Vec<Key16> = (0..random.below(20)).map(|_| draw(&mut random)).collect();
+            if random.below(2) == 0 {
+                run.sort_unstable_by_key(|key| (key.slice(0), key.len(), key.slice(1)));
+            }
+            let mut found = vec![None; run.len()];
+            index.find_run(run.iter().copied().zip(&mut found), &guard);
+            let single: Vec<_> = run.iter().map(|key| index.get(*key, &guard).handle).collect();
+            assert_eq!(found, single, "of {run:?}");
+        }
+        index.retire(&guard);
+    }
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "a deep tree takes an interpreter too long")]
 fn removal_in_any_order_leaves_one_empty_root() {

@@ -1,8 +1,9 @@
-//! Measures checkpoints: a log of rows is folded into files, and then, in turns, a few rows are changed and all rows are written again with them, as fast
-//! as that goes, beside a bare write of as many bytes by as many threads, and a bare read and write.
+//! Measures checkpoints: a log of rows is folded into files, and then, in turns, some rows are changed and all rows are written again with them, as fast
+//! as that goes; as many are changed, and written beside the rows, if they are few enough; and as many bytes as the rows have are written bare by as many
+//! threads, and read and written.
 //!
-//! `cargo run --release -p polychron-log --example checkpoint -- DIRECTORY [MEGABYTES] [WORDS] [THREADS]`, in a directory that is made: so many megabytes of
-//! rows of so many words.
+//! `cargo run --release -p polychron-log --example checkpoint -- DIRECTORY [MEGABYTES] [WORDS] [THREADS] [CHANGED]`, in a directory that is made: so many
+//! megabytes of rows of so many words, of which so many are changed each time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -102,7 +103,7 @@ fn main() -> Answer<()> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("which directory?")?;
     let mut number = |default: usize| arguments.next().map_or(Ok(default), |text| text.parse::<usize>());
-    let (megabytes, words, threads) = (number(512)?, number(16)?, number(2)?);
+    let (megabytes, words, threads, changed) = (number(512)?, number(16)?, number(2)?, number(1000)? as u64);
     let root = Path::new(&path);
     let files = Files::new(Directory::create_or_open(root)?);
     let _lock = files.lock()?;
@@ -115,8 +116,6 @@ fn main() -> Answer<()> {
         catalog: catalog::encode(&tables(words)?),
     };
     let mut manifests = Manifests::create(&files, first)?;
-    let options = checkpoint::Options { threads, memory_bytes: 1 << 30, ..checkpoint::Options::production() };
-    let checkpoints = Checkpoints::open(&files, manifests.current(), options)?;
     let orders = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&orders);
     let ended = Box::new(move || Order::from(seen.load(Ordering::Acquire)));
@@ -128,35 +127,40 @@ fn main() -> Answer<()> {
     let mut writer = Writer { log: &log, orders, words, random: Random::from_seed(1) };
     let rows = (megabytes << 20) as u64 / (8 * words as u64);
     (0..rows).try_for_each(|key| writer.put(key))?;
-    let bytes = || -> u64 {
-        let manifests = manifests.lock().expect("nothing has panicked");
-        manifests.current().checkpoint.iter().flat_map(|it| &it.files).map(|file| file.bytes).sum()
-    };
-    let fold = || -> Answer<f64> {
+    let current = || manifests.lock().expect("nothing has panicked").current().clone();
+    let bytes = || -> u64 { current().checkpoint.iter().flat_map(|it| &it.files).map(|file| file.bytes).sum() };
+    let fold = |changes: f64| -> Answer<f64> {
         log.flush()?;
+        let options =
+            checkpoint::Options { threads, memory_bytes: 1 << 30, changes, ..checkpoint::Options::production() };
+        let checkpoints = Checkpoints::open(&files, &current(), options)?;
         let begun = clock.now_ns();
         checkpoints.run(&log, &manifests, Haste::Unpaced)?;
         Ok((clock.now_ns() - begun) as f64 / 1e9)
     };
-    let seconds = fold()?;
+    let seconds = fold(0.0)?;
     let mb = |seconds: f64, bytes: u64| bytes as f64 / 1e6 / seconds;
     println!("a log of {rows} rows becomes {:.0} MB of files: {:.0} MB/s", bytes() as f64 / 1e6, mb(seconds, bytes()));
     bare(&files, bytes(), threads, false)?;
     keep(&files, root, threads)?;
     for _ in 0..5 {
-        (0..1000).try_for_each(|number| writer.put(number * 7919 % rows))?;
-        let folded = fold()?;
+        (0..changed).try_for_each(|number| writer.put(number * 7919 % rows))?;
+        let folded = fold(0.0)?;
+        (0..changed).try_for_each(|number| writer.put(number * 7919 % rows))?;
+        let left = fold(0.125)?;
         let written = bare(&files, bytes(), threads, false)?;
         keep(&files, root, threads)?;
         let copied = bare(&files, bytes(), threads, true)?;
         keep(&files, root, threads)?;
         println!(
-            "{:.0} MB/s fold, {:.0} MB/s bare write, {:.0} MB/s bare read and write: {:.0} % and {:.0} %",
+            "{:.0} MB/s fold, {:.0} MB/s bare write, {:.0} MB/s bare read and write: {:.0} % and {:.0} %; with rows left where few have changed {:.3} s, {:.0} %",
             mb(folded, bytes()),
             mb(written, bytes()),
             mb(copied, bytes()),
             100.0 * written / folded,
-            100.0 * copied / folded
+            100.0 * copied / folded,
+            left,
+            100.0 * written / left,
         );
     }
     Ok(())

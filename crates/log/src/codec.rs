@@ -108,6 +108,18 @@ impl<'b> Reader<'b> {
         None
     }
 
+    /// Two of them, which are mostly small.
+    #[inline]
+    pub(crate) fn varints(&mut self) -> Option<(u64, u64)> {
+        if let Some((&[first, second], rest)) = self.bytes.split_first_chunk()
+            && first | second < 0x80
+        {
+            self.bytes = rest;
+            return Some((first.into(), second.into()));
+        }
+        Some((self.varint()?, self.varint()?))
+    }
+
     /// So many bytes that must be zero.
     pub(crate) fn zeroes(&mut self, count: usize) -> Option<()> {
         self.take(count)?.iter().all(|byte| *byte == 0).then_some(())
@@ -203,6 +215,10 @@ mod tests {
                 assert_eq!(bytes.len(), (64 - value.leading_zeros() as usize).div_ceil(7).max(1));
                 let mut reader = Reader::new(&bytes);
                 assert_eq!((reader.varint(), reader.left()), (Some(value), 0));
+                let two = [bytes.as_slice(), &[5]].concat();
+                let mut reader = Reader::new(&two);
+                assert_eq!((reader.varints(), reader.left()), (Some((value, 5)), 0));
+                assert_eq!(Reader::new(&bytes).varints(), None);
                 assert_eq!(unzigzag(zigzag(value)), value);
             }
         }
@@ -211,6 +227,7 @@ mod tests {
         let never_ends = [0x80; 11];
         for bytes in [&[0x80][..], &[0x80, 0], &[0xFF, 0x80, 0], &too_long, &never_ends] {
             assert_eq!(Reader::new(bytes).varint(), None, "{bytes:?}");
+            assert_eq!(Reader::new(&[&[0], bytes].concat()).varints(), None, "{bytes:?}");
         }
     }
 

@@ -5,6 +5,7 @@
 //! [`Opening::load`] hands its rows out, and [`Opening::finish`] gives its log to the `Durable`.
 
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use polychron_base::clock::{Duration, SystemClock};
@@ -17,6 +18,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{Mutex, MutexGuard};
 
 use crate::DatabaseId;
+use crate::backup::{self, Archive};
 use crate::catalog;
 use crate::checkpoint::{self, Checkpoints, Contents, Haste, RowSource};
 use crate::disk::{Disk, Files};
@@ -94,6 +96,8 @@ pub struct Opening<'r, D: Disk> {
     end: End,
     files: Files<D>,
     manifests: Manifests<D>,
+    /// Where log files are copied to, and who hears of failures.
+    archive: Option<(Files<D>, backup::OnFailure)>,
     lock: D::Lock,
 }
 
@@ -140,7 +144,13 @@ impl<'r, D: Disk + Clone> Opening<'r, D> {
         let end = Log::read(files, &manifests, &manner, &mut |logged| tail.add(logged)).map_err(failed)?;
         let newest = Some(tail.finish().map_err(failed)?);
         let is_changed = stored != catalog;
-        Ok(Self { settings, report, catalog, is_changed, newest, end, files: files.clone(), manifests, lock })
+        let (files, archive) = (files.clone(), None);
+        Ok(Self { settings, report, catalog, is_changed, newest, end, files, manifests, archive, lock })
+    }
+
+    /// Has log files copied there before they are used again or removed. `on_failure` hears of failures; then they stay.
+    pub fn archive(&mut self, to: Files<D>, on_failure: backup::OnFailure) {
+        self.archive = Some((to, on_failure));
     }
 
     /// The tables.
@@ -154,16 +164,8 @@ impl<'r, D: Disk + Clone> Opening<'r, D> {
     /// What `sink` says, and what is wrong with the rows.
     pub fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
         let Some(newest) = self.newest.take() else { return Ok(0) };
-        let manifest = self.manifests.current();
-        let files = manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files);
-        let in_checkpoint: u64 = files.filter(|file| file.contents != Contents::Records).map(|file| file.count).sum();
-        let checkpoint = RowSource::of(&self.files, manifest);
-        let of = in_checkpoint + newest.puts();
-        let loading = Loading { sink, report: self.report, rows: AtomicU64::new(0), of };
-        newest.merge(self.settings.threads, &checkpoint, &loading).map_err(|unloaded| match unloaded {
-            Unloaded::Read(error) => error.of_database(&self.settings.path, self.settings.log.file_bytes),
-            Unloaded::Refused(error) => error,
-        })
+        let Settings { threads, path, .. } = &self.settings;
+        load(newest, &self.files, self.manifests.current(), (*threads, path), self.report, sink)
     }
 
     /// The database is loaded, and logs what changes from now on. `ended` says up to which order all transactions have ended. This opening gets its own
@@ -172,11 +174,15 @@ impl<'r, D: Disk + Clone> Opening<'r, D> {
     /// # Errors
     /// [`Error::Options`] when the system has no threads for the log, [`Error::DiskFull`], [`Error::Inaccessible`].
     pub fn finish(self, durable: &Durable<D>, ended: Ended) -> Result<(), Error> {
-        let Self { settings, catalog, is_changed, end, files, mut manifests, lock, .. } = self;
+        let Self { settings, catalog, is_changed, end, files, mut manifests, archive, lock, .. } = self;
         let failed = |error: LogError| error.of_database(&settings.path, settings.log.file_bytes);
-        let checkpoints = Checkpoints::open(&files, manifests.current(), settings.checkpoints).map_err(failed)?;
+        let mut checkpoints = Checkpoints::open(&files, manifests.current(), settings.checkpoints).map_err(failed)?;
         let clock = Arc::new(SystemClock::new());
         let log = Log::go_on(&files, &mut manifests, settings.log, clock, ended, end).map_err(failed)?;
+        if let Some((to, on_failure)) = archive {
+            checkpoints.archive_to(Archive::new(to, manifests.current(), on_failure));
+            checkpoints.note(&manifests);
+        }
         let path = settings.path.clone();
         let (manifests, lock) = (Mutex::new(manifests), Mutex::new(lock));
         let parts = Arc::new(Parts { log: Arc::new(log), manifests, checkpoints, path, _lock: lock });
@@ -246,6 +252,25 @@ fn manifests_of<D: Disk + Clone>(
     }
 }
 
+/// Hands out the rows of a database that is called so, by so many threads, and reports how many there were.
+pub(crate) fn load<D: Disk, S: Load>(
+    newest: Newest,
+    files: &Files<D>,
+    manifest: &Manifest,
+    (threads, path): (usize, &str),
+    report: &(dyn Fn(Progress) + Sync),
+    sink: &S,
+) -> Result<u64, Error> {
+    let in_checkpoint = manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files);
+    let of_rows = in_checkpoint.filter(|file| matches!(file.contents, Contents::Rows { .. }));
+    let of = of_rows.map(|file| file.count).sum::<u64>() + newest.puts();
+    let loading = Loading { sink, report, rows: AtomicU64::new(0), of };
+    newest.merge(threads, &RowSource::of(files, manifest), &loading).map_err(|unloaded| match unloaded {
+        Unloaded::Read(error) => error.of_database(path, 0),
+        Unloaded::Refused(error) => error,
+    })
+}
+
 /// A sink, whose errors are told apart from those of what is read.
 struct Loading<'s, S> {
     sink: &'s S,
@@ -312,10 +337,15 @@ impl<D: Disk> Durable<D> {
     ///
     /// # Errors
     /// [`Error::LogStopped`].
-    pub fn close(&self) -> Result<(), Error> {
+    pub fn close(&self) -> Result<(), Error>
+    where
+        D: Clone,
+    {
         let Some(opened) = self.opened.get() else { return Ok(()) };
         opened.stop();
-        opened.parts.log.close()
+        opened.parts.log.close()?;
+        opened.parts.checkpoints.archive(&opened.parts.log, &opened.parts.manifests);
+        Ok(())
     }
 
     /// Makes a checkpoint of all that is durable, as fast as it can.
@@ -331,6 +361,27 @@ impl<D: Disk> Durable<D> {
         parts.log.flush()?;
         let made = parts.checkpoints.run(&parts.log, &parts.manifests, Haste::Unpaced);
         made.map(drop).map_err(|error| error.of_database(&parts.path, parts.log.file_bytes()))
+    }
+}
+
+impl<D: Disk + Clone> Durable<D> {
+    /// Writes a copy of all that was sealed before the call into an empty directory at `path`, as a database of its own; see [`backup`](crate::backup).
+    ///
+    /// # Errors
+    /// As of [`checkpoint`](Self::checkpoint), with the path of the one or the other.
+    pub fn back_up<E: Disk + Clone>(&self, to: &Files<E>, path: &str) -> Result<(), Error> {
+        let Some(Opened { parts, .. }) = self.opened.get() else { return Ok(()) };
+        parts.log.flush()?;
+        let made = parts.checkpoints.back_up(&parts.log, &parts.manifests, to);
+        made.map_err(|error| backup::told(error, &parts.path, path, parts.log.file_bytes()))
+    }
+
+    /// The same into a directory of the file system that is empty or not there.
+    ///
+    /// # Errors
+    /// As of [`back_up`](Self::back_up), [`Error::DatabaseExists`], and [`Error::Inaccessible`].
+    pub fn back_up_directory(&self, path: &Path) -> Result<(), Error> {
+        backup::into_directory(path, |to| self.back_up(to, &path.display().to_string()))
     }
 }
 
@@ -380,6 +431,7 @@ impl<D: Disk> Parts<D> {
         let next = Manifest { catalog, durable, ..before };
         match manifests.write(next) {
             Ok(()) => {
+                self.checkpoints.note(&manifests);
                 self.log.note_manifest(manifests.generation());
                 Ok(())
             }

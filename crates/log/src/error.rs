@@ -79,12 +79,34 @@ pub enum Error {
         /// Why not.
         error: SchemaError,
     },
+    /// The directory has no manifest that counts.
+    #[error("it has no manifest that counts")]
+    NoDatabase,
+    /// An archive has a file of this name that is of another history.
+    #[error("the archive's file {file} is of another history of the database, and is not overwritten")]
+    OtherInArchive {
+        /// The file.
+        file: String,
+    },
+    /// A backup cannot be brought up to a later time.
+    #[error("{reason}")]
+    Unrestorable {
+        /// Why not.
+        reason: String,
+    },
     /// The options contradict each other.
     #[error("{0}")]
     Options(&'static str),
 }
 
 impl Error {
+    /// Whether an operation has failed that would have written.
+    pub(crate) fn is_of_writing(&self) -> bool {
+        use disk::Operation as O;
+        let (Self::Disk(error) | Self::Manifest(manifest::Error::Disk(error))) = self else { return false };
+        !matches!(error.operation, O::Open | O::Measure | O::Read | O::List | O::Lock)
+    }
+
     /// The same as the user of the database at this path is told it; what had no room had so many bytes.
     #[cold]
     pub(crate) fn of_database(self, path: &str, bytes: u64) -> polychron_base::Error {
@@ -102,6 +124,8 @@ impl Error {
             Self::Unsupported { .. }
             | Self::Manifest(manifest::Error::Unsupported { .. })
             | Self::Catalog(catalog::Error::Unsupported { .. }) => Told::other_format(path, reason),
+            Self::NoDatabase => Told::no_database(path, reason),
+            Self::OtherInArchive { .. } | Self::Unrestorable { .. } => Told::inaccessible(path, reason),
             Self::Options(_) => Told::options(reason),
             Self::GivenUp => Told::Cancelled,
             Self::InDoubt => Told::log_stopped(reason),

@@ -3,6 +3,7 @@
 //! [`disk`] is the only part that touches files. A [`Log`] takes what commits change and makes it durable; [`read()`] hands it out again.
 //! `docs/durability.md` lists the promises and invariants, and which parts exist.
 
+pub mod backup;
 pub mod catalog;
 pub mod checkpoint;
 mod codec;
@@ -14,6 +15,7 @@ pub mod frame;
 pub mod manifest;
 mod open;
 mod read;
+mod reading;
 pub mod recover;
 mod ring;
 pub mod steps;
@@ -25,3 +27,4 @@ pub use error::{Error, RowFault};
 pub use flush::{Beat, Ended, Log, Options, Threads};
 pub use polychron_engine::redo::Durability;
 pub use read::{Logged, read};
+pub use reading::Reading;

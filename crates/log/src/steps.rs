@@ -67,6 +67,10 @@ named! {
         CarryOpen,
         /// Those that the checkpoint before has carried count, too.
         TakeCarried,
+        /// So do the changes that it has written beside rows.
+        TakeChanges,
+        /// Rows stay of which little has changed.
+        LeaveRows,
         /// A log that is read again is read without what the checkpoint has.
         SkipFolded,
         /// The manifest says that the log was durable up to the checkpoint's epoch.
@@ -89,6 +93,44 @@ named! {
         RemoveInterrupted,
         /// The last block of a file is the one that the manifest says.
         KnowLastBlock,
+    }
+}
+
+named! {
+    /// A step of backups, and of reading a database alone, that can be left out.
+    pub enum BackupStep {
+        /// A directory that has anything is left alone.
+        RefuseFull,
+        /// The names of a backup's files are durable before its manifests.
+        SyncNames,
+        /// There are manifests once all else is there.
+        ManifestsLast,
+        /// A failed backup's files are removed.
+        ClearFailed,
+        /// The log of a backup begins anew, and its checkpoint is before all of that.
+        BeginEpochsAnew,
+        /// The next opening of a backup has a number above those of the records that it carries.
+        KeepIncarnation,
+        /// Who has read a database that had no lock looks whether it has one now.
+        LookAgain,
+    }
+}
+
+named! {
+    /// A step of archives and of restoring that can be left out.
+    pub enum ArchiveStep {
+        /// Log files stay until the archive has them.
+        HoldBack,
+        /// A file is copied only when a frame behind it is durable with its epoch.
+        AwaitFollowing,
+        /// Copies and their names are durable before a log file goes.
+        SyncCopies,
+        /// A file of another history is not overwritten.
+        KeepOthers,
+        /// A point counts only if it covers what the log has before its tables.
+        CoverDefinitions,
+        /// What is behind the consistent point is not restored.
+        DropOpen,
     }
 }
 
@@ -139,5 +181,7 @@ named! {
         CheckpointBegins,
         /// A checkpoint's files are written, and no manifest names them yet.
         FilesWritten,
+        /// A database is read alone, and it is not known yet whether somebody has begun to write meanwhile.
+        FilesRead,
     }
 }

@@ -17,6 +17,9 @@ use crate::reserve::DRAW_BYTES;
 /// A worker's chunk is about this part of what is reserved already, or less.
 const SHARE_OF_RESERVED: usize = 16;
 
+/// So much of a chunk becomes free blocks at once.
+const STOCK_BYTES: usize = 1024;
+
 /// Less than this of a leaving worker's chunk is not worth a place in the list of remainders.
 const LEAST_REMAINDER: usize = 1024;
 
@@ -100,13 +103,14 @@ impl Pool {
     pub(crate) unsafe fn free(&self, shared: &Shared, block: NonNull<u8>, bytes: usize) {
         let class = class_of(bytes);
         count(&self.counters.blocks[class], -1);
-        if shared.reserve.was_drawn_on() {
-            // SAFETY: the caller gives the block away, and it was made for this class.
-            unsafe { self.free_beside_reserve(shared, class, block) };
-            return;
+        // SAFETY: the caller gives the block away, and it was made for this class.
+        unsafe {
+            if shared.reserve.was_drawn_on() {
+                self.free_beside_reserve(shared, class, block);
+            } else {
+                self.keep(shared, class, block);
+            }
         }
-        // SAFETY: as above.
-        unsafe { self.keep(shared, class, block) };
     }
 
     /// Takes a block back once some thread drew on the reserve: what came from there goes back there, and what makes up for it comes next.
@@ -157,6 +161,7 @@ impl Pool {
         }
         let size = size_of_class(class);
         if let Some(block) = self.cut(shared, size) {
+            self.stock(class, size);
             return Some(block);
         }
         // A block that is large beside the chunks gets a span of its own; chunks are for what they hold many of.
@@ -198,6 +203,22 @@ impl Pool {
         // SAFETY: the skipped bytes belong to the chunk and are not part of the block.
         unsafe { self.carve(shared, before) };
         Some(block)
+    }
+
+    /// Cuts more blocks off behind one that was just cut, so that a worker that goes on allocating looks at the stash once for many.
+    fn stock(&self, class: usize, size: usize) {
+        let Some((chunk, lists)) = self.chunk.get().zip(self.lists.get(class)) else { return };
+        let count = (STOCK_BYTES / size).min(chunk.bytes / size).min(batch_of_class(class) as usize - 1);
+        let (blocks, behind) = chunk.split(count * size);
+        let mut active = lists.active.get();
+        debug_assert_eq!(active.count(), 0, "free blocks come first");
+        // The first one comes first.
+        for at in (0..count).rev() {
+            // SAFETY: the block lies within the span, which was the chunk's and is aligned like the block before it.
+            unsafe { active.push(blocks.base.add(at * size)) };
+        }
+        lists.active.set(active);
+        self.chunk.set(Some(behind));
     }
 
     /// Gets a new chunk with room for a block of `size` bytes; smaller and smaller ones near the limit.

@@ -24,6 +24,8 @@ pub struct Builder<P: Protocol = DefaultProtocol> {
     /// Of a database with a path.
     #[cfg(feature = "durability")]
     pub(crate) durability: polychron_engine::redo::Durability,
+    #[cfg(feature = "durability")]
+    pub(crate) archive: Option<std::path::PathBuf>,
 }
 
 /// What was refused, as [`Error::Options`] tells it. `Error` itself cannot be cloned.
@@ -37,6 +39,8 @@ impl Builder {
             refused: None,
             #[cfg(feature = "durability")]
             durability: polychron_engine::redo::Durability::Immediate,
+            #[cfg(feature = "durability")]
+            archive: None,
         }
     }
 
@@ -94,6 +98,8 @@ impl<P: Protocol> Builder<P> {
             refused,
             #[cfg(feature = "durability")]
             durability: self.durability,
+            #[cfg(feature = "durability")]
+            archive: self.archive,
         }
     }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::clock::{Clock as _, Duration, SystemClock};
+use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::redo::{Durability, Journal, Order};
 use polychron_engine::{
     Access, Declare, Error, Events, Insertion, OpeningStage, Procedure, Protocol, RowRef, TableId, Transaction,
@@ -13,7 +14,7 @@ use polychron_engine::{
 };
 use polychron_log::disk::{Cause, Directory, Disk, Files};
 use polychron_log::recover::Batch;
-use polychron_log::{Durable, Load, Opening, Progress, Settings, Wanted};
+use polychron_log::{Durable, Load, Opening, Progress, Reading, Settings, Wanted};
 use polychron_sync::{Mutex, MutexGuard};
 
 use crate::{Builder, Database};
@@ -22,6 +23,7 @@ use crate::{Builder, Database};
 pub(crate) trait Ends: Send + Sync {
     fn flush(&self) -> Result<(), Error>;
     fn checkpoint(&self) -> Result<(), Error>;
+    fn back_up(&self, path: &Path) -> Result<(), Error>;
     fn close(&self) -> Result<(), Error>;
 }
 
@@ -32,6 +34,10 @@ impl<D: Disk + Clone> Ends for Durable<D> {
 
     fn checkpoint(&self) -> Result<(), Error> {
         Self::checkpoint(self)
+    }
+
+    fn back_up(&self, path: &Path) -> Result<(), Error> {
+        self.back_up_directory(path)
     }
 
     fn close(&self) -> Result<(), Error> {
@@ -126,19 +132,32 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
+    /// Has log files that are full copied to a directory, which is made if it is not there, before they are used again or removed. With a backup, they give the
+    /// database back as it was at any later time: `polychron restore`. One directory may be the archive of several databases. While it fails, the
+    /// log grows, and [`Event::ArchiveFails`](crate::Event::ArchiveFails) tells of it.
+    pub fn archive(mut self, path: impl AsRef<Path>) -> Self {
+        self.archive = Some(path.as_ref().to_owned());
+        self
+    }
+
     fn open_path(self, path: &Path, wanted: Wanted) -> Result<Database<P>, Error> {
         let settings = self.settings(path.display().to_string(), wanted);
+        let archive = self.archive.clone();
         self.opened(settings, |settings| {
+            let opened = |path: &Path, cause: Cause| Error::inaccessible(path.display().to_string(), cause.to_string());
+            let archive = archive.map(|path| Directory::create_or_open(&path).map_err(|cause| opened(&path, cause)));
+            let archive = archive.transpose()?.map(Files::new);
             let directory = match settings.wanted {
                 Wanted::Existing => Directory::open(path),
                 Wanted::Any | Wanted::New => Directory::create_or_open(path),
             };
-            directory.map(Files::new).map_err(|cause| match cause {
+            let directory = directory.map_err(|cause| match cause {
                 Cause::NotFound if settings.wanted == Wanted::Existing => {
                     Error::no_database(settings.path.clone(), cause.to_string())
                 }
-                cause => Error::inaccessible(settings.path.clone(), cause.to_string()),
-            })
+                cause => opened(path, cause),
+            })?;
+            Ok((Files::new(directory), archive))
         })
     }
 
@@ -151,27 +170,33 @@ impl<P: Protocol> Builder<P> {
     ) -> Result<Database<P>, Error> {
         let mut settings = self.settings("a disk".to_owned(), Wanted::Any);
         change(&mut settings);
-        self.opened(settings, |_| Ok(files.clone()))
+        self.opened(settings, |_| Ok((files.clone(), None)))
     }
 
     fn settings(&self, path: String, wanted: Wanted) -> Settings {
         let memory = &self.options.common.memory;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = polychron_memory::OWN_SLOTS + memory.max_workers;
         let log = polychron_log::Options {
             durability: self.durability,
             ..polychron_log::Options::within(memory.limit_bytes.or_else(polychron_memory::granted_bytes), workers)
         };
         let checkpoints = polychron_log::checkpoint::Options::within(log.memory_bytes);
-        Settings { path, wanted, log, checkpoints, threads: cores.min(memory.max_workers).min(16), has_threads: true }
+        Settings { path, wanted, log, checkpoints, threads: self.recovering_threads(), has_threads: true }
+    }
+
+    /// How many threads read and load what a database has.
+    pub(crate) fn recovering_threads(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        cores.min(self.options.common.memory.max_workers).min(16)
     }
 
     fn opened<D: Disk + Clone>(
         self,
         settings: Settings,
-        files: impl FnOnce(&Settings) -> Result<Files<D>, Error>,
+        files: impl FnOnce(&Settings) -> Result<(Files<D>, Option<Files<D>>), Error>,
     ) -> Result<Database<P>, Error> {
         let mut options = self.checked()?;
+        let events = options.common.events.clone();
         let durable = Arc::new(Durable::new(settings.log.durability));
         let memory = &mut options.common.memory;
         let files_bytes = settings.log.memory_bytes + settings.checkpoints.memory_bytes;
@@ -180,7 +205,12 @@ impl<P: Protocol> Builder<P> {
         options.common.journal = Journal::new(Arc::clone(&durable) as _);
         // First, for a protocol may refuse the journal, or the options.
         let database = Database::with_options(options)?;
-        recover(&database, &durable, &files(&settings)?, settings)?;
+        let (files, archive) = files(&settings)?;
+        recover(&database, &durable, &files, settings, |opening| {
+            if let Some(archive) = archive {
+                opening.archive(archive, Box::new(move |reason| events.archive_fails(reason)));
+            }
+        })?;
         database.pool.keep(Home::new(durable));
         Ok(database)
     }
@@ -198,35 +228,99 @@ impl<P: Protocol> Database<P> {
     }
 }
 
+impl<P: Protocol> Database<P> {
+    /// Writes a backup to a path where there is nothing, or an empty directory: a database of its own, which opens as it is, and has everything that was
+    /// acknowledged before this call. No transaction waits for it or is aborted by it; checkpoints wait. If it fails, nothing is left there.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let (path, copy) = (directory.path().join("bank"), directory.path().join("copy"));
+    /// # use polychron::Database;
+    /// let database = Database::builder().small().open(&path)?;
+    /// database.backup(&copy)?;
+    /// let copied = Database::builder().small().open_existing(&copy)?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::DatabaseExists`], [`Error::DiskFull`], [`Error::Inaccessible`], and [`Error::Corrupt`], with the path of the database or of the backup;
+    /// [`Error::LogStopped`]; [`Error::Cancelled`] when the database was closed; [`Error::Options`] of a database in memory.
+    pub fn backup(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        match self.pool.home() {
+            Some(home) => home.0.0.back_up(path.as_ref()),
+            None => Err(Error::options("a database in memory has no files of which there could be a backup")),
+        }
+    }
+}
+
 /// Makes the tables again and loads their rows; from then on what changes is logged.
 fn recover<P: Protocol, D: Disk + Clone>(
     database: &Database<P>,
     durable: &Durable<D>,
     files: &Files<D>,
     settings: Settings,
+    archive: impl FnOnce(&mut Opening<'_, D>),
 ) -> Result<(), Error> {
     let path = settings.path.clone();
     let told = Told::new(database);
     let report = |progress: Progress| told.report(progress);
     let mut opening = Opening::begin(files, settings, &report)?;
-    let storage = database.protocol.storage();
-    storage.restore(opening.catalog())?;
-    let ids = opening.catalog().tables().iter().filter_map(|(position, table)| {
-        let id = storage.find_table(&table.definition.name)?;
-        Some((*position, id))
-    });
-    let loader = Loader { database, path, tables: ids.collect(), workers: Mutex::default() };
-    let rows = opening.load(&loader)?;
-    drop(loader);
-    told.end(rows);
-    storage.counters().forget();
+    archive(&mut opening);
+    load(database, path, &mut opening, &told)?;
     let protocol = Arc::downgrade(&database.protocol);
     let ended = move || protocol.upgrade().map_or(Order::default(), |protocol| protocol.storage().ended());
     opening.finish(durable, Box::new(ended))
 }
 
+/// What tables and rows are recovered from.
+pub(crate) trait Recovers {
+    fn catalog(&self) -> &StoredCatalog;
+    fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error>;
+}
+
+impl<D: Disk + Clone> Recovers for Opening<'_, D> {
+    fn catalog(&self) -> &StoredCatalog {
+        self.catalog()
+    }
+
+    fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
+        self.load(sink)
+    }
+}
+
+impl<D: Disk + Clone> Recovers for Reading<'_, D> {
+    fn catalog(&self) -> &StoredCatalog {
+        self.catalog()
+    }
+
+    fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
+        self.load(sink)
+    }
+}
+
+/// Makes the tables again in an empty database, and loads their rows. What they have counted does not count.
+pub(crate) fn load<P: Protocol>(
+    database: &Database<P>,
+    path: String,
+    from: &mut impl Recovers,
+    told: &Told<'_>,
+) -> Result<(), Error> {
+    let storage = database.protocol.storage();
+    storage.restore(from.catalog())?;
+    let ids = from.catalog().tables().iter().filter_map(|(position, table)| {
+        let id = storage.find_table(&table.definition.name)?;
+        Some((*position, id))
+    });
+    let loader = Loader { database, path, tables: ids.collect(), workers: Mutex::default() };
+    let rows = from.load(&loader)?;
+    drop(loader);
+    told.end(rows);
+    storage.counters().forget();
+    Ok(())
+}
+
 /// Tells whoever listens how far an opening has come.
-struct Told<'d> {
+pub(crate) struct Told<'d> {
     events: &'d Events,
     clock: SystemClock,
     /// When the stage began of which something was told last, and when that was told, in nanoseconds.
@@ -237,7 +331,7 @@ struct Told<'d> {
 const REPORT_EVERY_NS: u64 = 100_000_000;
 
 impl<'d> Told<'d> {
-    fn new<P: Protocol>(database: &'d Database<P>) -> Self {
+    pub(crate) fn new<P: Protocol>(database: &'d Database<P>) -> Self {
         let events = database.protocol.storage().counters().events();
         Self { events, clock: SystemClock::new(), last: Mutex::new(None) }
     }
@@ -248,7 +342,7 @@ impl<'d> Told<'d> {
         self.report(Progress::Rows { rows, of: rows });
     }
 
-    fn report(&self, progress: Progress) {
+    pub(crate) fn report(&self, progress: Progress) {
         if !self.events.is_heard() {
             return;
         }

@@ -208,6 +208,8 @@ mod open_transaction;
 mod opening;
 mod pool;
 pub mod prelude;
+#[cfg(feature = "durability")]
+mod read_only;
 mod requests;
 mod resolving;
 mod session;
@@ -242,6 +244,8 @@ pub use polychron_engine::{
     Isolation, Metric, MetricValue, Mode, OpeningStage, Operations, Procedure, Protocol, Reason, Restriction,
     Savepoint, Scan, Statistics, Submission, Table, TableId, Transaction, Versions, Worker,
 };
+#[cfg(feature = "durability")]
+pub use polychron_log::backup::{Restored, back_up_directory, restore_directory};
 pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure};
 pub use polychron_protocols as protocols;
 pub use polychron_schema as schema;

@@ -25,6 +25,7 @@ pub(crate) fn trace(event: &Event<'_>) {
             let stage = stage.name();
             tracing::debug!(stage, done, of, ?time, "a database is being opened");
         }
+        Event::ArchiveFails { reason, .. } => tracing::warn!(reason, "the archive fails"),
         Event::Open { time, thread, .. } => {
             tracing::warn!(?time, thread = thread.name(), id = ?thread.id(), "a transaction stays open");
         }

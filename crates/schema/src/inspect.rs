@@ -32,6 +32,17 @@ impl Layout {
         chosen.map(|(_, column)| column).try_for_each(|column| column.check(row, self.shape().fixed_bytes))
     }
 
+    /// Checks that one column of a row, by its position, holds a value of its type.
+    ///
+    /// # Errors
+    /// As of [`check_columns`](Self::check_columns).
+    ///
+    /// # Panics
+    /// When there is no such column.
+    pub fn check_column(&self, row: RowRef<'_>, position: usize) -> Result<(), SchemaError> {
+        self.columns()[position].check(row, self.shape().fixed_bytes)
+    }
+
     /// The columns in whose values two rows differ. Columns of the same bit ([`ColumnSet`]) are told of as one.
     pub fn differences(&self, one: RowRef<'_>, other: RowRef<'_>) -> ColumnSet {
         let columns = self.columns().iter().enumerate().filter(|(_, column)| column.differs(one, other));

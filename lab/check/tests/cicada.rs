@@ -39,7 +39,7 @@ fn versioned_with(change: impl FnOnce(&mut Options)) -> Setup<Cicada> {
 conformance!(multi_version, still_multi_version());
 conformance!(multi_version_by_a_counter, versioned_with(|options| options.central_clock = true));
 conformance!(multi_version_without_inlining, versioned_with(|options| options.ablation.inlining = false));
-conformance!(multi_version_watchful, versioned_with(|options| options.check_every = 1));
+conformance!(multi_version_watchful, versioned_with(|options| options.check_every = 7));
 conformance!(
     multi_version_without_optimisations,
     versioned_with(|options| {
@@ -52,7 +52,7 @@ conformance!(
 
 conformance!(central_clock, still_with(|options| options.central_clock = true));
 conformance!(without_inlining, still_with(|options| options.ablation.inlining = false));
-conformance!(watchful, still_with(|options| options.check_every = 1));
+conformance!(watchful, still_with(|options| options.check_every = 7));
 conformance!(
     without_optimisations,
     still_with(|options| {

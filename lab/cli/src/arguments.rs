@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use polychron::Durability;
 use polychron_cli::arguments::{Bench, Pages};
 use polychron_workloads::tpcc::Scale;
+
+use crate::durability::Part;
 
 /// What measures and proves Polychron: the figures of the papers, histories that are checked, and benchmarks
 #[derive(Debug, Parser)]
@@ -26,6 +27,8 @@ pub(crate) enum Command {
     Figures(Figures),
     /// Kill processes that execute transactions on a database on disk, and check what is there when it is opened again
     Crash(Crash),
+    /// Measure what durability costs, beside a bare disk and databases in memory
+    Durability(Durability),
     /// A process that is killed
     #[command(hide = true)]
     CrashClient(CrashClient),
@@ -53,11 +56,43 @@ pub(crate) struct Crash {
     #[arg(long, default_value_t = 3)]
     pub(crate) threads: u64,
 
+    /// Have log files archived, and restore each database to so many random times at the end
+    #[arg(long, default_value_t = 0)]
+    pub(crate) restores: u64,
+
     /// Seed of the first database; the second has the next, and so on
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 
     /// Where the databases are made, each in a directory of its own [default: as for temporary files]
+    #[arg(long)]
+    pub(crate) directory: Option<PathBuf>,
+}
+
+/// Options of `polychron-lab durability`.
+#[derive(Debug, Args)]
+pub(crate) struct Durability {
+    /// What is measured; may be given several times [default: everything]
+    #[arg(long, value_enum)]
+    pub(crate) part: Vec<Part>,
+
+    /// The concurrency-control protocol
+    #[arg(long, default_value = "cicada")]
+    pub(crate) protocol: String,
+
+    /// Seconds of each run
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) seconds: f64,
+
+    /// Runs of everything
+    #[arg(long, default_value_t = 5)]
+    pub(crate) repeat: usize,
+
+    /// About so much has each database that is opened
+    #[arg(long, default_value_t = 200)]
+    pub(crate) megabytes: u64,
+
+    /// Where the databases are made, each in a directory of its own that goes in the end [default: as for temporary files]
     #[arg(long)]
     pub(crate) directory: Option<PathBuf>,
 }
@@ -70,13 +105,17 @@ pub(crate) struct CrashClient {
     #[arg(long)]
     pub(crate) protocol: String,
     #[arg(long)]
-    pub(crate) durability: Durability,
+    pub(crate) durability: polychron::Durability,
     #[arg(long)]
     pub(crate) life: u64,
     #[arg(long)]
     pub(crate) seed: u64,
     #[arg(long)]
     pub(crate) threads: u64,
+    #[arg(long, requires = "backup")]
+    pub(crate) archive: Option<PathBuf>,
+    #[arg(long, requires = "archive")]
+    pub(crate) backup: Option<PathBuf>,
 }
 
 /// Options of `polychron-lab figures`.

@@ -6,11 +6,11 @@ use polychron::{Isolation, ProtocolInfo, ProtocolList, Protocols};
 use polychron_cli::output::{print_error, print_output};
 use polychron_cli::progress::Steps;
 use polychron_cli::report::{columns, thousands};
-use polychron_crash::{Client, Plan, Report};
+use polychron_crash::{Client, Kept, Plan, Report};
 
 use crate::arguments::{Crash, CrashClient};
 
-const HEADER: [&str; 5] = ["databases", "kills", "acknowledged", "there besides", "verdict"];
+const HEADER: [&str; 7] = ["databases", "kills", "acknowledged", "there besides", "restores", "to points", "verdict"];
 
 /// Runs the command.
 pub(crate) fn run(given: &Crash) -> u8 {
@@ -45,6 +45,7 @@ fn run_all(given: &Crash) -> Result<u8, String> {
             lives: given.lives,
             threads: given.threads,
             protocols: protocols.clone(),
+            restores: given.restores,
         };
         let directory = match &given.directory {
             Some(path) => tempfile::tempdir_in(path),
@@ -56,6 +57,8 @@ fn run_all(given: &Crash) -> Result<u8, String> {
                 sum.kills += report.kills;
                 sum.acknowledged += report.acknowledged;
                 sum.others += report.others;
+                sum.restores += report.restores;
+                sum.points += report.points;
             }
             Err(failure) => {
                 let path = directory.keep();
@@ -66,9 +69,10 @@ fn run_all(given: &Crash) -> Result<u8, String> {
         steps.step();
     }
     drop(steps);
-    let row = [given.runs, sum.kills, sum.acknowledged, sum.others].map(thousands);
-    let [runs, kills, acknowledged, others] = row;
-    print_output(columns(HEADER, &[[runs, kills, acknowledged, others, "nothing was lost".to_owned()]]));
+    let row = [given.runs, sum.kills, sum.acknowledged, sum.others, sum.restores, sum.points].map(thousands);
+    let [runs, kills, acknowledged, others, restores, points] = row;
+    let verdict = "nothing was lost".to_owned();
+    print_output(columns(HEADER, &[[runs, kills, acknowledged, others, restores, points, verdict]]));
     Ok(0)
 }
 
@@ -80,13 +84,17 @@ fn command(program: &std::path::Path, client: &Client) -> Command {
     for (option, value) in [("--life", client.life), ("--seed", client.seed), ("--threads", client.threads)] {
         command.args([option, &value.to_string()]);
     }
+    if let Some(Kept { archive, backup }) = &client.kept {
+        command.arg("--archive").arg(archive).arg("--backup").arg(backup);
+    }
     command
 }
 
 /// Runs the command that is killed.
 pub(crate) fn client(given: CrashClient) -> u8 {
-    let CrashClient { directory, protocol, durability, life, seed, threads } = given;
-    match polychron_crash::client(&Client { directory, protocol, durability, life, seed, threads }) {
+    let CrashClient { directory, protocol, durability, life, seed, threads, archive, backup } = given;
+    let kept = archive.zip(backup).map(|(archive, backup)| Kept { archive, backup });
+    match polychron_crash::client(&Client { directory, protocol, durability, life, seed, threads, kept }) {
         Ok(()) => 0,
         Err(error) => {
             print_error(error.to_string());

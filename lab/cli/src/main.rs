@@ -3,6 +3,7 @@
 mod arguments;
 mod check;
 mod crash;
+mod durability;
 mod figures;
 
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Command::Check(given) => check::run(&given),
         Command::Crash(given) => crash::run(&given),
         Command::CrashClient(given) => crash::client(given),
+        Command::Durability(given) => durability::run(&given),
         Command::Figures(given) => figures::run(&given),
         Command::Pages(given) => pages::run::<Arguments>(&given),
     };

@@ -26,15 +26,32 @@ pub struct Client {
     pub seed: u64,
     /// How many threads execute transactions.
     pub threads: u64,
+    /// Where log files go, and where the first client makes a backup.
+    pub kept: Option<Kept>,
+}
+
+/// What a database can be restored from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The archive.
+    pub archive: PathBuf,
+    /// The backup.
+    pub backup: PathBuf,
 }
 
 /// Opens a directory, which may be empty.
-pub(crate) fn open(directory: &Path, protocol: &str, durability: Durability) -> Result<Database<AnyProtocol>, Error> {
+pub(crate) fn open(
+    directory: &Path,
+    protocol: &str,
+    durability: Durability,
+    kept: Option<&Kept>,
+) -> Result<Database<AnyProtocol>, Error> {
     let mut options = Options { protocol: any_protocol(protocol, &[])?, common: Default::default() };
     options.common.memory.max_workers = 16;
     options.common.memory.huge_pages = false;
     options.common.submissions.threads = 2;
-    Database::builder().with::<AnyProtocol>().options(options).durability(durability).open(directory)
+    let builder = Database::builder().with::<AnyProtocol>().options(options).durability(durability);
+    kept.iter().fold(builder, |builder, kept| builder.archive(&kept.archive)).open(directory)
 }
 
 /// The tables, which are made if they are not there.
@@ -51,8 +68,11 @@ pub(crate) fn tables(database: &Database<AnyProtocol>) -> Result<Tables, Error> 
 /// # Errors
 /// What keeps the database from being opened or closed.
 pub fn client(client: &Client) -> Result<(), Error> {
-    let database = open(&client.directory, &client.protocol, client.durability)?;
+    let database = open(&client.directory, &client.protocol, client.durability, client.kept.as_ref())?;
     let tables = tables(&database)?;
+    if let Some(kept) = client.kept.as_ref().filter(|kept| !kept.backup.exists()) {
+        database.backup(&kept.backup)?;
+    }
     Line::Open.tell();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -9,8 +9,9 @@
 mod client;
 mod examine;
 mod ledger;
+mod restore;
 mod run;
 mod work;
 
-pub use client::{Client, client};
+pub use client::{Client, Kept, client};
 pub use run::{Failure, Plan, Report, run};

@@ -10,9 +10,10 @@ use std::time::Duration;
 use polychron::Durability;
 use polychron_base::random::Random;
 
-use crate::client::{Client, open};
+use crate::client::{Client, Kept, open};
 use crate::examine::examine;
 use crate::ledger::{Ledger, Line};
+use crate::restore::{now_ns, restore_often};
 
 /// For how long a client may take to open or to close its database before it counts as one that hangs.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
@@ -28,6 +29,8 @@ pub struct Plan {
     pub threads: u64,
     /// The protocols that are drawn from.
     pub protocols: Vec<String>,
+    /// To how many times between the first client and the last one it is restored at the end.
+    pub restores: u64,
 }
 
 /// What was seen of one directory.
@@ -39,6 +42,10 @@ pub struct Report {
     pub acknowledged: u64,
     /// How many were there without having been acknowledged.
     pub others: u64,
+    /// How many times it was restored, and to how many different points.
+    pub restores: u64,
+    /// How many of them had something that the one before had not.
+    pub points: u64,
 }
 
 /// Something was wrong.
@@ -77,8 +84,12 @@ enum End {
 pub fn run(plan: &Plan, directory: &Path, command: impl Fn(&Client) -> Command) -> Result<Report, Failure> {
     let mut random = Random::from_seed(plan.seed);
     let (mut report, mut ledger, mut clients) = (Report::default(), Ledger::default(), Vec::new());
+    let kept =
+        (plan.restores > 0).then(|| Kept { archive: directory.join("archive"), backup: directory.join("backup") });
+    let begun_ns = now_ns();
+    let mut told = Vec::new();
     for life in 1..=plan.lives {
-        let client = draw(plan, directory.join("database"), life, &mut random);
+        let client = Client { kept: kept.clone(), ..draw(plan, directory.join("database"), life, &mut random) };
         let end = draw_end(&mut random);
         clients.push(format!("{} {:?} {end:?}", client.protocol, client.durability));
         let fail = |what| Failure { seed: plan.seed, clients: clients.clone(), what };
@@ -86,13 +97,19 @@ pub fn run(plan: &Plan, directory: &Path, command: impl Fn(&Client) -> Command) 
         let waits = client.durability.waits() || lines.contains(&Line::Closed);
         report.kills += u64::from(!matches!(end, End::Closed(_)));
         report.acknowledged += lines.iter().filter(|line| matches!(line, Line::Done(..))).count() as u64;
+        told.extend(lines.clone());
         ledger.add(lines, waits);
         let examiner = &plan.protocols[random.below(plan.protocols.len() as u64) as usize];
         clients.push(format!("examined with {examiner}"));
         let fail = |what| Failure { seed: plan.seed, clients: clients.clone(), what };
-        let database =
-            open(&client.directory, examiner, Durability::Immediate).map_err(|error| fail(error.to_string()))?;
+        let database = open(&client.directory, examiner, Durability::Immediate, kept.as_ref())
+            .map_err(|error| fail(error.to_string()))?;
         report.others += examine(&database, &mut ledger).map_err(fail)? as u64;
+    }
+    if let Some(kept) = &kept {
+        let fail = |what| Failure { seed: plan.seed, clients: clients.clone(), what };
+        let times = (begun_ns, now_ns());
+        restore_often(plan, directory, kept, &told, times, &mut random, &mut report).map_err(fail)?;
     }
     Ok(report)
 }
@@ -105,7 +122,7 @@ fn draw(plan: &Plan, directory: PathBuf, life: u64, random: &mut Random) -> Clie
         2 => Durability::OnCheckpoint,
         _ => Durability::Immediate,
     };
-    Client { directory, protocol, durability, life, seed: random.next_u64(), threads: plan.threads }
+    Client { directory, protocol, durability, life, seed: random.next_u64(), threads: plan.threads, kept: None }
 }
 
 fn draw_end(random: &mut Random) -> End {

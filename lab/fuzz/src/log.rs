@@ -98,31 +98,36 @@ fn made_records(input: &mut Input<'_>) -> (Writer, Vec<ToldRecord>) {
     let mut writer = Writer::new();
     let mut told = Vec::new();
     for _ in 0..input.below(4) {
-        let (mut body, mut changes) = (Body::new(), Vec::new());
-        for _ in 0..input.below(4) {
-            let table = input.number() as u32;
-            let change = match input.below(3) {
-                0 => Told::Put(table, words(input)),
-                1 => Told::Patch(table, input.key(), ranges(input)),
-                _ => Told::Delete(table, input.key()),
-            };
-            match &change {
-                Told::Put(table, words) => body.put(*table, words),
-                Told::Patch(table, key, ranges) => {
-                    let ranges: Vec<_> = ranges.iter().map(|(first, words)| (*first, words.as_slice())).collect();
-                    body.patch(*table, key, &ranges)
-                }
-                Told::Delete(table, key) => body.delete(*table, key),
-            }
-            .expect("it is within the limits");
-            changes.push(change);
-        }
+        let (body, changes) = made_body(input);
         let order = Order { era: u64::from(input.byte()), timestamp: input.number() };
         let worker = input.number() as u32;
         writer.push(order, worker, &body).expect("there is room");
         told.push((order, worker, changes));
     }
     (writer, told)
+}
+
+fn made_body(input: &mut Input<'_>) -> (Body, Vec<Told>) {
+    let (mut body, mut changes) = (Body::new(), Vec::new());
+    for _ in 0..input.below(4) {
+        let table = input.number() as u32;
+        let change = match input.below(3) {
+            0 => Told::Put(table, words(input)),
+            1 => Told::Patch(table, input.key(), ranges(input)),
+            _ => Told::Delete(table, input.key()),
+        };
+        match &change {
+            Told::Put(table, words) => body.put(*table, words),
+            Told::Patch(table, key, ranges) => {
+                let ranges: Vec<_> = ranges.iter().map(|(first, words)| (*first, words.as_slice())).collect();
+                body.patch(*table, key, &ranges)
+            }
+            Told::Delete(table, key) => body.delete(*table, key),
+        }
+        .expect("it is within the limits");
+        changes.push(change);
+    }
+    (body, changes)
 }
 
 /// Words with runs of zeroes.
@@ -213,8 +218,10 @@ fn made_manifest(input: &mut Input<'_>) -> Manifest {
 }
 
 fn made_contents(input: &mut Input<'_>) -> Contents {
-    if input.flag() {
-        return Contents::Records;
+    match input.below(3) {
+        0 => return Contents::Records,
+        1 => return Contents::Changes,
+        _ => {}
     }
     let bits = input.below(usize::from(checkpoint::Range::MAX_BITS) + 1) as u8;
     let range = checkpoint::Range { bits, prefix: input.number() as u32 % (1 << bits) };
@@ -238,7 +245,9 @@ pub(crate) fn run_blocks(bytes: &[u8]) {
     let decoded = Block::decode(&buffer, &place).expect("what is encoded is decoded");
     assert_eq!((decoded.checksum, decoded.bytes, decoded.count), (sum, length, count), "the block is as it was");
     assert_eq!(
-        decoded.rows().filter(Result::is_ok).count() + decoded.records().filter(Result::is_ok).count(),
+        decoded.rows().filter(Result::is_ok).count()
+            + decoded.records().filter(Result::is_ok).count()
+            + decoded.changes().expect("it is well formed").map_or(0, |record| record.changes().count()),
         count as usize
     );
     any_block(&buffer, &place);
@@ -264,13 +273,18 @@ const BLOCK_HEADER: usize = 96;
 /// Bytes taken for a block: if they are one, writing the same again gives the same bytes.
 fn any_block(bytes: &[u8], place: &block::Place) {
     let Ok(decoded) = Block::decode(bytes, place) else { return };
-    let rows: Result<Vec<Vec<u64>>, Malformed> = decoded.rows().map(|row| Ok(row?.collect())).collect();
+    let rows: Result<Vec<Vec<u64>>, Malformed> = decoded.rows().collect();
     let records: Result<Vec<(Order, u32, Body)>, Malformed> =
         decoded.records().map(|record| rewritten(&record?)).collect();
     let (Ok(rows), Ok(records)) = (rows, records) else { return };
     let content = match place.contents {
         Contents::Rows { table, .. } => encoded_rows(table, &rows),
         Contents::Records => encoded_records(&records),
+        Contents::Changes => {
+            let Ok(Some(record)) = decoded.changes() else { return };
+            let body = rewritten(&record).expect("it is well formed").2;
+            body.as_bytes().to_vec()
+        }
     };
     let mut again = Buffer::zeroed(block::bytes_of(content.len()));
     block::encode(place, &content, decoded.count, &mut again);
@@ -287,6 +301,10 @@ fn made_content(input: &mut Input<'_>, contents: Contents) -> (Vec<u8>, u32) {
         Contents::Records => {
             let (writer, _) = made_records(input);
             (writer.content().to_vec(), writer.count())
+        }
+        Contents::Changes => {
+            let (body, changes) = made_body(input);
+            (body.as_bytes().to_vec(), changes.len() as u32)
         }
     }
 }

@@ -1,13 +1,13 @@
 //! What recovery makes of records: whatever they are, rows that are rows of their tables, each once, and the same in whichever sequence the records come.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use polychron_base::IndexId;
 use polychron_log::catalog::{Standing, StoredCatalog, StoredTable};
+use polychron_log::checkpoint::block;
 use polychron_log::frame::{Body, Order, Record, Records, Writer};
-use polychron_log::recover::{Batch, Sink, Source, Tail};
+use polychron_log::recover::{Batch, Sink, Source, Tail, Visit};
 use polychron_log::{Error, Logged};
 use polychron_schema::{ColumnType, KeyExtractor, KeyScratch, RowBuffer, RowRef, TableDefinition, Value, build_row};
 
@@ -139,11 +139,17 @@ impl Source for Rows {
         1
     }
 
-    fn read(&self, _: usize, row: &mut dyn FnMut(u32, &[u64]) -> ControlFlow<()>) -> Result<(), Error> {
+    fn read(&self, _: usize, visit: &mut Visit<'_>) -> Result<(), Error> {
         // That they are different is the checkpoint's to see to.
         let mut keys = BTreeSet::new();
-        let mut rows = self.0.iter().filter(|(table, words)| keys.insert((*table, key_of(*table, words))));
-        rows.all(|(table, words)| row(*table, words).is_continue());
+        for (table, words) in self.0.iter().filter(|(table, words)| keys.insert((*table, key_of(*table, words)))) {
+            let mut body = Body::new();
+            body.put(*table, words).expect("it is short");
+            let visited = visit(block::Rows::new(*table, body.as_bytes(), 1));
+            if visited.expect("it is well formed").is_break() {
+                break;
+            }
+        }
         Ok(())
     }
 }

@@ -29,6 +29,9 @@ struct State {
     /// The room that all files may take together, in bytes.
     room: Option<u64>,
     is_locked: bool,
+    /// How many have locked it to read, and whether it was ever locked to write.
+    readers: usize,
+    was_locked: bool,
     /// How many handles a file has.
     open: BTreeMap<Id, usize>,
 }
@@ -57,6 +60,8 @@ impl SimulatedDisk {
             steps: Vec::new(),
             room: None,
             is_locked: false,
+            readers: 0,
+            was_locked: false,
             open: BTreeMap::new(),
         };
         Self { state: Arc::new(Mutex::new(state)) }
@@ -254,13 +259,25 @@ impl Disk for SimulatedDisk {
 
     fn lock(&self) -> Result<SimulatedLock, Cause> {
         self.run(Operation::Lock, "", 0, |state, verdict| {
-            if state.is_locked {
+            if state.is_locked || state.readers > 0 {
                 return Err(Cause::Locked { holder: Some(std::process::id()) });
             }
             state.is_locked = !verdict.is_failure();
+            state.was_locked |= state.is_locked;
             Ok(())
         })?;
-        Ok(SimulatedLock { disk: self.clone() })
+        Ok(SimulatedLock { disk: self.clone(), reads: false })
+    }
+
+    fn lock_to_read(&self) -> Result<Option<SimulatedLock>, Cause> {
+        let was_locked = self.run(Operation::Lock, "", 0, |state, verdict| {
+            if state.is_locked {
+                return Err(Cause::Locked { holder: Some(std::process::id()) });
+            }
+            state.readers += usize::from(state.was_locked && !verdict.is_failure());
+            Ok(state.was_locked)
+        })?;
+        Ok(was_locked.then(|| SimulatedLock { disk: self.clone(), reads: true }))
     }
 }
 
@@ -352,10 +369,16 @@ impl Drop for SimulatedFile {
 /// The lock of a [`SimulatedDisk`].
 pub struct SimulatedLock {
     disk: SimulatedDisk,
+    reads: bool,
 }
 
 impl Drop for SimulatedLock {
     fn drop(&mut self) {
-        self.disk.state().is_locked = false;
+        let mut state = self.disk.state();
+        if self.reads {
+            state.readers -= 1;
+        } else {
+            state.is_locked = false;
+        }
     }
 }

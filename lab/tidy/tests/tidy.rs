@@ -82,7 +82,7 @@ const UNSAFE: &[(&str, usize)] = &[
     ("index", 212),
     ("schema", 10),
     ("engine", 57),
-    ("protocols", 398),
+    ("protocols", 352),
     ("lab/compared", 87),
 ];
 
@@ -109,7 +109,10 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("sql", &["base", "schema", "engine"]),
     ("server", &["base", "schema", "engine", "sql", "polychron"]),
     ("cli", &["base", "sync", "memory", "index", "schema", "engine", "log", "polychron", "workloads", "sql", "server"]),
-    ("lab/cli", &["base", "sync", "engine", "polychron", "workloads", "cli", "check", "compared", "crash", "figures"]),
+    (
+        "lab/cli",
+        &["base", "sync", "engine", "log", "polychron", "workloads", "cli", "check", "compared", "crash", "figures"],
+    ),
     ("lab/shipped", &[]),
     ("lab/tidy", &[]),
 ];

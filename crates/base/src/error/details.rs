@@ -432,6 +432,13 @@ details! {
         /// The process that has it open, if that is known.
         process: Option<u32>,
     }
+    /// The database was opened to be read alone.
+    OpenedReadOnly by opened_read_only, "{} cannot be changed: the database at {} was opened read-only" (OneLine(table), OneLine(path)) {
+        /// The table that was to be changed, made or dropped.
+        table: String,
+        /// The database's path.
+        path: String,
+    }
     /// There is no database.
     NoDatabase by no_database, "there is no database at {}: {}" (OneLine(path), OneLine(reason)) {
         /// The path.

@@ -51,8 +51,9 @@ impl Hint {
     }
 
     #[inline]
-    fn is_of(&self, table: TableId, key: &Key16) -> bool {
-        self.table == table && self.key == *key
+    fn is_of<K: EncodedKey>(&self, table: TableId, key: K) -> bool {
+        let [first, second] = [0, 1].map(|index| self.key.slice(index) == key.slice(index));
+        self.table == table && self.key.len() == key.len() && first && second
     }
 
     /// Whether the key comes next to that of the hint before, so that one lookup leads to both.
@@ -86,8 +87,7 @@ struct Window {
 }
 
 impl Window {
-    #[inline(never)]
-    fn find(&mut self, all: &[Hint], table: TableId, key: &Key16) -> Option<Handle> {
+    fn find(&mut self, all: &[Hint], table: TableId, key: Key16) -> Option<Handle> {
         let ahead = self.next..self.end.min(self.next + WINDOW);
         let mut positions = ahead.chain(self.first..self.next.min(self.first + WINDOW));
         let position = positions.find(|&position| all[position].is_of(table, key))?;
@@ -151,18 +151,21 @@ impl Hints {
     /// The record of a key, if a hint for it is among the next ones, or among the first ones that were passed by.
     #[inline]
     pub fn find<K: EncodedKey>(&mut self, table: TableId, key: K) -> Option<Handle> {
-        let key = Key16::from_key(key)?;
-        for window in [&mut self.declared, &mut self.own] {
-            if let Some(hint) = self.all.get(window.next)
-                && window.next < window.end
-                && hint.is_of(table, &key)
-            {
+        // Mostly keys are asked for in their order, and either all were declared or none.
+        let window = if self.has_declared() { &mut self.declared } else { &mut self.own };
+        match self.all.get(window.next) {
+            Some(hint) if window.next < window.end && hint.is_of(table, key) => {
                 window.next += 1;
-                return hint.handle;
+                hint.handle
             }
+            _ => self.find_further(table, Key16::from_key(key)?),
         }
-        let found = self.declared.find(&self.all, table, &key);
-        if found.is_some() { found } else { self.own.find(&self.all, table, &key) }
+    }
+
+    #[inline(never)]
+    fn find_further(&mut self, table: TableId, key: Key16) -> Option<Handle> {
+        let found = self.declared.find(&self.all, table, key);
+        if found.is_some() { found } else { self.own.find(&self.all, table, key) }
     }
 
     /// Looks the keys up that a group of procedures declares, and starts fetching their records. What is found holds under

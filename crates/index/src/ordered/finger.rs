@@ -5,7 +5,7 @@
 //! neighbour's. So the walk from the root can be left out, and what is found is validated like the end of a walk.
 
 use super::OrderedIndex;
-use super::lookup::{Hit, Position};
+use super::lookup::{Hit, Position, handle_of};
 use super::node::{KIND_LAYER, Leaf};
 use super::version::{DELETED, DIRTY, LATCHED};
 use crate::Handle;
@@ -63,7 +63,9 @@ impl Finger {
             return None;
         }
         let state = leaf.state();
-        let hit = leaf.find(slice, key.len()).map(|(slot, kind)| Hit { slot, kind, value: leaf.value(slot) });
+        // Ascending keys come behind the last.
+        let found = if slice > leaf.last_slice() { None } else { leaf.find(slice, key.len()) };
+        let hit = found.map(|(slot, kind)| Hit { slot, kind, value: leaf.value(slot) });
         match hit {
             Some(Hit { kind: KIND_LAYER, .. }) => return None,
             Some(_) => {}
@@ -80,17 +82,29 @@ impl Finger {
 }
 
 impl OrderedIndex {
-    /// Finds the handles of keys that lie near each other, each from where the one before was found.
+    /// Finds the handles of keys that lie near each other, each from where the one before was found: mostly its entry is the next one of
+    /// the leaf.
     #[inline]
     pub fn find_run<'r, K: EncodedKey>(
         &self,
         run: impl Iterator<Item = (K, &'r mut Option<Handle>)>,
         guard: &Guard<'_>,
     ) {
-        let mut finger = Finger::default();
+        let (mut finger, mut behind) = (Finger::default(), None::<(&Leaf, usize)>);
         for (key, handle) in run {
+            if let Some((leaf, position)) = behind
+                && let Some(value) = leaf.value_at(position, key.slice(0), key.len())
+            {
+                *handle = Some(handle_of(value));
+                behind = Some((leaf, position + 1));
+                continue;
+            }
             // SAFETY: this index alone sets the finger, under the guard.
-            *handle = unsafe { self.get_near(key, &mut finger, guard) }.handle;
+            let found = unsafe { self.locate_near(key, &mut finger, guard) };
+            *handle = found.handle(key);
+            // In a layer below, slices are others' than those that keys begin with.
+            let hit = found.hit.filter(|_| found.depth == 0);
+            behind = hit.and_then(|hit| Some((found.leaf, found.leaf.position_of(hit.slot)? + 1)));
         }
     }
 

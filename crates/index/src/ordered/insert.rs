@@ -90,6 +90,7 @@ pub(super) unsafe fn discard(entry: &Entry, guard: &Guard<'_>) {
 }
 
 /// Adds the key to a leaf that has a free slot.
+#[inline]
 fn add<K: EncodedKey>(
     position: Position<'_>,
     mut latched: Latched<'_>,

@@ -7,7 +7,7 @@
 
 use super::interior::Interior;
 use super::permutation::Permutation;
-use super::version::{DIRTY, INTERIOR, LATCHED, Version};
+use super::version::{DELETED, DIRTY, INTERIOR, LATCHED, Version};
 use polychron_memory::{Guard, OutOfMemory};
 use polychron_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use polychron_sync::{MODELLED, prefetch_read};
@@ -447,12 +447,22 @@ impl Leaf {
         rank
     }
 
-    /// The position of the entry in `slot`. Under the latch.
-    pub(super) fn position_of(&self, slot: usize) -> usize {
+    /// The position of the entry in `slot`, which is there under the latch.
+    pub(super) fn position_of(&self, slot: usize) -> Option<usize> {
         let permutation = self.permutation();
-        (0..permutation.count())
-            .find(|position| permutation.slot(*position) == slot)
-            .expect("the slot was found under the latch that still stands")
+        (0..permutation.count()).find(|position| permutation.slot(*position) == slot)
+    }
+
+    /// The value of the entry at `position`, if it is that of a key that ends in this slice, and the leaf is not being changed.
+    #[inline]
+    pub(super) fn value_at(&self, position: usize, slice: u64, remaining: usize) -> Option<Value> {
+        let (version, permutation) = (self.version().load(), self.permutation());
+        if version & (DIRTY | DELETED) != 0 || remaining > 8 || position >= permutation.count() {
+            return None;
+        }
+        let entry = self.entry_at(permutation.slot(position));
+        let is_there = entry.slice == slice && entry.kind == remaining;
+        (is_there && self.version().is(version & !LATCHED)).then_some(entry.value)
     }
 
     /// The slot of the entry that holds a layer's root. Under the latch.
@@ -489,7 +499,8 @@ impl Leaf {
 
     /// Takes the entry in `slot` out. Under the latch, marked dirty.
     pub(super) fn remove_entry(&self, slot: usize) {
-        let permutation = self.permutation().remove(self.position_of(slot));
+        let position = self.position_of(slot).expect("the slot was found under the latch that still stands");
+        let permutation = self.permutation().remove(position);
         self.set_kind(slot, KIND_FREE);
         self.permutation.store(permutation.0, Ordering::Release);
     }

@@ -6,21 +6,21 @@
 //! |---|---|
 //! | 0–7 | magic |
 //! | 8–9 | format |
-//! | 10 | what the content is: 0 rows, 1 records |
+//! | 10 | what the content is: 0 rows, 1 records, 2 changes |
 //! | 11 | how many bits of their keys' hashes the rows have in common |
 //! | 12–15 | checksum of the header, but for itself, and of the content |
 //! | 16–31 | database |
 //! | 32–39 | number of the checkpoint |
-//! | 40–43, 44–47 | table, part of it; of records both are 0, as are the bits |
+//! | 40–43, 44–47 | table, part of it; of records and changes both are 0, as are the bits |
 //! | 48–55 | number of the block in its file |
 //! | 56–59 | bytes of content |
-//! | 60–63 | how many rows or records |
+//! | 60–63 | how many rows, records or changes |
 //! | 64–67 | checksum of the block before; 0 in the first one |
 //! | 68–71 | these bits |
 //! | 72–95 | zero |
 //! | 96– | the content, then zeroes up to the end of a block of the disk |
 //!
-//! Rows are written as the log's `Put`, records as in frames. All bits are covered. Database, checkpoint, table, part and number tell a block that was
+//! Rows are written as the log's `Put`, records as in frames, changes as in a record. All bits are covered. Database, checkpoint, table, part and number tell a block that was
 //! written to a wrong place or left from before, the checksum of the block before one that was lost, and the length and last checksum of the file, which
 //! the manifest has, that nothing is missing at its end.
 
@@ -28,7 +28,7 @@ use super::Contents;
 use crate::DatabaseId;
 use crate::codec::{Reader, checksum};
 use crate::disk::BLOCK;
-use crate::frame::{Change, Changes, MAX_CONTENT_BYTES, Malformed, Records, Words, changes_of};
+use crate::frame::{MAX_CONTENT_BYTES, Malformed, Record, Records, read_put};
 
 /// How much content a block has, in bytes, but for one with a single longer row or record.
 pub const CONTENT_BYTES: usize = (1 << 20) - HEADER;
@@ -133,9 +133,10 @@ impl<'b> Block<'b> {
 
     /// The rows, if these are its contents.
     pub fn rows(&self) -> Rows<'b> {
-        let is_rows = matches!(self.contents, Contents::Rows { .. });
-        let (content, count) = if is_rows { (self.content, self.count) } else { (&[][..], 0) };
-        Rows { changes: changes_of(content), contents: self.contents, left: count }
+        match self.contents {
+            Contents::Rows { table, .. } => Rows::new(table, self.content, self.count),
+            Contents::Records | Contents::Changes => Rows::new(0, &[], 0),
+        }
     }
 
     /// The records, if these are.
@@ -144,35 +145,67 @@ impl<'b> Block<'b> {
         let (content, count) = if is_records { (self.content, self.count) } else { (&[][..], 0) };
         Records::new(content, count)
     }
+
+    /// The changes, if these are, as a record that is before all others.
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub fn changes(&self) -> Result<Option<Record<'b>>, Malformed> {
+        if self.contents != Contents::Changes {
+            return Ok(None);
+        }
+        let (record, mut count) = (Record::first(self.content), 0);
+        for change in record.changes() {
+            change?;
+            count += 1;
+        }
+        if count == self.count { Ok(Some(record)) } else { Err(Malformed) }
+    }
 }
 
 /// The rows of a block.
 #[derive(Clone, Debug)]
 pub struct Rows<'b> {
-    changes: Changes<'b>,
-    contents: Contents,
+    table: u32,
+    reader: Reader<'b>,
     left: u32,
 }
 
-impl<'b> Iterator for Rows<'b> {
-    type Item = Result<Words<'b>, Malformed>;
+impl<'b> Rows<'b> {
+    /// So many rows of a table, of which nothing is believed.
+    pub fn new(table: u32, content: &'b [u8], count: u32) -> Self {
+        Self { table, reader: Reader::new(content), left: count }
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
-        let next = self.changes.next();
-        if next.is_none() && self.left == 0 {
+    /// The table of all of them.
+    pub fn table(&self) -> u32 {
+        self.table
+    }
+
+    /// Appends the words of the next row, and answers how it is encoded: another block of its table may have the same bytes.
+    #[inline]
+    pub(crate) fn next_into(&mut self, words: &mut Vec<u64>) -> Option<Result<&'b [u8], Malformed>> {
+        let before = self.reader.rest();
+        if before.is_empty() && self.left == 0 {
             return None;
         }
-        let row = match (next, self.contents) {
-            (Some(Ok(Change::Put { table, row })), Contents::Rows { table: own, .. }) if table == own => Some(row),
-            _ => None,
-        };
         // One too many, and one too few.
-        let row = row.filter(|_| self.left > 0);
-        self.left = if row.is_some() { self.left - 1 } else { 0 };
-        if row.is_none() {
-            self.changes = changes_of(&[]);
+        let is_read = self.left > 0 && read_put(&mut self.reader, self.table, words).is_some();
+        if !is_read {
+            *self = Self::new(self.table, &[], 0);
+            return Some(Err(Malformed));
         }
-        Some(row.ok_or(Malformed))
+        self.left -= 1;
+        Some(Ok(&before[..before.len() - self.reader.left()]))
+    }
+}
+
+impl Iterator for Rows<'_> {
+    type Item = Result<Vec<u64>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut words = Vec::new();
+        self.next_into(&mut words).map(|read| read.map(|_| words))
     }
 }
 

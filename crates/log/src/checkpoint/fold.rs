@@ -6,43 +6,65 @@ use polychron_engine::mutations::left_out;
 use polychron_sync::Mutex;
 
 use super::pace::{Pace, Work};
-use super::rows::{Limits, RowSink, RowSource, State, malformed};
+use super::rows::{ChangeSink, Limits, RowSink, RowSource, State, malformed};
 use super::{Contents, Options, Range, Reader, RecordContent, Writer};
+use crate::DatabaseId;
 use crate::catalog::StoredCatalog;
 use crate::disk::{Disk, Files};
 use crate::error::Error;
-use crate::flush::Log;
 use crate::flush::flusher::Framed;
 use crate::frame::Order;
 use crate::manifest::{Checkpoint, CheckpointFile, Manifest};
-use crate::read::{self, Logged};
+use crate::read::Logged;
 use crate::recover::{Newest, Tail};
 use crate::steps::CheckpointStep;
 
 /// How many bytes of records are taken in before the memory that they take is looked at.
 const LOOK_BYTES: usize = 256 << 10;
 
+/// The opening that changes are of: openings count from 1 on.
+const BEFORE_ALL: u64 = 0;
+
+/// Hands out the records of a log behind the manifest's checkpoint.
+pub(crate) type ReadLog<'f> = dyn Fn(&mut dyn FnMut(Logged<'_>)) -> Result<(), Error> + 'f;
+
 /// What a checkpoint is made of.
-pub(super) struct Fold<'f, D: Disk> {
-    pub(super) files: &'f Files<D>,
-    pub(super) log: &'f Log<D>,
-    /// Whose checkpoint, if it has one, and whose log are folded, and its catalog.
-    pub(super) manifest: &'f Manifest,
-    pub(super) catalog: &'f StoredCatalog,
+pub(crate) struct Fold<'f, D: Disk, E: Disk> {
+    pub(crate) files: &'f Files<D>,
+    /// Where it is written, and of which database.
+    pub(crate) to: &'f Files<E>,
+    pub(crate) database: DatabaseId,
+    pub(crate) log: &'f ReadLog<'f>,
+    /// Whose checkpoint, if it has one, and whose log are folded.
+    pub(crate) manifest: &'f Manifest,
+    /// The tables that count.
+    pub(crate) catalog: &'f StoredCatalog,
     /// The last frame of the log that is folded.
-    pub(super) last: Framed,
-    pub(super) number: u64,
-    pub(super) options: &'f Options,
-    pub(super) pace: &'f Pace,
+    pub(crate) last: Framed,
+    pub(crate) number: u64,
+    pub(crate) options: &'f Options,
+    pub(crate) pace: &'f Pace<'f>,
+    pub(crate) kept: Kept,
 }
 
-impl<D: Disk> Fold<'_, D> {
+/// What is kept as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Files of tables of which nothing, or little, was logged, and records that may still be followed by lower ones.
+    FilesAndRecords,
+    /// These records alone: the files are another database's.
+    Records,
+    /// Nothing: what is behind the consistent point does not count.
+    Nothing,
+}
+
+impl<D: Disk, E: Disk> Fold<'_, D, E> {
     /// Writes the files. They are durable then, and their names are not.
-    pub(super) fn run(&self) -> Result<Checkpoint, Error> {
+    pub(crate) fn run(&self) -> Result<Checkpoint, Error> {
         let mut carried = self.carried();
         let first = |bits| Range { bits, prefix: 0 };
         let mut bits = 0;
-        let mut gathered = self.gather(first(bits), Some(&mut carried))?;
+        let mut gathered = self.gather(first(bits), (self.kept != Kept::Nothing).then_some(&mut carried))?;
         while let Gathered::TooMuch { parts } = gathered {
             bits = (bits + parts.next_power_of_two().ilog2() as u8).clamp(bits + 1, Range::MAX_BITS);
             gathered = self.gather(first(bits), None)?;
@@ -50,20 +72,62 @@ impl<D: Disk> Fold<'_, D> {
         let mut files: Vec<CheckpointFile> = carried.finish()?.into_iter().collect();
         let (kept, base) = self.split(gathered.touched());
         files.extend(kept);
-        let parts = Mutex::new(HashMap::new());
+        let is_little = match &mut gathered {
+            Gathered::All(newest) => bits == 0 && self.is_little(newest, &base),
+            Gathered::TooMuch { .. } => false,
+        };
+        match gathered {
+            Gathered::All(newest) if is_little => {
+                files.extend(self.write_changes(newest)?);
+                files.extend(base);
+            }
+            gathered => files.extend(self.write_rows(gathered, bits, &base)?),
+        }
+        files.sort_by_key(|file| (file.contents.numbers(), file.number));
+        let Framed { epoch, incarnation, consistent, .. } = self.last;
+        Ok(Checkpoint { number: self.number, epoch, incarnation, consistent, files })
+    }
+
+    /// Whether so little has changed of these files' rows that they stay.
+    fn is_little(&self, newest: &mut Newest, base: &[CheckpointFile]) -> bool {
+        let bytes: u64 = base.iter().map(|file| file.bytes).sum();
+        let most = self.options.changes * bytes as f64;
+        if self.kept != Kept::FilesAndRecords || bytes == 0 {
+            return false;
+        }
+        // What counts no longer takes no memory then.
+        newest.take_in(self.options.threads);
+        newest.memory_bytes() as f64 <= most && !left_out(CheckpointStep::LeaveRows)
+    }
+
+    /// Writes what has changed.
+    fn write_changes(&self, newest: Newest) -> Result<Option<CheckpointFile>, Error> {
+        let writer = Writer::new(self.to, self.database, self.number, Contents::Changes);
+        let sink = ChangeSink::new(writer, self.options.block_bytes, self.pace);
+        newest.changes(&sink)?;
+        sink.finish()
+    }
+
+    /// Writes all rows: those of the files before, as they are now, and those that came since. Of the first of so many ranges all is gathered, if there
+    /// is only one.
+    fn write_rows(
+        &self,
+        mut gathered: Gathered,
+        bits: u8,
+        base: &[CheckpointFile],
+    ) -> Result<Vec<CheckpointFile>, Error> {
+        let (mut files, parts) = (Vec::new(), Mutex::new(HashMap::new()));
         for range in Range::all(bits) {
             let newest = match std::mem::replace(&mut gathered, Gathered::TooMuch { parts: 1 }) {
                 Gathered::All(newest) => newest,
                 Gathered::TooMuch { .. } => self.gather_whole(range)?,
             };
-            let source = RowSource::new(self.files, self.manifest.database, &of_range(&base, range));
+            let source = RowSource::new(self.files, self.manifest.database, &of_range(base, range));
             let sink = self.sink(range, &parts);
             newest.merge(self.options.threads, &source, &sink)?;
             files.extend(sink.finish()?);
         }
-        files.sort_by_key(|file| (file.contents.numbers(), file.number));
-        let Framed { epoch, incarnation, consistent, .. } = self.last;
-        Ok(Checkpoint { number: self.number, epoch, incarnation, consistent, files })
+        Ok(files)
     }
 
     /// Files that stay as they are, because nothing was logged of their tables, and those whose rows are passed through what was gathered.
@@ -71,19 +135,22 @@ impl<D: Disk> Fold<'_, D> {
         let files = self.manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files);
         let known = files.filter(|file| match file.contents {
             Contents::Rows { table, .. } => self.catalog.tables().contains_key(&table),
-            Contents::Records => false,
+            Contents::Records | Contents::Changes => false,
         });
         known.partition(|file| match file.contents {
-            Contents::Rows { table, .. } => !touched.contains(&table) && !left_out(CheckpointStep::KeepUnchanged),
-            Contents::Records => false,
+            Contents::Rows { table, .. } => {
+                let is_kept = self.kept == Kept::FilesAndRecords && !touched.contains(&table);
+                is_kept && !left_out(CheckpointStep::KeepUnchanged)
+            }
+            Contents::Records | Contents::Changes => false,
         })
     }
 
-    fn sink<'s>(&'s self, range: Range, parts: &'s Mutex<HashMap<u32, u32>>) -> RowSink<'s, D> {
+    fn sink<'s>(&'s self, range: Range, parts: &'s Mutex<HashMap<u32, u32>>) -> RowSink<'s, E> {
         let Options { block_bytes, file_bytes, threads, .. } = *self.options;
         RowSink {
-            files: self.files,
-            database: self.manifest.database,
+            files: self.to,
+            database: self.database,
             number: self.number,
             range,
             pace: self.pace,
@@ -94,9 +161,9 @@ impl<D: Disk> Fold<'_, D> {
         }
     }
 
-    fn carried(&self) -> Carried<'_, D> {
+    fn carried(&self) -> Carried<'_, E> {
         Carried {
-            writer: Writer::new(self.files, self.manifest.database, self.number, Contents::Records),
+            writer: Writer::new(self.to, self.database, self.number, Contents::Records),
             content: RecordContent::new(self.options.block_bytes),
         }
     }
@@ -112,7 +179,7 @@ impl<D: Disk> Fold<'_, D> {
 
     /// What the checkpoint before has carried and the log has of a range, if it takes no more memory than it may. The records that are carried on are
     /// written in any case.
-    fn gather(&self, range: Range, carried: Option<&mut Carried<'_, D>>) -> Result<Gathered, Error> {
+    fn gather(&self, range: Range, carried: Option<&mut Carried<'_, E>>) -> Result<Gathered, Error> {
         let is_last = range.bits >= Range::MAX_BITS;
         let most_bytes = if is_last { usize::MAX } else { self.options.memory_bytes };
         let mut gatherer = Gatherer::new(self, range, most_bytes, carried)?;
@@ -120,23 +187,29 @@ impl<D: Disk> Fold<'_, D> {
         gatherer.finish()
     }
 
-    fn read(&self, gatherer: &mut Gatherer<'_, '_, D>) -> Result<(), Error> {
+    fn read(&self, gatherer: &mut Gatherer<'_, '_, E>) -> Result<(), Error> {
         carried(self.files, self.manifest, &mut |logged| gatherer.take(logged))?;
-        let live = self.log.live();
-        read::read_in_use(self.files, self.manifest, &live, &self.last, &mut |logged| gatherer.take(logged))
+        (self.log)(&mut |logged| gatherer.take(logged))
     }
 }
 
-/// Hands out the records that the manifest's checkpoint carries: recovery takes them in beside those of the log.
+/// Hands out what the manifest's checkpoint has besides rows, as records that recovery takes in beside those of the log: changes, and what is carried.
 ///
 /// # Errors
 /// [`Error`]; what was visited before counts for nothing then.
 pub fn carried<D: Disk>(files: &Files<D>, manifest: &Manifest, visit: &mut dyn FnMut(Logged<'_>)) -> Result<(), Error> {
     let Some(checkpoint) = &manifest.checkpoint else { return Ok(()) };
-    let is_carried = |file: &&CheckpointFile| file.contents == Contents::Records;
-    for file in checkpoint.files.iter().filter(is_carried).filter(|_| !left_out(CheckpointStep::TakeCarried)) {
+    let is_taken = |file: &&CheckpointFile| match file.contents {
+        Contents::Rows { .. } => false,
+        Contents::Records => !left_out(CheckpointStep::TakeCarried),
+        Contents::Changes => !left_out(CheckpointStep::TakeChanges),
+    };
+    for file in checkpoint.files.iter().filter(is_taken) {
         let mut reader = Reader::open(files, manifest.database, *file)?;
         while let Some(block) = reader.next_block()? {
+            if let Some(record) = block.changes().map_err(|_| malformed(file))? {
+                visit(Logged { incarnation: BEFORE_ALL, record });
+            }
             for record in block.records() {
                 let record = record.map_err(|_| malformed(file))?;
                 if record.changes().any(|change| change.is_err()) {
@@ -153,7 +226,7 @@ pub fn carried<D: Disk>(files: &Files<D>, manifest: &Manifest, visit: &mut dyn F
 fn of_range(files: &[CheckpointFile], range: Range) -> Vec<CheckpointFile> {
     let is_met = |file: &&CheckpointFile| match file.contents {
         Contents::Rows { range: own, .. } => own.meets(range),
-        Contents::Records => false,
+        Contents::Records | Contents::Changes => false,
     };
     files.iter().filter(is_met).copied().collect()
 }
@@ -190,12 +263,12 @@ impl Gathered {
 }
 
 /// Takes records one after the other.
-struct Gatherer<'g, 'f, D: Disk> {
+struct Gatherer<'g, 'f, E: Disk> {
     last: Framed,
     most_bytes: usize,
     /// `None` once it has taken too much memory.
     tail: Option<Tail>,
-    carried: Option<&'g mut Carried<'f, D>>,
+    carried: Option<&'g mut Carried<'f, E>>,
     work: Work<'g>,
     /// The bytes of records that have come, those that were taken in, and those since the memory was looked at.
     come: usize,
@@ -204,12 +277,12 @@ struct Gatherer<'g, 'f, D: Disk> {
     failure: Option<Error>,
 }
 
-impl<'g, 'f, D: Disk> Gatherer<'g, 'f, D> {
-    fn new(
-        fold: &'g Fold<'_, D>,
+impl<'g, 'f, E: Disk> Gatherer<'g, 'f, E> {
+    fn new<D: Disk>(
+        fold: &'g Fold<'_, D, E>,
         range: Range,
         most_bytes: usize,
-        carried: Option<&'g mut Carried<'f, D>>,
+        carried: Option<&'g mut Carried<'f, E>>,
     ) -> Result<Self, Error> {
         let tail = Tail::of_range(fold.catalog, range, fold.options.threads.saturating_sub(1), most_bytes)?;
         let (last, work) = (fold.last, fold.pace.begin());

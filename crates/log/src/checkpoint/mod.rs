@@ -3,11 +3,11 @@
 //! `docs/durability.md` has the rules: which epoch, which records become rows and which are carried, and what a crash leaves.
 
 pub mod block;
-mod fold;
-mod pace;
+pub(crate) mod fold;
+pub(crate) mod pace;
 mod reader;
 mod rows;
-mod run;
+pub(crate) mod run;
 mod writer;
 
 pub use fold::carried;
@@ -36,6 +36,8 @@ pub enum Contents {
     },
     /// Records that are carried.
     Records,
+    /// What has changed since the rows were written: one change of each key.
+    Changes,
 }
 
 /// Keys whose [`hash`] begins with some bits.
@@ -83,6 +85,7 @@ impl Contents {
                 Some(Self::Rows { table, part, range: Range { bits, prefix } })
             }
             (1, 0, 0, 0, 0) => Some(Self::Records),
+            (2, 0, 0, 0, 0) => Some(Self::Changes),
             _ => None,
         }
     }
@@ -92,6 +95,7 @@ impl Contents {
         match self {
             Self::Rows { table, part, range: Range { bits, prefix } } => (0, table, part, bits, prefix),
             Self::Records => (1, 0, 0, 0, 0),
+            Self::Changes => (2, 0, 0, 0, 0),
         }
     }
 }
@@ -121,6 +125,7 @@ fn name_of(contents: Contents) -> String {
     match contents {
         Contents::Rows { table, part, .. } => format!("{table}.{part}"),
         Contents::Records => "carried".to_owned(),
+        Contents::Changes => "changes".to_owned(),
     }
 }
 

@@ -13,26 +13,25 @@ const WORK_NS: u64 = 1_000_000;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What all threads of a checkpoint know of its pace.
-#[derive(Clone)]
-pub(super) struct Pace {
-    pub(super) clock: Arc<dyn Clock>,
-    /// The share of the time in which threads work; all of it if it is 1.
-    pub(super) share: f64,
+pub(crate) struct Pace<'p> {
+    pub(crate) clock: Arc<dyn Clock>,
+    /// The share of the time in which threads work, as it is now; all of it if it is 1.
+    pub(crate) share: &'p (dyn Fn() -> f64 + Sync),
     /// Whether the checkpoint is to be given up.
-    pub(super) is_unwanted: Arc<AtomicBool>,
+    pub(crate) is_unwanted: Arc<AtomicBool>,
     /// How many threads wait for it, or for one behind it: then there are no pauses.
-    pub(super) awaited: Arc<AtomicUsize>,
+    pub(crate) awaited: Arc<AtomicUsize>,
 }
 
 /// What one thread does, measured.
-pub(super) struct Work<'p> {
-    pace: &'p Pace,
+pub(crate) struct Work<'p> {
+    pace: &'p Pace<'p>,
     since_ns: u64,
 }
 
-impl Pace {
+impl Pace<'_> {
     /// Work that begins now.
-    pub(super) fn begin(&self) -> Work<'_> {
+    pub(crate) fn begin(&self) -> Work<'_> {
         Work { pace: self, since_ns: self.clock.now_ns() }
     }
 }
@@ -43,10 +42,11 @@ impl Work<'_> {
     ///
     /// # Errors
     /// [`Error::GivenUp`].
-    pub(super) fn pause(&mut self) -> Result<(), Error> {
+    pub(crate) fn pause(&mut self) -> Result<(), Error> {
         let Pace { clock, share, is_unwanted, awaited } = self.pace;
         let worked_ns = clock.now_ns().saturating_sub(self.since_ns);
-        if *share < 1.0 && worked_ns >= WORK_NS {
+        let share = if worked_ns >= WORK_NS { share() } else { 1.0 };
+        if share < 1.0 {
             let mut left = Duration::from_nanos((worked_ns as f64 * (1.0 / share - 1.0)) as u64);
             let goes_on = || is_unwanted.load(Ordering::Relaxed) || awaited.load(Ordering::Relaxed) > 0;
             while !left.is_zero() && !goes_on() {
@@ -54,6 +54,8 @@ impl Work<'_> {
                 std::thread::sleep(part);
                 left -= part;
             }
+        }
+        if worked_ns >= WORK_NS {
             self.since_ns = clock.now_ns();
         }
         if is_unwanted.load(Ordering::Relaxed) { Err(Error::GivenUp) } else { Ok(()) }
@@ -70,7 +72,9 @@ mod tests {
     fn pauses_are_in_proportion_to_work() {
         let (clock, watch) = (Arc::new(ManualClock::new()), SystemClock::new());
         let pause_ns = |share: f64, work_ns: u64| {
-            let pace = Pace { clock: clock.clone(), share, is_unwanted: Arc::default(), awaited: Arc::default() };
+            let share = || share;
+            let (is_unwanted, awaited) = (Arc::default(), Arc::default());
+            let pace = Pace { clock: clock.clone(), share: &share, is_unwanted, awaited };
             let mut work = pace.begin();
             clock.advance_ns(work_ns);
             let begun_ns = watch.now_ns();
@@ -87,7 +91,7 @@ mod tests {
         let clock = Arc::new(ManualClock::new());
         for (unwanted, waiting) in [(true, 0), (false, 1)] {
             let (is_unwanted, awaited) = (Arc::new(AtomicBool::new(unwanted)), Arc::new(AtomicUsize::new(waiting)));
-            let pace = Pace { clock: clock.clone(), share: 0.001, is_unwanted, awaited };
+            let pace = Pace { clock: clock.clone(), share: &|| 0.001, is_unwanted, awaited };
             let mut work = pace.begin();
             clock.advance_ns(86_400_000_000);
             assert_eq!(work.pause().is_err(), unwanted);

@@ -1,7 +1,6 @@
 //! The rows of one checkpoint, as a merge reads them, and those of the next one, as it writes them.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::PoisonError;
 use std::thread::ThreadId;
 
@@ -13,7 +12,7 @@ use crate::DatabaseId;
 use crate::disk::{Disk, Files};
 use crate::error::Error;
 use crate::manifest::{CheckpointFile, Manifest};
-use crate::recover::{Batch, Sink, Source};
+use crate::recover::{Batch, Sink, Source, Visit};
 
 /// Files of a checkpoint that have rows: what recovery begins with.
 pub struct RowSource<'f, D: Disk> {
@@ -29,9 +28,9 @@ impl<'f, D: Disk> RowSource<'f, D> {
         Self::new(files, manifest.database, chosen)
     }
 
-    /// The rows of these files; those with records are passed over.
+    /// The rows of these files; those with others than rows are passed over.
     pub(super) fn new(files: &'f Files<D>, database: DatabaseId, chosen: &[CheckpointFile]) -> Self {
-        let chosen = chosen.iter().filter(|file| file.contents != Contents::Records).copied().collect();
+        let chosen = chosen.iter().filter(|file| matches!(file.contents, Contents::Rows { .. })).copied().collect();
         Self { files, database, chosen }
     }
 }
@@ -41,19 +40,12 @@ impl<D: Disk> Source for RowSource<'_, D> {
         self.chosen.len()
     }
 
-    fn read(&self, part: usize, row: &mut dyn FnMut(u32, &[u64]) -> ControlFlow<()>) -> Result<(), Error> {
+    fn read(&self, part: usize, visit: &mut Visit<'_>) -> Result<(), Error> {
         let file = self.chosen[part];
-        let Contents::Rows { table, .. } = file.contents else { return Ok(()) };
         let mut reader = Reader::open(self.files, self.database, file)?;
-        let mut words = Vec::new();
         while let Some(block) = reader.next_block()? {
-            for read in block.rows() {
-                let Ok(read) = read else { return Err(malformed(&file)) };
-                words.clear();
-                read.append_to(&mut words);
-                if row(table, &words).is_break() {
-                    return Ok(());
-                }
+            if visit(block.rows()).map_err(|_| malformed(&file))?.is_break() {
+                break;
             }
         }
         Ok(())
@@ -71,7 +63,7 @@ pub(super) struct RowSink<'f, D: Disk> {
     pub(super) database: DatabaseId,
     pub(super) number: u64,
     pub(super) range: Range,
-    pub(super) pace: &'f Pace,
+    pub(super) pace: &'f Pace<'f>,
     /// What each thread does. Not each file: one may lie idle while others pause, and its next thread would pause for that, too, and for longer and longer.
     pub(super) works: Mutex<HashMap<ThreadId, Work<'f>>>,
     pub(super) limits: Limits,
@@ -134,7 +126,7 @@ impl<'f, D: Disk> RowSink<'f, D> {
         other.map_or(Ok(()), |open| self.close(open))?;
         Ok(Open {
             table,
-            content: RowContent::new(table, self.limits.block_bytes),
+            content: RowContent::new(self.limits.block_bytes),
             writer: Writer::new(self.files, self.database, self.number, contents),
         })
     }
@@ -163,17 +155,53 @@ impl<'f, D: Disk> RowSink<'f, D> {
 
 impl<D: Disk> Sink for RowSink<'_, D> {
     type Error = Error;
+    const ENCODED: bool = true;
 
     fn rows(&self, batch: &Batch<'_>) -> Result<(), Error> {
         let mut open = self.take(batch.table())?;
-        for row in batch.rows() {
-            open.content.push(row.words, &mut open.writer)?;
-        }
+        let (rows, ends) = batch.encoded();
+        open.content.push(rows, ends, &mut open.writer)?;
         self.pause()?;
         if open.writer.bytes() >= self.limits.file_bytes {
             return self.close(open);
         }
         self.lock().idle.push(open);
         Ok(())
+    }
+}
+
+/// Writes changes into a file, as they come.
+pub(super) struct ChangeSink<'f, D: Disk> {
+    state: Mutex<Changing<'f, D>>,
+}
+
+struct Changing<'f, D: Disk> {
+    content: RowContent,
+    writer: Writer<'f, D>,
+    work: Work<'f>,
+}
+
+impl<'f, D: Disk> ChangeSink<'f, D> {
+    pub(super) fn new(writer: Writer<'f, D>, block_bytes: usize, pace: &'f Pace<'f>) -> Self {
+        Self { state: Mutex::new(Changing { content: RowContent::new(block_bytes), writer, work: pace.begin() }) }
+    }
+
+    /// The file, when all changes have come.
+    pub(super) fn finish(self) -> Result<Option<CheckpointFile>, Error> {
+        let Changing { mut content, mut writer, .. } = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        content.finish(&mut writer)?;
+        Ok(writer.finish()?)
+    }
+}
+
+impl<D: Disk> Sink for ChangeSink<'_, D> {
+    type Error = Error;
+    const ENCODED: bool = true;
+
+    fn rows(&self, batch: &Batch<'_>) -> Result<(), Error> {
+        let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (changes, ends) = batch.encoded();
+        state.content.push(changes, ends, &mut state.writer)?;
+        state.work.pause()
     }
 }

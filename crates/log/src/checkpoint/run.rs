@@ -8,15 +8,17 @@ use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use polychron_sync::{Mutex, MutexGuard};
 
-use super::fold::Fold;
+use super::fold::{Fold, Kept};
 use super::pace::Pace;
 use super::{DIRECTORY, directory_of};
+use crate::backup::Archive;
 use crate::disk::{self, Cause, Disk, Entry, Files};
 use crate::error::Error;
 use crate::flush::Log;
 use crate::flush::flusher::Framed;
 use crate::manifest::{self, Checkpoint, Manifest, Manifests};
-use crate::steps::{CheckpointStep, Point};
+use crate::read;
+use crate::steps::{ArchiveStep, CheckpointStep, Point};
 
 /// After a failure the next one is not begun by itself for so long.
 const RETRY: Duration = Duration::from_secs(10);
@@ -24,13 +26,17 @@ const RETRY: Duration = Duration::from_secs(10);
 /// How checkpoints are made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// One begins by itself once the log since the last one is as long as half of it, and as this, in bytes.
+    /// The log's files take as much as half of the last one, or this, in bytes: one begins by itself early enough, and pauses less and less the more of
+    /// that is used.
     pub log_bytes: u64,
-    /// The share of the time in which one that has begun by itself works; so it takes that share of the device and of its threads.
+    /// The share of the time in which one that has begun by itself works at first; so it takes that share of the device and of its threads.
     pub share: f64,
     /// How much memory may be taken for what the log has of rows, in bytes. Where that is not enough, the log is read several times, each time for some of
     /// the keys.
     pub memory_bytes: usize,
+    /// Where what has changed since rows were written takes no more memory than this share of their bytes, they stay, and only changes are written. So much
+    /// longer is what a recovery has to gather, for checkpoints that cost as much as has changed.
+    pub changes: f64,
     /// How many threads work.
     pub threads: usize,
     /// How long a file may become, in bytes, before another one is begun.
@@ -46,6 +52,7 @@ impl Options {
             log_bytes: 256 << 20,
             share: 0.25,
             memory_bytes: 256 << 20,
+            changes: 0.125,
             threads: 2,
             file_bytes: 256 << 20,
             block_bytes: super::block::CONTENT_BYTES,
@@ -68,6 +75,7 @@ impl Options {
             log_bytes: 64 << 10,
             share: 1.0,
             memory_bytes: 256,
+            changes: 0.0,
             threads: 1,
             file_bytes: 8 << 10,
             block_bytes: 2 << 10,
@@ -95,17 +103,19 @@ pub struct Counts {
 
 /// Makes the checkpoints of an open database, one at a time.
 pub struct Checkpoints<D: Disk> {
-    files: Files<D>,
-    options: Options,
+    pub(crate) files: Files<D>,
+    pub(crate) options: Options,
     state: Mutex<State>,
     made: AtomicU64,
     failed: AtomicU64,
     is_unwanted: Arc<AtomicBool>,
     /// How many threads wait for one.
     awaited: Arc<AtomicUsize>,
+    /// Where log files go before they are given back.
+    archive: Option<Archive<D>>,
 }
 
-struct State {
+pub(crate) struct State {
     /// The number of the next one: none has it, not even one that has failed.
     next: u64,
     /// A write of a manifest has failed, so that it is unknown which one counts.
@@ -140,7 +150,28 @@ impl<D: Disk + Clone> Checkpoints<D> {
             failed: AtomicU64::new(0),
             is_unwanted: Arc::default(),
             awaited: Arc::default(),
+            archive: None,
         })
+    }
+
+    /// From now on no log file is given back that this has not.
+    pub fn archive_to(&mut self, archive: Archive<D>) {
+        self.archive = Some(archive);
+    }
+
+    /// A manifest is durable. What has to do with its tables waits for this.
+    pub fn note(&self, manifests: &Manifests<D>) {
+        if let Some(archive) = &self.archive {
+            archive.note(manifests.current(), manifests.generation());
+        }
+    }
+
+    /// Has the archive take what it has not yet.
+    pub fn archive(&self, log: &Log<D>, manifests: &Mutex<Manifests<D>>) {
+        if let Some(archive) = &self.archive {
+            let _no_other = self.lock();
+            archive.catch_up(&self.files, log, &current(manifests));
+        }
     }
 
     /// What became of them so far.
@@ -150,6 +181,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
 
     /// Makes one if it is time: what a thread does again and again. A failure is counted, and the log keeps everything.
     pub fn tick(&self, log: &Log<D>, manifests: &Mutex<Manifests<D>>) {
+        self.archive(log, manifests);
         let is_early = self
             .lock()
             .failed_ns
@@ -161,10 +193,20 @@ impl<D: Disk + Clone> Checkpoints<D> {
     }
 
     fn is_due(&self, log: &Log<D>, manifest: &Manifest) -> bool {
-        let data: u64 = manifest.checkpoint.iter().flat_map(|it| &it.files).map(|file| file.bytes).sum();
         // A file at least stays behind each of them.
-        let budget = self.options.log_bytes.max(data / 2).max(2 * log.file_bytes());
-        log_bytes(log, manifest, &log.framed()) >= budget
+        let begins = self.most_log(log, manifest).min(3 * self.budget(manifest) / 4).max(2 * log.file_bytes());
+        log_bytes(log, manifest, &log.framed()) >= begins
+    }
+
+    /// How much the log's files may take.
+    fn budget(&self, manifest: &Manifest) -> u64 {
+        let data: u64 = manifest.checkpoint.iter().flat_map(|it| &it.files).map(|file| file.bytes).sum();
+        self.options.log_bytes.max(data / 2)
+    }
+
+    /// How long the log may be then: the rest of its last file is there, too, and one to spare.
+    fn most_log(&self, log: &Log<D>, manifest: &Manifest) -> u64 {
+        self.budget(manifest).saturating_sub(2 * log.file_bytes())
     }
 
     /// Makes one of all that is durable. Answers the epoch up to which the database's checkpoint has all.
@@ -208,14 +250,20 @@ impl<D: Disk + Clone> Checkpoints<D> {
         }
         let number = state.next;
         state.next += 1;
-        let share = if haste == Haste::Paced { self.options.share } else { 1.0 };
-        let (is_unwanted, awaited) = (Arc::clone(&self.is_unwanted), Arc::clone(&self.awaited));
-        let pace = Pace { clock: Arc::clone(log.clock()), share, is_unwanted, awaited };
+        let (begun, most) = (log_bytes(log, &manifest, &last), self.most_log(log, &manifest));
+        let share = || match haste {
+            Haste::Paced => share(self.options.share, begun, most, log_bytes(log, &manifest, &log.framed())),
+            Haste::Unpaced => 1.0,
+        };
+        let pace = self.pace(log, &share);
         let written = self.write(log, &manifest, last, number, &pace).and_then(|checkpoint| {
             pass(Point::FilesWritten);
             if left_out(CheckpointStep::WriteManifestFirst) {
                 let early = Manifest { checkpoint: Some(checkpoint.clone()), ..current(manifests) };
                 let _ = sweep(&self.files, &early);
+            }
+            if let Some(archive) = &self.archive {
+                archive.catch_up(&self.files, log, &manifest);
             }
             self.publish(state, log, manifests, &checkpoint)
         });
@@ -229,6 +277,12 @@ impl<D: Disk + Clone> Checkpoints<D> {
         written.map(|()| last.epoch)
     }
 
+    /// The pace of work that takes a share of the time, and ends with the database.
+    pub(crate) fn pace<'p>(&self, log: &Log<D>, share: &'p (dyn Fn() -> f64 + Sync)) -> Pace<'p> {
+        let (is_unwanted, awaited) = (Arc::clone(&self.is_unwanted), Arc::clone(&self.awaited));
+        Pace { clock: Arc::clone(log.clock()), share, is_unwanted, awaited }
+    }
+
     /// Writes the files, durably with their names.
     fn write(
         &self,
@@ -236,7 +290,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
         manifest: &Manifest,
         last: Framed,
         number: u64,
-        pace: &Pace,
+        pace: &Pace<'_>,
     ) -> Result<Checkpoint, Error> {
         let Self { files, options, .. } = self;
         let catalog = crate::catalog::decode(&manifest.catalog)?;
@@ -246,7 +300,20 @@ impl<D: Disk + Clone> Checkpoints<D> {
             files.create_directory(DIRECTORY)?;
         }
         files.create_directory(&directory_of(number))?;
-        let fold = Fold { files, log, manifest, catalog: &catalog, last, number, options, pace };
+        let live = log.live();
+        let fold = Fold {
+            files,
+            to: files,
+            database: manifest.database,
+            log: &|visit| read::read_in_use(files, manifest, &live, &last, visit),
+            manifest,
+            catalog: &catalog,
+            last,
+            number,
+            options,
+            pace,
+            kept: Kept::FilesAndRecords,
+        };
         let checkpoint = fold.run()?;
         if !left_out(CheckpointStep::SyncDirectories) {
             files.sync_directory(&directory_of(number))?;
@@ -269,6 +336,8 @@ impl<D: Disk + Clone> Checkpoints<D> {
         let mut manifests = lock(manifests);
         let before = manifests.current().clone();
         let first_log_file = log.first_needed(checkpoint.epoch).unwrap_or(before.first_log_file);
+        let archived = self.archive.as_ref().filter(|_| !left_out(ArchiveStep::HoldBack)).map(Archive::next);
+        let first_log_file = archived.map_or(first_log_file, |next| first_log_file.min(next));
         let is_floor = !left_out(CheckpointStep::RaiseFloor);
         let durable = if is_floor { before.durable.max(checkpoint.epoch) } else { before.durable };
         let next = Manifest { checkpoint: Some(checkpoint.clone()), first_log_file, durable, ..before };
@@ -279,14 +348,24 @@ impl<D: Disk + Clone> Checkpoints<D> {
             return Err(error.into());
         }
         self.made.fetch_add(1, Ordering::Relaxed);
+        self.note(&manifests);
         // Files that cannot be removed are tried again the next time.
         let _ = log.release(first_log_file, manifests.generation());
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    /// While somebody has this, no checkpoint is made, and no file of the log or of a checkpoint goes.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The share of a checkpoint that began at some length of the log: all of it once the log is as long as it may be, for what is written while it pauses
+/// stays until it has ended. One that began late has a quarter of that length.
+fn share(first: f64, begun: u64, most: u64, now: u64) -> f64 {
+    let room = most.saturating_sub(begun).max(most / 4).max(1);
+    let used = now.saturating_sub(begun) as f64 / room as f64;
+    (first + (1.0 - first) * used).min(1.0)
 }
 
 /// How long the log is from the manifest's first file to a frame.
@@ -296,6 +375,12 @@ pub(super) fn log_bytes<D: Disk>(log: &Log<D>, manifest: &Manifest, last: &Frame
 
 fn lock<D: Disk>(manifests: &Mutex<Manifests<D>>) -> MutexGuard<'_, Manifests<D>> {
     manifests.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The manifest that counts, and its generation.
+pub(crate) fn current_of<D: Disk + Clone>(manifests: &Mutex<Manifests<D>>) -> (Manifest, u64) {
+    let manifests = lock(manifests);
+    (manifests.current().clone(), manifests.generation())
 }
 
 fn current<D: Disk + Clone>(manifests: &Mutex<Manifests<D>>) -> Manifest {
@@ -340,5 +425,20 @@ fn sweep<D: Disk>(files: &Files<D>, manifest: &Manifest) -> Result<(), disk::Err
         // Somebody else's files stay.
         Err(error) if !matches!(error.cause, Cause::NotFound | Cause::NotEmpty) => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn the_longer_the_log_the_greater_is_the_share() {
+        let share = |begun, now| share(0.25, begun, 400, now);
+        assert_eq!([300, 350, 400, 1000].map(|now| share(300, now)), [0.25, 0.625, 1.0, 1.0]);
+        assert_eq!([0, 200, 400, 500].map(|now| share(0, now)), [0.25, 0.625, 1.0, 1.0]);
+        // It began late, by and by.
+        assert_eq!([500, 550, 600].map(|now| share(500, now)), [0.25, 0.625, 1.0]);
+        assert_eq!(super::share(0.25, 7, 0, 9), 1.0);
     }
 }

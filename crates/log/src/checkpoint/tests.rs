@@ -2,7 +2,7 @@ use super::block::*;
 use super::*;
 use crate::DatabaseId;
 use crate::disk::{BLOCK, Buffer};
-use crate::frame::{Body, Order, Writer as Records};
+use crate::frame::{Body, Malformed, Order, Writer as Records};
 
 fn place() -> Place {
     let contents = Contents::Rows { table: 3, part: 2, range: Range { bits: 3, prefix: 5 } };
@@ -26,7 +26,7 @@ fn encoded(place: &Place, content: &[u8], count: u32) -> Buffer {
 }
 
 fn told(buffer: &[u8], place: &Place) -> Vec<Vec<u64>> {
-    Block::decode(buffer, place).unwrap().rows().map(|row| row.unwrap().collect()).collect()
+    Block::decode(buffer, place).unwrap().rows().map(Result::unwrap).collect()
 }
 
 #[test]
@@ -44,6 +44,23 @@ fn what_is_encoded_is_decoded() {
     let record = block.records().next().unwrap().unwrap();
     assert_eq!((record.order.timestamp, record.worker, record.changes().count()), (7, 4, 2));
     assert_eq!(block.rows().count(), 0);
+}
+
+#[test]
+fn changes_are_a_record_before_all_others() {
+    let place = Place { contents: Contents::Changes, ..place() };
+    let mut changes = rows(3);
+    changes.delete(4, b"key").unwrap();
+    let count = |count| {
+        let mut buffer = Buffer::zeroed(bytes_of(changes.bytes()));
+        encode(&place, changes.as_bytes(), count, &mut buffer);
+        let block = Block::decode(&buffer, &place).unwrap();
+        assert_eq!((block.rows().count(), block.records().count()), (0, 0));
+        let record = block.changes()?.expect("these are changes");
+        assert_eq!((record.order, record.changes().count()), (Order::default(), 3));
+        Ok(())
+    };
+    assert_eq!([2, 3, 4].map(count), [Err(Malformed), Ok(()), Err(Malformed)]);
 }
 
 /// What was written by this version is read by all later ones, or refused by its format's number.

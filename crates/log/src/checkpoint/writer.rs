@@ -6,7 +6,7 @@ use super::block::{CONTENT_BYTES, Place, bytes_of, encode};
 use super::{Contents, path_of};
 use crate::DatabaseId;
 use crate::disk::{Buffer, Disk, Error, File, Files};
-use crate::frame::{self, Edit, FRONT_BYTES, MAX_CONTENT_BYTES, Record};
+use crate::frame::{self, FRONT_BYTES, MAX_CONTENT_BYTES, Record};
 use crate::manifest::CheckpointFile;
 use crate::steps::CheckpointStep;
 
@@ -71,37 +71,38 @@ impl<'f, D: Disk> Writer<'f, D> {
 /// Gathers rows for a block.
 #[derive(Debug)]
 pub struct RowContent {
-    table: u32,
     content: Vec<u8>,
-    /// Where the last row begins, and how many there are.
-    last: usize,
     count: u32,
     content_bytes: usize,
 }
 
 impl RowContent {
-    /// Of a table's rows, which takes so many bytes, or a single row.
-    pub fn new(table: u32, content_bytes: usize) -> Self {
-        let content_bytes = content_bytes.min(CONTENT_BYTES);
-        Self { table, content: Vec::new(), last: 0, count: 0, content_bytes }
+    /// Of so many bytes, or a single row.
+    pub fn new(content_bytes: usize) -> Self {
+        Self { content: Vec::new(), count: 0, content_bytes: content_bytes.min(CONTENT_BYTES) }
     }
 
-    /// Adds a row. Where the content is longer than a block's then, all rows but this one go to the writer, if there are others. Answers how many bytes
-    /// were written.
+    /// Adds encoded rows, each of which ends there. As many as have room beside each other go to the writer together.
     ///
     /// # Errors
     /// What the disk says.
-    pub fn push<D: Disk>(&mut self, row: &[u64], writer: &mut Writer<'_, D>) -> Result<usize, Error> {
-        self.last = self.content.len();
-        Edit::Put(row).write(self.table, &mut self.content);
-        self.count += 1;
-        if self.content.len() <= self.content_bytes || self.count == 1 {
-            return Ok(0);
+    pub fn push<D: Disk>(&mut self, rows: &[u8], ends: &[usize], writer: &mut Writer<'_, D>) -> Result<(), Error> {
+        let (mut start, mut left) = (0, ends);
+        while !left.is_empty() {
+            let room = self.content_bytes.saturating_sub(self.content.len());
+            let having = left.partition_point(|end| end - start <= room);
+            if having == 0 && self.count > 0 {
+                self.finish(writer)?;
+                continue;
+            }
+            // One that is too long for any has a block of its own.
+            let (taken, rest) = left.split_at(having.max(1));
+            let end = taken.last().copied().unwrap_or(start);
+            self.content.extend_from_slice(&rows[start..end]);
+            self.count += taken.len() as u32;
+            (start, left) = (end, rest);
         }
-        let bytes = writer.write(&self.content[..self.last], self.count - 1)?;
-        self.content.drain(..self.last);
-        self.count = 1;
-        Ok(bytes)
+        Ok(())
     }
 
     /// Writes what is left.

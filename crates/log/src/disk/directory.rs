@@ -45,6 +45,31 @@ impl Directory {
         if fs::metadata(&root)?.is_dir() { Ok(Self { root, is_direct: true }) } else { Err(Cause::NotADirectory) }
     }
 
+    /// Makes a directory, or opens one that is empty. Its own name is durable after that. Answers whether it was made.
+    ///
+    /// # Errors
+    /// [`Cause::NotEmpty`], whatever it has, and what the system says.
+    pub fn create(path: &Path) -> Result<(Self, bool), Cause> {
+        let is_new = !fs::exists(path)?;
+        let directory = Self::create_or_open(path)?;
+        match fs::read_dir(&directory.root)?.next() {
+            None => Ok((directory, is_new)),
+            Some(_) => Err(Cause::NotEmpty),
+        }
+    }
+
+    /// Removes the directory, if it has nothing else than its lock.
+    ///
+    /// # Errors
+    /// [`Cause::NotEmpty`], and what the system says.
+    pub fn remove_self(&self) -> Result<(), Cause> {
+        match fs::remove_file(self.root.join(LOCK)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        Ok(fs::remove_dir(&self.root)?)
+    }
+
     /// The same directory, whose files are read and written through the system's cache. Writes are slower by that, and what a failed sync has dropped
     /// can be read as if it were there.
     #[must_use]
@@ -145,20 +170,33 @@ impl Disk for Directory {
     fn lock(&self) -> Result<DirectoryLock, Cause> {
         let path = self.root.join(LOCK);
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut holder = String::new();
-                // What the holder has not written yet, or something else has, is not known.
-                let _ = file.take(20).read_to_string(&mut holder);
-                return Err(Cause::Locked { holder: holder.trim().parse().ok() });
-            }
-            Err(TryLockError::Error(error)) => return Err(error.into()),
-        }
+        file.try_lock().map_err(|error| refused(error, &file))?;
         // For others to see. Nothing depends on it, so it is not synced.
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
         Ok(DirectoryLock { _file: file })
+    }
+
+    fn lock_to_read(&self) -> Result<Option<DirectoryLock>, Cause> {
+        let file = match File::open(self.root.join(LOCK)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        file.try_lock_shared().map_err(|error| refused(error, &file))?;
+        Ok(Some(DirectoryLock { _file: file }))
+    }
+}
+
+/// Why a lock is not to be had.
+fn refused(error: TryLockError, file: &File) -> Cause {
+    match error {
+        TryLockError::WouldBlock => {
+            let mut holder = String::new();
+            // What the holder has not written yet, or something else has, is not known.
+            let _ = file.take(20).read_to_string(&mut holder);
+            Cause::Locked { holder: holder.trim().parse().ok() }
+        }
+        TryLockError::Error(error) => error.into(),
     }
 }
 

@@ -110,6 +110,14 @@ impl<D: Disk> Files<D> {
         self.disk.lock().map_err(|cause| Error::new(Operation::Lock, "", None, cause))
     }
 
+    /// Locks the database against who writes, and writes nothing. Several may have that. `None` where nobody has ever locked it.
+    ///
+    /// # Errors
+    /// As of [`lock`](Self::lock).
+    pub fn lock_to_read(&self) -> Result<Option<D::Lock>, Error> {
+        self.disk.lock_to_read().map_err(|cause| Error::new(Operation::Lock, "", None, cause))
+    }
+
     fn by_path<T>(
         &self,
         operation: Operation,

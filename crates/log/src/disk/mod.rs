@@ -78,6 +78,9 @@ pub trait Disk: Send + Sync + 'static {
 
     /// Locks the tree against other processes and other openings in this one.
     fn lock(&self) -> Result<Self::Lock, Cause>;
+
+    /// Locks the tree against who [locks](Self::lock) it, and writes nothing; several may. `None` where it was never locked.
+    fn lock_to_read(&self) -> Result<Option<Self::Lock>, Cause>;
 }
 
 /// An open file of a [`Disk`].

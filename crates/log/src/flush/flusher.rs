@@ -30,6 +30,8 @@ pub(crate) struct Flusher<D: Disk> {
     writer: Writer,
     buffer: Buffer,
     heads: Vec<Heads>,
+    /// When the last frame was written, by the wall clock.
+    written_ns: u64,
     /// When the last flush began.
     pub(super) begun_ns: u64,
 }
@@ -54,6 +56,8 @@ pub(crate) struct Framed {
     /// Where it ends.
     pub(crate) number: u64,
     pub(crate) offset: u64,
+    /// When it was written, by the wall clock.
+    pub(crate) written_ns: u64,
 }
 
 /// Where a log goes on.
@@ -81,6 +85,7 @@ impl<D: Disk> Flusher<D> {
             writer: Writer::new(),
             buffer: Buffer::zeroed(0),
             heads: Vec::new(),
+            written_ns: 0,
             begun_ns: 0,
         })
     }
@@ -92,8 +97,8 @@ impl<D: Disk> Flusher<D> {
 
     /// The last frame, of which the flush has ended.
     pub(crate) fn framed(&self, consistent: Order) -> Framed {
-        let Self { whole: epoch, incarnation, place: Place { file: number, offset, .. }, .. } = *self;
-        Framed { epoch, incarnation, consistent, number, offset }
+        let Self { whole: epoch, incarnation, place: Place { file: number, offset, .. }, written_ns, .. } = *self;
+        Framed { epoch, incarnation, consistent, number, offset, written_ns }
     }
 
     /// Closes the epoch of the rings, and copies its records; frames that are full are written. Answers the epoch and whether it has records.
@@ -152,6 +157,7 @@ impl<D: Disk> Flusher<D> {
         if self.buffer.len() < bytes {
             self.buffer = Buffer::zeroed(bytes.next_power_of_two());
         }
+        self.written_ns = calendar_time().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
         let header = Header {
             place: self.place,
             incarnation: self.incarnation,
@@ -161,7 +167,7 @@ impl<D: Disk> Flusher<D> {
             durable: self.whole,
             consistent: mark.consistent,
             manifest: mark.manifest,
-            written_ns: calendar_time().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
+            written_ns: self.written_ns,
             before: self.before,
         };
         let (sum, length) = frame::encode(&header, &self.writer, &mut self.buffer);

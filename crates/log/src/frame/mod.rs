@@ -34,7 +34,7 @@ mod record;
 pub(crate) use edit::Edit;
 pub use edit::{MAX_ROW_WORDS, Refused};
 pub use record::{Body, Change, Changes, Malformed, Ranges, Record, Records, Words, Writer};
-pub(crate) use record::{FRONT_BYTES, changes_of};
+pub(crate) use record::{FRONT_BYTES, changes_of, read_put};
 
 pub use polychron_engine::redo::Order;
 

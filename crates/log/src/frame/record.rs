@@ -228,6 +228,11 @@ impl<'b> Record<'b> {
     pub(crate) fn body(&self) -> &'b [u8] {
         self.body
     }
+
+    /// A record with this body, of the first of all orders.
+    pub(crate) fn first(body: &'b [u8]) -> Self {
+        Self { order: Order::default(), worker: 0, body }
+    }
 }
 
 /// The changes that a record's body has.
@@ -325,20 +330,54 @@ fn read_range<'b>(reader: &mut Reader<'b>, end: usize) -> Option<(usize, Words<'
 fn read_words<'b>(reader: &mut Reader<'b>, first: usize) -> Option<Words<'b>> {
     let count = usize::try_from(reader.varint()?).ok().filter(|count| *count <= MAX_ROW_WORDS - first)?;
     let before = *reader;
+    read_runs(reader, count, |_, others| !others.contains(&[0; 8]))?;
+    Some(Words { reader: before.until(reader)?, zeroes: 0, others: 0, left: count })
+}
+
+/// Reads so many words, run by run: for each how many zeroes, and behind them others. `None` where a run is not all right.
+#[inline]
+fn read_runs<'b>(
+    reader: &mut Reader<'b>,
+    count: usize,
+    mut is_right: impl FnMut(usize, &'b [[u8; 8]]) -> bool,
+) -> Option<()> {
     let mut left = count;
     while left > 0 {
-        let zeroes = usize::try_from(reader.varint()?).ok().filter(|zeroes| *zeroes <= left)?;
-        let others = usize::try_from(reader.varint()?).ok().filter(|others| *others <= left - zeroes)?;
+        let (zeroes, others) = reader.varints()?;
+        let zeroes = usize::try_from(zeroes).ok().filter(|zeroes| *zeroes <= left)?;
+        let others = usize::try_from(others).ok().filter(|others| *others <= left - zeroes)?;
         let is_first = left == count;
         left -= zeroes + others;
         // Runs are as long as they can be.
         let is_longest = (zeroes > 0 || is_first) && (others > 0 || left == 0) && zeroes + others > 0;
-        let words = reader.take(8 * others)?;
-        if !is_longest || words.chunks_exact(8).any(|word| word == [0; 8]) {
+        let words = reader.take(8 * others)?.as_chunks().0;
+        if !is_longest || !is_right(zeroes, words) {
             return None;
         }
     }
-    Some(Words { reader: before.until(reader)?, zeroes: 0, others: 0, left: count })
+    Some(())
+}
+
+/// Reads a put of a row of this table, and appends its words. `None` if there is none; then what was appended is arbitrary.
+#[inline]
+pub(crate) fn read_put(reader: &mut Reader<'_>, table: u32, words: &mut Vec<u64>) -> Option<()> {
+    let (head, count) = reader.varints()?;
+    let count = usize::try_from(count).ok().filter(|count| *count <= MAX_ROW_WORDS)?;
+    if head != u64::from(table) << 2 | PUT {
+        return None;
+    }
+    let mut at = words.len();
+    words.resize(at + count, 0);
+    read_runs(reader, count, |zeroes, others| {
+        let target = &mut words[at + zeroes..][..others.len()];
+        at += zeroes + others.len();
+        let mut has_zero = false;
+        for (to, from) in target.iter_mut().zip(others) {
+            *to = u64::from_le_bytes(*from);
+            has_zero |= *to == 0;
+        }
+        !has_zero
+    })
 }
 
 /// Ranges of a row's words, each as its first word and its words.
@@ -399,7 +438,7 @@ impl<'b> Words<'b> {
         let wanted = words.len() + self.left;
         while words.len() < wanted {
             // They were walked through before, when the change was read.
-            let (Some(zeroes), Some(others)) = (self.reader.varint(), self.reader.varint()) else { break };
+            let Some((zeroes, others)) = self.reader.varints() else { break };
             words.resize(words.len() + zeroes as usize, 0);
             let Some(others) = self.reader.take(8 * others as usize) else { break };
             words.extend(others.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));

@@ -18,7 +18,9 @@ pub const MAX_BYTES: usize = 16 << 20;
 
 const MAGIC: &[u8; 8] = b"plychrMF";
 /// Changes whenever the content does. The header stays, so that files of other formats are recognised.
-const FORMAT: u16 = 1;
+const FORMAT: u16 = 2;
+/// The one before, which checkpoints without changes still have: only that is what it does not know.
+const FORMAT_WITHOUT_CHANGES: u16 = 1;
 const HEADER: usize = 64;
 /// Where the checksum is, which covers all but itself.
 const CHECKSUM: std::ops::Range<usize> = 12..16;
@@ -136,6 +138,11 @@ pub enum Fault {
     Unsupported(u16),
 }
 
+fn format_of(manifest: &Manifest) -> u16 {
+    let mut files = manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files);
+    if files.any(|file| file.contents == Contents::Changes) { FORMAT } else { FORMAT_WITHOUT_CHANGES }
+}
+
 /// The bytes of a manifest, without what fills its last block.
 pub fn encode(manifest: &Manifest, generation: u64) -> Vec<u8> {
     let none = Checkpoint::default();
@@ -143,7 +150,7 @@ pub fn encode(manifest: &Manifest, generation: u64) -> Vec<u8> {
     let content = 16 + 4 + manifest.catalog.len() + 1 + 40 + 4 + checkpoint.files.len() * CheckpointFile::BYTES;
     let mut bytes = Vec::with_capacity(HEADER + content);
     bytes.extend_from_slice(MAGIC);
-    bytes.extend_from_slice(&FORMAT.to_le_bytes());
+    bytes.extend_from_slice(&format_of(manifest).to_le_bytes());
     bytes.resize(CHECKSUM.end, 0);
     bytes.extend_from_slice(&generation.to_le_bytes());
     bytes.extend_from_slice(&manifest.database.0.to_le_bytes());
@@ -177,10 +184,12 @@ pub fn decode(bytes: &[u8]) -> Result<(Manifest, u64), Fault> {
     }
     let content = checked(bytes).ok_or(Fault::Invalid)?;
     let format = u16::from_le_bytes([bytes[MAGIC.len()], bytes[MAGIC.len() + 1]]);
-    if format != FORMAT {
+    if ![FORMAT, FORMAT_WITHOUT_CHANGES].contains(&format) {
         return Err(Fault::Unsupported(format));
     }
-    read(bytes, content).ok_or(Fault::Invalid)
+    // There is one way to write everything.
+    let read = read(bytes, content).ok_or(Fault::Invalid)?;
+    if format_of(&read.0) == format { Ok(read) } else { Err(Fault::Invalid) }
 }
 
 /// The content, if it and the header are what was written.

@@ -89,11 +89,11 @@ fn what_is_cut_short_is_no_manifest() {
 #[test]
 fn another_format_is_told_from_damage() {
     let mut bytes = encode(&manifest(), 9);
-    bytes[8] = 2;
+    bytes[8] = 3;
     assert_eq!(decode(&bytes), Err(Fault::Invalid));
     let sum = checksum(&[&bytes[..CHECKSUM.start], &bytes[CHECKSUM.end..]]);
     bytes[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
-    assert_eq!(decode(&bytes), Err(Fault::Unsupported(2)));
+    assert_eq!(decode(&bytes), Err(Fault::Unsupported(3)));
 }
 
 /// Lengths that contradict each other, under a right checksum.
@@ -111,4 +111,15 @@ fn lengths_are_not_believed() {
             assert_eq!(decode(&bytes), Err(Fault::Invalid), "{value} at {at}");
         }
     }
+}
+
+/// Versions that do not know changes do not know such a manifest either, and take no older one for the newest.
+#[test]
+fn a_checkpoint_with_changes_has_a_format_of_its_own() {
+    let mut manifest = manifest();
+    assert_eq!(encode(&manifest, 1)[8], 1);
+    let changes = CheckpointFile { number: 9, contents: Contents::Changes, count: 3, bytes: 4096, checksum: 2 };
+    manifest.checkpoint.as_mut().expect("it has one").files.push(changes);
+    let bytes = encode(&manifest, 2);
+    assert_eq!((bytes[8], decode(&bytes)), (2, Ok((manifest, 2))));
 }

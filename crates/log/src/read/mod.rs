@@ -13,7 +13,7 @@ use crate::disk::{Buffer, Disk, Files};
 use crate::error::Error;
 use crate::flush::flusher::Framed;
 use crate::flush::pool::Live;
-use crate::frame::{Frame, Record};
+use crate::frame::{Frame, Header, Record};
 use crate::manifest::Manifest;
 use walk::Walk;
 pub(crate) use walk::{all_slots, read_at, refuse_foreign};
@@ -34,6 +34,8 @@ pub(crate) struct End {
     /// The number of the log file that the next frame belongs into, and where in it.
     pub(crate) number: u64,
     pub(crate) offset: u64,
+    /// When the last whole epoch was written, by the wall clock.
+    pub(crate) written_ns: u64,
     /// The files that have something.
     pub(crate) live: Vec<Live>,
     /// The slots of all files.
@@ -45,7 +47,7 @@ pub(crate) struct End {
 impl End {
     /// Of a log that was never begun, and begins with this file.
     pub(crate) fn of_none(number: u64) -> Self {
-        Self { whole: 0, number, offset: 0, live: Vec::new(), slots: Vec::new(), unsure: Vec::new() }
+        Self { whole: 0, number, offset: 0, written_ns: 0, live: Vec::new(), slots: Vec::new(), unsure: Vec::new() }
     }
 }
 
@@ -132,4 +134,60 @@ pub(crate) fn read_in_use<D: Disk>(
         walk.take(found, visit)?;
     }
     Ok(())
+}
+
+/// What is passed on the way through a log.
+pub(crate) enum Passed<'b> {
+    /// The next frame. Reading ends before it if it is not wanted.
+    Frame(&'b Header),
+    /// A record of an epoch that is whole.
+    Record(Logged<'b>),
+    /// All records of the epochs up to this frame have come. It ends at this place.
+    Whole(&'b Header, (u64, u64)),
+}
+
+/// Reads a log from frame to frame. `visit` says of each frame whether it is wanted; what it answers to the rest does not count.
+///
+/// # Errors
+/// [`Error`]; what was visited before counts for nothing then.
+pub(crate) fn read_points<D: Disk>(
+    files: &Files<D>,
+    manifest: &Manifest,
+    visit: &mut dyn FnMut(Passed<'_>) -> bool,
+) -> Result<(), Error> {
+    let mut walk = Walk::begin(files, manifest, u64::MAX, false)?;
+    while let Some(found) = walk.next()? {
+        let Ok((header, _)) = Frame::peek(&found.bytes) else {
+            return Err(walk.corrupt("a frame has changed while it was read"));
+        };
+        if !visit(Passed::Frame(&header)) {
+            return Ok(());
+        }
+        walk.take(found, &mut |logged| _ = visit(Passed::Record(logged)))?;
+        if walk.has(header.last_epoch) {
+            visit(Passed::Whole(&header, (walk.number, walk.offset)));
+        }
+    }
+    walk.end().map(drop)
+}
+
+/// Hands out the frames of a log that is in use, from the manifest's first file on, each with number and slot of its file and its offset, until one is not wanted.
+///
+/// # Errors
+/// [`Error`], and that of `visit`.
+pub(crate) fn read_frames<D: Disk>(
+    files: &Files<D>,
+    manifest: &Manifest,
+    live: &[Live],
+    last: &Framed,
+    visit: &mut dyn FnMut(u64, &Found) -> Result<bool, Error>,
+) -> Result<(), Error> {
+    let mut walk = Walk::of(files, manifest, live, last);
+    while let Some(found) = walk.next()? {
+        if !visit(walk.number, &found)? {
+            return Ok(());
+        }
+        walk.take(found, &mut |_| {})?;
+    }
+    Err(walk.corrupt("no frame follows here"))
 }

@@ -45,8 +45,9 @@ pub(super) struct Walk<'f, D: Disk> {
     unfinished: Vec<Found>,
     unsure: Vec<Found>,
     live: Vec<Live>,
-    /// Where the last whole epoch ends.
+    /// Where the last whole epoch ends, and when that was written.
     end: (u64, u64),
+    written_ns: u64,
 }
 
 /// A file that is being read.
@@ -109,6 +110,7 @@ impl<'f, D: Disk> Walk<'f, D> {
             unsure: Vec::new(),
             live: Vec::new(),
             end: (number, 0),
+            written_ns: 0,
         }
     }
 
@@ -223,7 +225,7 @@ impl<'f, D: Disk> Walk<'f, D> {
         self.unfinished.push(found);
         if header.last_epoch > whole || left_out(Step::CutUnfinished) {
             self.whole = Some(header.last_epoch);
-            self.end = (self.number, self.offset);
+            (self.end, self.written_ns) = ((self.number, self.offset), header.written_ns);
             for found in std::mem::take(&mut self.unfinished) {
                 if header.last_epoch > self.folded {
                     self.hand_out(&found, visit)?;
@@ -260,7 +262,8 @@ impl<'f, D: Disk> Walk<'f, D> {
         }
         let (number, offset) = self.end;
         self.live.retain(|live| live.number < number || (live.number == number && offset > 0));
-        Ok(End { whole, number, offset, live: self.live, slots: self.slots, unsure: self.unsure })
+        let Self { live, slots, unsure, written_ns, .. } = self;
+        Ok(End { whole, number, offset, written_ns, live, slots, unsure })
     }
 
     pub(super) fn corrupt(&self, reason: &'static str) -> Error {

@@ -8,15 +8,17 @@ use std::sync::PoisonError;
 use polychron_base::key::HashSeed;
 use polychron_engine::mutations::left_out;
 use polychron_schema::{IndexKind, KeyScratch, TableDefinition};
-use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use polychron_sync::{Mutex, prefetch_read};
 
 use super::keys::Entry;
 use super::part::{Below, Part};
 use super::scatter::{hash_of, part_of};
 use super::tables::{Table, Tables};
 use crate::checkpoint::Range;
+use crate::checkpoint::block::Rows;
 use crate::error::{Error, RowFault};
+use crate::frame::{Edit, Malformed};
 use crate::steps::RecoveryStep;
 
 /// How many rows, and how many words, are handed over at once.
@@ -24,11 +26,17 @@ const ROWS: usize = 1 << 10;
 const WORDS: usize = 8 << 10;
 /// How many keys ahead their patches are asked for.
 const AHEAD: usize = 8;
+/// How many rows of a checkpoint are looked up side by side.
+const GROUP: usize = 32;
 
 /// Receives rows, from several threads at a time.
 pub trait Sink: Sync {
     /// Why it refuses rows.
     type Error: From<Error> + Send;
+
+    /// Whether rows come as a checkpoint has them, [`Batch::encoded`], and not as [`Batch::rows`]. Those that have not changed are not decoded, checked
+    /// and encoded again then.
+    const ENCODED: bool = false;
 
     /// Rows of one table, in no order. Each row comes once in all.
     ///
@@ -42,12 +50,15 @@ pub trait Source: Sync {
     /// How many parts there are.
     fn parts(&self) -> usize;
 
-    /// Hands out all rows of a part, each with the position of its table, until it is told to stop.
+    /// Hands out all rows of a part, some of one table at a time, until it is told to stop.
     ///
     /// # Errors
-    /// What is wrong with the part.
-    fn read(&self, part: usize, row: &mut dyn FnMut(u32, &[u64]) -> ControlFlow<()>) -> Result<(), Error>;
+    /// What is wrong with the part, and with rows that are malformed.
+    fn read(&self, part: usize, visit: &mut Visit<'_>) -> Result<(), Error>;
 }
+
+/// Receives rows of a checkpoint, and tells whether it wants others.
+pub type Visit<'v> = dyn FnMut(Rows<'_>) -> Result<ControlFlow<()>, Malformed> + 'v;
 
 /// No checkpoint.
 impl Source for () {
@@ -55,7 +66,7 @@ impl Source for () {
         0
     }
 
-    fn read(&self, _: usize, _: &mut dyn FnMut(u32, &[u64]) -> ControlFlow<()>) -> Result<(), Error> {
+    fn read(&self, _: usize, _: &mut Visit<'_>) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -77,11 +88,21 @@ pub struct Batch<'t> {
     keys: Vec<u8>,
     /// Where key and words of each row end.
     ends: Vec<(usize, usize)>,
+    /// Rows that are encoded instead, and where each ends.
+    encoded: Vec<u8>,
+    encoded_ends: Vec<usize>,
 }
 
 impl<'t> Batch<'t> {
     fn new(table: &'t Table) -> Self {
-        Self { table, words: Vec::new(), keys: Vec::new(), ends: Vec::new() }
+        Self {
+            table,
+            words: Vec::new(),
+            keys: Vec::new(),
+            ends: Vec::new(),
+            encoded: Vec::new(),
+            encoded_ends: Vec::new(),
+        }
     }
 
     /// The position of the table in the catalog.
@@ -96,15 +117,15 @@ impl<'t> Batch<'t> {
 
     /// How many rows there are.
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.ends.len() + self.encoded_ends.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.len() == 0
     }
 
-    /// The rows, as often as is wanted.
+    /// The rows, as often as is wanted, if the sink does not want them encoded.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = Row<'_>> {
         let mut begin = (0, 0);
         self.ends.iter().map(move |&(key, words)| {
@@ -112,6 +133,11 @@ impl<'t> Batch<'t> {
             begin = (key, words);
             row
         })
+    }
+
+    /// The rows as a checkpoint has them, if the sink wants them so, and where each of them ends.
+    pub(crate) fn encoded(&self) -> (&[u8], &[usize]) {
+        (&self.encoded, &self.encoded_ends)
     }
 
     /// Where the row begins that is appended next.
@@ -123,6 +149,8 @@ impl<'t> Batch<'t> {
         self.words.clear();
         self.keys.clear();
         self.ends.clear();
+        self.encoded.clear();
+        self.encoded_ends.clear();
     }
 }
 
@@ -182,14 +210,14 @@ impl Newest {
             let part = parts[number].lock().unwrap_or_else(PoisonError::into_inner).take();
             let mut output = Output::new(&tables, sink);
             // Its memory comes back with it.
-            part.map_or(Ok(()), |part| rest(part, &tables, seed, &mut output))?;
+            part.map_or(Ok(()), |part| rest(part, &tables, seed, Beneath::Passed, &mut output))?;
             count(output)
         })?;
         Ok(rows.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Finds out what counts of each key, of all parts side by side.
-    fn take_in(&mut self, threads: usize) {
+    pub(crate) fn take_in(&mut self, threads: usize) {
         let (seed, parts) =
             (self.seed, std::mem::take(&mut self.parts).into_iter().map(Mutex::new).collect::<Vec<_>>());
         let done: Result<(), Infallible> = side_by_side(threads, parts.len(), |number| {
@@ -202,63 +230,168 @@ impl Newest {
         self.parts = parts.into_iter().map(|part| part.into_inner().unwrap_or_else(PoisonError::into_inner)).collect();
     }
 
+    /// Hands out what was gathered, without the rows of a checkpoint: one change of each key, encoded, which has the same result over these rows as all
+    /// that was gathered. Answers how many there were.
+    ///
+    /// # Errors
+    /// What the sink says, and [`Error::Row`].
+    pub(crate) fn changes<S: Sink>(self, sink: &S) -> Result<u64, S::Error> {
+        const { assert!(S::ENCODED, "changes are not rows") };
+        if self.tables.all().is_empty() {
+            return Ok(0);
+        }
+        let mut output = Output::new(&self.tables, sink);
+        // Their memory comes back part by part.
+        self.parts.into_iter().try_for_each(|part| rest(part, &self.tables, self.seed, Beneath::Kept, &mut output))?;
+        output.finish()
+    }
+
     fn pass_all<'t, C: Source, S: Sink>(
         &'t self,
         checkpoint: &C,
         part: usize,
         output: &mut Output<'t, S>,
     ) -> Result<(), S::Error> {
-        let (mut result, mut scratch) = (Ok(()), KeyScratch::new());
-        checkpoint.read(part, &mut |table, row| {
-            result = self.pass(table, row, &mut scratch, output);
-            if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        let mut result = Ok(());
+        checkpoint.read(part, &mut |mut rows| {
+            let Some(number) = self.tables.number(rows.table()) else { return Ok(ControlFlow::Continue(())) };
+            let mut group = Group::default();
+            while group.fill(&mut rows)? {
+                let looked_up = group.look_up(self, number).map_err(S::Error::from);
+                result = looked_up.and_then(|()| self.pass(number, &group, output));
+                if result.is_err() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Ok(ControlFlow::Continue(()))
         })?;
         result
     }
 
-    /// Passes a row of the checkpoint on, as it is now.
+    /// Passes rows of the checkpoint on, as they are now.
     fn pass<'t, S: Sink>(
         &'t self,
-        position: u32,
-        row: &[u64],
-        scratch: &mut KeyScratch,
+        number: usize,
+        group: &Group<'_, '_>,
         output: &mut Output<'t, S>,
     ) -> Result<(), S::Error> {
-        let Some(number) = self.tables.number(position) else { return Ok(()) };
         let table = self.tables.get(number);
-        let key = table.key_of(row, scratch)?;
-        if !self.range.has_key(key) {
-            return Ok(());
+        for (looked, row) in group.rows() {
+            let part = &self.parts[looked.part];
+            let found = looked.likely.and_then(|_| part.find(number, looked.hash, row.key));
+            if found.is_some_and(Entry::meet) && !left_out(RecoveryStep::RefuseTwice) {
+                return Err(table.fault(row.key, RowFault::Twice).into());
+            }
+            let patched = match found.map(|entry| (entry, part.below(entry))) {
+                None => None,
+                Some((entry, Below::Checkpoint)) => Some(entry),
+                Some((_, Below::Row(_))) if left_out(RecoveryStep::ReplaceInCheckpoint) => None,
+                Some((_, Below::Nothing)) if left_out(RecoveryStep::DeleteFromCheckpoint) => None,
+                Some((_, Below::Row(_) | Below::Nothing)) => continue,
+            };
+            let Some(entry) = patched else {
+                output.unchanged(table, row, looked.encoded)?;
+                continue;
+            };
+            output.batch(table)?.words.extend_from_slice(row.words);
+            output.patch(part, entry, row.key)?;
+            output.push(row.key)?;
         }
-        let hash = hash_of(self.seed, key);
-        let part = &self.parts[part_of(self.seed, key, self.parts.len())];
-        let found = part.find(number, hash, key);
-        if found.is_some_and(Entry::meet) && !left_out(RecoveryStep::RefuseTwice) {
-            return Err(table.fault(key, RowFault::Twice).into());
-        }
-        let patched = match found {
-            None => None,
-            Some(entry) => match part.below(entry) {
-                Below::Checkpoint => Some(entry),
-                Below::Row(_) if left_out(RecoveryStep::ReplaceInCheckpoint) => None,
-                Below::Nothing if left_out(RecoveryStep::DeleteFromCheckpoint) => None,
-                Below::Row(_) | Below::Nothing => return Ok(()),
-            },
-        };
-        let batch = output.batch(table)?;
-        batch.words.extend_from_slice(row);
-        if let Some(entry) = patched {
-            output.patch(part, entry, key)?;
-        }
-        output.push(key)
+        Ok(())
     }
 }
 
-/// Hands out the rows that a part has, and that the checkpoint has not handed out.
+/// Rows of a checkpoint that are looked up side by side: what one of them needs of memory is asked for while others are looked at.
+#[derive(Default)]
+struct Group<'n, 'b> {
+    words: Vec<u64>,
+    keys: Vec<u8>,
+    looked: Vec<Looked<'n, 'b>>,
+    key: KeyScratch,
+}
+
+/// A row that is looked up.
+struct Looked<'n, 'b> {
+    encoded: &'b [u8],
+    words_end: usize,
+    key_end: usize,
+    hash: u64,
+    /// Which part its key belongs to.
+    part: usize,
+    /// Most likely what was gathered of its key; if there is none, nothing was.
+    likely: Option<&'n Entry>,
+    is_in_range: bool,
+}
+
+impl<'n, 'b> Group<'n, 'b> {
+    /// Takes the next rows. Whether there were any.
+    fn fill(&mut self, rows: &mut Rows<'b>) -> Result<bool, Malformed> {
+        self.words.clear();
+        self.keys.clear();
+        self.looked.clear();
+        while self.looked.len() < GROUP && self.words.len() < WORDS {
+            let Some(read) = rows.next_into(&mut self.words) else { break };
+            let (encoded, words_end) = (read?, self.words.len());
+            self.looked.push(Looked {
+                encoded,
+                words_end,
+                key_end: 0,
+                hash: 0,
+                part: 0,
+                likely: None,
+                is_in_range: false,
+            });
+        }
+        Ok(!self.looked.is_empty())
+    }
+
+    fn look_up(&mut self, newest: &'n Newest, number: usize) -> Result<(), Error> {
+        let (table, mut start) = (newest.tables.get(number), 0);
+        for looked in &mut self.looked {
+            let key = table.key_of(&self.words[start..looked.words_end], &mut self.key)?;
+            looked.is_in_range = newest.range.has_key(key);
+            looked.hash = hash_of(newest.seed, key);
+            looked.part = part_of(newest.seed, key, newest.parts.len());
+            newest.parts[looked.part].fetch_slot(number, looked.hash);
+            self.keys.extend_from_slice(key);
+            (start, looked.key_end) = (looked.words_end, self.keys.len());
+        }
+        for looked in &mut self.looked {
+            looked.likely = newest.parts[looked.part].candidate(number, looked.hash);
+            looked.likely.into_iter().for_each(|entry| prefetch_read(entry));
+        }
+        self.looked.iter().for_each(|looked| newest.parts[looked.part].fetch_patch(looked.likely));
+        self.looked.iter().for_each(|looked| newest.parts[looked.part].fetch_bytes(looked.likely));
+        Ok(())
+    }
+
+    /// The rows that are in the range.
+    fn rows(&self) -> impl Iterator<Item = (&Looked<'n, 'b>, Row<'_>)> {
+        let mut begin = (0, 0);
+        let rows = self.looked.iter().map(move |looked| {
+            let row = Row { key: &self.keys[begin.0..looked.key_end], words: &self.words[begin.1..looked.words_end] };
+            begin = (looked.key_end, looked.words_end);
+            (looked, row)
+        });
+        rows.filter(|(looked, _)| looked.is_in_range)
+    }
+}
+
+/// What becomes of the checkpoint's rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beneath {
+    /// They were passed on, as they are now.
+    Passed,
+    /// They stay as they are, and what has changed comes over them.
+    Kept,
+}
+
+/// Hands out what a part has, and what was not passed on with the checkpoint's rows.
 fn rest<'t, S: Sink>(
     mut part: Part,
     tables: &'t Tables,
     seed: HashSeed,
+    beneath: Beneath,
     output: &mut Output<'t, S>,
 ) -> Result<(), S::Error> {
     part.take_in(seed);
@@ -281,7 +414,11 @@ fn rest<'t, S: Sink>(
                     if part.patches(entry, &mut output.patches) && !left_out(RecoveryStep::RefusePatchOfNothing) {
                         return Err(table.fault(key, RowFault::PatchOfNothing).into());
                     }
+                    if beneath == Beneath::Kept {
+                        output.change(table, &Edit::Delete(key))?;
+                    }
                 }
+                Below::Checkpoint if beneath == Beneath::Kept => output.patch_beneath(table, &part, entry)?,
                 Below::Checkpoint if entry.was_met() || left_out(RecoveryStep::AwaitPatched) => {}
                 Below::Checkpoint => return Err(table.fault(key, RowFault::PatchOfNothing).into()),
             }
@@ -335,13 +472,69 @@ impl<'t, S: Sink> Output<'t, S> {
         table.check_same(key, &self.batch.words[start..], &mut self.key)
     }
 
+    /// A row of the checkpoint that has not changed. One that a checkpoint takes on was checked when it was first written to one, and its block's
+    /// checksum says that it is still that.
+    fn unchanged(&mut self, table: &'t Table, row: Row<'_>, encoded: &[u8]) -> Result<(), S::Error> {
+        let batch = self.batch(table)?;
+        if !S::ENCODED {
+            batch.words.extend_from_slice(row.words);
+            return self.push(row.key);
+        }
+        batch.encoded.extend_from_slice(encoded);
+        batch.encoded_ends.push(batch.encoded.len());
+        self.flush_full()
+    }
+
+    /// All patches of a row that is not known, as one.
+    fn patch_beneath(&mut self, table: &'t Table, part: &Part, entry: &Entry) -> Result<(), S::Error> {
+        part.patches(entry, &mut self.patches);
+        let mut patched: Vec<(usize, u64)> = Vec::new();
+        for (first, words) in self.patches.iter().flat_map(|number| part.ranges(*number)) {
+            patched.extend((first..).zip(words));
+        }
+        // The newest last.
+        patched.sort_by_key(|(at, _)| *at);
+        patched.reverse();
+        patched.dedup_by_key(|(at, _)| *at);
+        patched.reverse();
+        let words: Vec<u64> = patched.iter().map(|(_, word)| *word).collect();
+        let (mut ranges, mut rest) = (Vec::new(), words.as_slice());
+        for range in patched.chunk_by(|(at, _), (next, _)| at + 1 == *next) {
+            let (words, behind) = rest.split_at(range.len());
+            ranges.push((range[0].0, words));
+            rest = behind;
+        }
+        self.change(table, &Edit::Patch(part.key(entry), &ranges))
+    }
+
+    /// A change that is not a row.
+    fn change(&mut self, table: &'t Table, edit: &Edit<'_>) -> Result<(), S::Error> {
+        let batch = self.batch(table)?;
+        edit.write(table.position, &mut batch.encoded);
+        batch.encoded_ends.push(batch.encoded.len());
+        self.flush_full()
+    }
+
     /// The row that was appended is whole.
     fn push(&mut self, key: &[u8]) -> Result<(), S::Error> {
         let batch = &mut self.batch;
         batch.table.check(key, &batch.words[batch.start()..])?;
-        batch.keys.extend_from_slice(key);
-        batch.ends.push((batch.keys.len(), batch.words.len()));
-        if batch.len() >= ROWS || batch.words.len() >= WORDS { self.flush() } else { Ok(()) }
+        if S::ENCODED {
+            Edit::Put(&batch.words).write(batch.table.position, &mut batch.encoded);
+            batch.encoded_ends.push(batch.encoded.len());
+            batch.words.clear();
+        } else {
+            batch.keys.extend_from_slice(key);
+            batch.ends.push((batch.keys.len(), batch.words.len()));
+        }
+        self.flush_full()
+    }
+
+    /// Hands over what has come if it is much.
+    fn flush_full(&mut self) -> Result<(), S::Error> {
+        let Batch { words, encoded, .. } = &self.batch;
+        let is_full = self.batch.len() >= ROWS || words.len() >= WORDS || encoded.len() >= 8 * WORDS;
+        if is_full { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), S::Error> {

@@ -16,7 +16,7 @@ mod scatter;
 mod stream;
 mod tables;
 
-pub use merge::{Batch, Newest, Row, Sink, Source};
+pub use merge::{Batch, Newest, Row, Sink, Source, Visit};
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, PoisonError};

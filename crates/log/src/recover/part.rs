@@ -351,6 +351,16 @@ impl Part {
         }
     }
 
+    /// Asks for the place where a key of a table is found.
+    pub(super) fn fetch_slot(&self, table: usize, hash: u64) {
+        self.tables[table].fetch_slot(hash);
+    }
+
+    /// Its entry, most likely; if there is none, nothing is known of it.
+    pub(super) fn candidate(&self, table: usize, hash: u64) -> Option<&Entry> {
+        self.tables[table].candidate(hash)
+    }
+
     /// Asks for an entry's newest patch.
     pub(super) fn fetch_patch(&self, entry: Option<&Entry>) {
         if let Some(patch) = entry.and_then(|entry| self.patches.get(entry.patches as usize)) {

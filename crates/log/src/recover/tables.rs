@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use polychron_engine::mutations::left_out;
-use polychron_schema::{ColumnSet, KeyExtractor, KeyScratch, Layout, RowRef, SchemaError, TableDefinition};
+use polychron_schema::{KeyExtractor, KeyScratch, Layout, RowRef, SchemaError, TableDefinition};
 
 use crate::catalog::StoredCatalog;
 use crate::error::{Error, RowFault};
@@ -17,7 +17,6 @@ pub(crate) struct Table {
     pub(crate) definition: Arc<TableDefinition>,
     pub(crate) layout: Layout,
     key: KeyExtractor,
-    key_columns: ColumnSet,
 }
 
 /// The tables of a catalog, each with a small number.
@@ -36,7 +35,6 @@ impl Tables {
                 position: *position,
                 layout: stored.definition.layout().map_err(refused)?,
                 key: KeyExtractor::primary(&stored.definition).map_err(refused)?,
-                key_columns: stored.definition.key.iter().fold(ColumnSet::EMPTY, |set, &it| set.with(it as u16)),
                 definition: Arc::clone(&stored.definition),
             })
         };
@@ -81,7 +79,7 @@ impl Table {
         if bytes < expected {
             return Err(SchemaError::RowLength { bytes, expected });
         }
-        self.layout.check_columns(row, self.key_columns)?;
+        self.definition.key.iter().try_for_each(|&column| self.layout.check_column(row, column))?;
         self.key.extract(row, scratch)
     }
 

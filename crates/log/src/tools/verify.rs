@@ -102,6 +102,7 @@ fn checkpoint<D: Disk>(files: &Files<D>, manifest: &Manifest) -> Result<Vec<Dama
                 let is_malformed = match file.contents {
                     Contents::Rows { .. } => block.rows().any(|row| row.is_err()),
                     Contents::Records => block.records().any(|record| record.is_err()),
+                    Contents::Changes => block.changes().is_err(),
                 };
                 if is_malformed {
                     return Err(reader.damaged("a row or a record is malformed"));

@@ -59,10 +59,10 @@ impl Page {
             return None;
         }
         // SAFETY: the page has room for its capacity of heads, and this one was not made before.
-        unsafe { self.first.start().add(self.made * self.head_bytes).cast().write(Head::new()) };
+        unsafe { self.first.start().add(self.made * self.head_bytes).cast().write(Head::new(self.head_bytes)) };
         self.made += 1;
         let record = self.get(self.made - 1)?;
-        Some(NewRecord { record, room: words_in(self.head_bytes), array: None })
+        Some(NewRecord { record, array: None })
     }
 
     /// The heads that were made.
@@ -92,8 +92,6 @@ impl Page {
 #[derive(Debug)]
 pub(super) struct NewRecord<'g> {
     record: Record<'g>,
-    /// Words that there is room for in its head.
-    room: usize,
     array: Option<&'g RecordArray>,
 }
 
@@ -111,14 +109,17 @@ impl<'g> NewRecord<'g> {
         inlines: bool,
         guard: &'r Guard<'_>,
     ) -> Result<NewVersion<'r>, OutOfMemory> {
-        let room = if inlines { self.room } else { 0 };
-        // SAFETY: the head has that room.
-        unsafe { self.record.new_version(timestamp, row, room, guard) }
+        self.record.new_version(timestamp, row, inlines, guard)
     }
 
     /// The record, which others may come to know now.
     pub(super) fn publish(self) -> Record<'g> {
         self.record
+    }
+
+    /// The same for the sets of a transaction.
+    pub(super) fn keep(self) -> TakenRecord {
+        TakenRecord { record: self.record.address(), array: self.array.map_or(0, RecordArray::number) }
     }
 
     /// Gives it back, with what was installed in it.
@@ -127,6 +128,22 @@ impl<'g> NewRecord<'g> {
             // SAFETY: no other thread has come to know the record.
             unsafe { array.give(self.record, worker, guard) };
         }
+    }
+}
+
+/// A record that a transaction has taken, and that no other thread knows before the transaction commits. There is one for each.
+#[derive(Debug)]
+pub(super) struct TakenRecord {
+    record: RecordAddress,
+    /// Which array it was taken from.
+    array: usize,
+}
+
+impl TakenRecord {
+    /// The record.
+    pub(super) fn under<'g>(&self, guard: &'g Guard<'_>) -> Record<'g> {
+        // SAFETY: it is not given back as long as this is there, and its page stays while a slot is in use. A transaction keeps its list of tables.
+        unsafe { self.record.under(guard) }
     }
 }
 
@@ -257,7 +274,7 @@ impl RecordArray {
         let taken = free.map_or_else(|| self.take_slowly(worker, guard), Ok)?;
         // SAFETY: a head was made there, and its page is retired when all its slots are free, and later than now.
         let record = unsafe { taken.under(guard) };
-        Ok(NewRecord { record, room: self.inline_words(), array: Some(self) })
+        Ok(NewRecord { record, array: Some(self) })
     }
 
     #[cold]
@@ -285,6 +302,19 @@ impl RecordArray {
         let record = fresh.pop().expect("a page with room gives a slot");
         self.free[worker % STRIPES].lock().extend(fresh);
         Ok(record)
+    }
+
+    /// What tells the array from others while it is there.
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Gives a record back that a transaction has taken from here and has not written.
+    pub(super) fn give_unwritten(&self, taken: TakenRecord, worker: usize, guard: &Guard<'_>) {
+        let record = taken.under(guard);
+        assert!(taken.array == self.number() && record.is_empty(), "it was taken from here, and not written");
+        // SAFETY: what names a record that was not written was not committed, so only its transaction knows it.
+        unsafe { self.give(record, worker, guard) };
     }
 
     /// Gives a slot back.

@@ -17,6 +17,7 @@ use polychron_engine::mutations::left_out;
 
 use super::steps::Step;
 use super::transaction::CicadaTransaction;
+use super::worker::State;
 
 /// After how many operations a snapshot leaves its epoch for the present one: often enough that a slow reader does not hold
 /// back what is retired, seldom enough that the barrier costs nothing.
@@ -79,17 +80,17 @@ impl CicadaTransaction<'_> {
 
     /// Leaves a snapshot's epoch for the present one.
     pub(super) fn renew_guard(&mut self) {
-        self.state.base.fingers.clear();
-        self.guard.epoch_mut().refresh();
+        let State { base, stays, .. } = &mut *self.state;
+        self.guard.renew(base, stays);
     }
 
     /// Called at the end of every operation, and of the beginning.
     #[inline]
     pub(super) fn rest(&mut self) {
         if self.stands_aside {
-            self.guard.epoch_mut().stand_aside();
+            self.guard.stand_aside();
         } else if self.snapshot {
-            self.guard.epoch_mut().rest();
+            self.guard.rest();
             self.until_check = 1;
         }
     }
@@ -97,7 +98,8 @@ impl CicadaTransaction<'_> {
     /// Who may write is in an epoch from now on. A snapshot enters one with its next step.
     #[inline]
     pub(super) fn come_back(&mut self) {
-        if self.stands_aside && !self.guard.epoch_mut().come_back() {
+        let State { base, stays, .. } = &mut *self.state;
+        if self.stands_aside && !self.guard.come_back(base, stays) {
             self.forget_found();
         }
     }
@@ -106,8 +108,7 @@ impl CicadaTransaction<'_> {
     #[cold]
     fn forget_found(&mut self) {
         let state = &mut *self.state;
-        state.base.forget_found();
         state.promotions.clear();
-        state.sets.forget_found();
+        state.sets.forget_found(&self.guard);
     }
 }

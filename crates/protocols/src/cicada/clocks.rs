@@ -316,12 +316,12 @@ impl Clocks {
 
     /// Begins a transaction that may write. `None`: it would come to the limit, and does not run.
     #[inline]
-    pub(super) fn begin(&self, slot: usize, local: &mut LocalClock) -> Option<Timestamp> {
+    pub(super) fn begin(&self, slot: usize, local: &mut LocalClock) -> Option<Held<'_>> {
         self.begin_within(slot, local, 0)
     }
 
     /// Begins a transaction of a round of renewal, which makes room for others. The clock has fallen back.
-    pub(super) fn begin_in_round(&self, slot: usize, local: &mut LocalClock) -> Timestamp {
+    pub(super) fn begin_in_round(&self, slot: usize, local: &mut LocalClock) -> Held<'_> {
         let begun = self.begin_within(slot, local, self.shape.sixteenths(SIXTEENTHS_OF_ROUNDS));
         // What was granted to the round is no limit for others.
         local.limit = 0;
@@ -330,15 +330,14 @@ impl Clocks {
     }
 
     #[inline]
-    fn begin_within(&self, slot: usize, local: &mut LocalClock, granted: u64) -> Option<Timestamp> {
+    fn begin_within(&self, slot: usize, local: &mut LocalClock, granted: u64) -> Option<Held<'_>> {
         let words = &self.slots[slot];
         self.assert_idle(words);
         words.clock.store(local.time, Ordering::Relaxed);
         let mut min_wts = self.min_wts();
         loop {
             let Some(drawn) = self.draw(local).or_else(|| self.draw_late(local, granted)) else {
-                // SAFETY: nothing was read at the timestamp of this slot, which held none before.
-                unsafe { self.end(slot) };
+                self.end(slot);
                 return None;
             };
             local.adjusted = drawn;
@@ -356,7 +355,7 @@ impl Clocks {
             let bound = self.bound_now();
             let now = self.min_wts();
             if (drawn >= bound || left_out(Step::BeginAfterBound)) && now == min_wts {
-                return Some(timestamp);
+                return Some(self.held(slot, timestamp));
             }
             if drawn < bound {
                 words.counts.skew.note_most(bound - drawn);
@@ -377,7 +376,7 @@ impl Clocks {
 
     /// Begins a snapshot of what is stable (thread.rts of §3.1).
     #[inline]
-    pub(super) fn begin_snapshot(&self, slot: usize) -> Timestamp {
+    pub(super) fn begin_snapshot(&self, slot: usize) -> Held<'_> {
         let mut min_wts = self.min_wts();
         self.assert_idle(&self.slots[slot]);
         // Only its own thread compares it.
@@ -389,7 +388,7 @@ impl Clocks {
             publish(&self.slots[slot].floor, floor.0);
             let now = self.min_wts();
             if now == min_wts || left_out(Step::BeginAtHorizon) {
-                return floor;
+                return self.held(slot, floor);
             }
             min_wts = now;
         }

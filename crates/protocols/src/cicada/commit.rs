@@ -21,17 +21,17 @@
 //! was closed gets a new one.
 
 use polychron_base::{Error, Reason};
+use polychron_engine::catalog::{self, Seen};
 use polychron_engine::mutations::{left_out, pass};
-use polychron_engine::stores::{IndexRef, WorkerBase};
-use polychron_engine::{catalog, redo};
+use polychron_engine::redo;
+use polychron_engine::stores::IndexRef;
 use polychron_sync::Backoff;
 
 use super::counts::Stage;
 use super::installation::{Pending, refuses_rows};
-use super::kept::OwnGuard;
 use super::options::Consistency;
-use super::record::Link;
-use super::sets::{Kind, Read, Sets, Target, Write};
+use super::record::{Link, Version};
+use super::sets::{Kind, Sets, Target, Write};
 use super::steps::{Point, Step};
 use super::table::{CicadaTable, Store};
 use super::transaction::CicadaTransaction;
@@ -42,8 +42,8 @@ const SORTED: usize = 8;
 
 /// What stands for an index in the running transaction's list of tables.
 #[inline]
-pub(super) fn store_in(base: &WorkerBase<Store>, place: IndexRef) -> Result<&Store, Error> {
-    let table = catalog::get(&base.tables, place.table)?;
+pub(super) fn store_in(tables: &Seen<CicadaTable>, place: IndexRef) -> Result<&Store, Error> {
+    let table = catalog::get(tables, place.table)?;
     table.store(place.index).map(|store| &**store)
 }
 
@@ -73,9 +73,7 @@ impl CicadaTransaction<'_> {
                 self.abort_installed();
                 return Err(error);
             }
-            if left_out(Step::EndLast) {
-                self.guard.end();
-            }
+            self.guard.end_too_early();
             pass(Point::Validated);
             let seals_late = left_out(redo::Step::SealFirst);
             if !seals_late {
@@ -113,7 +111,7 @@ impl CicadaTransaction<'_> {
             return Err(self.conflict(Reason::Inconsistent, place, None));
         }
         // What was later than the old timestamp may be before this one.
-        self.state.sets.reads.iter_mut().for_each(|read| read.later = None);
+        self.state.sets.reads.clear_later();
         Ok(())
     }
 
@@ -187,8 +185,7 @@ impl CicadaTransaction<'_> {
         }
         for entry in pending.iter_mut() {
             let latest = match writes.get(entry.write).target {
-                // SAFETY: it is in the write set.
-                Target::Record(record) => reader.latest(unsafe { record.under(guard) }),
+                Target::Record(record) => reader.latest(record.under(guard)),
                 Target::Key => Link::End,
             };
             entry.age = match latest {
@@ -217,26 +214,17 @@ impl CicadaTransaction<'_> {
 
     #[inline]
     pub(super) fn store(&self, place: IndexRef) -> Result<&Store, Error> {
-        store_in(&self.state.base, place)
-    }
-
-    /// The same for as long as the transaction looks at its list of tables.
-    #[inline]
-    pub(super) fn kept_store<'t>(&self, place: IndexRef) -> Result<&'t Store, Error> {
-        // SAFETY: only the commit asks, while the guard stands.
-        let table: &'t CicadaTable = unsafe { self.state.base.tables.table_during(place.table)? };
-        table.store(place.index).map(|store| &**store)
+        store_in(&self.state.base.tables, place)
     }
 
     /// Step 2.
     fn raise(&self) {
         let timestamp = self.timestamp();
-        for read in &self.state.sets.reads {
+        for read in self.state.sets.reads.iter(&self.guard) {
             if let Some(version) = read.version
                 && !left_out(Step::RaiseVersions)
             {
-                // SAFETY: it is in the read set.
-                unsafe { version.under(&self.guard) }.raise_rts(timestamp);
+                version.raise_rts(timestamp);
             }
         }
         for &part in self.state.sets.gaps.iter().filter(|_| !left_out(Step::RaiseGaps)) {
@@ -251,12 +239,10 @@ impl CicadaTransaction<'_> {
         }
         let wait = (wait || self.shared.options.parts().wait_for_pending) && !left_out(Step::AwaitPendingReads);
         let mut at = 0;
-        // SAFETY: it is in the read set.
-        let has_changed = |read: &Read, guard: &OwnGuard<'_>| !unsafe { read.is_first(guard) };
-        while let Some(passed) = self.state.sets.reads[at..].iter().position(|read| has_changed(read, &self.guard)) {
-            at += passed;
-            let read = self.state.sets.reads[at];
-            let seen = self.search(read.record, read.later, wait);
+        while let Some(doubtful) = self.state.sets.reads.first_doubtful(at, &self.guard) {
+            at = doubtful;
+            let read = self.state.sets.reads.get(at, &self.guard);
+            let seen = self.guard.search(read.record, read.later, wait);
             // A record that was closed meanwhile and showed no row shows none.
             let tolerated = seen.closed && !read.is_row && !left_out(Step::TolerateClosed);
             if seen.version != read.version && !tolerated {
@@ -264,11 +250,11 @@ impl CicadaTransaction<'_> {
                     true => (Reason::Phantom, None),
                     false => (Reason::StaleRead, read.version),
                 };
-                // SAFETY: the search has found it.
-                let other = seen.version.map(|other| unsafe { other.under(&self.guard) }.wts());
-                return Err(self.conflict_at(read.record, other, reason, (read.place, version)));
+                let version = version.map(|version| self.guard.keep(version));
+                let (record, other) = (read.record.address(), seen.version.map(Version::wts));
+                return Err(self.conflict_at(record, other, reason, (read.place, version)));
             }
-            self.state.sets.set_later(at, seen.later);
+            self.state.sets.reads.set_later(at, seen.later, &self.guard);
             at += 1;
         }
         Ok(())
@@ -290,7 +276,7 @@ impl CicadaTransaction<'_> {
     #[inline]
     fn know_dropped(&mut self) -> Result<(), Error> {
         let State { base, sets, .. } = &*self.state;
-        let asked = || sets.reads.iter().map(|read| read.place).chain(sets.nodes.index_refs());
+        let asked = || sets.reads.places().chain(sets.nodes.index_refs());
         let dropped = base.dropped(&self.shared.catalog, asked);
         dropped.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
@@ -300,31 +286,30 @@ impl CicadaTransaction<'_> {
         let timestamp = self.timestamp();
         for position in 0..self.state.buffers.pending.len() {
             let Pending { write, installed, .. } = &self.state.buffers.pending[position];
-            let Some((record, version)) = installed.as_ref().map(|own| (own.record(), own.version())) else { continue };
+            let Some((record, own)) = installed.as_ref().map(|own| own.parts(&self.guard)) else { continue };
+            let address = record.address();
             let write = self.state.sets.writes.get(*write);
-            if let Some(read) = self.state.sets.version_below(write) {
+            if let Some(read) = self.state.sets.version_below(write, &self.guard) {
                 // That this is what is visible below was checked with the reads.
-                // SAFETY: it is in the read set.
-                let rts = unsafe { read.under(&self.guard) }.rts();
+                let rts = read.rts();
                 if rts.is_after(timestamp) && !left_out(Step::RefuseReadLater) {
-                    return Err(self.conflict_at(record, Some(rts), Reason::ReadLater, (write.place, Some(read))));
+                    let (place, read) = (write.place, self.guard.keep(read));
+                    return Err(self.conflict_at(address, Some(rts), Reason::ReadLater, (place, Some(read))));
                 }
                 continue;
             }
             let write = *write;
-            let below = self.search(record, Some(version), !left_out(Step::AwaitPendingBelow));
-            if below.is_row && refuses_rows(&write) {
-                return Err(self.conflict_at(record, None, Reason::InsertedFirst, (write.place, below.version)));
+            let below = self.guard.search(record, Some(own), !left_out(Step::AwaitPendingBelow));
+            let (rts, is_row) = (below.version.map(Version::rts), below.is_row);
+            let version = below.version.map(|version| self.guard.keep(version));
+            if is_row && refuses_rows(&write) {
+                return Err(self.conflict_at(address, None, Reason::InsertedFirst, (write.place, version)));
             }
-            if let Some(version) = below.version {
-                // SAFETY: the search has found it.
-                let rts = unsafe { version.under(&self.guard) }.rts();
-                if rts.is_after(timestamp) && !left_out(Step::RefuseReadLater) {
-                    let version = Some(version).filter(|_| !write.is_node);
-                    return Err(self.conflict_at(record, Some(rts), Reason::ReadLater, (write.place, version)));
-                }
+            if let Some(rts) = rts.filter(|rts| rts.is_after(timestamp) && !left_out(Step::RefuseReadLater)) {
+                let version = version.filter(|_| !write.is_node);
+                return Err(self.conflict_at(address, Some(rts), Reason::ReadLater, (write.place, version)));
             }
-            if !below.is_row && write.kind == Kind::Put && !self.admits(&write)? {
+            if !is_row && write.kind == Kind::Put && !self.admits(&write)? {
                 return Err(self.conflict(Reason::ReadLater, write.place, None));
             }
         }

@@ -4,11 +4,12 @@
 use polychron_base::error::KeyPreview;
 use polychron_base::{Abort, Error, Reason};
 use polychron_engine::catalog;
+use polychron_engine::contested::RowAddress;
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::IndexRef;
 
 use super::counts::Stage;
-use super::kept::{Kept, KeptVersion};
+use super::kept::KeptVersion;
 use super::record::Status;
 use super::steps::Step;
 use super::timestamp::Timestamp;
@@ -31,7 +32,7 @@ impl CicadaTransaction<'_> {
     #[cold]
     pub(super) fn conflict_at(
         &mut self,
-        record: Kept,
+        record: impl Into<RowAddress>,
         other: Option<Timestamp>,
         reason: Reason,
         (place, version): (IndexRef, Option<KeptVersion>),
@@ -66,23 +67,25 @@ impl CicadaTransaction<'_> {
 
     #[cold]
     fn make_way_at_reads(&mut self) -> Result<(), Error> {
-        let Some(read) = self.state.sets.reads.iter().find(|read| self.is_barred(read.record)) else { return Ok(()) };
-        let (record, place, version) = (read.record, read.place, read.version.filter(|_| !read.is_node));
+        let mut reads = self.state.sets.reads.iter(&self.guard);
+        let Some(read) = reads.find(|read| self.is_barred(read.record.address())) else { return Ok(()) };
+        let version = read.version.filter(|_| !read.is_node).map(|version| self.guard.keep(version));
+        let (record, place) = (read.record.address(), read.place);
+        drop(reads);
         Err(self.conflict_at(record, None, Reason::BeingWritten, (place, version)))
     }
 
     /// Whether a row is left to a favoured transaction. Not by what rewrites rows as they are, for which the favoured one may have to wait before
     /// it begins.
     #[inline]
-    pub(super) fn is_barred(&self, record: Kept) -> bool {
+    pub(super) fn is_barred(&self, record: impl Into<RowAddress>) -> bool {
         let is_here = |other| self.guard.epochs().is_here(other);
         self.state.contested.is_barred(&self.shared.favour, record, self.state.base.slot, is_here)
             && self.state.stage != Stage::Rewriting
     }
 
     fn key_of(&self, place: IndexRef, version: KeptVersion) -> Option<KeyPreview> {
-        // SAFETY: the running operation has found it, or it is in the read set.
-        let version = unsafe { version.under(&self.guard) };
+        let version = version.under(&self.guard);
         if version.status() != Status::Committed {
             return None;
         }

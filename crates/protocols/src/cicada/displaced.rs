@@ -137,7 +137,7 @@ impl CicadaTransaction<'_> {
             self.until_check = 1;
             self.step()?;
             let more = both.fill(store, scan, &self.guard);
-            while let Some(record) = both.next(scan.direction) {
+            while let Some(record) = both.next(scan.direction, &self.guard) {
                 let found = self.read_record(record, store.place());
                 if let Found::Row(_, source) = found
                     && visitor(self, source)?.is_break()

@@ -8,8 +8,8 @@ use polychron_index::Stamp;
 
 use super::gaps::KeyPartition;
 use super::kept::{Kept, KeptVersion};
-use super::record::{Link, Status};
-use super::sets::{Read, Target};
+use super::promotion;
+use super::sets::Target;
 use super::steps::Step;
 use super::table::Store;
 use super::transaction::{CicadaTransaction, Found, Source};
@@ -84,14 +84,10 @@ impl CicadaTransaction<'_> {
     /// A row that lies outside of its head is fetched whole, and may be worth moving there.
     #[inline]
     pub(super) fn see_outside(&mut self, store: &Store, record: Kept, version: KeptVersion) {
-        if self.snapshot {
-            return;
-        }
-        // SAFETY: the running operation has found them.
-        let (found, seen) = unsafe { (record.under(&self.guard), version.under(&self.guard)) };
-        if !found.is_inline(version.address()) {
-            seen.prefetch_row();
-            self.note_for_promotion(store, record, version, false);
+        let (record, version) = (record.under(&self.guard), version.under(&self.guard));
+        if !self.snapshot && !record.is_inline(version.address()) {
+            version.prefetch_row();
+            promotion::note(self.shared, &mut self.state.promotions, &self.guard, store, (record, version, false));
         }
     }
 
@@ -113,21 +109,20 @@ impl CicadaTransaction<'_> {
         if hinted.is_none() {
             record.address().prefetch(store.records.lines());
         }
-        if self.state.sets.writes.may_have(record) && self.has_written(store.place(), record, key) {
+        if self.state.sets.writes.may_have(record.address()) && self.has_written(store.place(), record, key) {
             return None;
         }
-        // SAFETY: it was found just now; a hint holds in this epoch.
-        let Link::To(version) = self.guard.reader().latest(unsafe { record.under(&self.guard) }) else { return None };
-        if version.wts().is_after(self.timestamp()) || version.status() != Status::Committed {
-            return None;
-        }
-        let version = KeptVersion::from(version);
-        self.see_outside(store, record, version);
+        let found = record.under(&self.guard);
+        let seen = self.guard.reader().latest_row(found)?;
         if !self.snapshot {
-            let (version, place) = (Some(version), store.place());
-            self.state.sets.reads.push(Read { record, version, later: None, place, is_row: true, is_node: false });
+            let State { sets, promotions, .. } = &mut *self.state;
+            sets.reads.push(&self.guard, found, &seen, (store.place(), false));
+            if let Some(version) = seen.version.filter(|version| !found.is_inline(version.address())) {
+                version.prefetch_row();
+                promotion::note(self.shared, promotions, &self.guard, store, (found, version, false));
+            }
         }
-        Some((record, version))
+        self.guard.keep_row(found, &seen)
     }
 
     /// The record that a key was found to lead to a while ago, in this transaction or for its batch. That is safe because a record serves one key
@@ -152,7 +147,7 @@ impl CicadaTransaction<'_> {
     #[inline(never)]
     fn has_written<K: EncodedKey>(&self, place: IndexRef, record: Kept, key: K) -> bool {
         let writes = &self.state.sets.writes;
-        writes.latest(record).is_some() || writes.latest_of_key(place, key).is_some()
+        writes.latest(record.address()).is_some() || writes.latest_of_key(place, key).is_some()
     }
 
     /// Finds the row of a key; what was found, or not, is protected.

@@ -12,8 +12,9 @@ use super::commit::store_in;
 use super::garbage::{Entry, Garbage, Item};
 use super::kept::{Kept, KeptInstalled};
 use super::promotion::allocate;
+use super::reads::Reading;
 use super::record::{Installed, Link, NewVersion, Queued, Record, Status, Version};
-use super::sets::{Fresh, Kind, OnRead, Target, Write, WriteSet};
+use super::sets::{Fresh, Kind, Target, Write, WriteSet};
 use super::steps::{Point, Step};
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
@@ -66,22 +67,20 @@ impl CicadaTransaction<'_> {
         let State { base, sets, buffers, is_short, .. } = &*self.state;
         let place = buffers.pending[position].write;
         let write = sets.writes.get(place);
-        let (Target::Record(kept), Some(on_read)) = (write.target, write.on_read) else { return Ok(false) };
-        let Some(read) = sets.reads[on_read.position as usize].version else { return Ok(false) };
-        // SAFETY: both are in the read set.
-        let (record, below) = unsafe { (kept.under(&self.guard), read.under(&self.guard)) };
+        let (Target::Record(_), Some(on_read)) = (write.target, write.on_read) else { return Ok(false) };
+        let Reading { record, version: Some(below), .. } = sets.reads.get(on_read as usize, &self.guard) else {
+            return Ok(false);
+        };
         if below.rts().is_after(self.timestamp()) || self.shared.favour.other(base.slot).is_some() {
             return Ok(false);
         }
         let Some(above) = self.guard.reader().position_above(record, below) else { return Ok(false) };
-        let (row, timestamp, room) = (row_of(&sets.writes, place), self.timestamp(), on_read.room as usize);
-        // SAFETY: the record was found in the store whose heads have that room.
-        let version =
-            allocate(&self.guard, write, is_short, |of| unsafe { record.new_version(timestamp, row, room, of) })?;
+        let (row, timestamp, inlines) = (row_of(&sets.writes, place), self.timestamp(), self.inlines());
+        let version = allocate(&self.guard, write, is_short, |of| record.new_version(timestamp, row, inlines, of))?;
         pass(Point::Linking);
         match above.install(version) {
             Ok(installed) => {
-                let installed = KeptInstalled::new(kept, installed);
+                let installed = self.guard.keep_installed(record, installed);
                 self.note_installed(position, installed, Some(on_read));
                 Ok(true)
             }
@@ -94,9 +93,10 @@ impl CicadaTransaction<'_> {
 
     /// Keeps what was installed. The row that was read below is looked for again right behind it.
     #[inline]
-    fn note_installed(&mut self, position: usize, installed: KeptInstalled, on_read: Option<OnRead>) {
-        if let Some(OnRead { position, .. }) = on_read {
-            self.state.sets.set_later(position as usize, Some(installed.version()));
+    fn note_installed(&mut self, position: usize, installed: KeptInstalled, on_read: Option<u32>) {
+        if let Some(read) = on_read {
+            let (_, version) = installed.parts(&self.guard);
+            self.state.sets.reads.set_later(read as usize, Some(version), &self.guard);
         }
         self.state.buffers.pending[position].installed = Some(installed);
     }
@@ -120,12 +120,11 @@ impl CicadaTransaction<'_> {
             if self.is_barred(kept) {
                 return Err(self.conflict_at(kept, None, Reason::BeingWritten, (write.place, None)));
             }
-            // SAFETY: the write's record was read, or was found just now.
-            let record = unsafe { kept.under(&self.guard) };
+            let record = kept.under(&self.guard);
             let version = self.make_version(record, position, &write)?;
             match self.link(record, version, &write) {
                 Linked::Done(installed) => {
-                    let installed = KeptInstalled::new(kept, installed);
+                    let installed = self.guard.keep_installed(record, installed);
                     self.note_installed(position, installed, write.on_read);
                     return Ok(());
                 }
@@ -154,10 +153,11 @@ impl CicadaTransaction<'_> {
 
     /// Installs a version in a new record, and its key in the index. `false`: the key has a record by now.
     fn install_new(&mut self, position: usize, write: &Write) -> Result<bool, Error> {
-        let (slot, store, inlines) = (self.state.base.slot, self.kept_store(write.place)?, self.inlines());
-        let record = store.records.take(slot, &self.guard).map_err(Error::from)?;
-        let (State { base: WorkerBase { fingers, .. }, sets, buffers, is_short, .. }, guard) =
-            (&mut *self.state, &self.guard);
+        let inlines = self.inlines();
+        let (State { base, sets, buffers, is_short, .. }, guard) = (&mut *self.state, &self.guard);
+        let WorkerBase { fingers, tables, slot, .. } = base;
+        let (slot, store) = (*slot, store_in(tables, write.place)?);
+        let record = store.records.take(slot, guard).map_err(Error::from)?;
         let pending = &mut buffers.pending[position];
         let row = row_of(&sets.writes, pending.write);
         let made = allocate(guard, write, is_short, |of| record.version(guard.timestamp(), row, inlines, of));
@@ -184,10 +184,8 @@ impl CicadaTransaction<'_> {
     fn make_version<'g>(&'g self, record: Record<'g>, position: usize, write: &Write) -> Result<NewVersion<'g>, Error> {
         let State { sets, buffers, is_short, .. } = &*self.state;
         let (row, timestamp) = (row_of(&sets.writes, buffers.pending[position].write), self.timestamp());
-        let heads = self.store(write.place)?.records_of(write.is_node);
-        let room = if self.inlines() { heads.inline_words() } else { 0 };
-        // SAFETY: the record lies in the array of what the write is done to, whose heads have that room.
-        allocate(&self.guard, write, is_short, |of| unsafe { record.new_version(timestamp, row, room, of) })
+        let inlines = self.inlines();
+        allocate(&self.guard, write, is_short, |of| record.new_version(timestamp, row, inlines, of))
     }
 
     /// Puts a version into a list by its timestamp, unless it is plain already that it would not pass.
@@ -239,13 +237,12 @@ impl CicadaTransaction<'_> {
         for Pending { write, installed, .. } in &mut buffers.pending {
             let Some(kept) = installed.take() else { continue };
             let write = sets.writes.get(*write);
-            // SAFETY: the transaction has installed the version there.
-            let (record, installed) = unsafe { (kept.record().under(guard), kept.under(guard)) };
+            let (record, installed) = kept.under(guard);
             let version = installed.version();
             if write.kind == Kind::Delete {
                 installed.delete();
                 pass(Point::Ended);
-                queue(garbage, (record, wts), write, Queued::Leaving, || match store_in(base, write.place) {
+                queue(garbage, (record, wts), write, Queued::Leaving, || match store_in(&base.tables, write.place) {
                     Ok(store) if store.versioned.is_some() => Entry::Unlinked,
                     _ => Entry::Key(OwnedKey::new(sets.writes.key(write))),
                 });
@@ -265,27 +262,25 @@ impl CicadaTransaction<'_> {
     #[cold]
     pub(super) fn free_fresh(&mut self) {
         let slot = self.state.base.slot;
-        for position in 0..self.state.sets.fresh.len() {
-            let Fresh { record, place, is_node } = self.state.sets.fresh[position];
-            let Ok(store) = self.kept_store(place) else { continue };
-            // SAFETY: the transaction has taken it, and gives it back here.
-            let record = unsafe { record.under(&self.guard) };
-            match self.guard.reader().latest(record) {
+        let State { base, sets, .. } = &mut *self.state;
+        for Fresh { record, place, is_node } in sets.fresh.drain(..) {
+            let Ok(store) = store_in(&base.tables, place) else { continue };
+            let at = record.under(&self.guard);
+            match self.guard.reader().latest(at) {
                 Link::To(_) if self.committed => {}
                 // The node that names it was not committed, so nobody but collectors comes here.
                 Link::To(_) => {
                     // SAFETY: it was taken from that store.
-                    let item = unsafe { Item::new(place, is_node, record) };
+                    let item = unsafe { Item::new(place, is_node, at) };
                     let mut reclaimer = self.shared.bins.of(slot).wait();
-                    let latched = record.latch();
+                    let latched = at.latch();
                     let closed = latched.close_aborted();
                     debug_assert!(closed.is_some(), "nobody else writes the record");
                     if let Some(closed) = closed {
                         reclaimer.defer_record(closed, item, &self.guard);
                     }
                 }
-                // SAFETY: the record was never written, so no transaction has seen it.
-                _ => unsafe { store.records_of(is_node).give(record, slot, &self.guard) },
+                Link::End | Link::Closed => store.records_of(is_node).give_unwritten(record, slot, &self.guard),
             }
         }
     }
@@ -300,8 +295,7 @@ impl CicadaTransaction<'_> {
         for Pending { write, installed, .. } in &mut buffers.pending {
             let Some(kept) = installed.take() else { continue };
             let write = sets.writes.get(*write);
-            // SAFETY: the transaction has installed the version there.
-            let (record, installed) = unsafe { (kept.record().under(guard), kept.under(guard)) };
+            let (record, installed) = kept.under(guard);
             installed.abort();
             match write.target {
                 // It is given back as a whole.

@@ -1,102 +1,149 @@
-//! What a transaction finds in indexes, and keeps in its sets: addresses, which its own guard turns back into records and versions.
+//! What a transaction finds in indexes, and keeps beyond a borrow: addresses, which its own guard turns back into records and versions.
 //!
-//! A record that was found stays with the guard; a version that was seen, and the record in which it is, stay with the span of the transaction, too
-//! (`clocks/held.rs`), when that leaves its epoch between two operations (`aside.rs`).
+//! What was found stays while the guard stays in its epoch and the transaction holds its timestamp. A row that was read, and the record in which it is,
+//! stay with the span of the transaction (`clocks/held.rs`), also when that leaves its epoch between two operations (`aside.rs`). Each such time has a
+//! name, a [`Stay`], which goes with the address, and is compared when that is turned back.
 
 use std::ops::Deref;
 
 use polychron_base::TableId;
 use polychron_base::key::EncodedKey;
 use polychron_engine::contested::RowAddress;
-use polychron_engine::stores::{Batch, Both, Fingers, Hints, IndexRef, NodeSet};
+use polychron_engine::mutations::left_out;
+use polychron_engine::stores::{Batch, Both, Fingers, Hints, IndexRef, NodeSet, WorkerBase};
 use polychron_engine::{Direction, Scan};
 use polychron_index::{Handle, Inserted, Lookup, Stamp};
 use polychron_memory::{Guard, Local, OutOfMemory};
+use polychron_sync::new_number;
 
-use super::array::NewRecord;
-use super::clocks::Clocks;
+use super::array::{NewRecord, TakenRecord};
+use super::clocks::Held;
 use super::protocol::Shared;
-use super::record::{Address, Guarded, Installed, InstalledAddress, Kind, OfRecord, OfVersion, Reader, RecordAddress};
+use super::record::{
+    Address, Guarded, Installed, InstalledAddress, Kind, OfRecord, OfVersion, Reader, Record, RecordAddress, Seen,
+    Version,
+};
+use super::steps::Step;
 use super::table::Store;
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
 use super::worker::State;
 
-/// A record or a version in the sets of a transaction, or one that it has found in the operation that runs.
+/// Names a time for which a guard keeps what was found: no other one of this process has the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KeptAddress<K>(Address<K>);
+pub(super) struct Stay(u64);
 
-/// A record in the sets of a transaction.
+impl Stay {
+    /// Names no time at which anything is found.
+    const NONE: Self = Self(0);
+}
+
+/// The names that a worker gives. It has 2⁴⁰ of them, and then others.
+#[derive(Debug)]
+pub(super) struct Stays(u64);
+
+impl Stays {
+    const BITS: u32 = 40;
+
+    pub(super) fn new() -> Self {
+        Self(u64::from(new_number()) << Self::BITS)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Stay {
+        let next = Stay(self.0);
+        self.0 += 1;
+        if self.0.trailing_zeros() >= Self::BITS {
+            *self = Self::new();
+        }
+        next
+    }
+}
+
+/// A record or a version that a transaction has found, beyond the borrow of its guard.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeptAddress<K> {
+    address: Address<K>,
+    /// What keeps it.
+    stay: Stay,
+}
+
+/// A record that a transaction has found.
 pub(super) type Kept = KeptAddress<OfRecord>;
-/// A version in the sets of a transaction.
+/// A version that a transaction has found.
 pub(super) type KeptVersion = KeptAddress<OfVersion>;
 
 impl<K: Kind> KeptAddress<K> {
     /// What lies there.
     ///
-    /// # Safety
-    /// The transaction of the guard has found it, and keeps it: a record in the epoch in which the guard is; a version there, too, if the
-    /// transaction has not ended since; and by the transaction's span the version of a row that it has read, and its record.
+    /// # Panics
+    /// If something else has kept it than what the guard still does.
     #[inline]
-    pub(super) unsafe fn under<'g>(self, guard: &'g OwnGuard<'_>) -> Guarded<'g, K> {
-        // SAFETY: as promised.
-        unsafe { self.0.under(guard) }
+    pub(super) fn under<'g>(self, guard: &'g OwnGuard<'_>) -> Guarded<'g, K> {
+        guard.check(self.stay);
+        // SAFETY: the guard has kept it so far, and does so while it is borrowed: to leave the epoch or to end the transaction it must be borrowed anew.
+        unsafe { self.address.under(guard) }
     }
 
     /// Where it lies.
     #[inline]
     pub(super) fn address(self) -> Address<K> {
-        self.0
+        self.address
     }
 }
 
-impl<K: Kind> From<Guarded<'_, K>> for KeptAddress<K> {
+impl<K: Kind> PartialEq for KeptAddress<K> {
     #[inline]
-    fn from(found: Guarded<'_, K>) -> Self {
-        Self(found.address())
+    fn eq(&self, other: &Self) -> bool {
+        self.address == other.address
     }
 }
+
+impl<K: Kind> Eq for KeptAddress<K> {}
 
 impl From<Kept> for RowAddress {
     #[inline]
     fn from(record: Kept) -> Self {
-        Self(record.0.number() as usize)
+        record.address.into()
     }
+}
+
+impl From<RecordAddress> for RowAddress {
+    #[inline]
+    fn from(record: RecordAddress) -> Self {
+        Self(record.number() as usize)
+    }
+}
+
+/// A record that is kept as long as the epoch, whatever becomes of the transaction that has found it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Noted {
+    record: RecordAddress,
+    epoch: Stay,
 }
 
 /// A version that a transaction has installed, and its record.
 #[derive(Debug)]
 pub(super) struct KeptInstalled {
-    record: Kept,
+    record: RecordAddress,
     version: InstalledAddress,
+    span: Stay,
 }
 
 impl KeptInstalled {
-    pub(super) fn new(record: Kept, installed: Installed<'_>) -> Self {
-        Self { record, version: installed.keep() }
+    /// The record and the version, while the version is pending.
+    #[inline]
+    pub(super) fn parts<'g>(&self, guard: &'g OwnGuard<'_>) -> (Record<'g>, Version<'g>) {
+        guard.check(self.span);
+        // SAFETY: the transaction has not ended, and this is there, so the version is pending: nobody unlinks it, or closes its record.
+        unsafe { (self.record.under(guard), self.version.address().under(guard)) }
     }
 
-    /// The record.
+    /// The record, and the version, to end that.
     #[inline]
-    pub(super) fn record(&self) -> Kept {
-        self.record
-    }
-
-    /// The version.
-    #[inline]
-    pub(super) fn version(&self) -> KeptVersion {
-        KeptAddress(self.version.address())
-    }
-
-    /// The version, under the guard of its transaction, which ends it.
-    ///
-    /// # Safety
-    /// As for [`KeptAddress::under`].
-    #[inline]
-    pub(super) unsafe fn under<'g>(self, guard: &'g OwnGuard<'_>) -> Installed<'g> {
-        // SAFETY: as promised.
-        let version = unsafe { self.version().under(guard) };
-        self.version.of(version)
+    pub(super) fn under<'g>(self, guard: &'g OwnGuard<'_>) -> (Record<'g>, Installed<'g>) {
+        let (record, version) = self.parts(guard);
+        (record, self.version.of(version))
     }
 }
 
@@ -112,11 +159,19 @@ pub(super) enum Beginning {
 /// The guard and the timestamp of a transaction, under which all is found that is in its sets. It ends the transaction when it is dropped.
 #[derive(Debug)]
 pub(super) struct OwnGuard<'w> {
+    // Dropped first: what the timestamp keeps is in its epoch, too.
+    held: Option<Held<'w>>,
     guard: Guard<'w>,
-    clocks: &'w Clocks,
     timestamp: Timestamp,
-    /// Whether the slot holds the timestamp.
-    is_open: bool,
+    /// The guard's time in its epoch, if it is there; and if it may still come back to it.
+    here: Stay,
+    epoch: Stay,
+    /// The time for which the slot holds the transaction's floor, while it does; and the last such time.
+    open: Stay,
+    span: Stay,
+    /// The guard's time in its epoch, transactions that follow each other included; and whether one has ended there, and no other has begun.
+    pinned: Stay,
+    ended_here: bool,
 }
 
 impl<'w> Deref for OwnGuard<'w> {
@@ -128,53 +183,86 @@ impl<'w> Deref for OwnGuard<'w> {
     }
 }
 
-impl Drop for OwnGuard<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
 impl<'w> OwnGuard<'w> {
-    /// # Safety
-    /// The guard's slot has begun at this timestamp, which nothing else ends. Fingers and hints of the guard's worker are cleared when the epoch is left
-    /// in which they were found.
+    /// The worker of the guard has begun to hold that.
     #[inline]
-    pub(super) unsafe fn new(guard: Guard<'w>, clocks: &'w Clocks, timestamp: Timestamp) -> Self {
-        Self { guard, clocks, timestamp, is_open: true }
+    pub(super) fn new(guard: Guard<'w>, held: Held<'w>, stays: &mut Stays) -> Self {
+        let (timestamp, epoch, span) = (held.timestamp(), stays.next(), stays.next());
+        let (here, open, pinned) = (epoch, span, epoch);
+        Self { held: Some(held), guard, timestamp, here, epoch, open, span, pinned, ended_here: false }
     }
 
     /// Begins a transaction that is not a client's, if the clocks admit one.
     pub(super) fn begin(shared: &'w Shared, state: &mut State, local: &'w Local, beginning: Beginning) -> Option<Self> {
         let (clocks, slot) = (&shared.clocks, state.base.slot);
-        let timestamp = match beginning {
+        let held = match beginning {
             Beginning::InRound => clocks.begin_in_round(slot, &mut state.clock),
             Beginning::InBetween => clocks.begin_standing(slot, &mut state.clock)?,
         };
-        // SAFETY: the slot has begun just now.
-        Some(unsafe { Self::new(local.pin(), clocks, timestamp) })
+        Some(Self::new(local.pin(), held, &mut state.stays))
     }
 
     /// The transaction ends; its guard stays.
     #[inline]
     pub(super) fn end(&mut self) {
-        if std::mem::take(&mut self.is_open) {
-            // SAFETY: `new` was promised that it is this one's. Who reads at it has borrowed this guard, and what is kept beyond is not looked at, as
-            // who calls `under` promises.
-            unsafe { self.clocks.end(self.slot()) };
+        self.ended_here |= self.is_here();
+        (self.here, self.open) = (Stay::NONE, Stay::NONE);
+        self.held = None;
+    }
+
+    /// The step that is tested by leaving it out: the slot gives its timestamp up while the transaction goes on.
+    #[inline]
+    pub(super) fn end_too_early(&mut self) {
+        if left_out(Step::EndLast) {
+            self.held = None;
         }
     }
 
-    /// The slot, whose transaction had ended, has begun at another timestamp, if the clocks have admitted it.
-    fn reopen(&mut self, begun: Option<Timestamp>) -> bool {
-        self.timestamp = begun.unwrap_or(self.timestamp);
-        self.is_open = begun.is_some();
-        self.is_open
+    /// The slot, whose transaction had ended, has begun anew, if the clocks have admitted it.
+    fn reopen(&mut self, begun: Option<Held<'w>>, stays: &mut Stays) -> bool {
+        let Some(held) = begun else { return false };
+        (self.timestamp, self.held) = (held.timestamp(), Some(held));
+        (self.epoch, self.span) = (stays.next(), stays.next());
+        (self.here, self.open, self.ended_here) = (self.epoch, self.span, false);
+        true
     }
 
+    /// The transaction stands aside.
     #[inline]
-    fn slot(&self) -> usize {
-        self.guard.worker_id().position()
+    pub(super) fn stand_aside(&mut self) {
+        self.here = Stay::NONE;
+        self.guard.stand_aside();
+    }
+
+    /// It comes back. `false`: it has left its epoch.
+    #[inline]
+    pub(super) fn come_back(&mut self, base: &mut WorkerBase<Store>, stays: &mut Stays) -> bool {
+        let has_stayed = self.guard.come_back();
+        if !has_stayed {
+            base.forget_found();
+            self.epoch = stays.next();
+            self.pinned = self.epoch;
+        }
+        if self.held.is_some() {
+            self.here = self.epoch;
+        }
+        has_stayed
+    }
+
+    /// The snapshot leaves its epoch, until it is renewed.
+    #[inline]
+    pub(super) fn rest(&mut self) {
+        self.here = Stay::NONE;
+        self.guard.rest();
+    }
+
+    /// The snapshot leaves its epoch for the present one.
+    #[inline]
+    pub(super) fn renew(&mut self, base: &mut WorkerBase<Store>, stays: &mut Stays) {
+        base.fingers.clear();
+        self.guard.refresh();
+        self.epoch = stays.next();
+        (self.here, self.pinned) = (self.epoch, self.epoch);
     }
 
     /// The transaction's timestamp: where it is in the serial order; what a snapshot reads at.
@@ -186,24 +274,99 @@ impl<'w> OwnGuard<'w> {
     /// What the transaction reads at.
     #[inline]
     pub(super) fn reader(&self) -> Reader<'_> {
-        assert!(self.is_open, "the transaction has not ended");
-        // SAFETY: the slot holds the timestamp until `end`, for which nobody may borrow this guard.
-        unsafe { Reader::new(&self.guard, self.timestamp) }
+        Reader::at(self.held.as_ref().expect("the transaction has not ended"), &self.guard)
+    }
+
+    /// What the transaction sees of a record ([`Reader::search`]).
+    #[inline]
+    pub(super) fn search<'g>(
+        &'g self,
+        record: Record<'g>,
+        later: Option<Version<'g>>,
+        wait: bool,
+    ) -> Seen<Version<'g>> {
+        self.reader().search(record, later, wait)
+    }
+
+    /// The guard's time in its epoch while it holds the transaction's timestamp; none elsewhere.
+    #[inline]
+    pub(super) fn here(&self) -> Stay {
+        self.here
+    }
+
+    /// Whether there is such a time.
+    #[inline]
+    pub(super) fn is_here(&self) -> bool {
+        self.here != Stay::NONE
+    }
+
+    /// The time for which it holds the transaction's floor; none elsewhere.
+    #[inline]
+    pub(super) fn open(&self) -> Stay {
+        self.open
+    }
+
+    #[inline]
+    fn check(&self, stay: Stay) {
+        if stay != self.open && stay != self.here {
+            kept_too_long();
+        }
+    }
+
+    /// Keeps what was found, in the epoch of this guard, beyond the borrow.
+    #[inline]
+    pub(super) fn keep<'g, K: Kind>(&'g self, found: Guarded<'g, K>) -> KeptAddress<K> {
+        KeptAddress { address: found.address(), stay: self.epoch }
+    }
+
+    /// Keeps a record, and the row that this transaction has seen there, as long as it holds its floor.
+    #[inline]
+    pub(super) fn keep_row<'g>(&'g self, record: Record<'g>, seen: &Seen<Version<'g>>) -> Option<(Kept, KeptVersion)> {
+        let (row, stay) = (seen.version.filter(|_| seen.is_row)?, self.span);
+        Some((KeptAddress { address: record.address(), stay }, KeptAddress { address: row.address(), stay }))
+    }
+
+    /// Keeps a record that the transaction has taken.
+    #[inline]
+    pub(super) fn keep_taken(&self, record: &TakenRecord) -> Kept {
+        KeptAddress { address: record.under(self).address(), stay: self.span }
+    }
+
+    /// Keeps a version that was installed.
+    #[inline]
+    pub(super) fn keep_installed<'g>(&'g self, record: Record<'g>, installed: Installed<'g>) -> KeptInstalled {
+        KeptInstalled { record: record.address(), version: installed.keep(), span: self.span }
+    }
+
+    /// Keeps a record beyond the end of the transaction.
+    #[inline]
+    pub(super) fn note<'g>(&'g self, found: Record<'g>) -> Noted {
+        Noted { record: found.address(), epoch: self.pinned }
+    }
+
+    /// The record that was noted, if the guard is still in that epoch.
+    #[inline]
+    pub(super) fn noted(&self, noted: Noted) -> Option<Record<'_>> {
+        if noted.epoch != self.pinned || !(self.is_here() || self.ended_here) {
+            return None;
+        }
+        // SAFETY: it was found in the epoch in which the guard is: between two transactions none leaves it.
+        Some(unsafe { noted.record.under(self) })
     }
 
     /// Looks a key up near where the last one was.
     #[inline]
     pub(super) fn get<K: EncodedKey>(&self, fingers: &mut Fingers, store: &Store, key: K) -> (Option<Kept>, Stamp) {
-        // SAFETY: as `new` was promised, fingers are cleared whenever the guard is another one, or is renewed.
+        // SAFETY: the worker's fingers are cleared when a transaction begins (`WorkerBase::begin`), and when its guard leaves the epoch (above).
         let Lookup { handle, stamp } = unsafe { fingers.get(&store.entries, key, &self.guard) };
-        (handle.map(kept), stamp)
+        (handle.map(|handle| self.kept(handle)), stamp)
     }
 
     /// The same of the record alone.
     #[inline]
     pub(super) fn find<K: EncodedKey>(&self, fingers: &mut Fingers, store: &Store, key: K) -> Option<Kept> {
         // SAFETY: as above.
-        unsafe { fingers.find(&store.entries, key, &self.guard) }.map(kept)
+        unsafe { fingers.find(&store.entries, key, &self.guard) }.map(|handle| self.kept(handle))
     }
 
     /// Inserts the key of a new record, whose first version was installed, if that is absent; otherwise both are given back.
@@ -218,7 +381,8 @@ impl<'w> OwnGuard<'w> {
         // SAFETY: as above.
         let inserted = unsafe { fingers.insert(&store.entries, key, record.address().handle(), nodes, &self.guard) };
         if matches!(inserted, Ok(Inserted::New)) {
-            return Ok(Some(KeptInstalled { record: record.publish().into(), version }));
+            let record = record.publish().address();
+            return Ok(Some(KeptInstalled { record, version, span: self.span }));
         }
         // It takes its version along.
         record.give_back(self.guard.worker_id().position(), &self.guard);
@@ -229,39 +393,39 @@ impl<'w> OwnGuard<'w> {
     /// snapshot, which keeps the table and with it the pages of its records.
     #[inline]
     pub(super) fn hinted<K: EncodedKey>(&self, hints: &mut Hints, table: TableId, key: K) -> Option<Kept> {
-        hints.find(table, key).map(kept)
+        hints.find(table, key).map(|handle| self.kept(handle))
     }
 
     /// The record that a key has in the index, without a finger.
     #[inline]
     pub(super) fn find_anew<K: EncodedKey>(&self, store: &Store, key: K) -> Option<Kept> {
-        store.index().find(key, &self.guard).map(kept)
+        store.index().find(key, &self.guard).map(|handle| self.kept(handle))
     }
 
     /// The record that a key has in the index beside.
     #[inline]
     pub(super) fn find_beside<K: EncodedKey>(&self, store: &Store, key: K) -> Option<Kept> {
-        store.displaced.index()?.find(key, &self.guard).map(kept)
+        store.displaced.index()?.find(key, &self.guard).map(|handle| self.kept(handle))
     }
 
     /// The index of the first stamp that does not hold any more.
     #[inline]
     pub(super) fn first_broken(&self, nodes: &NodeSet) -> Option<IndexRef> {
-        // SAFETY: as `new` was promised, the stamps were taken in the epoch in which the guard is.
+        // SAFETY: the stamps were taken in the epoch in which the guard is: they are cleared when it leaves that (`Sets::forget_found`).
         unsafe { nodes.first_broken() }
     }
 
-    /// The guard, to leave its epoch.
+    /// A record that an index of a store names.
     #[inline]
-    pub(super) fn epoch_mut(&mut self) -> &mut Guard<'w> {
-        &mut self.guard
+    fn kept(&self, handle: Handle) -> Kept {
+        KeptAddress { address: RecordAddress::of(handle), stay: self.epoch }
     }
 }
 
-/// A record that an index of a store names.
-#[inline]
-fn kept(handle: Handle) -> Kept {
-    KeptAddress(RecordAddress::of(handle))
+#[cold]
+#[inline(never)]
+fn kept_too_long() -> ! {
+    panic!("a record or a version was kept for longer than its transaction keeps it");
 }
 
 /// Records of a range, some at a time: see [`Batch`].
@@ -284,10 +448,18 @@ impl Range {
         self.0.fill(store.index(), scan, guard)
     }
 
-    /// A record of those that were collected last.
+    /// A record of those that were collected last, under this guard.
     #[inline]
-    pub(super) fn get(&self, position: usize) -> Option<Kept> {
-        self.0.get(position).map(kept)
+    pub(super) fn get(&self, position: usize, guard: &OwnGuard<'_>) -> Option<Kept> {
+        self.0.get(position).map(|handle| guard.kept(handle))
+    }
+
+    /// Brings such a record into the caches.
+    #[inline]
+    pub(super) fn prefetch(&self, position: usize, lines: usize) {
+        if let Some(handle) = self.0.get(position) {
+            RecordAddress::of(handle).prefetch(lines);
+        }
     }
 }
 
@@ -310,33 +482,31 @@ impl Ranges {
         store.displaced.index().is_some_and(|beside| self.0.fill((store.index(), beside), scan, guard))
     }
 
-    /// The next of those that were collected last.
-    pub(super) fn next(&mut self, direction: Direction) -> Option<Kept> {
-        self.0.next(direction).map(kept)
+    /// The next of those that were collected last, under this guard.
+    pub(super) fn next(&mut self, direction: Direction, guard: &OwnGuard<'_>) -> Option<Kept> {
+        self.0.next(direction).map(|handle| guard.kept(handle))
     }
 }
 
 impl CicadaTransaction<'_> {
     /// The transaction gets another timestamp. The floor stays, and so does every version that was read: none can be taken for another one.
     pub(super) fn draw_timestamp_again(&mut self) -> bool {
-        let State { base, clock, .. } = &mut *self.state;
-        let drawn = self.shared.clocks.draw_again(base.slot, clock);
-        self.guard.timestamp = drawn.unwrap_or(self.guard.timestamp);
-        drawn.is_some()
+        let Some(held) = &mut self.guard.held else { return false };
+        let is_drawn = held.draw_again(&mut self.state.clock);
+        self.guard.timestamp = held.timestamp();
+        is_drawn
     }
 
     /// A transaction that has found nothing yet begins again, if the clocks admit it.
     pub(super) fn begin_untouched(&mut self) -> bool {
         self.guard.end();
-        let State { base, clock, .. } = &mut *self.state;
-        let begun = self.shared.clocks.begin(base.slot, clock);
-        self.guard.reopen(begun)
+        let State { base, clock, stays, .. } = &mut *self.state;
+        self.guard.reopen(self.shared.clocks.begin(base.slot, clock), stays)
     }
 
     /// Another transaction begins under the guard of one that has ended, if the clocks admit it.
     pub(super) fn begin_anew(&mut self) -> bool {
-        let State { base, clock, .. } = &mut *self.state;
-        let begun = self.shared.clocks.begin_standing(base.slot, clock);
-        self.guard.reopen(begun)
+        let State { base, clock, stays, .. } = &mut *self.state;
+        self.guard.reopen(self.shared.clocks.begin_standing(base.slot, clock), stays)
     }
 }

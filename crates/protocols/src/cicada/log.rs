@@ -40,13 +40,11 @@ impl CicadaTransaction<'_> {
             }
             let (table, key) = (write.place.table, sets.writes.key(write));
             let row = sets.writes.row(pending.write).as_words();
-            match (write.kind, sets.version_below(write)) {
+            match (write.kind, sets.version_below(write, &self.guard)) {
                 (Kind::Delete, _) => journal.stage(base.slot, table, key, Change::Delete)?,
                 (Kind::Put, None) => journal.stage(base.slot, table, key, Change::Put(row))?,
                 (Kind::Put, Some(below)) => {
-                    // SAFETY: it is in the read set.
-                    let below = unsafe { below.under(&self.guard) }.row();
-                    journal.stage_update(base.slot, (table, key), below.as_words(), row)?;
+                    journal.stage_update(base.slot, (table, key), below.row().as_words(), row)?;
                 }
             }
         }

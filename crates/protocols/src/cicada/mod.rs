@@ -37,6 +37,7 @@ mod options;
 mod promotion;
 mod protocol;
 mod pruning;
+mod reads;
 mod reclaim;
 mod record;
 mod regulation;

@@ -63,7 +63,7 @@ impl<K: Kind> InModel<K> {
 /// Who reads and writes at a timestamp.
 pub(super) fn at<'g>(timestamp: u64, guard: &'g Guard<'_>) -> Reader<'g> {
     // SAFETY: no model frees what is visible to its readers.
-    unsafe { Reader::new(guard, Timestamp(timestamp)) }
+    unsafe { Reader::at_timestamp(guard, Timestamp(timestamp)) }
 }
 
 /// A record without a version.
@@ -76,7 +76,7 @@ pub(super) fn empty<'g>(guard: &'g Guard<'_>) -> Record<'g> {
 
 /// A version with its timestamp for its row: the head's, if it is free.
 fn version<'g>(record: Record<'g>, wts: u64, guard: &'g Guard<'_>) -> NewVersion<'g> {
-    new_version(record, wts, &[wts], 1, guard)
+    new_version(record, wts, &[wts], true, guard)
 }
 
 /// A version of a record of a model.
@@ -84,12 +84,10 @@ pub(super) fn new_version<'g>(
     record: Record<'g>,
     wts: u64,
     row: &[u64],
-    room: usize,
+    inlines: bool,
     guard: &'g Guard<'_>,
 ) -> NewVersion<'g> {
-    assert!(room <= 1, "heads of models have room for a word");
-    // SAFETY: see above.
-    unsafe { record.new_version(Timestamp(wts), row, room, guard) }.expect("memory is there")
+    record.new_version(Timestamp(wts), row, inlines, guard).expect("memory is there")
 }
 
 /// Puts a version into a list; `None`: the record is closed.

@@ -11,16 +11,18 @@ use std::cell::Cell;
 use polychron_base::Error;
 use polychron_base::key::EncodedKey;
 use polychron_engine::Mode;
+use polychron_engine::catalog::TableList;
 use polychron_engine::stores::IndexRef;
 use polychron_memory::{Guard, Local, OutOfMemory};
 
 use super::array::Window;
 use super::counts::Stage;
-use super::kept::{Beginning, Kept, KeptVersion, OwnGuard};
+use super::kept::{Beginning, Kept, Noted, OwnGuard};
 use super::protocol::Shared;
-use super::record::{Link, NewVersion, Reader, Record, Status};
+use super::reads::Reading;
+use super::record::{Link, NewVersion, Reader, Record, Status, Version, VersionAddress};
 use super::sets::{Kind, Target, Write};
-use super::table::Store;
+use super::table::{CicadaTable, Store};
 use super::transaction::{CicadaTransaction, Found, Source};
 use super::worker::State;
 
@@ -31,8 +33,8 @@ const MOST: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     place: IndexRef,
-    record: Kept,
-    version: KeptVersion,
+    record: Noted,
+    version: VersionAddress,
     is_node: bool,
 }
 
@@ -57,30 +59,35 @@ pub(super) fn allocate<'g>(
     Ok(version?)
 }
 
+/// Notes a record whose row, or node, lies outside of its head, if it is worth while to move it: it fits, there is room, nobody has written it for a
+/// while, and somebody else has read it since. To move it costs more than one reader saves.
+#[inline]
+pub(super) fn note<'g>(
+    shared: &Shared,
+    promotions: &mut Vec<Candidate>,
+    guard: &'g OwnGuard<'_>,
+    store: &Store,
+    (record, version, is_node): (Record<'g>, Version<'g>, bool),
+) {
+    let options = &shared.options;
+    if options.parts().promotion
+        && options.parts().inlining
+        && version.words() <= store.records_of(is_node).inline_words()
+        && record.inline_status() == Status::Unused
+        && promotions.len() < MOST
+        && version.was_read()
+        && version.wts().is_before(shared.clocks.min_rts())
+    {
+        let (record, version) = (guard.note(record), version.address());
+        promotions.push(Candidate { place: store.place(), record, version, is_node });
+    }
+}
+
 impl CicadaTransaction<'_> {
     /// If a deletion was refused memory, the worker maintains before its next transaction.
     pub(super) fn look_after_shortage(&mut self) {
         if self.state.is_short.get() {
             self.state.maintained_ns = 0;
-        }
-    }
-
-    /// Notes a record whose row lies outside of its head, if it is worth while to move it: it fits, there is room, nobody has
-    /// written it for a while, and somebody else has read it since. To move it costs more than one reader saves.
-    #[inline]
-    pub(super) fn note_for_promotion(&mut self, store: &Store, record: Kept, version: KeptVersion, is_node: bool) {
-        let options = &self.shared.options;
-        // SAFETY: the running operation has found them.
-        let (found, seen) = unsafe { (record.under(&self.guard), version.under(&self.guard)) };
-        if options.parts().promotion
-            && options.parts().inlining
-            && seen.words() <= store.records_of(is_node).inline_words()
-            && found.inline_status() == Status::Unused
-            && self.state.promotions.len() < MOST
-            && seen.was_read()
-            && seen.wts().is_before(self.shared.clocks.min_rts())
-        {
-            self.state.promotions.push(Candidate { place: store.place(), record, version, is_node });
         }
     }
 
@@ -90,8 +97,7 @@ impl CicadaTransaction<'_> {
         let commits_in_row = self.state.commits_in_row;
         while let Some(Candidate { place, record, version, is_node }) = self.state.promotions.pop() {
             // Most often the transaction itself has written what it read.
-            // SAFETY: it was noted in this epoch.
-            if !unsafe { record.under(&self.guard) }.leads_to(version.address()) {
+            if self.guard.noted(record).is_none_or(|record| !record.leads_to(version)) {
                 continue;
             }
             // Nothing is lost where the clocks do not admit another transaction.
@@ -99,6 +105,7 @@ impl CicadaTransaction<'_> {
                 continue;
             }
             (self.doomed, self.ended) = (false, false);
+            let Some(record) = self.guard.noted(record).map(|record| self.guard.keep(record)) else { continue };
             let again = self.rewrite(place, record, version, is_node, None::<&[u8]>);
             if again && self.validate_and_write().is_ok() {
                 self.shared.clocks.counts(self.state.base.slot).promotions.add(1);
@@ -115,22 +122,23 @@ impl CicadaTransaction<'_> {
         &mut self,
         place: IndexRef,
         record: Kept,
-        version: KeptVersion,
+        version: VersionAddress,
         is_node: bool,
         key: Option<K>,
     ) -> bool {
         self.state.stage = Stage::Rewriting;
         let found = self.read_record(record, place);
-        self.state.sets.reads.iter_mut().for_each(|read| read.is_node = is_node);
+        self.state.sets.reads.set_nodes(is_node);
         let write = |kind| Write { unlogged: true, is_node, ..Write::new(Target::Record(record), place, kind) };
         let Found::Row(target, Source::Version(now)) = found else {
-            let stays = key.is_some() && self.state.sets.reads.last().is_some_and(|read| read.version == Some(version));
+            let is_there = |read: Reading<'_>| read.version.is_some_and(|read| read.address() == version);
+            let stays = key.is_some() && self.state.sets.reads.iter(&self.guard).last().is_some_and(is_there);
             if stays {
                 self.state.sets.writes.push(write(Kind::Delete), key, None);
             }
             return stays;
         };
-        if now != version || !is_node && self.check_early(target, Source::Version(now), place).is_err() {
+        if now.address() != version || !is_node && self.check_early(target, Source::Version(now), place).is_err() {
             return false;
         }
         let mut row = std::mem::take(&mut self.state.buffers.row);
@@ -152,11 +160,13 @@ pub(super) fn see_to_shortage(shared: &Shared, state: &mut State, local: &Local)
 #[cold]
 fn move_nodes(shared: &Shared, state: &mut State, local: &Local) {
     let guard = local.pin();
-    for (place, record) in find_outside(shared, state, &guard) {
+    let tables = state.base.tables.keep();
+    for (place, record) in find_outside(shared, state, &tables, &guard) {
         let Some(own) = OwnGuard::begin(shared, state, local, Beginning::InBetween) else { break };
         let mut transaction = CicadaTransaction::new(shared, state, own, Mode::ReadWrite);
-        let seen = transaction.search(record, None, true);
-        if let Some(version) = seen.version.filter(|_| seen.is_row)
+        let seen = transaction.guard.search(record, None, true);
+        let (record, version) = (transaction.guard.keep(record), seen.version.filter(|_| seen.is_row));
+        if let Some(version) = version.map(Version::address)
             && transaction.rewrite(place, record, version, true, None::<&[u8]>)
         {
             // It may conflict, and stays where it is then.
@@ -164,12 +174,16 @@ fn move_nodes(shared: &Shared, state: &mut State, local: &Local) {
         }
         transaction.end();
     }
-    drop(guard);
 }
 
 /// Nodes that lie outside of their heads, of those from where the worker looked last.
-fn find_outside(shared: &Shared, state: &mut State, guard: &Guard<'_>) -> Vec<(IndexRef, Kept)> {
-    let (tables, mut found) = (state.base.tables.keep(), Vec::new());
+fn find_outside<'g>(
+    shared: &Shared,
+    state: &mut State,
+    tables: &'g TableList<CicadaTable>,
+    guard: &'g Guard<'_>,
+) -> Vec<(IndexRef, Record<'g>)> {
+    let mut found = Vec::new();
     let mut window = Window { skipped: state.moved_to, left: LOOKED_AT };
     let held = shared.clocks.hold(state.base.slot);
     for table in tables.iter().flatten() {
@@ -179,7 +193,7 @@ fn find_outside(shared: &Shared, state: &mut State, guard: &Guard<'_>) -> Vec<(I
                 if found.len() < MOVED_AT_ONCE
                     && lies_outside(record, nodes.nodes.inline_words(), Reader::at(&held, guard))
                 {
-                    found.push((store.place(), record.into()));
+                    found.push((store.place(), record));
                 }
             });
         }

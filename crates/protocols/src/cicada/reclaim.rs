@@ -26,7 +26,7 @@ use polychron_memory::Guard;
 use polychron_sync::atomic::{Ordering, fence};
 
 use super::clocks::{Clocks, Horizon};
-use super::garbage::{Entry, Found, Garbage, Item};
+use super::garbage::{DeferredFrees, Entry, Found, Garbage, Item};
 use super::record::{Closed, Cursor, Latched, Link, Queued, Record, Status, Unlinked};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
@@ -38,16 +38,6 @@ const LOOKED_AT_IN_VAIN: usize = 32;
 pub(super) const SLICE: u64 = 2048;
 /// Items whose marks are taken away behind one barrier.
 const MARKS_AT_ONCE: usize = 16;
-
-/// What waits until no guard is left that could hold it.
-#[derive(Debug)]
-struct DeferredFree {
-    item: Item,
-    /// The whole record, or only the version in its head.
-    whole: bool,
-    /// The epoch behind the barrier that came after the unlinking.
-    epoch: Option<u64>,
-}
 
 /// Garbage whose record was pruned: what is left of it somebody sees.
 #[derive(Debug)]
@@ -73,9 +63,7 @@ pub(super) struct Reclaimer {
     pub(super) held_left: usize,
     /// Records of which many versions are freed.
     sliced: VecDeque<Sliced>,
-    deferred_frees: VecDeque<DeferredFree>,
-    /// Whether there are deferred frees without an epoch.
-    fresh_deferred_frees: bool,
+    deferred_frees: DeferredFrees,
     pub(super) collected: Collected,
 }
 
@@ -514,54 +502,18 @@ impl Reclaimer {
 
     /// The item's record was closed, and nobody finds it any more; a guard may still hold it, or one of its versions.
     pub(super) fn defer_record(&mut self, closed: Closed<'_>, item: Item, guard: &Guard<'_>) {
-        assert!(closed.retire(guard) == item.record.address(), "the item is the record's");
-        self.defer(DeferredFree { item, whole: true, epoch: None });
+        self.deferred_frees.put_record(closed, item, guard);
     }
 
     /// A version of the item's record was unlinked; a guard may still hold it.
     pub(super) fn defer_version(&mut self, unlinked: Unlinked, item: Item) {
         self.collected.versions += 1;
-        if let Unlinked::Inline(record) = unlinked {
-            assert!(record == item.record.address(), "the item is the record's");
-            self.defer(DeferredFree { item, whole: false, epoch: None });
-        }
+        self.deferred_frees.put_version(unlinked, item);
     }
 
-    fn defer(&mut self, deferred_free: DeferredFree) {
-        self.deferred_frees.push_back(deferred_free);
-        self.fresh_deferred_frees = true;
-    }
-
-    /// Gives back what no guard can hold any more (`docs/memory.md`, claim 4): up to `limit` records and versions, for many may have waited for one
-    /// guard.
+    /// Gives back what no guard can hold any more, up to `limit` records and versions, for many may have waited for one guard.
     pub(super) fn free_deferred(&mut self, limit: usize, site: &Site<'_>) {
-        let epochs = site.guard.epochs();
-        if std::mem::take(&mut self.fresh_deferred_frees) {
-            // SeqCst: the barrier between the unlinking and the look at the epoch; pairs with that of every pin.
-            fence(Ordering::SeqCst);
-            let epoch = epochs.current();
-            // Those without an epoch are the last ones, and few, however many wait before them.
-            let fresh = self.deferred_frees.iter_mut().rev().take_while(|deferred_free| deferred_free.epoch.is_none());
-            for deferred_free in fresh {
-                deferred_free.epoch = Some(epoch);
-                self.collected.steps += 1;
-            }
-        }
-        let readonly = epochs.readonly();
-        let is_free = |deferred: &mut DeferredFree| deferred.epoch.is_some_and(|epoch| epoch <= readonly);
-        for _ in 0..limit {
-            let Some(DeferredFree { item, whole, .. }) = self.deferred_frees.pop_front_if(is_free) else { break };
-            self.collected.steps += 1;
-            let Some((store, record)) = item.found(site) else { continue };
-            // SAFETY: the index has forgotten the record, or its list the version, and every guard that could hold it has gone.
-            unsafe {
-                if whole {
-                    store.records_of(item.record.flag()).give(record, site.worker, site.guard);
-                } else {
-                    record.free_inline();
-                }
-            }
-        }
+        self.collected.steps += self.deferred_frees.free_some(limit, site);
     }
 }
 

@@ -6,7 +6,7 @@
 //! version   word 0   wts
 //!           word 1   rts
 //!           word 2   next: the version before this one
-//!           word 3   length in words (32) │ status (8) │ in heads only: collection latch (8), queued (2 × 8)
+//!           word 3   length in words (28) │ in heads only: cache lines (4) │ status (8) │ in heads only: latch (8), queued (2 × 8)
 //!           word 4…  the row, or a secondary entry's primary key
 //! ```
 //!
@@ -51,6 +51,7 @@ pub(super) struct VersionHeader {
     wts: AtomicU64,
     rts: AtomicU64,
     next: AtomicPtr<VersionHeader>,
+    /// The row's words, and the cache lines of the head in whose version this is.
     words: AtomicU32,
     status: AtomicU8,
     marks: Marks,
@@ -91,6 +92,8 @@ pub(super) type VersionAddress = Address<OfVersion>;
 
 /// Lines of a row that are fetched: longer ones are rarely read whole.
 const MOST_LINES: usize = 8;
+/// Bits of a row's length in words; the rest are for the lines of a head.
+const WORDS_BITS: u32 = 28;
 const VERSION_BYTES: usize = size_of::<VersionHeader>();
 /// Bytes of a head before its row.
 pub(super) const HEAD_BYTES: usize = size_of::<Head>();
@@ -108,12 +111,12 @@ const CLOSED: *mut VersionHeader = ptr::without_provenance_mut(1);
 const SEALED: usize = 1;
 
 impl VersionHeader {
-    fn new(status: Status) -> Self {
+    fn new(status: Status, lines: u32) -> Self {
         Self {
             wts: AtomicU64::new(0),
             rts: AtomicU64::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
-            words: AtomicU32::new(0),
+            words: AtomicU32::new(lines << WORDS_BITS),
             status: AtomicU8::new(status as u8),
             marks: Marks::default(),
         }
@@ -121,9 +124,14 @@ impl VersionHeader {
 }
 
 impl Head {
-    /// The head of a record without a version.
-    pub(super) fn new() -> Self {
-        Self { latest: AtomicPtr::new(ptr::null_mut()), version: VersionHeader::new(Status::Unused) }
+    /// The head of a record without a version, in so many bytes, which are whole cache lines.
+    pub(super) fn new(bytes: usize) -> Self {
+        let lines = bytes as u32 / 64;
+        assert!(
+            bytes >= HEAD_BYTES && bytes.is_multiple_of(64) && lines < 1 << (u32::BITS - WORDS_BITS),
+            "it has room"
+        );
+        Self { latest: AtomicPtr::new(ptr::null_mut()), version: VersionHeader::new(Status::Unused, lines) }
     }
 }
 
@@ -210,26 +218,42 @@ impl<'g> Record<'g> {
             && status.compare_exchange(unused, pending, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Writes a version: in the head if that is free and large enough, else in memory of its own (§3.3).
-    ///
-    /// # Safety
-    /// The head has room for `room` words.
+    /// Whether the record has no version.
+    pub(super) fn is_empty(self) -> bool {
+        self.words_of().latest.load(Ordering::Relaxed).is_null()
+    }
+
+    /// The head's lines, as they stand beside the length of its row; and the words that its row may have.
     #[inline]
-    pub(super) unsafe fn new_version(
+    fn room(self) -> (u32, usize) {
+        // Relaxed: the lines never change.
+        let lines = self.words_of().version.words.load(Ordering::Relaxed) >> WORDS_BITS;
+        (lines << WORDS_BITS, (64 * lines as usize - HEAD_BYTES) / 8)
+    }
+
+    /// Writes a version: in the head if that is allowed, free and large enough, else in memory of its own (§3.3).
+    #[inline]
+    pub(super) fn new_version(
         self,
         timestamp: Timestamp,
         row: &[u64],
-        room: usize,
+        inlines: bool,
         guard: &'g Guard<'_>,
     ) -> Result<NewVersion<'g>, OutOfMemory> {
-        let is_inline = row.len() <= room && self.claim();
-        let outside = if is_inline { None } else { Some(guard.allocate(VERSION_BYTES + 8 * row.len())?) };
+        let (lines, room) = self.room();
+        let is_inline = inlines && row.len() <= room && self.claim();
+        let outside = if is_inline {
+            None
+        } else {
+            assert!(row.len() < 1 << WORDS_BITS, "a row has less than 2 GiB");
+            Some(guard.allocate(VERSION_BYTES + 8 * row.len())?)
+        };
         // SAFETY: the version was claimed or allocated just now, so it is the caller's alone; it has room for the row, and blocks are aligned to 16.
         // The pointer into the head keeps the provenance of the page, so that the row behind may be reached through it.
         let version = unsafe {
             let start: NonNull<VersionHeader> = match outside {
                 Some(block) => {
-                    block.cast().write(VersionHeader::new(Status::Pending));
+                    block.cast().write(VersionHeader::new(Status::Pending, 0));
                     block.cast()
                 }
                 None => NonNull::new_unchecked(&raw mut (*self.address().start().cast::<Head>().as_ptr()).version),
@@ -240,7 +264,8 @@ impl<'g> Record<'g> {
         let header = version.words_of();
         header.wts.store(timestamp.0, Ordering::Relaxed);
         header.rts.store(timestamp.0, Ordering::Relaxed);
-        header.words.store(row.len() as u32, Ordering::Relaxed);
+        let lines = if outside.is_none() { lines } else { 0 };
+        header.words.store(lines | row.len() as u32, Ordering::Relaxed);
         Ok(NewVersion { record: self, version })
     }
 

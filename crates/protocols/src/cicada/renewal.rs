@@ -15,7 +15,7 @@ use polychron_memory::{Guard, Local};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{Backoff, Mutex, try_lock};
 
-use super::kept::{Beginning, Kept, KeptVersion, OwnGuard};
+use super::kept::{Beginning, OwnGuard};
 use super::protocol::Shared;
 use super::reclaim::{Reclaimer, Site};
 use super::record::{Record, Version};
@@ -179,16 +179,13 @@ impl Round<'_> {
             let begun = OwnGuard::begin(shared, self.state, self.local, Beginning::InRound);
             let Some(guard) = begun else { return };
             let mut transaction = CicadaTransaction::new(shared, self.state, guard, Mode::ReadWrite);
-            let (record, timestamp) = (Kept::from(record), transaction.timestamp());
-            let seen = transaction.search(record, None, true);
+            let timestamp = transaction.timestamp();
+            let seen = transaction.guard.search(record, None, true);
             let counts =
                 if seen.is_row { !left_out(Step::RenewRows) } else { key.is_some() && !left_out(Step::RenewDeletions) };
-            let age = |version: KeptVersion| {
-                // SAFETY: the search has found it.
-                let wts = unsafe { version.under(&transaction.guard) }.wts();
-                shared.clocks.shape.clock_between(wts, timestamp)
-            };
+            let age = |version: Version<'_>| shared.clocks.shape.clock_between(version.wts(), timestamp);
             let Some(version) = seen.version.filter(|&version| counts && age(version) > oldest) else { return };
+            let (record, version) = (transaction.guard.keep(record), version.address());
             if transaction.rewrite(self.store.place(), record, version, is_node, key)
                 && transaction.validate_and_write().is_ok()
             {

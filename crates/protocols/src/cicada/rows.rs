@@ -4,14 +4,14 @@ use std::ops::ControlFlow;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, TableId};
-use polychron_engine::catalog::Seen;
+use polychron_engine::catalog::{self, Seen};
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
 use polychron_engine::stores::key_in_entry;
 use polychron_engine::{LazyFutures, Prefetch, Projection, Queries, Scan, Transaction};
 use polychron_schema::{Changes, KeyScratch, RowBuffer, RowRef};
 
-use super::sets::{Kind, OnRead, Target, Write};
+use super::sets::{Kind, Target, Write};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::transaction::{CicadaTransaction, Source};
@@ -22,7 +22,7 @@ pub struct FoundRow {
     target: Target,
     source: Source,
     /// Where it is in the read set, if it was looked up to be written.
-    on_read: Option<OnRead>,
+    on_read: Option<u32>,
 }
 
 impl FoundRow {
@@ -92,10 +92,7 @@ impl<'w> Primitives<'w> for CicadaTransaction<'w> {
     ) -> Result<Option<FoundRow>, Error> {
         let Some((target, source)) = self.find_row(at.store, at.key)? else { return Ok(None) };
         self.check_early(target, source, at.store.place())?;
-        let on_read = matches!(source, Source::Version(_)).then(|| OnRead {
-            position: self.state.sets.reads.len() as u32 - 1,
-            room: if self.inlines() { at.store.records.inline_words() as u32 } else { 0 },
-        });
+        let on_read = matches!(source, Source::Version(_)).then(|| self.state.sets.reads.len() as u32 - 1);
         Ok(Some(FoundRow { target, source, on_read }))
     }
 
@@ -230,9 +227,8 @@ impl Queries for CicadaTransaction<'_> {
         if !self.snapshot {
             return self.scan_unchecked(&Scan { projection: *projection, ..Scan::all(table) }, visitor);
         }
-        // SAFETY: the guard stands for as long as the transaction.
-        let table = unsafe { self.state.base.tables.table_during(table)? };
-        let scanned = self.scan_records(&table.primary, visitor);
+        let tables = self.state.base.tables.keep();
+        let scanned = self.scan_records(&catalog::get(&tables, table)?.primary, visitor);
         self.rest();
         scanned
     }

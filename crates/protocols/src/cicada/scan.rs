@@ -11,8 +11,7 @@ use polychron_index::AnyIndex;
 
 use super::gaps::KeyPartition;
 use super::kept::{Kept, Range};
-use super::record::Seen;
-use super::sets::{Read, Target};
+use super::sets::Target;
 use super::steps::Step;
 use super::table::Store;
 use super::transaction::{CicadaTransaction, Found, Source};
@@ -177,11 +176,11 @@ impl CicadaTransaction<'_> {
         let lines = store.records.lines();
         let mut leaves = 0;
         for ahead in 0..Batch::AHEAD {
-            prefetch(batch, ahead, lines);
+            batch.prefetch(ahead, lines);
         }
         for position in 0..batch.len() {
-            prefetch(batch, position + Batch::AHEAD, lines);
-            let Some(record) = batch.get(position) else { break };
+            batch.prefetch(position + Batch::AHEAD, lines);
+            let Some(record) = batch.get(position, &self.guard) else { break };
             if !self.snapshot {
                 self.step()?;
                 // Only leaves that were needed are remembered: those up to the entry at which the visitor stops.
@@ -243,11 +242,10 @@ impl CicadaTransaction<'_> {
         if !self.state.sets.searches.are_kept() {
             return false;
         }
-        let Seen { version, is_row, later, .. } =
-            self.search(record, None, self.shared.options.parts().wait_for_pending);
-        let place = store.place();
-        self.state.sets.reads.push(Read { record, version, later, place, is_row, is_node: false });
-        is_row
+        let found = record.under(&self.guard);
+        let seen = self.guard.search(found, None, self.shared.options.parts().wait_for_pending);
+        self.state.sets.reads.push(&self.guard, found, &seen, (store.place(), false));
+        seen.is_row
     }
 
     #[inline]
@@ -266,12 +264,5 @@ impl OwnKeys {
     #[inline]
     fn peek(&self) -> Option<u32> {
         self.positions.get(self.next).copied()
-    }
-}
-
-#[inline]
-fn prefetch(batch: &Range, position: usize, lines: usize) {
-    if let Some(record) = batch.get(position) {
-        record.address().prefetch(lines);
     }
 }

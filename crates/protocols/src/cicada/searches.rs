@@ -150,7 +150,7 @@ impl CicadaTransaction<'_> {
 
     /// Whether a record shows a row beneath own writes, which are pending.
     fn shows_row(&self, record: Kept) -> bool {
-        self.search(record, None, true).is_row
+        self.search(record, true).is_row
     }
 
     /// Whether the index beside may have rows of this timestamp: asked behind the index itself, as in every lookup.
@@ -172,7 +172,7 @@ impl CicadaTransaction<'_> {
         let (mut batch, mut rows) = (Entries::default(), 0);
         batch.begin(usize::MAX);
         while batch.fill(store, &scan, &self.guard) {
-            let records = (0..batch.len()).filter_map(|position| batch.get(position));
+            let records = (0..batch.len()).filter_map(|position| batch.get(position, &self.guard));
             rows += records.filter(|&record| self.shows_row(record)).count();
         }
         if !self.looks_beside(store) {
@@ -181,7 +181,7 @@ impl CicadaTransaction<'_> {
         let (mut both, mut rows) = (Ranges::default(), 0);
         loop {
             let more = both.fill(store, &scan, &self.guard);
-            let records = std::iter::from_fn(|| both.next(scan.direction));
+            let records = std::iter::from_fn(|| both.next(scan.direction, &self.guard));
             rows += records.filter(|&record| self.shows_row(record)).count();
             if !more {
                 return rows;

@@ -20,50 +20,20 @@ use polychron_engine::stores::{IndexRef, NodeSet};
 use polychron_index::Stamp;
 use polychron_schema::{RowBuffer, RowRef};
 
+use super::array::TakenRecord;
 use super::gaps::KeyPartition;
-use super::kept::{Kept, KeptVersion, OwnGuard};
+use super::kept::{Kept, OwnGuard};
+use super::reads::Reads;
+use super::record::{RecordAddress, Version};
 use super::searches::Searches;
 use super::steps::Step;
 
-/// A record that was read.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Read {
-    pub(super) record: Kept,
-    /// The version that was visible; `None` when there was none.
-    pub(super) version: Option<KeptVersion>,
-    /// Where a repeated search begins (§3.5).
-    pub(super) later: Option<KeptVersion>,
-    pub(super) place: IndexRef,
-    /// Whether the version was a row, or a node.
-    pub(super) is_row: bool,
-    /// Whether the record is a node of a multi-version index.
-    pub(super) is_node: bool,
-}
-
 /// A record that the transaction has taken for a row or a node which nobody else knows yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Fresh {
-    pub(super) record: Kept,
+    pub(super) record: TakenRecord,
     pub(super) place: IndexRef,
     pub(super) is_node: bool,
-}
-
-impl Read {
-    /// Whether the version that was visible is the first one still where a repeated search begins, so that nothing can have come in between.
-    ///
-    /// # Safety
-    /// The read is in the read set of the guard's transaction.
-    #[inline]
-    pub(super) unsafe fn is_first(&self, guard: &OwnGuard<'_>) -> bool {
-        let Some(version) = self.version.map(KeptVersion::address) else { return false };
-        // SAFETY: as promised. Records, and versions of others, that only an epoch keeps leave the set with it.
-        unsafe {
-            match self.later {
-                None => self.record.under(guard).leads_to(version),
-                Some(later) => later.under(guard).leads_to(version),
-            }
-        }
-    }
 }
 
 /// What a write does.
@@ -91,15 +61,6 @@ pub(super) struct KeySpan {
     bytes: u16,
 }
 
-/// A row on which a write was made.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OnRead {
-    /// Where it is in the read set.
-    pub(super) position: u32,
-    /// Words that its record's head has room for, if versions may lie in heads.
-    pub(super) room: u32,
-}
-
 /// One write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
@@ -115,8 +76,8 @@ pub(super) struct Write {
     pub(super) key: KeySpan,
     /// Where the key was seen to be absent. The insertion itself shows that it still is; the stamp is for when it is given up.
     pub(super) stamp: Option<Stamp>,
-    /// The row on which the write was made, if that is in the read set.
-    pub(super) on_read: Option<OnRead>,
+    /// Where the row on which the write was made is in the read set, if it is there.
+    pub(super) on_read: Option<u32>,
     /// The write before this one for the same record or key.
     pub(super) prior: Option<u32>,
     /// Whether the record is a node of a multi-version index.
@@ -146,6 +107,12 @@ impl Write {
             is_fresh: false,
             makes_room: kind == Kind::Delete,
         }
+    }
+
+    /// The record that is written, if it is known.
+    #[inline]
+    pub(super) fn record(&self) -> Option<Kept> {
+        if let Target::Record(record) = self.target { Some(record) } else { None }
     }
 
     /// A write on a node of a multi-version index.
@@ -273,7 +240,7 @@ impl WriteSet {
 
     /// Whether a record may have been written, or a key that had no row.
     #[inline]
-    pub(super) fn may_have(&self, record: Kept) -> bool {
+    pub(super) fn may_have(&self, record: RecordAddress) -> bool {
         self.records & bit_of(record) != 0 || self.keyed > 0
     }
 
@@ -299,7 +266,7 @@ impl WriteSet {
 
     /// The latest write of a record.
     #[inline]
-    pub(super) fn latest(&self, record: Kept) -> Option<u32> {
+    pub(super) fn latest(&self, record: RecordAddress) -> Option<u32> {
         if self.writes.is_empty() {
             return None;
         }
@@ -307,8 +274,9 @@ impl WriteSet {
     }
 
     #[inline]
-    fn slot_of_record(&self, record: Kept) -> usize {
-        self.find(record.address().number(), |write| write.target == Target::Record(record))
+    fn slot_of_record(&self, record: RecordAddress) -> usize {
+        let is_it = |write: &Write| matches!(write.target, Target::Record(other) if other.address() == record);
+        self.find(record.number(), is_it)
     }
 
     /// The latest write of a key that had no row.
@@ -324,7 +292,7 @@ impl WriteSet {
     #[inline]
     fn slot_of(&self, write: &Write) -> usize {
         match write.target {
-            Target::Record(record) => self.slot_of_record(record),
+            Target::Record(record) => self.slot_of_record(record.address()),
             Target::Key => {
                 let key = self.key(write);
                 let is_it =
@@ -351,7 +319,7 @@ impl WriteSet {
         let kept = self.keys.len();
         write.key = key.map_or_else(KeySpan::default, |key| self.keep_key(key));
         let at = match write.target {
-            Target::Record(record) => self.slot_of_record(record),
+            Target::Record(record) => self.slot_of_record(record.address()),
             Target::Key => self.slot_of(&write),
         };
         write.prior = self.filled(at);
@@ -370,7 +338,7 @@ impl WriteSet {
         let position = self.writes.len();
         self.slots[at] = position as u32;
         match write.target {
-            Target::Record(record) => self.records |= bit_of(record),
+            Target::Record(record) => self.records |= bit_of(record.address()),
             Target::Key => self.keyed += 1,
         }
         self.on_nodes += usize::from(write.is_node);
@@ -478,8 +446,8 @@ impl WriteSet {
 
 /// The bit of a record among 64.
 #[inline]
-fn bit_of(record: Kept) -> u64 {
-    1 << (record.address().number().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
+fn bit_of(record: RecordAddress) -> u64 {
+    1 << (record.number().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58)
 }
 
 #[inline]
@@ -490,15 +458,13 @@ fn same<K: EncodedKey>(bytes: &[u8], key: K) -> bool {
 /// All that a running transaction remembers.
 #[derive(Debug, Default)]
 pub(super) struct Sets {
-    pub(super) reads: Vec<Read>,
+    pub(super) reads: Reads,
     pub(super) nodes: NodeSet,
     pub(super) gaps: Vec<KeyPartition>,
     pub(super) searches: Searches,
     pub(super) writes: WriteSet,
     /// What is given back if the transaction does not commit.
     pub(super) fresh: Vec<Fresh>,
-    /// Reads before this position hold nothing that only an epoch keeps.
-    bare: usize,
     /// Reads and writes that were looked at when epochs were left.
     #[cfg(test)]
     pub(super) steps: usize,
@@ -519,8 +485,6 @@ impl Sets {
         self.searches.clear();
         self.writes.clear();
         self.fresh.clear();
-        self.bare = 0;
-        self.reads.give_back_room();
         self.gaps.give_back_room();
         self.fresh.give_back_room();
     }
@@ -534,25 +498,14 @@ impl Sets {
 
     /// The version on which a write was made, if it is in the read set.
     #[inline]
-    pub(super) fn version_below(&self, write: &Write) -> Option<KeptVersion> {
-        write.on_read.and_then(|read| self.reads[read.position as usize].version)
-    }
-
-    /// Notes where a repeated search of a read begins.
-    #[inline]
-    pub(super) fn set_later(&mut self, read: usize, later: Option<KeptVersion>) {
-        self.reads[read].later = later;
-        self.bare = self.bare.min(read);
+    pub(super) fn version_below<'g>(&self, write: &Write, guard: &'g OwnGuard<'_>) -> Option<Version<'g>> {
+        write.on_read.and_then(|read| self.reads.get(read as usize, guard).version)
     }
 
     /// The epoch was left in which everything so far was found: only versions of rows and their records are kept still. What was searched
     /// for is searched again in the end.
-    pub(super) fn forget_found(&mut self) {
-        let found = self.reads.split_off(self.bare);
-        let looked_at = found.len() + self.writes.forget_found();
-        let rows = found.into_iter().filter(|read| read.is_row);
-        self.reads.extend(rows.map(|read| Read { later: None, ..read }));
-        self.bare = self.reads.len();
+    pub(super) fn forget_found(&mut self, guard: &OwnGuard<'_>) {
+        let looked_at = self.reads.forget_found(guard) + self.writes.forget_found();
         #[cfg(test)]
         {
             self.steps += looked_at;

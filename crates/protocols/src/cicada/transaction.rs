@@ -19,8 +19,8 @@ use super::gaps::KeyPartition;
 use super::installation::Pending;
 use super::kept::{Kept, KeptVersion, OwnGuard, Range};
 use super::protocol::Shared;
-use super::record::{Seen, Status};
-use super::sets::{Kind, Read, Target, Write};
+use super::record::{Seen, Status, Version};
+use super::sets::{Kind, Target, Write};
 use super::steps::Step;
 use super::table::Store;
 use super::timestamp::Timestamp;
@@ -91,8 +91,7 @@ impl<'w> CicadaTransaction<'w> {
     #[inline]
     pub(super) fn row_at(&self, source: Source) -> RowRef<'_> {
         match source {
-            // SAFETY: the running operation has found it.
-            Source::Version(version) => unsafe { version.under(&self.guard) }.row(),
+            Source::Version(version) => version.under(&self.guard).row(),
             Source::Own(position) => self.state.sets.writes.row(position).as_row(),
         }
     }
@@ -114,27 +113,25 @@ impl<'w> CicadaTransaction<'w> {
 
     /// Finds the version of a record that is visible ([`Reader::search`](super::record::Reader::search)).
     #[inline]
-    pub(super) fn search(&self, record: Kept, later: Option<KeptVersion>, wait: bool) -> Seen<KeptVersion> {
-        // SAFETY: the running operation has found them, or they are in the sets.
-        let (record, later) = unsafe { (record.under(&self.guard), later.map(|later| later.under(&self.guard))) };
-        self.guard.reader().search(record, later, wait).map(KeptVersion::from)
+    pub(super) fn search(&self, record: Kept, wait: bool) -> Seen<Version<'_>> {
+        self.guard.search(record.under(&self.guard), None, wait)
     }
 
     /// Reads a record as this transaction sees it, and remembers what was visible.
     #[inline]
     pub(super) fn read_record(&mut self, record: Kept, place: IndexRef) -> Found {
         if self.reads_own()
-            && let Some(position) = self.state.sets.writes.latest(record)
+            && let Some(position) = self.state.sets.writes.latest(record.address())
         {
             return self.own(position);
         }
-        let Seen { version, is_row, later, .. } =
-            self.search(record, None, self.shared.options.parts().wait_for_pending);
+        let found = record.under(&self.guard);
+        let seen = self.guard.search(found, None, self.shared.options.parts().wait_for_pending);
         if !self.snapshot {
-            self.state.sets.reads.push(Read { record, version, later, place, is_row, is_node: false });
+            self.state.sets.reads.push(&self.guard, found, &seen, (place, false));
         }
-        match version.filter(|_| is_row) {
-            Some(version) => Found::Row(Target::Record(record), Source::Version(version)),
+        match self.guard.keep_row(found, &seen) {
+            Some((record, version)) => Found::Row(Target::Record(record), Source::Version(version)),
             None => Found::Absent(Target::Key),
         }
     }
@@ -144,9 +141,8 @@ impl<'w> CicadaTransaction<'w> {
     pub(super) fn check_early(&mut self, target: Target, source: Source, place: IndexRef) -> Result<(), Error> {
         let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
         let options = &self.shared.options;
-        // SAFETY: the running operation has found them.
         let (rts, is_latest) =
-            unsafe { (version.under(&self.guard).rts(), record.under(&self.guard).leads_to(version.address())) };
+            (version.under(&self.guard).rts(), record.under(&self.guard).leads_to(version.address()));
         if rts.is_after(self.timestamp()) && !self.is_overtaken() {
             return Err(self.conflict_at(record, Some(rts), Reason::ReadLater, (place, Some(version))));
         }
@@ -168,8 +164,7 @@ impl<'w> CicadaTransaction<'w> {
     /// When a version later than this transaction is there or may come to be.
     #[inline]
     fn superseded_by(&self, record: Kept) -> Option<Timestamp> {
-        // SAFETY: the running operation has found it.
-        for version in self.guard.reader().versions(unsafe { record.under(&self.guard) }) {
+        for version in self.guard.reader().versions(record.under(&self.guard)) {
             if !version.wts().is_after(self.timestamp()) {
                 return None;
             }
@@ -223,9 +218,12 @@ impl<'w> CicadaTransaction<'w> {
                 Some(record) => {
                     // A record that shows a row, or has been written by this transaction, is not closed while this transaction
                     // runs; a tombstone may be.
-                    let stays =
-                        self.state.sets.writes.latest(record).is_some() || self.search(record, None, false).is_row;
-                    if stays { Target::Record(record) } else { Target::Key }
+                    let writes = &self.state.sets.writes;
+                    let written = writes.latest(record.address()).and_then(|position| writes.get(position).record());
+                    let found = record.under(&self.guard);
+                    let shown = || self.guard.keep_row(found, &self.guard.search(found, None, false));
+                    let stays = written.or_else(|| shown().map(|(record, _)| record));
+                    stays.map_or(Target::Key, Target::Record)
                 }
             }
         };
@@ -259,9 +257,8 @@ impl CicadaTransaction<'_> {
     /// Whether, since there were so many reads, a version was read that snapshots which begin now might miss.
     pub(super) fn has_seen_news(&self, since: usize) -> bool {
         let min_wts = self.shared.clocks.min_wts();
-        // SAFETY: it is in the read set.
-        let is_news = |version: KeptVersion| !min_wts.is_after(unsafe { version.under(&self.guard) }.wts());
-        self.state.sets.reads[since..].iter().any(|read| read.version.is_some_and(is_news))
+        let is_news = |version: Version<'_>| !min_wts.is_after(version.wts());
+        self.state.sets.reads.from(since, &self.guard).any(|read| read.version.is_some_and(is_news))
     }
 
     /// Notes what the transaction has read, if it wrote nothing that is committed.

@@ -20,7 +20,7 @@ use polychron_sync::spin_hint;
 use super::clocks::{LocalClock, Span};
 use super::counts::Stage;
 use super::garbage::Garbage;
-use super::kept::OwnGuard;
+use super::kept::{OwnGuard, Stays};
 use super::options::Snapshots;
 use super::promotion::{self, Candidate};
 use super::protocol::Shared;
@@ -76,6 +76,8 @@ pub(super) struct State {
     pub(super) maintained_ns: u64,
     /// Steps of collection that transactions have paid for, less those that were taken; negative when a slice took more than was paid for.
     paid_steps: i64,
+    /// Names for the times in which its transactions keep what they find.
+    pub(super) stays: Stays,
     /// Whether a deletion was refused memory since the worker maintained.
     pub(super) is_short: Cell<bool>,
     /// Nodes that were looked at for it, from the first one on.
@@ -103,6 +105,7 @@ impl CicadaWorker {
             saw_unprotected: false,
             maintained_ns: 0,
             paid_steps: 0,
+            stays: Stays::new(),
             is_short: Cell::new(false),
             moved_to: 0,
             random: Random::stream(0xC1CADA, slot as u64 + 1),
@@ -164,8 +167,12 @@ impl StoreWorker for CicadaWorker {
     fn undo_leaked(&mut self) {
         let Self { local, state, shared } = self;
         let timestamp = shared.clocks.shape.timestamp(state.clock.adjusted, state.base.slot);
-        // SAFETY: the transaction has begun, and its own guard was leaked. It still holds its timestamp, and so its list of tables.
-        let guard = unsafe { OwnGuard::new(local.pin(), &shared.clocks, timestamp) };
+        // SAFETY: no transaction borrows the worker, so the one that has begun at this timestamp was leaked. It still keeps its list of tables.
+        let held = unsafe { shared.clocks.take_over(state.base.slot, timestamp) };
+        // What it has read is kept by its own guard, which may have left its epoch; it may have been news.
+        state.sets.reads.clear();
+        state.saw_unprotected = true;
+        let guard = OwnGuard::new(local.pin(), held, &mut state.stays);
         drop(CicadaTransaction::taken_over(shared, state, guard));
     }
 
@@ -286,10 +293,10 @@ impl CicadaWorker {
         if state.clock.now_ns.saturating_sub(state.maintained_ns) >= interval_ns {
             maintain(shared, state, local, &guard, interval_ns);
         }
-        let timestamp = match mode {
+        let held = match mode {
             Mode::ReadWrite => loop {
                 match shared.clocks.begin(state.base.slot, &mut state.clock) {
-                    Some(timestamp) => break timestamp,
+                    Some(held) => break held,
                     None => super::renewal::wait_for_limit(shared, state, local)?,
                 }
             },
@@ -303,8 +310,7 @@ impl CicadaWorker {
                 shared.clocks.begin_snapshot(state.base.slot)
             }
         };
-        // SAFETY: the slot has begun just now; what the worker finds is cleared when the epoch is left (`aside.rs`).
-        let guard = unsafe { OwnGuard::new(guard, &shared.clocks, timestamp) };
+        let guard = OwnGuard::new(guard, held, &mut state.stays);
         Ok(CicadaTransaction::new(shared, state, guard, mode))
     }
 }

@@ -20,42 +20,23 @@
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, TableId};
-use polychron_engine::catalog;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo;
-use polychron_engine::stores::{IndexRef, OwnedKey, WorkerBase, is_too_roomy};
+use polychron_engine::stores::WorkerBase;
 use polychron_memory::Guard;
-use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
 
-use super::aside::{Kept, OwnGuard};
+use super::aside::OwnGuard;
 use super::options::Counter;
 use super::reclaim::Tombstone;
-use super::record::{Older, Record, Tid};
-use super::sets::{Kind, Read, Sets, Write, WriteSet};
+use super::record::{Record, Tid};
+use super::sets::{Read, Sets};
 use super::steps::{Point, Step};
 use super::table::{self, MaflingoTable, Store};
 use super::transaction::{Buffers, Found, MaflingoTransaction};
-use super::versions::{Superseded, store_at};
+use super::versions::store_at;
 use super::worker::State;
-
-/// The writes of one record.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Group {
-    record: Kept,
-    /// The latest of them; the others are linked from it.
-    latest: u32,
-    own_record: bool,
-}
-
-/// The memory that writing a record needs.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Prepared {
-    /// Where the row goes when it has outgrown its record.
-    replacement: Option<Kept>,
-    /// The copy for snapshots.
-    version: Option<Kept>,
-}
+use super::writing::Group;
 
 impl MaflingoTransaction<'_> {
     /// Commits a transaction that wrote.
@@ -97,8 +78,16 @@ impl MaflingoTransaction<'_> {
             let Buffers { groups, prepared, .. } = &mut self.state.buffers;
             (std::mem::take(groups), std::mem::take(prepared))
         };
-        for (&group, &prepared) in groups.iter().zip(&prepared) {
-            self.apply(group, prepared, (tid, keeps));
+        let mut prepared_left = prepared.iter();
+        let mut next = prepared_left.next();
+        for (position, &group) in groups.iter().enumerate() {
+            match next.filter(|prepared| prepared.position == position) {
+                None => self.apply(group, tid),
+                Some(prepared) => {
+                    self.apply_prepared(group, prepared, (tid, keeps));
+                    next = prepared_left.next();
+                }
+            }
         }
         (self.state.buffers.groups, self.state.buffers.prepared) = (groups, prepared);
         if seals_late {
@@ -136,7 +125,9 @@ impl MaflingoTransaction<'_> {
             // A thread that claims it from now on meets it in another order; then one of the two gives up.
             if !own_record || record.under(guard).state().claimed() {
                 let last = groups.len() - 1;
-                groups.swap(contended, last);
+                if contended < last {
+                    groups.swap(contended, last);
+                }
                 contended += 1;
             }
         }
@@ -251,15 +242,15 @@ impl MaflingoTransaction<'_> {
         loop {
             // Behind the announcement, so no snapshot at this epoch begins before the commit's end.
             let mut epoch = early.unwrap_or_else(|| self.guard.epochs().current());
-            self.validate()?;
+            let newest_read = self.validate()?;
             pass(Point::Validated);
             if left_out(Step::EpochBeforeChecks) {
                 epoch = self.guard.epochs().current();
             }
-            let State { base, sets, buffers, last_tid, .. } = &*self.state;
+            let State { base, buffers, last_tid, .. } = &*self.state;
             let mut floor = if left_out(Step::ExceedLast) { Tid::ZERO } else { *last_tid };
-            for read in sets.reads.iter().filter(|_| !left_out(Step::ExceedReads)) {
-                floor = floor.max(read.tid);
+            if !left_out(Step::ExceedReads) {
+                floor = floor.max(newest_read);
             }
             for group in buffers.groups.iter().filter(|_| !left_out(Step::ExceedWrites)) {
                 floor = floor.max(group.record.under(&self.guard).tid());
@@ -271,36 +262,42 @@ impl MaflingoTransaction<'_> {
         }
     }
 
-    /// Whether everything that was read is still as it was (phase 2).
-    pub(super) fn validate(&mut self) -> Result<(), Error> {
-        if let Some((reason, Read { record, index_ref, .. })) = self.first_changed() {
-            return Err(self.conflict_at(reason, index_ref, record));
-        }
+    /// Whether everything that was read is still as it was (phase 2). Answers the newest id among that.
+    pub(super) fn validate(&mut self) -> Result<Tid, Error> {
+        let newest = match self.newest_unchanged() {
+            Ok(newest) => newest,
+            Err((reason, Read { record, index_ref, .. })) => return Err(self.conflict_at(reason, index_ref, record)),
+        };
         if !left_out(Step::CompareNodes) {
             // SAFETY: the stamps were taken under this transaction's guard.
             if let Some(index_ref) = unsafe { self.state.sets.nodes.first_broken() } {
                 return Err(self.conflict(Reason::Phantom, index_ref, None));
             }
         }
-        self.know_dropped()
+        self.know_dropped()?;
+        Ok(newest)
     }
 
-    /// The first record that was read and is not as it was, or is being written.
+    /// The newest id that was read, or the first record that was read and is not as it was, or is being written.
     #[inline]
-    fn first_changed(&self) -> Option<(Reason, Read)> {
+    fn newest_unchanged(&self) -> Result<Tid, (Reason, Read)> {
         let State { base: WorkerBase { slot, .. }, sets, .. } = &*self.state;
+        let mut newest = Tid::ZERO;
         for read in &sets.reads {
             let record = read.record.under(&self.guard);
             let state = record.state();
-            if state.latched_by_other(*slot) && !left_out(Step::RefuseLatched) {
-                return Some((Reason::BeingWritten, *read));
+            let changed = record.tid() != read.tid;
+            if changed || !state.is_undisturbed() {
+                if state.latched_by_other(*slot) && !left_out(Step::RefuseLatched) {
+                    return Err((Reason::BeingWritten, *read));
+                }
+                if changed && !left_out(Step::CompareIds) || state.moved() && !left_out(Step::RefuseMoved) {
+                    return Err((Reason::StaleRead, *read));
+                }
             }
-            let changed = record.tid() != read.tid && !left_out(Step::CompareIds);
-            if changed || state.moved() && !left_out(Step::RefuseMoved) {
-                return Some((Reason::StaleRead, *read));
-            }
+            newest = newest.max(read.tid);
         }
-        None
+        Ok(newest)
     }
 
     /// No index that was asked was dropped. A thread that leaves it alone has begun behind the drop, so where the entries that it does not
@@ -314,77 +311,6 @@ impl MaflingoTransaction<'_> {
         let asked = || sets.reads.iter().map(|read| read.index_ref).chain(sets.nodes.index_refs());
         let dropped = base.dropped(&self.shared.catalog, asked);
         dropped.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None)))
-    }
-
-    /// Makes the memory that writing needs.
-    fn prepare(&mut self, tid: Tid, keeps: bool) -> Result<(), Error> {
-        let State { base, sets, buffers: Buffers { groups, prepared, .. }, .. } = &mut *self.state;
-        prepared.clear();
-        for &group in &*groups {
-            match prepare_group((&sets.writes, &self.guard, base.slot), group, tid, keeps) {
-                Ok(needed) => prepared.push(needed),
-                Err(error) => {
-                    self.discard_prepared();
-                    return Err(error);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn discard_prepared(&mut self) {
-        for prepared in self.state.buffers.prepared.drain(..) {
-            for record in prepared.version.into_iter().chain(prepared.replacement) {
-                // SAFETY: the record was made by `prepare` and never linked.
-                unsafe { record.under(&self.guard).free(&self.guard) };
-            }
-        }
-    }
-
-    /// Phase 3 for one record.
-    #[inline]
-    fn apply(&mut self, group: Group, Prepared { replacement, version }: Prepared, (tid, keeps): (Tid, bool)) {
-        let guard = &self.guard;
-        let (record, version) = (group.record.under(guard), version.map(|version| version.under(guard)));
-        let target = replacement.unwrap_or(group.record).under(guard);
-        let Sets { writes, order, .. } = &mut *self.state.sets;
-        target.begin_write();
-        if writes.get(group.latest).kind == Kind::Insert {
-            // The row lies there already, and nothing was changed since.
-            pass(Point::Writing);
-            target.publish(tid, true);
-            return;
-        }
-        let was_present = replacement.is_none() && !record.state().absent();
-        let present = write_record((writes, order), group.latest, target, was_present);
-        pass(Point::Writing);
-        let due = is_due(record, tid);
-        let chained =
-            replacement.is_some() && keeps && due && !left_out(Step::KeepVersions) && !left_out(Step::KeepMoved);
-        if let Some(version) = version {
-            target.set_previous(Some(version.address()));
-        } else if chained {
-            target.set_previous(Some(record.address()));
-        } else if due {
-            // What is behind was superseded in an earlier epoch than the record will have, and may be freed.
-            target.set_previous(None);
-        } else if replacement.is_some() {
-            target.set_previous(record.previous());
-        }
-        target.publish(tid, present);
-        if let Some(version) = version {
-            // SAFETY: the link to the copy was just made known with this id, and no other thread knows of it.
-            let version = unsafe { Older::new(version, tid.epoch()) };
-            self.state.supersede(group, version, guard);
-        }
-        if replacement.is_some() {
-            self.state.move_record(group, target, (tid, chained), guard);
-        }
-        if !present {
-            let State { sets, reclaimer, .. } = &mut *self.state;
-            let write = sets.writes.get(group.latest);
-            reclaimer.push(Tombstone::new(write.index_ref, sets.writes.key_bytes(write), target, tid));
-        }
     }
 
     /// As [`State::undo_writes`].
@@ -401,134 +327,7 @@ impl MaflingoTransaction<'_> {
     }
 }
 
-/// The memory that writing a record needs.
-#[inline]
-fn prepare_group(
-    (writes, guard, worker): (&WriteSet, &OwnGuard<'_>, usize),
-    group: Group,
-    tid: Tid,
-    keeps: bool,
-) -> Result<Prepared, Error> {
-    let (record, write) = (group.record.under(guard), writes.get(group.latest));
-    let deleted = write.kind == Kind::Delete;
-    let longest = if deleted { 0 } else { writes.longest_put(group.latest) };
-    let fits = longest <= record.capacity();
-    if !fits || longest > 0 && !group.own_record && is_too_roomy(record.capacity(), longest) {
-        match Record::latched_empty(worker, longest, guard) {
-            Ok(other) => return Ok(Prepared { replacement: Some(other.into()), version: None }),
-            Err(refused) if !fits => return Err(refused.into()),
-            Err(_) => {}
-        }
-    }
-    if group.own_record || !keeps || !is_due(record, tid) || left_out(Step::KeepVersions) {
-        return Ok(Prepared::default());
-    }
-    match record.copy_as_version(guard) {
-        Ok(version) => Ok(Prepared { replacement: None, version: Some(version.into()) }),
-        // At the memory limit deletions must go on: the row stays where it is as the older version, and a record
-        // of a few words takes its place.
-        Err(_) if deleted => {
-            let empty = |guard: &Guard<'_>| Record::latched_empty(worker, 0, guard).map(Kept::from);
-            Ok(Prepared { replacement: Some(guard.with_reserve(empty)?), version: None })
-        }
-        Err(refused) => Err(refused.into()),
-    }
-}
-
-/// Writes what is to be written of a record, whose latch is held and which is marked, into its place. Whether it has a row then.
-#[inline]
-fn write_record(
-    (writes, order): (&WriteSet, &mut Vec<u32>),
-    latest: u32,
-    target: Record<'_>,
-    was_present: bool,
-) -> bool {
-    let write = writes.get(latest);
-    // What is deleted in the end need not be written first, and may have no room.
-    if write.prior.is_none() || write.kind == Kind::Delete {
-        return write_one(writes, write, target, was_present);
-    }
-    writes.chain(latest, order);
-    order.iter().rev().fold(was_present, |present, &position| write_one(writes, writes.get(position), target, present))
-}
-
-#[inline]
-fn write_one(writes: &WriteSet, write: &Write, target: Record<'_>, was_present: bool) -> bool {
-    match write.kind {
-        Kind::Insert => true,
-        Kind::Put => {
-            let row = writes.words(write.data);
-            target.write_words(0, row);
-            target.set_length(row.len());
-            true
-        }
-        Kind::Patch => {
-            target.write_words(write.start as usize, writes.words(write.data));
-            was_present
-        }
-        Kind::Delete => false,
-    }
-}
-
 impl State {
-    /// Sees to it that an older version goes when no snapshot sees it any more.
-    #[inline]
-    fn supersede(&mut self, group: Group, version: Older, guard: &Guard<'_>) {
-        if self.pruner.is_active()
-            && let Some((index_ref, key)) = self.superseded_key(group, version.under(guard))
-        {
-            self.pruner.push(Superseded { index_ref, key, version });
-            return;
-        }
-        version.retire(guard);
-    }
-
-    /// The key whose record the older version belongs to.
-    #[cold]
-    fn superseded_key(&mut self, group: Group, version: Record<'_>) -> Option<(IndexRef, OwnedKey)> {
-        let State { base: WorkerBase { tables, .. }, sets, buffers, .. } = self;
-        let Sets { writes, order, .. } = &mut **sets;
-        writes.chain(group.latest, order);
-        let kept = order.iter().map(|&position| writes.get(position)).find(|write| write.kind != Kind::Patch);
-        if let Some(write) = kept {
-            return Some((write.index_ref, OwnedKey::new(writes.key_bytes(write))));
-        }
-        // Patches keep no key, but the row has it.
-        let index_ref = writes.get(group.latest).index_ref;
-        let length = version.length();
-        polychron_sync::load_words(&version.words()[..length], buffers.old.overwrite_words(length));
-        let mut scratch = KeyScratch::new();
-        let key = store_at(tables, index_ref)?.extractor.extract(buffers.old.as_row(), &mut scratch).ok()?;
-        Some((index_ref, OwnedKey::new(key)))
-    }
-
-    /// The index leads to the larger record from now on (§5, updates that do not fit).
-    fn move_record(&mut self, group: Group, target: Record<'_>, (tid, chained): (Tid, bool), guard: &OwnGuard<'_>) {
-        let record = group.record.under(guard);
-        let Sets { writes, order, .. } = &mut *self.sets;
-        writes.chain(group.latest, order);
-        // A whole row, which had no room, or a deletion, which wanted none: both keep their key.
-        let moves = |write: &Write| matches!(write.kind, Kind::Put | Kind::Delete);
-        let write = order.iter().rev().map(|&position| *writes.get(position)).find(moves);
-        let write = write.expect("patches fit where the row is");
-        let table = catalog::known(&self.base.tables, write.index_ref.table);
-        let store = table.and_then(|table| table.store(write.index_ref.index).ok());
-        if let Some(store) = store {
-            let key = self.sets.writes.key_bytes(&write);
-            let replaced = store.index().replace(key, record.handle(), target.handle(), guard);
-            debug_assert!(replaced, "the record was linked and latched");
-        }
-        record.move_away();
-        if chained {
-            // SAFETY: the index leads to the larger record, which leads here with this id.
-            let version = unsafe { Older::new(record, tid.epoch()) };
-            self.supersede(group, version, guard);
-        } else {
-            // SAFETY: the index has forgotten the record and no chain leads to it.
-            unsafe { record.retire(guard) };
-        }
-    }
-
     /// Takes the transaction's own records out of the indexes again, from the given write on, and forgets the writes.
     ///
     /// That a key could be inserted told that it was absent, and the transaction may go on. The node's stamp, taken while
@@ -569,13 +368,6 @@ impl State {
             }
         }
     }
-}
-
-/// Whether the record as it is is of an epoch that has ended, or may end before this write's: snapshots may be to see it (§4.7).
-#[inline]
-fn is_due(record: Record<'_>, tid: Tid) -> bool {
-    let old = record.tid();
-    old != Tid::ZERO && old.epoch() < tid.epoch()
 }
 
 /// Takes an insertion that is given up out of its index. `false`: others have claimed it, or written it.

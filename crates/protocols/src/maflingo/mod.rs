@@ -41,6 +41,7 @@ mod tests;
 mod transaction;
 mod versions;
 mod worker;
+mod writing;
 
 pub use options::{Counter, Options};
 pub use protocol::Maflingo;

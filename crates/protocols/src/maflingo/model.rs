@@ -71,12 +71,12 @@ fn a_row_and_its_id_belong_together() {
                 }
             },
             |record, _| {
-                let mut row = [0; 2];
+                let mut row = RowBuffer::new();
                 let mut last = Tid::ZERO;
                 for _ in 0..2 {
                     let seen = record.read(0..2, &mut row);
-                    assert!(seen.present && seen.words == 2);
-                    assert_eq!(row, [seen.tid.epoch(); 2]);
+                    assert!(seen.present);
+                    assert_eq!(row.as_words(), [seen.tid.epoch(); 2]);
                     assert!(seen.tid >= last, "what was read once does not become older");
                     last = seen.tid;
                 }
@@ -100,11 +100,11 @@ fn lengths_and_absence_belong_to_the_row() {
                 record.publish(tid(3), false);
             },
             |record, _| {
-                let mut row = [0; 2];
+                let mut row = RowBuffer::new();
                 let seen = record.read(0..2, &mut row);
                 let expected = [(2, true), (1, true), (1, false)][seen.tid.epoch() as usize - 1];
-                assert_eq!((seen.words, seen.present), expected);
-                assert!(!seen.present || row[0] == seen.tid.epoch());
+                assert_eq!((row.as_words().len(), seen.present), expected);
+                assert!(!seen.present || row.as_words()[0] == seen.tid.epoch());
             },
             |record, _| assert!(record.state().absent()),
         );
@@ -116,10 +116,10 @@ fn lengths_and_absence_belong_to_the_row() {
 fn owners_of_the_latch_follow_each_other() {
     fn add(record: Record<'_>, worker: usize) {
         latch(record, worker);
-        let mut row = [0];
+        let mut row = RowBuffer::new();
         let seen = record.read(0..1, &mut row);
         record.begin_write();
-        record.write_words(0, &[row[0] + 1]);
+        record.write_words(0, &[row.as_words()[0] + 1]);
         record.publish(Tid::after(seen.tid, 2, worker).expect("the epoch is fresh"), true);
     }
     explore(2, || {
@@ -128,9 +128,9 @@ fn owners_of_the_latch_follow_each_other() {
             |record, _| add(record, 0),
             |record, _| add(record, 1),
             |record, _| {
-                let mut row = [0];
+                let mut row = RowBuffer::new();
                 record.read(0..1, &mut row);
-                assert_eq!(row, [12]);
+                assert_eq!(row.as_words(), [12]);
             },
         );
     });
@@ -245,9 +245,9 @@ fn a_record_that_moves_is_marked() {
                 record.move_away();
             },
             |record, _| {
-                let mut row = [0];
+                let mut row = RowBuffer::new();
                 let seen = record.read(0..1, &mut row);
-                assert_eq!((row[0], seen.tid), (1, tid(1)));
+                assert_eq!((row.as_words()[0], seen.tid), (1, tid(1)));
                 assert!(record.state().moved() || !seen.moved, "moved is never taken back");
             },
             |record, _| assert!(record.state().moved() && record.state().unlinked()),

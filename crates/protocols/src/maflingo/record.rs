@@ -24,6 +24,7 @@
 //!   and a thread that wants the latch waits for it.
 
 mod latch;
+mod tid;
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -38,6 +39,7 @@ use polychron_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use polychron_sync::{MODELLED, spin_hint};
 
 use super::steps::{Point, Step};
+pub(super) use tid::Tid;
 
 /// Bits of the data version word.
 const DIRTY: u64 = 1;
@@ -53,42 +55,6 @@ const LATCH_MASK: u64 = !0 << LATCH_SHIFT;
 /// The latch of any thread that reclaims memory: no worker's number.
 const BACKGROUND: u64 = LATCH_MASK;
 const _: () = assert!((Tid::MAX_WORKERS as u64) < BACKGROUND >> LATCH_SHIFT);
-
-/// Transaction ids (§4.1): epoch, counter, worker, from the most to the least significant bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Tid(pub(super) u64);
-
-impl Tid {
-    /// The id with which every record begins.
-    pub(super) const ZERO: Self = Self(0);
-    const WORKER_BITS: u32 = 10;
-    /// Epochs of 2 ms take 278 years to use up the 42 bits above, and the shortest that sessions can ask for, of 16 µs, two years. A
-    /// worker, or a chain of dependent transactions, that uses up the counter within an epoch ends the epoch early.
-    const COUNTER_BITS: u32 = 12;
-    pub(super) const EPOCH_SHIFT: u32 = Self::WORKER_BITS + Self::COUNTER_BITS;
-    /// Workers that the id can distinguish.
-    pub(super) const MAX_WORKERS: usize = 1 << Self::WORKER_BITS;
-
-    /// The epoch in which the transaction committed.
-    #[inline]
-    pub(super) fn epoch(self) -> u64 {
-        self.0 >> Self::EPOCH_SHIFT
-    }
-
-    /// The worker that drew it.
-    pub(super) fn worker(self) -> usize {
-        self.0 as usize & (Self::MAX_WORKERS - 1)
-    }
-
-    /// The smallest id of `worker` in `epoch` that exceeds `floor`; `None` when the epoch's counter is used up.
-    #[inline]
-    pub(super) fn after(floor: Self, epoch: u64, worker: usize) -> Option<Self> {
-        debug_assert!(floor.epoch() <= epoch, "an id from the future was observed");
-        let base = Self(epoch << Self::EPOCH_SHIFT).max(floor).0 >> Self::WORKER_BITS;
-        let next = Self((base + 1) << Self::WORKER_BITS | worker as u64);
-        (next.epoch() == epoch).then_some(next)
-    }
-}
 
 #[repr(C)]
 struct Header {
@@ -201,7 +167,7 @@ impl Older {
 
 impl Default for Seen {
     fn default() -> Self {
-        Self { tid: Tid::ZERO, present: false, moved: false, words: 0 }
+        Self { tid: Tid::ZERO, present: false, moved: false }
     }
 }
 
@@ -214,8 +180,6 @@ pub(super) struct Seen {
     pub(super) present: bool,
     /// Whether the key leads to a larger record by now.
     pub(super) moved: bool,
-    /// The row's length in words.
-    pub(super) words: u32,
 }
 
 /// The state of a record while it is checked or latched.
@@ -250,6 +214,12 @@ impl State {
     #[inline]
     pub(super) fn claimed(self) -> bool {
         self.0 & CLAIMED != 0
+    }
+
+    /// Whether no thread holds the latch, and the key leads here as far as there is a row.
+    #[inline]
+    pub(super) fn is_undisturbed(self) -> bool {
+        self.0 & (LATCH_MASK | MOVED) == 0
     }
 
     /// Whether `worker` holds the latch.
@@ -478,32 +448,49 @@ impl<'g> Record<'g> {
         State(self.header().version.load(Ordering::SeqCst))
     }
 
-    /// Copies words `range` of the row to the same place of `row`, which has at most the record's capacity, and tells what was seen (Figure
-    /// 5-2). Waits while the record is dirty, which lasts as long as one row is copied.
-    #[inline]
-    pub(super) fn read(self, range: std::ops::Range<usize>, row: &mut [u64]) -> Seen {
-        let header = self.header();
-        loop {
-            // Pairs with the release that ended the last write.
-            let before = header.version.load(Ordering::Acquire);
-            if before & DIRTY == 0 {
-                let present = before & ABSENT == 0;
-                let words = self.length();
-                if present {
-                    let end = range.end.min(words).min(row.len());
-                    let start = range.start.min(end);
-                    polychron_sync::load_words(&self.words()[start..end], &mut row[start..end]);
-                }
-                pass(Point::Copied);
-                let tid = self.tid();
-                // The loads above acquire, so this one is not taken before them.
-                let after = header.version.load(Ordering::Relaxed);
-                if (before ^ after) & !LATCH_MASK == 0 || left_out(Step::ReadTwice) {
-                    return Seen { tid, present, moved: before & MOVED != 0, words: words as u32 };
-                }
-            }
-            spin_hint();
+    /// Copies words `range` of the row to the same place of `row`, which gets the row's length, and tells what was seen (Figure 5-2). Waits
+    /// while the record is dirty, which lasts as long as one row is copied.
+    #[inline(always)]
+    pub(super) fn read(self, range: std::ops::Range<usize>, row: &mut RowBuffer) -> Seen {
+        match self.read_once(range.clone(), row) {
+            Some(seen) => seen,
+            None => self.read_again(range, row),
         }
+    }
+
+    #[cold]
+    fn read_again(self, range: std::ops::Range<usize>, row: &mut RowBuffer) -> Seen {
+        loop {
+            spin_hint();
+            if let Some(seen) = self.read_once(range.clone(), row) {
+                return seen;
+            }
+        }
+    }
+
+    /// One try; `None` where the record was being written.
+    #[inline(always)]
+    fn read_once(self, range: std::ops::Range<usize>, row: &mut RowBuffer) -> Option<Seen> {
+        let (header, all) = (self.header(), self.words());
+        // Pairs with the release that ended the last write.
+        let before = header.version.load(Ordering::Acquire);
+        if before & DIRTY != 0 {
+            return None;
+        }
+        let present = before & ABSENT == 0;
+        let words = self.length().min(all.len());
+        let copy = row.overwrite_words(words);
+        if present {
+            let end = range.end.min(words);
+            let start = range.start.min(end);
+            polychron_sync::load_words(&all[start..end], &mut copy[start..end]);
+        }
+        pass(Point::Copied);
+        let tid = self.tid();
+        // The loads above acquire, so this one is not taken before them.
+        let after = header.version.load(Ordering::Relaxed);
+        let whole = (before ^ after) & !LATCH_MASK == 0 || left_out(Step::ReadTwice);
+        whole.then_some(Seen { tid, present, moved: before & MOVED != 0 })
     }
 
     /// Copies the row that the record has, or had last, or is going to have: best effort, for explaining a conflict.
@@ -519,7 +506,7 @@ impl<'g> Record<'g> {
         before & DIRTY == 0 && (before ^ after) & !LATCH_MASK == 0 && words > 0
     }
 
-    /// As [`Record::read`], of the version that a snapshot sees (§4.7), into a buffer that is made long enough.
+    /// As [`Record::read`], of the version that a snapshot sees (§4.7).
     pub(super) fn read_at(
         self,
         snapshot: &'g Snapshot<'_>,
@@ -540,9 +527,8 @@ impl<'g> Record<'g> {
     ) -> Seen {
         let mut at = Some(self);
         while let Some(record) = at {
-            let seen = record.read(range.clone(), row.overwrite_words(record.capacity()));
+            let seen = record.read(range.clone(), row);
             if seen.tid.epoch() <= epoch {
-                row.overwrite_words(seen.words as usize);
                 return seen;
             }
             // What is linked here now was written before this record was, or is a later writer's copy of what was read:

@@ -258,6 +258,6 @@ impl MaflingoTransaction<'_> {
     #[cold]
     fn check_small_sets(&mut self) -> Result<(), Error> {
         let sets = &self.state.sets;
-        if sets.reads.len() + sets.nodes.len() <= SMALL_SETS { self.validate() } else { Ok(()) }
+        if sets.reads.len() + sets.nodes.len() <= SMALL_SETS { self.validate().map(|_| ()) } else { Ok(()) }
     }
 }

@@ -99,7 +99,7 @@ impl MaflingoTransaction<'_> {
         let outcome = loop {
             // The empty key is a key like others.
             let is_resumed = batch.full;
-            let resumed = std::mem::take(&mut batch.resume);
+            let resumed = if is_resumed { std::mem::take(&mut batch.resume) } else { Vec::new() };
             if is_resumed {
                 match direction {
                     ordered::Direction::Forward => bounds.0 = Bound::Excluded(&resumed[..]),

@@ -70,11 +70,13 @@ pub(super) struct WriteSet {
     slots: Vec<u32>,
     /// Whether a record was written more than once.
     repeats: bool,
+    /// Whether any write brings a whole row to a record, which may have to grow.
+    has_rows: bool,
 }
 
 impl Default for WriteSet {
     fn default() -> Self {
-        Self { writes: Vec::new(), arena: Vec::new(), slots: vec![EMPTY; FIRST_SLOTS], repeats: false }
+        Self { writes: Vec::new(), arena: Vec::new(), slots: vec![EMPTY; FIRST_SLOTS], repeats: false, has_rows: false }
     }
 }
 
@@ -87,6 +89,12 @@ impl WriteSet {
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.writes.len()
+    }
+
+    /// Whether some write may need a record of another size. Sticks, though the write be undone.
+    #[inline]
+    pub(super) fn has_rows(&self) -> bool {
+        self.has_rows
     }
 
     #[inline]
@@ -209,7 +217,7 @@ impl WriteSet {
     }
 
     /// Adds a write. Whose record it is and what came before is filled in where the record was written before.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, mut write: Write) {
         if (self.writes.len() + 1) * 2 > self.slots.len() {
             self.rehash(self.slots.len() * 2);
@@ -220,10 +228,12 @@ impl WriteSet {
             (write.own_record, write.prior) = (self.get(prior).own_record, Some(prior));
             self.repeats = true;
         }
+        self.has_rows |= write.kind == Kind::Put;
         self.slots[at] = self.writes.len() as u32;
         self.writes.push(write);
     }
 
+    #[cold]
     fn rehash(&mut self, slots: usize) {
         self.slots.clear();
         self.slots.resize(slots, EMPTY);
@@ -260,7 +270,7 @@ impl WriteSet {
         }
         self.writes.clear();
         self.writes.give_back_room();
-        self.repeats = false;
+        (self.repeats, self.has_rows) = (false, false);
         self.arena.clear();
         self.arena.shrink_to(1 << 20);
         if self.slots.len() > 1 << 12 {

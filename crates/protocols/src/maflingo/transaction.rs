@@ -14,7 +14,6 @@ use polychron_memory::{Local, Snapshot};
 use polychron_schema::RowBuffer;
 
 use super::aside::{Kept, OwnGuard};
-use super::commit::{Group, Prepared};
 use super::conflicts::Met;
 use super::protocol::Shared;
 use super::record::{Claim, Record, Seen};
@@ -23,6 +22,7 @@ use super::sets::{Kind, MOST_PATCHES, Read, Span, Write};
 use super::steps::Step;
 use super::table::Store;
 use super::worker::State;
+use super::writing::{Group, Prepared};
 
 /// Memory that operations use one after the other.
 #[derive(Debug, Default)]
@@ -153,7 +153,7 @@ impl<'w> MaflingoTransaction<'w> {
         if left_out(Step::ValidateRunning) {
             return Ok(());
         }
-        self.validate().and_then(|()| self.check_written()).inspect_err(|_| {
+        self.validate().and_then(|_| self.check_written()).inspect_err(|_| {
             if let Some(abort) = &mut self.state.base.last_abort {
                 abort.reason = Reason::Inconsistent;
             }
@@ -184,7 +184,7 @@ impl<'w> MaflingoTransaction<'w> {
     }
 
     /// Adds a write: see [`State::push_write`].
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_write<K: EncodedKey>(
         &mut self,
         record: Kept,
@@ -293,7 +293,7 @@ impl State {
     }
 
     /// Finds the record of a key and reads words `range` of its row into the row buffer; the reading is protected.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find<'g, K: EncodedKey>(
         &mut self,
         reader: Reader<'g>,
@@ -306,6 +306,17 @@ impl State {
         {
             return Found::Row(record);
         }
+        self.find_in_index(reader, store, key, range)
+    }
+
+    #[inline(never)]
+    fn find_in_index<'g, K: EncodedKey>(
+        &mut self,
+        reader: Reader<'g>,
+        store: &Store,
+        key: K,
+        range: Range<usize>,
+    ) -> Found<'g> {
         loop {
             let (record, stamp) = self.look_up(reader, store, key);
             let Some(record) = record else {
@@ -347,7 +358,7 @@ impl State {
     /// Nothing is concluded from a hint but the record's address, in an epoch that the batch holds: if the record has a row and is not
     /// unlinked when the transaction reads it, and validation finds it so again with the same TID, then it was the key's record at that
     /// instant, however the hint came about. Otherwise the key is looked up again.
-    #[inline]
+    #[inline(always)]
     fn find_hinted<'g, K: EncodedKey>(
         &mut self,
         reader: Reader<'g>,
@@ -372,7 +383,7 @@ impl State {
     }
 
     /// Reads a record as the transaction sees it, and remembers that it did: for a record without a row, the node too.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read_record<'g>(
         &mut self,
         reader: Reader<'g>,
@@ -389,7 +400,7 @@ impl State {
     }
 
     /// Reads a record as the transaction sees it, and adds it to the read set.
-    #[inline]
+    #[inline(always)]
     fn read_protected<'g>(
         &mut self,
         reader: Reader<'g>,
@@ -404,7 +415,7 @@ impl State {
         if let Some(latest) = self.sets.writes.latest(record.into()) {
             return self.read_own(record, latest, range);
         }
-        let seen = read_into(row, record, |row| record.read(range, row));
+        let seen = record.read(range, row);
         self.sets.reads.push(Read { record: record.into(), tid: seen.tid, index_ref });
         seen
     }
@@ -432,16 +443,16 @@ impl State {
             Some((Kind::Put, data)) => {
                 let words = writes.words(data);
                 row.overwrite_words(words.len()).copy_from_slice(words);
-                Seen { tid: record.tid(), present: true, moved: false, words: words.len() as u32 }
+                Seen { tid: record.tid(), present: true, moved: false }
             }
             // An own insertion is copied without asking: if another one has put its row there, this transaction is told that before it is
             // believed.
             Some(_) => {
                 let length = record.length();
                 polychron_sync::load_words(&record.words()[..length], row.overwrite_words(length));
-                Seen { tid: record.tid(), present: true, moved: false, words: length as u32 }
+                Seen { tid: record.tid(), present: true, moved: false }
             }
-            None => read_into(row, record, |row| record.read(range, row)),
+            None => record.read(range, row),
         };
         let words = row.as_words().len();
         for &position in chain[..depth].iter().rev() {
@@ -457,7 +468,7 @@ impl State {
     }
 
     /// Adds a write. Its key is kept where it will be needed: to take a record out of the index, or where changes are `logged`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_write<K: EncodedKey>(
         &mut self,
         record: Kept,
@@ -503,17 +514,6 @@ impl State {
     }
 }
 
-/// Reads into a buffer as long as the record can be, of which only the wanted words are written.
-#[inline]
-fn read_into(row: &mut RowBuffer, record: Record<'_>, read: impl FnOnce(&mut [u64]) -> Seen) -> Seen {
-    let capacity = record.capacity();
-    let seen = read(row.overwrite_words(capacity));
-    if (seen.words as usize) < capacity {
-        row.overwrite_words(seen.words as usize);
-    }
-    seen
-}
-
 impl Commit for MaflingoTransaction<'_> {
     fn commit(mut self) -> Result<(), Error> {
         if self.doomed {
@@ -523,10 +523,10 @@ impl Commit for MaflingoTransaction<'_> {
             self.come_back();
             if self.state.sets.writes.is_empty() {
                 // The reads acquired, so validation's loads come after them; nothing was written that others must see.
-                if !left_out(Step::ValidateReaders) {
-                    self.validate()?;
-                }
-                let newest = self.state.newest_read(0);
+                let newest = match left_out(Step::ValidateReaders) {
+                    true => self.state.newest_read(0),
+                    false => self.validate()?.epoch(),
+                };
                 self.state.nested.committed_reads(self.shared.catalog.number(), newest);
                 self.await_reads();
                 self.state.sets.clear();
@@ -544,7 +544,7 @@ impl Commit for MaflingoTransaction<'_> {
         let validated = self.snapshot.is_some() || left_out(Step::ValidateRollBack);
         if !self.doomed && !validated {
             self.come_back();
-            return self.validate().and_then(|()| self.check_written()).is_ok();
+            return self.validate().and_then(|_| self.check_written()).is_ok();
         }
         !self.doomed
     }

@@ -140,7 +140,22 @@ impl Workload for Tpcc {
     }
 }
 
+impl Tpcc {
+    /// The same in a database that was made of this one's: a backup, or what was recovered.
+    ///
+    /// # Errors
+    /// What the database refuses.
+    pub fn in_copy<P: Protocol>(&self, database: &Arc<P>) -> Result<Self, Error> {
+        let homes = self.homes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(Self { homes: Mutex::new(homes), ..Self::create(&self.options, database)? })
+    }
+}
+
+/// A table that is there, as in a database that was recovered, is taken as it is.
 fn create_table<P: Protocol, R: Row>(database: &Arc<P>, kind: IndexKind, rows: u64) -> Result<Table<R>, Error> {
     let definition = R::definition().with_primary_kind(kind).with_expected_rows(rows as usize);
-    Table::create_as(&**database, definition)
+    match database.find_table(&definition.name) {
+        Some(table) => Table::with_id(&**database, table),
+        None => Table::create_as(&**database, definition),
+    }
 }

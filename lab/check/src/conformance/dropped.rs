@@ -329,7 +329,7 @@ pub fn indexes_under_load<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             });
         }
         let _over = Over(&over);
-        for _ in 0..25 {
+        for _ in 0..10 {
             let made = database.create_index(table.id(), Person::definition().indexes[0].clone()).unwrap();
             *present.lock().unwrap() = Some(Index::new("by_team", made.position() - 1, false, false));
             for _ in 0..20 {
@@ -384,7 +384,7 @@ pub fn tables_under_load<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
             });
         }
         let _over = Over(&over);
-        for _ in 0..25 {
+        for _ in 0..10 {
             for _ in 0..20 {
                 (setup.tick)(&database);
                 std::thread::yield_now();

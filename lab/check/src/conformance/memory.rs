@@ -271,7 +271,7 @@ pub fn mixed_sizes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 /// A table from which all rows were deleted holds nothing back: long rows find about as much room as in a new database, in another table and
 /// in the same, and so do short ones after them.
 pub fn emptied_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    const LIMIT: usize = 8 << 20;
+    const LIMIT: usize = 4 << 20;
     const LONG: usize = 20_000;
     if !setup.measures_memory {
         return;
@@ -299,7 +299,7 @@ pub fn emptied_tables<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 /// At the limit one transaction deletes as many rows as the reserve has room for, with 256 bytes each besides their columns, once what was
 /// deleted before has been collected. One that deletes more may be refused. Then nothing of it stays, and smaller ones go on.
 pub fn deletions_in_one_transaction<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
-    const LIMIT: usize = 8 << 20;
+    const LIMIT: usize = 4 << 20;
     if !setup.measures_memory {
         return;
     }

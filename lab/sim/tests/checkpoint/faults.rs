@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use polychron_base::random::Random;
+use polychron_log::checkpoint::Contents;
 use polychron_log::disk::{Access, Disk as _, DiskFile as _, Files, Operation};
-use polychron_log::{Error, checkpoint};
+use polychron_log::{Durability, Error, checkpoint};
 use polychron_sim::{Damage, Fault, SimulatedDisk, unneeded};
 
 use crate::ledger::{Done, Key, Ledger};
-use crate::world::{World, look};
-use crate::{STEPS, complaint, fail_everywhere, runs, use_database};
+use crate::world::{World, contents, leaving, look};
+use crate::{Run, STEPS, complaint, fail_everywhere, runs, use_database};
 
 /// A row of a table.
 pub(crate) fn row(table: u32, key: u64, number: u64) -> (Key, Done) {
@@ -34,23 +35,51 @@ fn named(world: &World) -> BTreeSet<String> {
     world.files().into_iter().collect()
 }
 
-/// A database with a checkpoint of two tables, of which one was made for an earlier one, with carried records and a log behind it; closed.
-pub(crate) fn closed(seed: u64) -> (SimulatedDisk, Ledger) {
+/// A database with a checkpoint of two tables, of which one was made for an earlier one, with carried records and a log behind it; closed. Of that table
+/// some rows have changed if rows are left.
+pub(crate) fn closed(seed: u64, leaves_rows: bool) -> (SimulatedDisk, Ledger) {
     let disk = SimulatedDisk::new(seed);
-    let options = checkpoint::Options { memory_bytes: 1 << 10, ..checkpoint::Options::tiny() };
-    let world = World::open_with(&disk, &Ledger::default(), options).unwrap();
+    let several = checkpoint::Options { memory_bytes: 1 << 10, ..checkpoint::Options::tiny() };
+    let options = if leaves_rows { leaving(1000.0) } else { several };
+    let world = World::open_with(&disk, &Ledger::default(), options, Durability::Immediate).unwrap();
     world.define(BTreeSet::from([1, 2])).unwrap();
     (0..60).for_each(|key| world.commit(0, &[row(1, key, key + seed)]).unwrap());
     world.checkpoint().unwrap();
     (0..30).for_each(|key| world.commit(0, &[row(2, key, key)]).unwrap());
+    if leaves_rows {
+        let patched = ((1, 9), Done::Patch(1, vec![5, 0, 7]));
+        world.commit(0, &[row(1, 7, 7), ((1, 8), Done::Delete), patched]).unwrap();
+        world.commit(0, &[((1, 9), Done::Patch(3, vec![8, 9])), ((1, 10), Done::Patch(2, vec![1]))]).unwrap();
+    }
     world.begin(1).unwrap();
     (0..30).for_each(|key| world.commit(0, &[row(2, key % 7, key)]).unwrap());
     world.checkpoint().unwrap();
     world.commit(0, &[row(1, 3, 1)]).unwrap();
     world.discard(1);
     world.log.close().unwrap();
-    assert!(world.files().iter().any(|path| path.ends_with("carried")));
+    let has = contents(&disk);
+    assert_eq!((has.contains(&Contents::Records), has.contains(&Contents::Changes)), (true, leaves_rows));
     (disk, world.told())
+}
+
+/// Rows stay while little has changed, and are written again when it is much.
+#[test]
+fn changes_are_folded_once_they_are_many() {
+    let disk = SimulatedDisk::new(1);
+    let world = World::open_with(&disk, &Ledger::default(), leaving(10.0), Durability::Immediate).unwrap();
+    (0..12).for_each(|key| world.commit(0, &[row(1, key, key)]).unwrap());
+    world.checkpoint().unwrap();
+    let first = world.files();
+    let folded = (1..200).find(|&round| {
+        let rows: Vec<_> = (0..8).map(|key| row(1, 8 * round + key, round)).collect();
+        world.commit(0, &rows).unwrap();
+        world.checkpoint().unwrap();
+        assert_eq!(complaint(&disk.after_restart(), &world.told()), None, "round {round}");
+        let is_folded = !first.iter().all(|path| world.files().contains(path));
+        assert_ne!(is_folded, contents(&disk).contains(&Contents::Changes));
+        is_folded
+    });
+    assert!(folded.is_some_and(|round| round > 2), "{folded:?}");
 }
 
 /// Each operation fails: the database goes on or stops, and opening it again finds what was acknowledged.
@@ -59,7 +88,7 @@ fn a_failed_operation_loses_nothing() {
     for fault in [Fault::Fail, Fault::FailForEver, Fault::Full] {
         for seed in runs(2) {
             let start = SimulatedDisk::new(seed);
-            fail_everywhere(&start, &Ledger::default(), (seed, STEPS), fault, &mut |number, disk, ledger| {
+            fail_everywhere(&start, &Ledger::default(), Run::new(seed, STEPS), fault, &mut |number, disk, ledger| {
                 assert_eq!(complaint(&disk.after_restart(), ledger), None, "seed {seed}, {fault:?} at {number}");
                 for left in disk.outcomes(1..2) {
                     assert_eq!(complaint(&left, ledger), None, "seed {seed}, {fault:?} at {number}, and no power");
@@ -144,10 +173,10 @@ fn a_long_log_is_folded() {
         let counts = world.checkpoints.counts();
         (counts.made, counts.failed)
     };
-    // A frame has a block, and a log of 64 KiB is long.
+    // A frame has a block, and a log of 32 KiB is long: its files take twice as much then.
     let first = (1..200).find(|_| commit(None) == (1, 0)).expect("none is made");
     let second = (1..200).find(|_| commit(None) == (2, 0)).expect("no further one is made");
-    assert!((8..=20).contains(&first) && (8..=20).contains(&second), "{first} and {second} commits");
+    assert!((4..=12).contains(&first) && (4..=12).contains(&second), "{first} and {second} commits");
     assert!((1..second).all(|_| commit(None) == (2, 0)));
     assert_eq!(commit(Some(Fault::Fail)), (2, 1));
     assert!((0..10).all(|_| commit(None) == (2, 1)));
@@ -172,8 +201,8 @@ fn a_checkpoint_that_nobody_wants_is_given_up() {
 #[test]
 fn damage_is_noticed() {
     let (mut noticed, mut harmless) = (0, 0);
-    for seed in runs(2) {
-        let (disk, ledger) = closed(seed);
+    for (seed, leaves_rows) in runs(2).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let (disk, ledger) = closed(seed, leaves_rows);
         let mut random = Random::from_seed(seed);
         for path in stored(&disk) {
             let blocks = disk.open(&path, Access::Read).unwrap().bytes().unwrap() / 4096;
@@ -216,8 +245,13 @@ fn damage_is_noticed() {
 /// Whole files are missing, or lie in each other's places.
 #[test]
 fn files_that_are_missing_or_swapped_are_noticed() {
-    let (disk, _) = closed(1);
-    let paths: Vec<String> = stored(&disk).into_iter().collect();
+    for leaves_rows in [false, true] {
+        files_are_missed(&closed(1, leaves_rows).0);
+    }
+}
+
+fn files_are_missed(disk: &SimulatedDisk) {
+    let paths: Vec<String> = stored(disk).into_iter().collect();
     for path in &paths {
         let left = disk.after_restart();
         Files::new(left.clone()).remove(path).unwrap();
@@ -243,7 +277,7 @@ fn lost_and_misdirected_writes_are_noticed() {
         let start = SimulatedDisk::new(seed);
         for fault in [Fault::LoseWrite, Fault::Misdirect] {
             let undisturbed = start.after_restart();
-            use_database(&undisturbed, &mut Ledger::default(), seed, STEPS);
+            use_database(&undisturbed, &mut Ledger::default(), Run::new(seed, STEPS));
             for (number, step) in undisturbed.steps().iter().enumerate() {
                 if step.operation != Operation::Write || !step.path.starts_with("checkpoint") {
                     continue;
@@ -251,7 +285,7 @@ fn lost_and_misdirected_writes_are_noticed() {
                 let disk = start.after_restart();
                 disk.plan(number, fault);
                 let mut ledger = Ledger::default();
-                use_database(&disk, &mut ledger, seed, STEPS);
+                use_database(&disk, &mut ledger, Run::new(seed, STEPS));
                 match look(&disk.after_restart()) {
                     Ok(found) => {
                         let wrong = found.and_then(|found| ledger.complaint(&found));
@@ -268,14 +302,16 @@ fn lost_and_misdirected_writes_are_noticed() {
 /// Reads of a recovery have a wrong bit, each in turn: what is read again is right.
 #[test]
 fn wrong_bits_on_the_way_are_read_again() {
-    let (disk, ledger) = closed(1);
-    let undisturbed = disk.after_restart();
-    look(&undisturbed).unwrap();
-    for (number, step) in undisturbed.steps().iter().enumerate() {
-        let left = disk.after_restart();
-        left.plan(number, Fault::FlipBit);
-        if !step.path.starts_with("manifest") {
-            assert_eq!(complaint(&left, &ledger), None, "{step:?}");
+    for leaves_rows in [false, true] {
+        let (disk, ledger) = closed(1, leaves_rows);
+        let undisturbed = disk.after_restart();
+        look(&undisturbed).unwrap();
+        for (number, step) in undisturbed.steps().iter().enumerate() {
+            let left = disk.after_restart();
+            left.plan(number, Fault::FlipBit);
+            if !step.path.starts_with("manifest") {
+                assert_eq!(complaint(&left, &ledger), None, "{step:?}");
+            }
         }
     }
 }
@@ -283,9 +319,20 @@ fn wrong_bits_on_the_way_are_read_again() {
 /// The tests of power failures can fail: without a write or a sync of a checkpoint, each in turn, some crash is answered wrongly.
 #[test]
 fn every_sync_is_needed() {
+    every_sync_of_a_checkpoint_is_needed(false);
+    every_sync_of_a_checkpoint_is_needed(true);
+}
+
+fn every_sync_of_a_checkpoint_is_needed(leaves_rows: bool) {
     let use_short = |disk: &SimulatedDisk, ledger: &mut Ledger| -> Option<(usize, usize)> {
-        let world = World::open(disk, ledger).ok()?;
+        let options = if leaves_rows { leaving(1000.0) } else { checkpoint::Options::tiny() };
+        let world = World::open_with(disk, ledger, options, Durability::Immediate).ok()?;
         *ledger = world.told();
+        if leaves_rows {
+            world.commit(0, &[row(1, 1, 0)]).ok()?;
+            world.checkpoint().ok()?;
+            *ledger = world.told();
+        }
         for key in 0..8 {
             world.commit(0, &[row(1, key, key)]).ok()?;
             *ledger = world.told();

@@ -3,6 +3,8 @@
 //! `POLYCHRON_CHECKPOINT_RUNS` says how many runs are tried, `POLYCHRON_CRASH_SEEDS` how many outcomes of each power failure, and
 //! `POLYCHRON_FIRST_SEED` from which seed on.
 
+mod archive;
+mod backup;
 mod faults;
 mod ledger;
 mod steps;
@@ -11,10 +13,12 @@ mod world;
 
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
+use polychron_log::Durability;
+use polychron_log::checkpoint::{self, Contents};
 use polychron_sim::{Fault, SimulatedDisk};
 
 use ledger::Ledger;
-use world::{World, look};
+use world::{World, contents, leaving, look};
 
 const STEPS: usize = 80;
 
@@ -36,20 +40,43 @@ fn complaint(disk: &SimulatedDisk, ledger: &Ledger) -> Option<String> {
     }
 }
 
+/// How a database is used.
+#[derive(Clone, Copy)]
+struct Run {
+    seed: u64,
+    steps: usize,
+    durability: Durability,
+}
+
+impl Run {
+    fn new(seed: u64, steps: usize) -> Self {
+        Self { seed, steps, durability: Durability::Immediate }
+    }
+
+    /// Whether rows are always written again, or rarely, or after a while.
+    fn options(self) -> checkpoint::Options {
+        match self.seed % 3 {
+            0 => checkpoint::Options::tiny(),
+            1 => leaving(1000.0),
+            _ => leaving(6.0),
+        }
+    }
+}
+
 /// Opens a database and uses it, until something fails. The ledger has what was sealed and acknowledged until then. Answers how many checkpoints were
 /// made.
-fn use_database(disk: &SimulatedDisk, ledger: &mut Ledger, seed: u64, steps: usize) -> u64 {
-    let Ok(world) = World::open(disk, ledger) else { return 0 };
+fn use_database(disk: &SimulatedDisk, ledger: &mut Ledger, run: Run) -> u64 {
+    let Ok(world) = World::open_with(disk, ledger, run.options(), run.durability) else { return 0 };
     // The log may stop.
-    let _ = world.run(&mut Random::from_seed(seed), steps);
+    let _ = world.run(&mut Random::from_seed(run.seed), run.steps);
     *ledger = world.told();
     world.checkpoints.counts().made
 }
 
 /// How many operations a run has that nothing disturbs.
-fn operations(start: &SimulatedDisk, ledger: &Ledger, seed: u64, steps: usize) -> usize {
+fn operations(start: &SimulatedDisk, ledger: &Ledger, run: Run) -> usize {
     let disk = start.after_restart();
-    use_database(&disk, &mut ledger.clone(), seed, steps);
+    use_database(&disk, &mut ledger.clone(), run);
     disk.steps().len()
 }
 
@@ -57,15 +84,15 @@ fn operations(start: &SimulatedDisk, ledger: &Ledger, seed: u64, steps: usize) -
 fn fail_everywhere(
     start: &SimulatedDisk,
     ledger: &Ledger,
-    (seed, steps): (u64, usize),
+    run: Run,
     fault: Fault,
     check: &mut dyn FnMut(usize, &SimulatedDisk, &Ledger),
 ) {
-    for number in 0..operations(start, ledger, seed, steps) {
+    for number in 0..operations(start, ledger, run) {
         let disk = start.after_restart();
         disk.plan(number, fault);
         let mut ledger = ledger.clone();
-        use_database(&disk, &mut ledger, seed, steps);
+        use_database(&disk, &mut ledger, run);
         check(number, &disk, &ledger);
     }
 }
@@ -73,18 +100,23 @@ fn fail_everywhere(
 /// Runs in which nothing fails, one opening after the other.
 #[test]
 fn checkpoint_and_log_have_all_together() {
-    let (mut made, mut in_ranges) = (0, 0);
+    let (mut made, mut in_ranges, mut with_changes) = (0, 0, 0);
     for seed in runs(60) {
         let disk = SimulatedDisk::new(seed);
         let mut ledger = Ledger::default();
         for opening in 0..3 {
-            made += use_database(&disk, &mut ledger, 10 * seed + opening, 4 * STEPS);
+            made += use_database(&disk, &mut ledger, Run::new(10 * seed + opening, 4 * STEPS));
             assert_eq!(complaint(&disk.after_restart(), &ledger), None, "seed {seed}, opening {opening}");
-            in_ranges += usize::from(world::has_ranges(&disk));
+            let contents = contents(&disk);
+            let is_of_range = |it: &Contents| matches!(it, Contents::Rows { range, .. } if range.bits > 0);
+            in_ranges += usize::from(contents.iter().any(is_of_range));
+            with_changes += usize::from(contents.contains(&Contents::Changes));
         }
     }
-    println!("{made} checkpoints were made, and at least {in_ranges} of them read the log several times");
-    assert!(made > 50 && in_ranges > 10);
+    println!(
+        "{made} checkpoints were made; at least {in_ranges} of them read the log several times, and {with_changes} left rows"
+    );
+    assert!(made > 50 && in_ranges > 10 && with_changes > 10);
 }
 
 #[test]
@@ -92,29 +124,61 @@ fn what_is_acknowledged_survives_a_power_failure_at_any_operation() {
     let (mut checked, mut acknowledged) = (0, 0);
     for seed in runs(4) {
         let start = SimulatedDisk::new(seed);
-        fail_everywhere(&start, &Ledger::default(), (seed, STEPS), Fault::PowerFailure, &mut |number, disk, ledger| {
-            for left in disk.outcomes(seeds(3)) {
-                assert_eq!(complaint(&left, ledger), None, "seed {seed}, operation {number}");
-                checked += 1;
-            }
-            acknowledged = acknowledged.max(ledger.certain);
-        });
+        fail_everywhere(
+            &start,
+            &Ledger::default(),
+            Run::new(seed, STEPS),
+            Fault::PowerFailure,
+            &mut |number, disk, ledger| {
+                for left in disk.outcomes(seeds(3)) {
+                    assert_eq!(complaint(&left, ledger), None, "seed {seed}, operation {number}");
+                    checked += 1;
+                }
+                acknowledged = acknowledged.max(ledger.certain);
+            },
+        );
     }
     println!("{checked} outcomes of power failures were right; up to {acknowledged} epochs were acknowledged");
     assert!(acknowledged > 10);
 }
 
-/// The same, and then once more while the database is opened again and used.
+/// Nothing but checkpoints makes durable what was committed: all that the last one had is there, and perhaps more, in whole epochs.
+#[test]
+fn what_a_checkpoint_has_survives_where_nobody_waits() {
+    let (mut checked, mut lost, mut certain) = (0, 0, 0);
+    for seed in runs(3) {
+        let run = Run { durability: Durability::OnCheckpoint, ..Run::new(seed, STEPS) };
+        let again = Run { seed: seed + 1, steps: STEPS / 2, ..run };
+        let start = SimulatedDisk::new(seed);
+        fail_everywhere(&start, &Ledger::default(), run, Fault::PowerFailure, &mut |number, disk, ledger| {
+            for left in disk.outcomes(seeds(1)) {
+                assert_eq!(complaint(&left, ledger), None, "seed {seed}, operation {number}");
+                let whole = look(&left).unwrap().map_or(0, |found| found.whole);
+                lost += usize::from(ledger.sealed.iter().any(|sealed| sealed.epoch > whole));
+                checked += 1;
+            }
+            certain = certain.max(ledger.certain);
+            let next = disk.after_power_failure(polychron_sim::Survival::ALL[number % 6], seed);
+            let mut ledger = ledger.clone();
+            use_database(&next, &mut ledger, again);
+            assert_eq!(complaint(&next.after_restart(), &ledger), None, "seed {seed}, behind operation {number}");
+        });
+    }
+    println!("{checked} outcomes of power failures were right; {lost} lost what no checkpoint had");
+    assert!(certain > 2 && lost > 10, "up to {certain} epochs were certain, and {lost} outcomes lost something");
+}
+
+/// What is acknowledged survives a power failure, and another one while the database is opened again and used.
 #[test]
 fn so_it_does_at_a_second_one() {
     let mut checked = 0;
     for seed in runs(1) {
         let start = SimulatedDisk::new(seed);
-        let run = (seed, STEPS / 2);
+        let run = Run::new(seed, STEPS / 2);
         fail_everywhere(&start, &Ledger::default(), run, Fault::PowerFailure, &mut |first, disk, ledger| {
             let survival = polychron_sim::Survival::ALL[first % 6];
             let left = disk.after_power_failure(survival, seed);
-            fail_everywhere(&left, ledger, (seed + 1, 12), Fault::PowerFailure, &mut |second, disk, ledger| {
+            fail_everywhere(&left, ledger, Run::new(seed + 1, 12), Fault::PowerFailure, &mut |second, disk, ledger| {
                 let survival = polychron_sim::Survival::ALL[second % 6];
                 let left = disk.after_power_failure(survival, seed);
                 assert_eq!(complaint(&left, ledger), None, "seed {seed}, operations {first} and {second}");
@@ -132,11 +196,11 @@ fn what_a_restart_finds_is_durable_before_anything_is_built_on_it() {
     for fault in [Fault::Fail, Fault::FailForEver] {
         for seed in runs(1) {
             let start = SimulatedDisk::new(seed);
-            fail_everywhere(&start, &Ledger::default(), (seed, STEPS), fault, &mut |first, disk, ledger| {
+            fail_everywhere(&start, &Ledger::default(), Run::new(seed, STEPS), fault, &mut |first, disk, ledger| {
                 let next = disk.after_restart();
                 assert_eq!(complaint(&next, ledger), None, "seed {seed}, {fault:?} at {first}");
                 let mut ledger = ledger.clone();
-                use_database(&next, &mut ledger, seed + 1, 20);
+                use_database(&next, &mut ledger, Run::new(seed + 1, 20));
                 for left in next.outcomes(seeds(1)) {
                     assert_eq!(complaint(&left, &ledger), None, "seed {seed}, {fault:?} at {first}, and no power");
                     checked += 1;

@@ -5,22 +5,37 @@
 use std::collections::BTreeSet;
 
 use polychron_engine::mutations::interrupt;
-use polychron_log::DatabaseId;
 use polychron_log::checkpoint::{Contents, Range, Reader, RowContent, Writer};
 use polychron_log::disk::{Files, Operation};
+use polychron_log::frame::Body;
 use polychron_log::manifest::CheckpointFile;
 use polychron_log::steps::{CheckpointStep, Point};
+use polychron_log::{DatabaseId, Durability};
 use polychron_sim::{Damage, Fault, SimulatedDisk, Survival, each_step_is_needed};
 
 use crate::complaint;
 use crate::faults::{row, stored};
-use crate::ledger::Ledger;
-use crate::world::{World, look};
+use crate::ledger::{Done, Ledger};
+use crate::world::{World, leaving, look};
 
 fn fresh(seed: u64) -> (SimulatedDisk, World) {
     let disk = SimulatedDisk::new(seed);
     let world = World::open(&disk, &Ledger::default()).expect("nothing fails");
     (disk, world)
+}
+
+/// Rows have changed since they were written, and are left. Whether something is wrong then, and whether they were written again.
+fn changes_beside_rows() -> (bool, bool) {
+    let disk = SimulatedDisk::new(1);
+    let options = leaving(1000.0);
+    let world = World::open_with(&disk, &Ledger::default(), options, Durability::Immediate).expect("nothing fails");
+    (0..4).for_each(|key| world.commit(0, &[row(1, key, key)]).unwrap());
+    world.checkpoint().unwrap();
+    let before = world.files();
+    world.commit(0, &[row(1, 1, 7), ((1, 2), Done::Delete), ((1, 3), Done::Patch(1, vec![9]))]).unwrap();
+    world.checkpoint().unwrap();
+    let after = world.files();
+    (is_wrong(&world), !before.iter().all(|path| after.contains(path)))
 }
 
 /// Whether something is wrong after a power failure that leaves only what is certain.
@@ -182,8 +197,9 @@ fn file_of_the_same_place() -> bool {
         files.create_directory("checkpoint/1").unwrap();
         let mut writer =
             Writer::new(&files, DatabaseId(1), 1, Contents::Rows { table: 1, part: 0, range: Range::default() });
-        let mut content = RowContent::new(1, 1000);
-        content.push(&[number], &mut writer).unwrap();
+        let (mut content, mut row) = (RowContent::new(1000), Body::new());
+        row.put(1, &[number]).unwrap();
+        content.push(row.as_bytes(), &[row.bytes()], &mut writer).unwrap();
         content.finish(&mut writer).unwrap();
         let file = writer.finish().unwrap().expect("it has a row");
         (files, file)
@@ -206,6 +222,8 @@ fn killer(step: CheckpointStep) -> fn() -> bool {
     match step {
         CheckpointStep::CarryOpen => late_record_of_a_lower_order,
         CheckpointStep::TakeCarried => || row_that_is_carried(false) || row_that_is_carried(true),
+        CheckpointStep::TakeChanges => || changes_beside_rows().0,
+        CheckpointStep::LeaveRows => || changes_beside_rows() != (false, false),
         CheckpointStep::SkipFolded => older_change_in_a_later_file,
         CheckpointStep::RaiseFloor => log_that_is_gone,
         CheckpointStep::ReadCatalogLater => table_that_is_made_beside,
@@ -221,6 +239,6 @@ fn killer(step: CheckpointStep) -> fn() -> bool {
 
 each_step_is_needed! {
     CheckpointStep, killer:
-    CarryOpen TakeCarried SkipFolded RaiseFloor ReadCatalogLater KeepUnchanged SyncRows SyncDirectories WriteManifestFirst KeepInDoubt RemoveFailed
+    CarryOpen TakeCarried TakeChanges LeaveRows SkipFolded RaiseFloor ReadCatalogLater KeepUnchanged SyncRows SyncDirectories WriteManifestFirst KeepInDoubt RemoveFailed
     RemoveInterrupted KnowLastBlock
 }

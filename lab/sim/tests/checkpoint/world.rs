@@ -13,13 +13,14 @@ use polychron_base::clock::ManualClock;
 use polychron_base::random::Random;
 use polychron_engine::mutations::interrupt;
 use polychron_engine::redo::{Change, Log as _, Order, Ticket};
+use polychron_log::backup::Archive;
 use polychron_log::catalog::StoredCatalog;
 use polychron_log::checkpoint::{self, Checkpoints, Contents, Haste, RowSource};
 use polychron_log::disk::Files;
 use polychron_log::manifest::{Manifest, Manifests};
 use polychron_log::recover::Tail;
 use polychron_log::steps::Point;
-use polychron_log::{Beat, DatabaseId, Error, Log, Logged, Options, read};
+use polychron_log::{Beat, DatabaseId, Durability, Error, Log, Logged, Options, read};
 use polychron_sim::SimulatedDisk;
 
 use crate::ledger::{Collected, Done, Found, Key, Ledger, Rows, Sealed, WORDS, encoded};
@@ -37,6 +38,9 @@ pub(crate) struct World {
     pub(crate) checkpoints: Arc<Checkpoints<SimulatedDisk>>,
     pub(crate) ledger: Rc<RefCell<Ledger>>,
     pub(crate) incarnation: u64,
+    durability: Durability,
+    /// What was reported of the archive.
+    pub(crate) failures: Arc<Mutex<Vec<String>>>,
     clock: Arc<ManualClock>,
     state: Rc<RefCell<State>>,
     orders: Arc<Mutex<(u64, BTreeSet<u64>)>>,
@@ -112,11 +116,15 @@ pub(crate) fn look(disk: &SimulatedDisk) -> Result<Option<Found>, Error> {
     recover(&files, manifest, |visit| read(&files, manifest, generation, visit)).map(Some)
 }
 
-/// Whether the checkpoint was made of several ranges of keys, one after the other.
-pub(crate) fn has_ranges(disk: &SimulatedDisk) -> bool {
+/// What the files of the checkpoint have.
+pub(crate) fn contents(disk: &SimulatedDisk) -> Vec<Contents> {
     let manifest = Manifests::read(&Files::new(disk.after_restart())).unwrap().expect("it was made");
-    let files = manifest.checkpoint.map_or(Vec::new(), |checkpoint| checkpoint.files);
-    files.iter().any(|file| matches!(file.contents, Contents::Rows { range, .. } if range.bits > 0))
+    manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files).map(|file| file.contents).collect()
+}
+
+/// Checkpoints that leave rows until what has changed takes so many times their bytes.
+pub(crate) fn leaving(changes: f64) -> checkpoint::Options {
+    checkpoint::Options { memory_bytes: 1 << 20, changes, ..checkpoint::Options::tiny() }
 }
 
 impl World {
@@ -125,18 +133,29 @@ impl World {
     /// # Panics
     /// When it has what it must not have, or has not what it must.
     pub(crate) fn open(disk: &SimulatedDisk, ledger: &Ledger) -> Result<Self, Error> {
-        Self::open_with(disk, ledger, checkpoint::Options::tiny())
+        Self::open_with(disk, ledger, checkpoint::Options::tiny(), Durability::Immediate)
     }
 
     pub(crate) fn open_with(
         disk: &SimulatedDisk,
         ledger: &Ledger,
         options: checkpoint::Options,
+        durability: Durability,
+    ) -> Result<Self, Error> {
+        Self::open_archived(disk, ledger, options, durability, None)
+    }
+
+    pub(crate) fn open_archived(
+        disk: &SimulatedDisk,
+        ledger: &Ledger,
+        options: checkpoint::Options,
+        durability: Durability,
+        archive: Option<&SimulatedDisk>,
     ) -> Result<Self, Error> {
         let files = Files::new(disk.clone());
         let mut manifests = manifests(disk)?;
         let before = manifests.current().clone();
-        let checkpoints = Checkpoints::open(&files, &before, options)?;
+        let mut checkpoints = Checkpoints::open(&files, &before, options)?;
         let clock = Arc::new(ManualClock::new());
         let orders = Arc::new(Mutex::new((1, BTreeSet::new())));
         let seen = Arc::clone(&orders);
@@ -146,12 +165,21 @@ impl World {
         };
         let mut opened = None;
         let mut found = recover(&files, &before, |visit| {
-            let log = Log::open(&files, &mut manifests, Options::tiny(), clock.clone(), Box::new(ended), visit)?;
+            let options = Options { durability, ..Options::tiny() };
+            let log = Log::open(&files, &mut manifests, options, clock.clone(), Box::new(ended), visit)?;
             // An opening has an epoch of its own.
             let whole = log.durable() - 1;
             opened = Some(log);
             Ok(whole)
         })?;
+        let failures = Arc::<Mutex<Vec<String>>>::default();
+        if let Some(archive) = archive {
+            let heard = Arc::clone(&failures);
+            let on_failure = move |reason: &str| heard.lock().unwrap().push(reason.to_owned());
+            let archive = Archive::new(Files::new(archive.clone()), manifests.current(), Box::new(on_failure));
+            checkpoints.archive_to(archive);
+            checkpoints.note(&manifests);
+        }
         assert_eq!(ledger.complaint(&found), None, "an opening");
         let mut ledger = ledger.clone();
         found.incarnation = manifests.current().incarnation;
@@ -161,10 +189,12 @@ impl World {
         Ok(Self {
             disk: disk.clone(),
             incarnation,
+            durability,
             manifests: Arc::new(Mutex::new(manifests)),
             log: Arc::new(opened.expect("it was opened")),
             checkpoints: Arc::new(checkpoints),
             ledger: Rc::new(RefCell::new(ledger)),
+            failures,
             clock,
             state: Rc::new(RefCell::new(state)),
             orders,
@@ -228,7 +258,11 @@ impl World {
         Some(ticket)
     }
 
+    /// Waits until what was sealed is certain, if anything but a checkpoint makes it so.
     pub(crate) fn wait(&self, ticket: Ticket) -> Result<(), polychron_base::Error> {
+        if self.durability == Durability::OnCheckpoint {
+            return Ok(());
+        }
         self.log.wait(ticket)?;
         let mut ledger = self.ledger.borrow_mut();
         ledger.certain = ledger.certain.max(ticket.0);
@@ -248,19 +282,28 @@ impl World {
     /// Has the manifest name these tables, which are used from then on.
     pub(crate) fn define(&self, tables: BTreeSet<u32>) -> Result<(), Error> {
         self.ledger.borrow_mut().tables.push(tables.clone());
+        if self.log.flush().is_err() {
+            return Err(Error::InDoubt);
+        }
         let mut manifests = self.manifests.lock().unwrap();
         let next = Manifest { catalog: encoded(&tables), ..manifests.current().clone() };
         manifests.write(next)?;
+        self.checkpoints.note(&manifests);
+        // It counts now, and no file goes by that.
+        let _ = self.log.release(0, manifests.generation());
         self.state.borrow_mut().tables = tables;
         let mut ledger = self.ledger.borrow_mut();
         ledger.first = ledger.tables.len() - 1;
         Ok(())
     }
 
-    /// A checkpoint of all that is sealed.
+    /// A checkpoint of all that is sealed. What it has is certain then, whatever else is.
     pub(crate) fn checkpoint(&self) -> Result<u64, Error> {
         let _ = self.log.flush();
-        self.checkpoints.run(&self.log, &self.manifests, Haste::Unpaced)
+        let epoch = self.checkpoints.run(&self.log, &self.manifests, Haste::Unpaced)?;
+        let mut ledger = self.ledger.borrow_mut();
+        ledger.certain = ledger.certain.max(epoch);
+        Ok(epoch)
     }
 
     /// The files of the checkpoint that counts.

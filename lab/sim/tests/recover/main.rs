@@ -7,14 +7,14 @@ mod history;
 mod steps;
 mod tools;
 
-use std::ops::ControlFlow;
 use std::sync::Mutex;
 
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
-use polychron_log::Error;
 use polychron_log::checkpoint::Range;
-use polychron_log::recover::{Batch, Sink, Source, Tail};
+use polychron_log::frame::Body;
+use polychron_log::recover::{Batch, Sink, Source, Tail, Visit};
+use polychron_log::{Error, checkpoint};
 
 use history::{Rows, Transaction, catalog, draw, kept, replay};
 
@@ -56,9 +56,15 @@ impl Source for Parts {
         self.0.len()
     }
 
-    fn read(&self, part: usize, row: &mut dyn FnMut(u32, &[u64]) -> ControlFlow<()>) -> Result<(), Error> {
-        let mut goes_on = self.0[part].iter();
-        assert!(goes_on.all(|(table, words)| row(*table, words).is_continue()) || goes_on.len() < self.0[part].len());
+    fn read(&self, part: usize, visit: &mut Visit<'_>) -> Result<(), Error> {
+        for rows in self.0[part].chunk_by(|one, next| one.0 == next.0) {
+            let (table, mut body) = (rows[0].0, Body::new());
+            rows.iter().for_each(|(_, words)| body.put(table, words).unwrap());
+            let rows = checkpoint::block::Rows::new(table, body.as_bytes(), rows.len() as u32);
+            if visit(rows).unwrap().is_break() {
+                break;
+            }
+        }
         Ok(())
     }
 }

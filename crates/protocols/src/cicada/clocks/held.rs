@@ -1,4 +1,4 @@
-//! Timestamps that are held: by who compares with a horizon or looks around, and by all others.
+//! Timestamps that are held: by transactions and snapshots, and by who compares with a horizon or looks around.
 
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::{self, Order};
@@ -8,13 +8,13 @@ use super::{Clocks, NONE, Slot};
 use crate::cicada::steps::{Point, Step};
 use crate::cicada::timestamp::Timestamp;
 
-/// A snapshot of a worker's slot that is not a transaction: who compares with a horizon, or looks around, keeps the clocks near it.
-/// Ends whatever happens.
+/// The timestamp that a worker's slot holds, for a transaction, for a snapshot, or for who compares with a horizon and keeps the clocks near it. There
+/// is one for a slot. The slot holds it until this is dropped.
 #[derive(Debug)]
 pub(in crate::cicada) struct Held<'c> {
-    clocks: &'c Clocks,
-    slot: usize,
-    timestamp: Timestamp,
+    pub(super) clocks: &'c Clocks,
+    pub(super) slot: usize,
+    pub(super) timestamp: Timestamp,
 }
 
 /// Timestamps at which a transaction reads, or has read.
@@ -86,9 +86,10 @@ impl Held<'_> {
 }
 
 impl Drop for Held<'_> {
+    #[inline]
     fn drop(&mut self) {
-        // SAFETY: it began in `hold`, and whoever reads at it has borrowed it.
-        unsafe { self.clocks.end(self.slot) };
+        // Whoever reads at it has borrowed it.
+        self.clocks.end(self.slot);
     }
 }
 
@@ -121,12 +122,23 @@ impl Clocks {
         assert_eq!(words.floor.load(Ordering::Relaxed), NONE, "the slot holds nothing yet");
     }
 
-    /// Ends the slot's transaction or snapshot.
+    /// The slot has begun at this timestamp.
+    #[inline]
+    pub(super) fn held(&self, slot: usize, timestamp: Timestamp) -> Held<'_> {
+        Held { clocks: self, slot, timestamp }
+    }
+
+    /// What a slot still holds for a transaction that was leaked.
     ///
     /// # Safety
-    /// It is the caller's, and nothing is looked at from now on that its timestamps alone keep: versions, and records beyond their guards.
+    /// The slot holds that timestamp, and what stood for it was forgotten.
+    pub(in crate::cicada) unsafe fn take_over(&self, slot: usize, timestamp: Timestamp) -> Held<'_> {
+        self.held(slot, timestamp)
+    }
+
+    /// The slot holds nothing any more.
     #[inline]
-    pub(in crate::cicada) unsafe fn end(&self, slot: usize) {
+    pub(super) fn end(&self, slot: usize) {
         let words = &self.slots[slot];
         // Release: pairs with the acquire loads of `lead`: all that the transaction read and wrote came before.
         words.active.store(NONE, Ordering::Release);
@@ -141,7 +153,7 @@ impl Clocks {
     /// When the slot has a transaction or a snapshot, which would be held no more when this is dropped.
     #[inline]
     pub(in crate::cicada) fn hold(&self, slot: usize) -> Held<'_> {
-        Held { clocks: self, slot, timestamp: self.begin_snapshot(slot) }
+        self.begin_snapshot(slot)
     }
 
     /// Whether somebody holds a timestamp, or an earlier one.

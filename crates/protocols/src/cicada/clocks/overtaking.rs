@@ -12,7 +12,7 @@
 use polychron_sync::atomic::{AtomicU64, Ordering, fence};
 use polychron_sync::{Backoff, CachePadded, MODELLED, publish, this_thread};
 
-use super::{Clocks, LocalClock, NONE, Slot};
+use super::{Clocks, Held, LocalClock, NONE, Slot};
 use crate::cicada::timestamp::Timestamp;
 
 /// Who waits for the horizon overtakes transactions that have been open for so long.
@@ -46,6 +46,30 @@ impl Watch {
         self.seen.store(word, Ordering::Relaxed);
         self.since_ns.store(now_ns, Ordering::Relaxed);
         0
+    }
+}
+
+impl Held<'_> {
+    /// Gives a transaction that was overtaken, and is about to write, another timestamp, which stands. What it holds besides it keeps. `false`: the
+    /// timestamp would come to the limit.
+    #[cold]
+    pub(in crate::cicada) fn draw_again(&mut self, local: &mut LocalClock) -> bool {
+        let (clocks, words) = (self.clocks, &self.clocks.slots[self.slot]);
+        loop {
+            let Some(drawn) = clocks.draw(local).or_else(|| clocks.draw_late(local, 0)) else { return false };
+            local.adjusted = drawn;
+            let timestamp = clocks.shape.timestamp(drawn, self.slot);
+            // Release: as in `begin`.
+            words.drawn.store(drawn, Ordering::Release);
+            // Barrier: pairs with those of `lead`. The slot is committing, so this one is not overtaken.
+            publish(&words.active, timestamp.0);
+            let bound = clocks.bound_now();
+            if drawn >= bound {
+                self.timestamp = timestamp;
+                return true;
+            }
+            local.time = local.time.max(bound);
+        }
     }
 }
 
@@ -96,7 +120,7 @@ impl Clocks {
 
     /// Begins a transaction in which no client is asked: its timestamp stands from the beginning. `None`: as in `begin`.
     #[inline]
-    pub(in crate::cicada) fn begin_standing(&self, slot: usize, local: &mut LocalClock) -> Option<Timestamp> {
+    pub(in crate::cicada) fn begin_standing(&self, slot: usize, local: &mut LocalClock) -> Option<Held<'_>> {
         // Relaxed: the barrier in `begin` comes behind it, so a leader who finds the timestamp finds this, too.
         self.slots[slot].is_committing.store(1, Ordering::Relaxed);
         self.begin(slot, local)
@@ -106,27 +130,6 @@ impl Clocks {
     #[inline]
     pub(in crate::cicada) fn is_overtaken(&self, slot: usize, timestamp: Timestamp) -> bool {
         self.slots[slot].overtaken.load(Ordering::Relaxed) == timestamp.0
-    }
-
-    /// Gives a transaction that was overtaken, and is about to write, another timestamp, which stands. What it holds besides it keeps. `None`: the
-    /// timestamp would come to the limit.
-    #[cold]
-    pub(in crate::cicada) fn draw_again(&self, slot: usize, local: &mut LocalClock) -> Option<Timestamp> {
-        let words = &self.slots[slot];
-        loop {
-            let drawn = self.draw(local).or_else(|| self.draw_late(local, 0))?;
-            local.adjusted = drawn;
-            let timestamp = self.shape.timestamp(drawn, slot);
-            // Release: as in `begin`.
-            words.drawn.store(drawn, Ordering::Release);
-            // Barrier: pairs with those of `lead`. The slot is committing, so this one is not overtaken.
-            publish(&words.active, timestamp.0);
-            let bound = self.bound_now();
-            if drawn >= bound {
-                return Some(timestamp);
-            }
-            local.time = local.time.max(bound);
-        }
     }
 
     /// Waits until the horizon has passed the timestamp of a transaction that has ended: for those that are being committed, and not for

@@ -96,33 +96,35 @@ pub(in crate::cicada) struct Seen<V> {
     pub(in crate::cicada) later: Option<V>,
     /// Whether the record is closed: nothing to be seen, now or later.
     pub(in crate::cicada) closed: bool,
+    /// A reader has found it.
+    pub(super) found: (),
 }
 
 impl<V> Seen<V> {
     /// Nothing at all.
-    pub(in crate::cicada) const NOTHING: Self = Self { version: None, is_row: false, later: None, closed: false };
+    pub(in crate::cicada) const NOTHING: Self =
+        Self { version: None, is_row: false, later: None, closed: false, found: () };
 
     /// The same with other names for the versions.
     #[inline]
     pub(in crate::cicada) fn map<W>(self, name: impl Fn(V) -> W) -> Seen<W> {
-        let Self { version, is_row, later, closed } = self;
-        Seen { version: version.map(&name), is_row, later: later.map(&name), closed }
+        let Self { version, is_row, later, closed, found } = self;
+        Seen { version: version.map(&name), is_row, later: later.map(&name), closed, found }
     }
 }
 
 impl<'g> Reader<'g> {
-    /// # Safety
-    /// While the guard is held no horizon passes the timestamp (`clocks.rs`).
-    #[inline]
-    pub(in crate::cicada) unsafe fn new(_guard: &'g Guard<'_>, timestamp: Timestamp) -> Self {
-        Self { timestamp, guard: PhantomData }
-    }
-
     /// Reads what is held.
     #[inline]
-    pub(in crate::cicada) fn at(held: &'g Held<'_>, guard: &'g Guard<'_>) -> Self {
-        // SAFETY: it is held until `held` is dropped, which is borrowed.
-        unsafe { Self::new(guard, held.timestamp()) }
+    pub(in crate::cicada) fn at(held: &'g Held<'_>, _guard: &'g Guard<'_>) -> Self {
+        Self { timestamp: held.timestamp(), guard: PhantomData }
+    }
+
+    /// # Safety
+    /// While the guard is held no version is freed that is visible at the timestamp, and none that is later.
+    #[cfg(test)]
+    pub(in crate::cicada) unsafe fn at_timestamp(_guard: &'g Guard<'_>, timestamp: Timestamp) -> Self {
+        Self { timestamp, guard: PhantomData }
     }
 
     #[inline]
@@ -134,6 +136,16 @@ impl<'g> Reader<'g> {
     #[inline]
     pub(in crate::cicada) fn latest(self, record: Record<'g>) -> Link<'g> {
         Walk { link: &record.words_of().latest, reader: self }.follow()
+    }
+
+    /// The row of a record, if its latest version is that, and visible.
+    #[inline]
+    pub(in crate::cicada) fn latest_row(self, record: Record<'g>) -> Option<Seen<Version<'g>>> {
+        let Link::To(version) = self.latest(record) else { return None };
+        if version.wts().is_after(self.timestamp) || version.status() != Status::Committed {
+            return None;
+        }
+        Some(Seen { version: Some(version), is_row: true, ..Seen::NOTHING })
     }
 
     /// The versions of a record, from the latest one to the one that is visible to this reader, pending and aborted ones included.

@@ -27,12 +27,11 @@ fn page(guard: &Guard<'_>) -> (Page, RecordAddress) {
 
 fn reader<'g>(timestamp: u64, guard: &'g Guard<'_>) -> Reader<'g> {
     // SAFETY: no test frees what is visible to its readers.
-    unsafe { Reader::new(guard, Timestamp(timestamp)) }
+    unsafe { Reader::at_timestamp(guard, Timestamp(timestamp)) }
 }
 
 fn version<'g>(record: Record<'g>, wts: u64, row: &[u64], guard: &'g Guard<'_>) -> NewVersion<'g> {
-    // SAFETY: the heads have that room.
-    unsafe { record.new_version(Timestamp(wts), row, ROOM, guard) }.expect("memory is there")
+    record.new_version(Timestamp(wts), row, true, guard).expect("memory is there")
 }
 
 fn install<'g>(record: Record<'g>, wts: u64, row: &[u64], guard: &'g Guard<'_>) -> Installed<'g> {

@@ -8,7 +8,7 @@ use polychron_schema::RowRef;
 use polychron_sync::Backoff;
 use polychron_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use super::{MOST_LINES, Record, VERSION_BYTES, Version, VersionAddress, VersionHeader};
+use super::{MOST_LINES, Record, VERSION_BYTES, Version, VersionAddress, VersionHeader, WORDS_BITS};
 use crate::cicada::timestamp::Timestamp;
 
 /// What a version has become.
@@ -52,7 +52,7 @@ impl Status {
 impl<'g> Version<'g> {
     #[inline]
     pub(in crate::cicada) fn words(self) -> usize {
-        self.words_of().words.load(Ordering::Relaxed) as usize
+        (self.words_of().words.load(Ordering::Relaxed) & ((1 << WORDS_BITS) - 1)) as usize
     }
 
     /// Its memory, and how many bytes it has; not for the version of a head.

@@ -1,10 +1,12 @@
 //! Transactions whose clients do nothing between two operations, while everything that others leave behind is given back and used again.
 
-use polychron_engine::{Direction, Projection, Worker};
+use polychron_engine::{Direction, Projection, Worker, catalog};
 
 use super::*;
 use crate::cicada::CicadaTransaction;
+use crate::cicada::kept::{Kept, OwnGuard};
 use crate::cicada::options::Indexes;
+use crate::cicada::worker::State;
 
 type Tx<'w> = CicadaTransaction<'w>;
 type Act = fn(&mut Tx<'_>, Tables) -> Result<(), Error>;
@@ -76,6 +78,34 @@ impl Stage {
             }
         }
     }
+}
+
+/// Whether what was kept is refused.
+fn is_refused(kept: Kept, guard: &OwnGuard<'_>) -> bool {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| kept.under(guard).address())).is_err()
+}
+
+/// What a transaction has found is looked at only while something keeps it: a record while its guard is in the same epoch, and with a row that was read
+/// there while it holds its timestamp.
+#[test]
+fn what_is_not_kept_is_refused() {
+    let stage = Stage::new(&Indexes::default());
+    let mut idle = stage.database.worker().unwrap();
+    let mut open = idle.begin_in_epoch(Mode::ReadWrite).unwrap();
+    let tables = open.state.base.tables.keep();
+    let store = &catalog::get(&tables, stage.tables.accounts.id()).unwrap().primary;
+    let found = open.guard.find_anew(store, 10u64.to_be_bytes().as_slice()).expect("the row is there");
+    let record = found.under(&open.guard);
+    let (row, _) = open.guard.keep_row(record, &open.guard.search(record, None, true)).expect("it is a row");
+    assert!(!is_refused(found, &open.guard) && !is_refused(row, &open.guard));
+    open.guard.stand_aside();
+    assert!(is_refused(found, &open.guard) && !is_refused(row, &open.guard), "it stands aside");
+    stage.database.shared.memory.epochs().advance();
+    let State { base, stays, .. } = &mut *open.state;
+    let has_stayed = open.guard.come_back(base, stays);
+    assert!(is_refused(found, &open.guard) != has_stayed && !is_refused(row, &open.guard));
+    open.guard.end();
+    assert!(is_refused(found, &open.guard) && is_refused(row, &open.guard), "it has ended");
 }
 
 /// Whether a transaction commits that does `first` and, after others have acted, `then`; whether or not it had to leave its epoch.
@@ -348,7 +378,7 @@ fn the_slot_of_a_record_that_was_missed_is_reused() {
         done(&mut stage.others, |t| t.delete(&accounts, 50));
         let mut open = idle.begin(Mode::ReadWrite).unwrap();
         miss(&mut open, stage.tables, 50).unwrap();
-        assert!(open.state.sets.reads.iter().any(|read| !read.is_row), "its record was still there");
+        assert!(open.state.sets.reads.has_absent(), "its record was still there");
         stage.pass();
         stage.use_again();
         if inserted {

@@ -48,15 +48,15 @@ impl CicadaTransaction<'_> {
         let place = store.place();
         // A row that is gone while its leaf names it is gone since the leaf was looked at.
         for _ in 0..1000 {
-            let leaf = self.leaf(nodes, nodes.root(key).into(), Aim::At(key), place, Some(&mut changing.path))?;
+            let leaf = self.leaf(nodes, nodes.root(key), Aim::At(key), place, Some(&mut changing.path))?;
             let Some(node) = self.node_of(&leaf) else { break };
             let (position, is_there) = node.rank(key);
             if !is_there {
                 return Ok((leaf, Sought::Absent));
             }
-            let record = Kept::from(node.record(position));
+            let record = self.guard.keep(node.record(position));
             let reads = self.state.sets.reads.len();
-            if let Found::Row(_, source) = self.read_record(record, place) {
+            if let Found::Row(Target::Record(record), source) = self.read_record(record, place) {
                 return Ok((leaf, Sought::Row(record, source)));
             }
             self.state.sets.reads.truncate(reads);
@@ -151,18 +151,20 @@ impl CicadaTransaction<'_> {
         let leaf = find_leaf(view, nodes, nodes.root(key), Aim::At(key), None, 2)?;
         let node = view.node(&leaf)?;
         let (position, is_there) = node.rank(key);
-        let record = Kept::from(node.record(if is_there { position } else { return None }));
+        let record = node.record(if is_there { position } else { return None });
         let writes = &self.state.sets.writes;
-        writes.latest(record).filter(|&write| writes.get(write).kind == Kind::Delete).map(|_| record)
+        let write = writes.latest(record.address()).map(|write| writes.get(write));
+        write.filter(|write| write.kind == Kind::Delete).and_then(Write::record)
     }
 
     /// A record that nobody else knows, until this transaction commits.
     pub(super) fn take_fresh(&mut self, store: &Store, is_node: bool) -> Result<Kept, Error> {
         let records = store.records_of(is_node);
         let record = records.take(self.state.base.slot, &self.guard).map_err(Error::from)?;
-        let record = Kept::from(record.publish());
+        let record = record.keep();
+        let kept = self.guard.keep_taken(&record);
         self.state.sets.fresh.push(Fresh { record, place: store.place(), is_node });
-        Ok(record)
+        Ok(kept)
     }
 
     /// Keeps what a node is to become.
@@ -174,8 +176,7 @@ impl CicadaTransaction<'_> {
     /// Ends the transaction early when a write on a node can hardly pass.
     pub(super) fn check_node_early(&mut self, spot: &Spot, place: IndexRef) -> Result<(), Error> {
         let Some(version) = spot.version() else { return Ok(()) };
-        // SAFETY: the running operation has found them.
-        let (record, version) = unsafe { (spot.record.under(&self.guard), version.under(&self.guard)) };
+        let (record, version) = (spot.record.under(&self.guard), version.under(&self.guard));
         let (rts, latest) = (version.rts(), self.guard.reader().latest(record));
         if rts.is_after(self.timestamp()) && !self.is_overtaken() {
             return Err(self.conflict_at(spot.record, None, Reason::ReadLater, (place, None)));
@@ -269,7 +270,7 @@ impl CicadaTransaction<'_> {
                 break;
             }
             if node.high().is_some_and(|high| compare(high, key).is_le()) {
-                next = node.sibling().map(Kept::from);
+                next = node.sibling().map(|record| self.guard.keep(record));
                 continue;
             }
             if leads_to(&node, key, child) {
@@ -283,5 +284,6 @@ impl CicadaTransaction<'_> {
 
 /// Whether an inner node leads from `key` to `child`.
 fn leads_to(node: &Node<'_>, key: KeyRef<'_>, child: Kept) -> bool {
-    node.low().is_none_or(|low| compare(low, key).is_le()) && Kept::from(node.record(node.child(key, false))) == child
+    node.low().is_none_or(|low| compare(low, key).is_le())
+        && node.record(node.child(key, false)).address() == child.address()
 }

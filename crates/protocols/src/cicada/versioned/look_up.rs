@@ -15,9 +15,10 @@ use polychron_sync::Backoff;
 
 use super::Versioned;
 use super::node::{Node, compare};
-use crate::cicada::kept::{Kept, KeptVersion};
+use crate::cicada::kept::{Kept, KeptVersion, OwnGuard};
+use crate::cicada::promotion;
 use crate::cicada::record::{Reader, Record, Seen, Version};
-use crate::cicada::sets::{Kind, Read, Target};
+use crate::cicada::sets::{Kind, Target};
 use crate::cicada::steps::{Point, Step};
 use crate::cicada::table::Store;
 use crate::cicada::transaction::{CicadaTransaction, Found, Source};
@@ -80,12 +81,6 @@ impl<'v> Sight<'v> {
     pub(super) fn version(&self) -> Option<Version<'v>> {
         self.seen.version.filter(|_| self.own.is_none() && self.seen.is_row)
     }
-
-    /// The same beyond a borrow of the transaction.
-    #[inline]
-    fn keep(self) -> Spot {
-        Spot { record: self.record.into(), own: self.own, seen: self.seen.map(KeptVersion::from) }
-    }
 }
 
 /// A node's record, and what the transaction sees there.
@@ -94,14 +89,16 @@ pub(super) struct Spot {
     pub(super) record: Kept,
     /// An own write of it.
     pub(super) own: Option<u32>,
-    pub(super) seen: Seen<KeptVersion>,
+    /// The version that is seen, where that is a node and not an own write.
+    row: Option<KeptVersion>,
+    seen: Seen<KeptVersion>,
 }
 
 impl Spot {
     /// The version that is seen, where that is a node and not an own write.
     #[inline]
     pub(super) fn version(&self) -> Option<KeptVersion> {
-        self.seen.version.filter(|_| self.own.is_none() && self.seen.is_row)
+        self.row
     }
 }
 
@@ -129,16 +126,22 @@ impl<'g> Viewer<'g> for CommittedView<'g> {
 
     #[inline]
     fn node(self, sight: &Sight<'g>) -> Option<Node<'g>> {
-        // SAFETY: where roots and nodes lead are nodes, and what is visible at a timestamp stays while that is held.
-        Some(unsafe { Node::new(sight.version()?.row().as_words()) })
+        sight.version().map(node_in)
     }
+}
+
+/// The node in a version of a node's record.
+#[inline]
+fn node_in(version: Version<'_>) -> Node<'_> {
+    // SAFETY: where roots and nodes lead are nodes, and what is visible at a timestamp stays while that is held.
+    unsafe { Node::new(version.row().as_words()) }
 }
 
 impl<'v> Viewer<'v> for &'v CicadaTransaction<'_> {
     #[inline]
     fn look_at(self, record: Record<'v>) -> Sight<'v> {
         let writes = &self.state.sets.writes;
-        let own = if writes.has_nodes() { writes.latest(record.into()) } else { None };
+        let own = if writes.has_nodes() { writes.latest(record.address()) } else { None };
         if own.is_some() {
             return Sight { record, own, seen: Seen::NOTHING };
         }
@@ -154,6 +157,13 @@ impl<'v> Viewer<'v> for &'v CicadaTransaction<'_> {
     }
 }
 
+/// The way from a root to a leaf, as a transaction keeps it.
+#[derive(Debug)]
+pub(super) struct Path<'p> {
+    list: &'p mut Vec<Kept>,
+    guard: &'p OwnGuard<'p>,
+}
+
 /// Goes down once, through nodes of so many cache lines. `None`: what was seen on the way is not mutually consistent. The records of inner nodes are left in
 /// `path`, from the root on.
 #[inline]
@@ -162,7 +172,7 @@ pub(super) fn go_down<'v, V: Viewer<'v>, K: EncodedKey>(
     lines: usize,
     root: Record<'v>,
     aim: Aim<K>,
-    mut path: Option<&mut Vec<Kept>>,
+    mut path: Option<Path<'_>>,
 ) -> Option<Sight<'v>> {
     let mut sight = viewer.look_at(root);
     loop {
@@ -179,7 +189,7 @@ pub(super) fn go_down<'v, V: Viewer<'v>, K: EncodedKey>(
             return Some(sight);
         }
         if let Some(path) = &mut path {
-            path.push(sight.record.into());
+            path.list.push(path.guard.keep(sight.record));
         }
         let child = node.record(aim.child(&node));
         child.prefetch(lines);
@@ -195,15 +205,16 @@ pub(super) fn find_leaf<'v, V: Viewer<'v>, K: EncodedKey>(
     nodes: &Versioned,
     root: Record<'v>,
     aim: Aim<K>,
-    mut path: Option<&mut Vec<Kept>>,
+    mut path: Option<Path<'_>>,
     attempts: usize,
 ) -> Option<Sight<'v>> {
     let mut backoff = Backoff::new();
     for _ in 0..attempts {
         if let Some(path) = &mut path {
-            path.clear();
+            path.list.clear();
         }
-        if let Some(leaf) = go_down(viewer, nodes.nodes.lines(), root, aim, path.as_deref_mut()) {
+        let path = path.as_mut().map(|path| Path { list: &mut *path.list, guard: path.guard });
+        if let Some(leaf) = go_down(viewer, nodes.nodes.lines(), root, aim, path) {
             return Some(leaf);
         }
         backoff.wait();
@@ -239,19 +250,24 @@ impl CicadaTransaction<'_> {
     /// What the transaction sees of a node's record.
     #[inline]
     pub(super) fn spot(&self, record: Kept) -> Spot {
-        // SAFETY: the running operation has found it.
-        self.look_at(unsafe { record.under(&self.guard) }).keep()
+        self.keep(self.look_at(record.under(&self.guard)))
+    }
+
+    /// Keeps a sight beyond a borrow of the transaction: as long as the transaction where a node was seen, or written.
+    #[inline]
+    fn keep(&self, sight: Sight<'_>) -> Spot {
+        let Sight { record, own, seen } = sight;
+        let written = own.and_then(|position| self.state.sets.writes.get(position).record());
+        let row = self.guard.keep_row(record, &seen);
+        let record = written.or(row.map(|(record, _)| record)).unwrap_or_else(|| self.guard.keep(record));
+        Spot { record, own, row: row.map(|(_, version)| version), seen: seen.map(|version| self.guard.keep(version)) }
     }
 
     /// The node at a spot, unless there is none.
     #[inline]
     pub(super) fn node_of(&self, spot: &Spot) -> Option<Node<'_>> {
         match spot.own {
-            // SAFETY: the running operation has found them.
-            None => self.committed_view().node(&unsafe {
-                let seen = spot.seen.map(|version| version.under(&self.guard));
-                Sight { record: spot.record.under(&self.guard), own: None, seen }
-            }),
+            None => spot.version().map(|version| node_in(version.under(&self.guard))),
             Some(position) => self.own_node(position),
         }
     }
@@ -269,14 +285,13 @@ impl CicadaTransaction<'_> {
     pub(super) fn leaf<K: EncodedKey>(
         &mut self,
         nodes: &Versioned,
-        root: Kept,
+        root: Record<'_>,
         aim: Aim<K>,
         place: IndexRef,
         path: Option<&mut Vec<Kept>>,
     ) -> Result<Spot, Error> {
-        // SAFETY: roots stay with their index, and a sibling was found in this epoch.
-        let root = unsafe { root.under(&self.guard) };
-        let leaf = find_leaf(&*self, nodes, root, aim, path, MOST_ATTEMPTS).map(Sight::keep);
+        let path = path.map(|list| Path { list, guard: &self.guard });
+        let leaf = find_leaf(&*self, nodes, root, aim, path, MOST_ATTEMPTS).map(|leaf| self.keep(leaf));
         match leaf {
             Some(leaf) => Ok(leaf),
             None => Err(self.is_inconsistent(place)),
@@ -297,11 +312,11 @@ impl CicadaTransaction<'_> {
         if self.snapshot || spot.own.is_some() || left_out(step) {
             return;
         }
-        let Seen { version, is_row, later, .. } = spot.seen;
-        let reads = &mut self.state.sets.reads;
+        let (guard, reads) = (&self.guard, &mut self.state.sets.reads);
         // Repeated misses find the same leaf.
-        if reads.last().is_none_or(|last| last.record != spot.record) {
-            reads.push(Read { record: spot.record, version, later, place, is_row, is_node: true });
+        if reads.last_record() != Some(spot.record.address()) {
+            let seen = spot.seen.map(|version| version.under(guard));
+            reads.push(guard, spot.record.under(guard), &seen, (place, true));
         }
     }
 
@@ -315,14 +330,14 @@ impl CicadaTransaction<'_> {
     ) -> Result<Found, Error> {
         let place = store.place();
         for _ in 0..MOST_ATTEMPTS {
-            let leaf = self.leaf(nodes, nodes.root(key).into(), Aim::At(key), place, None)?;
+            let leaf = self.leaf(nodes, nodes.root(key), Aim::At(key), place, None)?;
             let Some(node) = self.node_of(&leaf) else { break };
             let (position, is_there) = node.rank(key);
             if !is_there {
                 self.remember(&leaf, place, Step::NodesOfMisses);
                 return Ok(Found::Absent(Target::Key));
             }
-            let record = Kept::from(node.record(position));
+            let record = self.guard.keep(node.record(position));
             record.address().prefetch(store.records.lines());
             pass(Point::Led);
             let found = self.read_record(record, place);
@@ -347,11 +362,11 @@ impl CicadaTransaction<'_> {
         if let Source::Version(version) = source {
             self.see_outside(store, record, version);
         }
-        if let Some(version) = leaf.version()
-            // SAFETY: the running operation has found it.
-            && !unsafe { leaf.record.under(&self.guard) }.is_inline(version.address())
-        {
-            self.note_for_promotion(store, leaf.record, version, true);
+        if let Some(version) = leaf.version() {
+            let (record, version) = (leaf.record.under(&self.guard), version.under(&self.guard));
+            if !record.is_inline(version.address()) {
+                promotion::note(self.shared, &mut self.state.promotions, &self.guard, store, (record, version, true));
+            }
         }
     }
 }

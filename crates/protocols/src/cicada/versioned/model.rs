@@ -48,7 +48,7 @@ fn write<'g>(record: Record<'g>, wts: Timestamp, draft: &Draft<'_>, guard: &'g G
 }
 
 fn install_row<'g>(record: Record<'g>, wts: Timestamp, row: &[u64], guard: &'g Guard<'_>) -> Installed<'g> {
-    install(record, wts.0, new_version(record, wts.0, row, 0, guard), guard).expect("nobody closes it")
+    install(record, wts.0, new_version(record, wts.0, row, false, guard), guard).expect("nobody closes it")
 }
 
 /// A leaf of these letters, which covers the keys from `low` up to, not including, `high`.

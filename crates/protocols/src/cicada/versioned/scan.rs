@@ -108,7 +108,7 @@ impl CicadaTransaction<'_> {
         scanning: &mut Scanning,
         visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(), Error> {
-        let (place, root) = (store.place(), Kept::from(nodes.root(&[][..])));
+        let (place, root) = (store.place(), nodes.root(&[][..]));
         let aim = match (scan.direction, scan.lower, scan.upper) {
             (Direction::Forward, Bound::Unbounded, _) => Aim::First,
             (Direction::Forward, Bound::Included(key) | Bound::Excluded(key), _) => Aim::At(key),
@@ -122,15 +122,16 @@ impl CicadaTransaction<'_> {
             // A snapshot that scans again and again holds back nothing but what it sees.
             self.renew_guard();
         }
+        scanning.records.clear();
         let mut leaf = self.leaf(nodes, root, aim, place, None)?;
         loop {
             self.remember(&leaf, place, Step::NodesOfRanges);
-            let following = self.collect_leaf(scan, &leaf, scanning)?;
             if self.snapshot {
-                // What it has found is kept by its timestamp, so that it may do so between leaves, too.
+                // The leaf that it sees is kept by its timestamp, so that it may do so between leaves, too.
                 self.until_check = self.until_check.saturating_sub(scanning.records.len() as u32).max(1);
                 self.step()?;
             }
+            let following = self.collect_leaf(scan, &leaf, scanning)?;
             if self.visit_leaf(store, scanning, visitor)?.is_break() {
                 return Ok(());
             }
@@ -162,7 +163,7 @@ impl CicadaTransaction<'_> {
     ) -> Result<Option<Following>, Error> {
         scanning.records.clear();
         let Some(node) = self.node_of(leaf) else { return Ok(None) };
-        let records = within(&node, scan).map(|position| Kept::from(node.record(position)));
+        let records = within(&node, scan).map(|position| self.guard.keep(node.record(position)));
         let seam = match scan.direction {
             Direction::Forward => {
                 scanning.records.extend(records);
@@ -175,7 +176,7 @@ impl CicadaTransaction<'_> {
         };
         let Some(seam) = seam else { return Ok(None) };
         keep(seam, &mut scanning.seam);
-        let following = Following { seam_len: seam.len(), next: node.sibling().map(Kept::from) };
+        let following = Following { seam_len: seam.len(), next: node.sibling().map(|record| self.guard.keep(record)) };
         if let (Direction::Forward, Some(next)) = (scan.direction, following.next) {
             next.address().prefetch(super::TREE_HEAD_BYTES / 64);
         }

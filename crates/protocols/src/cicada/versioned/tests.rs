@@ -208,12 +208,12 @@ fn against_a_map(kind: IndexKind, make: MakeKey, seed: u64, change: impl FnOnce(
 
 /// What holds of every node, and that the rows are those of the model.
 fn check(worker: &mut CicadaWorker, table: TableId, model: &Model, kind: IndexKind) {
-    let mut t = worker.begin(Mode::ReadWrite).unwrap();
+    let mut t = worker.begin_in_epoch(Mode::ReadWrite).unwrap();
     let store = &t.state.base.tables.table(table).unwrap().primary;
     let nodes = store.versioned.as_ref().unwrap();
     let mut keys = Vec::new();
     for number in 0..nodes.roots.count {
-        let root = Kept::from(nodes.roots.get(number));
+        let root = t.guard.keep(nodes.roots.get(number));
         let spot = t.spot(root);
         let node = t.node_of(&spot).expect("a root is a node");
         assert!(node.low().is_none() && node.high().is_none() && node.next() == 0);
@@ -261,7 +261,7 @@ fn check_node(
             keys.push(bytes(key));
             continue;
         }
-        let child = Kept::from(node.record(position));
+        let child = t.guard.keep(node.record(position));
         let spot = t.spot(child);
         let below = t.node_of(&spot).expect("a child is a node");
         assert_eq!(below.level() + 1, node.level());

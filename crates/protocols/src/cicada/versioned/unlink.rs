@@ -16,6 +16,7 @@ use super::draft::Draft;
 use super::look_up::Spot;
 use super::node::Node;
 use crate::cicada::kept::Kept;
+use crate::cicada::record::Record;
 use crate::cicada::sets::{Kind, Target, Write};
 use crate::cicada::steps::Step;
 use crate::cicada::table::Store;
@@ -73,7 +74,7 @@ impl CicadaTransaction<'_> {
         let Some((ancestor, position)) = self.common_ancestor(place, leaf, changing)? else { return Ok(()) };
         let Some(node) = self.node_of(&ancestor) else { return Err(self.is_inconsistent(place)) };
         let right = position.max(1);
-        let (mut lower, mut upper) = (Kept::from(node.record(right - 1)), Kept::from(node.record(right)));
+        let [mut lower, mut upper] = [right - 1, right].map(|position| self.guard.keep(node.record(position)));
         let mut draft = Draft::of(node);
         draft.remove(right);
         let is_single = draft.count() == 1;
@@ -126,14 +127,16 @@ impl CicadaTransaction<'_> {
             self.remember(spot, place, Step::NodesOfMerges);
             self.check_node_early(spot, place)?;
         }
+        let (lower, upper) = (left.record, right.record);
         let (Some(left), Some(right)) = (self.node_of(&left), self.node_of(&right)) else {
             return Err(self.is_inconsistent(place));
         };
-        if left.sibling().map(Kept::from) != Some(upper) || left.level() != right.level() {
+        if left.sibling().map(Record::address) != Some(upper.address()) || left.level() != right.level() {
             return Err(self.is_inconsistent(place));
         }
         let is_leaf = left.level() == 0;
-        let seam = (!is_leaf).then(|| (left.record(left.count() - 1).into(), right.record(0).into()));
+        let seam =
+            (!is_leaf).then(|| (self.guard.keep(left.record(left.count() - 1)), self.guard.keep(right.record(0))));
         let mut draft = Draft::of(left);
         (draft.high, draft.next) = (right.high(), right.next());
         // The first child of the right one is merged, too.
@@ -175,10 +178,10 @@ impl CicadaTransaction<'_> {
             self.remember(&spot, place, Step::NodesOfMerges);
             self.check_node_early(&spot, place)?;
             let Some(node) = self.node_of(&spot) else { return Err(self.is_inconsistent(place)) };
-            let below = (node.level() > 0 && node.count() == 1).then(|| Kept::from(node.record(0)));
+            let below = (node.level() > 0 && node.count() == 1).then(|| self.guard.keep(node.record(0)));
             Draft::of(node).write(&mut changing.left);
             self.shrink_node(root, place, &mut changing.left);
-            self.delete_node(only, place);
+            self.delete_node(spot.record, place);
             match below {
                 Some(child) => only = child,
                 None => return Ok(()),
@@ -189,5 +192,5 @@ impl CicadaTransaction<'_> {
 
 /// Which entry of an inner node leads to a child.
 fn position_of(node: &Node<'_>, child: Kept) -> Option<usize> {
-    (0..node.count()).find(|&position| Kept::from(node.record(position)) == child)
+    (0..node.count()).find(|&position| node.record(position).address() == child.address())
 }

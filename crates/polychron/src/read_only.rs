@@ -1,0 +1,121 @@
+//! Databases that are opened to be read alone: what would be their log refuses every change.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use polychron_base::error::table_name;
+use polychron_engine::definitions::StoredCatalog;
+use polychron_engine::redo::{Change, Durability, Journal, Log, Order, Ticket};
+use polychron_engine::{Error, Protocol, TableId};
+use polychron_log::disk::{Cause, Directory, Disk, Files};
+use polychron_log::{Progress, Reading};
+
+use crate::durable::{Told, load};
+use crate::{Builder, Database};
+
+/// Refuses changes, once the tables are there.
+struct Refusing {
+    path: String,
+    tables: OnceLock<StoredCatalog>,
+}
+
+impl Refusing {
+    fn refuse(&self, table: String) -> Error {
+        Error::opened_read_only(table, self.path.clone())
+    }
+}
+
+impl Log for Refusing {
+    fn admit(&self, _: usize) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn stage(&self, _: usize, table: TableId, _: &[u8], _: Change<'_>) -> Result<(), Error> {
+        self.tables.get().map_or(Ok(()), |_| Err(self.refuse(table_name(table))))
+    }
+
+    fn discard(&self, _: usize) {}
+
+    fn seal(&self, _: usize, _: Order) -> Ticket {
+        Ticket::DONE
+    }
+
+    fn ticket(&self, _: Order) -> Ticket {
+        Ticket::DONE
+    }
+
+    fn sealed(&self) -> Ticket {
+        Ticket::DONE
+    }
+
+    fn wait(&self, _: Ticket) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::OnCheckpoint
+    }
+
+    fn define(&self, tables: &StoredCatalog) -> Result<(), Error> {
+        let Some(present) = self.tables.get() else { return Ok(()) };
+        let (old, new) = (present.tables(), tables.tables());
+        let changed = old.keys().chain(new.keys()).find(|position| old.get(*position) != new.get(*position));
+        let named = changed.and_then(|position| new.get(position).or_else(|| old.get(position)));
+        Err(self.refuse(named.map_or_else(String::new, |table| table.definition.name.clone())))
+    }
+}
+
+impl<P: Protocol> Builder<P> {
+    /// Reads the database at a path into memory, and writes nothing there: no right to write is needed, nor a medium that can be written. What is changed is refused
+    /// ([`Error::OpenedReadOnly`]), rows when their transaction commits. The files are not used any more when this returns: others may open the
+    /// database then, and what they change is not seen here.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let path = directory.path().join("bank");
+    /// # use polychron::Database;
+    /// Database::builder().small().open(&path)?.close()?;
+    /// let database = Database::builder().small().open_read_only(&path)?;
+    /// # Ok::<(), polychron::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Builder::open_existing`]; [`Error::InUse`] while somebody has the database open to write.
+    pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Database<P>, Error> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        self.reading(&name, || {
+            Directory::open(path).map(Files::new).map_err(|cause| match cause {
+                Cause::NotFound => Error::no_database(name.clone(), cause.to_string()),
+                cause => Error::inaccessible(name.clone(), cause.to_string()),
+            })
+        })
+    }
+
+    /// The same on any disk.
+    #[doc(hidden)]
+    pub fn open_read_only_on<D: Disk + Clone>(self, files: &Files<D>) -> Result<Database<P>, Error> {
+        self.reading("a disk", || Ok(files.clone()))
+    }
+
+    fn reading<D: Disk + Clone>(
+        self,
+        path: &str,
+        files: impl FnOnce() -> Result<Files<D>, Error>,
+    ) -> Result<Database<P>, Error> {
+        let threads = self.recovering_threads();
+        let mut options = self.checked()?;
+        let refusing = Arc::new(Refusing { path: path.to_owned(), tables: OnceLock::new() });
+        options.common.journal = Journal::new(Arc::clone(&refusing) as _);
+        let database = Database::with_options(options)?;
+        let told = Told::new(&database);
+        let report = |progress: Progress| told.report(progress);
+        let mut reading = Reading::begin(&files()?, path, threads, &report)?;
+        load(&database, path.to_owned(), &mut reading, &told)?;
+        let tables = reading.catalog().clone();
+        reading.end()?;
+        // From now on.
+        let _ = refusing.tables.set(tables);
+        Ok(database)
+    }
+}
