@@ -154,6 +154,10 @@ pub enum Error {
     /// is opened again; until then nothing is written any more.
     #[error("{0}")]
     LogStopped(Box<LogStopped>),
+    /// The process was forked from the one that has opened the database: it leaves the files alone, and so it neither writes nor answers what would have to be
+    /// durable.
+    #[error("the database was opened by another process, from which this one was forked")]
+    OtherProcess,
     /// Another process has the database at this path open, or this one has.
     #[error("{0}")]
     InUse(Box<InUse>),
@@ -172,10 +176,12 @@ pub enum Error {
     /// The system refuses an operation on the files of a database.
     #[error("{0}")]
     Inaccessible(Box<Inaccessible>),
-    /// There is no room for the log's next file. Nothing was done, and writing goes on once there is room.
+    /// The disk has no room for what the database would have to write. Nothing was done, and writing goes on by itself once there is room. Meanwhile
+    /// transactions that read are answered, and for a while those that only delete.
     #[error("{0}")]
     DiskFull(Box<DiskFull>),
-    /// A transaction changes more than the log takes at once.
+    /// A transaction changes more than the log takes at once: 16 MiB as the log has them, or a sixteenth of the memory limit where that is less. Rows take there
+    /// what they have of bytes that are not zero, and a few more. What is larger is to be done by several transactions.
     #[error("{0}")]
     TransactionTooLong(Box<TransactionTooLong>),
     /// The transaction object was used behind an error that ended the transaction. Nothing of the transaction remains.

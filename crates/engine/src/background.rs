@@ -5,14 +5,15 @@ use std::thread::{Builder, JoinHandle, current, park_timeout};
 use std::time::Duration;
 
 use polychron_base::Error;
-use polychron_sync::MODELLED;
 use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_sync::{MODELLED, Process};
 
 /// A thread that works from time to time until this is dropped. In models there is none.
 #[derive(Debug)]
 pub struct Background {
     stopping: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    process: Process,
 }
 
 impl Background {
@@ -28,7 +29,7 @@ impl Background {
         work: impl Fn(&S) + Send + 'static,
     ) -> Result<Self, Error> {
         let stopping = Arc::new(AtomicBool::new(false));
-        let mut background = Self { stopping: Arc::clone(&stopping), thread: None };
+        let mut background = Self { stopping: Arc::clone(&stopping), thread: None, process: Process::here() };
         if MODELLED {
             return Ok(background);
         }
@@ -53,6 +54,10 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
+        if !self.process.is_here() {
+            // There is no such thread in a process that was forked.
+            return std::mem::forget(self.thread.take());
+        }
         self.stopping.store(true, Ordering::Relaxed);
         // What it calls may be the last to have the database.
         if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != current().id()) {

@@ -97,16 +97,18 @@ impl Durability {
 /// [`MOST_WORKERS`](polychron_memory::Options::MOST_WORKERS), and one thread's at a time. It has one transaction between its first [`Log::stage`] and
 /// [`Log::seal`] or [`Log::discard`], and calls nothing else of the log in between.
 pub trait Log: Send + Sync + 'static {
-    /// Before a transaction of this worker begins, or at least before it has staged anything: waits while the log is behind its budget.
+    /// Before a transaction of this worker begins, or at least before it has staged anything: waits while the log is behind its budget, unless nothing
+    /// would be staged anyway. A transaction that only reads is not told of a log that has stopped or has no room.
     ///
     /// # Errors
-    /// Once the log has stopped, or has no room.
+    /// What keeps transactions from beginning.
     fn admit(&self, worker: usize) -> Result<(), Error>;
 
     /// A change that the worker's transaction is about to make. Keys and rows are copied, and no other thread sees them before they are sealed.
     ///
     /// # Errors
-    /// The log refuses it; the transaction rolls back, and discards what it has staged.
+    /// The log refuses it: [`Error::LogStopped`], [`Error::DiskFull`], which deletions are spared as long as possible, and what no log takes. The
+    /// transaction rolls back, and discards what it has staged.
     fn stage(&self, worker: usize, table: TableId, key: &[u8], change: Change<'_>) -> Result<(), Error>;
 
     /// Drops what was staged and not sealed, if anything was.

@@ -31,6 +31,16 @@ crate::named! {
         RefuseDuplicates,
         /// A row whose change has failed is put back. This one stands in front of all protocols, and has a test of its own.
         RestoreRows,
+        /// A put that has found no row looks again where its key is taken. This one stands in front of all protocols, too.
+        LookAgain,
+    }
+}
+
+crate::named! {
+    /// A point at which a test steps in.
+    pub enum Point {
+        /// A put has found no row with its key, and has not added its own.
+        PutFoundNothing,
     }
 }
 

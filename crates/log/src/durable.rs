@@ -14,8 +14,9 @@ use polychron_base::{Error, TableId};
 use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{self, Change, Durability, Ticket};
+use polychron_memory::Origin;
 use polychron_sync::atomic::{AtomicU64, Ordering};
-use polychron_sync::{Mutex, MutexGuard};
+use polychron_sync::{Mutex, MutexGuard, Process};
 
 use crate::DatabaseId;
 use crate::backup::{self, Archive};
@@ -35,6 +36,9 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// The files that a creation makes first. Nothing else is there while there are no manifests.
 const FIRST_FILES: [&str; 2] = ["manifest.0", "manifest.1"];
+
+/// In a process that was forked: waiting for it is refused.
+const NEVER: Ticket = Ticket(u64::MAX);
 
 /// Which database is to be there when one is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +71,8 @@ pub struct Settings {
 /// The log of a database, as soon as there is one.
 pub struct Durable<D: Disk> {
     durability: Durability,
+    /// Whose files they are. A process that is forked from it neither touches them nor waits for threads that it does not have.
+    origin: Origin,
     opened: OnceLock<Opened<D>>,
 }
 
@@ -74,6 +80,7 @@ pub struct Durable<D: Disk> {
 struct Opened<D: Disk> {
     threads: Mutex<Option<Threads<D>>>,
     parts: Arc<Parts<D>>,
+    process: Process,
 }
 
 /// What the threads share. The lock goes last.
@@ -127,7 +134,7 @@ impl<'r, D: Disk + Clone> Opening<'r, D> {
     /// [`Error::InUse`], [`Error::NoDatabase`], [`Error::DatabaseExists`], [`Error::Corrupt`], [`Error::OtherFormat`], [`Error::Inaccessible`],
     /// [`Error::DiskFull`], [`Error::Options`]. What is there is as before then, or as an interrupted creation leaves it, and may be opened again.
     pub fn begin(files: &Files<D>, settings: Settings, report: &'r (dyn Fn(Progress) + Sync)) -> Result<Self, Error> {
-        let failed = |error: LogError| error.of_database(&settings.path, settings.log.file_bytes);
+        let failed = |error: LogError| error.of_database(&settings.path);
         if let Some(complaint) = settings.log.complaint() {
             return Err(Error::options(complaint));
         }
@@ -175,7 +182,7 @@ impl<'r, D: Disk + Clone> Opening<'r, D> {
     /// [`Error::Options`] when the system has no threads for the log, [`Error::DiskFull`], [`Error::Inaccessible`].
     pub fn finish(self, durable: &Durable<D>, ended: Ended) -> Result<(), Error> {
         let Self { settings, catalog, is_changed, end, files, mut manifests, archive, lock, .. } = self;
-        let failed = |error: LogError| error.of_database(&settings.path, settings.log.file_bytes);
+        let failed = |error: LogError| error.of_database(&settings.path);
         let mut checkpoints = Checkpoints::open(&files, manifests.current(), settings.checkpoints).map_err(failed)?;
         let clock = Arc::new(SystemClock::new());
         let log = Log::go_on(&files, &mut manifests, settings.log, clock, ended, end).map_err(failed)?;
@@ -192,7 +199,7 @@ impl<'r, D: Disk + Clone> Opening<'r, D> {
         let threads = if settings.has_threads { Some(parts.start()) } else { None };
         let threads =
             threads.transpose().map_err(|error| Error::options(format!("the log has no threads: {error}")))?;
-        let opened = Opened { threads: Mutex::new(threads), parts };
+        let opened = Opened { threads: Mutex::new(threads), parts, process: Process::here() };
         assert!(durable.opened.set(opened).is_ok(), "a journal is for one database");
         Ok(())
     }
@@ -201,14 +208,12 @@ impl<'r, D: Disk + Clone> Opening<'r, D> {
 /// Looks at the names in a directory, before anything is changed there.
 fn look<D: Disk>(files: &Files<D>, settings: &Settings, failed: impl Fn(LogError) -> Error) -> Result<(), Error> {
     let entries = files.list("").map_err(|error| failed(error.into()))?;
-    let is_first = |name: &str| FIRST_FILES.contains(&name);
-    if entries.iter().any(|entry| is_first(&entry.name)) || left_out(OpeningStep::RefuseForeign) {
+    let has_first = entries.iter().any(|entry| FIRST_FILES.contains(&&*entry.name));
+    if has_first || left_out(OpeningStep::RefuseForeign) {
         return Ok(());
     }
-    match entries.first() {
-        Some(entry) => {
-            Err(Error::no_database(settings.path.clone(), format!("it has `{}` and no manifest", entry.name)))
-        }
+    match files.other_than(&[]).map_err(|error| failed(error.into()))? {
+        Some(name) => Err(Error::no_database(settings.path.clone(), format!("it has `{name}` and no manifest"))),
         None if settings.wanted == Wanted::Existing => {
             Err(Error::no_database(settings.path.clone(), "it is empty".to_owned()))
         }
@@ -234,9 +239,8 @@ fn manifests_of<D: Disk + Clone>(
             Err(Error::no_database(settings.path.clone(), "its creation was interrupted".to_owned()))
         }
         None => {
-            let entries = files.list("").map_err(|error| failed(error.into()))?;
-            if let Some(entry) = entries.iter().find(|entry| !FIRST_FILES.contains(&&*entry.name)) {
-                let reason = format!("it has `{}` and no manifest that counts", entry.name);
+            if let Some(name) = files.other_than(&FIRST_FILES).map_err(|error| failed(error.into()))? {
+                let reason = format!("it has `{name}` and no manifest that counts");
                 return Err(Error::no_database(settings.path.clone(), reason));
             }
             let first = Manifest {
@@ -266,7 +270,7 @@ pub(crate) fn load<D: Disk, S: Load>(
     let of = of_rows.map(|file| file.count).sum::<u64>() + newest.puts();
     let loading = Loading { sink, report, rows: AtomicU64::new(0), of };
     newest.merge(threads, &RowSource::of(files, manifest), &loading).map_err(|unloaded| match unloaded {
-        Unloaded::Read(error) => error.of_database(path, 0),
+        Unloaded::Read(error) => error.of_database(path),
         Unloaded::Refused(error) => error,
     })
 }
@@ -317,12 +321,34 @@ impl<S: Load> Sink for Loading<'_, S> {
 impl<D: Disk> Durable<D> {
     /// No log yet. Answers of the database will leave so.
     pub fn new(durability: Durability) -> Self {
-        Self { durability, opened: OnceLock::new() }
+        Self { durability, origin: Origin::here(), opened: OnceLock::new() }
+    }
+
+    /// Refuses a process that was forked from the one that has opened the database.
+    ///
+    /// # Errors
+    /// [`Error::OtherProcess`].
+    #[inline]
+    pub fn check_process(&self) -> Result<(), Error> {
+        if self.origin.is_here() { Ok(()) } else { Err(Error::OtherProcess) }
+    }
+
+    /// What is open, if anything is yet.
+    #[inline]
+    fn opened(&self) -> Result<Option<&Opened<D>>, Error> {
+        self.check_process()?;
+        Ok(self.opened.get())
     }
 
     #[inline]
-    fn log(&self) -> Option<&Log<D>> {
-        self.opened.get().map(|opened| &*opened.parts.log)
+    fn log(&self) -> Result<Option<&Log<D>>, Error> {
+        Ok(self.opened()?.map(|opened| &*opened.parts.log))
+    }
+
+    /// The ticket that the log gives, or one that is never granted.
+    #[inline]
+    fn ticket_by(&self, give: impl FnOnce(&Log<D>) -> Ticket) -> Ticket {
+        self.log().map_or(NEVER, |log| log.map_or(Ticket::DONE, give))
     }
 
     /// Makes all durable that was sealed so far.
@@ -330,7 +356,7 @@ impl<D: Disk> Durable<D> {
     /// # Errors
     /// [`Error::LogStopped`].
     pub fn flush(&self) -> Result<(), Error> {
-        self.log().map_or(Ok(()), Log::flush)
+        self.log()?.map_or(Ok(()), Log::flush)
     }
 
     /// Makes all durable, and ends the log's threads. Whoever commits behind this flushes himself.
@@ -341,7 +367,7 @@ impl<D: Disk> Durable<D> {
     where
         D: Clone,
     {
-        let Some(opened) = self.opened.get() else { return Ok(()) };
+        let Some(opened) = self.opened()? else { return Ok(()) };
         opened.stop();
         opened.parts.log.close()?;
         opened.parts.checkpoints.archive(&opened.parts.log, &opened.parts.manifests);
@@ -357,10 +383,17 @@ impl<D: Disk> Durable<D> {
     where
         D: Clone,
     {
-        let Some(Opened { parts, .. }) = self.opened.get() else { return Ok(()) };
+        let Some(Opened { parts, .. }) = self.opened()? else { return Ok(()) };
+        let run = || {
+            let made = parts.checkpoints.run(&parts.log, &parts.manifests, Haste::Unpaced);
+            made.map(drop).map_err(|error| error.of_database(&parts.path))
+        };
+        // What is not durable yet may need the room that one frees.
+        if parts.log.is_full() {
+            run()?;
+        }
         parts.log.flush()?;
-        let made = parts.checkpoints.run(&parts.log, &parts.manifests, Haste::Unpaced);
-        made.map(drop).map_err(|error| error.of_database(&parts.path, parts.log.file_bytes()))
+        run()
     }
 }
 
@@ -373,7 +406,7 @@ impl<D: Disk + Clone> Durable<D> {
         let Some(Opened { parts, .. }) = self.opened.get() else { return Ok(()) };
         parts.log.flush()?;
         let made = parts.checkpoints.back_up(&parts.log, &parts.manifests, to);
-        made.map_err(|error| backup::told(error, &parts.path, path, parts.log.file_bytes()))
+        made.map_err(|error| backup::told(error, &parts.path, path))
     }
 
     /// The same into a directory of the file system that is empty or not there.
@@ -395,7 +428,10 @@ impl<D: Disk> Opened<D> {
 
 impl<D: Disk> Drop for Opened<D> {
     fn drop(&mut self) {
-        self.stop();
+        // Threads of another process are forgotten, and not ended; no lock is taken that one of them may have.
+        if self.process.is_here() {
+            self.stop();
+        }
     }
 }
 
@@ -409,6 +445,15 @@ impl<D: Disk + Clone> Parts<D> {
 }
 
 impl<D: Disk> Parts<D> {
+    /// The same with the database's path, which the log does not know.
+    #[cold]
+    fn named(&self, error: Error) -> Error {
+        match error {
+            Error::DiskFull(full) => Error::disk_full(self.path.clone(), full.reason.clone()),
+            other => other,
+        }
+    }
+
     fn manifests(&self) -> MutexGuard<'_, Manifests<D>> {
         self.manifests.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -424,7 +469,6 @@ impl<D: Disk> Parts<D> {
         }
         let mut manifests = self.manifests();
         let catalog = catalog::encode(tables);
-        let bytes = catalog.len() as u64;
         let before = manifests.current().clone();
         // Not what is durable: epochs without records are, for which there is no frame.
         let durable = before.durable.max(self.log.framed().epoch);
@@ -438,7 +482,7 @@ impl<D: Disk> Parts<D> {
             Err(manifest::Error::TooLong { .. }) => {
                 Err(Error::definition("the definitions of all tables are too long"))
             }
-            Err(manifest::Error::Disk(error)) if error.is_full() => Err(Error::disk_full(error.path, bytes)),
+            Err(manifest::Error::Disk(error)) if error.is_full() => Err(LogError::from(error).of_database(&self.path)),
             Err(manifest::Error::Disk(error)) => {
                 // Either list of tables counts when the database is opened again; so nothing may be acknowledged any more that needs one of them.
                 if !left_out(OpeningStep::StopInDoubt) {
@@ -446,7 +490,7 @@ impl<D: Disk> Parts<D> {
                 }
                 Err(Error::log_stopped(error.to_string()))
             }
-            Err(error) => Err(LogError::from(error).of_database(&self.path, 0)),
+            Err(error) => Err(LogError::from(error).of_database(&self.path)),
         }
     }
 }
@@ -454,37 +498,38 @@ impl<D: Disk> Parts<D> {
 impl<D: Disk + Clone> redo::Log for Durable<D> {
     #[inline]
     fn admit(&self, worker: usize) -> Result<(), Error> {
-        self.log().map_or(Ok(()), |log| log.admit(worker))
+        self.log()?.map_or(Ok(()), |log| log.admit(worker))
     }
 
     #[inline]
     fn stage(&self, worker: usize, table: TableId, key: &[u8], change: Change<'_>) -> Result<(), Error> {
-        self.log().map_or(Ok(()), |log| log.stage(worker, table, key, change))
+        let Some(opened) = self.opened()? else { return Ok(()) };
+        opened.parts.log.stage(worker, table, key, change).map_err(|error| opened.parts.named(error))
     }
 
     fn discard(&self, worker: usize) {
-        if let Some(log) = self.log() {
+        if let Ok(Some(log)) = self.log() {
             log.discard(worker);
         }
     }
 
     #[inline]
     fn seal(&self, worker: usize, order: Order) -> Ticket {
-        self.log().map_or(Ticket::DONE, |log| log.seal(worker, order))
+        self.ticket_by(|log| log.seal(worker, order))
     }
 
     #[inline]
     fn ticket(&self, read: Order) -> Ticket {
-        self.log().map_or(Ticket::DONE, |log| log.ticket(read))
+        self.ticket_by(|log| log.ticket(read))
     }
 
     #[inline]
     fn sealed(&self) -> Ticket {
-        self.log().map_or(Ticket::DONE, redo::Log::sealed)
+        self.ticket_by(redo::Log::sealed)
     }
 
     fn wait(&self, ticket: Ticket) -> Result<(), Error> {
-        self.log().map_or(Ok(()), |log| log.wait(ticket))
+        self.log()?.map_or(Ok(()), |log| log.wait(ticket))
     }
 
     fn durability(&self) -> Durability {
@@ -492,6 +537,6 @@ impl<D: Disk + Clone> redo::Log for Durable<D> {
     }
 
     fn define(&self, tables: &StoredCatalog) -> Result<(), Error> {
-        self.opened.get().map_or(Ok(()), |opened| opened.parts.define(tables))
+        self.opened()?.map_or(Ok(()), |opened| opened.parts.define(tables))
     }
 }

@@ -107,16 +107,16 @@ impl Error {
         !matches!(error.operation, O::Open | O::Measure | O::Read | O::List | O::Lock)
     }
 
-    /// The same as the user of the database at this path is told it; what had no room had so many bytes.
+    /// The same as the user of the database at this path is told it.
     #[cold]
-    pub(crate) fn of_database(self, path: &str, bytes: u64) -> polychron_base::Error {
+    pub(crate) fn of_database(self, path: &str) -> polychron_base::Error {
         use polychron_base::Error as Told;
         let path = path.to_owned();
         let reason = self.to_string();
         match self {
             Self::Disk(error) | Self::Manifest(manifest::Error::Disk(error)) => match error.cause {
                 disk::Cause::Locked { holder } => Told::in_use(path, holder),
-                disk::Cause::Full => Told::disk_full(format!("{path}/{}", error.path), bytes),
+                disk::Cause::Full => Told::disk_full(path, reason),
                 // What a manifest names is there.
                 disk::Cause::NotFound => Told::corrupt(path, reason),
                 _ => Told::inaccessible(path, reason),

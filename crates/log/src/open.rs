@@ -9,10 +9,10 @@ use polychron_engine::mutations::left_out;
 use crate::disk::{Access, Cause, Disk, File, Files};
 use crate::error::Error;
 use crate::flush::flusher::{Flusher, Mark, Start};
-use crate::flush::pool::{DIRECTORY, Pool, path_of};
+use crate::flush::pool::{DIRECTORY, Lengths, Pool, path_of};
 use crate::flush::{Ended, Log, Options, Parts};
 use crate::frame::Order;
-use crate::manifest::{Manifest, Manifests};
+use crate::manifest::{Checkpoint, Manifest, Manifests};
 use crate::read::{self, End, Logged, Manner};
 use crate::steps::Step;
 
@@ -67,7 +67,8 @@ impl<D: Disk + Clone> Log<D> {
         }
         make_durable(files, &end)?;
         let (whole, incarnation) = (end.whole, manifest.incarnation + u64::from(!left_out(Step::RaiseIncarnation)));
-        let (file, pool, number, offset) = place(files, end, options.file_bytes)?;
+        let (file, pool, number, offset) = place(files, end, options.lengths())?;
+        pool.note_checkpoint(manifest.checkpoint.as_ref().map_or(0, Checkpoint::bytes));
         // Before anything of this opening is in the log, so that no other one has its number.
         let raised = Manifest { incarnation, durable: whole, ..manifest };
         manifests.write(raised.clone())?;
@@ -131,9 +132,9 @@ fn make_durable<D: Disk>(files: &Files<D>, end: &End) -> Result<(), Error> {
 type Placed<D> = (File<<D as Disk>::File>, Pool<D>, u64, u64);
 
 /// The file that the log goes on in, and the place in it.
-fn place<D: Disk + Clone>(files: &Files<D>, end: End, file_bytes: u64) -> Result<Placed<D>, Error> {
+fn place<D: Disk + Clone>(files: &Files<D>, end: End, lengths: Lengths) -> Result<Placed<D>, Error> {
     let (last, offset) = (end.live.last().copied(), end.offset);
-    let pool = Pool::new(files.clone(), file_bytes, end.live);
+    let pool = Pool::new(files.clone(), lengths, end.live)?;
     if let Some(last) = last.filter(|last| last.number == end.number) {
         let file = files.open(&path_of(last.slot), Access::Write)?;
         if file.bytes()? > offset {
@@ -141,6 +142,6 @@ fn place<D: Disk + Clone>(files: &Files<D>, end: End, file_bytes: u64) -> Result
         }
     }
     let number = if last.is_some() { end.number + 1 } else { end.number };
-    let file = pool.take(number, end.whole + 1)?;
+    let file = pool.take(number, end.whole + 1, 0)?;
     Ok((file, pool, number, 0))
 }

@@ -57,7 +57,7 @@ impl<'r, D: Disk + Clone> Reading<'r, D> {
         threads: usize,
         report: &'r (dyn Fn(Progress) + Sync),
     ) -> Result<Self, Error> {
-        Self::try_begin(files, path, threads, report).map_err(|error| error.of_database(path, 0))
+        Self::try_begin(files, path, threads, report).map_err(|error| error.of_database(path))
     }
 
     fn try_begin(
@@ -101,6 +101,6 @@ impl<'r, D: Disk + Clone> Reading<'r, D> {
     /// # Errors
     /// [`Error::InUse`]: somebody has begun to write meanwhile, and nothing that was handed out counts.
     pub fn end(self) -> Result<(), Error> {
-        self.quiet.end(&self.files).map_err(|error| error.of_database(&self.path, 0))
+        self.quiet.end(&self.files).map_err(|error| error.of_database(&self.path))
     }
 }

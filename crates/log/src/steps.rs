@@ -23,8 +23,12 @@ named! {
         SyncLeftFile,
         /// The name of a new file is durable before the file is used.
         SyncNames,
-        /// Nothing is admitted once the log has stopped.
+        /// Nothing is staged once the log has stopped.
         RefuseStopped,
+        /// What is sealed in a log that has stopped is not durable either.
+        LoseLate,
+        /// Deletions are staged while the log cannot grow.
+        DeleteWhenFull,
         /// An idle log writes down what is durable.
         CarryDurable,
         /// A frame is read only behind the one that it was written behind.

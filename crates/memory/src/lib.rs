@@ -38,6 +38,7 @@ mod memory;
 #[cfg(loom)]
 pub mod model;
 mod options;
+mod origin;
 mod pool;
 mod reserve;
 mod set_aside;
@@ -50,6 +51,7 @@ pub use guard::{Committing, Guard, Hold, Snapshot};
 pub use local::Local;
 pub use memory::{ClassStatistics, Memory, MemoryStatistics, OWN_SLOTS, Pressure};
 pub use options::Options;
+pub use origin::Origin;
 pub use stack::stack_left;
 pub use system::granted_bytes;
 

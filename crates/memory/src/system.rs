@@ -39,6 +39,11 @@ impl Mapping {
         }
     }
 
+    /// Has the system empty it in a process that is forked from this one, where it can.
+    pub(crate) fn is_wiped_on_fork(&self) -> bool {
+        imp::wipe_on_fork(self)
+    }
+
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
@@ -84,6 +89,11 @@ mod imp {
         }
     }
 
+    pub(super) fn wipe_on_fork(mapping: &Mapping) -> bool {
+        // SAFETY: the advice changes no contents in this process.
+        unsafe { madvise(mapping.base.as_ptr().cast(), mapping.bytes, Advice::LinuxWipeOnFork) }.is_ok()
+    }
+
     pub(super) fn advise(mapping: &Mapping, offset: usize, bytes: usize, huge: bool) -> bool {
         let start = mapping.base.as_ptr().wrapping_add(offset);
         let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
@@ -116,6 +126,10 @@ mod imp {
         let layout = Layout::from_size_align(bytes, PAGE).ok()?;
         // SAFETY: the size is not zero.
         NonNull::new(unsafe { alloc(layout) })
+    }
+
+    pub(super) fn wipe_on_fork(_mapping: &Mapping) -> bool {
+        false
     }
 
     pub(super) fn advise(_mapping: &Mapping, _offset: usize, _bytes: usize, _huge: bool) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polychron_sync::thread::{Builder, JoinHandle};
-use polychron_sync::{Condvar, Mutex};
+use polychron_sync::{Condvar, Mutex, Process};
 
 use crate::memory::lock;
 use crate::{Epochs, Error};
@@ -14,6 +14,7 @@ use crate::{Epochs, Error};
 pub(crate) struct Ticker {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
+    process: Process,
 }
 
 #[derive(Debug, Default)]
@@ -36,12 +37,16 @@ impl Ticker {
         };
         let builder = Builder::new().name("polychron-epochs".to_owned());
         let thread = builder.spawn(run).map_err(|error| Error::Ticker { kind: error.kind() })?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { stop, thread: Some(thread), process: Process::here() })
     }
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
+        if !self.process.is_here() {
+            // There is no such thread in a process that was forked.
+            return std::mem::forget(self.thread.take());
+        }
         *lock(&self.stop.wanted) = true;
         self.stop.changed.notify_all();
         if let Some(thread) = self.thread.take() {

@@ -153,16 +153,19 @@ impl<P: Protocol> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::LogStopped`]: what was not durable may be there or not when the path is opened again.
+    /// [`Error::LogStopped`]: what was not durable may be there or not when the path is opened again. [`Error::WaitsForItself`]: what was submitted may have to
+    /// wait for a transaction that the calling thread has open, or has leaked; it is executed when that has ended, and then the database is closed.
+    /// [`Error::OtherProcess`] in a process that was forked: nothing is done.
     pub fn close(self) -> Result<(), Error> {
         let Self { submitting, pool, claims, requests, watch, answers, protocol } = self;
         #[cfg(feature = "durability")]
         let home = pool.home().cloned();
-        drop((submitting, pool, claims, requests, watch, answers));
+        let is_executed = Arc::into_inner(submitting).is_none_or(Submitting::end);
+        drop((pool, claims, requests, watch, answers));
         #[cfg(feature = "durability")]
         home.map_or(Ok(()), crate::durable::Home::close)?;
         drop(protocol);
-        Ok(())
+        if is_executed { Ok(()) } else { Err(Error::waits_for_itself(TableId::NONE, None)) }
     }
 
     /// The protocol itself, for code that is generic over protocols.
@@ -199,6 +202,7 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// [`Error::NameTaken`], [`Error::Definition`], [`Error::OutOfMemory`].
     pub fn create_table<R: Row>(&self) -> Result<Table<R>, Error> {
+        self.pool.check_process()?;
         Table::create(&*self.protocol)
     }
 
@@ -220,6 +224,7 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// As [`Database::create_table`].
     pub fn create_table_with(&self, definition: TableDefinition) -> Result<TableId, Error> {
+        self.pool.check_process()?;
         self.protocol.create_table(definition)
     }
 
@@ -289,6 +294,7 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// [`Error::NoSuchTable`].
     pub fn drop_table(&self, table: TableId) -> Result<(), Error> {
+        self.pool.check_process()?;
         self.protocol.drop_table(table)
     }
 

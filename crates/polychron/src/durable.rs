@@ -25,6 +25,7 @@ pub(crate) trait Ends: Send + Sync {
     fn checkpoint(&self) -> Result<(), Error>;
     fn back_up(&self, path: &Path) -> Result<(), Error>;
     fn close(&self) -> Result<(), Error>;
+    fn check_process(&self) -> Result<(), Error>;
 }
 
 impl<D: Disk + Clone> Ends for Durable<D> {
@@ -42,6 +43,10 @@ impl<D: Disk + Clone> Ends for Durable<D> {
 
     fn close(&self) -> Result<(), Error> {
         Self::close(self)
+    }
+
+    fn check_process(&self) -> Result<(), Error> {
+        Self::check_process(self)
     }
 }
 
@@ -68,6 +73,11 @@ impl Drop for Inner {
 impl Home {
     fn new(home: Arc<dyn Ends>) -> Self {
         Self(Arc::new(Inner(home)))
+    }
+
+    /// Refuses a process that was forked from the one that has opened the database.
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        self.0.0.check_process()
     }
 
     /// Makes everything durable, and ends the log if nothing else uses it.
@@ -104,7 +114,7 @@ impl<P: Protocol> Builder<P> {
     ///
     /// # Errors
     /// As [`Builder::in_memory`], and [`Error::Unsupported`] where the protocol cannot log; then nothing is made. [`Error::InUse`], [`Error::NoDatabase`]
-    /// where the directory has other files (names with other characters than letters, digits, `.`, `_` and `-`, or a dot in front, do not count), [`Error::Corrupt`], [`Error::OtherFormat`], [`Error::DiskFull`], and [`Error::Inaccessible`] where the
+    /// where the directory has anything else than a database (but `lost+found` and `.DS_Store`), [`Error::Corrupt`], [`Error::OtherFormat`], [`Error::DiskFull`], and [`Error::Inaccessible`] where the
     /// system refuses something.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Database<P>, Error> {
         self.open_path(path.as_ref(), Wanted::Any)

@@ -228,10 +228,21 @@ impl<P: Protocol> Pool<P> {
         self.0.home.get()
     }
 
+    /// Refuses a process that was forked from the one that has opened a database with a path.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
+        #[cfg(feature = "durability")]
+        if let Some(home) = self.home() {
+            return home.check_process();
+        }
+        Ok(())
+    }
+
     /// An idle worker, or a new one, or one that is waited for. Calls inside of a transaction get another worker than the transaction
     /// has.
     #[inline]
     pub(crate) fn borrow(&self, protocol: &Arc<P>) -> Result<Borrowed<'_, P>, Error> {
+        self.check_process()?;
         // Nobody overtakes those who wait.
         if self.0.waiting.load(Ordering::Relaxed) == 0
             && let Some(worker) = self.0.place().take()
@@ -324,6 +335,7 @@ impl<P: Protocol> Pool<P> {
 
     /// A worker that does not come back. When all slots are taken, the idle workers give up theirs.
     pub(crate) fn take(&self, protocol: &Arc<P>) -> Result<P::Worker, Error> {
+        self.check_process()?;
         match protocol.worker() {
             Err(Error::TooManyWorkers { .. }) => {
                 let mut state = self.0.state();

@@ -23,6 +23,11 @@ impl<P: Protocol> Submitting<P> {
     pub(crate) fn new(options: Submissions) -> Self {
         Self { options, service: OnceLock::new(), starting: Mutex::new(()) }
     }
+
+    /// Ends the service, if there is one. `false`: not all that was submitted is executed yet.
+    pub(crate) fn end(self) -> bool {
+        self.service.into_inner().is_none_or(Service::end)
+    }
 }
 
 /// A service as its database wants it, or as a handle does.
@@ -206,6 +211,7 @@ impl<P: Protocol> Database<P> {
 
     /// What hands procedures over as this handle of the database wants it.
     fn submitter(&self) -> Result<Submits<'_, P>, Error> {
+        self.pool.check_process()?;
         let service = self.service()?;
         let holds = self.answers.holds();
         Ok(if service.holds() == holds { Submits::Usual(service) } else { Submits::Own(service.submitter(holds)) })

@@ -130,14 +130,15 @@ fn stays_open(protocol: &str, is_snapshot: bool) -> Result<(), Error> {
     let database = Database::builder().protocol(protocol).on_event(listener).in_memory()?;
     let accounts = database.create_table::<Account>()?;
     database.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 0 }))?;
-    let idle = || -> Result<_, Error> {
+    let (database, accounts) = (&database, &accounts);
+    let idle = move || -> Result<_, Error> {
         let mut open = if is_snapshot { database.begin_snapshot()? } else { database.begin()? };
-        open.get_owned(&accounts, 1)?;
+        open.get_owned(accounts, 1)?;
         Ok(heard.recv_timeout(LIMIT))
     };
     let (time, name) = thread::scope(|scope| {
-        let idle = thread::Builder::new().name("idle".to_owned()).spawn_scoped(scope, move || idle());
-        idle.expect("there are threads left").join().expect("it does not panic")
+        let thread = thread::Builder::new().name("idle".to_owned()).spawn_scoped(scope, idle);
+        thread.expect("there are threads left").join().expect("it does not panic")
     })?
     .unwrap_or_else(|error| panic!("{protocol}, snapshot {is_snapshot}: {error}"));
     assert!(time >= Duration::from_secs(1), "{protocol}: {time:?}");

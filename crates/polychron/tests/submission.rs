@@ -334,3 +334,38 @@ fn snapshots_contain_what_was_answered() {
         Protocols::visit(protocol.name, Contains).unwrap();
     }
 }
+
+/// What was submitted waits for a transaction that the thread has leaked which gives the database up: that thread does not wait for ever.
+#[cfg(feature = "any")]
+#[test]
+fn a_leaked_transaction_keeps_no_database_from_ending() {
+    for protocol in Protocols::all().iter().map(|info| info.name) {
+        let (ends, ended) = channel();
+        std::thread::spawn(move || {
+            let database = Database::builder().small().protocol(protocol).in_memory().unwrap();
+            let accounts = database.create_table::<Account>().unwrap();
+            if let Ok(mut leaked) = database.begin() {
+                leaked.insert(&accounts, &Account { id: 1, balance: 0 }).unwrap();
+                std::mem::forget(leaked);
+                drop(database.submit(Open(accounts, 1)));
+            }
+            ends.send(database.close()).unwrap();
+        });
+        let closed = ended.recv_timeout(std::time::Duration::from_secs(120));
+        let closed = closed.unwrap_or_else(|_| panic!("{protocol}: it hangs"));
+        assert!(matches!(closed, Ok(()) | Err(Error::WaitsForItself(_))), "{protocol}: {closed:?}");
+        assert!(protocol != "serial" || closed.is_err());
+    }
+}
+
+/// The same where the transaction ends later: what was submitted is executed then.
+#[test]
+fn what_waits_for_the_thread_that_closes_is_executed_later() {
+    let database = Database::builder().small().with::<polychron::protocols::Serial>().in_memory().unwrap();
+    let accounts = database.create_table::<Account>().unwrap();
+    let open = database.begin().unwrap();
+    let submission = database.submit(Open(accounts, 1));
+    assert!(matches!(database.close(), Err(Error::WaitsForItself(_))));
+    open.commit().unwrap();
+    assert_eq!(submission.wait().unwrap(), 1);
+}

@@ -11,6 +11,7 @@ mod latch;
 pub mod model;
 mod numbers;
 mod parker;
+mod process;
 pub mod vectors;
 mod words;
 
@@ -20,6 +21,7 @@ pub use crossbeam_utils::atomic::AtomicCell;
 pub use latch::{SpinGuard, SpinLatch};
 pub use numbers::Numbers;
 pub use parker::Parker;
+pub use process::Process;
 pub use words::{copy_words, load_words, prefetch_read, store_words};
 
 use atomic::{AtomicU64, Ordering};

@@ -226,6 +226,10 @@ impl Disk for SimulatedDisk {
         })
     }
 
+    fn names(&self) -> Result<Vec<String>, Cause> {
+        self.run(Operation::List, "", 0, |state, _| Ok(state.tree.directory("")?.1.cache.keys().cloned().collect()))
+    }
+
     fn create_directory(&self, path: &str) -> Result<(), Cause> {
         self.run(Operation::CreateDirectory, path, DIRECTORY, |state, verdict| {
             Self::add(state, path, verdict, Node::Directory(Names::default())).map(drop)
@@ -255,6 +259,12 @@ impl Disk for SimulatedDisk {
             state.tree.collect(&open);
             Ok(())
         })
+    }
+
+    /// It is no operation that could have a fault.
+    fn room(&self) -> Option<u64> {
+        let state = self.state();
+        state.room.map(|room| room.saturating_sub(state.tree.room()))
     }
 
     fn lock(&self) -> Result<SimulatedLock, Cause> {

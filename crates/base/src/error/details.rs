@@ -472,15 +472,15 @@ details! {
         /// What was tried on which file, and why that failed.
         reason: String,
     }
-    /// There is no room for the log's next file.
-    DiskFull by disk_full, "there is no room for {}, of {bytes} bytes" (OneLine(path)) {
-        /// The file.
+    /// The disk has no room for what the database would have to write.
+    DiskFull by disk_full, "the database at {} has no room: {}" (OneLine(path), OneLine(reason)) {
+        /// Its path.
         path: String,
-        /// Its length.
-        bytes: u64,
+        /// What cannot be written.
+        reason: String,
     }
     /// A transaction changes more than the log takes at once.
-    TransactionTooLong by transaction_too_long, "the transaction logs {bytes} bytes, and at most {limit} are possible" {
+    TransactionTooLong by transaction_too_long, "the transaction is too long for the log: its changes have {bytes} bytes there, and at most {limit} are possible at once" {
         /// How many bytes it would log.
         bytes: usize,
         /// The limit.

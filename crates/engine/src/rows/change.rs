@@ -7,9 +7,9 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId};
 use polychron_schema::{Changes, KeyScratch, Projection, RowBuffer, RowMut, RowRef};
 
-use super::{At, Intent, Primitives, Step};
+use super::{At, Intent, Point, Primitives, Step};
 use crate::Insertion;
-use crate::mutations::left_out;
+use crate::mutations::{left_out, pass};
 use crate::stores::{IndexRef, Keyed, StoreTable};
 
 #[inline]
@@ -215,6 +215,9 @@ fn add_entries<'t, P: Primitives<'t>>(
     Ok(Insertion::Inserted)
 }
 
+/// How often a put looks again for a row that comes and goes.
+const MOST_LOOKS: u32 = 16;
+
 /// Writes a row whatever is there. With secondary indexes the row that is there must be known.
 pub(super) fn put_row<'t, P: Primitives<'t>, K: EncodedKey>(
     transaction: &mut P,
@@ -224,8 +227,18 @@ pub(super) fn put_row<'t, P: Primitives<'t>, K: EncodedKey>(
     if !at.table.has_secondaries {
         return transaction.put(at, row.as_words()).map(|()| Insertion::Inserted);
     }
-    let found = transaction.find_to_write(at, &Projection::ALL, Intent::Change)?;
-    let Some(found) = found else { return add_row(transaction, at, row) };
+    let mut looks = 0;
+    let found = loop {
+        if let Some(found) = transaction.find_to_write(at, &Projection::ALL, Intent::Change)? {
+            break found;
+        }
+        pass(Point::PutFoundNothing);
+        match add_row(transaction, at, row)? {
+            // It came meanwhile, and a put knows no duplicate of its own key. That it was not there before is read as well, and the validation refuses it.
+            Insertion::Duplicate(IndexId::PRIMARY) if looks < MOST_LOOKS && !left_out(Step::LookAgain) => looks += 1,
+            outcome => return Ok(outcome),
+        }
+    };
     let mut whole = std::mem::take(&mut transaction.buffers().whole);
     whole.copy_from(row.as_bytes());
     let outcome = change_indexed(transaction, at, found, Changes::ALL, &whole);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use polychron_base::Error;
-use polychron_sync::{Condvar, Mutex};
+use polychron_sync::{Condvar, Mutex, Process};
 
 use super::held::{Held, Kept};
 use super::lock;
@@ -36,8 +36,18 @@ impl<O, E> fmt::Debug for Submission<O, E> {
 struct Slot<O, E> {
     state: Mutex<State<O, E>>,
     answered: Condvar,
+    /// Who waits for what the answer depends on, also when it was taken before.
+    behind: Mutex<Behind>,
     /// Whose threads give the answer.
     service: Service,
+}
+
+/// What is known of what an answer depends on.
+enum Behind {
+    /// Nothing: there is none yet. These want to know when that is durable.
+    Unknown(Vec<Reply<(), Error>>),
+    /// It is durable with this, or was when the answer was given.
+    Known(Option<(Ticket, Arc<Held>)>),
 }
 
 /// An answer that no thread has taken goes here, whichever end is dropped last. Its destructor is user code.
@@ -51,6 +61,10 @@ impl<O, E> Drop for Slot<O, E> {
 impl<O, E> Slot<O, E> {
     /// Why the calling thread must not wait here.
     fn refusal(&self) -> Option<Error> {
+        if !self.service.process.is_here() {
+            // No thread here gives it.
+            return Some(Error::OtherProcess);
+        }
         let what = if Attempt::is_running() {
             "waiting for a submission inside a procedure"
         } else if self.service.is_served() {
@@ -150,6 +164,21 @@ impl<O, E: From<Error>> Submission<O, E> {
         }
     }
 
+    /// Another claim, to the durability of this one's answer: it is answered when all is durable that the answer depends on. So an answer that leaves at once
+    /// ([`Durability::Eventual`](crate::redo::Durability::Eventual)) can be taken early, and acted upon when it can no more be lost. It may be asked for before the
+    /// answer is there and as long as it was not taken. Where the database has no log it is answered with the procedure.
+    ///
+    /// # Errors
+    /// Inside: [`Error::LogStopped`], and [`Error::Closed`] where the procedure was not executed.
+    pub fn durable(&self) -> Submission<(), Error> {
+        let (claim, mut reply) = pair(self.slot.service, None);
+        match &mut *lock(&self.slot.behind) {
+            Behind::Unknown(waiting) => waiting.push(reply),
+            Behind::Known(behind) => reply.answer_behind(behind.clone(), Ok(())),
+        }
+        claim
+    }
+
     /// Whether the procedure was executed.
     pub fn is_answered(&self) -> bool {
         !matches!(*lock(&self.slot.state), State::Pending(..))
@@ -170,9 +199,11 @@ impl<O, E: From<Error>> Future for Submission<O, E> {
             }
             Err(before) => {
                 // A service's thread may look here for a task, which does not wait.
-                if Attempt::is_running() {
+                let refusal =
+                    self.slot.refusal().filter(|error| Attempt::is_running() || matches!(error, Error::OtherProcess));
+                if let Some(refusal) = refusal {
                     drop(state);
-                    return Poll::Ready(Err(self.slot.refusal().expect("a procedure does not wait").into()));
+                    return Poll::Ready(Err(refusal.into()));
                 }
                 if let Some(told) = state.told() {
                     told.waker = Some(waker);
@@ -188,24 +219,38 @@ impl<O, E: From<Error>> Future for Submission<O, E> {
 /// The executing thread's end. An answer is given once; the claim learns when none was.
 pub(super) struct Reply<O, E> {
     slot: Option<Arc<Slot<O, E>>>,
-    /// Where the answer goes if it may not leave.
-    held: Option<Arc<Held>>,
+    /// Where the answer goes if it may not leave, and whether it ever may not.
+    held: Option<(Arc<Held>, bool)>,
 }
 
-/// Both ends of an answer that the threads of this service will give, held back where it has to be.
-pub(super) fn pair<O, E>(service: Service, held: Option<Arc<Held>>) -> (Submission<O, E>, Reply<O, E>) {
+/// Both ends of an answer that the threads of this service will give, held back where it has to be, and the flag says that it is wanted.
+pub(super) fn pair<O, E>(service: Service, held: Option<(Arc<Held>, bool)>) -> (Submission<O, E>, Reply<O, E>) {
     let state = Mutex::new(State::Pending(Told::default(), None));
-    let slot = Arc::new(Slot { state, answered: Condvar::new(), service });
+    let slot =
+        Arc::new(Slot { state, answered: Condvar::new(), behind: Mutex::new(Behind::Unknown(Vec::new())), service });
     (Submission { slot: Arc::clone(&slot) }, Reply { slot: Some(slot), held })
 }
 
 impl<O: Send + 'static, E: Send + 'static> Reply<O, E> {
     /// Gives the answer, and tells who waits for it, when all is durable that it may depend on.
     pub(super) fn answer(&mut self, answer: Result<O, Failure<E>>) {
+        let (held, holds) =
+            self.held.take().map_or((None, false), |(held, holds)| (Some((held.ticket(), held)), holds));
+        let held = held.filter(|(ticket, _)| *ticket != Ticket::DONE);
+        if let Some(slot) = &self.slot {
+            let before = std::mem::replace(&mut *lock(&slot.behind), Behind::Known(held.clone()));
+            if let Behind::Unknown(waiting) = before {
+                waiting.into_iter().for_each(|mut reply| reply.answer_behind(held.clone(), Ok(())));
+            }
+        }
+        self.answer_behind(held.filter(|_| holds), answer);
+    }
+
+    /// Gives the answer when this is durable.
+    fn answer_behind(&mut self, held: Option<(Ticket, Arc<Held>)>, answer: Result<O, Failure<E>>) {
         let answer = Answer(answer, Seen::here());
-        let held = self.held.take().map(|held| (held.ticket(), held));
         let Some(slot) = self.slot.take() else { return discard(answer) };
-        match held.filter(|(ticket, _)| *ticket != Ticket::DONE) {
+        match held {
             // Nobody takes it any more, and nobody will.
             Some(_) if Arc::strong_count(&slot) == 1 => slot.give(answer),
             Some((ticket, held)) => {
@@ -284,15 +329,18 @@ polychron_sync::thread_local! {
 pub(super) struct Service {
     number: u64,
     protocol: &'static str,
+    process: Process,
 }
 
 impl Service {
     /// None: what belongs to it was answered before it began.
-    pub(super) const NONE: Self = Self { number: 0, protocol: "" };
+    pub(super) fn none() -> Self {
+        Self { number: 0, protocol: "", process: Process::here() }
+    }
 
     /// The service whose threads share this.
-    pub(super) fn of<T>(shared: &T, protocol: &'static str) -> Self {
-        Self { number: std::ptr::from_ref(shared).addr() as u64, protocol }
+    pub(super) fn of<T>(shared: &T, protocol: &'static str, process: Process) -> Self {
+        Self { number: std::ptr::from_ref(shared).addr() as u64, protocol, process }
     }
 
     /// From now on the calling thread executes for it.

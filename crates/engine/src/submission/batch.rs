@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn the_claim_to_an_answer_goes_with_its_procedure() {
         let mut lane = Lined::<Nothing>::new();
-        let (submission, reply) = pair(Service::NONE, None);
+        let (submission, reply) = pair(Service::none(), None);
         lane.waiting.push(Mutex::new(Some(Nothing)));
         lane.replies.push(Mutex::new(reply));
         // A thread that takes the procedure has to wait for its claim.

@@ -35,8 +35,9 @@ use std::sync::{Arc, PoisonError};
 use polychron_base::Error;
 use polychron_base::clock::Clock;
 use polychron_sync::thread::{Builder, JoinHandle};
-use polychron_sync::{Mutex, MutexGuard};
+use polychron_sync::{Mutex, MutexGuard, Process, nap};
 
+use crate::futures::Attempt;
 use crate::options::Submissions;
 use crate::redo::Answers;
 use crate::{Interactive, Procedure, Protocol};
@@ -47,6 +48,9 @@ use batch::Batch;
 use closure::Closure;
 use held::{Giving, Held};
 use queue::{Queue, Watch, Work};
+
+/// How long a service that ends waits for what may wait for the thread that ends it, in milliseconds.
+const LONGEST_WAIT_MS: u32 = 1000;
 
 fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
     let spawned = Builder::new().name(name.into()).spawn(run);
@@ -67,6 +71,7 @@ pub struct Service<P: Protocol> {
     /// Until it ends.
     giving: Option<Giving>,
     threads: Vec<JoinHandle<()>>,
+    process: Process,
 }
 
 /// Hands procedures over to a [`Service`].
@@ -114,7 +119,7 @@ impl<P: Protocol> Service<P> {
         let giving = held.as_ref().map(Held::give);
         let queue = Arc::new(Queue::new(options, clock, protocol.name(), held.clone()));
         let usual = Submitter { queue, holds: Answers::new(journal.clone()).holds() };
-        let mut service = Self { usual, giving, threads: Vec::new() };
+        let mut service = Self { usual, giving, threads: Vec::new(), process: Process::here() };
         if let Some(held) = held {
             let answering = service.spawn_answering(held)?;
             service.threads.push(answering);
@@ -229,22 +234,59 @@ impl<P: Protocol> Submitter<P> {
 impl<O, E> Submission<O, E> {
     /// One that was answered before it began: with what kept it from being taken in.
     pub fn refused(error: Error) -> Self {
-        let (submission, mut reply) = answer::pair(answer::Service::NONE, None);
+        let (submission, mut reply) = answer::pair(answer::Service::none(), None);
         reply.answer_at_once(Err(error.into()));
         submission
     }
 }
 
-impl<P: Protocol> Drop for Service<P> {
-    fn drop(&mut self) {
+impl<P: Protocol> Service<P> {
+    /// Ends it: everything that was submitted is executed, and answered. `false`: not before this returns. What was submitted may wait for a transaction that
+    /// the calling thread has open, and that would be for ever; so it is executed when that has ended.
+    pub fn end(mut self) -> bool {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> bool {
+        if !self.process.is_here() {
+            // There are no such threads in a process that was forked.
+            self.threads.drain(..).for_each(std::mem::forget);
+            self.giving.take().into_iter().for_each(std::mem::forget);
+            return false;
+        }
         self.queue.end();
         self.giving = None;
         // A procedure or an answer may hold the last reference to the database. Then the thread that drops it goes on by itself
         // until all is executed.
-        let own = self.queue.service().is_served();
-        for thread in self.threads.drain(..).filter(|_| !own) {
+        if self.queue.service().is_served() {
+            self.threads.clear();
+        }
+        if Attempt::is_running() && !self.finishes_soon() {
+            self.threads.clear();
+            return false;
+        }
+        for thread in self.threads.drain(..) {
             // It runs nothing whose panic is not caught.
             let _ = thread.join();
         }
+        true
+    }
+
+    /// Whether all threads end within a while.
+    fn finishes_soon(&self) -> bool {
+        let is_finished = || self.threads.iter().all(JoinHandle::is_finished);
+        (0..LONGEST_WAIT_MS).any(|_| {
+            let finished = is_finished();
+            if !finished {
+                nap(20);
+            }
+            finished
+        })
+    }
+}
+
+impl<P: Protocol> Drop for Service<P> {
+    fn drop(&mut self) {
+        self.finish();
     }
 }

@@ -6,7 +6,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use polychron_base::clock::Clock;
-use polychron_sync::{Condvar, Mutex, MutexGuard};
+use polychron_sync::{Condvar, Mutex, MutexGuard, Process};
 
 use super::admission::Tasks;
 use super::answer::{Service, Submission, pair};
@@ -42,6 +42,8 @@ pub(super) struct Queue<W> {
     batch_time_ns: u64,
     most_waiting: usize,
     protocol: &'static str,
+    /// Which process has the threads.
+    process: Process,
     /// Where answers go that may not leave, if there may be such.
     held: Option<Arc<Held>>,
 }
@@ -156,6 +158,7 @@ impl<W: Worker + 'static> Queue<W> {
             batch_time_ns: options.batch_time_us.saturating_mul(1000),
             most_waiting: options.most_waiting.max(1),
             protocol,
+            process: Process::here(),
             held,
         }
     }
@@ -167,7 +170,7 @@ impl<W: Worker + 'static> Queue<W> {
 
     /// What tells this service from all others that there are.
     pub(super) fn service(&self) -> Service {
-        Service::of(self, self.protocol)
+        Service::of(self, self.protocol, self.process)
     }
 
     fn has_room(&self, state: &State<W>) -> bool {
@@ -244,7 +247,7 @@ impl<W: Worker + 'static> Queue<W> {
     where
         Lined<I>: Lane<W>,
     {
-        let (submission, reply) = pair(self.service(), self.held.as_ref().filter(|_| holds).map(Arc::clone));
+        let (submission, reply) = pair(self.service(), self.held.as_ref().map(|held| (Arc::clone(held), holds)));
         if state.is_ending {
             // The reply says so when it is dropped.
             drop(state);

@@ -175,9 +175,9 @@ pub fn back_up<D: Disk + Clone, E: Disk + Clone>(
 /// What the user is told of a copy from one path to another that was not made: what failed in writing has to do with the latter, since the former is read
 /// alone.
 #[cold]
-pub(crate) fn told(error: Error, from: &str, to: &str, bytes: u64) -> Told {
+pub(crate) fn told(error: Error, from: &str, to: &str) -> Told {
     let path = if error.is_of_writing() { to } else { from };
-    error.of_database(path, bytes)
+    error.of_database(path)
 }
 
 /// Makes a backup of a database that no process has open to write, in a directory that is empty or not there.
@@ -190,7 +190,6 @@ pub fn back_up_directory(from: &Path, to: &Path) -> Result<(), Told> {
     let files = target::existing(from)?;
     let options = checkpoint::Options::production();
     into_directory(to, |files_to: &Files<Directory>| {
-        back_up(&files, files_to, &options)
-            .map_err(|error| told(error, &source, &to.display().to_string(), options.block_bytes as u64))
+        back_up(&files, files_to, &options).map_err(|error| told(error, &source, &to.display().to_string()))
     })
 }

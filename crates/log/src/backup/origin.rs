@@ -143,7 +143,7 @@ mod tests {
     fn the_format_is_fixed() {
         let bytes = origin().encode();
         assert_eq!(&bytes[..12], b"plychrOF\x01\0\0\0");
-        assert_eq!(checksum(&[&bytes]), 0);
+        assert_eq!(checksum(&[&bytes]), 0x149c_5ab2);
         assert_eq!(Origin::decode(&bytes), Some(Ok(origin())));
     }
 

@@ -325,6 +325,10 @@ impl<D: Disk + Clone> Disk for Joined<D> {
         Ok(entries)
     }
 
+    fn names(&self) -> Result<Vec<String>, Cause> {
+        Err(Cause::Denied)
+    }
+
     fn create_directory(&self, _: &str) -> Result<(), Cause> {
         Err(Cause::Denied)
     }
@@ -335,6 +339,10 @@ impl<D: Disk + Clone> Disk for Joined<D> {
 
     fn sync_directory(&self, _: &str) -> Result<(), Cause> {
         Err(Cause::Denied)
+    }
+
+    fn room(&self) -> Option<u64> {
+        None
     }
 
     fn lock(&self) -> Result<D::Lock, Cause> {
@@ -375,6 +383,6 @@ pub fn restore_directory(
     let sources = Sources { archive: archive.as_ref(), database: database.as_ref() };
     into_directory(to, |files: &Files<Directory>| {
         restore(&backup, sources, files, until_ns, &options)
-            .map_err(|error| told(error, &source, &to.display().to_string(), options.block_bytes as u64))
+            .map_err(|error| told(error, &source, &to.display().to_string()))
     })
 }

@@ -22,6 +22,8 @@ use crate::steps::{ArchiveStep, CheckpointStep, Point};
 
 /// After a failure the next one is not begun by itself for so long.
 const RETRY: Duration = Duration::from_secs(10);
+/// The same where there was no room, which may come back at any time.
+const RETRY_FULL: Duration = Duration::from_secs(1);
 
 /// How checkpoints are made.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -120,8 +122,8 @@ pub(crate) struct State {
     next: u64,
     /// A write of a manifest has failed, so that it is unknown which one counts.
     is_in_doubt: bool,
-    /// When the last one failed.
-    failed_ns: Option<u64>,
+    /// When the next one may begin by itself, behind one that has failed.
+    retry_ns: u64,
 }
 
 impl<D: Disk> Checkpoints<D> {
@@ -145,7 +147,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
         Ok(Self {
             files: files.clone(),
             options,
-            state: Mutex::new(State { next: highest.max(last) + 1, is_in_doubt: false, failed_ns: None }),
+            state: Mutex::new(State { next: highest.max(last) + 1, is_in_doubt: false, retry_ns: 0 }),
             made: AtomicU64::new(0),
             failed: AtomicU64::new(0),
             is_unwanted: Arc::default(),
@@ -182,31 +184,43 @@ impl<D: Disk + Clone> Checkpoints<D> {
     /// Makes one if it is time: what a thread does again and again. A failure is counted, and the log keeps everything.
     pub fn tick(&self, log: &Log<D>, manifests: &Mutex<Manifests<D>>) {
         self.archive(log, manifests);
-        let is_early = self
-            .lock()
-            .failed_ns
-            .is_some_and(|failed_ns| log.clock().now_ns().saturating_sub(failed_ns) < RETRY.as_nanos() as u64);
-        if !is_early && self.is_due(log, &current(manifests)) {
+        let is_early = log.clock().now_ns() < self.lock().retry_ns;
+        let manifest = current(manifests);
+        // Clients wait for the room.
+        let (is_wanted, haste) = if self.frees(log, &manifest) {
+            (true, Haste::Unpaced)
+        } else {
+            (self.is_due(log, &manifest), Haste::Paced)
+        };
+        if !is_early && is_wanted {
             // It is counted.
-            let _ = self.run(log, manifests, Haste::Paced);
+            let _ = self.run(log, manifests, haste);
         }
     }
 
+    /// Whether the log needs room, and a checkpoint would free some of its files.
+    fn frees(&self, log: &Log<D>, manifest: &Manifest) -> bool {
+        let archived = self.archive.as_ref().map_or(u64::MAX, Archive::next);
+        let first = || log.first_needed(log.framed().epoch);
+        log.is_tight() && first().is_some_and(|first| first.min(archived) > manifest.first_log_file)
+    }
+
     fn is_due(&self, log: &Log<D>, manifest: &Manifest) -> bool {
+        let last = log.framed();
         // A file at least stays behind each of them.
-        let begins = self.most_log(log, manifest).min(3 * self.budget(manifest) / 4).max(2 * log.file_bytes());
-        log_bytes(log, manifest, &log.framed()) >= begins
+        let begins = self.most_log(log, manifest).min(3 * self.budget(manifest) / 4).max(2 * log.file_bytes(&last));
+        log_bytes(log, manifest, &last) >= begins
     }
 
     /// How much the log's files may take.
     fn budget(&self, manifest: &Manifest) -> u64 {
-        let data: u64 = manifest.checkpoint.iter().flat_map(|it| &it.files).map(|file| file.bytes).sum();
+        let data = manifest.checkpoint.as_ref().map_or(0, Checkpoint::bytes);
         self.options.log_bytes.max(data / 2)
     }
 
     /// How long the log may be then: the rest of its last file is there, too, and one to spare.
     fn most_log(&self, log: &Log<D>, manifest: &Manifest) -> u64 {
-        self.budget(manifest).saturating_sub(2 * log.file_bytes())
+        self.budget(manifest).saturating_sub(2 * log.file_bytes(&log.framed()))
     }
 
     /// Makes one of all that is durable. Answers the epoch up to which the database's checkpoint has all.
@@ -218,13 +232,19 @@ impl<D: Disk + Clone> Checkpoints<D> {
         let waits = usize::from(haste == Haste::Unpaced);
         self.awaited.fetch_add(waits, Ordering::Relaxed);
         let state = &mut *self.lock();
-        let result = self.run_with(state, log, manifests, haste);
+        let mut result = self.run_with(state, log, manifests, haste);
+        // What the log would need next is less urgent than the room that a checkpoint frees.
+        if matches!(&result, Err(Error::Disk(error)) if error.is_full()) && log.give_up_spares() {
+            result = self.run_with(state, log, manifests, haste);
+        }
         self.awaited.fetch_sub(waits, Ordering::Relaxed);
         match &result {
-            Ok(_) => state.failed_ns = None,
-            Err(_) => {
+            Ok(_) => state.retry_ns = 0,
+            Err(error) => {
                 self.failed.fetch_add(1, Ordering::Relaxed);
-                state.failed_ns = Some(log.clock().now_ns());
+                let is_full = matches!(error, Error::Disk(error) if error.is_full());
+                let pause = if is_full { RETRY_FULL } else { RETRY };
+                state.retry_ns = log.clock().now_ns() + pause.as_nanos() as u64;
             }
         }
         result
@@ -351,6 +371,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
         self.note(&manifests);
         // Files that cannot be removed are tried again the next time.
         let _ = log.release(first_log_file, manifests.generation());
+        log.note_checkpoint(checkpoint.bytes());
         Ok(())
     }
 
@@ -370,7 +391,7 @@ fn share(first: f64, begun: u64, most: u64, now: u64) -> f64 {
 
 /// How long the log is from the manifest's first file to a frame.
 pub(super) fn log_bytes<D: Disk>(log: &Log<D>, manifest: &Manifest, last: &Framed) -> u64 {
-    last.number.saturating_sub(manifest.first_log_file) * log.file_bytes() + last.offset
+    log.bytes_between(manifest.first_log_file, last)
 }
 
 fn lock<D: Disk>(manifests: &Mutex<Manifests<D>>) -> MutexGuard<'_, Manifests<D>> {

@@ -25,7 +25,9 @@ impl Directory {
     /// # Errors
     /// What the system says.
     pub fn create_or_open(path: &Path) -> Result<Self, Cause> {
+        check(path)?;
         match fs::create_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Cause::NoParent),
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
             // Where it exists, another process may have made it and ended before this sync.
             _ => {}
@@ -40,6 +42,7 @@ impl Directory {
     /// # Errors
     /// What the system says.
     pub fn open(path: &Path) -> Result<Self, Cause> {
+        check(path)?;
         // Whole, so that it stays the same when the process changes its working directory.
         let root = fs::canonicalize(path)?;
         if fs::metadata(&root)?.is_dir() { Ok(Self { root, is_direct: true }) } else { Err(Cause::NotADirectory) }
@@ -154,6 +157,11 @@ impl Disk for Directory {
         Ok(listing(path, entries.into_iter()))
     }
 
+    fn names(&self) -> Result<Vec<String>, Cause> {
+        let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
+        fs::read_dir(&self.root)?.map(name).collect()
+    }
+
     fn create_directory(&self, path: &str) -> Result<(), Cause> {
         Ok(fs::create_dir(self.at(path))?)
     }
@@ -165,6 +173,11 @@ impl Disk for Directory {
     fn sync_directory(&self, path: &str) -> Result<(), Cause> {
         let path = self.at(path);
         if fs::metadata(&path)?.is_dir() { sync_directory(&path) } else { Err(Cause::NotADirectory) }
+    }
+
+    fn room(&self) -> Option<u64> {
+        let there = rustix::fs::statvfs(&self.root).ok()?;
+        there.f_bavail.checked_mul(there.f_frsize)
     }
 
     fn lock(&self) -> Result<DirectoryLock, Cause> {
@@ -235,6 +248,18 @@ pub struct DirectoryLock {
     _file: File,
 }
 
+/// Refuses what is no path, of which the system says less.
+fn check(path: &Path) -> Result<(), Cause> {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    if bytes.is_empty() {
+        Err(Cause::Invalid("the path is empty"))
+    } else if bytes.contains(&0) {
+        Err(Cause::Invalid("the path has a zero byte"))
+    } else {
+        Ok(())
+    }
+}
+
 fn sync_directory(path: &Path) -> Result<(), Cause> {
     Ok(File::open(path)?.sync_all()?)
 }
@@ -275,7 +300,9 @@ impl From<io::Error> for Cause {
             io::ErrorKind::DirectoryNotEmpty => Self::NotEmpty,
             io::ErrorKind::UnexpectedEof => Self::Ended,
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::WriteZero => Self::Full,
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::Denied,
+            io::ErrorKind::PermissionDenied => Self::Denied,
+            io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly,
+            io::ErrorKind::InvalidFilename => Self::Name,
             _ => match error.raw_os_error() {
                 Some(EIO) | None => Self::Device,
                 Some(number) => Self::System(number),

@@ -93,8 +93,17 @@ pub enum Cause {
     /// The arguments are wrong; nothing was tried.
     #[error("{0}")]
     Invalid(&'static str),
+    /// The file system takes no changes.
+    #[error("the file system can only be read")]
+    ReadOnly,
+    /// The path has a name that the file system does not take.
+    #[error("a name in the path is too long, or is none that the file system takes")]
+    Name,
+    /// The directory in which it is to be made is not there.
+    #[error("the directory that it is to be in does not exist")]
+    NoParent,
     /// Another error of the system, by its number.
-    #[error("error {0} of the system")]
+    #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     System(i32),
 }
 
@@ -124,6 +133,12 @@ impl Error {
     #[cold]
     pub(super) fn new(operation: Operation, path: &str, offset: Option<u64>, cause: Cause) -> Self {
         Self { operation, path: path.to_owned(), offset, cause }
+    }
+
+    /// A file is not made, because it would leave too little room to others.
+    #[cold]
+    pub(crate) fn full(path: &str) -> Self {
+        Self::new(Operation::Create, path, None, Cause::Full)
     }
 
     /// Whether there was no room: what failed may be tried again when there is some.

@@ -8,6 +8,9 @@ pub const MAX_FILE_BYTES: u64 = 1 << 40;
 /// The name by which a [`Directory`](super::Directory) is locked; it is not listed, and is no path.
 pub(super) const LOCK: &str = "LOCK";
 
+/// What a directory has that is empty for its user: where a file system is mounted, and where a desktop has shown it.
+const SYSTEM: [&str; 2] = ["lost+found", ".DS_Store"];
+
 /// How long a name may be, in bytes.
 const MAX_NAME_BYTES: usize = 100;
 
@@ -78,6 +81,17 @@ impl<D: Disk> Files<D> {
         self.by_path(Operation::List, path, D::list)
     }
 
+    /// A name in the database's directory that is not among these, if there is one. No name is passed over but the lock's, and those that systems put into
+    /// directories by themselves.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn other_than(&self, known: &[&str]) -> Result<Option<String>, Error> {
+        let names = self.disk.names().map_err(|cause| Error::new(Operation::List, "", None, cause))?;
+        let is_other = |name: &String| *name != LOCK && !SYSTEM.contains(&&**name) && !known.contains(&&**name);
+        Ok(names.into_iter().filter(is_other).min())
+    }
+
     /// Makes a directory; durable after [`sync_directory`](Self::sync_directory) of the one that it is in.
     ///
     /// # Errors
@@ -100,6 +114,11 @@ impl<D: Disk> Files<D> {
     /// What the system says: then nothing is known of what was changed since the last sync, and another sync does not help.
     pub fn sync_directory(&self, path: &str) -> Result<(), Error> {
         self.by_path(Operation::SyncDirectory, path, D::sync_directory)
+    }
+
+    /// How many bytes may be allocated: a hint, which is not bounded where it is not known.
+    pub fn room(&self) -> u64 {
+        self.disk.room().unwrap_or(u64::MAX)
     }
 
     /// Locks the database against other processes, and other openings in this one.

@@ -67,6 +67,9 @@ pub trait Disk: Send + Sync + 'static {
     /// What the directory has, by name, without the lock and without names that [`Files`] would refuse.
     fn list(&self, path: &str) -> Result<Vec<Entry>, Cause>;
 
+    /// All names that the root has, whatever they are, as far as they are text.
+    fn names(&self) -> Result<Vec<String>, Cause>;
+
     /// Makes an empty directory.
     fn create_directory(&self, path: &str) -> Result<(), Cause>;
 
@@ -75,6 +78,9 @@ pub trait Disk: Send + Sync + 'static {
 
     /// Makes the names of a directory durable.
     fn sync_directory(&self, path: &str) -> Result<(), Cause>;
+
+    /// How many bytes may be allocated, as far as that is known. It is a hint: others take and free room, too.
+    fn room(&self) -> Option<u64>;
 
     /// Locks the tree against other processes and other openings in this one.
     fn lock(&self) -> Result<Self::Lock, Cause>;

@@ -32,6 +32,8 @@ pub(crate) struct Flusher<D: Disk> {
     heads: Vec<Heads>,
     /// When the last frame was written, by the wall clock.
     written_ns: u64,
+    /// The lowest order of what was taken of the rings and is not durable.
+    lowest: Option<Order>,
     /// When the last flush began.
     pub(super) begun_ns: u64,
 }
@@ -86,6 +88,7 @@ impl<D: Disk> Flusher<D> {
             buffer: Buffer::zeroed(0),
             heads: Vec::new(),
             written_ns: 0,
+            lowest: None,
             begun_ns: 0,
         })
     }
@@ -93,6 +96,21 @@ impl<D: Disk> Flusher<D> {
     /// The last epoch that the frames so far have whole: once a flush has ended they are durable.
     pub(crate) fn whole(&self) -> u64 {
         self.whole
+    }
+
+    /// The lowest order of what would not be durable if it ended now, of what was taken of the rings.
+    pub(crate) fn lowest(&self) -> Option<Order> {
+        self.lowest
+    }
+
+    /// How many bytes the file has behind the last frame.
+    pub(crate) fn rest(&self) -> u64 {
+        self.file_bytes.saturating_sub(self.place.offset)
+    }
+
+    /// How much content a frame has: in a short file less, so that little of it is left empty at the end.
+    fn most_content(&self) -> usize {
+        self.content_bytes.min((self.file_bytes / 4) as usize)
     }
 
     /// The last frame, of which the flush has ended.
@@ -116,8 +134,9 @@ impl<D: Disk> Flusher<D> {
         for ring in &mut heads {
             while let Some(sealed) = rings.take(ring, epoch) {
                 has_records = true;
+                self.lowest = Some(self.lowest.map_or(sealed.order, |lowest| lowest.min(sealed.order)));
                 let bytes = self.writer.content().len() + sealed.bytes + FRONT_BYTES;
-                if bytes > self.content_bytes && self.writer.count() > 0 {
+                if bytes > self.most_content() && self.writer.count() > 0 {
                     self.write(mark, self.whole, pool)?;
                 }
                 let pushed = self.writer.push_with(sealed.order, ring.worker(), sealed.bytes, |content| {
@@ -140,6 +159,7 @@ impl<D: Disk> Flusher<D> {
             self.is_unsynced = false;
         }
         self.whole = epoch;
+        self.lowest = None;
         // What a huge transaction took is given back.
         self.writer.shrink_to(self.content_bytes);
         if self.buffer.len() > frame::frame_bytes(self.content_bytes) {
@@ -152,7 +172,7 @@ impl<D: Disk> Flusher<D> {
     fn write(&mut self, mark: Mark, last_epoch: u64, pool: &Pool<D>) -> Result<(), Error> {
         let bytes = frame::frame_bytes(self.writer.content().len());
         if self.place.offset + bytes as u64 > self.file_bytes {
-            self.go_over(pool)?;
+            self.go_over(pool, bytes as u64)?;
         }
         if self.buffer.len() < bytes {
             self.buffer = Buffer::zeroed(bytes.next_power_of_two());
@@ -179,13 +199,13 @@ impl<D: Disk> Flusher<D> {
         Ok(())
     }
 
-    /// Goes over to the next file. Nothing is left of this one that is not durable.
-    fn go_over(&mut self, pool: &Pool<D>) -> Result<(), Error> {
+    /// Goes over to the next file, for a frame of so many bytes. Nothing is left of this one that is not durable.
+    fn go_over(&mut self, pool: &Pool<D>, bytes: u64) -> Result<(), Error> {
         if self.is_unsynced && !left_out(Step::SyncLeftFile) {
             self.file.sync()?;
         }
-        self.file = pool.take(self.place.file + 1, self.whole + 1)?;
-        self.file_bytes = pool.file_bytes();
+        self.file = pool.take(self.place.file + 1, self.whole + 1, bytes)?;
+        self.file_bytes = self.file.bytes()?;
         self.is_unsynced = false;
         self.place = Place { file: self.place.file + 1, offset: 0, ..self.place };
         Ok(())

@@ -4,7 +4,9 @@
 
 mod finished;
 pub(crate) mod flusher;
+mod lost;
 pub(crate) mod pool;
+mod room;
 mod threads;
 mod turn;
 
@@ -21,11 +23,12 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::disk::Disk;
 use crate::error::Stop;
 use crate::frame::{Edit, Order};
-use crate::ring::{Limits, Rings, Unstaged};
+use crate::ring::{Limits, Rings, Staged, Unstaged};
 use crate::steps::Step;
 use finished::Finished;
 use flusher::{Flusher, Framed, Mark};
-use pool::{Live, Pool};
+use lost::Lost;
+use pool::{Lengths, Live, Pool};
 pub use threads::Threads;
 use turn::Turn;
 
@@ -52,7 +55,9 @@ pub struct Options {
     pub durability: Durability,
     /// How many workers there are: they have the numbers below.
     pub workers: usize,
-    /// How long files are, in bytes: whole blocks.
+    /// How long the first files are, in bytes: whole blocks.
+    pub first_file_bytes: u64,
+    /// How long files become, in bytes: whole blocks. Each is as long as all before that the log still has, within these two, or as its first frame needs.
     pub file_bytes: u64,
     /// How much content frames have, in bytes, but for one with a single longer record.
     pub frame_bytes: usize,
@@ -71,6 +76,7 @@ impl Options {
         Self {
             durability: Durability::Immediate,
             workers,
+            first_file_bytes: 1 << 20,
             file_bytes: 64 << 20,
             frame_bytes: 4 << 20,
             unflushed_bytes: 64 << 20,
@@ -98,6 +104,7 @@ impl Options {
     pub fn tiny() -> Self {
         Self {
             workers: 3,
+            first_file_bytes: 16 << 10,
             file_bytes: 16 << 10,
             frame_bytes: 2 << 10,
             unflushed_bytes: 12 << 10,
@@ -110,13 +117,11 @@ impl Options {
     /// What is wrong with them.
     pub(crate) fn complaint(&self) -> Option<&'static str> {
         let longest = crate::frame::FRONT_BYTES + self.transaction_bytes;
-        if !self.file_bytes.is_multiple_of(crate::disk::BLOCK as u64) {
-            Some("the files of a log have whole blocks")
-        } else if longest > crate::frame::MAX_CONTENT_BYTES
-            || crate::frame::frame_bytes(longest) as u64 > self.file_bytes
-            || crate::frame::frame_bytes(self.frame_bytes.min(longest)) as u64 > self.file_bytes
-        {
-            Some("the longest transaction does not fit a file of the log")
+        let is_length = |bytes: u64| bytes > 0 && bytes.is_multiple_of(crate::disk::BLOCK as u64);
+        if !is_length(self.first_file_bytes) || !is_length(self.file_bytes) || self.first_file_bytes > self.file_bytes {
+            Some("the files of a log have whole blocks, and the first ones are no longer than the others")
+        } else if longest > crate::frame::MAX_CONTENT_BYTES {
+            Some("the longest transaction does not fit a frame of the log")
         } else if self.transaction_bytes < 4 << 10 {
             Some("a transaction may log 4 KiB")
         } else if matches!(self.durability, Durability::Group(time) if time > LONGEST_GROUP) {
@@ -126,6 +131,10 @@ impl Options {
         } else {
             None
         }
+    }
+
+    pub(crate) fn lengths(&self) -> Lengths {
+        Lengths { first: self.first_file_bytes, most: self.file_bytes }
     }
 
     pub(crate) fn limits(&self) -> Limits {
@@ -155,8 +164,13 @@ pub struct Log<D: Disk> {
     manifest: AtomicU64,
     /// The last epoch with records that is durable, while no frame says so; else 0.
     owed: AtomicU64,
+    /// How many bytes the present file has behind the last frame.
+    rest: AtomicU64,
+    /// The room ahead may not be enough for all that may be sealed, and nobody has looked yet whether there is more.
+    is_short: AtomicBool,
     is_full: AtomicBool,
     is_stopped: AtomicBool,
+    lost: Mutex<Lost>,
     /// How many threads wait for a flush that is not to wait for its time.
     urgent: AtomicUsize,
 }
@@ -175,6 +189,8 @@ impl<D: Disk> Log<D> {
     pub(crate) fn new(parts: Parts<D>) -> Self {
         let Parts { flusher, pool, ended, options, clock, manifest } = parts;
         let (durable, framed) = (flusher.whole(), flusher.framed(Order::default()));
+        let rest = AtomicU64::new(flusher.rest());
+        pool.begin();
         Self {
             rings: Rings::new(options.workers, durable + 1, options.limits()),
             turn: Turn::new(flusher, durable),
@@ -186,24 +202,13 @@ impl<D: Disk> Log<D> {
             clock,
             manifest: AtomicU64::new(manifest),
             owed: AtomicU64::new(0),
+            rest,
+            is_short: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
+            lost: Mutex::new(Lost::Unknown),
             urgent: AtomicUsize::new(0),
         }
-    }
-
-    #[cold]
-    fn refuse(&self) -> Result<(), Error> {
-        if left_out(Step::RefuseStopped) {
-            return Ok(());
-        }
-        if let Some(why) = self.turn.stopped() {
-            return Err(why.into());
-        }
-        if self.is_full.load(Ordering::Relaxed) {
-            return Err(Error::disk_full(pool::DIRECTORY.to_owned(), self.pool.file_bytes()));
-        }
-        Ok(())
     }
 
     #[cold]
@@ -251,7 +256,10 @@ impl<D: Disk> Log<D> {
     /// Stops the log, as a failed write does: what is on the disk is in doubt.
     pub(crate) fn stop(&self, why: &crate::disk::Error) {
         // No epoch has this number, so it ends with the failure.
-        let _ = self.turn.wait(u64::MAX, |_| Err(Stop::Disk(why.clone())));
+        let _ = self.turn.wait(u64::MAX, |flusher| {
+            self.note_lost(flusher.lowest());
+            Err(Stop::Disk(why.clone()))
+        });
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
@@ -269,12 +277,22 @@ impl<D: Disk> Log<D> {
 
     /// One flush: of what was sealed, or of an empty frame if that is wanted.
     fn flush_with(&self, flusher: &mut Flusher<D>, is_wanted: bool) -> Result<u64, Stop> {
+        let flushed = self.try_flush(flusher, is_wanted);
+        if flushed.is_err() {
+            self.note_lost(flusher.lowest());
+        }
+        flushed
+    }
+
+    fn try_flush(&self, flusher: &mut Flusher<D>, is_wanted: bool) -> Result<u64, Stop> {
         self.pace(flusher);
         let mark = || Mark { consistent: (self.ended)(), manifest: self.manifest.load(Ordering::Relaxed) };
         let (epoch, mark, has_records) = flusher.close(&self.rings, mark, &self.pool)?;
         if has_records || is_wanted {
             flusher.finish(epoch, mark, &self.pool)?;
             *self.framed.lock().unwrap_or_else(PoisonError::into_inner) = flusher.framed(mark.consistent);
+            self.rest.store(flusher.rest(), Ordering::Relaxed);
+            self.is_short.store(self.room() < self.comfort(), Ordering::Relaxed);
             // The frame says what was durable before it.
             self.owed.store(if has_records { epoch } else { 0 }, Ordering::Relaxed);
         }
@@ -293,16 +311,6 @@ impl<D: Disk> Log<D> {
                 left -= part;
             }
             flusher.begun_ns = self.clock.now_ns();
-        }
-    }
-
-    /// Makes a file before it is needed, if there is none to spare: what a thread of the log does again and again.
-    pub fn make_files(&self) {
-        match self.pool.fill() {
-            Ok(()) => self.is_full.store(false, Ordering::Relaxed),
-            Err(error) if error.is_full() => self.is_full.store(true, Ordering::Relaxed),
-            // A flush that needs the file fails, and stops the log.
-            Err(_) => {}
         }
     }
 
@@ -353,9 +361,24 @@ impl<D: Disk> Log<D> {
         self.pool.live()
     }
 
-    /// How long files are that are made.
-    pub(crate) fn file_bytes(&self) -> u64 {
-        self.pool.file_bytes()
+    /// How long the log is from the file of this number to a frame.
+    pub(crate) fn bytes_between(&self, first: u64, last: &Framed) -> u64 {
+        self.pool.bytes(first..last.number) + last.offset
+    }
+
+    /// How long the file is in which a frame lies.
+    pub(crate) fn file_bytes(&self, last: &Framed) -> u64 {
+        self.pool.bytes(last.number..last.number + 1)
+    }
+
+    /// The files of the last checkpoint are so long: so the next one may need as much.
+    pub(crate) fn note_checkpoint(&self, bytes: u64) {
+        self.pool.note_checkpoint(bytes);
+    }
+
+    /// Removes the files that are to spare, for a checkpoint that finds no room. Answers whether there were any.
+    pub(crate) fn give_up_spares(&self) -> bool {
+        self.pool.give_up_spares().unwrap_or(false)
     }
 
     /// The clock by which it measures.
@@ -382,17 +405,21 @@ impl<D: Disk> Log<D> {
 impl<D: Disk> redo::Log for Log<D> {
     #[inline]
     fn admit(&self, worker: usize) -> Result<(), Error> {
-        if self.is_stopped.load(Ordering::Relaxed) || self.is_full.load(Ordering::Relaxed) {
-            self.refuse()?;
+        if self.is_short.load(Ordering::Relaxed) {
+            self.make_files();
         }
-        if self.rings.is_behind(worker) && !left_out(Step::AwaitRoom) {
-            return self.flush();
+        // What does not write is told of nothing, and waits for nothing that may not come.
+        if self.rings.is_behind(worker) && !self.refuses() && !left_out(Step::AwaitRoom) {
+            let _ = self.flush();
         }
         Ok(())
     }
 
     #[inline]
     fn stage(&self, worker: usize, table: TableId, key: &[u8], change: Change<'_>) -> Result<(), Error> {
+        if self.refuses() {
+            self.refuse(change)?;
+        }
         let range;
         let edit = match change {
             Change::Put(words) => Edit::Put(words),
@@ -402,7 +429,11 @@ impl<D: Disk> redo::Log for Log<D> {
             }
             Change::Delete => Edit::Delete(key),
         };
-        self.rings.stage(worker, table.position() as u32, &edit).map_err(|refusal| self.unstaged(refusal))
+        match self.rings.stage(worker, table.position() as u32, &edit) {
+            Ok(Staged::InRing) => Ok(()),
+            Ok(Staged::Long) => self.find_room(change),
+            Err(refusal) => Err(self.unstaged(refusal)),
+        }
     }
 
     fn discard(&self, worker: usize) {
@@ -413,7 +444,13 @@ impl<D: Disk> redo::Log for Log<D> {
     fn seal(&self, worker: usize, order: Order) -> Ticket {
         match self.rings.seal(worker, order) {
             0 => self.ticket(order),
-            epoch => Ticket(epoch),
+            epoch => {
+                // Acquire: pairs with the release in `note_lost`. Whoever has not found this in its ring has had the ring's latch before.
+                if self.is_stopped.load(Ordering::Acquire) {
+                    self.is_lost(order);
+                }
+                Ticket(epoch)
+            }
         }
     }
 
@@ -425,7 +462,7 @@ impl<D: Disk> redo::Log for Log<D> {
         match redo::Log::sealed(self) {
             Ticket::DONE => Ticket::DONE,
             sealed => {
-                if self.finished.covers(read) {
+                if self.finished.covers(read) || self.is_stopped.load(Ordering::Relaxed) && self.is_kept(read) {
                     Ticket::DONE
                 } else {
                     sealed

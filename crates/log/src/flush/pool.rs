@@ -1,16 +1,20 @@
 //! The log's files: made before they are needed, and used again.
 //!
+//! The first ones are short, and each further one is as long as all that the log has, up to a limit. So a small database takes little room, and a
+//! long log has few files. A longer one is made where a frame needs it.
+//!
 //! A file's name is the number of its slot. Which part of the log it has, the frames in it say: so a file is used again under the name that it has, and
 //! what lies in it from before is known by its lower number.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::PoisonError;
 
 use polychron_engine::mutations::left_out;
-use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use polychron_sync::{Mutex, MutexGuard, nap};
 
-use crate::disk::{Access, Disk, Error, File, Files};
+use crate::disk::{Access, BLOCK, Disk, Error, File, Files};
 use crate::steps::Step;
 
 /// The directory of the log.
@@ -18,6 +22,10 @@ pub(crate) const DIRECTORY: &str = "log";
 
 /// How many files are kept to be used again.
 const SPARES: usize = 2;
+
+/// How much room is left to a checkpoint at most, in bytes, and how much of that is held by spare files.
+const MOST_LEFT: u64 = 1 << 30;
+const MOST_SPARE: u64 = 16 << 20;
 
 /// The path of a slot's file.
 pub(crate) fn path_of(slot: u32) -> String {
@@ -33,9 +41,21 @@ pub(crate) fn slot_of(name: &str) -> Option<u32> {
 /// All files of the log.
 pub(crate) struct Pool<D> {
     files: Files<D>,
-    file_bytes: u64,
+    lengths: Lengths,
     state: Mutex<State>,
+    /// How many bytes the files have that are to spare, as of the last change of that.
+    spare_bytes: AtomicU64,
+    /// The log's last growth found no room, or the next one would: a checkpoint is wanted, which frees files.
+    is_tight: AtomicBool,
+    /// A flush does not wait for room.
     is_given_up: AtomicBool,
+}
+
+/// How long files are that are made, in bytes: whole blocks. Where a frame needs a longer one, it is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lengths {
+    pub(crate) first: u64,
+    pub(crate) most: u64,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +64,10 @@ struct State {
     spare: Vec<u32>,
     /// Log files that are in use, by ascending numbers.
     live: Vec<Live>,
+    /// How long the files of both are.
+    bytes: BTreeMap<u32, u64>,
+    /// How long the files of the last checkpoint are.
+    checkpoint_bytes: u64,
 }
 
 /// A log file that has frames, or is about to.
@@ -55,11 +79,45 @@ pub(crate) struct Live {
     pub(crate) first_epoch: u64,
 }
 
+impl State {
+    fn bytes_of(&self, slot: u32) -> u64 {
+        self.bytes.get(&slot).copied().unwrap_or(0)
+    }
+
+    fn spare_bytes(&self) -> u64 {
+        self.spare.iter().map(|slot| self.bytes_of(*slot)).sum()
+    }
+
+    fn live_bytes(&self) -> u64 {
+        self.live.iter().map(|live| self.bytes_of(live.slot)).sum()
+    }
+
+    /// What a checkpoint of the last one and of the log may take.
+    fn folded_bytes(&self) -> u64 {
+        self.checkpoint_bytes + self.live_bytes()
+    }
+
+    /// How much room growth leaves to a checkpoint, beside the spare files, whose room it takes where there is no other. With one file alone there is nothing that
+    /// it could free.
+    fn left_bytes(&self) -> u64 {
+        let is_alone = self.live.len() + self.spare.len() < 2;
+        if is_alone { 0 } else { self.folded_bytes().saturating_sub(self.spare_bytes()).min(MOST_LEFT) }
+    }
+}
+
 impl<D: Disk> Pool<D> {
-    /// A pool of the files that have these numbers, and no others.
-    pub(crate) fn new(files: Files<D>, file_bytes: u64, live: Vec<Live>) -> Self {
-        let state = Mutex::new(State { spare: Vec::new(), live });
-        Self { files, file_bytes, state, is_given_up: AtomicBool::new(false) }
+    /// A pool of the files that have these numbers, and no others. No flush waits for room before [`Pool::begin`].
+    pub(crate) fn new(files: Files<D>, lengths: Lengths, live: Vec<Live>) -> Result<Self, Error> {
+        let measured = live.iter().map(|live| Ok((live.slot, files.open(&path_of(live.slot), Access::Read)?.bytes()?)));
+        let bytes = measured.collect::<Result<_, Error>>()?;
+        let state = Mutex::new(State { spare: Vec::new(), live, bytes, checkpoint_bytes: 0 });
+        let (is_tight, is_given_up) = (AtomicBool::new(false), AtomicBool::new(true));
+        Ok(Self { files, lengths, state, spare_bytes: AtomicU64::new(0), is_tight, is_given_up })
+    }
+
+    /// From now on a flush waits for room.
+    pub(crate) fn begin(&self) {
+        self.is_given_up.store(false, Ordering::Relaxed);
     }
 
     /// Waits no longer for room, because the log is closed.
@@ -67,49 +125,95 @@ impl<D: Disk> Pool<D> {
         self.is_given_up.store(true, Ordering::Relaxed);
     }
 
-    /// How long files are that are made.
-    pub(crate) fn file_bytes(&self) -> u64 {
-        self.file_bytes
+    /// Whether a checkpoint is wanted, for the room that it frees.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.is_tight.load(Ordering::Relaxed)
     }
 
-    /// Makes a file, unless there is one to spare.
-    pub(crate) fn fill(&self) -> Result<(), Error> {
-        let state = &mut *self.lock();
-        if state.spare.is_empty() { self.create(state) } else { Ok(()) }
+    /// The files of the last checkpoint are so long.
+    pub(crate) fn note_checkpoint(&self, bytes: u64) {
+        self.lock().checkpoint_bytes = bytes;
     }
 
-    /// A file for the log file of this number, which comes next and begins with this epoch.
-    pub(crate) fn take(&self, number: u64, first_epoch: u64) -> Result<File<D::File>, Error> {
+    /// Makes files, unless those to spare have so many bytes, and as many as a small checkpoint takes, as long as a checkpoint would find room beside them. The
+    /// error is that of the former alone; of the latter, and of a lack that comes next, a checkpoint learns.
+    pub(crate) fn fill(&self, need: u64) -> Result<(), Error> {
         let state = &mut *self.lock();
+        let wanted = need.max(state.folded_bytes().min(MOST_SPARE)).max(1);
+        let filled = self.fill_with(state, wanted);
+        // When the next file is used, there will be one more to leave room for.
+        let next = self.next_bytes(state, 0);
+        let is_tight = filled.is_err() || self.files.room() < 2 * next + state.left_bytes();
+        self.is_tight.store(is_tight, Ordering::Relaxed);
+        if state.spare_bytes() < need.max(1) { filled } else { Ok(()) }
+    }
+
+    fn fill_with(&self, state: &mut State, wanted: u64) -> Result<(), Error> {
+        while state.spare_bytes() < wanted {
+            let room = self.files.room().saturating_sub(state.left_bytes());
+            // A shorter file, where there is no room for one as long as it should be.
+            let missing = (wanted - state.spare_bytes()).min(self.lengths.most);
+            let bytes = self.next_bytes(state, missing).min(room / BLOCK as u64 * BLOCK as u64);
+            let bytes = bytes.max(self.lengths.first);
+            self.create(state, bytes, room)?;
+        }
+        Ok(())
+    }
+
+    /// How long the next file is, if it has at least so many bytes.
+    fn next_bytes(&self, state: &State, least: u64) -> u64 {
+        let Lengths { first, most } = self.lengths;
+        state.live_bytes().clamp(first, most).max(least).next_multiple_of(BLOCK as u64)
+    }
+
+    /// A file of at least so many bytes for the log file of this number, which comes next and begins with this epoch.
+    pub(crate) fn take(&self, number: u64, first_epoch: u64, least: u64) -> Result<File<D::File>, Error> {
         loop {
-            if state.spare.is_empty() {
-                self.create_in_time(state)?;
-            }
-            let slot = state.spare[0];
-            let file = self.files.open(&path_of(slot), Access::Write)?;
-            state.spare.remove(0);
-            if file.bytes()? == self.file_bytes {
+            let state = &mut *self.lock();
+            if let Some(at) = state.spare.iter().position(|slot| state.bytes_of(*slot) >= least) {
+                let slot = state.spare[at];
+                let file = self.files.open(&path_of(slot), Access::Write)?;
+                state.spare.remove(at);
                 state.live.push(Live { number, slot, first_epoch });
+                self.note_spare(state);
                 return Ok(file);
             }
-            // It was made when the options were others.
-            self.files.remove(&path_of(slot))?;
-        }
-    }
-
-    /// Makes a file, and waits for room where there is none: what is sealed cannot be refused any more. Nothing is admitted meanwhile.
-    fn create_in_time(&self, state: &mut State) -> Result<(), Error> {
-        loop {
-            match self.create(state) {
-                Err(error) if error.is_full() && !self.is_given_up.load(Ordering::Relaxed) => nap(200),
-                result => return result,
+            let (wanted, shortest) = (self.next_bytes(state, least), self.lengths.first.max(least));
+            let made = self.create(state, wanted, u64::MAX);
+            let made =
+                made.or_else(|error| if error.is_full() { self.create(state, shortest, u64::MAX) } else { Err(error) });
+            match made {
+                // What is sealed cannot be refused any more. Nothing is staged meanwhile, and a checkpoint may free files.
+                Err(error) if error.is_full() && !self.is_given_up.load(Ordering::Relaxed) => {
+                    self.is_tight.store(true, Ordering::Relaxed);
+                }
+                made => {
+                    made?;
+                    continue;
+                }
             }
+            nap(200);
         }
     }
 
     /// The files that are in use.
     pub(crate) fn live(&self) -> Vec<Live> {
         self.lock().live.clone()
+    }
+
+    /// How many bytes the files have that are to spare. No thread that makes a file is waited for.
+    pub(crate) fn spare_bytes(&self) -> u64 {
+        self.spare_bytes.load(Ordering::Relaxed)
+    }
+
+    fn note_spare(&self, state: &State) {
+        self.spare_bytes.store(state.spare_bytes(), Ordering::Relaxed);
+    }
+
+    /// How long the log files with these numbers are together.
+    pub(crate) fn bytes(&self, numbers: Range<u64>) -> u64 {
+        let state = self.lock();
+        state.live.iter().filter(|live| numbers.contains(&live.number)).map(|live| state.bytes_of(live.slot)).sum()
     }
 
     /// The number of the first log file that has anything of an epoch behind this one, or of the last file.
@@ -119,28 +223,50 @@ impl<D: Disk> Pool<D> {
         state.live.get(unneeded).map(|live| live.number)
     }
 
-    /// The files of lower numbers are needed no longer: a manifest that says so is durable.
+    /// The files of lower numbers are needed no longer: a manifest that says so is durable. The longest are kept.
     pub(crate) fn release(&self, first_number: u64) -> Result<(), Error> {
         let state = &mut *self.lock();
         let released = state.live.extract_if(.., |live| live.number < first_number).map(|live| live.slot);
         state.spare.extend(released);
+        let bytes = &state.bytes;
+        state.spare.sort_by_key(|slot| std::cmp::Reverse(bytes.get(slot).copied()));
+        self.note_spare(state);
+        self.shorten(state, SPARES)
+    }
+
+    /// Removes all files that are to spare, for the sake of a checkpoint that finds no room. Answers whether there were any.
+    pub(crate) fn give_up_spares(&self) -> Result<bool, Error> {
+        let state = &mut *self.lock();
+        let is_any = !state.spare.is_empty();
+        self.shorten(state, 0).map(|()| is_any)
+    }
+
+    fn shorten(&self, state: &mut State, count: usize) -> Result<(), Error> {
         let mut is_removed = false;
-        while state.spare.len() > SPARES {
-            self.files.remove(&path_of(state.spare[SPARES]))?;
-            state.spare.remove(SPARES);
+        while state.spare.len() > count {
+            self.files.remove(&path_of(state.spare[count]))?;
+            let slot = state.spare.remove(count);
+            state.bytes.remove(&slot);
+            self.note_spare(state);
             is_removed = true;
         }
         if is_removed { self.files.sync_directory(DIRECTORY) } else { Ok(()) }
     }
 
-    fn create(&self, state: &mut State) -> Result<(), Error> {
-        let used: BTreeSet<u32> = state.live.iter().map(|live| live.slot).chain(state.spare.iter().copied()).collect();
-        let slot = (0..).find(|slot| !used.contains(slot)).unwrap_or(u32::MAX);
-        self.files.create(&path_of(slot), self.file_bytes)?;
+    /// Makes a file of so many bytes, if that is no more than may be taken.
+    fn create(&self, state: &mut State, bytes: u64, room: u64) -> Result<(), Error> {
+        let slot = (0..).find(|slot| !state.bytes.contains_key(slot)).unwrap_or(u32::MAX);
+        let path = path_of(slot);
+        if bytes > room {
+            return Err(Error::full(&path));
+        }
+        self.files.create(&path, bytes)?;
         if !left_out(Step::SyncNames) {
             self.files.sync_directory(DIRECTORY)?;
         }
         state.spare.push(slot);
+        state.bytes.insert(slot, bytes);
+        self.note_spare(state);
         Ok(())
     }
 

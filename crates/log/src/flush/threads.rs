@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_base::clock::Duration;
 use polychron_sync::thread::{Builder, JoinHandle};
-use polychron_sync::{Condvar, Mutex};
+use polychron_sync::{Condvar, Mutex, Process};
 
 use super::{Beat, IDLE, Log};
 use crate::disk::Disk;
@@ -16,6 +16,7 @@ pub struct Threads<D: Disk> {
     log: Arc<Log<D>>,
     stop: Arc<Stop>,
     threads: Vec<JoinHandle<()>>,
+    process: Process,
 }
 
 #[derive(Default)]
@@ -45,7 +46,7 @@ impl<D: Disk> Threads<D> {
     /// # Errors
     /// When the system has none.
     pub fn start(log: Arc<Log<D>>) -> io::Result<Self> {
-        let mut this = Self { log, stop: Arc::default(), threads: Vec::new() };
+        let mut this = Self { log, stop: Arc::default(), threads: Vec::new(), process: Process::here() };
         let interval = super::period(this.log.options.durability).map_or(IDLE, |period| period.min(IDLE));
         let (log, mut beat) = (Arc::clone(&this.log), Beat::default());
         this.spawn("polychron-log", interval, move || log.tick(&mut beat))?;
@@ -70,6 +71,10 @@ impl<D: Disk> Threads<D> {
 
 impl<D: Disk> Drop for Threads<D> {
     fn drop(&mut self) {
+        if !self.process.is_here() {
+            // There are no such threads in a process that was forked, and the files are the other one's.
+            return self.threads.drain(..).for_each(std::mem::forget);
+        }
         self.log.pool.give_up();
         // Threads that are joined do not wait for the time of a flush either.
         self.log.hurry();

@@ -72,6 +72,13 @@ pub struct CheckpointFile {
     pub checksum: u32,
 }
 
+impl Checkpoint {
+    /// How long its files are together.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+}
+
 impl CheckpointFile {
     const BYTES: usize = 42;
 

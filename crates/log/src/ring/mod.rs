@@ -40,6 +40,14 @@ pub(crate) struct Limits {
     pub(crate) memory_bytes: usize,
 }
 
+/// Where a change was staged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Staged {
+    InRing,
+    /// Outside of it, because the transaction is long.
+    Long,
+}
+
 /// Why a change was not staged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unstaged {
@@ -147,7 +155,7 @@ impl Rings {
 
     /// Encodes a change of the worker's transaction behind those that it has staged.
     #[inline]
-    pub(crate) fn stage(&self, worker: usize, table: u32, edit: &Edit<'_>) -> Result<(), Unstaged> {
+    pub(crate) fn stage(&self, worker: usize, table: u32, edit: &Edit<'_>) -> Result<Staged, Unstaged> {
         edit.check().map_err(Unstaged::Refused)?;
         let own = &*self.rings[worker].own;
         let staged = own.staged.load(Ordering::Relaxed);
@@ -157,14 +165,14 @@ impl Rings {
             let mut sink = WordSink::resume(own.words(), start, staged);
             edit.write(table, &mut sink);
             own.staged.store(sink.finish(), Ordering::Relaxed);
-            return Ok(());
+            return Ok(Staged::InRing);
         }
         self.stage_slowly(worker, table, edit)
     }
 
     /// The same, where the ring has no room, as far as is known.
     #[cold]
-    fn stage_slowly(&self, worker: usize, table: u32, edit: &Edit<'_>) -> Result<(), Unstaged> {
+    fn stage_slowly(&self, worker: usize, table: u32, edit: &Edit<'_>) -> Result<Staged, Unstaged> {
         let Ring { own, latch } = &self.rings[worker];
         if own.array.get().is_none() {
             self.begin(worker)?;
@@ -177,7 +185,7 @@ impl Rings {
             let mut sink = WordSink::resume(own.words(), start, staged);
             edit.write(table, &mut sink);
             own.staged.store(sink.finish(), Ordering::Relaxed);
-            return Ok(());
+            return Ok(Staged::InRing);
         }
         let has = ends.staged.as_ref().map_or(staged, |long| long.bytes.len());
         let bytes = has + edit.most_bytes();
@@ -196,7 +204,7 @@ impl Rings {
             }
         }
         ends.staged.iter_mut().for_each(|long| edit.write(table, &mut long.bytes));
-        Ok(())
+        Ok(Staged::Long)
     }
 
     /// Gives a worker its ring.
@@ -339,7 +347,30 @@ impl Rings {
         }
     }
 
-    /// The memory that rings take, in bytes.
+    /// The lowest order of what is sealed and was not taken.
+    pub(crate) fn lowest(&self) -> Option<Order> {
+        let of_ring = |ring: &Ring| {
+            let ends = ring.latch.lock();
+            let words = ring.own.words();
+            let word = |at| words[index(words, at)].load(Ordering::Relaxed);
+            let mut lowest = ends.sealed.iter().map(|(_, order, _)| *order).min();
+            let mut at = ends.tail;
+            while at < ends.head {
+                let order = Order { era: word(at + 2), timestamp: word(at + 3) };
+                lowest = Some(lowest.map_or(order, |lowest| lowest.min(order)));
+                at += FRONT + word(at).div_ceil(8);
+            }
+            lowest
+        };
+        self.rings.iter().filter_map(of_ring).min()
+    }
+
+    /// The memory that one ring takes, in bytes.
+    pub(crate) fn ring_bytes(&self) -> usize {
+        8 * self.limits.ring_words
+    }
+
+    /// The memory that rings take, and what lies outside of them, in bytes: no less than what is sealed and not copied out.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.budget.used()
     }

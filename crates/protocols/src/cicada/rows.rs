@@ -227,6 +227,8 @@ impl Queries for CicadaTransaction<'_> {
         if !self.snapshot {
             return self.scan_unchecked(&Scan { projection: *projection, ..Scan::all(table) }, visitor);
         }
+        // Says what is wrong with an id of another database, too.
+        self.state.base.tables.table(table)?;
         let tables = self.state.base.tables.keep();
         let scanned = self.scan_records(&catalog::get(&tables, table)?.primary, visitor);
         self.rest();

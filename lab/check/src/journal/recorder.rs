@@ -152,13 +152,13 @@ impl Recorder {
         self.flush();
     }
 
-    /// Nothing ever becomes durable any more, and nothing begins.
+    /// Nothing ever becomes durable any more, and nothing is staged.
     pub fn stop(&self) {
         self.state().is_stopped = true;
         self.changed.notify_all();
     }
 
-    /// Nothing begins while there is no room.
+    /// Nothing but deletions is staged while there is no room.
     pub fn fill(&self, is_full: bool) {
         self.state().is_full = is_full;
     }
@@ -255,15 +255,18 @@ impl Log for Recorder {
         if state.staged.contains_key(&worker) {
             state.flaws.push(format!("worker {worker} asks to begin, and has staged something"));
         }
-        match (state.is_stopped, state.is_full) {
-            (true, _) => Err(Error::log_stopped("on command".to_owned())),
-            (_, true) => Err(Error::disk_full("nowhere".to_owned(), 1)),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn stage(&self, worker: usize, table: TableId, key: &[u8], change: Change<'_>) -> Result<(), Error> {
         let mut state = self.state();
+        match (state.is_stopped, state.is_full, change) {
+            (true, ..) => return Err(Error::log_stopped("on command".to_owned())),
+            (_, true, Change::Put(_) | Change::Patch { .. }) => {
+                return Err(Error::disk_full("nowhere".to_owned(), "there is none".to_owned()));
+            }
+            _ => {}
+        }
         if state.random.as_mut().is_some_and(|random| random.below(REFUSED) == 0) {
             return Err(Error::Cancelled);
         }

@@ -6,6 +6,7 @@
 //! `POLYCHRON_CRASH_SEEDS` how many outcomes of each power failure, and `POLYCHRON_FIRST_SEED` from which seed on.
 
 mod client;
+mod full;
 
 use polychron::Error;
 use polychron_base::sizes::scaled;

@@ -226,6 +226,33 @@ fn files_that_were_not_used() -> bool {
     !committed || complaint(&disk, &session.told()).is_some()
 }
 
+/// The log stops, and a transaction seals that had staged before. A reader is told that its answer is durable, which may have read that.
+fn reader_of_what_is_sealed_late() -> bool {
+    let (disk, session) = fresh();
+    session.commit(0, &[row(0, 3)]).unwrap();
+    session.begin(1, row(1, 3)).unwrap();
+    session.commit(0, &[row(0, 4)]).unwrap();
+    disk.plan(disk.steps().len(), Fault::FailForEver);
+    assert!(session.commit(2, &[row(2, 3)]).is_err());
+    let answers = |timestamp| session.log.wait(session.log.ticket(Order::from(timestamp))).is_ok();
+    assert!(answers(1) && answers(3) && !answers(4), "what was durable can be read, and what was lost cannot");
+    session.seal(1);
+    answers(3)
+}
+
+/// Rows are deleted while there is no room for a further file.
+fn deletion_on_a_full_disk() -> bool {
+    let (disk, session) = fresh();
+    session.commit(0, &[row(0, 3)]).unwrap();
+    session.idle(1, 0);
+    disk.set_room(Some(disk.used()));
+    while session.commit(0, &[row(0, 3)]).is_ok() {
+        session.idle(1, 0);
+    }
+    session.discard(0);
+    session.commit(0, &[Told::Delete(0, vec![0; 8])]).is_err()
+}
+
 /// What each step prevents.
 fn killer(step: Step) -> fn() -> bool {
     match step {
@@ -239,6 +266,8 @@ fn killer(step: Step) -> fn() -> bool {
         Step::SyncLeftFile => power_failure_after_a_long_epoch,
         Step::SyncNames => power_failure_after_many_commits,
         Step::RefuseStopped => transaction_after_a_failure,
+        Step::LoseLate => reader_of_what_is_sealed_late,
+        Step::DeleteWhenFull => deletion_on_a_full_disk,
         Step::CarryDurable => rot_in_the_last_frame,
         Step::FollowPredecessors | Step::CutUnfinished => epoch_of_which_parts_are_there,
         Step::KnowFloor => || log_that_is_gone(2),
@@ -253,6 +282,6 @@ fn killer(step: Step) -> fn() -> bool {
 
 each_step_is_needed! {
     Step, killer:
-    RaiseEpochFirst LeaveLaterEpochs FreeCopied RefuseOverfull AwaitRoom AwaitSealed SyncFrames SyncLeftFile SyncNames RefuseStopped CarryDurable
-    FollowPredecessors CutUnfinished KnowFloor LookBehind ReadTwice RewriteFound RaiseIncarnation MarkOpening RemoveLeftovers
+    RaiseEpochFirst LeaveLaterEpochs FreeCopied RefuseOverfull AwaitRoom AwaitSealed SyncFrames SyncLeftFile SyncNames RefuseStopped LoseLate DeleteWhenFull
+    CarryDurable FollowPredecessors CutUnfinished KnowFloor LookBehind ReadTwice RewriteFound RaiseIncarnation MarkOpening RemoveLeftovers
 }

@@ -26,13 +26,16 @@ fn opened(disk: &SimulatedDisk, options: Options) -> Arc<Log<SimulatedDisk>> {
 /// Commits until the log stops, and answers what was sealed, and whether it was acknowledged.
 fn client(log: &Log<SimulatedDisk>, worker: usize, orders: &AtomicU64) -> Vec<(Id, Sealed, bool)> {
     let mut sealed = Vec::new();
-    while log.admit(worker).is_ok() {
+    loop {
+        log.admit(worker).unwrap();
         let timestamp = orders.fetch_add(1, Ordering::Relaxed);
         let changes: Vec<Told> = (0..timestamp % 4 + 1)
             .map(|at| Told::Put(at as u32, vec![timestamp; (timestamp * 7 + at) as usize % 40]))
             .collect();
-        for change in &changes {
-            log.stage(worker, TableId::new(1, change.table()), b"", change.change()).unwrap();
+        let stage = |change: &Told| log.stage(worker, TableId::new(1, change.table()), b"", change.change());
+        if changes.iter().try_for_each(stage).is_err() {
+            log.discard(worker);
+            break;
         }
         let ticket = log.seal(worker, Order::from(timestamp));
         let is_durable = log.wait(ticket).is_ok();
