@@ -2,9 +2,9 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use polychron::{ProtocolList, Protocols};
+use polychron_sync::atomic::{AtomicUsize, Ordering};
 
 fn polychron(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_polychron")).args(arguments).output().expect("the binary was built for this test")

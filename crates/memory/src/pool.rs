@@ -17,9 +17,6 @@ use crate::reserve::DRAW_BYTES;
 /// A worker's chunk is about this part of what is reserved already, or less.
 const SHARE_OF_RESERVED: usize = 16;
 
-/// So much of a chunk becomes free blocks at once.
-const STOCK_BYTES: usize = 1024;
-
 /// Less than this of a leaving worker's chunk is not worth a place in the list of remainders.
 const LEAST_REMAINDER: usize = 1024;
 
@@ -161,7 +158,6 @@ impl Pool {
         }
         let size = size_of_class(class);
         if let Some(block) = self.cut(shared, size) {
-            self.stock(class, size);
             return Some(block);
         }
         // A block that is large beside the chunks gets a span of its own; chunks are for what they hold many of.
@@ -203,22 +199,6 @@ impl Pool {
         // SAFETY: the skipped bytes belong to the chunk and are not part of the block.
         unsafe { self.carve(shared, before) };
         Some(block)
-    }
-
-    /// Cuts more blocks off behind one that was just cut, so that a worker that goes on allocating looks at the stash once for many.
-    fn stock(&self, class: usize, size: usize) {
-        let Some((chunk, lists)) = self.chunk.get().zip(self.lists.get(class)) else { return };
-        let count = (STOCK_BYTES / size).min(chunk.bytes / size).min(batch_of_class(class) as usize - 1);
-        let (blocks, behind) = chunk.split(count * size);
-        let mut active = lists.active.get();
-        debug_assert_eq!(active.count(), 0, "free blocks come first");
-        // The first one comes first.
-        for at in (0..count).rev() {
-            // SAFETY: the block lies within the span, which was the chunk's and is aligned like the block before it.
-            unsafe { active.push(blocks.base.add(at * size)) };
-        }
-        lists.active.set(active);
-        self.chunk.set(Some(behind));
     }
 
     /// Gets a new chunk with room for a block of `size` bytes; smaller and smaller ones near the limit.

@@ -44,6 +44,18 @@ pub mod thread {
     pub use shuttle::thread::*;
     #[cfg(not(any(loom, shuttle)))]
     pub use std::thread::*;
+
+    /// Whether joining the thread waits for nothing; a model checker has it join.
+    #[cfg(not(any(loom, shuttle)))]
+    pub fn is_finished<T>(thread: &JoinHandle<T>) -> bool {
+        thread.is_finished()
+    }
+
+    /// As above.
+    #[cfg(any(loom, shuttle))]
+    pub fn is_finished<T>(_: &JoinHandle<T>) -> bool {
+        true
+    }
 }
 
 #[cfg(loom)]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use polychron::{DefaultProtocol, Protocol as _};
 use polychron_cli::arguments::{Bench, Pages};
 use polychron_workloads::tpcc::Scale;
 
@@ -77,7 +78,7 @@ pub(crate) struct Durability {
     pub(crate) part: Vec<Part>,
 
     /// The concurrency-control protocol
-    #[arg(long, default_value = "cicada")]
+    #[arg(long, default_value = DefaultProtocol::NAME)]
     pub(crate) protocol: String,
 
     /// Seconds of each run

@@ -87,12 +87,13 @@ struct Window {
 }
 
 impl Window {
-    fn find(&mut self, all: &[Hint], table: TableId, key: Key16) -> Option<Handle> {
+    /// The position of a key's hint.
+    fn find(&mut self, all: &[Hint], table: TableId, key: Key16) -> Option<usize> {
         let ahead = self.next..self.end.min(self.next + WINDOW);
         let mut positions = ahead.chain(self.first..self.next.min(self.first + WINDOW));
         let position = positions.find(|&position| all[position].is_of(table, key))?;
         self.next = position + 1;
-        all[position].handle
+        Some(position)
     }
 }
 
@@ -106,6 +107,8 @@ pub struct Hints {
     own: Window,
     /// From here on hints wait for their lookups.
     answered: usize,
+    /// Hints before this one were found in an epoch that was left since, and lead nowhere.
+    outdated: usize,
     /// Memory of lookups under way, empty between them.
     walks: Vec<Walk<'static>>,
 }
@@ -156,7 +159,7 @@ impl Hints {
         match self.all.get(window.next) {
             Some(hint) if window.next < window.end && hint.is_of(table, key) => {
                 window.next += 1;
-                hint.handle
+                if window.next > self.outdated { hint.handle } else { None }
             }
             _ => self.find_further(table, Key16::from_key(key)?),
         }
@@ -164,8 +167,9 @@ impl Hints {
 
     #[inline(never)]
     fn find_further(&mut self, table: TableId, key: Key16) -> Option<Handle> {
-        let found = self.declared.find(&self.all, table, key);
-        if found.is_some() { found } else { self.own.find(&self.all, table, key) }
+        let declared = self.declared.find(&self.all, table, key);
+        let position = declared.or_else(|| self.own.find(&self.all, table, key))?;
+        if position >= self.outdated { self.all[position].handle } else { None }
     }
 
     /// Looks the keys up that a group of procedures declares, and starts fetching their records. What is found holds under
@@ -204,6 +208,7 @@ impl Hints {
         self.declared.next = self.declared.first;
         self.own = Window { first: group, next: group, end: group };
         self.answered = group;
+        self.outdated = self.outdated.min(group);
     }
 
     /// Adds a key to those that the running transaction will read, unless it is too long. Touches no index, so the transaction need be in no
@@ -291,6 +296,12 @@ impl Hints {
         self.all[position].handle = handle;
     }
 
+    /// The guard leaves its epoch for another one: what was found so far is not looked at any more, for the memory may be gone.
+    #[inline]
+    pub fn outdate(&mut self) {
+        self.outdated = self.answered;
+    }
+
     /// Forgets all hints, before the epoch ends in which they were found.
     #[inline]
     pub fn clear(&mut self) {
@@ -300,7 +311,7 @@ impl Hints {
         self.all.clear();
         self.ends.clear();
         (self.declared, self.own) = (Window::default(), Window::default());
-        self.answered = 0;
+        (self.answered, self.outdated) = (0, 0);
     }
 }
 

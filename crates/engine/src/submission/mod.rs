@@ -34,7 +34,7 @@ use std::sync::{Arc, PoisonError};
 
 use polychron_base::Error;
 use polychron_base::clock::Clock;
-use polychron_sync::thread::{Builder, JoinHandle};
+use polychron_sync::thread::{self, Builder, JoinHandle};
 use polychron_sync::{Mutex, MutexGuard, Process, nap};
 
 use crate::futures::Attempt;
@@ -274,7 +274,7 @@ impl<P: Protocol> Service<P> {
 
     /// Whether all threads end within a while.
     fn finishes_soon(&self) -> bool {
-        let is_finished = || self.threads.iter().all(JoinHandle::is_finished);
+        let is_finished = || self.threads.iter().all(thread::is_finished);
         (0..LONGEST_WAIT_MS).any(|_| {
             let finished = is_finished();
             if !finished {

@@ -292,7 +292,7 @@ impl<D: Disk> Log<D> {
             flusher.finish(epoch, mark, &self.pool)?;
             *self.framed.lock().unwrap_or_else(PoisonError::into_inner) = flusher.framed(mark.consistent);
             self.rest.store(flusher.rest(), Ordering::Relaxed);
-            self.is_short.store(self.room() < self.comfort(), Ordering::Relaxed);
+            self.is_short.store(self.room() < self.comfort() || self.pool.has_grown(), Ordering::Relaxed);
             // The frame says what was durable before it.
             self.owed.store(if has_records { epoch } else { 0 }, Ordering::Relaxed);
         }
@@ -398,7 +398,12 @@ impl<D: Disk> Log<D> {
     /// What the disk says. The files are removed when the database is opened again.
     pub fn release(&self, first_log_file: u64, generation: u64) -> Result<(), crate::disk::Error> {
         self.note_manifest(generation);
-        self.pool.release(first_log_file)
+        self.pool.release(first_log_file)?;
+        // Whoever was refused for a lack of room need not wait for a thread to look.
+        if self.is_full() {
+            self.make_files();
+        }
+        Ok(())
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct Pool<D> {
     spare_bytes: AtomicU64,
     /// The log's last growth found no room, or the next one would: a checkpoint is wanted, which frees files.
     is_tight: AtomicBool,
+    /// The log is in another file since somebody has last seen to room.
+    has_grown: AtomicBool,
     /// A flush does not wait for room.
     is_given_up: AtomicBool,
 }
@@ -97,8 +99,12 @@ impl State {
         self.checkpoint_bytes + self.live_bytes()
     }
 
-    /// How much room growth leaves to a checkpoint, beside the spare files, whose room it takes where there is no other. With one file alone there is nothing that
-    /// it could free.
+    /// How much of that is kept for it, be it free or in spare files. With one file in use alone there is nothing that it could free.
+    fn reserved_bytes(&self) -> u64 {
+        if self.live.len() < 2 { 0 } else { self.folded_bytes().min(MOST_LEFT) }
+    }
+
+    /// How much room growth leaves to a checkpoint, beside the spare files, whose room it takes where there is no other.
     fn left_bytes(&self) -> u64 {
         let is_alone = self.live.len() + self.spare.len() < 2;
         if is_alone { 0 } else { self.folded_bytes().saturating_sub(self.spare_bytes()).min(MOST_LEFT) }
@@ -111,8 +117,8 @@ impl<D: Disk> Pool<D> {
         let measured = live.iter().map(|live| Ok((live.slot, files.open(&path_of(live.slot), Access::Read)?.bytes()?)));
         let bytes = measured.collect::<Result<_, Error>>()?;
         let state = Mutex::new(State { spare: Vec::new(), live, bytes, checkpoint_bytes: 0 });
-        let (is_tight, is_given_up) = (AtomicBool::new(false), AtomicBool::new(true));
-        Ok(Self { files, lengths, state, spare_bytes: AtomicU64::new(0), is_tight, is_given_up })
+        let [is_tight, has_grown, is_given_up] = [false, false, true].map(AtomicBool::new);
+        Ok(Self { files, lengths, state, spare_bytes: AtomicU64::new(0), is_tight, has_grown, is_given_up })
     }
 
     /// From now on a flush waits for room.
@@ -130,34 +136,63 @@ impl<D: Disk> Pool<D> {
         self.is_tight.load(Ordering::Relaxed)
     }
 
+    /// Whether the log is in another file since somebody has last seen to room.
+    pub(crate) fn has_grown(&self) -> bool {
+        self.has_grown.load(Ordering::Relaxed)
+    }
+
     /// The files of the last checkpoint are so long.
     pub(crate) fn note_checkpoint(&self, bytes: u64) {
         self.lock().checkpoint_bytes = bytes;
     }
 
-    /// Makes files, unless those to spare have so many bytes, and as many as a small checkpoint takes, as long as a checkpoint would find room beside them. The
-    /// error is that of the former alone; of the latter, and of a lack that comes next, a checkpoint learns.
+    /// Makes files, unless those to spare have so many bytes, and as many as a small checkpoint takes, as long as a checkpoint would find room beside them. It is
+    /// an error if that would not find room once the log has used so many bytes more and has gone over to its next file: the spare files are room for one of
+    /// them, and not for both. Of a lack that comes next a checkpoint learns.
     pub(crate) fn fill(&self, need: u64) -> Result<(), Error> {
         let state = &mut *self.lock();
+        self.has_grown.store(false, Ordering::Relaxed);
         let wanted = need.max(state.folded_bytes().min(MOST_SPARE)).max(1);
         let filled = self.fill_with(state, wanted);
         // When the next file is used, there will be one more to leave room for.
         let next = self.next_bytes(state, 0);
-        let is_tight = filled.is_err() || self.files.room() < 2 * next + state.left_bytes();
+        let longest = state.spare.iter().map(|slot| state.bytes_of(*slot)).max().unwrap_or(0);
+        let reserved = state.reserved_bytes();
+        let is_short = reserved > 0 && self.available_bytes(state) < need + longest + reserved;
+        let is_tight = is_short || filled.is_err() || self.files.room() < 2 * next + state.left_bytes();
         self.is_tight.store(is_tight, Ordering::Relaxed);
-        if state.spare_bytes() < need.max(1) { filled } else { Ok(()) }
+        match filled {
+            Err(error) if state.spare_bytes() < need.max(1) => Err(error),
+            _ if is_short => Err(Error::full(DIRECTORY)),
+            _ => Ok(()),
+        }
     }
 
     fn fill_with(&self, state: &mut State, wanted: u64) -> Result<(), Error> {
         while state.spare_bytes() < wanted {
-            let room = self.files.room().saturating_sub(state.left_bytes());
-            // A shorter file, where there is no room for one as long as it should be.
+            let room = self.growth_bytes(state);
             let missing = (wanted - state.spare_bytes()).min(self.lengths.most);
-            let bytes = self.next_bytes(state, missing).min(room / BLOCK as u64 * BLOCK as u64);
-            let bytes = bytes.max(self.lengths.first);
+            let bytes = self.bounded_bytes(state, missing);
             self.create(state, bytes, room)?;
         }
         Ok(())
+    }
+
+    /// How much room there is beside what is left to a checkpoint.
+    fn growth_bytes(&self, state: &State) -> u64 {
+        self.files.room().saturating_sub(state.left_bytes())
+    }
+
+    /// How much room there is with that of the spare files.
+    fn available_bytes(&self, state: &State) -> u64 {
+        self.files.room().saturating_add(state.spare_bytes())
+    }
+
+    /// How long the next file is, which should have at least so many bytes: less than it should be, where there is no room for that; and a small part of what there
+    /// is, for no file is freed before the log is in the next one.
+    fn bounded_bytes(&self, state: &State, least: u64) -> u64 {
+        let most = self.growth_bytes(state).min(self.available_bytes(state) / 4);
+        self.next_bytes(state, least).min(most / BLOCK as u64 * BLOCK as u64).max(self.lengths.first)
     }
 
     /// How long the next file is, if it has at least so many bytes.
@@ -166,34 +201,37 @@ impl<D: Disk> Pool<D> {
         state.live_bytes().clamp(first, most).max(least).next_multiple_of(BLOCK as u64)
     }
 
-    /// A file of at least so many bytes for the log file of this number, which comes next and begins with this epoch.
+    /// A file of at least so many bytes for the log file of this number, which comes next and begins with this epoch. Waits for room, unless that was given up.
     pub(crate) fn take(&self, number: u64, first_epoch: u64, least: u64) -> Result<File<D::File>, Error> {
         loop {
-            let state = &mut *self.lock();
-            if let Some(at) = state.spare.iter().position(|slot| state.bytes_of(*slot) >= least) {
-                let slot = state.spare[at];
-                let file = self.files.open(&path_of(slot), Access::Write)?;
-                state.spare.remove(at);
-                state.live.push(Live { number, slot, first_epoch });
-                self.note_spare(state);
-                return Ok(file);
-            }
-            let (wanted, shortest) = (self.next_bytes(state, least), self.lengths.first.max(least));
-            let made = self.create(state, wanted, u64::MAX);
-            let made =
-                made.or_else(|error| if error.is_full() { self.create(state, shortest, u64::MAX) } else { Err(error) });
-            match made {
+            match self.try_take(Live { number, slot: 0, first_epoch }, least) {
                 // What is sealed cannot be refused any more. Nothing is staged meanwhile, and a checkpoint may free files.
                 Err(error) if error.is_full() && !self.is_given_up.load(Ordering::Relaxed) => {
                     self.is_tight.store(true, Ordering::Relaxed);
                 }
-                made => {
-                    made?;
-                    continue;
-                }
+                taken => return taken,
             }
+            // Nothing is locked here: a checkpoint needs the pool to free files.
             nap(200);
         }
+    }
+
+    fn try_take(&self, next: Live, least: u64) -> Result<File<D::File>, Error> {
+        let state = &mut *self.lock();
+        let is_long = |state: &State, slot: &u32| state.bytes_of(*slot) >= least;
+        if !state.spare.iter().any(|slot| is_long(state, slot)) {
+            // Of the room that is left to a checkpoint no more is taken than the frame needs.
+            let bytes = self.bounded_bytes(state, least).max(least.next_multiple_of(BLOCK as u64));
+            self.create(state, bytes, u64::MAX)?;
+        }
+        let Some(at) = state.spare.iter().position(|slot| is_long(state, slot)) else { unreachable!("it was made") };
+        let slot = state.spare[at];
+        let file = self.files.open(&path_of(slot), Access::Write)?;
+        state.spare.remove(at);
+        state.live.push(Live { slot, ..next });
+        self.has_grown.store(true, Ordering::Relaxed);
+        self.note_spare(state);
+        Ok(file)
     }
 
     /// The files that are in use.

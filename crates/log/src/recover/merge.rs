@@ -34,7 +34,7 @@ pub trait Sink: Sync {
     /// Why it refuses rows.
     type Error: From<Error> + Send;
 
-    /// Whether rows come as a checkpoint has them, [`Batch::encoded`], and not as [`Batch::rows`]. Those that have not changed are not decoded, checked
+    /// Whether rows come as a checkpoint has them, encoded, and not as [`Batch::rows`]. Those that have not changed are not decoded, checked
     /// and encoded again then.
     const ENCODED: bool = false;
 

@@ -126,8 +126,8 @@ impl CicadaTransaction<'_> {
     }
 
     /// The record that a key was found to lead to a while ago, in this transaction or for its batch. That is safe because a record serves one key
-    /// until it is closed, and its slot no other one while the batch holds its guard: a record that shows a row is not closed. A snapshot renews
-    /// its guard, but in a slot that serves another key by then it sees nothing. In every other case the key is looked up again.
+    /// until it is closed, and its slot no other one while the batch holds its guard: a record that shows a row is not closed. In
+    /// every other case the key is looked up again.
     #[inline]
     fn hinted<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<Kept> {
         let IndexRef { table, index } = store.place();

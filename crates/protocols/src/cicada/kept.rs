@@ -259,7 +259,7 @@ impl<'w> OwnGuard<'w> {
     /// The snapshot leaves its epoch for the present one.
     #[inline]
     pub(super) fn renew(&mut self, base: &mut WorkerBase<Store>, stays: &mut Stays) {
-        base.fingers.clear();
+        base.leave_epoch();
         self.guard.refresh();
         self.epoch = stays.next();
         (self.here, self.pinned) = (self.epoch, self.epoch);
@@ -389,8 +389,8 @@ impl<'w> OwnGuard<'w> {
         inserted.map(|_| None)
     }
 
-    /// The record that a key was found to lead to a while ago, in this transaction or for its batch, whose guard still stands; or earlier in a
-    /// snapshot, which keeps the table and with it the pages of its records.
+    /// The record that a key was found to lead to a while ago, in this transaction or for its batch, in the epoch in which the guard still is: one that
+    /// leaves it outdates its hints ([`WorkerBase::leave_epoch`], [`WorkerBase::forget_found`]).
     #[inline]
     pub(super) fn hinted<K: EncodedKey>(&self, hints: &mut Hints, table: TableId, key: K) -> Option<Kept> {
         hints.find(table, key).map(|handle| self.kept(handle))

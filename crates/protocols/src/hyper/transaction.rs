@@ -128,7 +128,7 @@ impl<'w> HyperTransaction<'w> {
     /// What was found in another epoch is not looked at in this one.
     #[cold]
     fn renew(&mut self) {
-        self.state.base.fingers.clear();
+        self.state.base.leave_epoch();
         self.guard.refresh();
     }
 

@@ -146,7 +146,7 @@ impl<'w> MaflingoTransaction<'w> {
         self.until_check = self.shared.options.check_every;
         if self.snapshot.is_some() {
             self.until_check = self.until_check.min(RENEW_EVERY);
-            self.state.base.fingers.clear();
+            self.state.base.leave_epoch();
             self.guard.refresh();
             return Ok(());
         }

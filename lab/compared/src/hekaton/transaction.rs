@@ -132,7 +132,7 @@ impl<'w> HekatonTransaction<'w> {
     #[cold]
     fn renew(&mut self) {
         self.until_renewal = RENEW_EVERY;
-        self.state.base.fingers.clear();
+        self.state.base.leave_epoch();
         self.kept.get_or_insert_with(|| self.state.base.tables.keep());
         self.guard.refresh();
     }

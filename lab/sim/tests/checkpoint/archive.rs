@@ -14,7 +14,7 @@ use polychron_log::steps::ArchiveStep;
 use polychron_sim::{Damage, Fault, SimulatedDisk, each_step_is_needed};
 
 use crate::faults::row;
-use crate::ledger::{Ledger, Rows, Sealed};
+use crate::ledger::{Ledger, Rows, Sealed, replay};
 use crate::runs;
 use crate::world::{World, look};
 
@@ -76,16 +76,7 @@ fn sealed_before(ledger: &Ledger, restored: &Restored) -> Vec<Sealed> {
 
 /// The rows after them.
 fn prefix(ledger: &Ledger, restored: &Restored, tables: &BTreeSet<u32>) -> Rows {
-    let sealed = sealed_before(ledger, restored);
-    let mut rows = Rows::new();
-    for (key, done) in sealed.iter().flat_map(|sealed| &sealed.done) {
-        match done.apply(rows.get(key)) {
-            Some(row) => rows.insert(*key, row),
-            None => rows.remove(key),
-        };
-    }
-    rows.retain(|(table, _), _| tables.contains(table));
-    rows
+    replay(sealed_before(ledger, restored).iter(), tables)
 }
 
 /// What is wrong with what was restored.

@@ -97,23 +97,28 @@ pub(crate) struct Found {
     pub(crate) durable: u64,
 }
 
+/// The rows of these tables after these transactions, in their order.
+pub(crate) fn replay<'s>(sealed: impl Iterator<Item = &'s Sealed>, tables: &BTreeSet<u32>) -> Rows {
+    let mut sealed: Vec<_> = sealed.collect();
+    sealed.sort_by_key(|sealed| (sealed.incarnation, sealed.order));
+    let mut rows = Rows::new();
+    for (key, done) in sealed.iter().flat_map(|sealed| &sealed.done) {
+        match done.apply(rows.get(key)) {
+            Some(row) => rows.insert(*key, row),
+            None => rows.remove(key),
+        };
+    }
+    rows.retain(|(table, _), _| tables.contains(table));
+    rows
+}
+
 impl Ledger {
     /// The rows that must be there.
     fn rows(&self, found: &Found) -> Rows {
         let Found { tables, whole, incarnation, durable, .. } = found;
         // An opening that has failed has decided, too, and begun with the next epoch.
         let last = if *incarnation > self.incarnation { (*durable).min(*whole) } else { *whole };
-        let mut sealed: Vec<&Sealed> = self.sealed.iter().filter(|sealed| sealed.epoch <= last).collect();
-        sealed.sort_by_key(|sealed| (sealed.incarnation, sealed.order));
-        let mut rows = Rows::new();
-        for (key, done) in sealed.iter().flat_map(|sealed| &sealed.done) {
-            match done.apply(rows.get(key)) {
-                Some(row) => rows.insert(*key, row),
-                None => rows.remove(key),
-            };
-        }
-        rows.retain(|(table, _), _| tables.contains(table));
-        rows
+        replay(self.sealed.iter().filter(|sealed| sealed.epoch <= last), tables)
     }
 
     /// What is wrong with what was found, in words.

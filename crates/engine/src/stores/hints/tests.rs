@@ -74,6 +74,29 @@ fn each_procedure_has_its_own() {
     });
 }
 
+/// What was found before the epoch was left leads nowhere; what is asked for later does, and the procedures of the group keep their places.
+#[test]
+fn what_is_outdated_leads_nowhere() {
+    with_guard(|guard| {
+        let mut hints = group(guard);
+        hints.put_in_force(0);
+        assert_eq!(find(&mut hints, 10), Some(11));
+        hints.outdate();
+        assert_eq!((11..16).find_map(|key| find(&mut hints, key)), None);
+        hints.put_in_force(1);
+        hints.ask(TABLE, Key8::new(50, 8));
+        let first = hints.answer(NOWHERE, guard).expect("no table is known");
+        answer(&mut hints, first);
+        assert_eq!(find(&mut hints, 50), Some(51));
+        hints.put_in_force(2);
+        assert_eq!((find(&mut hints, 30), find(&mut hints, 33)), (None, None));
+        hints.clear();
+        hints = group(guard);
+        hints.put_in_force(2);
+        assert_eq!(find(&mut hints, 30), Some(31));
+    });
+}
+
 /// A procedure that conflicts asks again, however often; what it asked for before must not add up, nor hide what it declared.
 #[test]
 fn a_repetition_begins_anew() {
