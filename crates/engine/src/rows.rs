@@ -17,7 +17,7 @@ use crate::Savepoints;
 use crate::stores::key_in_entry;
 
 pub use change::make_entry;
-pub use fill::{fill, make_entries};
+pub use fill::{fill, fill_by_own_worker, make_entries};
 pub use primitives::{At, Intent, Primitives};
 pub use visit::{Visit, follow_key};
 

@@ -104,7 +104,7 @@ impl WorkerRecords {
         // Pinned first: what frees a list of tables waits for the epochs of the transactions that know it.
         let mut guard = local.pin();
         // SAFETY: of the transaction, which leaves its epoch, the list is kept below, until it has ended.
-        unsafe { base.tables.renew(&shared.catalog) };
+        unsafe { base.tables.renew(&shared.base.catalog) };
         shared.kept.keep(base.slot, &mut base.tables);
         guard.stand_aside();
         debug_assert!(self.log.is_empty(), "the transaction before left something behind");

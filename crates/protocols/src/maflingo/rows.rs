@@ -68,7 +68,7 @@ impl<'w> Primitives<'w> for MaflingoTransaction<'w> {
     ) -> Result<Option<FoundRow>, Error> {
         let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
         let found = self.find(at.store, at.key, words_of(projection));
-        self.state.note_reads(reads, self.shared.catalog.number());
+        self.state.note_reads(reads, self.shared.base.catalog.number());
         self.state.sets.reads.truncate(reads);
         self.state.sets.nodes.truncate(nodes);
         Ok(found.map(FoundRow))
