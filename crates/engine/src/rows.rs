@@ -18,7 +18,7 @@ use crate::stores::key_in_entry;
 
 pub use change::make_entry;
 pub use fill::{fill, fill_by_own_worker, make_entries};
-pub use primitives::{At, Intent, Primitives};
+pub use primitives::{At, Finding, Intent, Lookup, Primitives, Rewrite};
 pub use visit::{Visit, follow_key};
 
 crate::named! {
