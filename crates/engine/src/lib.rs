@@ -80,7 +80,7 @@ pub use scan::{Direction, Restriction, Scan};
 pub use statistics::{Counters, Metric, MetricValue, Statistics, Versions};
 pub use storage::Storage;
 pub use submission::Submission;
-pub use transaction::{Insertion, LazyFutures, Prefetch, Queries, Transaction};
+pub use transaction::{Insertion, LazyFutures, Prefetch, Queries, RowVisitor, Transaction};
 pub use typed::Table;
 
 /// A concurrency-control design: owns the tables, hands out workers.
