@@ -147,7 +147,7 @@ impl CicadaTransaction<'_> {
         }
         // A row that is written once more as it is keeps its entries.
         let written = || self.state.sets.writes.iter().filter(|write| !write.unlogged).map(|write| write.place);
-        let outdated = self.state.base.tables.outdated(&self.shared.catalog, written);
+        let outdated = self.state.base.tables.outdated(&self.shared.base.catalog, written);
         outdated.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
@@ -283,7 +283,7 @@ impl CicadaTransaction<'_> {
     fn know_dropped(&mut self) -> Result<(), Error> {
         let State { base, sets, .. } = &*self.state;
         let asked = || sets.reads.places().chain(sets.nodes.index_refs());
-        let dropped = base.dropped(&self.shared.catalog, asked);
+        let dropped = base.dropped(&self.shared.base.catalog, asked);
         dropped.map_or(Ok(()), |place| Err(self.conflict(Reason::Inconsistent, place, None)))
     }
 
