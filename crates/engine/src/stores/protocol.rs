@@ -10,7 +10,7 @@ use polychron_memory::{Local, Memory};
 use polychron_schema::EvolutionError;
 use polychron_sync::Mutex;
 
-use super::{Base, IndexRef, Keyed, StoreDefinition, StoreTable};
+use super::{Base, IndexRef, Keyed, Knobs, StoreDefinition, StoreTable};
 use crate::catalog::Superseded;
 use crate::definitions::{Standing, StoredCatalog};
 use crate::redo::{Journal, Order};
@@ -19,15 +19,6 @@ use crate::{
     Common, Configuration, IndexDefinition, Isolation, Metric, Protocol, Statistics, Storage, TableDefinition,
     Versions, Worker, limits,
 };
-
-/// A protocol's own knobs, each of which has a name.
-pub trait Knobs: Clone + fmt::Debug + Default + Send + Sync + 'static {
-    /// Sets a knob by its name, from text.
-    ///
-    /// # Errors
-    /// There is no knob of that name, or it has no such value: one line that says what there is.
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String>;
-}
 
 /// A protocol whose tables are [`StoreTable`]s: what differs between such protocols when a database is opened and entered, and when its tables and
 /// indexes come and go. The rest is [`Protocol`] and [`Storage`], written once.

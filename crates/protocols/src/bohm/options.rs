@@ -1,7 +1,7 @@
 //! BOHM's own knobs.
 
 use polychron_base::Error;
-use polychron_engine::stores::Knobs;
+use polychron_engine::stores::knobs::{self, Knobs};
 
 use super::timestamp::Timestamp;
 
@@ -81,28 +81,27 @@ impl Options {
     }
 }
 
+fn truth(name: &str, value: &str) -> Result<bool, String> {
+    knobs::choice(name, value, &[("true", true), ("false", false)])
+}
+
 impl Knobs for Options {
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let number = || value.parse::<usize>().map_err(|_| format!("{name} is a number, not `{value}`"));
-        let truth = || value.parse::<bool>().map_err(|_| format!("{name} is true or false, not `{value}`"));
         match name {
-            "batch-size" => self.batch_size = number()?,
-            "partitions" => self.partitions = number()?,
-            "concurrency-control-threads" => self.concurrency_control_threads = number()?,
-            "execution-threads" => self.execution_threads = number()?,
-            "annotate-reads" => self.annotate_reads = truth()?,
-            "preprocess" => self.preprocess = truth()?,
-            "stale-snapshots" => self.stale_snapshots = truth()?,
+            "batch-size" => self.batch_size = knobs::number(name, value)?,
+            "partitions" => self.partitions = knobs::number(name, value)?,
+            "concurrency-control-threads" => self.concurrency_control_threads = knobs::number(name, value)?,
+            "execution-threads" => self.execution_threads = knobs::number(name, value)?,
+            "annotate-reads" => self.annotate_reads = truth(name, value)?,
+            "preprocess" => self.preprocess = truth(name, value)?,
+            "stale-snapshots" => self.stale_snapshots = truth(name, value)?,
             "unknown" => {
-                self.unknown = match value {
-                    "reconnaissance" => Unknown::Reconnaissance,
-                    "in-place" => Unknown::InPlace,
-                    _ => return Err(format!("unknown is reconnaissance or in-place, not `{value}`")),
-                }
+                let ways = [("reconnaissance", Unknown::Reconnaissance), ("in-place", Unknown::InPlace)];
+                self.unknown = knobs::choice(name, value, &ways)?;
             }
             _ => {
                 let names = "batch-size, partitions, concurrency-control-threads, execution-threads, annotate-reads, preprocess, stale-snapshots and unknown";
-                return Err(format!("bohm has no option `{name}`; it has {names}"));
+                return Err(knobs::unknown("bohm", name, names));
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polychron_base::Error;
-use polychron_engine::stores::Knobs;
+use polychron_engine::stores::knobs::{self, Knobs};
 
 use super::timestamp::Shape;
 
@@ -31,19 +31,6 @@ pub enum Snapshots {
     FollowCommits,
     /// It begins at once, and sees what has become the past by then (§3.1).
     Settled,
-}
-
-impl std::str::FromStr for Snapshots {
-    type Err = String;
-
-    /// `follow-commits` or `settled`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "follow-commits" => Ok(Self::FollowCommits),
-            "settled" => Ok(Self::Settled),
-            _ => Err(format!("snapshots is `{text}`; it is follow-commits or settled")),
-        }
-    }
 }
 
 /// Which indexes keep versions (§3.6).
@@ -181,20 +168,6 @@ impl Ablation {
     }
 }
 
-impl std::str::FromStr for Consistency {
-    type Err = String;
-
-    /// `loose`, `clock` or `external`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "loose" => Ok(Self::Loose),
-            "clock" => Ok(Self::Clock),
-            "external" => Ok(Self::External),
-            _ => Err(format!("consistency is `{text}`; it is loose, clock or external")),
-        }
-    }
-}
-
 /// What [`Options::set`] knows. The clock's bits are for tests alone: with few of them a database comes to an end.
 const NAMES: &str = "background-us, backoff-us, calm-after, central-clock, check-every, clock-boost-us, collection-us, \
                      consistency, indexes, overtaking-us, pruning-us, snapshots, synchronization-us, worker-bits";
@@ -245,41 +218,39 @@ impl Default for Options {
 
 impl Knobs for Options {
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let is_yes = || match value {
-            "yes" => Ok(true),
-            "no" => Ok(false),
-            _ => Err(format!("{name} is yes or no, and not `{value}`")),
-        };
-        let number = || value.parse::<u32>().map_err(|_| format!("{name} is a number, and not `{value}`"));
-        let microseconds = || number().map(|us| Duration::from_micros(u64::from(us)));
-        let interval = || {
-            let refusal = || format!("{name} is a number of microseconds above 0, and not `{value}`");
-            microseconds()?.checked_sub(Duration::from_nanos(1)).map_or_else(|| Err(refusal()), |_| microseconds())
-        };
         match name {
             "indexes" => self.indexes = value.parse()?,
-            "snapshots" => self.snapshots = value.parse()?,
-            "consistency" => self.consistency = value.parse()?,
-            "central-clock" => self.central_clock = is_yes()?,
-            "worker-bits" => self.worker_bits = number()?,
+            "snapshots" => {
+                let kinds = [("follow-commits", Snapshots::FollowCommits), ("settled", Snapshots::Settled)];
+                self.snapshots = knobs::choice(name, value, &kinds)?;
+            }
+            "consistency" => {
+                let kinds =
+                    [("loose", Consistency::Loose), ("clock", Consistency::Clock), ("external", Consistency::External)];
+                self.consistency = knobs::choice(name, value, &kinds)?;
+            }
+            "central-clock" => self.central_clock = knobs::yes_or_no(name, value)?,
+            "worker-bits" => self.worker_bits = knobs::number(name, value)?,
             "collection-us" => {
-                self.collection_interval = interval()?;
+                self.collection_interval = knobs::interval(name, value)?;
                 self.background_interval = self.background_interval.max(self.collection_interval);
             }
-            "pruning-us" => self.pruning_after = interval()?,
-            "overtaking-us" => self.overtaking_after = interval()?,
-            "synchronization-us" => self.synchronization_interval = interval()?,
-            "clock-boost-us" => self.clock_boost = microseconds()?,
-            "background-us" => self.background_interval = interval()?,
-            "calm-after" => self.calm_after = number()?,
-            "backoff-us" => self.fixed_backoff = if value == "regulated" { None } else { Some(microseconds()?) },
-            "check-every" => self.check_every = number()?,
+            "pruning-us" => self.pruning_after = knobs::interval(name, value)?,
+            "overtaking-us" => self.overtaking_after = knobs::interval(name, value)?,
+            "synchronization-us" => self.synchronization_interval = knobs::interval(name, value)?,
+            "clock-boost-us" => self.clock_boost = knobs::microseconds(name, value)?,
+            "background-us" => self.background_interval = knobs::interval(name, value)?,
+            "calm-after" => self.calm_after = knobs::number(name, value)?,
+            "backoff-us" => {
+                self.fixed_backoff = if value == "regulated" { None } else { Some(knobs::microseconds(name, value)?) }
+            }
+            "check-every" => self.check_every = knobs::number(name, value)?,
             #[cfg(any(test, feature = "ablation"))]
             "inlining" | "promotion" | "wait-for-pending" | "write-latest-only" | "sort-by-contention"
             | "check-early" => {
-                *self.ablation.part(name) = is_yes()?;
+                *self.ablation.part(name) = knobs::yes_or_no(name, value)?;
             }
-            _ => return Err(format!("cicada has no option `{name}`; it has {NAMES}")),
+            _ => return Err(knobs::unknown("cicada", name, NAMES)),
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The knobs of this protocol.
 
-use polychron_engine::stores::Knobs;
+use polychron_engine::stores::knobs::{self, Knobs};
 
 use super::level::Level;
 
@@ -59,34 +59,31 @@ const MOST_SYNOPSIS: u32 = 1 << 16;
 
 impl Knobs for Options {
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        match (name, value) {
-            ("level", "columns") => self.level = Level::Columns,
-            ("level", "rows") => self.level = Level::Rows,
-            ("level", "snapshot") => self.level = Level::Snapshot,
-            ("level", _) => return Err(format!("`level` is `columns`, `rows` or `snapshot`, and not `{value}`")),
-            ("backend", "rows") => self.backend = Backend::Rows,
-            ("backend", "columns") => self.backend = Backend::Columns,
-            ("synopsis", "none") => self.synopsis = None,
-            ("synopsis", records) => {
+        match name {
+            "level" => {
+                let levels = [("columns", Level::Columns), ("rows", Level::Rows), ("snapshot", Level::Snapshot)];
+                self.level = knobs::choice(name, value, &levels)?;
+            }
+            "backend" => {
+                self.backend = knobs::choice(name, value, &[("rows", Backend::Rows), ("columns", Backend::Columns)])?;
+            }
+            "synopsis" if value == "none" => self.synopsis = None,
+            "synopsis" => {
                 let valid =
                     |records: &u32| records.is_power_of_two() && (LEAST_SYNOPSIS..=MOST_SYNOPSIS).contains(records);
-                let parsed = records.parse().ok().filter(valid);
+                let parsed = value.parse().ok().filter(valid);
                 self.synopsis = Some(parsed.ok_or_else(|| {
-                    format!("`synopsis` is `none` or a power of two from {LEAST_SYNOPSIS} to {MOST_SYNOPSIS}, and not `{records}`")
+                    format!("`synopsis` is `none` or a power of two from {LEAST_SYNOPSIS} to {MOST_SYNOPSIS}, and not `{value}`")
                 })?);
             }
-            ("before-images", "columns") => self.before_images = BeforeImages::Columns,
-            ("before-images", "records") => self.before_images = BeforeImages::Records,
-            ("timed-scans", "yes") => self.timed_scans = true,
-            ("timed-scans", "no") => self.timed_scans = false,
-            ("timed-scans", _) => return Err(format!("`timed-scans` is `yes` or `no`, and not `{value}`")),
-            ("before-images", _) => {
-                return Err(format!("`before-images` is `columns` or `records`, and not `{value}`"));
+            "before-images" => {
+                let kinds = [("columns", BeforeImages::Columns), ("records", BeforeImages::Records)];
+                self.before_images = knobs::choice(name, value, &kinds)?;
             }
-            ("backend", _) => return Err(format!("`backend` is `rows` or `columns`, and not `{value}`")),
+            "timed-scans" => self.timed_scans = knobs::yes_or_no(name, value)?,
             _ => {
                 let known = "`level`, `backend`, `synopsis`, `before-images` and `timed-scans`";
-                return Err(format!("hyper has no option `{name}`; it has {known}"));
+                return Err(knobs::unknown("hyper", name, known));
             }
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! The knobs of the layer.
 
+use polychron_engine::stores::knobs;
+
 /// Options of the layer, and of the base protocol.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<O> {
@@ -22,14 +24,7 @@ pub enum Resolution {
 impl<O> Options<O> {
     /// Sets an option of the layer by its name. `None`: it is none of the layer's.
     pub(super) fn set(&mut self, name: &str, value: &str) -> Option<Result<(), String>> {
-        match (name, value) {
-            ("resolution", "deferred") => self.resolution = Resolution::Deferred,
-            ("resolution", "eager") => self.resolution = Resolution::Eager,
-            ("resolution", _) => {
-                return Some(Err(format!("`resolution` is `deferred` or `eager`, and not `{value}`")));
-            }
-            _ => return None,
-        }
-        Some(Ok(()))
+        let choices = [("deferred", Resolution::Deferred), ("eager", Resolution::Eager)];
+        (name == "resolution").then(|| knobs::choice(name, value, &choices).map(|chosen| self.resolution = chosen))
     }
 }

@@ -1,6 +1,6 @@
 //! The knobs of this protocol, and its policies.
 
-use polychron_engine::stores::Knobs;
+use polychron_engine::stores::knobs::{self, Knobs};
 use polychron_engine::{Configuration, Isolation};
 
 /// Options of two-phase locking.
@@ -89,17 +89,14 @@ impl Policy {
 
 impl Knobs for Options {
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        match (name, value) {
-            ("policy", "in-order") => self.policy = Policy::InOrder,
-            ("policy", "no-wait") => self.policy = Policy::NoWait,
-            ("policy", "wound-wait") => self.policy = Policy::WoundWait,
-            ("policy", _) => {
-                return Err(format!("`policy` is `in-order`, `no-wait` or `wound-wait`, and not `{value}`"));
+        match name {
+            "policy" => {
+                let policies =
+                    [("in-order", Policy::InOrder), ("no-wait", Policy::NoWait), ("wound-wait", Policy::WoundWait)];
+                self.policy = knobs::choice(name, value, &policies)?;
             }
-            ("buckets", _) => {
-                self.buckets = value.parse().map_err(|_| format!("`{value}` is no number of buckets"))?;
-            }
-            _ => return Err(format!("locking has no option `{name}`; it has `buckets` and `policy`")),
+            "buckets" => self.buckets = knobs::number(name, value)?,
+            _ => return Err(knobs::unknown("locking", name, "`buckets` and `policy`")),
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polychron_engine::stores::Knobs;
+use polychron_engine::stores::knobs::{self, Knobs};
 use polychron_engine::{Configuration, Isolation};
 
 /// Options of Maflingo; the defaults suit an embedded user, [`Options::paper`] gives the thesis's values.
@@ -68,28 +68,17 @@ impl Options {
 
 impl Knobs for Options {
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let is_yes = || match value {
-            "yes" => Ok(true),
-            "no" => Ok(false),
-            _ => Err(format!("`{name}` is `yes` or `no`, and not `{value}`")),
-        };
-        match (name, value) {
-            ("counter", "own") => self.counter = Counter::Own,
-            ("counter", "shared") => self.counter = Counter::Shared,
-            ("counter", _) => return Err(format!("`counter` is `own` or `shared`, and not `{value}`")),
-            ("snapshots", _) => self.snapshots = is_yes()?,
-            ("own-commits", _) => self.own_commits = is_yes()?,
-            ("epoch-us", _) => {
-                let epoch = value.parse().ok().filter(|&us: &u64| us > 0);
-                let refusal = || format!("`epoch-us` is a number of microseconds above 0, and not `{value}`");
-                self.epoch_interval = Duration::from_micros(epoch.ok_or_else(refusal)?);
+        match name {
+            "counter" => {
+                self.counter = knobs::choice(name, value, &[("own", Counter::Own), ("shared", Counter::Shared)])?;
             }
-            ("check-every", _) => {
-                self.check_every = value.parse().map_err(|_| format!("`{name}` is a number, and not `{value}`"))?;
-            }
+            "snapshots" => self.snapshots = knobs::yes_or_no(name, value)?,
+            "own-commits" => self.own_commits = knobs::yes_or_no(name, value)?,
+            "epoch-us" => self.epoch_interval = knobs::interval(name, value)?,
+            "check-every" => self.check_every = knobs::number(name, value)?,
             _ => {
                 let known = "`check-every`, `counter`, `epoch-us`, `own-commits` and `snapshots`";
-                return Err(format!("maflingo has no option `{name}`; it has {known}"));
+                return Err(knobs::unknown("maflingo", name, known));
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The knobs of this protocol.
 
-use polychron_engine::stores::Knobs;
+use polychron_engine::stores::knobs::{self, Knobs};
 
 use super::level::Level;
 
@@ -13,12 +13,11 @@ pub struct Options {
 
 impl Knobs for Options {
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        match (name, value) {
-            ("level", "serializable") => self.level = Level::Serializable,
-            ("level", "snapshot") => self.level = Level::Snapshot,
-            ("level", _) => return Err(format!("`level` is `serializable` or `snapshot`, and not `{value}`")),
-            _ => return Err(format!("hekaton has no option `{name}`; it has `level`")),
+        if name != "level" {
+            return Err(knobs::unknown("hekaton", name, "`level`"));
         }
+        let levels = [("serializable", Level::Serializable), ("snapshot", Level::Snapshot)];
+        self.level = knobs::choice(name, value, &levels)?;
         Ok(())
     }
 }
