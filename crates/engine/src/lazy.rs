@@ -382,6 +382,17 @@ fn look_unprotected<T: Transaction>(
     look(false).or_else(|_| look(true))
 }
 
+/// A row that is going to be read at the commit, or written.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'k> {
+    /// Its table.
+    pub table: TableId,
+    /// Its key.
+    pub key: &'k [u8],
+    /// Whether it is going to be written.
+    pub is_written: bool,
+}
+
 /// A protocol that can be beneath such a layer. What a transaction of it has read stays, or the transaction conflicts; that is all that is
 /// relied on.
 pub trait LazyHost: Protocol<Worker: Interactive> {
@@ -415,12 +426,7 @@ pub trait LazyHost: Protocol<Worker: Interactive> {
     /// # Errors
     /// A conflict.
     #[inline]
-    fn claim(
-        _transaction: &mut BaseTransaction<'_, Self>,
-        _table: TableId,
-        _key: &[u8],
-        _written: bool,
-    ) -> Result<(), Error> {
+    fn claim(_transaction: &mut BaseTransaction<'_, Self>, _claim: &Claim<'_>) -> Result<(), Error> {
         Ok(())
     }
 

@@ -65,7 +65,7 @@ pub use batch::{ColumnBatch, ColumnVector};
 pub use change_outcome::ChangeOutcome;
 pub use definitions::Standing;
 pub use distribution::{Distribution, SharedDistribution};
-pub use events::{Event, Events};
+pub use events::{Event, Events, OpeningStage};
 pub use foreign_keys::Constraints;
 pub use futures::{Becomes, Future, FutureValue, Futures};
 pub use hot_keys::HotKey;
@@ -80,7 +80,7 @@ pub use scan::{Direction, Restriction, Scan};
 pub use statistics::{Counters, Metric, MetricValue, Statistics, Versions};
 pub use storage::Storage;
 pub use submission::Submission;
-pub use transaction::{Insertion, LazyFutures, Prefetch, Queries, Transaction};
+pub use transaction::{Insertion, LazyFutures, Prefetch, Queries, RowVisitor, Transaction};
 pub use typed::Table;
 
 /// A concurrency-control design: owns the tables, hands out workers.

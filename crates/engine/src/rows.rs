@@ -17,8 +17,8 @@ use crate::Savepoints;
 use crate::stores::key_in_entry;
 
 pub use change::make_entry;
-pub use fill::{fill, make_entries};
-pub use primitives::{At, Intent, Primitives};
+pub use fill::{fill, fill_by_own_worker, make_entries};
+pub use primitives::{At, Finding, Intent, Lookup, Primitives, Rewrite};
 pub use visit::{Visit, follow_key};
 
 crate::named! {

@@ -16,7 +16,7 @@ use crate::{Metric, Statistics, Versions};
 
 /// The memory and the tables of a database: what [`Protocol`](crate::Protocol) forwards to, so that a protocol over another one, and one behind
 /// virtual calls, name it once. A protocol whose tables are [`StoreTable`](crate::stores::StoreTable)s has it for
-/// [`HasStores`](crate::stores::HasStores).
+/// [`StoreProtocol`](crate::stores::StoreProtocol).
 #[allow(clippy::missing_errors_doc, reason = "as the methods of `Protocol` have them")]
 pub trait Storage: Send + Sync {
     /// See [`Protocol::memory`](crate::Protocol::memory).

@@ -20,6 +20,11 @@ pub enum Insertion {
     Duplicate(IndexId),
 }
 
+/// Looks at rows one by one, until it has enough.
+pub trait RowVisitor: FnMut(RowRef<'_>) -> ControlFlow<()> {}
+
+impl<V: FnMut(RowRef<'_>) -> ControlFlow<()>> RowVisitor for V {}
+
 /// A running transaction: what a protocol gives. Rows are bytes in the schema's layout, keys are encoded.
 ///
 /// Procedures use it through [`Operations`](crate::Operations), which checks what they write, and [`Futures`](crate::Futures). A transaction reads
@@ -69,11 +74,7 @@ pub trait Transaction: Queries + LazyFutures + Prefetch {
 
     /// [`Operations::scan_rows`](crate::Operations::scan_rows), of which all restrictions name columns of the table.
     #[doc(hidden)]
-    fn scan_unchecked(
-        &mut self,
-        scan: &Scan<'_>,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Error>;
+    fn scan_unchecked(&mut self, scan: &Scan<'_>, visitor: &mut impl RowVisitor) -> Result<(), Error>;
 
     /// How far the transaction has come: a position that means something to the protocol, and never goes down but by
     /// [`Transaction::undo_unchecked`].
@@ -131,7 +132,7 @@ pub trait Queries {
         &mut self,
         table: TableId,
         projection: &Projection,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+        visitor: &mut impl RowVisitor,
     ) -> Result<(), Error>
     where
         Self: Transaction,

@@ -144,7 +144,7 @@ impl Memory {
     /// # Errors
     /// [`Error::TooManyWorkers`] when [`Options::max_workers`] slots are claimed.
     pub fn register(self: &Arc<Self>) -> Result<Local, Error> {
-        self.register_in(OWN_SLOTS..OWN_SLOTS + self.shared.options.max_workers)
+        self.register_in(OWN_SLOTS..self.slots())
     }
 
     /// Claims one of the [`OWN_SLOTS`] that a database has for work of its own, beside its users' workers.
@@ -153,6 +153,11 @@ impl Memory {
     /// [`Error::TooManyWorkers`] when they are claimed.
     pub fn register_own(self: &Arc<Self>) -> Result<Local, Error> {
         self.register_in(0..OWN_SLOTS)
+    }
+
+    /// How many slots there are, the [`OWN_SLOTS`] among them.
+    pub fn slots(&self) -> usize {
+        OWN_SLOTS + self.shared.options.max_workers
     }
 
     fn register_in(self: &Arc<Self>, slots: Range<usize>) -> Result<Local, Error> {

@@ -7,6 +7,8 @@ pub mod bohm;
 pub mod cicada;
 #[cfg(test)]
 mod contested_tests;
+#[cfg(test)]
+mod displaced_tests;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 #[cfg(feature = "lazy")]

@@ -9,10 +9,12 @@ use polychron::{Database, Error, Operations as _, Scan, TableId};
 
 use super::exchange::{Sink, csv, format_of};
 use crate::arguments::{Export, Format};
+use crate::progress::opening;
 
 pub(super) fn run(given: &Export) -> Result<(), String> {
     let format = format_of(given.format, given.output.as_deref())?;
-    let database = Database::builder().open_read_only(&given.place.directory).map_err(|error| error.to_string())?;
+    let opened = Database::builder().on_event(opening()).open_read_only(&given.place.directory);
+    let database = opened.map_err(|error| error.to_string())?;
     let table = find(&database, &given.table)?;
     let Some(path) = &given.output else {
         return match write(&database, table, format, io::stdout()) {

@@ -16,6 +16,7 @@ use super::exchange::{Source, csv, format_of};
 use super::export::find;
 use crate::arguments::{Format, Import};
 use crate::output::print_output;
+use crate::progress::opening;
 
 /// How many bytes of rows one transaction has: what the log takes at once is more.
 const AT_ONCE: usize = 4 << 20;
@@ -25,7 +26,8 @@ pub(super) fn run(given: &Import) -> Result<(), String> {
     let at = |line: String| format!("{name}{line}");
     let format = format_of(given.format, given.input.as_deref())?;
     let file = given.input.as_ref().map(File::open).transpose().map_err(|error| at(format!(": {error}")))?;
-    let database = Database::builder().open_existing(&given.directory).map_err(|error| error.to_string())?;
+    let opened = Database::builder().on_event(opening()).open_existing(&given.directory);
+    let database = opened.map_err(|error| error.to_string())?;
     let table = find(&database, &given.table)?;
     let definition = database.definition(table).map_err(|error| error.to_string())?;
     let rows = read(definition, format, file).map_err(at)?;

@@ -7,7 +7,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId};
 use polychron_schema::{Changes, KeyScratch, Projection, RowBuffer, RowMut, RowRef};
 
-use super::{At, Intent, Point, Primitives, Step};
+use super::{At, Lookup, Point, Primitives, Rewrite, Step};
 use crate::Insertion;
 use crate::mutations::{left_out, pass};
 use crate::stores::{IndexRef, Keyed, StoreTable};
@@ -47,7 +47,7 @@ pub(super) fn change_row<'t, P: Primitives<'t>, K: EncodedKey>(
     projection: &Projection,
     change: impl FnOnce(&mut RowMut<'_>),
 ) -> Result<bool, Error> {
-    let found = transaction.find_to_write(at, projection, Intent::Change)?;
+    let found = transaction.find(at, Lookup::to_change(projection))?;
     let Some(found) = found else { return Ok(false) };
     let change = match transaction.change_in_place(at.table, found, change) {
         ControlFlow::Continue(change) => change,
@@ -70,7 +70,7 @@ pub(super) fn change_row<'t, P: Primitives<'t>, K: EncodedKey>(
                 Err(error) => Err(error),
             }
         } else {
-            transaction.overwrite(at, found, &mut row, changes)
+            transaction.overwrite(at, Rewrite { found, row: &mut row, changes })
         };
     }
     transaction.give_back(row);
@@ -116,7 +116,7 @@ fn change_indexed_in<'t, P: Primitives<'t>, K: EncodedKey>(
     }
     let link = transaction.link(found);
     whole_or_not(transaction, Some(at), |this| match move_entries(this, at.table, link, changes, old, new)? {
-        Insertion::Inserted => this.overwrite(at, found, new, changes).map(|()| Insertion::Inserted),
+        Insertion::Inserted => this.overwrite(at, Rewrite { found, row: new, changes }).map(|()| Insertion::Inserted),
         duplicate => Ok(duplicate),
     })
 }
@@ -229,7 +229,7 @@ pub(super) fn put_row<'t, P: Primitives<'t>, K: EncodedKey>(
     }
     let mut looks = 0;
     let found = loop {
-        if let Some(found) = transaction.find_to_write(at, &Projection::ALL, Intent::Change)? {
+        if let Some(found) = transaction.find(at, Lookup::to_change(&Projection::ALL))? {
             break found;
         }
         pass(Point::PutFoundNothing);
@@ -252,7 +252,7 @@ pub(super) fn delete_row<'t, P: Primitives<'t>, K: EncodedKey>(
     at: At<'t, P::Store, K>,
 ) -> Result<bool, Error> {
     let wanted = if at.table.has_secondaries { &Projection::ALL } else { &Projection::NONE };
-    let found = transaction.find_to_write(at, wanted, Intent::Delete)?;
+    let found = transaction.find(at, Lookup::to_delete(wanted))?;
     let Some(found) = found else { return Ok(false) };
     if !at.table.has_secondaries {
         return transaction.delete(at, found).map(|()| true);
@@ -281,15 +281,19 @@ pub fn make_entry<'t, P: Primitives<'t>>(
     store: &'t Arc<P::Store>,
     primary: &[u8],
 ) -> Result<(), Error> {
-    let Some(found) = transaction.find(At::row(table, primary), &Projection::ALL)? else { return Ok(()) };
+    let Some(found) = transaction.find(At::row(table, primary), Lookup::to_read(&Projection::ALL))? else {
+        return Ok(());
+    };
     let mut scratch = KeyScratch::new();
     let key = key_of(&**store, transaction.row(found), &mut scratch)?;
     let mut buffer = RowBuffer::new();
     let words = transaction.entry(transaction.link(found), primary, &mut buffer);
     if !transaction.insert_entry(At::entry(table, store, key), words)? {
-        let there = transaction.find(At::entry(table, store, key), &Projection::ALL)?;
+        let there = transaction.find(At::entry(table, store, key), Lookup::to_read(&Projection::ALL))?;
         if there.is_none_or(|entry| transaction.row(entry).as_words() != words) {
-            let row = transaction.find(At::row(table, primary), &Projection::ALL)?.map(|found| transaction.row(found));
+            let row = transaction
+                .find(At::row(table, primary), Lookup::to_read(&Projection::ALL))?
+                .map(|found| transaction.row(found));
             let index = store.index_ref().index;
             return Err(match row {
                 Some(row) => table.constraints.duplicate(table.id, index, row),

@@ -6,7 +6,7 @@ use polychron_base::{Error, IndexId, TableId};
 
 use super::transaction::table_of;
 use super::{Primitives, make_entry};
-use crate::stores::{Base, Keyed, Keys, for_each};
+use crate::stores::{Base, Keyed, Keys, StoreProtocol, for_each};
 use crate::{Interactive, Mode, catalog, drive, limits};
 
 /// Rows whose entries are made in one transaction: few, so that it seldom meets a writer and is quickly repeated.
@@ -32,6 +32,19 @@ where
     drop(tables);
     base.deferred_drops.with_guard(|guard| for_each(rows.entries().index(), guard, &mut |key, _| keys.push(key)));
     make_entries(worker, table, index, &keys)
+}
+
+/// As [`fill`], by a worker in one of the database's own slots.
+///
+/// # Errors
+/// As [`fill`], and [`Error::TooManyWorkers`].
+pub fn fill_by_own_worker<P>(database: &P, table: TableId, index: IndexId) -> Result<(), Error>
+where
+    P: StoreProtocol<Worker: Interactive>,
+    for<'w> <P::Worker as Interactive>::Transaction<'w>: Primitives<'w, Store = P::Store>,
+{
+    let base = database.base();
+    fill(base, &mut database.enter(base.memory.register_own()?), table, index)
 }
 
 /// Makes the entries of rows in an index that is being filled. The rows are read and the entries made in ordinary transactions, so a writer of

@@ -9,20 +9,20 @@ use polychron_schema::{Changes, Projection, RowBuffer, RowMut, RowRef};
 
 use super::{Buffers, Visit};
 use crate::catalog::Seen;
-use crate::stores::{Keyed, StoreTable, entry_words, words_of};
-use crate::{LazyFutures, Prefetch, Queries, Savepoints};
+use crate::stores::{Hints, Keyed, StoreTable, entry_words, words_of};
+use crate::{Queries, RowVisitor, Savepoints, TableId};
 
 /// What a running transaction can do with records. `'t` is how long the tables stay: as long as the transaction runs.
 ///
 /// The transaction reads its own writes everywhere. What a method is told of a key, present or absent, stays so until the commit, or the
 /// transaction conflicts. A method that fails has changed nothing, unless the transaction is doomed.
-pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
+pub trait Primitives<'t>: Queries + Sized {
     /// What stands for one index.
     type Store: Keyed + 'static;
     /// Where a record lies that the transaction sees. It is good until the next operation.
     ///
     /// A protocol may rely on that where memory is concerned: only the row layer makes an [`At`] and a [`Visit`], so it alone gets a record, and hands it
-    /// back to the transaction that has found it, before the next operation. It writes only what [`Primitives::find_to_write`] has found, under its key.
+    /// back to the transaction that has found it, before the next operation. It writes only what [`Primitives::find`] has found to be written, under its key.
     type Found: Copy;
     /// What leads to a row, where that is not its primary key: what entries keep.
     type Link: Copy;
@@ -60,29 +60,8 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
     /// Whether the transaction has conflicted.
     fn is_doomed(&self) -> bool;
 
-    /// Finds the record of a key. Of its words those of the projection are wanted.
-    fn find<K: EncodedKey>(
-        &mut self,
-        at: At<'t, Self::Store, K>,
-        projection: &Projection,
-    ) -> Result<Option<Self::Found>, Error>;
-
-    /// As [`Primitives::find`], where the answer need not stand.
-    fn find_unprotected<K: EncodedKey>(
-        &mut self,
-        at: At<'t, Self::Store, K>,
-        projection: &Projection,
-    ) -> Result<Option<Self::Found>, Error> {
-        self.find(at, projection)
-    }
-
-    /// As [`Primitives::find`], of a record that is going to be changed, or deleted.
-    fn find_to_write<K: EncodedKey>(
-        &mut self,
-        at: At<'t, Self::Store, K>,
-        projection: &Projection,
-        intent: Intent,
-    ) -> Result<Option<Self::Found>, Error>;
+    /// Finds the record of a key. What it is looked up for is a constant wherever the row layer asks.
+    fn find<K: EncodedKey>(&mut self, at: At<'t, Self::Store, K>, lookup: Lookup<'_>) -> Finding<Self::Found>;
 
     /// The words of the record that was found last.
     fn row(&self, found: Self::Found) -> RowRef<'_>;
@@ -143,9 +122,7 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
     fn overwrite<K: EncodedKey>(
         &mut self,
         at: At<'t, Self::Store, K>,
-        found: Self::Found,
-        row: &mut RowBuffer,
-        changes: Changes,
+        rewrite: Rewrite<'_, Self::Found>,
     ) -> Result<(), Error>;
 
     /// Inserts a record whose key is absent. `None`: the key has one.
@@ -176,7 +153,7 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
     /// Deletes an entry of a secondary index. While that is being filled, there may be none.
     #[inline]
     fn delete_entry(&mut self, at: At<'t, Self::Store, &[u8]>) -> Result<(), Error> {
-        match self.find_to_write(at, &Projection::NONE, Intent::Delete)? {
+        match self.find(at, Lookup::to_delete(&Projection::NONE))? {
             Some(found) => self.delete(at, found),
             None => Ok(()),
         }
@@ -214,13 +191,10 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
         table: &'t StoreTable<Self::Store>,
         entry: Self::Found,
         projection: &Projection,
-    ) -> Result<Option<Self::Found>, Error>;
+    ) -> Finding<Self::Found>;
 
     /// Visits what a range has. The range, as far as it was visited, is protected.
-    fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
-        &mut self,
-        visit: &mut Visit<'_, 't, Self::Store, V>,
-    ) -> Result<(), Error>;
+    fn scan<V: RowVisitor>(&mut self, visit: &mut Visit<'_, 't, Self::Store, V>) -> Result<(), Error>;
 
     /// How many writes there are: where [`Primitives::undo_to`] can go back to.
     fn set_mark(&mut self) -> usize;
@@ -244,6 +218,28 @@ pub trait Primitives<'t>: Queries + LazyFutures + Prefetch + Sized {
     #[inline]
     fn saved(&mut self) -> &mut Savepoints {
         &mut self.buffers().savepoints
+    }
+
+    /// The keys that were asked for, where lookups follow together when the first row is.
+    #[inline]
+    fn hints(&mut self) -> Option<&mut Hints> {
+        None
+    }
+
+    /// Whether the rows that the procedure declares are on their way ([`Prefetch::has_prefetched`](crate::Prefetch::has_prefetched)).
+    #[inline]
+    fn are_on_their_way(&self) -> bool {
+        false
+    }
+
+    /// Starts bringing the row of a key into the caches ([`Prefetch::prefetch_row`](crate::Prefetch::prefetch_row)). By default the key is kept
+    /// with the hints, if there are any, so that the lookups of several keys overlap, and so do the misses on their records. What they find stays
+    /// as a hint, and the key is not looked up again.
+    #[inline]
+    fn fetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        if let Some(hints) = self.hints() {
+            hints.ask(table, key);
+        }
     }
 
     /// See [`Transaction::is_reconnaissance`](crate::Transaction::is_reconnaissance).
@@ -296,11 +292,64 @@ impl<'t, S, K> At<'t, S, K> {
     }
 }
 
-/// Why a record is looked up that will be written.
+/// What a lookup answers; `None`: there is no such record.
+pub type Finding<F> = Result<Option<F>, Error>;
+
+/// What a record is looked up for.
+#[derive(Clone, Copy, Debug)]
+pub struct Lookup<'p> {
+    /// The columns that are wanted of it.
+    pub projection: &'p Projection,
+    /// What becomes of it.
+    pub intent: Intent,
+}
+
+impl<'p> Lookup<'p> {
+    /// It is going to be read.
+    #[inline(always)]
+    pub fn to_read(projection: &'p Projection) -> Self {
+        Self { projection, intent: Intent::Read }
+    }
+
+    /// It is going to be read, and what is found need not stand.
+    #[inline(always)]
+    pub fn unprotected(projection: &'p Projection) -> Self {
+        Self { projection, intent: Intent::ReadUnprotected }
+    }
+
+    /// It is going to be overwritten.
+    #[inline(always)]
+    pub fn to_change(projection: &'p Projection) -> Self {
+        Self { projection, intent: Intent::Change }
+    }
+
+    /// It is going to be deleted.
+    #[inline(always)]
+    pub fn to_delete(projection: &'p Projection) -> Self {
+        Self { projection, intent: Intent::Delete }
+    }
+}
+
+/// What becomes of a record that is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
-    /// It is going to be overwritten.
+    /// It is read.
+    Read,
+    /// It is read, and the answer need not stand.
+    ReadUnprotected,
+    /// It is overwritten.
     Change,
-    /// It is going to be deleted.
+    /// It is deleted.
     Delete,
+}
+
+/// A row as it is going to be.
+#[derive(Debug)]
+pub struct Rewrite<'r, F> {
+    /// The record that was found to be changed.
+    pub found: F,
+    /// The row, of which the changed columns are right.
+    pub row: &'r mut RowBuffer,
+    /// What of it changes.
+    pub changes: Changes,
 }

@@ -1,15 +1,13 @@
 //! Records as a [`Transaction`].
 
-use std::ops::ControlFlow;
-
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, TableId};
 use polychron_schema::{Projection, RowMut, RowRef, TableDefinition};
 
 use super::change::{add_row, change_row, delete_row, put_row};
-use super::{At, Primitives, Visit};
+use super::{At, Lookup, Primitives, Visit};
 use crate::stores::{Keyed, StoreTable, check_row};
-use crate::{Constraints, Insertion, Savepoints, Scan, Transaction, steady};
+use crate::{Constraints, Insertion, LazyFutures, Prefetch, RowVisitor, Savepoints, Scan, Transaction, steady};
 
 /// An operation that writes.
 #[inline]
@@ -40,7 +38,8 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
         steady!(table, key => self.read_row(table, key, projection));
-        let found = self.operate(|this| this.find(At::row(table_of(this, table)?, key), projection))?;
+        let found =
+            self.operate(|this| this.find(At::row(table_of(this, table)?, key), Lookup::to_read(projection)))?;
         Ok(found.map(|found| self.row(found)))
     }
 
@@ -52,7 +51,8 @@ impl<'t, P: Primitives<'t>> Transaction for P {
         projection: &Projection,
     ) -> Result<Option<RowRef<'_>>, Error> {
         steady!(table, key => self.read_row_unvalidated(table, key, projection));
-        let found = self.operate(|this| this.find_unprotected(At::row(table_of(this, table)?, key), projection))?;
+        let found =
+            self.operate(|this| this.find(At::row(table_of(this, table)?, key), Lookup::unprotected(projection)))?;
         Ok(found.map(|found| self.row(found)))
     }
 
@@ -95,11 +95,7 @@ impl<'t, P: Primitives<'t>> Transaction for P {
     }
 
     #[inline]
-    fn scan_unchecked(
-        &mut self,
-        scan: &Scan<'_>,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    fn scan_unchecked(&mut self, scan: &Scan<'_>, visitor: &mut impl RowVisitor) -> Result<(), Error> {
         self.operate(|this| {
             let table = table_of(this, scan.table)?;
             if scan.limit == 0 {
@@ -140,5 +136,20 @@ impl<'t, P: Primitives<'t>> Transaction for P {
     #[inline]
     fn protect_reads(&mut self, protect: bool) {
         self.protect_all_reads(protect);
+    }
+}
+
+/// Futures are resolved at once.
+impl<'t, P: Primitives<'t>> LazyFutures for P {}
+
+impl<'t, P: Primitives<'t>> Prefetch for P {
+    #[inline]
+    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        self.fetch(table, key);
+    }
+
+    #[inline]
+    fn has_prefetched(&self) -> bool {
+        self.are_on_their_way()
     }
 }

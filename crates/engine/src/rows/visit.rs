@@ -6,9 +6,9 @@ use std::sync::Arc;
 use polychron_base::{Error, IndexId};
 use polychron_schema::{ColumnSpan, Layout, Projection, RowRef};
 
-use super::{At, Primitives};
-use crate::Scan;
+use super::{At, Finding, Lookup, Primitives};
 use crate::stores::{Keyed, StoreTable, key_in_entry};
+use crate::{RowVisitor, Scan};
 
 /// A scan on its way: which rows are wanted, how many more, and by whom.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Visit<'v, 't, S, V> {
     visitor: &'v mut V,
 }
 
-impl<'v, 't, S: Keyed + 'static, V: FnMut(RowRef<'_>) -> ControlFlow<()>> Visit<'v, 't, S, V> {
+impl<'v, 't, S: Keyed + 'static, V: RowVisitor> Visit<'v, 't, S, V> {
     #[inline]
     pub(super) fn new(scan: &'v Scan<'v>, table: &'t StoreTable<S>, visitor: &'v mut V) -> Self {
         let projection = with_restricted(scan, &table.layout);
@@ -85,11 +85,11 @@ pub fn follow_key<'t, P: Primitives<'t>>(
     table: &'t StoreTable<P::Store>,
     entry: P::Found,
     projection: &Projection,
-) -> Result<Option<P::Found>, Error> {
+) -> Finding<P::Found> {
     // What finds the row may overwrite where the entry lies.
     let mut words = std::mem::take(&mut transaction.buffers().entry);
     words.copy_from(transaction.row(entry).as_bytes());
-    let found = transaction.find(At::row(table, key_in_entry(words.as_words())), projection);
+    let found = transaction.find(At::row(table, key_in_entry(words.as_words())), Lookup::to_read(projection));
     transaction.buffers().entry = words;
     found
 }

@@ -11,6 +11,7 @@ mod deferred;
 mod fingers;
 mod hints;
 mod nodes;
+mod protocol;
 mod record;
 mod rows;
 mod table;
@@ -32,13 +33,14 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use crate::Scan;
 
-pub use base::{Base, HasStores};
+pub use base::Base;
 pub use batch::Batch;
 pub use both::{Both, Point};
 pub use deferred::{DeferredDrops, Keys, OwnedKey, for_each, wait_for};
 pub use fingers::Fingers;
 pub use hints::{Hinted, Hints};
 pub use nodes::{NodeSet, NodeStep};
+pub use protocol::{Knobs, StoreProtocol};
 pub use record::{Record, RowRecords, is_too_roomy};
 pub use rows::{check_row, entry_words, key_in_entry, words_of};
 pub use table::{Keyed, StoreDefinition, StoreTable, has_dropped};
@@ -95,23 +97,22 @@ impl<R: Records> Store<R> {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn new(
-        store_definition: &StoreDefinition,
-        ready: bool,
+        definition: &StoreDefinition,
         deferred_drops: &Arc<DeferredDrops>,
         guard: &Guard<'_>,
     ) -> Result<Self, Error> {
-        let index = match store_definition.kind {
+        let index = match definition.kind {
             IndexKind::Ordered => OrderedIndex::new(guard).map(AnyIndex::Ordered)?,
             IndexKind::Hash => {
-                HashIndex::new(store_definition.expected_rows, store_definition.hash_seed, guard).map(AnyIndex::Hash)?
+                HashIndex::new(definition.expected_rows, definition.hash_seed, guard).map(AnyIndex::Hash)?
             }
         };
         Ok(Self {
-            index_ref: store_definition.index_ref,
-            extractor: store_definition.extractor.clone(),
-            hash_seed: store_definition.hash_seed,
+            index_ref: definition.index_ref,
+            extractor: definition.extractor.clone(),
+            hash_seed: definition.hash_seed,
             index: ManuallyDrop::new(index),
-            ready: AtomicU64::new(if ready { 0 } else { UNREADY }),
+            ready: AtomicU64::new(if definition.is_ready { 0 } else { UNREADY }),
             deferred_drops: Arc::clone(deferred_drops),
             records: PhantomData,
         })

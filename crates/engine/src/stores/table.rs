@@ -32,6 +32,8 @@ pub struct StoreDefinition {
     pub expected_rows: usize,
     /// What the hashes of its keys depend on.
     pub hash_seed: HashSeed,
+    /// Whether it is read at once; otherwise it is when it has been filled.
+    pub is_ready: bool,
 }
 
 /// Something that stands for one index.
@@ -170,7 +172,8 @@ fn store_definition(
         }
         _ => (definition.primary_kind, true, KeyExtractor::primary(definition)?),
     };
-    Ok(StoreDefinition { index_ref, kind, unique, extractor, expected_rows: definition.expected_rows, hash_seed })
+    let expected_rows = definition.expected_rows;
+    Ok(StoreDefinition { index_ref, kind, unique, extractor, expected_rows, hash_seed, is_ready: true })
 }
 
 impl<S: Keyed> StoreTable<S> {
@@ -311,7 +314,8 @@ impl<S: Keyed> StoreTable<S> {
             let changed = TableDefinition::clone(&present.definition).with_index(definition.clone());
             changed.validate()?;
             let index = IndexId::secondary(present.secondaries.len())?;
-            let store = Arc::new(make(&changed, &store_definition(&changed, IndexRef { table, index }, hash_seed)?)?);
+            let definition = store_definition(&changed, IndexRef { table, index }, hash_seed)?;
+            let store = Arc::new(make(&changed, &StoreDefinition { is_ready: false, ..definition })?);
             let mut secondaries = present.secondaries.clone();
             secondaries.push(Some(Arc::clone(&store)));
             let mut constraints = present.constraints.clone();

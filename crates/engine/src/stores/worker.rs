@@ -104,7 +104,7 @@ impl<S: Keyed> WorkerBase<S> {
     }
 }
 
-/// A worker whose database [`HasStores`](super::HasStores): what differs between such workers. The rest is [`Worker`] and [`Interactive`],
+/// A worker of a [`StoreProtocol`](super::StoreProtocol): what differs between such workers. The rest is [`Worker`] and [`Interactive`],
 /// written once.
 ///
 /// A transaction may be leaked, which is found out when the worker is used again. A worker ends it when it is dropped, too

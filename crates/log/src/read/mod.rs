@@ -5,6 +5,7 @@
 
 //! A log that is in use is read up to a frame that was durable before: what lies there is no tail, and anything else is damage.
 
+mod ahead;
 mod scan;
 mod walk;
 
@@ -43,6 +44,13 @@ pub(crate) struct End {
     pub(crate) unsure: Vec<Found>,
 }
 
+impl End {
+    /// Of a log that was never begun, and begins with this file.
+    pub(crate) fn of_none(number: u64) -> Self {
+        Self { whole: 0, number, offset: 0, written_ns: 0, live: Vec::new(), slots: Vec::new(), unsure: Vec::new() }
+    }
+}
+
 /// A frame that was read.
 pub(crate) struct Found {
     pub(crate) slot: u32,
@@ -62,7 +70,7 @@ pub fn read<D: Disk>(
     generation: u64,
     visit: &mut dyn FnMut(Logged<'_>),
 ) -> Result<u64, Error> {
-    read_to_end(files, manifest, generation, visit).map(|end| end.whole)
+    read_to_end(files, manifest, generation, &Manner::default(), visit).map(|end| end.whole)
 }
 
 /// The same, each record with the last epoch of the frame with which it became whole: the epoch that it became durable with.
@@ -72,7 +80,7 @@ pub(crate) fn read_by_epoch<D: Disk>(
     generation: u64,
     visit: &mut dyn FnMut(u64, Logged<'_>),
 ) -> Result<u64, Error> {
-    let mut walk = Walk::begin(files, manifest, generation)?;
+    let mut walk = Walk::begin(files, manifest, generation, false)?;
     while let Some(found) = walk.next()? {
         let epoch = Frame::peek(&found.bytes).map_or(0, |(header, _)| header.last_epoch);
         walk.take(found, &mut |logged| visit(epoch, logged))?;
@@ -80,16 +88,31 @@ pub(crate) fn read_by_epoch<D: Disk>(
     walk.end().map(|end| end.whole)
 }
 
+/// How a log is read.
+#[derive(Default)]
+pub(crate) struct Manner<'m> {
+    /// Whether other threads read ahead.
+    pub(crate) by_threads: bool,
+    /// Is told how many bytes were read, and how many files there may be in all.
+    pub(crate) report: Option<&'m dyn Fn(u64, usize)>,
+}
+
 /// The same, and all that it takes to go on.
 pub(crate) fn read_to_end<D: Disk>(
     files: &Files<D>,
     manifest: &Manifest,
     generation: u64,
+    manner: &Manner<'_>,
     visit: &mut dyn FnMut(Logged<'_>),
 ) -> Result<End, Error> {
-    let mut walk = Walk::begin(files, manifest, generation)?;
+    let mut walk = Walk::begin(files, manifest, generation, manner.by_threads)?;
+    let (count, mut bytes) = (walk.files_to_read(), 0);
     while let Some(found) = walk.next()? {
+        bytes += found.bytes.len() as u64;
         walk.take(found, visit)?;
+        if let Some(report) = manner.report {
+            report(bytes, count);
+        }
     }
     walk.end()
 }
@@ -132,7 +155,7 @@ pub(crate) fn read_points<D: Disk>(
     manifest: &Manifest,
     visit: &mut dyn FnMut(Passed<'_>) -> bool,
 ) -> Result<(), Error> {
-    let mut walk = Walk::begin(files, manifest, u64::MAX)?;
+    let mut walk = Walk::begin(files, manifest, u64::MAX, false)?;
     while let Some(found) = walk.next()? {
         let Ok((header, _)) = Frame::peek(&found.bytes) else {
             return Err(walk.corrupt("a frame has changed while it was read"));

@@ -208,7 +208,7 @@ impl BohmWorker {
         let Executor { local, state } = &mut self.executor;
         assert!(local.is_held(), "the tables stay while the procedures are under way");
         // SAFETY: the epoch is held until the procedures are complete, and a later transaction renews the list before it looks at it.
-        unsafe { state.tables.renew(&self.shared.catalog) };
+        unsafe { state.tables.renew(&self.shared.base.catalog) };
         let mut client_batch = self.empty_client_batch();
         self.prepare(&mut client_batch);
         let mut attempts = Vec::new();
@@ -260,7 +260,7 @@ impl BohmWorker {
         if is_again {
             counters.reconnoitred();
             let guess = guess(client_batch, in_batch, position, attempts + 1);
-            let given_up = guess.given_up(self.shared.common.retry.attempts);
+            let given_up = guess.given_up(self.shared.base.common.retry.attempts);
             drive::discard(std::mem::replace(answer, given_up.map(|error| Err(Ended::by(error)))));
             if answer.is_none() {
                 return Some(guess);

@@ -364,13 +364,12 @@ impl Chains {
 pub(super) struct Lists {
     index: ManuallyDrop<HashIndex>,
     deferred_drops: Arc<DeferredDrops>,
-    is_destroyed: bool,
 }
 
 impl Lists {
-    pub(super) fn new(seed: HashSeed, deferred_drops: &Arc<DeferredDrops>, guard: &Guard<'_>) -> Result<Self, Error> {
-        let index = ManuallyDrop::new(HashIndex::new(0, seed, guard)?);
-        Ok(Self { index, deferred_drops: Arc::clone(deferred_drops), is_destroyed: false })
+    pub(super) fn new(seed: HashSeed, deferred_drops: &Arc<DeferredDrops>) -> Result<Self, Error> {
+        let index = deferred_drops.with_guard(|guard| HashIndex::new(0, seed, guard))?;
+        Ok(Self { index: ManuallyDrop::new(index), deferred_drops: Arc::clone(deferred_drops) })
     }
 
     /// The list of a key.
@@ -404,26 +403,16 @@ impl Lists {
             guard,
         );
     }
-
-    /// Frees the index, which has no lists. The caller has the deferred drops' guard, for which a drop would ask.
-    pub(super) fn destroy(mut self, guard: &Guard<'_>) {
-        self.destroy_once(guard);
-    }
-
-    fn destroy_once(&mut self, guard: &Guard<'_>) {
-        if !std::mem::replace(&mut self.is_destroyed, true) {
-            // SAFETY: nothing uses the index any more, or looks at the field again. It is empty: the planning thread keeps the store until then.
-            unsafe { ManuallyDrop::take(&mut self.index).destroy(guard) };
-        }
-    }
 }
 
 impl Drop for Lists {
     fn drop(&mut self) {
-        if self.is_destroyed || self.deferred_drops.is_closing() {
+        if self.deferred_drops.is_closing() {
             return;
         }
-        let deferred_drops = Arc::clone(&self.deferred_drops);
-        deferred_drops.with_guard(|guard| self.destroy_once(guard));
+        self.deferred_drops.with_guard(|guard| {
+            // SAFETY: nothing uses the index any more, or looks at the field again. It is empty: the planning thread keeps the store until then.
+            unsafe { ManuallyDrop::take(&mut self.index).destroy(guard) };
+        });
     }
 }

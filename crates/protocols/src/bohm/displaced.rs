@@ -15,11 +15,9 @@
 //!
 //! When no snapshot sees the row any more, the chain is closed as others are, and leaves the index beside.
 
-use std::sync::Arc;
-
 use polychron_base::key::EncodedKey;
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{self, DeferredDrops, StoreDefinition};
+use polychron_engine::stores::{self, Base, StoreDefinition};
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
 use polychron_schema::IndexKind;
@@ -27,6 +25,7 @@ use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::chain::{Chain, Chains};
 use super::steps::Step;
+use super::table::BohmStore;
 use super::timestamp::Timestamp;
 
 /// The index beside, and the latest deletion of a key in it.
@@ -39,14 +38,9 @@ pub(super) struct Displaced {
 }
 
 impl Displaced {
-    pub(super) fn new(
-        store_definition: &StoreDefinition,
-        deferred_drops: &Arc<DeferredDrops>,
-        guard: &Guard<'_>,
-    ) -> Self {
-        let is_scanned = store_definition.kind == IndexKind::Ordered;
-        let entries =
-            is_scanned.then(|| stores::Store::new(store_definition, true, deferred_drops, guard).ok()).flatten();
+    pub(super) fn new(base: &Base<BohmStore>, definition: &StoreDefinition) -> Self {
+        let is_scanned = definition.kind == IndexKind::Ordered;
+        let entries = if is_scanned { base.store_beside(definition) } else { None };
         Self { entries, until: AtomicU64::new(0) }
     }
 

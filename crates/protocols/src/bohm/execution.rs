@@ -108,11 +108,7 @@ pub(super) enum Outcome {
 
 impl Executor {
     pub(super) fn new(shared: &Arc<Shared>) -> Result<Self, Error> {
-        Ok(Self { local: shared.memory.register()?, state: ExecutorState::default() })
-    }
-
-    pub(super) fn own(shared: &Arc<Shared>) -> Result<Self, Error> {
-        Ok(Self { local: shared.memory.register_own()?, state: ExecutorState::default() })
+        Ok(Self { local: shared.base.memory.register()?, state: ExecutorState::default() })
     }
 
     /// Does the next thing that is due: rather executes than plans, and rather plans than begins something new, so that what is

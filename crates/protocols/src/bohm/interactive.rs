@@ -203,7 +203,7 @@ mod tests_only {
         fn back_off(&mut self, _attempts: u64) {}
 
         fn retry(&self) -> &Retry {
-            &self.shared.common.retry
+            &self.shared.base.common.retry
         }
     }
 

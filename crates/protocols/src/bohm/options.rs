@@ -1,6 +1,7 @@
 //! BOHM's own knobs.
 
 use polychron_base::Error;
+use polychron_engine::stores::Knobs;
 
 use super::timestamp::Timestamp;
 
@@ -78,12 +79,12 @@ impl Options {
         }
         Ok(())
     }
+}
 
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
-        let number =
-            || value.parse::<usize>().map_err(|_| Error::options(format!("{name} is a number, not `{value}`")));
-        let truth =
-            || value.parse::<bool>().map_err(|_| Error::options(format!("{name} is true or false, not `{value}`")));
+impl Knobs for Options {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let number = || value.parse::<usize>().map_err(|_| format!("{name} is a number, not `{value}`"));
+        let truth = || value.parse::<bool>().map_err(|_| format!("{name} is true or false, not `{value}`"));
         match name {
             "batch-size" => self.batch_size = number()?,
             "partitions" => self.partitions = number()?,
@@ -96,12 +97,12 @@ impl Options {
                 self.unknown = match value {
                     "reconnaissance" => Unknown::Reconnaissance,
                     "in-place" => Unknown::InPlace,
-                    _ => return Err(Error::options(format!("unknown is reconnaissance or in-place, not `{value}`"))),
+                    _ => return Err(format!("unknown is reconnaissance or in-place, not `{value}`")),
                 }
             }
             _ => {
                 let names = "batch-size, partitions, concurrency-control-threads, execution-threads, annotate-reads, preprocess, stale-snapshots and unknown";
-                return Err(Error::options(format!("bohm has no option `{name}`; it has {names}")));
+                return Err(format!("bohm has no option `{name}`; it has {names}"));
             }
         }
         Ok(())

@@ -1,15 +1,14 @@
 //! The database as a whole: tables, the pipeline, and the threads that do nothing but one stage of it.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::futures::Attempt;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{self, Order};
-use polychron_engine::stores::{Base, HasStores, StoreDefinition};
-use polychron_engine::{Common, Metric, MetricValue, Protocol, Storage, TableDefinition};
-use polychron_memory::{Memory, OWN_SLOTS};
+use polychron_engine::stores::{Base, StoreDefinition, StoreProtocol};
+use polychron_engine::{Common, Metric, MetricValue, TableDefinition};
+use polychron_memory::Local;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::thread::{self, JoinHandle};
 use polychron_sync::{CachePadded, publish};
@@ -34,7 +33,7 @@ use super::worker::BohmWorker;
 /// What all threads share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    base: Base<BohmStore>,
+    pub(super) base: Base<BohmStore>,
     pub(super) options: Options,
     pub(super) pipeline: Pipeline,
     pub(super) executors: Executors,
@@ -257,16 +256,7 @@ impl Shared {
     /// Frees what was dropped and is not needed any more.
     pub(super) fn maintain(&self) {
         self.dropped.let_go(self);
-        self.deferred_drops.maintain(&self.catalog, self.memory.epochs());
-    }
-}
-
-impl Deref for Shared {
-    type Target = Base<BohmStore>;
-
-    #[inline]
-    fn deref(&self) -> &Base<BohmStore> {
-        &self.base
+        self.base.deferred_drops.maintain(&self.base.catalog, self.base.memory.epochs());
     }
 }
 
@@ -281,8 +271,8 @@ impl Bohm {
     /// Lets an epoch pass and frees what can be freed, as happens by itself: for tests that must not depend on time.
     pub fn tick(&self) {
         let shared = &self.shared;
-        shared.memory.epochs().advance();
-        let unused: Vec<_> = shared.deferred_drops.with_guard(|guard| {
+        shared.base.memory.epochs().advance();
+        let unused: Vec<_> = shared.base.deferred_drops.with_guard(|guard| {
             shared.partitions.iter().flat_map(|partition| partition.maintain(shared, guard)).collect()
         });
         drop(unused);
@@ -326,22 +316,25 @@ impl Drop for Bohm {
     }
 }
 
-impl Protocol for Bohm {
+impl StoreProtocol for Bohm {
     const NAME: &'static str = "bohm";
     const SUMMARY: &'static str =
         "planned batches, versions before values: whole procedures that name what they write never abort";
 
     type Options = Options;
     type Worker = BohmWorker;
+    type Store = BohmStore;
 
-    fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
+    fn memory_options(options: &Options, common: &Common) -> Result<polychron_memory::Options, Error> {
         options.check()?;
         let own_threads = options.concurrency_control_threads + options.execution_threads;
         common.check_workers(Self::NAME, polychron_memory::Options::MOST_WORKERS - own_threads)?;
-        let mut memory = common.memory.clone();
-        memory.max_workers += own_threads;
-        let workers = OWN_SLOTS + memory.max_workers;
-        let memory = Memory::new(memory)?;
+        let max_workers = common.memory.max_workers + own_threads;
+        Ok(polychron_memory::Options { max_workers, ..common.memory.clone() })
+    }
+
+    fn over(base: Base<BohmStore>, options: Options) -> Result<Self, Error> {
+        let workers = base.slots();
         let partitions = options.partitions.max(options.concurrency_control_threads);
         let (pipeline, partitions) = Pipeline::new(options.batch_size, partitions);
         let shared = Arc::new(Shared {
@@ -350,7 +343,7 @@ impl Protocol for Bohm {
             partitions: partitions.into_iter().map(|progress| CachePadded::new(Partition::new(progress))).collect(),
             snapshots: Snapshots::new(workers),
             dropped: Dropped::default(),
-            base: Base::new(memory, common)?,
+            base,
             options,
             everything: Head::new(),
             client_batches: ClientBatches::default(),
@@ -366,42 +359,25 @@ impl Protocol for Bohm {
         });
         let mut database = Self { shared, threads: Vec::new() };
         database.threads = Self::start(&database.shared)?;
-        Ok(Arc::new(database))
+        Ok(database)
     }
 
-    fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
-        options.set(name, value)
+    fn enter(&self, local: Local) -> BohmWorker {
+        BohmWorker::new(local, &self.shared)
     }
-
-    fn storage(&self) -> &dyn Storage {
-        self
-    }
-
-    fn worker(self: &Arc<Self>) -> Result<BohmWorker, Error> {
-        BohmWorker::new(&self.shared)
-    }
-}
-
-impl HasStores for Bohm {
-    type Store = BohmStore;
 
     fn base(&self) -> &Base<BohmStore> {
         &self.shared.base
     }
 
-    fn make(
-        &self,
-        definition: &TableDefinition,
-        store_definition: &StoreDefinition,
-        ready: bool,
-    ) -> Result<BohmStore, Error> {
-        let deferred_drops = &self.shared.deferred_drops;
-        deferred_drops.with_guard(|guard| BohmStore::new(definition, store_definition, ready, deferred_drops, guard))
+    fn make(&self, table: &TableDefinition, store: &StoreDefinition) -> Result<BohmStore, Error> {
+        BohmStore::new(&self.shared.base, table, store)
     }
 
     /// The index is filled by a transaction that may write anything: those before it are executed first, those after it wait.
     fn fill(&self, table: TableId, index: IndexId, store: &Arc<BohmStore>) -> Result<(), Error> {
-        store.entries.set_ready_from(BohmWorker::own(&self.shared)?.fill(table, index)?.bits());
+        let filled = self.enter(self.shared.base.memory.register_own()?).fill(table, index)?;
+        store.entries.set_ready_from(filled.bits());
         Ok(())
     }
 
@@ -430,7 +406,7 @@ impl HasStores for Bohm {
         vec![
             count("batches", shared.pipeline.finished()),
             count("stalls", shared.executors.stalls()),
-            count("planned_again", shared.counters.sum().reconnaissance),
+            count("planned_again", shared.base.counters.sum().reconnaissance),
             Metric { name: "longest_wait_us", value: longest_wait },
         ]
     }

@@ -7,9 +7,9 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
-use polychron_engine::{LazyFutures, Prefetch, Projection, Queries, Savepoints};
-use polychron_schema::{Changes, RowBuffer, RowMut, RowRef};
+use polychron_engine::rows::{At, Buffers, Finding, Intent, Lookup, Primitives, Rewrite, Visit};
+use polychron_engine::{Projection, Queries, RowVisitor, Savepoints};
+use polychron_schema::{Changes, RowMut, RowRef};
 
 use super::entry::Put;
 use super::steps::Step;
@@ -68,29 +68,22 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         self.doomed
     }
 
-    #[inline(always)]
-    fn find<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, _: &Projection) -> Result<Option<FoundRow<'t>>, Error> {
-        Ok(self.see(at.store, at.key)?.map(FoundRow::read))
-    }
-
     /// Where no other row will be put, the room is made no larger than needed, and can be had when memory is short.
     #[inline(always)]
-    fn find_to_write<K: EncodedKey>(
-        &mut self,
-        at: At<'t, BohmStore, K>,
-        _: &Projection,
-        intent: Intent,
-    ) -> Result<Option<FoundRow<'t>>, Error> {
+    fn find<K: EncodedKey>(&mut self, at: At<'t, BohmStore, K>, lookup: Lookup<'_>) -> Finding<FoundRow<'t>> {
+        if matches!(lookup.intent, Intent::Read | Intent::ReadUnprotected) {
+            return Ok(self.see(at.store, at.key)?.map(FoundRow::read));
+        }
         if let Some(position) = self.own_written(at.store, at.key) {
             let version = self.present(position)?;
             return Ok(version.map(|version| FoundRow { position: Some(position), version }));
         }
         let want = self.unplanned_want(at.store, at.key)?;
         let Some(version) = self.see(at.store, at.key)? else { return Ok(None) };
-        let words = match intent {
-            Intent::Change => at.store.row_words,
+        let words = match lookup.intent {
             // As many as there are: if the deletion is undone, its version stays, and the one that is freed makes up for it in the reserve.
             Intent::Delete => version.capacity(),
+            _ => at.store.row_words,
         };
         let position = self.unplanned(at.store, at.key, want, words)?;
         Ok(Some(FoundRow { position: Some(position), version }))
@@ -134,9 +127,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     fn overwrite<K: EncodedKey>(
         &mut self,
         _: At<'t, BohmStore, K>,
-        found: FoundRow<'t>,
-        row: &mut RowBuffer,
-        _: Changes,
+        Rewrite { found, row, .. }: Rewrite<'_, FoundRow<'t>>,
     ) -> Result<(), Error> {
         self.put_words(found.written(), row.as_words())
     }
@@ -183,21 +174,13 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
 
     /// A run that guesses does not see all that it writes itself, and may find no row.
     #[inline]
-    fn follow(
-        &mut self,
-        table: &'t BohmTable,
-        entry: FoundRow<'t>,
-        _: &Projection,
-    ) -> Result<Option<FoundRow<'t>>, Error> {
+    fn follow(&mut self, table: &'t BohmTable, entry: FoundRow<'t>, _: &Projection) -> Finding<FoundRow<'t>> {
         let row = self.see_behind(&table.primary, entry.version)?;
         debug_assert!(row.is_some() || self.is_void(), "an entry leads to a row");
         Ok(row.map(FoundRow::read))
     }
 
-    fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
-        &mut self,
-        visit: &mut Visit<'_, 't, BohmStore, V>,
-    ) -> Result<(), Error> {
+    fn scan<V: RowVisitor>(&mut self, visit: &mut Visit<'_, 't, BohmStore, V>) -> Result<(), Error> {
         let outcome = self
             .visit_rows(visit.scan, visit.store()?, &mut |this, version| visit.record(this, FoundRow::read(version)));
         self.asked = 0;
@@ -234,6 +217,20 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
         &mut self.scratch.savepoints
     }
 
+    /// What is declared was looked up when it was planned.
+    #[inline]
+    fn are_on_their_way(&self) -> bool {
+        self.planned.is_some() && self.shared.options.annotate_reads
+    }
+
+    #[inline]
+    fn fetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        if self.is_read_only() {
+            self.asked = self.asked.saturating_add(1);
+        }
+        self.scratch.hints.ask(table, key);
+    }
+
     #[inline]
     fn only_plans(&self) -> bool {
         // One that leaves to wait for others runs again as it was planned.
@@ -242,24 +239,6 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
 }
 
 impl Queries for BohmTransaction<'_> {}
-
-impl LazyFutures for BohmTransaction<'_> {}
-
-impl Prefetch for BohmTransaction<'_> {
-    #[inline]
-    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        if self.is_read_only() {
-            self.asked = self.asked.saturating_add(1);
-        }
-        self.scratch.hints.ask(table, key);
-    }
-
-    /// What is declared was looked up when it was planned.
-    #[inline]
-    fn has_prefetched(&self) -> bool {
-        self.planned.is_some() && self.shared.options.annotate_reads
-    }
-}
 
 impl BohmTransaction<'_> {
     /// The entry for a write of a key, whether it has a row or not.

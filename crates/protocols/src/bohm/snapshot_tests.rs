@@ -112,7 +112,7 @@ impl Stage {
     fn reached(&self) -> (usize, usize) {
         let local = self.database.memory().register().unwrap();
         let guard = local.pin();
-        let (_, tables) = self.database.shared.catalog.snapshot();
+        let (_, tables) = self.database.shared.base.catalog.snapshot();
         let store = &polychron_engine::catalog::get(&tables, self.items.id()).unwrap().primary;
         let shared = &self.database.shared;
         let oldest = shared.snapshots.watermark(shared.pipeline.finished());
@@ -314,7 +314,7 @@ fn snapshots_rest_between_operations() {
     let (database, items) = (Arc::clone(&stage.database), stage.items);
     let mut executor = Executor::new(&database.shared).unwrap();
     let mut snapshot = open(&database, &mut executor);
-    let epochs = database.shared.memory.epochs();
+    let epochs = database.shared.base.memory.epochs();
     // Whether no thread stays in an epoch of before.
     let nobody_stays = || {
         let current = epochs.current();

@@ -19,7 +19,7 @@ impl BohmTransaction<'_> {
     /// # Errors
     /// Why it does not commit, unless it is doomed.
     pub(super) fn stage_changes(&mut self) -> Result<(), Error> {
-        if self.shared.common.journal.is_empty() || self.planned.is_none() || self.is_void() {
+        if self.shared.base.common.journal.is_empty() || self.planned.is_none() || self.is_void() {
             return Ok(());
         }
         if !left_out(Step::ResolveBeforeStaging) {
@@ -60,7 +60,7 @@ impl BohmTransaction<'_> {
         if !self.has_staged {
             // Here, and not before it begins: its client's thread may be another one, and its ring too. Nothing is latched, and those who wait for the
             // transaction wait for no longer than it takes to flush.
-            self.shared.common.journal.admit(self.local.worker_id().position())?;
+            self.shared.base.common.journal.admit(self.local.worker_id().position())?;
         }
         // Before the first of several patches.
         self.has_staged = true;
@@ -73,7 +73,7 @@ impl BohmTransaction<'_> {
                 &bytes[..len]
             }
         };
-        let (journal, worker) = (&self.shared.common.journal, self.local.worker_id().position());
+        let (journal, worker) = (&self.shared.base.common.journal, self.local.worker_id().position());
         let row = self.own_version_at(position).filter(|_| put == Put::Row).map(|version| self.words_put(version));
         match (row, self.below(position).map(|below| below.state())) {
             (Some(row), Some(State::Row(below))) => journal.stage_update(worker, (table, key), below.words(), row),
@@ -86,14 +86,14 @@ impl BohmTransaction<'_> {
     pub(super) fn seal(&mut self) {
         if std::mem::take(&mut self.has_staged) {
             let worker = self.local.worker_id().position();
-            self.shared.common.journal.seal(worker, || self.timestamp.bits().into());
+            self.shared.base.common.journal.seal(worker, || self.timestamp.bits().into());
         }
     }
 
     /// The transaction does not commit.
     pub(super) fn discard_staged(&mut self) {
         if std::mem::take(&mut self.has_staged) {
-            self.shared.common.journal.discard(self.local.worker_id().position());
+            self.shared.base.common.journal.discard(self.local.worker_id().position());
         }
     }
 
@@ -107,6 +107,6 @@ impl BohmTransaction<'_> {
 impl super::protocol::Shared {
     /// What answers of a batch wait for.
     pub(super) fn journal_ticket(&self, batch: u64) -> polychron_engine::Ticket {
-        self.common.journal.ticket(|| Timestamp::end_of(batch).bits().into())
+        self.base.common.journal.ticket(|| Timestamp::end_of(batch).bits().into())
     }
 }

@@ -2,11 +2,11 @@
 //! secondary index's chains are primary keys.
 
 use std::ops::Bound;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use polychron_base::Error;
 use polychron_base::key::{EncodedKey, HashSeed, Key8, Key16};
-use polychron_engine::stores::{self, DeferredDrops, Hinted, IndexRef, Keyed, StoreDefinition, StoreTable};
+use polychron_engine::stores::{self, Base, Hinted, IndexRef, Keyed, StoreDefinition, StoreTable};
 use polychron_index::AnyIndex;
 use polychron_memory::Guard;
 use polychron_schema::TableDefinition;
@@ -193,27 +193,15 @@ fn shared_prefix(lower: &[u8], upper: &[u8], is_excluded: bool) -> usize {
 }
 
 impl BohmStore {
-    pub(super) fn new(
-        definition: &TableDefinition,
-        store_definition: &StoreDefinition,
-        ready: bool,
-        deferred_drops: &Arc<DeferredDrops>,
-        guard: &Guard<'_>,
-    ) -> Result<Self, Error> {
-        let shape = definition.layout()?.shape();
+    pub(super) fn new(base: &Base<Self>, table: &TableDefinition, definition: &StoreDefinition) -> Result<Self, Error> {
+        let shape = table.layout()?.shape();
         let variable = if shape.variable_count > 0 { VARIABLE_WORDS } else { 0 };
-        let is_secondary = store_definition.index_ref.index != polychron_base::IndexId::PRIMARY;
-        let unique = !is_secondary || definition.indexes.last().is_some_and(|index| index.unique);
+        let is_secondary = definition.index_ref.index != polychron_base::IndexId::PRIMARY;
+        let unique = !is_secondary || table.indexes.last().is_some_and(|index| index.unique);
         let row_words = if is_secondary { ENTRY_WORDS } else { (shape.fixed_bytes as usize / 8 + variable).max(1) };
-        let lists = Lists::new(store_definition.hash_seed, deferred_drops, guard)?;
-        let entries = match stores::Store::new(store_definition, ready, deferred_drops, guard) {
-            Ok(entries) => entries,
-            Err(error) => {
-                lists.destroy(guard);
-                return Err(error);
-            }
-        };
-        let displaced = Displaced::new(store_definition, deferred_drops, guard);
+        let entries = base.store(definition)?;
+        let lists = Lists::new(definition.hash_seed, &base.deferred_drops)?;
+        let displaced = Displaced::new(base, definition);
         Ok(Self { entries, intents: Head::new(), prefixes: Prefixes::new(lists), displaced, row_words, unique })
     }
 

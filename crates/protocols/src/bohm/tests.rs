@@ -195,7 +195,7 @@ fn absent_versions_outlive_who_found_their_chains() {
     assert!(!reuses(&writer, 100), "a snapshot may come to it");
     drop(snapshot);
     for _ in 0..4 {
-        database.shared.memory.epochs().advance();
+        database.shared.base.memory.epochs().advance();
         writer.maintain();
     }
     // More than there were before, all of whose blocks are free.

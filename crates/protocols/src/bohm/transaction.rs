@@ -144,7 +144,7 @@ impl<'t> BohmTransaction<'t> {
     fn renew_tables(&mut self) {
         // SAFETY: the transaction holds the guard, and renews it only if it has a snapshot open since before. One that is executed for another one
         // returns to that, which holds an older guard.
-        unsafe { self.state.tables.renew(&self.shared.catalog) };
+        unsafe { self.state.tables.renew(&self.shared.base.catalog) };
     }
 
     /// Why it cannot be executed at all: it named what cannot be a key, or there was no memory for a placeholder.
@@ -226,7 +226,7 @@ impl<'t> BohmTransaction<'t> {
     /// So many bytes could not be had.
     #[cold]
     pub(super) fn out_of_memory(&self, requested: usize) -> Error {
-        self.shared.memory.refusal(requested).into()
+        self.shared.base.memory.refusal(requested).into()
     }
 
     /// Refuses the transaction, which has lost what it put before a savepoint, and shows nothing of it any more.

@@ -7,6 +7,7 @@ use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::statistics::Registered;
 use polychron_engine::stores::OwnedKey;
 use polychron_engine::{Counters, Procedure, Ticket, Worker, drive};
+use polychron_memory::Local;
 use polychron_sync::atomic::Ordering;
 
 use super::answers::Kept;
@@ -41,19 +42,10 @@ pub struct BohmWorker {
 }
 
 impl BohmWorker {
-    pub(super) fn new(shared: &Arc<Shared>) -> Result<Self, Error> {
-        Ok(Self::over(Executor::new(shared)?, shared))
-    }
-
-    /// A worker for the database's own transactions.
-    pub(super) fn own(shared: &Arc<Shared>) -> Result<Self, Error> {
-        Ok(Self::over(Executor::own(shared)?, shared))
-    }
-
-    fn over(executor: Executor, shared: &Arc<Shared>) -> Self {
-        let counters = shared.counters.register();
+    pub(super) fn new(local: Local, shared: &Arc<Shared>) -> Self {
+        let counters = shared.base.counters.register();
         Self {
-            executor,
+            executor: Executor { local, state: ExecutorState::default() },
             shared: Arc::clone(shared),
             counters,
             idle: Vec::new(),
@@ -236,7 +228,7 @@ impl BohmWorker {
     #[cold]
     fn make_room(&mut self) {
         for _ in 0..2 {
-            self.shared.memory.epochs().advance();
+            self.shared.base.memory.epochs().advance();
             self.maintain();
         }
     }

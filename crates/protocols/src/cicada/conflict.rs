@@ -18,7 +18,7 @@ use super::transaction::CicadaTransaction;
 impl CicadaTransaction<'_> {
     /// What tells this database from others while it is open.
     pub(super) fn database(&self) -> u32 {
-        self.shared.catalog.number()
+        self.shared.base.catalog.number()
     }
 
     /// The transaction has committed. One that only read counts, too: others may not write below it any more.

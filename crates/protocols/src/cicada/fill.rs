@@ -21,27 +21,27 @@ use super::worker::CicadaWorker;
 /// As [`rows::fill`] does, but behind all that did not know the index, which are not ahead of the clock reading `unknowing`, whatever this
 /// worker's own clock says. Answers a timestamp at which all entries are there.
 pub(super) fn fill(shared: &Arc<Shared>, table: TableId, index: IndexId, unknowing: u64) -> Result<Timestamp, Error> {
-    let mut worker = CicadaWorker::new(shared.memory.register_own()?, shared);
+    let mut worker = CicadaWorker::new(shared.base.memory.register_own()?, shared);
     if !left_out(Step::FillAfterUnknowing) {
         worker.follow(unknowing);
     }
-    let (_, tables) = shared.catalog.snapshot();
+    let (_, tables) = shared.base.catalog.snapshot();
     let store = Arc::clone(&catalog::get(&tables, table)?.primary);
     drop(tables);
     if store.versioned.is_some() {
-        shared.wait_for_open()?;
+        shared.base.wait_for_open()?;
         let mut keys = Keys::default();
         collect_keys(&store, &mut worker, &mut keys)?;
         rows::make_entries(&mut worker, table, index, &keys)?;
     } else {
-        rows::fill(shared, &mut worker, table, index)?;
+        rows::fill(&shared.base, &mut worker, table, index)?;
     }
     // Without rows, too: where a counter stands for the clock, only a timestamp that was drawn becomes the past.
     drive::transact(&mut worker, Mode::ReadWrite, &mut |_| Ok::<_, Error>(()))?;
     // Snapshots that begin from now on are to find the entries, so what was written here must have become the past.
     let filled = worker.last_timestamp();
     let mut backoff = Backoff::new();
-    limits::patiently(shared.common.retry.time, || {
+    limits::patiently(shared.base.common.retry.time, || {
         while !shared.clocks.min_wts().is_after(filled) && !left_out(Step::AwaitFilling) {
             limits::check()?;
             shared.clocks.lead();
@@ -122,11 +122,11 @@ impl Found {
 pub(super) fn look_through(shared: &Arc<Shared>) -> Found {
     let mut found = Found::default();
     // Without a free slot nobody can be kept from collecting, and nothing can be counted.
-    let Ok(local) = shared.memory.register() else { return found };
+    let Ok(local) = shared.base.memory.register() else { return found };
     let worker = CicadaWorker::new(local, shared);
     let held = shared.clocks.hold(worker.slot());
-    let (_, tables) = shared.catalog.snapshot();
-    shared.deferred_drops.with_guard(|guard| {
+    let (_, tables) = shared.base.catalog.snapshot();
+    shared.base.deferred_drops.with_guard(|guard| {
         let reader = Reader::at(&held, guard);
         for table in tables.iter().flatten() {
             table.primary.records.for_each(guard, |record| found.count(record, reader));

@@ -39,7 +39,7 @@ impl CicadaTransaction<'_> {
             && sets.gaps.is_empty()
             && sets.writes.is_empty()
             && sets.fresh.is_empty();
-        if !untouched || !self.state.base.tables.is_present(&self.shared.catalog) {
+        if !untouched || !self.state.base.tables.is_present(&self.shared.base.catalog) {
             return Ok(());
         }
         self.shared.clocks.advance(&mut self.state.clock, self.state.base.slot);

@@ -13,7 +13,7 @@ impl CicadaTransaction<'_> {
     /// Whether a log listens.
     #[inline]
     pub(super) fn is_logged(&self) -> bool {
-        !self.shared.common.journal.is_empty()
+        !self.shared.base.common.journal.is_empty()
     }
 
     /// The timestamp with its era. The worker's clock, of which it was made, knows how often it has wrapped around.
@@ -29,7 +29,7 @@ impl CicadaTransaction<'_> {
 
     /// Stages the changes of rows. Where a row was written on what was read, that is what lies below if the transaction commits.
     pub(super) fn stage_changes(&self) -> Result<(), Error> {
-        let (journal, State { base, sets, buffers, .. }) = (&self.shared.common.journal, &*self.state);
+        let (journal, State { base, sets, buffers, .. }) = (&self.shared.base.common.journal, &*self.state);
         if journal.is_empty() {
             return Ok(());
         }
@@ -55,7 +55,7 @@ impl CicadaTransaction<'_> {
     #[inline]
     pub(super) fn seal(&mut self) {
         if self.state.stage != Stage::Rewriting {
-            let ticket = self.shared.common.journal.seal(self.state.base.slot, || self.order());
+            let ticket = self.shared.base.common.journal.seal(self.state.base.slot, || self.order());
             self.state.base.ticket.raise(ticket);
             self.has_sealed = true;
         }
@@ -71,7 +71,7 @@ impl CicadaTransaction<'_> {
 
     #[cold]
     fn discard_staged(&mut self) {
-        let journal = &self.shared.common.journal;
+        let journal = &self.shared.base.common.journal;
         journal.discard(self.state.base.slot);
         if self.doomed {
             return;

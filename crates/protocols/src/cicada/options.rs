@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use polychron_base::Error;
+use polychron_engine::stores::Knobs;
+
+use super::timestamp::Shape;
 
 /// How far the serial order agrees with the order in which commits were acknowledged (§3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,14 +34,14 @@ pub enum Snapshots {
 }
 
 impl std::str::FromStr for Snapshots {
-    type Err = Error;
+    type Err = String;
 
     /// `follow-commits` or `settled`.
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "follow-commits" => Ok(Self::FollowCommits),
             "settled" => Ok(Self::Settled),
-            _ => Err(Error::options(format!("snapshots is `{text}`; it is follow-commits or settled"))),
+            _ => Err(format!("snapshots is `{text}`; it is follow-commits or settled")),
         }
     }
 }
@@ -72,20 +75,20 @@ impl Indexes {
 }
 
 impl std::str::FromStr for Indexes {
-    type Err = Error;
+    type Err = String;
 
     /// `single-version`, `multi-version`, or `multi-version:table,table.index`.
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             None if text == "single-version" => Ok(Self::SingleVersion),
             None if text == "multi-version" => Ok(Self::MultiVersion),
             Some(("multi-version", names)) if names.split(',').all(|name| !name.is_empty()) => {
                 Ok(Self::MultiVersionOf(names.split(',').map(str::to_owned).collect()))
             }
-            _ => Err(Error::options(format!(
+            _ => Err(format!(
                 "indexes is `{text}`; it is single-version, multi-version, or multi-version: and names of tables and \
                  table.index, with commas between them"
-            ))),
+            )),
         }
     }
 }
@@ -179,15 +182,15 @@ impl Ablation {
 }
 
 impl std::str::FromStr for Consistency {
-    type Err = Error;
+    type Err = String;
 
     /// `loose`, `clock` or `external`.
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "loose" => Ok(Self::Loose),
             "clock" => Ok(Self::Clock),
             "external" => Ok(Self::External),
-            _ => Err(Error::options(format!("consistency is `{text}`; it is loose, clock or external"))),
+            _ => Err(format!("consistency is `{text}`; it is loose, clock or external")),
         }
     }
 }
@@ -197,48 +200,13 @@ const NAMES: &str = "background-us, backoff-us, calm-after, central-clock, check
                      consistency, indexes, overtaking-us, pruning-us, snapshots, synchronization-us, worker-bits";
 
 impl Options {
-    /// Sets an option by its name.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
-        let is_yes = || match value {
-            "yes" => Ok(true),
-            "no" => Ok(false),
-            _ => Err(Error::options(format!("{name} is yes or no, and not `{value}`"))),
-        };
-        let number = || {
-            let refusal = || Error::options(format!("{name} is a number, and not `{value}`"));
-            value.parse::<u32>().map_err(|_| refusal())
-        };
-        let microseconds = || number().map(|us| Duration::from_micros(u64::from(us)));
-        let interval = || {
-            let refusal = || Error::options(format!("{name} is a number of microseconds above 0, and not `{value}`"));
-            microseconds()?.checked_sub(Duration::from_nanos(1)).map_or_else(|| Err(refusal()), |_| microseconds())
-        };
-        match name {
-            "indexes" => self.indexes = value.parse()?,
-            "snapshots" => self.snapshots = value.parse()?,
-            "consistency" => self.consistency = value.parse()?,
-            "central-clock" => self.central_clock = is_yes()?,
-            "worker-bits" => self.worker_bits = number()?,
-            "collection-us" => {
-                self.collection_interval = interval()?;
-                self.background_interval = self.background_interval.max(self.collection_interval);
-            }
-            "pruning-us" => self.pruning_after = interval()?,
-            "overtaking-us" => self.overtaking_after = interval()?,
-            "synchronization-us" => self.synchronization_interval = interval()?,
-            "clock-boost-us" => self.clock_boost = microseconds()?,
-            "background-us" => self.background_interval = interval()?,
-            "calm-after" => self.calm_after = number()?,
-            "backoff-us" => self.fixed_backoff = if value == "regulated" { None } else { Some(microseconds()?) },
-            "check-every" => self.check_every = number()?,
-            #[cfg(any(test, feature = "ablation"))]
-            "inlining" | "promotion" | "wait-for-pending" | "write-latest-only" | "sort-by-contention"
-            | "check-early" => {
-                *self.ablation.part(name) = is_yes()?;
-            }
-            _ => return Err(Error::options(format!("cicada has no option `{name}`; it has {NAMES}"))),
-        }
-        Ok(())
+    /// The shape of timestamps.
+    ///
+    /// # Errors
+    /// [`Error::Options`]: no timestamp has so many bits.
+    pub(super) fn shape(&self) -> Result<Shape, Error> {
+        let line = "clock_bits is more than 8, and has room in 64 bits beside worker_bits, which is not 0";
+        Shape::new(self.clock_bits, self.worker_bits).ok_or_else(|| Error::options(line.to_owned()))
     }
 
     /// What takes part: everything, where no laboratory has a say.
@@ -272,6 +240,48 @@ impl Default for Options {
             #[cfg(any(test, feature = "ablation"))]
             ablation: Ablation::WHOLE,
         }
+    }
+}
+
+impl Knobs for Options {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let is_yes = || match value {
+            "yes" => Ok(true),
+            "no" => Ok(false),
+            _ => Err(format!("{name} is yes or no, and not `{value}`")),
+        };
+        let number = || value.parse::<u32>().map_err(|_| format!("{name} is a number, and not `{value}`"));
+        let microseconds = || number().map(|us| Duration::from_micros(u64::from(us)));
+        let interval = || {
+            let refusal = || format!("{name} is a number of microseconds above 0, and not `{value}`");
+            microseconds()?.checked_sub(Duration::from_nanos(1)).map_or_else(|| Err(refusal()), |_| microseconds())
+        };
+        match name {
+            "indexes" => self.indexes = value.parse()?,
+            "snapshots" => self.snapshots = value.parse()?,
+            "consistency" => self.consistency = value.parse()?,
+            "central-clock" => self.central_clock = is_yes()?,
+            "worker-bits" => self.worker_bits = number()?,
+            "collection-us" => {
+                self.collection_interval = interval()?;
+                self.background_interval = self.background_interval.max(self.collection_interval);
+            }
+            "pruning-us" => self.pruning_after = interval()?,
+            "overtaking-us" => self.overtaking_after = interval()?,
+            "synchronization-us" => self.synchronization_interval = interval()?,
+            "clock-boost-us" => self.clock_boost = microseconds()?,
+            "background-us" => self.background_interval = interval()?,
+            "calm-after" => self.calm_after = number()?,
+            "backoff-us" => self.fixed_backoff = if value == "regulated" { None } else { Some(microseconds()?) },
+            "check-every" => self.check_every = number()?,
+            #[cfg(any(test, feature = "ablation"))]
+            "inlining" | "promotion" | "wait-for-pending" | "write-latest-only" | "sort-by-contention"
+            | "check-early" => {
+                *self.ablation.part(name) = is_yes()?;
+            }
+            _ => return Err(format!("cicada has no option `{name}`; it has {NAMES}")),
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,5 @@
 //! The database as a whole: tables, workers, the thread that works when no worker does.
 
-use std::ops::Deref;
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::{Error, IndexId, TableId};
@@ -9,9 +8,9 @@ use polychron_engine::catalog::Tables;
 use polychron_engine::contested::Favour;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Order;
-use polychron_engine::stores::{Base, HasStores, StoreDefinition};
-use polychron_engine::{Common, Metric, MetricValue, Protocol, Storage, TableDefinition, Versions};
-use polychron_memory::{Memory, OWN_SLOTS, Pressure};
+use polychron_engine::stores::{Base, StoreDefinition, StoreProtocol};
+use polychron_engine::{Common, Metric, MetricValue, TableDefinition, Versions};
+use polychron_memory::{Local, OWN_SLOTS, Pressure};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{CachePadded, Mutex};
 
@@ -24,13 +23,13 @@ use super::regulation::Regulation;
 use super::renewal::Renewal;
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
-use super::timestamp::{Shape, Timestamp};
+use super::timestamp::Timestamp;
 use super::worker::{CicadaWorker, collect_all, collect_some};
 
 /// What all workers share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    base: Base<Store>,
+    pub(super) base: Base<Store>,
     pub(super) options: Options,
     pub(super) bins: Bins,
     pub(super) clocks: Clocks,
@@ -56,15 +55,6 @@ pub(super) enum Extent {
     All,
 }
 
-impl Deref for Shared {
-    type Target = Base<Store>;
-
-    #[inline]
-    fn deref(&self) -> &Base<Store> {
-        &self.base
-    }
-}
-
 /// The protocol. See the module.
 #[derive(Debug)]
 pub struct Cicada {
@@ -77,7 +67,7 @@ impl Shared {
     /// Moves the horizons on, and adjusts what depends on time.
     pub(super) fn lead(&self, now_ns: u64) {
         if self.clocks.lead() {
-            self.regulation.regulate(now_ns, || self.counters.try_commits());
+            self.regulation.regulate(now_ns, || self.base.counters.try_commits());
         }
     }
 
@@ -91,7 +81,7 @@ impl Shared {
     /// holds the timestamp at which it began under that guard. So those that still look when no such guard is left hold what is stable by then, or
     /// an earlier timestamp.
     fn release_lists(&self) {
-        let released = self.catalog.take_released(self.memory.epochs());
+        let released = self.base.catalog.take_released(self.base.memory.epochs());
         let mut lists = self.past_lists.lock().unwrap_or_else(PoisonError::into_inner);
         let stable = self.clocks.min_wts().predecessor();
         lists.extend(released.into_iter().map(|list| (stable, list)));
@@ -104,9 +94,9 @@ impl Shared {
     /// Does what workers do besides their transactions, in case they have none.
     pub(super) fn tick(&self, extent: Extent) {
         self.lead(self.clocks.now_ns());
-        self.memory.epochs().advance();
-        let (_, tables) = self.catalog.snapshot();
-        self.deferred_drops.with_guard(|guard| {
+        self.base.memory.epochs().advance();
+        let (_, tables) = self.base.catalog.snapshot();
+        self.base.deferred_drops.with_guard(|guard| {
             let worker = guard.worker_id().position();
             let _held = self.hold_for_collection(worker);
             let site = Site::new(&tables, &self.clocks, worker, guard);
@@ -117,7 +107,7 @@ impl Shared {
                 Extent::All => collect_all(self, true, &mut spans, &site),
             }
         });
-        self.deferred_drops.collect();
+        self.base.deferred_drops.collect();
         self.release_lists();
     }
 }
@@ -130,26 +120,27 @@ impl Cicada {
     }
 }
 
-impl Protocol for Cicada {
+impl StoreProtocol for Cicada {
     const NAME: &'static str = "cicada";
     const SUMMARY: &'static str = "optimistic, versions and a clock for each worker: any load, contended ones too, and snapshots microseconds old";
 
     type Options = Options;
     type Worker = CicadaWorker;
+    type Store = Store;
 
-    fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
-        let options = Options { check_every: options.check_every.max(1), ..options };
-        let Some(shape) = Shape::new(options.clock_bits, options.worker_bits) else {
-            let line = "clock_bits is more than 8, and has room in 64 bits beside worker_bits, which is not 0";
-            return Err(Error::options(line.to_owned()));
-        };
+    fn memory_options(options: &Options, common: &Common) -> Result<polychron_memory::Options, Error> {
+        options.shape()?;
         let most = (1usize << options.worker_bits.min(31)).saturating_sub(OWN_SLOTS);
         common.check_workers(Self::NAME, most.min(polychron_memory::Options::MOST_WORKERS))?;
         // The epochs are moved by this protocol's own thread.
-        let memory = Memory::new(polychron_memory::Options { epoch_interval: None, ..common.memory.clone() })?;
-        let ceiling_ns = common.retry.backoff_max_us.saturating_mul(1000);
-        let clocks = Clocks::new(&options, shape, OWN_SLOTS + common.memory.max_workers);
-        let bins = Bins::new(OWN_SLOTS + common.memory.max_workers);
+        Ok(polychron_memory::Options { epoch_interval: None, ..common.memory.clone() })
+    }
+
+    fn over(base: Base<Store>, options: Options) -> Result<Self, Error> {
+        let options = Options { check_every: options.check_every.max(1), ..options };
+        let ceiling_ns = base.common.retry.backoff_max_us.saturating_mul(1000);
+        let clocks = Clocks::new(&options, options.shape()?, base.slots());
+        let bins = Bins::new(base.slots());
         let shared = Arc::new(Shared {
             renewal: Renewal::default(),
             favour: CachePadded::default(),
@@ -157,7 +148,7 @@ impl Protocol for Cicada {
             clocks,
             unknowing: AtomicU64::new(0),
             regulation: Regulation::new(&options, ceiling_ns),
-            base: Base::new(memory, common)?,
+            base,
             options,
             bins,
             past_lists: Mutex::default(),
@@ -165,42 +156,22 @@ impl Protocol for Cicada {
         let interval = shared.options.background_interval;
         let background = Background::start("polychron-clock", interval, &shared, |shared| {
             // Near the limit of the memory everything is to be given back that can be.
-            let is_full = shared.memory.pressure() == Pressure::Hard;
+            let is_full = shared.base.memory.pressure() == Pressure::Hard;
             shared.tick(if is_full { Extent::All } else { Extent::Some });
         })?;
-        Ok(Arc::new(Self { shared, _background: background }))
+        Ok(Self { shared, _background: background })
     }
 
-    fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
-        options.set(name, value)
+    fn enter(&self, local: Local) -> CicadaWorker {
+        CicadaWorker::new(local, &self.shared)
     }
-
-    fn storage(&self) -> &dyn Storage {
-        self
-    }
-
-    fn worker(self: &Arc<Self>) -> Result<CicadaWorker, Error> {
-        Ok(CicadaWorker::new(self.shared.memory.register()?, &self.shared))
-    }
-}
-
-impl HasStores for Cicada {
-    type Store = Store;
 
     fn base(&self) -> &Base<Store> {
         &self.shared.base
     }
 
-    fn make(
-        &self,
-        definition: &TableDefinition,
-        store_definition: &StoreDefinition,
-        ready: bool,
-    ) -> Result<Store, Error> {
-        let Shared { base: Base { deferred_drops, .. }, options, clocks, .. } = &*self.shared;
-        let stable = clocks.min_rts();
-        deferred_drops
-            .with_guard(|guard| Store::new(definition, store_definition, options, stable, ready, deferred_drops, guard))
+    fn make(&self, table: &TableDefinition, store: &StoreDefinition) -> Result<Store, Error> {
+        Store::new(&self.shared, table, store)
     }
 
     fn fill(&self, table: TableId, index: IndexId, store: &Arc<Store>) -> Result<(), Error> {
@@ -217,7 +188,7 @@ impl HasStores for Cicada {
     }
 
     fn waits_for_itself(&self) -> bool {
-        self.shared.clocks.is_open_here(None) || self.shared.epochs().is_pinned_here()
+        self.shared.clocks.is_open_here(None) || self.shared.base.epochs().is_pinned_here()
     }
 
     fn dropping(&self, _: &Arc<Store>) {

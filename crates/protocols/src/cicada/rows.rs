@@ -1,25 +1,22 @@
 //! Records as the row layer of the engine wants them.
 
-use std::ops::ControlFlow;
-
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason, TableId};
 use polychron_engine::catalog::{self, Seen};
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
+use polychron_engine::rows::{At, Buffers, Finding, Intent, Lookup, Primitives, Rewrite, Visit, follow_key};
 use polychron_engine::stores::key_in_entry;
-use polychron_engine::{LazyFutures, Prefetch, Projection, Queries, Scan, Transaction};
-use polychron_schema::{Changes, KeyScratch, RowBuffer, RowRef};
+use polychron_engine::{Projection, Queries, RowVisitor, Scan, Transaction};
+use polychron_schema::{KeyScratch, RowRef};
 
 use super::sets::{Kind, Target, Write};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::transaction::{CicadaTransaction, Source};
 
-/// A row that the transaction sees, and where a write of it goes.
+/// A row that the transaction sees.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundRow {
-    target: Target,
     source: Source,
     /// Where it is in the read set, if it was looked up to be written.
     on_read: Option<u32>,
@@ -27,8 +24,8 @@ pub struct FoundRow {
 
 impl FoundRow {
     #[inline]
-    fn new((target, source): (Target, Source)) -> Self {
-        Self { target, source, on_read: None }
+    fn new(source: Source) -> Self {
+        Self { source, on_read: None }
     }
 }
 
@@ -58,42 +55,17 @@ impl<'w> Primitives<'w> for CicadaTransaction<'w> {
     }
 
     #[inline(always)]
-    fn find<K: EncodedKey>(
-        &mut self,
-        at: At<'w, Store, K>,
-        _projection: &Projection,
-    ) -> Result<Option<FoundRow>, Error> {
-        Ok(self.find_row(at.store, at.key)?.map(FoundRow::new))
-    }
-
-    fn find_unprotected<K: EncodedKey>(
-        &mut self,
-        at: At<'w, Store, K>,
-        _projection: &Projection,
-    ) -> Result<Option<FoundRow>, Error> {
-        let sets = &self.state.sets;
-        let (reads, nodes, gaps, searches) = (sets.reads.len(), sets.nodes.len(), sets.gaps.len(), sets.searches.len());
-        let found = self.find_row(at.store, at.key)?;
-        self.state.saw_unprotected |= self.has_seen_news(reads);
-        let sets = &mut self.state.sets;
-        sets.reads.truncate(reads);
-        sets.nodes.truncate(nodes);
-        sets.gaps.truncate(gaps);
-        sets.searches.truncate(searches);
-        Ok(found.map(FoundRow::new))
-    }
-
-    #[inline(always)]
-    fn find_to_write<K: EncodedKey>(
-        &mut self,
-        at: At<'w, Store, K>,
-        _projection: &Projection,
-        _intent: Intent,
-    ) -> Result<Option<FoundRow>, Error> {
-        let Some((target, source)) = self.find_row(at.store, at.key)? else { return Ok(None) };
-        self.check_early(target, source, at.store.place())?;
-        let on_read = matches!(source, Source::Version(_)).then(|| self.state.sets.reads.len() as u32 - 1);
-        Ok(Some(FoundRow { target, source, on_read }))
+    fn find<K: EncodedKey>(&mut self, at: At<'w, Store, K>, lookup: Lookup<'_>) -> Finding<FoundRow> {
+        match lookup.intent {
+            Intent::Read => Ok(self.find_row(at.store, at.key)?.map(FoundRow::new)),
+            Intent::ReadUnprotected => Ok(self.find_unprotected(at.store, at.key)?.map(FoundRow::new)),
+            Intent::Change | Intent::Delete => {
+                let Some(source) = self.find_row(at.store, at.key)? else { return Ok(None) };
+                self.check_early(source, at.store.place())?;
+                let on_read = matches!(source, Source::Version(_)).then(|| self.state.sets.reads.len() as u32 - 1);
+                Ok(Some(FoundRow { source, on_read }))
+            }
+        }
     }
 
     #[inline]
@@ -105,10 +77,9 @@ impl<'w> Primitives<'w> for CicadaTransaction<'w> {
     fn overwrite<K: EncodedKey>(
         &mut self,
         at: At<'w, Store, K>,
-        FoundRow { target, on_read, .. }: FoundRow,
-        row: &mut RowBuffer,
-        _changes: Changes,
+        Rewrite { found: FoundRow { source, on_read }, row, .. }: Rewrite<'_, FoundRow>,
     ) -> Result<(), Error> {
+        let target = self.target(source);
         let key = (target == Target::Key || self.is_logged()).then_some(at.key);
         let write = Write { on_read, ..Write::new(target, at.table.primary.place(), Kind::Put) };
         self.state.sets.writes.push(write, key, Some(row));
@@ -139,12 +110,12 @@ impl<'w> Primitives<'w> for CicadaTransaction<'w> {
     fn delete<K: EncodedKey>(
         &mut self,
         at: At<'w, Store, K>,
-        FoundRow { target, on_read, .. }: FoundRow,
+        FoundRow { source, on_read }: FoundRow,
     ) -> Result<(), Error> {
         if let Some(nodes) = &at.store.versioned {
             return self.delete_versioned(at.store, nodes, at.key).map(drop);
         }
-        let write = Write { on_read, ..Write::new(target, at.store.place(), Kind::Delete) };
+        let write = Write { on_read, ..Write::new(self.target(source), at.store.place(), Kind::Delete) };
         self.state.sets.writes.push(write, Some(at.key), None);
         Ok(())
     }
@@ -161,10 +132,10 @@ impl<'w> Primitives<'w> for CicadaTransaction<'w> {
     /// or to one that has another key, the entry and what was read of the rows are of different transactions, and the
     /// caller gets the conflict, not a duplicate that may never have been.
     fn check_taken(&mut self, at: At<'w, Store, &[u8]>, primary: &[u8]) -> Result<(), Error> {
-        if let Some((_, entry)) = self.find_row(at.store, at.key)? {
+        if let Some(entry) = self.find_row(at.store, at.key)? {
             let owner = key_in_entry(self.row_at(entry).as_words()).to_vec();
             if owner != primary
-                && let Some((_, source)) = self.find_row(&at.table.primary, &owner[..])?
+                && let Some(source) = self.find_row(&at.table.primary, &owner[..])?
             {
                 let mut scratch = KeyScratch::new();
                 let owned = at.store.entries.extractor.extract(self.row_at(source), &mut scratch);
@@ -176,12 +147,7 @@ impl<'w> Primitives<'w> for CicadaTransaction<'w> {
         Err(self.conflict(Reason::Inconsistent, at.store.place(), None))
     }
 
-    fn follow(
-        &mut self,
-        table: &'w CicadaTable,
-        entry: FoundRow,
-        projection: &Projection,
-    ) -> Result<Option<FoundRow>, Error> {
+    fn follow(&mut self, table: &'w CicadaTable, entry: FoundRow, projection: &Projection) -> Finding<FoundRow> {
         let found = follow_key(self, table, entry, projection)?;
         if found.is_none() {
             // The entry and the row were not mutually consistent; validation would find that out too.
@@ -191,12 +157,9 @@ impl<'w> Primitives<'w> for CicadaTransaction<'w> {
         Ok(found)
     }
 
-    fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
-        &mut self,
-        visit: &mut Visit<'_, 'w, Store, V>,
-    ) -> Result<(), Error> {
+    fn scan<V: RowVisitor>(&mut self, visit: &mut Visit<'_, 'w, Store, V>) -> Result<(), Error> {
         let (scan, store) = (visit.scan, visit.store()?);
-        self.scan_entries(scan, store, &mut |this, source| visit.record(this, FoundRow::new((Target::Key, source))))
+        self.scan_entries(scan, store, &mut |this, source| visit.record(this, FoundRow::new(source)))
     }
 
     fn set_mark(&mut self) -> usize {
@@ -213,6 +176,21 @@ impl<'w> Primitives<'w> for CicadaTransaction<'w> {
     fn buffers(&mut self) -> &mut Buffers {
         &mut self.state.base.rows
     }
+
+    #[inline]
+    fn are_on_their_way(&self) -> bool {
+        self.state.base.hints.has_declared()
+    }
+
+    /// Keeps the key with the hints, and fetches the root of nodes with versions.
+    #[inline]
+    fn fetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
+        let Ok(table) = self.state.base.tables.table(table) else { return };
+        self.state.base.hints.ask(table.id, key);
+        if let Some(nodes) = &table.primary.versioned {
+            nodes.prefetch_root(key);
+        }
+    }
 }
 
 impl Queries for CicadaTransaction<'_> {
@@ -222,7 +200,7 @@ impl Queries for CicadaTransaction<'_> {
         &mut self,
         table: TableId,
         projection: &Projection,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+        visitor: &mut impl RowVisitor,
     ) -> Result<(), Error> {
         if !self.snapshot {
             return self.scan_unchecked(&Scan { projection: *projection, ..Scan::all(table) }, visitor);
@@ -236,27 +214,21 @@ impl Queries for CicadaTransaction<'_> {
     }
 }
 
-impl LazyFutures for CicadaTransaction<'_> {}
-
-impl Prefetch for CicadaTransaction<'_> {
-    /// Keeps the key. Lookups follow when the first row is asked for, so that those of several keys overlap, and so do the misses on their
-    /// records. What they find stays as a hint, and the key is not looked up again.
-    #[inline]
-    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        let Ok(table) = self.state.base.tables.table(table) else { return };
-        self.state.base.hints.ask(table.id, key);
-        if let Some(nodes) = &table.primary.versioned {
-            nodes.prefetch_root(key);
-        }
-    }
-
-    #[inline]
-    fn has_prefetched(&self) -> bool {
-        self.state.base.hints.has_declared()
-    }
-}
-
 impl CicadaTransaction<'_> {
+    /// As [`Self::find_row`], and forgets what would protect the read.
+    fn find_unprotected<K: EncodedKey>(&mut self, store: &Store, key: K) -> Finding<Source> {
+        let sets = &self.state.sets;
+        let (reads, nodes, gaps, searches) = (sets.reads.len(), sets.nodes.len(), sets.gaps.len(), sets.searches.len());
+        let found = self.find_row(store, key)?;
+        self.state.saw_unprotected |= self.has_seen_news(reads);
+        let sets = &mut self.state.sets;
+        sets.reads.truncate(reads);
+        sets.nodes.truncate(nodes);
+        sets.gaps.truncate(gaps);
+        sets.searches.truncate(searches);
+        Ok(found)
+    }
+
     /// Whether this transaction comes after all that write the table and do not know a new index of it: then it sees what they
     /// did to the rows whose entries it makes. For a while nobody knows.
     #[cold]

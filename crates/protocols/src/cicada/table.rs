@@ -16,7 +16,7 @@ use super::array::RecordArray;
 use super::bins::Bins;
 use super::displaced::Displaced;
 use super::gaps::PrefixLengths;
-use super::options::Options;
+use super::protocol::Shared;
 use super::record::{HEAD_BYTES, LONGEST_INLINE_BYTES, Reader, Record, RecordAddress};
 use super::timestamp::Timestamp;
 use super::versioned::Versioned;
@@ -90,39 +90,30 @@ impl Keyed for Store {
 }
 
 impl Store {
-    pub(super) fn new(
-        definition: &TableDefinition,
-        store_definition: &StoreDefinition,
-        options: &Options,
-        stable: Timestamp,
-        ready: bool,
-        deferred_drops: &Arc<DeferredDrops>,
-        guard: &Guard<'_>,
-    ) -> Result<Self, Error> {
-        let is_primary = store_definition.index_ref.index == polychron_base::IndexId::PRIMARY;
+    pub(super) fn new(shared: &Shared, table: &TableDefinition, definition: &StoreDefinition) -> Result<Self, Error> {
+        let Shared { base, options, clocks, .. } = shared;
+        let is_primary = definition.index_ref.index == polychron_base::IndexId::PRIMARY;
         let row_bytes = if !options.parts().inlining {
             usize::MAX
         } else if is_primary {
-            inlined_bytes(definition)?
+            inlined_bytes(table)?
         } else {
             // A secondary entry of a short primary key fits in one line with its head.
             0
         };
-        let name = if is_primary { None } else { definition.indexes.last().map(|index| &index.name[..]) };
-        let is_versioned = options.indexes.is_versioned(&definition.name, name);
-        let unused = StoreDefinition { kind: IndexKind::Ordered, ..store_definition.clone() };
-        // Made first: a store of entries asks the deferred drops when it goes, who is busy with the guard here.
-        let mut versioned = is_versioned
-            .then(|| Versioned::new(store_definition, options.parts().inlining, stable, guard))
-            .transpose()?;
-        let entries =
-            stores::Store::new(if is_versioned { &unused } else { store_definition }, ready, deferred_drops, guard);
-        if let (Err(_), Some(versioned)) = (&entries, &mut versioned) {
-            versioned.free_all(guard);
-        }
-        let entries = entries?;
+        let name = if is_primary { None } else { table.indexes.last().map(|index| &index.name[..]) };
+        let is_versioned = options.indexes.is_versioned(&table.name, name);
+        let entries = match is_versioned {
+            true => base.store(&StoreDefinition { kind: IndexKind::Ordered, ..definition.clone() }),
+            false => base.store(definition),
+        }?;
+        let make_nodes = || {
+            let (inlines, stable) = (options.parts().inlining, clocks.min_rts());
+            base.deferred_drops.with_guard(|guard| Versioned::new(definition, inlines, stable, guard))
+        };
+        let versioned = is_versioned.then(make_nodes).transpose()?;
         // Without memory for it, deleted records stay where they are.
-        let beside = if is_versioned { None } else { stores::Store::new(&unused, true, deferred_drops, guard).ok() };
+        let beside = if is_versioned { None } else { base.store_beside(definition) };
         let displaced = Displaced { entries: beside, until: AtomicU64::new(0) };
         Ok(Self {
             displaced,
@@ -132,7 +123,7 @@ impl Store {
             lengths: PrefixLengths::default(),
             known_after: AtomicU64::new(0),
             ready_from: AtomicU64::new(0),
-            deferred_drops: Arc::clone(deferred_drops),
+            deferred_drops: Arc::clone(&base.deferred_drops),
         })
     }
 

@@ -16,7 +16,7 @@
 use std::ops::ControlFlow;
 
 use polychron_base::Error;
-use polychron_schema::RowRef;
+use polychron_engine::RowVisitor;
 
 use super::array::Run;
 use super::record::{Link, Status};
@@ -31,11 +31,7 @@ const HEADS_AT_ONCE: usize = 1024;
 impl CicadaTransaction<'_> {
     /// Visits every row that this snapshot sees.
     #[inline]
-    pub(super) fn scan_records(
-        &mut self,
-        store: &Store,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    pub(super) fn scan_records(&mut self, store: &Store, visitor: &mut impl RowVisitor) -> Result<(), Error> {
         debug_assert!(self.snapshot, "what is not there is protected by indexes");
         for run in store.records.runs().iter() {
             for first in (0..run.len()).step_by(HEADS_AT_ONCE) {
@@ -52,12 +48,7 @@ impl CicadaTransaction<'_> {
 
     /// Visits the rows of the heads from `first` on.
     #[inline]
-    fn scan_heads(
-        &self,
-        run: Run<'_>,
-        first: usize,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
+    fn scan_heads(&self, run: Run<'_>, first: usize, visitor: &mut impl RowVisitor) -> ControlFlow<()> {
         let (lines, reader) = (run.lines(), self.guard.reader());
         let ahead = AHEAD_BYTES.div_ceil(64 * lines);
         for position in first..run.len().min(first + HEADS_AT_ONCE) {

@@ -87,7 +87,7 @@ pub(super) struct State {
 
 impl CicadaWorker {
     pub(super) fn new(local: Local, shared: &Arc<Shared>) -> Self {
-        let base = WorkerBase::new(shared, &local);
+        let base = WorkerBase::new(&shared.base, &local);
         let slot = base.slot;
         let state = State {
             base,
@@ -124,7 +124,7 @@ impl CicadaWorker {
     #[doc(hidden)]
     pub fn begin_in_epoch(&mut self, mode: Mode) -> Result<CicadaTransaction<'_>, Error> {
         self.make_ready();
-        self.begin_transaction(mode)
+        self.begin_transaction(mode, true)
     }
 
     /// The timestamp of the latest transaction.
@@ -150,17 +150,17 @@ impl StoreWorker for CicadaWorker {
 
     #[inline]
     fn parts(&self) -> (&Local, &WorkerBase<Store>, &Base<Store>) {
-        (&self.local, &self.state.base, &self.shared)
+        (&self.local, &self.state.base, &self.shared.base)
     }
 
     #[inline]
     fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Store>, &Base<Store>) {
-        (&mut self.local, &mut self.state.base, &self.shared)
+        (&mut self.local, &mut self.state.base, &self.shared.base)
     }
 
     #[inline]
     fn start(&mut self, mode: Mode) -> Result<CicadaTransaction<'_>, Error> {
-        self.begin_transaction(mode).map(CicadaTransaction::leave_to_client)
+        self.begin_transaction(mode, false)
     }
 
     /// It still has its words, its sets and its guard.
@@ -172,7 +172,7 @@ impl StoreWorker for CicadaWorker {
         // What it has read is kept by its own guard, which may have left its epoch; it may have been news.
         state.sets.reads.clear();
         state.saw_unprotected = true;
-        let guard = OwnGuard::new(local.pin(), held, &mut state.stays);
+        let guard = OwnGuard::new(local.pin(), held, &mut state.stays, true);
         drop(CicadaTransaction::taken_over(shared, state, guard));
     }
 
@@ -230,7 +230,9 @@ impl StoreWorker for CicadaWorker {
         let min_wts = self.shared.clocks.min_wts();
         // A reading of long ago may seem not to have been passed, which makes no difference but in speed.
         let is_after = |commit| !min_wts.is_after(Timestamp(commit));
-        if !self.state.last_commit.is_none_or(is_passed) || nested::any_commit(self.shared.catalog.number(), is_after) {
+        if !self.state.last_commit.is_none_or(is_passed)
+            || nested::any_commit(self.shared.base.catalog.number(), is_after)
+        {
             return drive::transact(self, Mode::ReadWrite, &mut |transaction| {
                 Transaction::read_row(transaction, table, key, projection).map(&mut read)
             });
@@ -266,6 +268,17 @@ impl StoreWorker for CicadaWorker {
 }
 
 impl State {
+    /// A transaction begins: nothing is left of the one before.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        debug_assert!(self.sets.writes.is_empty(), "the transaction before left something behind");
+        self.promotions.clear();
+        self.base.begin();
+        self.nested.begin();
+        self.stage = Stage::Running;
+        self.saw_unprotected = false;
+    }
+
     /// The transaction has installed so many versions, and pays for collecting more than that.
     #[inline]
     pub(super) fn pay_for_writes(&mut self, installed: usize) {
@@ -274,13 +287,13 @@ impl State {
 }
 
 impl CicadaWorker {
-    /// Begins a transaction that stays in its epoch.
+    /// Begins a transaction, which stays in its epoch between its operations or does not.
     #[inline]
-    fn begin_transaction(&mut self, mode: Mode) -> Result<CicadaTransaction<'_>, Error> {
+    fn begin_transaction(&mut self, mode: Mode, stays: bool) -> Result<CicadaTransaction<'_>, Error> {
         let Self { local, state, shared } = self;
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
-        let knows = state.base.tables.is_present(&shared.catalog);
+        let knows = state.base.tables.is_present(&shared.base.catalog);
         renew_tables(shared, state, &guard);
         if !knows {
             // Who leaves an index alone that was dropped comes after all who may still ask it. Relaxed: see `drop_index`.
@@ -304,14 +317,13 @@ impl CicadaWorker {
                 if shared.options.snapshots == Snapshots::FollowCommits {
                     state.last_commit = None;
                     let of_session = state.last_seen.take().map(|seen| (seen, state.base.slot));
-                    let last = of_session.into_iter().chain(nested::last_seen(shared.catalog.number()));
+                    let last = of_session.into_iter().chain(nested::last_seen(shared.base.catalog.number()));
                     last.for_each(|(commit, slot)| shared.clocks.await_commit(commit, slot));
                 }
                 shared.clocks.begin_snapshot(state.base.slot)
             }
         };
-        let guard = OwnGuard::new(guard, held, &mut state.stays);
-        Ok(CicadaTransaction::new(shared, state, guard, mode))
+        Ok(CicadaTransaction::begin(shared, state, (guard, held), mode, stays))
     }
 }
 
@@ -320,7 +332,7 @@ impl CicadaWorker {
 #[inline]
 pub(super) fn renew_tables(shared: &Shared, state: &mut State, _guard: &Guard<'_>) {
     // SAFETY: the worker is pinned, looks between transactions only behind such a call, and in one under the guard or the timestamp.
-    unsafe { state.base.tables.renew(&shared.catalog) };
+    unsafe { state.base.tables.renew(&shared.base.catalog) };
 }
 
 /// The maintenance between two transactions (§3.8): the worker is quiescent here.

@@ -99,9 +99,9 @@ impl HyperTransaction<'_> {
         let site = Site {
             clock: &shared.clock,
             tables: &self.state.base.tables,
-            catalog: &shared.catalog,
+            catalog: &shared.base.catalog,
             dropped: &shared.dropped,
-            epochs: shared.memory.epochs(),
+            epochs: shared.base.memory.epochs(),
             guard: &self.guard,
             counts: &shared.counts[self.state.base.slot],
         };

@@ -135,7 +135,7 @@ impl HyperTransaction<'_> {
             self.compare_others(compared, by)?;
         }
         let State { base, writing, .. } = &mut *self.state;
-        let seal = |at: u64| base.ticket.raise(shared.common.journal.seal(base.slot, || at.into()));
+        let seal = |at: u64| base.ticket.raise(shared.base.common.journal.seal(base.slot, || at.into()));
         let timestamp = shared.clock.commit(&mut history, writing, seal);
         let made = self.state.writing.len();
         self.state.writing.leave();
@@ -153,7 +153,7 @@ impl HyperTransaction<'_> {
             return Ok(());
         }
         let written = || self.state.writing.before_images().map(Undo::index_ref);
-        let outdated = self.state.base.tables.outdated(&self.shared.catalog, written);
+        let outdated = self.state.base.tables.outdated(&self.shared.base.catalog, written);
         outdated.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None)))
     }
 
@@ -383,7 +383,7 @@ impl HyperTransaction<'_> {
 
     /// Stages the changes of rows: of each row that was changed, what its before-images undo, as it is now.
     fn stage_changes(&mut self) -> Result<(), Error> {
-        let (journal, guard) = (&self.shared.common.journal, &self.guard);
+        let (journal, guard) = (&self.shared.base.common.journal, &self.guard);
         if journal.is_empty() {
             return Ok(());
         }

@@ -18,17 +18,14 @@
 //!
 //! When no thread sees the row any more, the record is closed as others are, and its key leaves the index beside.
 
-use std::ops::ControlFlow;
-
 use polychron_base::Error;
 use polychron_base::key::EncodedKey;
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::Visit;
 use polychron_engine::stores::{Both, Store};
-use polychron_engine::{Projection, Scan};
+use polychron_engine::{Projection, RowVisitor, Scan};
 use polychron_index::{AnyIndex, Inserted};
 use polychron_memory::Guard;
-use polychron_schema::RowRef;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use super::rows::{Latched, Record};
@@ -148,7 +145,7 @@ impl<'w> HyperTransaction<'w> {
 
     /// As `visit_batches`, along both indexes, from where the buffer for that says.
     #[cold]
-    pub(super) fn visit_both<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
+    pub(super) fn visit_both<V: RowVisitor>(
         &mut self,
         store: &'w Relation,
         visit: &mut Visit<'_, 'w, Relation, V>,
@@ -159,7 +156,7 @@ impl<'w> HyperTransaction<'w> {
         outcome
     }
 
-    fn visit_parts<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
+    fn visit_parts<V: RowVisitor>(
         &mut self,
         store: &'w Relation,
         visit: &mut Visit<'_, 'w, Relation, V>,

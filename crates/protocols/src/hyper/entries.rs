@@ -8,8 +8,9 @@ use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::aggregate::{Group, Grouping};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
-use polychron_engine::{ColumnBatch, LazyFutures, Prefetch, Projection, Queries, Scan, batch};
+use polychron_engine::rows::{At, Buffers, Finding, Intent, Lookup, Primitives, Rewrite, Visit};
+use polychron_engine::stores::Hints;
+use polychron_engine::{ColumnBatch, Projection, Queries, RowVisitor, Scan, batch};
 use polychron_schema::{Changes, ColumnSet, RowBuffer, RowRef};
 
 use super::columns::comes_in_slot_ranges;
@@ -54,33 +55,14 @@ impl<'w> Primitives<'w> for HyperTransaction<'w> {
     }
 
     #[inline(always)]
-    fn find<K: EncodedKey>(
-        &mut self,
-        at: At<'w, Relation, K>,
-        projection: &Projection,
-    ) -> Result<Option<FoundRow<'w>>, Error> {
-        if at.store.index_ref().index == IndexId::PRIMARY {
-            self.log_point(at.store.index_ref().table, at.key, projection.columns);
+    fn find<K: EncodedKey>(&mut self, at: At<'w, Relation, K>, lookup: Lookup<'_>) -> Finding<FoundRow<'w>> {
+        let Lookup { projection, intent } = lookup;
+        if matches!(intent, Intent::Read | Intent::ReadUnprotected) {
+            if intent == Intent::Read && at.store.index_ref().index == IndexId::PRIMARY {
+                self.log_point(at.store.index_ref().table, at.key, projection.columns);
+            }
+            return self.read(at.store, at.key, projection).map(|found| found.map(FoundRow));
         }
-        self.find_unprotected(at, projection)
-    }
-
-    #[inline]
-    fn find_unprotected<K: EncodedKey>(
-        &mut self,
-        at: At<'w, Relation, K>,
-        projection: &Projection,
-    ) -> Result<Option<FoundRow<'w>>, Error> {
-        self.read(at.store, at.key, projection).map(|found| found.map(FoundRow))
-    }
-
-    #[inline(always)]
-    fn find_to_write<K: EncodedKey>(
-        &mut self,
-        at: At<'w, Relation, K>,
-        projection: &Projection,
-        _intent: Intent,
-    ) -> Result<Option<FoundRow<'w>>, Error> {
         let Some((record, seen)) = self.find_seen(at.store, at.key, projection) else {
             self.log_point(at.store.index_ref().table, at.key, ColumnSet::EMPTY);
             return Ok(None);
@@ -141,9 +123,7 @@ impl<'w> Primitives<'w> for HyperTransaction<'w> {
     fn overwrite<K: EncodedKey>(
         &mut self,
         at: At<'w, Relation, K>,
-        FoundRow(record): FoundRow<'w>,
-        row: &mut RowBuffer,
-        changes: Changes,
+        Rewrite { found: FoundRow(record), row, changes }: Rewrite<'_, FoundRow<'w>>,
     ) -> Result<(), Error> {
         let fragments = word_fragments(at.table, changes);
         let new = NewRow { words: row.as_words(), columns: changes.columns(), whole: changes.whole_row() };
@@ -232,14 +212,9 @@ impl<'w> Primitives<'w> for HyperTransaction<'w> {
         self.write(&at.table.primary, record, at.key, same, std::iter::empty())
     }
 
-    fn follow(
-        &mut self,
-        table: &'w HyperTable,
-        FoundRow(entry): FoundRow<'w>,
-        projection: &Projection,
-    ) -> Result<Option<FoundRow<'w>>, Error> {
+    fn follow(&mut self, table: &'w HyperTable, entry: FoundRow<'w>, projection: &Projection) -> Finding<FoundRow<'w>> {
         let mut leads_to = [0];
-        if !view(entry, 0..1, &mut leads_to, (self.start, self.id), &self.guard).present {
+        if !view(entry.0, 0..1, &mut leads_to, (self.start, self.id), &self.guard).present {
             return Ok(None);
         }
         // An entry that is visible has the number of a row of the primary index that is.
@@ -248,10 +223,7 @@ impl<'w> Primitives<'w> for HyperTransaction<'w> {
         Ok(row.map(FoundRow))
     }
 
-    fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
-        &mut self,
-        visit: &mut Visit<'_, 'w, Relation, V>,
-    ) -> Result<(), Error> {
+    fn scan<V: RowVisitor>(&mut self, visit: &mut Visit<'_, 'w, Relation, V>) -> Result<(), Error> {
         self.visit_rows(visit)
     }
 
@@ -268,6 +240,17 @@ impl<'w> Primitives<'w> for HyperTransaction<'w> {
         &mut self.state.base.rows
     }
 
+    /// A snapshot is in no epoch between two operations, so nothing that one finds may be used by the next.
+    #[inline]
+    fn hints(&mut self) -> Option<&mut Hints> {
+        (!self.snapshot).then_some(&mut self.state.base.hints)
+    }
+
+    #[inline]
+    fn are_on_their_way(&self) -> bool {
+        self.state.base.hints.has_declared()
+    }
+
     #[inline]
     fn protect_all_reads(&mut self, protect: bool) {
         self.protects = protect && !left_out(Step::ProtectParents);
@@ -279,7 +262,7 @@ impl Queries for HyperTransaction<'_> {
         &mut self,
         table: TableId,
         projection: &Projection,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+        visitor: &mut impl RowVisitor,
     ) -> Result<(), Error> {
         self.operate(|this| {
             // SAFETY: the guard stands for as long as the transaction.
@@ -307,25 +290,6 @@ impl Queries for HyperTransaction<'_> {
             }
             this.visit_slot_ranges(table, scan, columns, look, keep)
         })
-    }
-}
-
-impl LazyFutures for HyperTransaction<'_> {}
-
-impl Prefetch for HyperTransaction<'_> {
-    /// Fetches the line at which a lookup in a hash index begins, and keeps the key; the lookups follow together when the first row
-    /// is asked for.
-    #[inline]
-    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        // A snapshot is in no epoch between two operations, so nothing that one finds may be used by the next.
-        if !self.snapshot {
-            self.state.base.hints.ask(table, key);
-        }
-    }
-
-    #[inline]
-    fn has_prefetched(&self) -> bool {
-        self.state.base.hints.has_declared()
     }
 }
 

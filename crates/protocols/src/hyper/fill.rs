@@ -7,8 +7,8 @@ use super::protocol::Shared;
 /// How many before-before-images each record has.
 pub(super) fn count_versions(shared: &Shared) -> Versions {
     let mut versions = Versions::default();
-    let (_, tables) = shared.catalog.snapshot();
-    shared.deferred_drops.with_guard(|guard| {
+    let (_, tables) = shared.base.catalog.snapshot();
+    shared.base.deferred_drops.with_guard(|guard| {
         for table in tables.iter().flatten() {
             table.primary.rows.for_each(|record| {
                 if !record.is_versioned() {

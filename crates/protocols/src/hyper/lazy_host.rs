@@ -4,7 +4,7 @@
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, TableId};
-use polychron_engine::lazy::{BaseTransaction, LazyHost, Names};
+use polychron_engine::lazy::{BaseTransaction, Claim, LazyHost, Names};
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::Primitives;
 use polychron_engine::stores::IndexRef;
@@ -28,13 +28,8 @@ impl LazyHost for Hyper {
         summary: "hyper, futures open until the commit: for hot rows that are added to, beside long readers",
     };
 
-    fn claim(
-        transaction: &mut BaseTransaction<'_, Self>,
-        table: TableId,
-        key: &[u8],
-        written: bool,
-    ) -> Result<(), Error> {
-        if written { transaction.operate(|this| this.lock_row(table, key)) } else { Ok(()) }
+    fn claim(transaction: &mut BaseTransaction<'_, Self>, claim: &Claim<'_>) -> Result<(), Error> {
+        if claim.is_written { transaction.operate(|this| this.lock_row(claim.table, claim.key)) } else { Ok(()) }
     }
 
     fn resolving(transaction: &mut BaseTransaction<'_, Self>) -> Result<(), Error> {

@@ -1,5 +1,7 @@
 //! The knobs of this protocol.
 
+use polychron_engine::stores::Knobs;
+
 use super::level::Level;
 
 /// Options of HyPer's MVCC.
@@ -55,9 +57,8 @@ pub enum Backend {
 const LEAST_SYNOPSIS: u32 = 16;
 const MOST_SYNOPSIS: u32 = 1 << 16;
 
-impl Options {
-    /// Sets an option by its name.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+impl Knobs for Options {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match (name, value) {
             ("level", "columns") => self.level = Level::Columns,
             ("level", "rows") => self.level = Level::Rows,

@@ -1,6 +1,5 @@
 //! The database as a whole: tables, workers, the clock.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use polychron_base::clock::SystemClock;
@@ -8,9 +7,9 @@ use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Kept;
 use polychron_engine::contested::Favour;
 use polychron_engine::redo::Order;
-use polychron_engine::stores::{Base, HasStores, StoreDefinition};
-use polychron_engine::{Common, Configuration, Isolation, Metric, Protocol, Storage, TableDefinition, Versions, rows};
-use polychron_memory::{Memory, OWN_SLOTS};
+use polychron_engine::stores::{Base, StoreDefinition, StoreProtocol};
+use polychron_engine::{Configuration, Metric, TableDefinition, Versions, rows};
+use polychron_memory::Local;
 use polychron_sync::CachePadded;
 
 use super::clock::Clock;
@@ -24,7 +23,7 @@ use super::worker::HyperWorker;
 /// What all workers share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    base: Base<Relation>,
+    pub(super) base: Base<Relation>,
     pub(super) options: Options,
     pub(super) dropped: Dropped,
     /// For each slot.
@@ -38,15 +37,6 @@ pub(super) struct Shared {
     pub(super) time: SystemClock,
 }
 
-impl Deref for Shared {
-    type Target = Base<Relation>;
-
-    #[inline]
-    fn deref(&self) -> &Base<Relation> {
-        &self.base
-    }
-}
-
 /// The protocol. See the module.
 #[derive(Debug)]
 pub struct Hyper {
@@ -57,11 +47,11 @@ impl Hyper {
     /// Takes the lists of tables away that idle workers keep, except the present one. The pin of a worker that begins lies between its
     /// announcement in the clock and its look at the catalog.
     pub(super) fn take_lists(&self) {
-        self.shared.kept.take_from_idle(&self.shared.catalog, |slot| self.shared.clock.is_idle(slot));
+        self.shared.kept.take_from_idle(&self.shared.base.catalog, |slot| self.shared.clock.is_idle(slot));
     }
 }
 
-impl Protocol for Hyper {
+impl StoreProtocol for Hyper {
     const NAME: &'static str = "hyper";
     const SUMMARY: &'static str =
         "in place with undo buffers, precision locking of the columns read: short writers beside long readers";
@@ -69,12 +59,12 @@ impl Protocol for Hyper {
 
     type Options = Options;
     type Worker = HyperWorker;
+    type Store = Relation;
 
-    fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
-        let memory = Memory::new(common.memory.clone())?;
-        let slots = common.memory.max_workers + OWN_SLOTS;
+    fn over(base: Base<Relation>, options: Options) -> Result<Self, Error> {
+        let slots = base.slots();
         let shared = Arc::new(Shared {
-            base: Base::new(memory, common)?,
+            base,
             options,
             dropped: Dropped::default(),
             counts: (0..slots).map(|_| CachePadded::default()).collect(),
@@ -83,48 +73,27 @@ impl Protocol for Hyper {
             kept: Kept::new(slots),
             time: SystemClock::new(),
         });
-        Ok(Arc::new(Self { shared }))
+        Ok(Self { shared })
     }
 
-    fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
-        options.set(name, value).map_err(Error::options)
+    fn configuration(&self) -> Option<&'static Configuration> {
+        self.shared.options.level.configuration()
     }
 
-    fn name(&self) -> &'static str {
-        self.shared.options.level.configuration().map_or(Self::NAME, |it| it.name)
+    fn enter(&self, local: Local) -> HyperWorker {
+        HyperWorker::new(local, &self.shared)
     }
-
-    fn isolation(&self) -> Isolation {
-        self.shared.options.level.configuration().map_or(Self::ISOLATION, |it| it.isolation)
-    }
-
-    fn storage(&self) -> &dyn Storage {
-        self
-    }
-
-    fn worker(self: &Arc<Self>) -> Result<HyperWorker, Error> {
-        Ok(HyperWorker::new(self.shared.memory.register()?, &self.shared))
-    }
-}
-
-impl HasStores for Hyper {
-    type Store = Relation;
 
     fn base(&self) -> &Base<Relation> {
         &self.shared.base
     }
 
-    fn make(
-        &self,
-        definition: &TableDefinition,
-        store_definition: &StoreDefinition,
-        ready: bool,
-    ) -> Result<Relation, Error> {
-        Relation::new(definition, store_definition, ready, &self.shared.options, &self.shared.deferred_drops)
+    fn make(&self, table: &TableDefinition, store: &StoreDefinition) -> Result<Relation, Error> {
+        Relation::new(&self.shared, table, store)
     }
 
     fn fill(&self, table: TableId, index: IndexId, store: &Arc<Relation>) -> Result<(), Error> {
-        rows::fill(self.base(), &mut HyperWorker::new(self.shared.memory.register_own()?, &self.shared), table, index)?;
+        rows::fill_by_own_worker(self, table, index)?;
         store.set_ready_from(self.shared.clock.latest());
         Ok(())
     }
@@ -137,7 +106,7 @@ impl HasStores for Hyper {
     }
 
     fn waits_for_itself(&self) -> bool {
-        self.shared.clock.is_open_on_this_thread() || self.shared.epochs().is_pinned_here()
+        self.shared.clock.is_open_on_this_thread() || self.shared.base.epochs().is_pinned_here()
     }
 
     fn dropping(&self, relation: &Arc<Relation>) {

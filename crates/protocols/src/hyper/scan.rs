@@ -7,8 +7,8 @@ use polychron_engine::aggregate::{self, Group, Grouping};
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::Visit;
 use polychron_engine::stores::Batch;
-use polychron_engine::{Aggregate, Direction, Projection, Scan};
-use polychron_schema::{ColumnSet, ColumnType, RowRef};
+use polychron_engine::{Aggregate, Direction, Projection, RowVisitor, Scan};
+use polychron_schema::{ColumnSet, ColumnType};
 
 use super::columns::comes_in_slot_ranges;
 use super::entries::FoundRow;
@@ -23,10 +23,7 @@ const LEAST: usize = 4;
 
 impl<'w> HyperTransaction<'w> {
     /// Visits the rows of a range of any index.
-    pub(super) fn visit_rows<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
-        &mut self,
-        visit: &mut Visit<'_, 'w, Relation, V>,
-    ) -> Result<(), Error> {
+    pub(super) fn visit_rows<V: RowVisitor>(&mut self, visit: &mut Visit<'_, 'w, Relation, V>) -> Result<(), Error> {
         let (scan, table, store) = (visit.scan, visit.table, visit.store()?);
         // Every transaction reads the past.
         if !store.is_ready_at(self.start) && !left_out(Step::AwaitIndexes) {
@@ -68,7 +65,7 @@ impl<'w> HyperTransaction<'w> {
         self.state.log.path(table.id, index, bounds, restrictions, columns, None);
     }
 
-    fn visit_batches<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
+    fn visit_batches<V: RowVisitor>(
         &mut self,
         store: &'w Relation,
         visit: &mut Visit<'_, 'w, Relation, V>,
@@ -110,7 +107,7 @@ impl<'w> HyperTransaction<'w> {
 
     /// Visits the row of an entry, if it shows one.
     #[inline]
-    pub(super) fn visit_record<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
+    pub(super) fn visit_record<V: RowVisitor>(
         &mut self,
         record: Record<'w>,
         visit: &mut Visit<'_, 'w, Relation, V>,
@@ -129,7 +126,7 @@ impl<'w> HyperTransaction<'w> {
         &mut self,
         table: &'w HyperTable,
         projection: &Projection,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+        visitor: &mut impl RowVisitor,
     ) -> Result<(), Error> {
         if self.logs() && !left_out(Step::LogRanges) {
             let everything = (Bound::Unbounded, Bound::Unbounded);

@@ -10,10 +10,10 @@ use polychron_base::key::Key16;
 use polychron_engine::stores::{DeferredDrops, Hinted, IndexRef, Keyed, Records, Store, StoreDefinition, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
-use polychron_schema::{IndexKind, TableDefinition};
+use polychron_schema::TableDefinition;
 
 use super::displaced::Displaced;
-use super::options::Options;
+use super::protocol::Shared;
 use super::rows::{Record, Rows};
 
 /// A table.
@@ -71,26 +71,18 @@ impl Keyed for Relation {
 }
 
 impl Relation {
-    pub(super) fn new(
-        definition: &TableDefinition,
-        store_definition: &StoreDefinition,
-        ready: bool,
-        options: &Options,
-        deferred_drops: &Arc<DeferredDrops>,
-    ) -> Result<Self, Error> {
-        let (words, has_out_of_line) = match store_definition.index_ref.index {
+    pub(super) fn new(shared: &Shared, table: &TableDefinition, definition: &StoreDefinition) -> Result<Self, Error> {
+        let (words, has_out_of_line) = match definition.index_ref.index {
             IndexId::PRIMARY => {
-                let shape = definition.layout()?.shape();
+                let shape = table.layout()?.shape();
                 (shape.fixed_bytes as usize / 8, shape.variable_count > 0)
             }
             _ => (1, false),
         };
-        let store = deferred_drops.with_guard(|guard| Store::new(store_definition, ready, deferred_drops, guard))?;
-        // Ordered, for that is small while it is empty.
-        let beside = StoreDefinition { kind: IndexKind::Ordered, ..store_definition.clone() };
-        let beside = deferred_drops.with_guard(|guard| Store::new(&beside, true, deferred_drops, guard)).ok();
-        let (rows, displaced) = (Rows::new(words, has_out_of_line, options), Displaced::new(beside));
-        Ok(Self { store, rows, displaced, deferred_drops: Arc::clone(deferred_drops) })
+        let store = shared.base.store(definition)?;
+        let displaced = Displaced::new(shared.base.store_beside(definition));
+        let rows = Rows::new(words, has_out_of_line, &shared.options);
+        Ok(Self { store, rows, displaced, deferred_drops: Arc::clone(&shared.base.deferred_drops) })
     }
 
     /// The record behind a handle of the index. It serves its key for as long as the guard under which the index gave the handle.

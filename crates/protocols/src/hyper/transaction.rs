@@ -235,12 +235,12 @@ impl<'w> HyperTransaction<'w> {
 
     /// What tells this database from others while it is open.
     pub(super) fn database(&self) -> u32 {
-        self.shared.catalog.number()
+        self.shared.base.catalog.number()
     }
 
     /// Nothing of it commits. It waits for what it has read, unless it is run again.
     fn leave_journal(&mut self) {
-        let (journal, base) = (&self.shared.common.journal, &mut self.state.base);
+        let (journal, base) = (&self.shared.base.common.journal, &mut self.state.base);
         if self.state.writing.len() > 0 {
             journal.discard(base.slot);
         }
@@ -258,7 +258,7 @@ impl<'w> HyperTransaction<'w> {
         }
         self.shared.clock.end(self.state.base.slot);
         self.state.contested.end_attempt(&self.shared.favour, self.doomed);
-        self.shared.kept.let_old_go(self.state.base.slot, &mut self.state.base.tables, &self.shared.catalog);
+        self.shared.kept.let_old_go(self.state.base.slot, &mut self.state.base.tables, &self.shared.base.catalog);
     }
 }
 

@@ -75,7 +75,7 @@ impl State {
 
 impl HyperWorker {
     pub(super) fn new(local: Local, shared: &Arc<Shared>) -> Self {
-        let base = WorkerBase::new(shared, &local);
+        let base = WorkerBase::new(&shared.base, &local);
         let slot = base.slot;
         shared.clock.enter(slot);
         let state = State {
@@ -113,12 +113,12 @@ impl StoreWorker for HyperWorker {
 
     #[inline]
     fn parts(&self) -> (&Local, &WorkerBase<Relation>, &Base<Relation>) {
-        (&self.local, &self.state.base, &self.shared)
+        (&self.local, &self.state.base, &self.shared.base)
     }
 
     #[inline]
     fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Relation>, &Base<Relation>) {
-        (&mut self.local, &mut self.state.base, &self.shared)
+        (&mut self.local, &mut self.state.base, &self.shared.base)
     }
 
     #[inline]
@@ -140,7 +140,7 @@ impl StoreWorker for HyperWorker {
         // Pinned first: a thread that waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
         // SAFETY: a batch holds the guard; of a transaction of its own, which leaves its epoch, the list is kept below, until it has ended.
-        unsafe { state.base.tables.renew(&shared.catalog) };
+        unsafe { state.base.tables.renew(&shared.base.catalog) };
         pass(Point::Beginning);
         let snapshot = mode == Mode::Snapshot;
         let start = match is_pinned {
@@ -168,7 +168,7 @@ impl StoreWorker for HyperWorker {
         if let Some(met) = &mut state.met {
             met.again = true;
         } else if !state.contested.wait(&shared.favour, state.base.slot, attempts) {
-            state.back_off.wait(attempts, &shared.common.retry);
+            state.back_off.wait(attempts, &shared.base.common.retry);
         }
     }
 
@@ -180,7 +180,7 @@ impl StoreWorker for HyperWorker {
         let guard = self.local.pin();
         let State { base: WorkerBase { tables, slot, .. }, collector, held, .. } = &mut self.state;
         // SAFETY: pinned just before; no thread looks at the list between transactions without renewing it like this.
-        unsafe { tables.renew(&self.shared.catalog) };
+        unsafe { tables.renew(&self.shared.base.catalog) };
         let clock = &self.shared.clock;
         loop {
             clock.held(held);
@@ -191,8 +191,9 @@ impl StoreWorker for HyperWorker {
                 collector.sweep_behind(&mut history, usize::MAX);
             }
             drop(history);
-            let epochs = self.shared.memory.epochs();
-            let (catalog, dropped, counts) = (&self.shared.catalog, &self.shared.dropped, &self.shared.counts[*slot]);
+            let epochs = self.shared.base.memory.epochs();
+            let (catalog, dropped, counts) =
+                (&self.shared.base.catalog, &self.shared.dropped, &self.shared.counts[*slot]);
             collector.work(held, &Site { clock, tables, catalog, dropped, epochs, guard: &guard, counts });
             if !taken {
                 break;
@@ -201,12 +202,12 @@ impl StoreWorker for HyperWorker {
         drop(guard);
         // What was collected just now waits for the end of this epoch, and this worker may be idle from now on.
         self.local.collect();
-        self.shared.memory.epochs().advance();
+        self.shared.base.memory.epochs().advance();
         if self.release_pages() {
             self.local.collect();
-            self.shared.memory.epochs().advance();
+            self.shared.base.memory.epochs().advance();
         }
-        self.shared.kept.let_old_go(self.state.base.slot, &mut self.state.base.tables, &self.shared.catalog);
+        self.shared.kept.let_old_go(self.state.base.slot, &mut self.state.base.tables, &self.shared.base.catalog);
         self.local.collect();
     }
 }
@@ -216,9 +217,9 @@ impl HyperWorker {
     fn release_pages(&mut self) -> bool {
         let guard = self.local.pin();
         // SAFETY: as in `maintain_stores`.
-        unsafe { self.state.base.tables.renew(&self.shared.catalog) };
+        unsafe { self.state.base.tables.renew(&self.shared.base.catalog) };
         let stores = self.state.base.tables.iter().flatten().flat_map(|table| table.stores());
-        stores.filter(|store| store.rows.release_pages(self.shared.memory.epochs(), &guard)).count() > 0
+        stores.filter(|store| store.rows.release_pages(self.shared.base.memory.epochs(), &guard)).count() > 0
     }
 }
 

@@ -230,7 +230,7 @@ impl<'w> HyperTransaction<'w> {
         out_of_line: Option<OutOfLineAddress>,
     ) -> Result<Option<Record<'w>>, Error> {
         loop {
-            let epochs = self.shared.memory.epochs();
+            let epochs = self.shared.base.memory.epochs();
             let slot = store.rows.allocate(epochs, &self.guard).map_err(Error::from)?;
             let fresh = slot.record;
             let draft = insertion(store, fresh, key);
@@ -361,7 +361,7 @@ impl<'w> HyperTransaction<'w> {
             debug_assert!(!is_beside, "nothing is put on a displaced record");
             drop(latched);
             store.index().remove(before_image.key(), record.handle(), &self.guard);
-            store.rows.free(record, self.shared.memory.epochs());
+            store.rows.free(record, self.shared.base.memory.epochs());
         }
     }
 }

@@ -2,7 +2,7 @@
 //! order, which is that of Algorithms 1 and 2. Insertions and writes under keys that were futures come last.
 use polychron_base::{Error, Reason, TableId};
 use polychron_engine::futures::{FutureError, Operand, bounding_range};
-use polychron_engine::lazy::{BaseTransaction, LazyHost, Needed, Node, Nodes, Program, Source};
+use polychron_engine::lazy::{BaseTransaction, Claim, LazyHost, Needed, Node, Nodes, Program, Source};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{Insertion, Transaction};
 
@@ -132,7 +132,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         for &row in &self.arena.touched {
             let (table, key) = self.arena.nodes.program.row(row);
             let written = self.arena.rows[row as usize].write != NONE;
-            B::claim(&mut self.base, table, key, written)?;
+            B::claim(&mut self.base, &Claim { table, key, is_written: written })?;
         }
         B::resolving(&mut self.base)?;
         self.flush()

@@ -10,8 +10,8 @@ use polychron_engine::futures::{Assigned, ExpressionArena, FutureColumn, OpenKey
 use polychron_engine::lazy::{BaseTransaction, LazyHost};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
-    ColumnBatch, Commit, Constraints, Insertion, LazyFutures, Prefetch, Projection, Queries, Savepoints, Scan,
-    TableDefinition, Transaction, steady,
+    ColumnBatch, Commit, Constraints, Insertion, LazyFutures, Prefetch, Projection, Queries, RowVisitor, Savepoints,
+    Scan, TableDefinition, Transaction, steady,
 };
 use polychron_schema::{RowMut, RowRef};
 use std::fmt;
@@ -185,11 +185,7 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         self.base.delete_unchecked(table, key)
     }
 
-    fn scan_unchecked(
-        &mut self,
-        scan: &Scan<'_>,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    fn scan_unchecked(&mut self, scan: &Scan<'_>, visitor: &mut impl RowVisitor) -> Result<(), Error> {
         self.before_scan(scan.table)?;
         self.base.scan_unchecked(scan, visitor)
     }
@@ -239,7 +235,7 @@ impl<B: LazyHost> Queries for LazyTransaction<'_, B> {
         &mut self,
         table: TableId,
         projection: &Projection,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+        visitor: &mut impl RowVisitor,
     ) -> Result<(), Error> {
         self.before_scan(table)?;
         self.base.visit_table(table, projection, visitor)

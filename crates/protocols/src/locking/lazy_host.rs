@@ -1,7 +1,7 @@
 //! Below a layer that leaves futures open: at the commit all rows are locked, by age. Conditions are held from the test on.
 
 use polychron_base::{Error, Reason, TableId};
-use polychron_engine::lazy::{BaseTransaction, Condition, LazyHost, Names, Values};
+use polychron_engine::lazy::{BaseTransaction, Claim, Condition, LazyHost, Names, Values};
 
 use super::options::{Options, Policy};
 use super::protocol::Locking;
@@ -25,13 +25,8 @@ impl LazyHost for Locking {
         transaction.hold_condition(condition)
     }
 
-    fn claim(
-        transaction: &mut BaseTransaction<'_, Self>,
-        table: TableId,
-        key: &[u8],
-        written: bool,
-    ) -> Result<(), Error> {
-        transaction.lock_row(table, key, written)
+    fn claim(transaction: &mut BaseTransaction<'_, Self>, claim: &Claim<'_>) -> Result<(), Error> {
+        transaction.lock_row(claim.table, claim.key, claim.is_written)
     }
 
     fn conflict(transaction: &mut BaseTransaction<'_, Self>, reason: Reason, table: TableId) -> Error {

@@ -1,5 +1,6 @@
 //! The knobs of this protocol, and its policies.
 
+use polychron_engine::stores::Knobs;
 use polychron_engine::{Configuration, Isolation};
 
 /// Options of two-phase locking.
@@ -15,23 +16,6 @@ pub struct Options {
 impl Options {
     /// The most buckets there can be.
     pub const MOST_BUCKETS: usize = 1 << 28;
-
-    /// Sets an option by its name.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        match (name, value) {
-            ("policy", "in-order") => self.policy = Policy::InOrder,
-            ("policy", "no-wait") => self.policy = Policy::NoWait,
-            ("policy", "wound-wait") => self.policy = Policy::WoundWait,
-            ("policy", _) => {
-                return Err(format!("`policy` is `in-order`, `no-wait` or `wound-wait`, and not `{value}`"));
-            }
-            ("buckets", _) => {
-                self.buckets = value.parse().map_err(|_| format!("`{value}` is no number of buckets"))?;
-            }
-            _ => return Err(format!("locking has no option `{name}`; it has `buckets` and `policy`")),
-        }
-        Ok(())
-    }
 }
 
 impl Default for Options {
@@ -74,13 +58,12 @@ impl Policy {
         },
     ];
 
-    /// The name of the configuration.
-    pub(super) const fn name(self) -> &'static str {
+    /// The configuration of this policy, if it is one that has a name of its own.
+    pub(super) const fn configuration(self) -> Option<&'static Configuration> {
         match self {
-            Self::InOrder => "locking",
-            Self::NoWait => Self::NAMED[0].name,
-            Self::WoundWait => Self::NAMED[1].name,
-            Self::Conditional => "locking-conditional",
+            Self::InOrder | Self::Conditional => None,
+            Self::NoWait => Some(&Self::NAMED[0]),
+            Self::WoundWait => Some(&Self::NAMED[1]),
         }
     }
 
@@ -101,5 +84,23 @@ impl Policy {
     #[inline]
     pub(super) const fn has_conditions(self) -> bool {
         matches!(self, Self::Conditional)
+    }
+}
+
+impl Knobs for Options {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match (name, value) {
+            ("policy", "in-order") => self.policy = Policy::InOrder,
+            ("policy", "no-wait") => self.policy = Policy::NoWait,
+            ("policy", "wound-wait") => self.policy = Policy::WoundWait,
+            ("policy", _) => {
+                return Err(format!("`policy` is `in-order`, `no-wait` or `wound-wait`, and not `{value}`"));
+            }
+            ("buckets", _) => {
+                self.buckets = value.parse().map_err(|_| format!("`{value}` is no number of buckets"))?;
+            }
+            _ => return Err(format!("locking has no option `{name}`; it has `buckets` and `policy`")),
+        }
+        Ok(())
     }
 }

@@ -1,14 +1,13 @@
 //! The database as a whole.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Kept;
 use polychron_engine::redo::{Order, Orders};
-use polychron_engine::stores::{Base, HasStores, Store, StoreDefinition};
-use polychron_engine::{Common, Configuration, Protocol, Storage, TableDefinition, rows};
-use polychron_memory::{Memory, OWN_SLOTS};
+use polychron_engine::stores::{Base, StoreDefinition, StoreProtocol};
+use polychron_engine::{Configuration, TableDefinition, rows};
+use polychron_memory::Local;
 use polychron_sync::CachePadded;
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +20,7 @@ use super::worker::LockingWorker;
 /// What all workers share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    base: Base<Index>,
+    pub(super) base: Base<Index>,
     /// The tables of transactions, which are in no epoch while their clients do nothing.
     pub(super) kept: Kept<Table>,
     pub(super) policy: Policy,
@@ -41,22 +40,13 @@ impl Shared {
     }
 }
 
-impl Deref for Shared {
-    type Target = Base<Index>;
-
-    #[inline]
-    fn deref(&self) -> &Base<Index> {
-        &self.base
-    }
-}
-
 /// The protocol. See the module.
 #[derive(Debug)]
 pub struct Locking {
     pub(super) shared: Arc<Shared>,
 }
 
-impl Protocol for Locking {
+impl StoreProtocol for Locking {
     const NAME: &'static str = "locking";
     const SUMMARY: &'static str =
         "two-phase locking, declared keys in one order: the classic, for declared sets and hot rows";
@@ -64,58 +54,43 @@ impl Protocol for Locking {
 
     type Options = Options;
     type Worker = LockingWorker;
+    type Store = Index;
 
-    fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
+    fn over(base: Base<Index>, options: Options) -> Result<Self, Error> {
         if !(1..=Options::MOST_BUCKETS).contains(&options.buckets) {
             return Err(Error::options(format!("there are 1 to {} buckets of locks", Options::MOST_BUCKETS)));
         }
-        let memory = Memory::new(common.memory.clone())?;
         let shared = Arc::new(Shared {
-            kept: Kept::new(common.memory.max_workers + OWN_SLOTS),
-            orders: Orders::new(common.memory.max_workers + OWN_SLOTS),
-            base: Base::new(memory, common)?,
+            kept: Kept::new(base.slots()),
+            orders: Orders::new(base.slots()),
+            base,
             policy: options.policy,
             locks: LockTable::new(options.buckets),
             ages: CachePadded::default(),
         });
-        Ok(Arc::new(Self { shared }))
+        Ok(Self { shared })
     }
 
-    fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
-        options.set(name, value).map_err(Error::options)
+    fn configuration(&self) -> Option<&'static Configuration> {
+        self.shared.policy.configuration()
     }
 
-    fn name(&self) -> &'static str {
-        self.shared.policy.name()
+    fn enter(&self, local: Local) -> LockingWorker {
+        LockingWorker::new(local, &self.shared)
     }
-
-    fn storage(&self) -> &dyn Storage {
-        self
-    }
-
-    fn worker(self: &Arc<Self>) -> Result<LockingWorker, Error> {
-        Ok(LockingWorker::new(self.shared.memory.register()?, &self.shared))
-    }
-}
-
-impl HasStores for Locking {
-    type Store = Index;
 
     fn base(&self) -> &Base<Index> {
         &self.shared.base
     }
 
-    fn make(&self, _: &TableDefinition, store_definition: &StoreDefinition, ready: bool) -> Result<Index, Error> {
-        let deferred_drops = &self.shared.deferred_drops;
-        let store = deferred_drops.with_guard(|guard| Store::new(store_definition, ready, deferred_drops, guard))?;
-        Ok(Index { store, ranges: Ranges::default() })
+    fn make(&self, _: &TableDefinition, store: &StoreDefinition) -> Result<Index, Error> {
+        Ok(Index { store: self.shared.base.store(store)?, ranges: Ranges::default() })
     }
 
     /// Operations of transactions that do not know the index are waited for, and not the transactions: what they have written is locked, and those
     /// that have not ended when it came into the catalog do not commit to its table.
     fn fill(&self, table: TableId, index: IndexId, made: &Arc<Index>) -> Result<(), Error> {
-        let mut worker = LockingWorker::new(self.shared.memory.register_own()?, &self.shared);
-        rows::fill(self.base(), &mut worker, table, index)?;
+        rows::fill_by_own_worker(self, table, index)?;
         made.store.set_ready();
         Ok(())
     }
@@ -127,12 +102,12 @@ impl HasStores for Locking {
     }
 
     fn waits_for_itself(&self) -> bool {
-        self.shared.epochs().is_open_here()
+        self.shared.base.epochs().is_open_here()
     }
 
     fn give_back(&self) {
-        let epochs = self.shared.epochs();
-        self.shared.kept.take_from_idle(&self.shared.catalog, |worker| !epochs.is_pinned(worker));
+        let epochs = self.shared.base.epochs();
+        self.shared.kept.take_from_idle(&self.shared.base.catalog, |worker| !epochs.is_pinned(worker));
         self.shared.base.give_back();
     }
 }

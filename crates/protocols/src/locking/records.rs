@@ -5,12 +5,12 @@
 //! kept beyond the epoch in which it was found, for as long as the lock is held ([`LockedRecord`]). Fingers and handles may not.
 
 use std::marker::PhantomData;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
+use polychron_engine::RowVisitor;
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo::Change;
@@ -20,7 +20,7 @@ use polychron_engine::stores::{
 };
 use polychron_index::{AnyIndex, Inserted};
 use polychron_memory::{Guard, Local};
-use polychron_schema::{Changes, RowRef};
+use polychron_schema::Changes;
 
 use super::held::{Held, Lock, Taken};
 use super::locks::{Answer, LockTable};
@@ -104,7 +104,7 @@ impl WorkerRecords {
         // Pinned first: what frees a list of tables waits for the epochs of the transactions that know it.
         let mut guard = local.pin();
         // SAFETY: of the transaction, which leaves its epoch, the list is kept below, until it has ended.
-        unsafe { base.tables.renew(&shared.catalog) };
+        unsafe { base.tables.renew(&shared.base.catalog) };
         shared.kept.keep(base.slot, &mut base.tables);
         guard.stand_aside();
         debug_assert!(self.log.is_empty(), "the transaction before left something behind");
@@ -373,7 +373,7 @@ impl<'w> LockingTransaction<'w> {
     }
 
     /// Visits the entries of a scan, each of which is locked. Returns the position in the batch at which the visit stopped early.
-    pub(super) fn visit_batches<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
+    pub(super) fn visit_batches<V: RowVisitor>(
         &mut self,
         batch: &mut Batch,
         visit: &mut Visit<'_, 'w, Index, V>,

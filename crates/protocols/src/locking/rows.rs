@@ -1,16 +1,14 @@
 //! Records as the row layer of the engine wants them: locked and written in place, each change logged to be undone.
 
-use std::ops::ControlFlow;
-
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, Reason, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
+use polychron_engine::rows::{At, Buffers, Finding, Intent, Lookup, Primitives, Rewrite, Visit, follow_key};
 use polychron_engine::stores::IndexRef;
-use polychron_engine::{LazyFutures, Prefetch, Projection, Queries, limits};
-use polychron_schema::{Changes, RowBuffer, RowRef};
+use polychron_engine::{Projection, Queries, RowVisitor, limits};
+use polychron_schema::{Changes, RowRef};
 
 use super::held::{Lock, Taken};
 use super::records::LockedRecord;
@@ -150,30 +148,16 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     }
 
     #[inline(always)]
-    fn find<K: EncodedKey>(&mut self, at: At<'w, Index, K>, _: &Projection) -> Result<Option<FoundRow<'w>>, Error> {
-        Ok(self.lock_and_find(at.store, at.key, false)?.map(FoundRow::locked))
-    }
-
-    fn find_unprotected<K: EncodedKey>(
-        &mut self,
-        at: At<'w, Index, K>,
-        projection: &Projection,
-    ) -> Result<Option<FoundRow<'w>>, Error> {
-        if !self.shared.policy.wounds() || self.records.held().has(at.store.name_of(at.key)) {
-            return self.find(at, projection);
+    fn find<K: EncodedKey>(&mut self, at: At<'w, Index, K>, lookup: Lookup<'_>) -> Finding<FoundRow<'w>> {
+        if lookup.intent == Intent::ReadUnprotected
+            && self.shared.policy.wounds()
+            && !self.records.held().has(at.store.name_of(at.key))
+        {
+            // Rows are written in place, so none writes this one while it is copied; a transaction that waits by age may release the lock at once.
+            return Ok(self.copy_unprotected(at.store, at.key)?.then_some(FoundRow(None)));
         }
-        // Rows are written in place, so none writes this one while it is copied; a transaction that waits by age may release the lock at once.
-        Ok(self.copy_unprotected(at.store, at.key)?.then_some(FoundRow(None)))
-    }
-
-    #[inline(always)]
-    fn find_to_write<K: EncodedKey>(
-        &mut self,
-        at: At<'w, Index, K>,
-        _: &Projection,
-        _: Intent,
-    ) -> Result<Option<FoundRow<'w>>, Error> {
-        Ok(self.lock_and_find(at.store, at.key, true)?.map(FoundRow::locked))
+        let exclusive = matches!(lookup.intent, Intent::Change | Intent::Delete);
+        Ok(self.lock_and_find(at.store, at.key, exclusive)?.map(FoundRow::locked))
     }
 
     #[inline]
@@ -188,9 +172,7 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     fn overwrite<K: EncodedKey>(
         &mut self,
         at: At<'w, Index, K>,
-        found: FoundRow<'w>,
-        row: &mut RowBuffer,
-        changes: Changes,
+        Rewrite { found, row, changes }: Rewrite<'_, FoundRow<'w>>,
     ) -> Result<(), Error> {
         self.write_row(&at.table.primary, at.key, found.record(), row.as_words(), changes)
     }
@@ -224,19 +206,11 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     }
 
     #[inline]
-    fn follow(
-        &mut self,
-        table: &'w Table,
-        entry: FoundRow<'w>,
-        projection: &Projection,
-    ) -> Result<Option<FoundRow<'w>>, Error> {
+    fn follow(&mut self, table: &'w Table, entry: FoundRow<'w>, projection: &Projection) -> Finding<FoundRow<'w>> {
         follow_key(self, table, entry, projection)
     }
 
-    fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
-        &mut self,
-        visit: &mut Visit<'_, 'w, Index, V>,
-    ) -> Result<(), Error> {
+    fn scan<V: RowVisitor>(&mut self, visit: &mut Visit<'_, 'w, Index, V>) -> Result<(), Error> {
         self.visit_rows(visit)
     }
 
@@ -252,15 +226,9 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     fn buffers(&mut self) -> &mut Buffers {
         &mut self.state.base.rows
     }
-}
 
-impl Queries for LockingTransaction<'_> {}
-
-impl LazyFutures for LockingTransaction<'_> {}
-
-impl Prefetch for LockingTransaction<'_> {
     #[inline]
-    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
+    fn fetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
         self.work(|this| {
             if let Ok(table) = this.state.base.tables.table(table) {
                 table.primary.store.index().prefetch(key, this.records.guard());
@@ -268,3 +236,5 @@ impl Prefetch for LockingTransaction<'_> {
         });
     }
 }
+
+impl Queries for LockingTransaction<'_> {}

@@ -1,12 +1,9 @@
 //! Scans: the range is locked, then its entries are collected, then their keys are locked one by one as they are visited.
 
-use std::ops::ControlFlow;
-
 use polychron_base::{Error, IndexId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::rows::Visit;
-use polychron_engine::{Direction, Scan};
-use polychron_schema::RowRef;
+use polychron_engine::{Direction, RowVisitor, Scan};
 
 use super::intervals::Id;
 use super::steps::Step;
@@ -15,10 +12,7 @@ use super::transaction::LockingTransaction;
 
 impl<'w> LockingTransaction<'w> {
     /// Visits the rows of a range of any index: each entry is locked, and the row behind it.
-    pub(super) fn visit_rows<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
-        &mut self,
-        visit: &mut Visit<'_, 'w, Index, V>,
-    ) -> Result<(), Error> {
+    pub(super) fn visit_rows<V: RowVisitor>(&mut self, visit: &mut Visit<'_, 'w, Index, V>) -> Result<(), Error> {
         let (scan, index) = (visit.scan, visit.store()?);
         index.store.scanned(scan)?;
         self.has_read_secondary |= scan.index != IndexId::PRIMARY;

@@ -54,7 +54,7 @@ impl LockingTransaction<'_> {
         if left_out(Step::KnowAllIndexes) {
             return Ok(());
         }
-        let outdated = self.state.base.tables.outdated(&self.shared.catalog, || self.records.changed());
+        let outdated = self.state.base.tables.outdated(&self.shared.base.catalog, || self.records.changed());
         outdated.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None, None)))
     }
 
@@ -62,7 +62,7 @@ impl LockingTransaction<'_> {
     /// one has written, or writes what this one has read, comes after it, and sees here that the catalog has another version.
     #[inline]
     fn know_dropped(&mut self) -> Result<(), Error> {
-        let known = !self.has_read_secondary || self.state.base.tables.is_present(&self.shared.catalog);
+        let known = !self.has_read_secondary || self.state.base.tables.is_present(&self.shared.base.catalog);
         if known || left_out(Step::KnowDropped) { Ok(()) } else { self.look_for_dropped() }
     }
 
@@ -76,7 +76,7 @@ impl LockingTransaction<'_> {
 impl LockingTransaction<'_> {
     /// Stages the changes of rows, as they are now.
     fn stage_changes(&mut self) -> Result<(), Error> {
-        let (journal, base) = (&self.shared.common.journal, &self.state.base);
+        let (journal, base) = (&self.shared.base.common.journal, &self.state.base);
         if journal.is_empty() {
             return Ok(());
         }
@@ -98,7 +98,7 @@ impl LockingTransaction<'_> {
     #[inline]
     fn seal(&mut self, has_changed: bool) {
         let (shared, base) = (self.shared, &mut self.state.base);
-        let journal = &shared.common.journal;
+        let journal = &shared.base.common.journal;
         base.ticket.raise(match has_changed {
             true => shared.orders.seal(journal, base.slot),
             false => journal.ticket(|| shared.orders.last().into()),
@@ -110,7 +110,7 @@ impl Drop for LockingTransaction<'_> {
     fn drop(&mut self) {
         self.records.come_back();
         if self.records.changes() > 0 {
-            self.shared.common.journal.discard(self.state.base.slot);
+            self.shared.base.common.journal.discard(self.state.base.slot);
         }
         if !self.has_ended && !self.doomed {
             self.seal(false);
@@ -122,7 +122,7 @@ impl Drop for LockingTransaction<'_> {
         self.state.release(self.shared);
         self.records.release();
         self.state.base.is_open = false;
-        self.shared.kept.let_old_go(self.owner as usize, &mut self.state.base.tables, &self.shared.catalog);
+        self.shared.kept.let_old_go(self.owner as usize, &mut self.state.base.tables, &self.shared.base.catalog);
     }
 }
 

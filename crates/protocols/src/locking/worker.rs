@@ -64,7 +64,7 @@ impl Declare for Naming<'_> {
 
 impl LockingWorker {
     pub(super) fn new(local: Local, shared: &Arc<Shared>) -> Self {
-        let base = WorkerBase::new(shared, &local);
+        let base = WorkerBase::new(&shared.base, &local);
         let back_off = RandomWait::new(base.slot);
         let records = WorkerRecords::new(&shared.locks, &local);
         let state = State {
@@ -115,12 +115,12 @@ impl StoreWorker for LockingWorker {
 
     #[inline]
     fn parts(&self) -> (&Local, &WorkerBase<Index>, &Base<Index>) {
-        (&self.local, &self.state.base, &self.shared)
+        (&self.local, &self.state.base, &self.shared.base)
     }
 
     #[inline]
     fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Index>, &Base<Index>) {
-        (&mut self.local, &mut self.state.base, &self.shared)
+        (&mut self.local, &mut self.state.base, &self.shared.base)
     }
 
     /// Collects the keys that a procedure declares. One that panics here gets no locks beforehand, and panics again where that is caught and reported.
@@ -131,7 +131,7 @@ impl StoreWorker for LockingWorker {
         if !self.shared.policy.is_in_order() {
             return;
         }
-        let mut naming = Naming { locks: &self.shared.locks, wanted, hash_seed: self.shared.common.hash_seed };
+        let mut naming = Naming { locks: &self.shared.locks, wanted, hash_seed: self.shared.base.common.hash_seed };
         let asked = drive::catch(|| procedure.declare(&mut naming));
         if asked.is_err() {
             wanted.clear();
@@ -188,13 +188,13 @@ impl StoreWorker for LockingWorker {
         } else if attempts >= CONFLICTS_UNAGED {
             state.age = Some(self.shared.draw_age());
         } else {
-            state.back_off.wait(attempts, &self.shared.common.retry);
+            state.back_off.wait(attempts, &self.shared.base.common.retry);
         }
     }
 
     fn maintain_stores(&mut self) {
         self.local.collect();
-        self.shared.deferred_drops.maintain(&self.shared.catalog, self.shared.memory.epochs());
+        self.shared.base.deferred_drops.maintain(&self.shared.base.catalog, self.shared.base.memory.epochs());
     }
 }
 

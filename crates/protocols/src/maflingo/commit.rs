@@ -94,7 +94,7 @@ impl MaflingoTransaction<'_> {
             self.seal(tid);
         }
         self.state.last_tid = tid;
-        self.state.nested.committed(self.shared.catalog.number(), tid.epoch());
+        self.state.nested.committed(self.shared.base.catalog.number(), tid.epoch());
         self.state.sets.clear();
         Ok(())
     }
@@ -225,7 +225,7 @@ impl MaflingoTransaction<'_> {
             return Ok(());
         }
         let written = || self.state.sets.writes.iter().map(|write| write.index_ref);
-        let outdated = self.state.base.tables.outdated(&self.shared.catalog, written);
+        let outdated = self.state.base.tables.outdated(&self.shared.base.catalog, written);
         outdated.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None)))
     }
 
@@ -309,7 +309,7 @@ impl MaflingoTransaction<'_> {
         }
         let State { base, sets, .. } = &*self.state;
         let asked = || sets.reads.iter().map(|read| read.index_ref).chain(sets.nodes.index_refs());
-        let dropped = base.dropped(&self.shared.catalog, asked);
+        let dropped = base.dropped(&self.shared.base.catalog, asked);
         dropped.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None)))
     }
 
@@ -320,7 +320,7 @@ impl MaflingoTransaction<'_> {
     /// Undoes everything and passes the reason on.
     #[cold]
     fn undo_after(&mut self, error: Error) -> Error {
-        self.shared.common.journal.discard(self.state.base.slot);
+        self.shared.base.common.journal.discard(self.state.base.slot);
         self.undo_writes(0);
         self.state.sets.clear();
         error

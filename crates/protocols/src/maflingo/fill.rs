@@ -10,8 +10,8 @@ use super::table::for_each;
 /// How many versions each record has besides the newest.
 pub(super) fn count_versions(shared: &Shared) -> Versions {
     let mut versions = Versions::default();
-    let (_, tables) = shared.catalog.snapshot();
-    shared.deferred_drops.with_guard(|guard| {
+    let (_, tables) = shared.base.catalog.snapshot();
+    shared.base.deferred_drops.with_guard(|guard| {
         // The snapshot keeps every version that is counted.
         let snapshot = guard.begin_snapshot();
         for table in tables.iter().flatten() {

@@ -2,7 +2,7 @@
 //! two transactions spoil each other's reads. Conditions are looked at without protection.
 
 use polychron_base::{Error, Reason, TableId};
-use polychron_engine::lazy::{BaseTransaction, LazyHost, Names};
+use polychron_engine::lazy::{BaseTransaction, Claim, LazyHost, Names};
 use polychron_engine::{Configuration, Isolation};
 
 use super::protocol::Maflingo;
@@ -19,13 +19,8 @@ impl LazyHost for Maflingo {
         options: &[("resolution", "eager")],
     }];
 
-    fn claim(
-        transaction: &mut BaseTransaction<'_, Self>,
-        table: TableId,
-        key: &[u8],
-        written: bool,
-    ) -> Result<(), Error> {
-        if written { transaction.latch_row(table, key) } else { Ok(()) }
+    fn claim(transaction: &mut BaseTransaction<'_, Self>, claim: &Claim<'_>) -> Result<(), Error> {
+        if claim.is_written { transaction.latch_row(claim.table, claim.key) } else { Ok(()) }
     }
 
     fn conflict(transaction: &mut BaseTransaction<'_, Self>, reason: Reason, table: TableId) -> Error {

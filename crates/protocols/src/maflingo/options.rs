@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use polychron_engine::stores::Knobs;
 use polychron_engine::{Configuration, Isolation};
 
 /// Options of Maflingo; the defaults suit an embedded user, [`Options::paper`] gives the thesis's values.
@@ -63,9 +64,10 @@ impl Options {
     pub fn paper() -> Self {
         Self { epoch_interval: Duration::from_secs(1), own_commits: false, ..Self::default() }
     }
+}
 
-    /// Sets an option by its name.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+impl Knobs for Options {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let is_yes = || match value {
             "yes" => Ok(true),
             "no" => Ok(false),

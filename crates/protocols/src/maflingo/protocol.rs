@@ -1,6 +1,5 @@
 //! The database as a whole: tables, workers, the clock of epochs.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
@@ -8,9 +7,9 @@ use polychron_engine::background::Background;
 use polychron_engine::contested::Favour;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{self, Order};
-use polychron_engine::stores::{Base, HasStores, StoreDefinition};
-use polychron_engine::{Common, Configuration, Protocol, Storage, TableDefinition, Versions, rows};
-use polychron_memory::{Memory, OWN_SLOTS};
+use polychron_engine::stores::{Base, StoreDefinition, StoreProtocol};
+use polychron_engine::{Common, Configuration, TableDefinition, Versions, rows};
+use polychron_memory::{Local, OWN_SLOTS};
 use polychron_sync::atomic::AtomicU64;
 use polychron_sync::{Backoff, CachePadded, MODELLED};
 
@@ -32,7 +31,7 @@ const SLICES: usize = 4;
 /// What all workers share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    base: Base<Store>,
+    pub(super) base: Base<Store>,
     pub(super) options: Options,
     pub(super) orphans: Orphans,
     /// What each worker had committed last when it came to the thread on which it is: its later ids are of that thread.
@@ -41,15 +40,6 @@ pub(super) struct Shared {
     pub(super) favour: CachePadded<Favour>,
     pub(super) ticket: CachePadded<AtomicU64>,
     pub(super) keeping: Keeping,
-}
-
-impl Deref for Shared {
-    type Target = Base<Store>;
-
-    #[inline]
-    fn deref(&self) -> &Base<Store> {
-        &self.base
-    }
 }
 
 /// The protocol. See the module.
@@ -63,14 +53,14 @@ pub struct Maflingo {
 impl Shared {
     /// Gives back the memory of what was dropped.
     fn give_back(&self) {
-        self.deferred_drops.give_back(&self.catalog, self.memory.epochs(), || self.tick());
+        self.base.deferred_drops.give_back(&self.base.catalog, self.base.memory.epochs(), || self.tick());
     }
 
     /// Waits until snapshots that begin see what was committed in an epoch. That takes no longer than the commits that are under
     /// way: a transaction that is open and does nothing holds no thread up.
     #[cold]
     pub(super) fn wait_until_past(&self, epoch: u64) {
-        let epochs = self.memory.epochs();
+        let epochs = self.base.memory.epochs();
         let mut backoff = Backoff::new();
         while epochs.past() < epoch {
             if epochs.current() > epoch {
@@ -85,22 +75,22 @@ impl Shared {
     /// Has what snapshots see kept that begin from now on.
     #[cold]
     pub(super) fn begin_keeping(&self) {
-        self.keeping.begin(self.memory.epochs(), |epoch| self.wait_until_past(epoch));
+        self.keeping.begin(self.base.memory.epochs(), |epoch| self.wait_until_past(epoch));
     }
 
     /// Begins the next epoch, and does the background's share of reclamation.
     fn tick(&self) {
-        self.memory.epochs().advance();
-        self.keeping.tick(self.memory.epochs());
-        let (_, tables) = self.catalog.snapshot();
+        self.base.memory.epochs().advance();
+        self.keeping.tick(self.base.memory.epochs());
+        let (_, tables) = self.base.catalog.snapshot();
         // Each slice under a guard of its own, so that a backlog does not hold up what it waits for itself.
         for _ in 0..SLICES {
-            if !self.deferred_drops.with_guard(|guard| Reclaimer::default().drain(&self.orphans, &tables, guard)) {
+            if !self.base.deferred_drops.with_guard(|guard| Reclaimer::default().drain(&self.orphans, &tables, guard)) {
                 break;
             }
         }
-        self.deferred_drops.with_guard(|guard| self.orphans.sweep(&tables, guard));
-        self.deferred_drops.maintain(&self.catalog, self.memory.epochs());
+        self.base.deferred_drops.with_guard(|guard| self.orphans.sweep(&tables, guard));
+        self.base.deferred_drops.maintain(&self.base.catalog, self.base.memory.epochs());
     }
 }
 
@@ -112,72 +102,59 @@ impl Maflingo {
     }
 }
 
-impl Protocol for Maflingo {
+impl StoreProtocol for Maflingo {
     const NAME: &'static str = "maflingo";
     const SUMMARY: &'static str = "optimistic, in place, epochs (Silo): short transactions with few conflicts, and snapshots some milliseconds old";
     const CONFIGURATIONS: &'static [Configuration] = Counter::SHARED;
 
     type Options = Options;
     type Worker = MaflingoWorker;
+    type Store = Store;
 
-    fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
+    fn memory_options(_: &Options, common: &Common) -> Result<polychron_memory::Options, Error> {
         common.check_workers(Self::NAME, Tid::MAX_WORKERS - OWN_SLOTS)?;
-        let options = Options { check_every: options.check_every.max(1), ..options };
         // The epochs are moved by this protocol's own thread, which also takes tombstones out.
-        let memory = Memory::new(polychron_memory::Options { epoch_interval: None, ..common.memory.clone() })?;
-        let common_workers = common.memory.max_workers;
+        Ok(polychron_memory::Options { epoch_interval: None, ..common.memory.clone() })
+    }
+
+    fn over(base: Base<Store>, options: Options) -> Result<Self, Error> {
         let shared = Arc::new(Shared {
-            base: Base::new(memory, common)?,
-            options,
+            options: Options { check_every: options.check_every.max(1), ..options },
             orphans: Orphans::default(),
-            moved_after: (0..OWN_SLOTS + common_workers).map(|_| AtomicU64::new(0)).collect(),
+            moved_after: (0..base.slots()).map(|_| AtomicU64::new(0)).collect(),
+            base,
             favour: CachePadded::default(),
             ticket: CachePadded::new(AtomicU64::new(0)),
             keeping: Keeping::default(),
         });
         let interval = shared.options.epoch_interval;
         let background = Background::start("polychron-epochs", interval, &shared, Shared::tick)?;
-        Ok(Arc::new(Self { shared, _background: background }))
+        Ok(Self { shared, _background: background })
     }
 
-    fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
-        options.set(name, value).map_err(Error::options)
-    }
-
-    fn name(&self) -> &'static str {
+    fn configuration(&self) -> Option<&'static Configuration> {
         match self.shared.options.counter {
-            Counter::Own => Self::NAME,
-            Counter::Shared => Counter::SHARED[0].name,
+            Counter::Own => None,
+            Counter::Shared => Some(&Counter::SHARED[0]),
         }
     }
 
-    fn storage(&self) -> &dyn Storage {
-        self
+    fn enter(&self, local: Local) -> MaflingoWorker {
+        MaflingoWorker::new(local, &self.shared)
     }
-
-    fn worker(self: &Arc<Self>) -> Result<MaflingoWorker, Error> {
-        Ok(MaflingoWorker::new(self.shared.memory.register()?, &self.shared))
-    }
-}
-
-impl HasStores for Maflingo {
-    type Store = Store;
 
     fn base(&self) -> &Base<Store> {
         &self.shared.base
     }
 
-    fn make(&self, _: &TableDefinition, store_definition: &StoreDefinition, ready: bool) -> Result<Store, Error> {
-        self.shared
-            .deferred_drops
-            .with_guard(|guard| Store::new(store_definition, ready, &self.shared.deferred_drops, guard))
+    fn make(&self, _: &TableDefinition, store: &StoreDefinition) -> Result<Store, Error> {
+        Store::new(&self.shared.base, store)
     }
 
     fn fill(&self, table: TableId, index: IndexId, store: &Arc<Store>) -> Result<(), Error> {
-        let mut worker = MaflingoWorker::new(self.shared.memory.register_own()?, &self.shared);
-        rows::fill(self.base(), &mut worker, table, index)?;
+        rows::fill_by_own_worker(self, table, index)?;
         // Snapshots that begin from now on are to find the entries, so what was written here must have become the past.
-        let filled = self.shared.epochs().current();
+        let filled = self.shared.base.epochs().current();
         if !left_out(Step::AwaitFilling) {
             self.shared.wait_until_past(filled);
         }
@@ -191,7 +168,7 @@ impl HasStores for Maflingo {
 
     /// No thread commits in the past any more.
     fn ended(&self) -> Order {
-        let epochs = self.shared.memory.epochs();
+        let epochs = self.shared.base.memory.epochs();
         Tid::end_of(if left_out(redo::Step::AwaitSealing) { epochs.current() } else { epochs.past() }).0.into()
     }
 

@@ -1,15 +1,15 @@
 //! Records as the row layer of the engine wants them. An entry of a secondary index is a record like any other (§4.4).
 
-use std::ops::ControlFlow;
+use std::ops::Range;
 
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Reason, TableId};
+use polychron_base::{Error, Reason};
 use polychron_engine::catalog::Seen;
-use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
-use polychron_engine::stores::{key_in_entry, words_of};
-use polychron_engine::{LazyFutures, Prefetch, Projection, Queries};
-use polychron_schema::{Changes, RowBuffer, RowRef};
+use polychron_engine::rows::{At, Buffers, Finding, Intent, Lookup, Primitives, Rewrite, Visit, follow_key};
+use polychron_engine::stores::{Hints, key_in_entry, words_of};
+use polychron_engine::{Projection, Queries, RowVisitor};
+use polychron_schema::{RowBuffer, RowRef};
 
 use super::aside::Kept;
 use super::sets::Kind;
@@ -53,35 +53,13 @@ impl<'w> Primitives<'w> for MaflingoTransaction<'w> {
     }
 
     #[inline(always)]
-    fn find<K: EncodedKey>(
-        &mut self,
-        at: At<'w, Store, K>,
-        projection: &Projection,
-    ) -> Result<Option<FoundRow>, Error> {
-        Ok(self.find(at.store, at.key, words_of(projection)).map(FoundRow))
-    }
-
-    fn find_unprotected<K: EncodedKey>(
-        &mut self,
-        at: At<'w, Store, K>,
-        projection: &Projection,
-    ) -> Result<Option<FoundRow>, Error> {
-        let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
-        let found = self.find(at.store, at.key, words_of(projection));
-        self.state.note_reads(reads, self.shared.catalog.number());
-        self.state.sets.reads.truncate(reads);
-        self.state.sets.nodes.truncate(nodes);
+    fn find<K: EncodedKey>(&mut self, at: At<'w, Store, K>, lookup: Lookup<'_>) -> Finding<FoundRow> {
+        let words = words_of(lookup.projection);
+        let found = match lookup.intent {
+            Intent::ReadUnprotected => self.find_unprotected(at.store, at.key, words),
+            Intent::Read | Intent::Change | Intent::Delete => self.find(at.store, at.key, words),
+        };
         Ok(found.map(FoundRow))
-    }
-
-    #[inline(always)]
-    fn find_to_write<K: EncodedKey>(
-        &mut self,
-        at: At<'w, Store, K>,
-        projection: &Projection,
-        _: Intent,
-    ) -> Result<Option<FoundRow>, Error> {
-        Ok(self.find(at.store, at.key, words_of(projection)).map(FoundRow))
     }
 
     #[inline]
@@ -118,9 +96,7 @@ impl<'w> Primitives<'w> for MaflingoTransaction<'w> {
     fn overwrite<K: EncodedKey>(
         &mut self,
         at: At<'w, Store, K>,
-        FoundRow(record): FoundRow,
-        row: &mut RowBuffer,
-        changes: Changes,
+        Rewrite { found: FoundRow(record), row, changes }: Rewrite<'_, FoundRow>,
     ) -> Result<(), Error> {
         let (index_ref, writes) = (at.table.primary.index_ref, &mut self.state.sets.writes);
         if changes.whole_row() {
@@ -175,12 +151,7 @@ impl<'w> Primitives<'w> for MaflingoTransaction<'w> {
         self.check_small_sets()
     }
 
-    fn follow(
-        &mut self,
-        table: &'w MaflingoTable,
-        entry: FoundRow,
-        projection: &Projection,
-    ) -> Result<Option<FoundRow>, Error> {
+    fn follow(&mut self, table: &'w MaflingoTable, entry: FoundRow, projection: &Projection) -> Finding<FoundRow> {
         let found = follow_key(self, table, entry, projection)?;
         if found.is_none() {
             // The entry and the row did not are mutually consistent; validation would find that out too.
@@ -191,10 +162,7 @@ impl<'w> Primitives<'w> for MaflingoTransaction<'w> {
         Ok(found)
     }
 
-    fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
-        &mut self,
-        visit: &mut Visit<'_, 'w, Store, V>,
-    ) -> Result<(), Error> {
+    fn scan<V: RowVisitor>(&mut self, visit: &mut Visit<'_, 'w, Store, V>) -> Result<(), Error> {
         let (scan, store, words) = (visit.scan, visit.store()?, words_of(visit.wanted()));
         self.scan_entries(scan, store, words, &mut |this, record| visit.record(this, FoundRow(record)))
     }
@@ -213,29 +181,31 @@ impl<'w> Primitives<'w> for MaflingoTransaction<'w> {
     fn buffers(&mut self) -> &mut Buffers {
         &mut self.state.base.rows
     }
-}
 
-impl Queries for MaflingoTransaction<'_> {}
-
-impl LazyFutures for MaflingoTransaction<'_> {}
-
-impl Prefetch for MaflingoTransaction<'_> {
-    /// Keeps the key. Lookups follow when the first row is asked for, so that those of several keys overlap, and so do the misses on their
-    /// records. What they find stays as a hint, and the key is not looked up again.
     #[inline]
-    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        if self.snapshot.is_none() {
-            self.state.base.hints.ask(table, key);
-        }
+    fn hints(&mut self) -> Option<&mut Hints> {
+        self.snapshot.is_none().then_some(&mut self.state.base.hints)
     }
 
     #[inline]
-    fn has_prefetched(&self) -> bool {
+    fn are_on_their_way(&self) -> bool {
         self.state.base.hints.has_declared()
     }
 }
 
+impl Queries for MaflingoTransaction<'_> {}
+
 impl MaflingoTransaction<'_> {
+    /// As [`Self::find`], and forgets what would protect the read.
+    fn find_unprotected<K: EncodedKey>(&mut self, store: &Store, key: K, words: Range<usize>) -> Option<Kept> {
+        let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
+        let found = self.find(store, key, words);
+        self.state.note_reads(reads, self.shared.base.catalog.number());
+        self.state.sets.reads.truncate(reads);
+        self.state.sets.nodes.truncate(nodes);
+        found
+    }
+
     /// Puts one whole row on top of the patches of a record, so that reading an own write goes back over a few of them, however often
     /// the row is changed. What is read of the record itself was read under protection before its first patch.
     #[cold]

@@ -18,7 +18,7 @@ impl Tid {
 impl MaflingoTransaction<'_> {
     /// Stages the changes of rows, in the order in which they were made. Validation finds out where an insertion is not in its record any more.
     pub(super) fn stage_changes(&mut self) -> Result<(), Error> {
-        let journal = &self.shared.common.journal;
+        let journal = &self.shared.base.common.journal;
         if journal.is_empty() {
             return Ok(());
         }
@@ -45,16 +45,16 @@ impl MaflingoTransaction<'_> {
     /// What was staged has this id. Latches are held, and nothing is written yet.
     #[inline]
     pub(super) fn seal(&mut self, tid: Tid) {
-        let ticket = self.shared.common.journal.seal(self.state.base.slot, || tid.0.into());
+        let ticket = self.shared.base.common.journal.seal(self.state.base.slot, || tid.0.into());
         self.state.base.ticket.raise(ticket);
     }
 
     /// The transaction has committed nothing. It waits for what it has read: up to the end of an epoch, for absent rows say not when they went.
     pub(super) fn await_reads(&mut self) {
-        let (journal, State { base, sets, nested, .. }) = (&self.shared.common.journal, &mut *self.state);
+        let (journal, State { base, sets, nested, .. }) = (&self.shared.base.common.journal, &mut *self.state);
         let epoch = || match self.snapshot {
             Some(epoch) => epoch,
-            None if sets.nodes.is_empty() => nested.newest(self.shared.catalog.number()),
+            None if sets.nodes.is_empty() => nested.newest(self.shared.base.catalog.number()),
             None => self.guard.epochs().current(),
         };
         base.ticket.raise(journal.ticket(|| Tid::end_of(epoch()).0.into()));

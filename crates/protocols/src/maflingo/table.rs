@@ -2,11 +2,10 @@
 //! that holds the primary key (§4.4). Beside each that has an order there is a second one for what only snapshots see.
 
 use std::ops::Deref;
-use std::sync::Arc;
 
 use polychron_base::Error;
 use polychron_base::key::EncodedKey;
-use polychron_engine::stores::{self, DeferredDrops, Keyed, Records, StoreDefinition, StoreTable};
+use polychron_engine::stores::{self, Base, Keyed, Records, StoreDefinition, StoreTable};
 use polychron_index::{AnyIndex, Handle};
 use polychron_memory::Guard;
 
@@ -25,16 +24,10 @@ pub struct Store {
 }
 
 impl Store {
-    pub(super) fn new(
-        store_definition: &StoreDefinition,
-        ready: bool,
-        deferred_drops: &Arc<DeferredDrops>,
-        guard: &Guard<'_>,
-    ) -> Result<Self, Error> {
-        let entries = stores::Store::new(store_definition, ready, deferred_drops, guard)?;
+    pub(super) fn new(base: &Base<Self>, definition: &StoreDefinition) -> Result<Self, Error> {
+        let entries = base.store(definition)?;
         let is_ordered = matches!(entries.index(), AnyIndex::Ordered(_));
-        let beside =
-            if is_ordered { stores::Store::new(store_definition, true, deferred_drops, guard).ok() } else { None };
+        let beside = if is_ordered { base.store_beside(definition) } else { None };
         Ok(Self { entries, displaced: Displaced::new(beside) })
     }
 }

@@ -122,10 +122,10 @@ fn row_of(transaction: &mut super::MaflingoTransaction<'_>, pairs: &Table<Pair>)
 
 /// How many keys the index of a table leads from, tombstones among them.
 fn entries(database: &std::sync::Arc<Maflingo>, pairs: &Table<Pair>) -> usize {
-    let (_, tables) = database.shared.catalog.snapshot();
+    let (_, tables) = database.shared.base.catalog.snapshot();
     let mut count = 0;
     let index = polychron_engine::catalog::known(&tables, pairs.id()).unwrap().primary.index();
-    database.shared.deferred_drops.with_guard(|guard| {
+    database.shared.base.deferred_drops.with_guard(|guard| {
         polychron_engine::stores::for_each(index, guard, &mut |_, _| count += 1);
     });
     count
@@ -185,11 +185,11 @@ fn used_up_ids_leave_no_versions() {
     update(0);
     let mut idle = other.begin(Mode::ReadWrite).unwrap();
     idle.get(&pairs, 1).unwrap();
-    let before = database.shared.memory.epochs().current();
+    let before = database.shared.base.memory.epochs().current();
     (0..polychron_base::sizes::scaled(40_000, 200) as u64).for_each(&mut update);
-    let epochs = database.shared.memory.epochs().current() - before;
+    let epochs = database.shared.base.memory.epochs().current() - before;
     database.tick();
     worker.maintain();
-    let waits = database.shared.memory.statistics().retired_bytes;
+    let waits = database.shared.base.memory.statistics().retired_bytes;
     assert!(waits <= 4 * 96, "{waits} bytes wait after {epochs} epochs");
 }

@@ -94,7 +94,7 @@ impl<'w> MaflingoTransaction<'w> {
         // SAFETY: the sets are empty. The transaction puts into them what it finds under the guard, and has cleared them when it ends.
         let guard = unsafe { OwnGuard::new(local.pin()) };
         // SAFETY: the transaction holds the guard until its end, or has the snapshot, which was opened before.
-        unsafe { state.base.tables.renew(&shared.catalog) };
+        unsafe { state.base.tables.renew(&shared.base.catalog) };
         state.reclaim_between(shared, &guard);
         debug_assert!(
             !state.base.is_open && state.sets.writes.is_empty(),
@@ -194,7 +194,7 @@ impl<'w> MaflingoTransaction<'w> {
         start: usize,
         data: Span,
     ) {
-        self.state.push_write(record, (index_ref, key), kind, start, data, !self.shared.common.journal.is_empty());
+        self.state.push_write(record, (index_ref, key), kind, start, data, !self.shared.base.common.journal.is_empty());
     }
 
     /// Inserts an entry whose key is absent (§4.5). `false`: the key has a row.
@@ -265,7 +265,7 @@ impl<'w> MaflingoTransaction<'w> {
         self.state.unlatch_rows(&self.guard);
         self.state.contested.end_attempt(&self.shared.favour, self.doomed);
         self.open = None;
-        self.state.reclaimer.share_surplus(&self.shared.orphans, self.shared.memory.most_waiting());
+        self.state.reclaimer.share_surplus(&self.shared.orphans, self.shared.base.memory.most_waiting());
     }
 }
 
@@ -285,7 +285,7 @@ impl State {
         let guard = local.pin();
         let Self { base: WorkerBase { tables, .. }, pruner, reclaimer, .. } = self;
         // SAFETY: pinned just before; no thread looks at the list between transactions without renewing it like this.
-        unsafe { tables.renew(&shared.catalog) };
+        unsafe { tables.renew(&shared.base.catalog) };
         if !pruner.is_empty() {
             pruner.pass(tables, true, &guard, |_| {});
         }
@@ -527,7 +527,7 @@ impl Commit for MaflingoTransaction<'_> {
                     true => self.state.newest_read(0),
                     false => self.validate()?.epoch(),
                 };
-                self.state.nested.committed_reads(self.shared.catalog.number(), newest);
+                self.state.nested.committed_reads(self.shared.base.catalog.number(), newest);
                 self.await_reads();
                 self.state.sets.clear();
             } else {
@@ -555,7 +555,7 @@ impl Drop for MaflingoTransaction<'_> {
         if !self.ended {
             if self.snapshot.is_none() {
                 self.come_back();
-                self.state.note_reads(0, self.shared.catalog.number());
+                self.state.note_reads(0, self.shared.base.catalog.number());
             }
             if !self.doomed {
                 self.await_reads();

@@ -80,7 +80,7 @@ impl State {
 
 impl MaflingoWorker {
     pub(super) fn new(mut local: Local, shared: &Arc<Shared>) -> Self {
-        let base = WorkerBase::new(shared, &local);
+        let base = WorkerBase::new(&shared.base, &local);
         let back_off = RandomWait::new(base.slot);
         let state = State {
             base,
@@ -103,23 +103,23 @@ impl StoreWorker for MaflingoWorker {
 
     #[inline]
     fn parts(&self) -> (&Local, &WorkerBase<Store>, &Base<Store>) {
-        (&self.local, &self.state.base, &self.shared)
+        (&self.local, &self.state.base, &self.shared.base)
     }
 
     #[inline]
     fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Store>, &Base<Store>) {
-        (&mut self.local, &mut self.state.base, &self.shared)
+        (&mut self.local, &mut self.state.base, &self.shared.base)
     }
 
     #[inline]
     fn start(&mut self, mode: Mode) -> Result<MaflingoTransaction<'_>, Error> {
         let Self { local, state, shared } = self;
         if local.is_epoch_overdue() {
-            shared.memory.epochs().advance();
+            shared.base.memory.epochs().advance();
         }
         let open = (mode == Mode::Snapshot && shared.options.snapshots).then(|| {
-            let newest = state.nested.newest(shared.catalog.number());
-            if shared.options.own_commits && shared.memory.epochs().past() < newest {
+            let newest = state.nested.newest(shared.base.catalog.number());
+            if shared.options.own_commits && shared.base.memory.epochs().past() < newest {
                 shared.wait_until_past(newest);
             }
             // Opened before the list of tables is looked at, which it keeps while the transaction leaves its epoch.
@@ -136,7 +136,7 @@ impl StoreWorker for MaflingoWorker {
     }
 
     fn undo_leaked(&mut self) {
-        self.state.note_reads(0, self.shared.catalog.number());
+        self.state.note_reads(0, self.shared.base.catalog.number());
         self.state.undo_leaked(&self.local);
         self.state.contested.end(&self.shared.favour);
     }
@@ -144,7 +144,7 @@ impl StoreWorker for MaflingoWorker {
     fn wait(&mut self, attempts: u64) {
         let Self { state, shared, .. } = self;
         if !state.contested.wait(&shared.favour, state.base.slot, attempts) {
-            state.back_off.wait(attempts, &shared.common.retry);
+            state.back_off.wait(attempts, &shared.base.common.retry);
         }
     }
 

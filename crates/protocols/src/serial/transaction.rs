@@ -7,7 +7,7 @@ use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
     Constraints, Counters, Direction, Insertion, LazyFutures, Mode, Prefetch, Projection, Queries, RowMut, RowRef,
-    Savepoints, Scan, TableDefinition, Transaction, steady,
+    RowVisitor, Savepoints, Scan, TableDefinition, Transaction, steady,
 };
 use polychron_schema::{Changes, IndexKind, MAX_ROW_BYTES};
 
@@ -162,11 +162,7 @@ impl Transaction for SerialTransaction<'_> {
         Ok(true)
     }
 
-    fn scan_unchecked(
-        &mut self,
-        scan: &Scan<'_>,
-        visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    fn scan_unchecked(&mut self, scan: &Scan<'_>, visitor: &mut impl RowVisitor) -> Result<(), Error> {
         let table = self.tables().get(scan.table)?;
         let kind = match scan.index {
             IndexId::PRIMARY => table.definition.primary_kind,
@@ -221,7 +217,7 @@ fn visit<'t>(
     table: &SerialTable,
     scan: &Scan<'_>,
     rows: impl DoubleEndedIterator<Item = &'t Box<[u64]>>,
-    visitor: &mut impl FnMut(RowRef<'_>) -> ControlFlow<()>,
+    visitor: &mut impl RowVisitor,
 ) -> Result<(), Error> {
     let mut left = scan.limit;
     let mut visit_one = |words: &[u64]| {

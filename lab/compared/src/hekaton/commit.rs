@@ -76,7 +76,7 @@ impl HekatonTransaction<'_> {
             return Ok(());
         }
         let written = || self.state.sets.writes().iter().map(|write| write.index_ref);
-        let outdated = self.state.base.tables.outdated(&self.shared.catalog, written);
+        let outdated = self.state.base.tables.outdated(&self.shared.base.catalog, written);
         outdated.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None)))
     }
 
@@ -123,7 +123,7 @@ impl HekatonTransaction<'_> {
         }
         let super::worker::State { base, sets, .. } = &*self.state;
         let asked = || sets.reads.iter().map(|read| read.index_ref).chain(sets.nodes.index_refs());
-        let dropped = base.dropped(&self.shared.catalog, asked);
+        let dropped = base.dropped(&self.shared.base.catalog, asked);
         dropped.map_or(Ok(()), |index_ref| Err(self.conflict(Reason::Inconsistent, index_ref, None)))
     }
 
@@ -172,7 +172,7 @@ impl HekatonTransaction<'_> {
                 collector.push(write.record, end, tombstone, bytes);
             }
         }
-        collector.share_surplus(&self.shared.orphans, self.shared.memory.most_waiting());
+        collector.share_surplus(&self.shared.orphans, self.shared.base.memory.most_waiting());
     }
 
     /// Undoes the whole transaction.

@@ -9,8 +9,8 @@ use super::version::Record;
 /// How many versions each record has besides the newest.
 pub(super) fn count_versions(shared: &Shared) -> Versions {
     let mut versions = Versions::default();
-    let (_, tables) = shared.catalog.snapshot();
-    shared.deferred_drops.with_guard(|guard| {
+    let (_, tables) = shared.base.catalog.snapshot();
+    shared.base.deferred_drops.with_guard(|guard| {
         for table in tables.iter().flatten() {
             for_each(table.primary.index(), guard, &mut |_, handle| {
                 // SAFETY: the handle was found under the guard.

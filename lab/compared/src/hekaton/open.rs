@@ -37,7 +37,7 @@ impl State {
 impl<'w> HekatonTransaction<'w> {
     /// What tells this database from others while it is open.
     pub(super) fn database(&self) -> u32 {
-        self.shared.catalog.number()
+        self.shared.base.catalog.number()
     }
 
     /// Undoes the transaction that a worker has open and no thread can end, because it was leaked.

@@ -1,5 +1,7 @@
 //! The knobs of this protocol.
 
+use polychron_engine::stores::Knobs;
+
 use super::level::Level;
 
 /// Options of Hekaton.
@@ -9,9 +11,8 @@ pub struct Options {
     pub level: Level,
 }
 
-impl Options {
-    /// Sets an option by its name.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+impl Knobs for Options {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match (name, value) {
             ("level", "serializable") => self.level = Level::Serializable,
             ("level", "snapshot") => self.level = Level::Snapshot,

@@ -1,12 +1,11 @@
 //! The database as a whole: tables, workers, the table of transactions.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::stores::{Base, HasStores, StoreDefinition};
-use polychron_engine::{Common, Configuration, Isolation, Protocol, Storage, TableDefinition, Versions, rows};
-use polychron_memory::{Memory, OWN_SLOTS};
+use polychron_engine::stores::{Base, StoreDefinition, StoreProtocol};
+use polychron_engine::{Common, Configuration, TableDefinition, Versions, rows};
+use polychron_memory::{Local, OWN_SLOTS};
 
 use super::collect::Orphans;
 use super::level::Level;
@@ -19,19 +18,10 @@ use super::worker::HekatonWorker;
 /// What all workers share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    base: Base<Store>,
+    pub(super) base: Base<Store>,
     pub(super) transactions: Transactions,
     pub(super) orphans: Orphans,
     pub(super) options: Options,
-}
-
-impl Deref for Shared {
-    type Target = Base<Store>;
-
-    #[inline]
-    fn deref(&self) -> &Base<Store> {
-        &self.base
-    }
 }
 
 /// The protocol. See the module.
@@ -40,7 +30,7 @@ pub struct Hekaton {
     pub(super) shared: Arc<Shared>,
 }
 
-impl Protocol for Hekaton {
+impl StoreProtocol for Hekaton {
     const NAME: &'static str = "hekaton";
     const SUMMARY: &'static str =
         "optimistic, multi-version, one counter for all timestamps (Hekaton's MV/O): for comparison";
@@ -48,62 +38,42 @@ impl Protocol for Hekaton {
 
     type Options = Options;
     type Worker = HekatonWorker;
+    type Store = Store;
 
-    fn open(options: Options, common: Common) -> Result<Arc<Self>, Error> {
+    fn memory_options(_: &Options, common: &Common) -> Result<polychron_memory::Options, Error> {
         common.journal.refuse(Self::NAME)?;
         common.check_workers(Self::NAME, TransactionId::MAX_SLOTS - OWN_SLOTS)?;
-        let slots = common.memory.max_workers + OWN_SLOTS;
-        let memory = Memory::new(common.memory.clone())?;
+        Ok(common.memory.clone())
+    }
+
+    fn over(base: Base<Store>, options: Options) -> Result<Self, Error> {
         let shared = Arc::new(Shared {
-            base: Base::new(memory, common)?,
-            transactions: Transactions::new(slots),
+            transactions: Transactions::new(base.slots()),
+            base,
             orphans: Orphans::default(),
             options,
         });
-        Ok(Arc::new(Self { shared }))
+        Ok(Self { shared })
     }
 
-    fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
-        options.set(name, value).map_err(Error::options)
+    fn configuration(&self) -> Option<&'static Configuration> {
+        self.shared.options.level.configuration()
     }
 
-    fn name(&self) -> &'static str {
-        self.shared.options.level.configuration().map_or(Self::NAME, |it| it.name)
+    fn enter(&self, local: Local) -> HekatonWorker {
+        HekatonWorker::new(local, &self.shared)
     }
-
-    fn isolation(&self) -> Isolation {
-        self.shared.options.level.configuration().map_or(Self::ISOLATION, |it| it.isolation)
-    }
-
-    fn storage(&self) -> &dyn Storage {
-        self
-    }
-
-    fn worker(self: &Arc<Self>) -> Result<HekatonWorker, Error> {
-        Ok(HekatonWorker::new(self.shared.memory.register()?, &self.shared))
-    }
-}
-
-impl HasStores for Hekaton {
-    type Store = Store;
 
     fn base(&self) -> &Base<Store> {
         &self.shared.base
     }
 
-    fn make(&self, _: &TableDefinition, store_definition: &StoreDefinition, ready: bool) -> Result<Store, Error> {
-        self.shared
-            .deferred_drops
-            .with_guard(|guard| Store::new(store_definition, ready, &self.shared.deferred_drops, guard))
+    fn make(&self, _: &TableDefinition, store: &StoreDefinition) -> Result<Store, Error> {
+        self.shared.base.store(store)
     }
 
     fn fill(&self, table: TableId, index: IndexId, store: &Arc<Store>) -> Result<(), Error> {
-        rows::fill(
-            self.base(),
-            &mut HekatonWorker::new(self.shared.memory.register_own()?, &self.shared),
-            table,
-            index,
-        )?;
+        rows::fill_by_own_worker(self, table, index)?;
         store.set_ready_from(self.shared.transactions.latest());
         Ok(())
     }

@@ -1,14 +1,13 @@
 //! Records as the row layer of the engine wants them.
 
-use std::ops::ControlFlow;
-
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Reason, TableId};
+use polychron_base::{Error, Reason};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit, follow_key};
-use polychron_engine::{LazyFutures, Prefetch, Projection, Queries};
-use polychron_schema::{Changes, RowBuffer, RowRef};
+use polychron_engine::rows::{At, Buffers, Finding, Intent, Lookup, Primitives, Rewrite, Visit, follow_key};
+use polychron_engine::stores::Hints;
+use polychron_engine::{Projection, Queries, RowVisitor};
+use polychron_schema::RowRef;
 
 use super::steps::Step;
 use super::table::{HekatonTable, Store};
@@ -64,33 +63,16 @@ impl<'w> Primitives<'w> for HekatonTransaction<'w> {
     }
 
     #[inline]
-    fn find<K: EncodedKey>(&mut self, at: At<'w, Store, K>, _: &Projection) -> Result<Option<FoundRow>, Error> {
-        self.find(at.store, at.key, Remember::Rows).map(FoundRow::of)
-    }
-
-    fn find_unprotected<K: EncodedKey>(
-        &mut self,
-        at: At<'w, Store, K>,
-        _: &Projection,
-    ) -> Result<Option<FoundRow>, Error> {
+    fn find<K: EncodedKey>(&mut self, at: At<'w, Store, K>, lookup: Lookup<'_>) -> Finding<FoundRow> {
         let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());
-        let found = self.find(at.store, at.key, Remember::Rows)?;
-        self.state.sets.reads.truncate(reads);
-        self.state.sets.nodes.truncate(nodes);
-        Ok(FoundRow::of(found))
-    }
-
-    #[inline]
-    fn find_to_write<K: EncodedKey>(
-        &mut self,
-        at: At<'w, Store, K>,
-        _: &Projection,
-        intent: Intent,
-    ) -> Result<Option<FoundRow>, Error> {
-        let remember = if intent == Intent::Change { Remember::Rows } else { Remember::Nothing };
+        let remember = if lookup.intent == Intent::Delete { Remember::Nothing } else { Remember::Rows };
         let found = FoundRow::of(self.find(at.store, at.key, remember)?);
+        if lookup.intent == Intent::ReadUnprotected {
+            self.state.sets.reads.truncate(reads);
+            self.state.sets.nodes.truncate(nodes);
+        }
         if let Some(FoundRow { version, .. }) = found
-            && intent == Intent::Change
+            && lookup.intent == Intent::Change
             && !left_out(Step::RefuseOverwritten)
         {
             self.check_unwritten(version, at.store.index_ref)?;
@@ -107,9 +89,7 @@ impl<'w> Primitives<'w> for HekatonTransaction<'w> {
     fn overwrite<K: EncodedKey>(
         &mut self,
         at: At<'w, Store, K>,
-        found: FoundRow,
-        row: &mut RowBuffer,
-        _: Changes,
+        Rewrite { found, row, .. }: Rewrite<'_, FoundRow>,
     ) -> Result<(), Error> {
         self.write_version(at.table.primary.index_ref, found.parts(), at.key, row.as_words())
     }
@@ -147,12 +127,7 @@ impl<'w> Primitives<'w> for HekatonTransaction<'w> {
         self.write_version(at.table.primary.index_ref, row.parts(), at.key, row.version.row().as_words())
     }
 
-    fn follow(
-        &mut self,
-        table: &'w HekatonTable,
-        entry: FoundRow,
-        projection: &Projection,
-    ) -> Result<Option<FoundRow>, Error> {
+    fn follow(&mut self, table: &'w HekatonTable, entry: FoundRow, projection: &Projection) -> Finding<FoundRow> {
         let found = follow_key(self, table, entry, projection)?;
         if found.is_none() {
             // The entry was written by a transaction that has been undone since, or is going to be.
@@ -162,10 +137,7 @@ impl<'w> Primitives<'w> for HekatonTransaction<'w> {
         Ok(found)
     }
 
-    fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
-        &mut self,
-        visit: &mut Visit<'_, 'w, Store, V>,
-    ) -> Result<(), Error> {
+    fn scan<V: RowVisitor>(&mut self, visit: &mut Visit<'_, 'w, Store, V>) -> Result<(), Error> {
         let (scan, table) = (visit.scan, visit.table);
         self.scan_entries(scan, table, &mut |this, record, version| visit.record(this, FoundRow { record, version }))
     }
@@ -188,6 +160,16 @@ impl<'w> Primitives<'w> for HekatonTransaction<'w> {
         &mut self.state.base.rows
     }
 
+    #[inline]
+    fn hints(&mut self) -> Option<&mut Hints> {
+        Some(&mut self.state.base.hints)
+    }
+
+    #[inline]
+    fn are_on_their_way(&self) -> bool {
+        self.state.base.hints.has_declared()
+    }
+
     fn protect_all_reads(&mut self, protect: bool) {
         self.protects = protect && !left_out(Step::ProtectParents);
         self.has_protected |= self.protects;
@@ -195,22 +177,6 @@ impl<'w> Primitives<'w> for HekatonTransaction<'w> {
 }
 
 impl Queries for HekatonTransaction<'_> {}
-
-impl LazyFutures for HekatonTransaction<'_> {}
-
-impl Prefetch for HekatonTransaction<'_> {
-    /// Fetches the line at which a lookup in a hash index begins, and keeps the key; the lookups follow together when the first row
-    /// is asked for.
-    #[inline]
-    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        self.state.base.hints.ask(table, key);
-    }
-
-    #[inline]
-    fn has_prefetched(&self) -> bool {
-        self.state.base.hints.has_declared()
-    }
-}
 
 impl HekatonTransaction<'_> {
     /// A key is taken. That is the answer if what this transaction has read on condition has happened: an entry may be there only because

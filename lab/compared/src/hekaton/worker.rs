@@ -47,7 +47,7 @@ pub(super) struct State {
 
 impl HekatonWorker {
     pub(super) fn new(local: Local, shared: &Arc<Shared>) -> Self {
-        let base = WorkerBase::new(shared, &local);
+        let base = WorkerBase::new(&shared.base, &local);
         let slot = base.slot;
         shared.transactions.enter(slot);
         let state = State {
@@ -71,12 +71,12 @@ impl StoreWorker for HekatonWorker {
 
     #[inline]
     fn parts(&self) -> (&Local, &WorkerBase<Store>, &Base<Store>) {
-        (&self.local, &self.state.base, &self.shared)
+        (&self.local, &self.state.base, &self.shared.base)
     }
 
     #[inline]
     fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Store>, &Base<Store>) {
-        (&mut self.local, &mut self.state.base, &self.shared)
+        (&mut self.local, &mut self.state.base, &self.shared.base)
     }
 
     #[inline]
@@ -92,7 +92,7 @@ impl StoreWorker for HekatonWorker {
         // Pinned first: a thread that waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
         // SAFETY: the transaction holds the guard, and keeps the list before it renews the guard.
-        unsafe { state.base.tables.renew(&shared.catalog) };
+        unsafe { state.base.tables.renew(&shared.base.catalog) };
         state.collector.step(&shared.transactions, &shared.orphans, &state.base.tables, &guard);
         pass(Point::Beginning);
         state.nested.begin();
@@ -108,7 +108,7 @@ impl StoreWorker for HekatonWorker {
     fn wait(&mut self, attempts: u64) {
         match &mut self.state.met {
             Some(met) => met.again = true,
-            None => self.state.back_off.wait(attempts, &self.shared.common.retry),
+            None => self.state.back_off.wait(attempts, &self.shared.base.common.retry),
         }
     }
 
@@ -120,7 +120,7 @@ impl StoreWorker for HekatonWorker {
         let guard = self.local.pin();
         let State { base: WorkerBase { tables, .. }, collector, .. } = &mut self.state;
         // SAFETY: pinned just before; no thread looks at the list between transactions without renewing it like this.
-        unsafe { tables.renew(&self.shared.catalog) };
+        unsafe { tables.renew(&self.shared.base.catalog) };
         let limit = collector.len() + self.shared.orphans.len();
         collector.work(limit, &self.shared.transactions, &self.shared.orphans, tables, &guard);
         collector.free_tails(usize::MAX, &guard);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::stores::{Base, HasStores, Keys, Store, StoreDefinition, for_each};
-use polychron_engine::{Common, Isolation, Protocol, Storage, TableDefinition, catalog};
-use polychron_memory::{Guard, Memory};
+use polychron_engine::stores::{Base, Keys, StoreDefinition, StoreProtocol, for_each};
+use polychron_engine::{Common, Isolation, TableDefinition, catalog};
+use polychron_memory::{Guard, Local};
 
 use super::options::Options;
 use super::rows;
@@ -18,7 +18,7 @@ const ROWS_AT_ONCE: usize = 64;
 /// The protocol. See the module.
 #[derive(Debug)]
 pub struct KeyValue {
-    pub(super) base: Base<Entries>,
+    pub(super) base: Arc<Base<Entries>>,
 }
 
 impl KeyValue {
@@ -42,41 +42,35 @@ impl KeyValue {
     }
 }
 
-impl Protocol for KeyValue {
+impl StoreProtocol for KeyValue {
     const NAME: &'static str = "key-value";
     const SUMMARY: &'static str =
         "no transactions: atomic gets and puts of single keys, the upper bound for every other protocol";
-
     const ISOLATION: Isolation = Isolation::Nothing;
 
     type Options = Options;
     type Worker = KeyValueWorker;
-
-    fn open(_options: Options, common: Common) -> Result<Arc<Self>, Error> {
-        common.journal.refuse(Self::NAME)?;
-        Ok(Arc::new(Self { base: Base::new(Memory::new(common.memory.clone())?, common)? }))
-    }
-
-    fn storage(&self) -> &dyn Storage {
-        self
-    }
-
-    fn worker(self: &Arc<Self>) -> Result<KeyValueWorker, Error> {
-        KeyValueWorker::new(self)
-    }
-}
-
-impl HasStores for KeyValue {
     type Store = Entries;
+
+    fn memory_options(_: &Options, common: &Common) -> Result<polychron_memory::Options, Error> {
+        common.journal.refuse(Self::NAME)?;
+        Ok(common.memory.clone())
+    }
+
+    fn over(base: Base<Entries>, _: Options) -> Result<Self, Error> {
+        Ok(Self { base: Arc::new(base) })
+    }
+
+    fn enter(&self, local: Local) -> KeyValueWorker {
+        KeyValueWorker::new(local, &self.base)
+    }
 
     fn base(&self) -> &Base<Entries> {
         &self.base
     }
 
-    fn make(&self, _: &TableDefinition, store_definition: &StoreDefinition, ready: bool) -> Result<Entries, Error> {
-        self.base
-            .deferred_drops
-            .with_guard(|guard| Store::new(store_definition, ready, &self.base.deferred_drops, guard))
+    fn make(&self, _: &TableDefinition, store: &StoreDefinition) -> Result<Entries, Error> {
+        self.base.store(store)
     }
 
     /// See `rows::fill_entry` for the races with writers of the same row.

@@ -74,7 +74,7 @@ fn run<O>(
 
 /// How many entries each index has.
 fn counts(worker: &KeyValueWorker, guard: &Guard<'_>) -> Vec<usize> {
-    let (_, tables) = worker.database.base.catalog.snapshot();
+    let (_, tables) = worker.database.catalog.snapshot();
     let table = tables[0].as_ref().unwrap();
     let stores = std::iter::once(&table.primary).chain(table.secondaries());
     stores

@@ -7,7 +7,6 @@ use polychron_engine::Mode;
 use polychron_engine::stores::{Base, StoreWorker, WorkerBase};
 use polychron_memory::Local;
 
-use super::protocol::KeyValue;
 use super::table::Entries;
 use super::transaction::{Buffers, KeyValueTransaction};
 
@@ -16,7 +15,7 @@ use super::transaction::{Buffers, KeyValueTransaction};
 pub struct KeyValueWorker {
     pub(super) local: Local,
     pub(super) state: State,
-    pub(super) database: Arc<KeyValue>,
+    pub(super) database: Arc<Base<Entries>>,
 }
 
 /// What a worker keeps from one procedure to the next.
@@ -27,10 +26,9 @@ pub(super) struct State {
 }
 
 impl KeyValueWorker {
-    pub(super) fn new(database: &Arc<KeyValue>) -> Result<Self, Error> {
-        let local = database.base.memory.register()?;
-        let state = State { base: WorkerBase::new(&database.base, &local), buffers: Buffers::default() };
-        Ok(Self { local, state, database: Arc::clone(database) })
+    pub(super) fn new(local: Local, database: &Arc<Base<Entries>>) -> Self {
+        let state = State { base: WorkerBase::new(database, &local), buffers: Buffers::default() };
+        Self { local, state, database: Arc::clone(database) }
     }
 }
 
@@ -42,12 +40,12 @@ impl StoreWorker for KeyValueWorker {
 
     #[inline]
     fn parts(&self) -> (&Local, &WorkerBase<Entries>, &Base<Entries>) {
-        (&self.local, &self.state.base, &self.database.base)
+        (&self.local, &self.state.base, &self.database)
     }
 
     #[inline]
     fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Entries>, &Base<Entries>) {
-        (&mut self.local, &mut self.state.base, &self.database.base)
+        (&mut self.local, &mut self.state.base, &self.database)
     }
 
     #[inline]
@@ -56,7 +54,7 @@ impl StoreWorker for KeyValueWorker {
         // Pinned first: a thread that waits for the procedures that know an old catalog waits for their epochs.
         let guard = local.pin();
         // SAFETY: the transaction holds the guard, and never renews it.
-        unsafe { state.base.tables.renew(&database.base.catalog) };
+        unsafe { state.base.tables.renew(&database.catalog) };
         if mode == Mode::Snapshot {
             state.base.counters.snapshot(0);
         }
@@ -76,6 +74,6 @@ impl StoreWorker for KeyValueWorker {
 
     fn maintain_stores(&mut self) {
         self.local.collect();
-        self.database.base.deferred_drops.maintain(&self.database.base.catalog, self.database.base.memory.epochs());
+        self.database.deferred_drops.maintain(&self.database.catalog, self.database.memory.epochs());
     }
 }

@@ -1,35 +1,56 @@
-//! Tables and indexes come and go under all locks, so no transaction ever sees a change of them.
+//! How the database is opened. Tables and indexes come and go under all locks, so no transaction ever sees a change of them.
 
 use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
-use polychron_engine::stores::{Base, HasStores, Keyed, Keys, Record, Store, StoreDefinition, entry_words, for_each};
-use polychron_engine::{TableDefinition, catalog};
+use polychron_engine::stores::{
+    Base, Keyed, Keys, Record, Store, StoreDefinition, StoreProtocol, entry_words, for_each,
+};
+use polychron_engine::{Common, TableDefinition, catalog};
 use polychron_index::Inserted;
-use polychron_memory::Guard;
+use polychron_memory::{Guard, Local};
 use polychron_schema::{KeyScratch, RowBuffer, RowRef};
 
-use super::locks::AllLocked;
-use super::protocol::PartitionedStore;
+use super::locks::{AllLocked, Locks};
+use super::options::Options;
+use super::protocol::{PartitionedStore, Shared};
 use super::rows::find;
 use super::table::{Index, KeyColumn, Table};
+use super::worker::PartitionedWorker;
 
-impl HasStores for PartitionedStore {
+impl StoreProtocol for PartitionedStore {
+    const NAME: &'static str = "partitioned-store";
+    const SUMMARY: &'static str =
+        "a lock for each partition and no other control: for workloads that stay in one partition";
+
+    type Options = Options;
+    type Worker = PartitionedWorker;
     type Store = Index;
 
-    fn base(&self) -> &Base<Index> {
-        &self.base
+    fn memory_options(options: &Options, common: &Common) -> Result<polychron_memory::Options, Error> {
+        common.journal.refuse(Self::NAME)?;
+        if !(1..=Options::MOST_PARTITIONS).contains(&options.partitions) {
+            return Err(Error::options(format!("there are 1 to {} partitions", Options::MOST_PARTITIONS)));
+        }
+        Ok(common.memory.clone())
     }
 
-    fn make(
-        &self,
-        definition: &TableDefinition,
-        store_definition: &StoreDefinition,
-        ready: bool,
-    ) -> Result<Index, Error> {
+    fn over(base: Base<Index>, options: Options) -> Result<Self, Error> {
+        Ok(Self { shared: Arc::new(Shared { base, locks: Locks::new(options.partitions) }) })
+    }
+
+    fn enter(&self, local: Local) -> PartitionedWorker {
+        PartitionedWorker::new(local, &self.shared)
+    }
+
+    fn base(&self) -> &Base<Index> {
+        &self.shared.base
+    }
+
+    fn make(&self, definition: &TableDefinition, store_definition: &StoreDefinition) -> Result<Index, Error> {
         let layout = definition.layout()?;
         let divided = KeyColumn::find(definition, &layout, &definition.key).is_some();
-        let count = if divided { self.locks.len() } else { 1 };
+        let count = if divided { self.shared.locks.len() } else { 1 };
         let (mut columns, mut unique_over_all) = (definition.key.clone(), false);
         if let Some(index) = definition.indexes.last().filter(|_| store_definition.index_ref.index != IndexId::PRIMARY)
         {
@@ -45,14 +66,16 @@ impl HasStores for PartitionedStore {
             expected_rows: store_definition.expected_rows.div_ceil(count),
             ..store_definition.clone()
         };
-        let deferred_drops = &self.base.deferred_drops;
-        let make = |_| deferred_drops.with_guard(|guard| Store::new(&share, ready, deferred_drops, guard));
+        let make = |_| self.shared.base.store(&share);
         Ok(Index { stores: (0..count).map(make).collect::<Result<_, _>>()?, column, unique_over_all })
     }
 
     fn fill(&self, table: TableId, _: IndexId, index: &Arc<Index>) -> Result<(), Error> {
-        let (_, tables) = self.base.catalog.snapshot();
-        self.base.deferred_drops.with_guard(|guard| make_entries(catalog::get(&tables, table)?, index, guard))?;
+        let (_, tables) = self.shared.base.catalog.snapshot();
+        self.shared
+            .base
+            .deferred_drops
+            .with_guard(|guard| make_entries(catalog::get(&tables, table)?, index, guard))?;
         index.stores.iter().for_each(Store::set_ready);
         Ok(())
     }
@@ -63,7 +86,7 @@ impl HasStores for PartitionedStore {
     }
 
     fn stand_still(&self) -> Result<impl Sized, Error> {
-        AllLocked::new(&self.locks)
+        AllLocked::new(&self.shared.locks)
     }
 }
 

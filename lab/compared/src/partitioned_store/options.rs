@@ -1,5 +1,7 @@
 //! The knobs of this protocol.
 
+use polychron_engine::stores::Knobs;
+
 /// Options of Partitioned-Store.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -12,9 +14,16 @@ pub struct Options {
 impl Options {
     /// The most partitions there can be.
     pub const MOST_PARTITIONS: usize = 1 << 16;
+}
 
-    /// Sets an option by its name.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+impl Default for Options {
+    fn default() -> Self {
+        Self { partitions: 64 }
+    }
+}
+
+impl Knobs for Options {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "partitions" => {
                 let most = Self::MOST_PARTITIONS;
@@ -25,11 +34,5 @@ impl Options {
             }
             _ => Err(format!("partitioned-store has no option `{name}`; it has `partitions`")),
         }
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { partitions: 64 }
     }
 }

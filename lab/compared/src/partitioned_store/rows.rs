@@ -1,18 +1,16 @@
 //! Records as the row layer of the engine wants them: written in place under the partitions' locks, each change noted in the undo log.
 
-use std::ops::ControlFlow;
-
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::{At, Buffers, Intent, Primitives, Visit};
+use polychron_engine::rows::{At, Buffers, Finding, Intent, Lookup, Primitives, Rewrite, Visit};
 use polychron_engine::stores::{Keyed, Record, UndoLog, key_in_entry};
-use polychron_engine::{LazyFutures, Prefetch, Projection, Queries};
+use polychron_engine::{Projection, Queries, RowVisitor};
 use polychron_index::Inserted;
 use polychron_memory::Guard;
-use polychron_schema::{Changes, RowBuffer, RowRef};
+use polychron_schema::{Changes, RowRef};
 
 use super::steps::Step;
 use super::table::{Entries, Entry, Index, Table, Undone, partition_of};
@@ -155,24 +153,14 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     }
 
     #[inline]
-    fn find<K: EncodedKey>(&mut self, at: At<'w, Index, K>, _: &Projection) -> Result<Option<FoundRow>, Error> {
-        // An entry lies where its row does, which was found just before.
+    fn find<K: EncodedKey>(&mut self, at: At<'w, Index, K>, lookup: Lookup<'_>) -> Finding<FoundRow> {
         let is_row = at.store.index_ref().index == IndexId::PRIMARY;
-        let partition = if is_row { self.readable(at.table, at.key)? } else { self.partition };
-        let found = find(&at.store.stores[partition], at.key, &self.guard);
-        self.partition = partition;
-        Ok(found.map(|record| FoundRow { record, partition }))
-    }
-
-    #[inline]
-    fn find_to_write<K: EncodedKey>(
-        &mut self,
-        at: At<'w, Index, K>,
-        _: &Projection,
-        _: Intent,
-    ) -> Result<Option<FoundRow>, Error> {
-        let is_row = at.store.index_ref().index == IndexId::PRIMARY;
-        let partition = if is_row { self.writable(at.table, at.key)? } else { self.partition };
+        let partition = match lookup.intent {
+            // An entry lies where its row does, which was found just before.
+            _ if !is_row => self.partition,
+            Intent::Read | Intent::ReadUnprotected => self.readable(at.table, at.key)?,
+            Intent::Change | Intent::Delete => self.writable(at.table, at.key)?,
+        };
         let found = find(&at.store.stores[partition], at.key, &self.guard);
         self.partition = partition;
         Ok(found.map(|record| FoundRow { record, partition }))
@@ -188,9 +176,7 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     fn overwrite<K: EncodedKey>(
         &mut self,
         at: At<'w, Index, K>,
-        found: FoundRow,
-        row: &mut RowBuffer,
-        changes: Changes,
+        Rewrite { found, row, changes }: Rewrite<'_, FoundRow>,
     ) -> Result<(), Error> {
         self.write_row(at.table, found.partition, at.key, found.record, row.as_words(), changes)
     }
@@ -208,7 +194,7 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
 
     #[inline]
     fn put<K: EncodedKey>(&mut self, at: At<'w, Index, K>, words: &[u64]) -> Result<(), Error> {
-        match self.find_to_write(at, &Projection::NONE, Intent::Change)? {
+        match self.find(at, Lookup::to_change(&Projection::NONE))? {
             Some(FoundRow { record, partition }) => {
                 self.write_row(at.table, partition, at.key, record, words, Changes::ALL)
             }
@@ -239,7 +225,7 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     }
 
     #[inline]
-    fn follow(&mut self, table: &'w Table, entry: FoundRow, _: &Projection) -> Result<Option<FoundRow>, Error> {
+    fn follow(&mut self, table: &'w Table, entry: FoundRow, _: &Projection) -> Finding<FoundRow> {
         // SAFETY: the partition is locked, and nothing is written here.
         let key = key_in_entry(unsafe { entry.record.words() });
         let partition = partition_of(table, key).unwrap_or(0);
@@ -248,10 +234,7 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
         Ok(row.map(|record| FoundRow { record, partition }))
     }
 
-    fn scan<V: FnMut(RowRef<'_>) -> ControlFlow<()>>(
-        &mut self,
-        visit: &mut Visit<'_, 'w, Index, V>,
-    ) -> Result<(), Error> {
+    fn scan<V: RowVisitor>(&mut self, visit: &mut Visit<'_, 'w, Index, V>) -> Result<(), Error> {
         self.visit_rows(visit)
     }
 
@@ -267,18 +250,14 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     fn buffers(&mut self) -> &mut Buffers {
         &mut self.state.base.rows
     }
-}
 
-impl Queries for PartitionedTransaction<'_> {}
-
-impl LazyFutures for PartitionedTransaction<'_> {}
-
-impl Prefetch for PartitionedTransaction<'_> {
     #[inline]
-    fn prefetch_row<K: EncodedKey>(&mut self, table: TableId, key: K) {
+    fn fetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
         if let Ok(table) = self.state.base.tables.table(table) {
             let partition = partition_of(table, key).unwrap_or(0);
             table.primary.stores[partition].index().prefetch(key, &self.guard);
         }
     }
 }
+
+impl Queries for PartitionedTransaction<'_> {}

@@ -386,7 +386,7 @@ fn memory_comes_back() {
             run(&mut bank.worker, |_| Ok(())).unwrap();
             database.memory().epochs().advance();
             bank.worker.maintain();
-            database.base.deferred_drops.collect();
+            database.shared.base.deferred_drops.collect();
         }
         database.memory().statistics().used_bytes
     };

@@ -10,7 +10,7 @@ use polychron_engine::{Access, Declare, Mode, Procedure, drive};
 use polychron_memory::Local;
 
 use super::locks::{Locks, Partitions};
-use super::protocol::PartitionedStore;
+use super::protocol::Shared;
 use super::steps::Step;
 use super::table::{Entry, Index};
 use super::transaction::{Buffers, PartitionedTransaction};
@@ -20,7 +20,7 @@ use super::transaction::{Buffers, PartitionedTransaction};
 pub struct PartitionedWorker {
     pub(super) local: Local,
     pub(super) state: State,
-    database: Arc<PartitionedStore>,
+    database: Arc<Shared>,
 }
 
 /// What a worker keeps from one transaction to the next.
@@ -50,12 +50,11 @@ impl Declare for Naming<'_> {
 }
 
 impl PartitionedWorker {
-    pub(super) fn new(database: &Arc<PartitionedStore>) -> Result<Self, Error> {
-        let local = database.base.memory.register()?;
+    pub(super) fn new(local: Local, database: &Arc<Shared>) -> Self {
         let partitions = Partitions::new(database.locks.len());
         let base = WorkerBase::new(&database.base, &local);
         let state = State { base, buffers: Buffers::default(), log: UndoLog::default(), partitions };
-        Ok(Self { local, state, database: Arc::clone(database) })
+        Self { local, state, database: Arc::clone(database) }
     }
 }
 

@@ -54,7 +54,7 @@ impl Stage {
         self.database.shared.clocks.pass_time(2_000_000);
         for _ in 0..4 {
             self.database.tick();
-            self.database.shared.memory.epochs().advance();
+            self.database.shared.base.memory.epochs().advance();
             self.others.maintain();
         }
     }
@@ -96,11 +96,12 @@ fn what_is_not_kept_is_refused() {
     let store = &catalog::get(&tables, stage.tables.accounts.id()).unwrap().primary;
     let found = open.guard.find_anew(store, 10u64.to_be_bytes().as_slice()).expect("the row is there");
     let record = found.under(&open.guard);
-    let (row, _) = open.guard.keep_row(record, &open.guard.search(record, None, true)).expect("it is a row");
+    let row = open.guard.row_in(record, &open.guard.search(record, None, true)).expect("it is a row");
+    let row = open.guard.keep_row(row).record();
     assert!(!is_refused(found, &open.guard) && !is_refused(row, &open.guard));
     open.guard.stand_aside();
     assert!(is_refused(found, &open.guard) && !is_refused(row, &open.guard), "it stands aside");
-    stage.database.shared.memory.epochs().advance();
+    stage.database.shared.base.memory.epochs().advance();
     let State { base, stays, .. } = &mut *open.state;
     let has_stayed = open.guard.come_back(base, stays);
     assert!(is_refused(found, &open.guard) != has_stayed && !is_refused(row, &open.guard));
@@ -438,7 +439,7 @@ fn a_dropped_table_stays_for_a_client_that_does_nothing() {
         open.insert(&notes, &Note { id: 500, text: "mine".to_owned() }).unwrap();
         see(&mut open, stage.tables, 50).unwrap();
         let table = Arc::downgrade(
-            polychron_engine::catalog::known(&stage.database.shared.catalog.snapshot().1, accounts.id()).unwrap(),
+            polychron_engine::catalog::known(&stage.database.shared.base.catalog.snapshot().1, accounts.id()).unwrap(),
         );
         stage.database.drop_table(accounts.id()).unwrap();
         for id in 1000..1100 {
@@ -478,7 +479,7 @@ fn leaving_an_epoch_looks_at_what_came_since() {
             _ => change(&mut open, tables, 10 * (number % 60)).unwrap(),
         }
         epochs += u64::from(open.guard.epoch() > epoch);
-        stage.database.shared.memory.epochs().advance();
+        stage.database.shared.base.memory.epochs().advance();
     }
     let sets = &open.state.sets;
     assert!(epochs > operations / 2, "it left {epochs} epochs in {operations} operations");

@@ -286,7 +286,7 @@ fn a_backlog_is_worked_off_beside_transactions_and_not_in_their_place() {
         while !database.shared.bins.are_empty() && transactions < 20 * ROWS {
             let before = steps();
             done(&mut writer, |t| t.get(&accounts, 1).map(drop));
-            database.shared.memory.epochs().advance();
+            database.shared.base.memory.epochs().advance();
             most = most.max(steps() - before);
             transactions += 1;
         }

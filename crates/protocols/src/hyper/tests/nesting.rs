@@ -1,7 +1,7 @@
 //! A transaction inside of another one of the same thread, which would wait for it for ever.
 
 use polychron_base::Error;
-use polychron_engine::lazy::LazyHost;
+use polychron_engine::lazy::{Claim, LazyHost};
 use polychron_engine::{IndexDefinition, drive};
 
 use super::*;
@@ -45,7 +45,10 @@ fn a_nested_transaction_fails_where_it_would_wait_for_its_own_thread() {
     // The parent is about to be deleted.
     waits(attempts(|t, _, cards| t.insert(&cards, &Card { id: 1, account: 2 })));
     // What a layer above locks for its commit.
-    waits(attempts(|t, bank, _| Hyper::claim(t, bank.accounts.id(), &1_u64.to_be_bytes(), true)));
+    waits(attempts(|t, bank, _| {
+        let (table, key) = (bank.accounts.id(), &1_u64.to_be_bytes());
+        Hyper::claim(t, &Claim { table, key, is_written: true })
+    }));
     assert!(attempts(|t, bank, _| t.get(&bank.accounts, 1).map(drop)).is_ok());
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use polychron_sync::thread;
 
-use super::displaced::{change, check};
 use super::*;
+use crate::displaced_tests::{change, check};
 
 /// More rows than three pages have places.
 const ROWS: u64 = 3 * 1024 + 100;
@@ -21,7 +21,7 @@ fn open(backend: Backend, synopsis: Option<u32>) -> Bank {
 
 /// Pages of each index's rows, and a number behind all of their slots.
 fn pages(bank: &Bank) -> Vec<(usize, u64)> {
-    let all = bank.database.shared.catalog.snapshot().1;
+    let all = bank.database.shared.base.catalog.snapshot().1;
     let table = polychron_engine::catalog::known(&all, bank.accounts.id()).unwrap();
     table.stores().map(|store| (store.rows.pages(), store.rows.len())).collect()
 }

@@ -16,7 +16,7 @@ fn turn(worker: &mut HyperWorker, queue: &Table<Account>, id: u64) {
 
 /// Entries of the index that has most: the rows that are there, and a few that were deleted just now.
 fn most_entries(bank: &Bank, worker: &HyperWorker) -> usize {
-    let all = bank.database.shared.catalog.snapshot().1;
+    let all = bank.database.shared.base.catalog.snapshot().1;
     let table = polychron_engine::catalog::known(&all, bank.accounts.id()).unwrap();
     let entries = |store: &super::super::table::Relation| {
         let (mut entries, guard) = (0, worker.pin());

@@ -87,11 +87,11 @@ fn only_abandoned_insertions_are_unlinked() {
     inserter.insert(&pairs, &pair(1)).unwrap();
     let write = *inserter.state.sets.writes.get(0);
     let key = inserter.state.sets.writes.key_bytes(&write).to_vec();
-    let (_, tables) = database.shared.catalog.snapshot();
+    let (_, tables) = database.shared.base.catalog.snapshot();
     let store = super::super::versions::store_at(&tables, write.index_ref).unwrap();
     let clean = || {
         let mut reclaimer = super::super::reclaim::Reclaimer::default();
-        database.shared.deferred_drops.with_guard(|guard| {
+        database.shared.base.deferred_drops.with_guard(|guard| {
             let record = table::find(store, &key[..], guard).unwrap();
             reclaimer.push(super::super::reclaim::Tombstone::new(write.index_ref, &key, record, Tid::ZERO));
             reclaimer.step(&tables, 1, guard);
@@ -102,7 +102,7 @@ fn only_abandoned_insertions_are_unlinked() {
     assert!(inserter.get(&pairs, 1).unwrap().is_some());
     assert!(inserter.commit().is_ok(), "the background aborts no transaction");
     // What was given up and committed by another one stays, too.
-    database.shared.deferred_drops.with_guard(|guard| table::find(store, &key[..], guard).unwrap().give_up());
+    database.shared.base.deferred_drops.with_guard(|guard| table::find(store, &key[..], guard).unwrap().give_up());
     clean();
     assert_eq!(entries(&database, &pairs), 1);
 }

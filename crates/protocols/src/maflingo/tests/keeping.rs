@@ -41,7 +41,7 @@ fn value(worker: &mut MaflingoWorker, pairs: &Table<Pair>) -> u64 {
 fn without_snapshots_nothing_is_kept() {
     let (database, pairs) = database();
     let (mut worker, mut reader) = (Maflingo::worker(&database).unwrap(), Maflingo::worker(&database).unwrap());
-    let waiting = || database.shared.memory.statistics().retired_bytes;
+    let waiting = || database.shared.base.memory.statistics().retired_bytes;
     let mut overwrite = |value| {
         database.tick();
         write(&mut worker, &pairs, value);
