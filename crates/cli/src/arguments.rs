@@ -42,9 +42,9 @@ pub enum Command {
     Backup(Backup),
     /// Bring a backup up to a later time, by an archive and the log, as a new database
     Restore(Restore),
-    /// Write the rows of a table as CSV
+    /// Write the rows of a table to a file: CSV or Parquet
     Export(Export),
-    /// Insert the rows of a CSV file into a table: all of them, or none
+    /// Insert the rows of a CSV or Parquet file into a table: all of them, or none
     Import(Import),
     /// Look into the log of a database
     #[command(subcommand)]
@@ -124,11 +124,13 @@ fn nanoseconds(text: &str) -> Result<u64, String> {
 }
 
 /// How rows are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// With a line of names first; NULL is \\N, and text that begins with a backslash has one more; bytes are hexadecimal.
-    #[default]
     Csv,
+    /// Apache Parquet: a column of each of the table's, compressed with Snappy.
+    #[cfg(feature = "parquet")]
+    Parquet,
 }
 
 /// Options of `export`.
@@ -142,9 +144,9 @@ pub struct Export {
     #[arg(long)]
     pub table: String,
 
-    /// How rows are written
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
+    /// How rows are written [default: parquet where the file's name ends in .parquet, else csv]
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
 
     /// The file, which must not be there [default: the standard output]
     #[arg(long)]
@@ -162,9 +164,9 @@ pub struct Import {
     #[arg(long)]
     pub table: String,
 
-    /// How rows are written
-    #[arg(long, value_enum, default_value_t)]
-    pub format: Format,
+    /// How rows are written [default: parquet where the file's name ends in .parquet, else csv]
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
 
     /// The file [default: the standard input]
     #[arg(long)]

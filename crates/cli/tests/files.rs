@@ -333,14 +333,13 @@ fn fill(directory: &Path, rows: u64) {
     database.close().unwrap();
 }
 
-#[test]
-fn what_is_exported_is_imported_without_loss() {
+fn what_is_exported_is_imported(ending: &str, first_row: &str) {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let path = |name: &str| at(name).display().to_string();
     fill(&at("one"), 300);
     fill(&at("two"), 0);
-    let (first, second) = (path("first.csv"), path("second.csv"));
+    let (first, second) = (path(&format!("first.{ending}")), path(&format!("second.{ending}")));
     assert_eq!(shown(&["export", "--table", "all", "--output", &first], &at("one")), Vec::<String>::new());
     assert_eq!(shown(&["import", "--table", "all", "--input", &first], &at("two")), ["300 rows inserted"]);
     shown(&["export", "--table", "all", "--output", &second], &at("two"));
@@ -362,9 +361,20 @@ fn what_is_exported_is_imported_without_loss() {
     assert!(rows("one") == rows("two"), "bit by bit");
     assert_eq!(rows("one").len(), 300);
     // Nothing is overwritten, and nothing inserted twice.
-    assert!(refused(&["export", "--table", "all", "--output", &first], &at("one"))[0].contains("first.csv"));
+    assert!(refused(&["export", "--table", "all", "--output", &first], &at("one"))[0].contains(&first));
     let said = refused(&["import", "--table", "all", "--input", &first], &at("two"));
-    assert!(said.len() == 1 && said[0].contains("first.csv, line 2: duplicate key"), "{said:?}");
+    assert!(said.len() == 1 && said[0].contains(&format!("{first}, {first_row}: duplicate key")), "{said:?}");
+}
+
+#[test]
+fn csv_is_without_loss() {
+    what_is_exported_is_imported("csv", "line 2");
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_is_without_loss() {
+    what_is_exported_is_imported("parquet", "row 1");
 }
 
 #[test]
@@ -399,4 +409,144 @@ fn rows_that_are_wrong_are_named_and_none_is_inserted() {
     fs::write(&file, "name,id,people,mayor\nBonn,8,1,\\N\n").unwrap();
     assert_eq!(shown(&["import", "--table", "city", "--input", &name], &bank), ["1 rows inserted"]);
     assert_eq!(shown(&["export", "--table", "city"], &bank).last().unwrap(), r"8,1,Bonn,\N");
+}
+
+#[cfg(feature = "parquet")]
+mod parquet {
+    use super::*;
+
+    fn fixture(name: &str) -> String {
+        format!("{}/tests/fixtures/{name}.parquet", env!("CARGO_MANIFEST_DIR"))
+    }
+
+    /// A database with an empty table of this name, or with rows of a key and a text.
+    fn table(directory: &Path, definition: TableDefinition, rows: &[(Value, &str)]) {
+        let database = Database::open(directory).unwrap();
+        let layout = definition.layout().unwrap();
+        let keys = polychron::schema::KeyExtractor::primary(&definition).unwrap();
+        let table = database.create_table_with(definition).unwrap();
+        for (id, text) in rows {
+            let mut row = RowBuffer::new();
+            build_row(&layout, &[id.clone(), Value::from(*text)], &mut row).unwrap();
+            let mut scratch = polychron::schema::KeyScratch::new();
+            let key = keys.extract(row.as_row(), &mut scratch).unwrap().to_vec();
+            database.transact(|t| t.insert_row(table, key.as_slice(), row.as_row()).map(drop)).unwrap();
+        }
+        database.close().unwrap();
+    }
+
+    fn named(name: &str, id: ColumnType) -> TableDefinition {
+        TableDefinition::new("t").with_column("id", id).with_key([0]).with_column(name, ColumnType::String { max: 9 })
+    }
+
+    #[test]
+    fn files_that_are_wrong_are_named_and_nothing_is_inserted() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let export = |name: &str, definition: TableDefinition, rows: &[(Value, &str)]| {
+            table(&at(name), definition, rows);
+            let file = at(&format!("{name}.parquet")).display().to_string();
+            shown(&["export", "--table", "t", "--output", &file], &at(name));
+            file
+        };
+        table(&at("here"), named("name", ColumnType::U8), &[(Value::from(9_u64), "old")]);
+        let before = shown(&["export", "--table", "t"], &at("here"));
+        let right = |id: u64| (Value::from(id), "new");
+        let duplicate = export("duplicate", named("name", ColumnType::U16), &[right(1), right(9), right(10)]);
+        let range = export("range", named("name", ColumnType::U16), &[right(1), right(256)]);
+        let columns = export("columns", named("other", ColumnType::U8), &[right(1)]);
+        let types = export("types", named("name", ColumnType::Date), &[(Value::Date(1), "new")]);
+        let twice = named("name", ColumnType::U8).with_nullable_column("id2", ColumnType::U8);
+        let twice = export("more", twice, &[]);
+        let cut = at("cut.parquet").display().to_string();
+        fs::write(&cut, &fs::read(&duplicate).unwrap()[..400]).unwrap();
+        let text = at("text.parquet").display().to_string();
+        fs::write(&text, "id,name\n1,new\n").unwrap();
+        for (file, line) in [
+            (duplicate.clone(), ", row 2: duplicate key"),
+            (range, ", row 2: "),
+            (columns, ": the table has no column `other`"),
+            (types, ", column `id`: dates are not values of u8"),
+            (twice, ": the table has no column `id2`"),
+            (cut, ": "),
+            (text, ": "),
+            (fixture("zstd"), ": the column `name` is missing, and cannot be NULL"),
+            (fixture("nested"), ": the column `name.list.element` is nested"),
+        ] {
+            let said = refused(&["import", "--table", "t", "--input", &file], &at("here"));
+            assert!(said.len() == 1 && said[0].starts_with(&format!("error: {file}{line}")), "{line}: {said:?}");
+            assert_eq!(shown(&["export", "--table", "t"], &at("here")), before);
+        }
+        // The format that is asked for counts.
+        let said = refused(&["import", "--table", "t", "--format", "csv", "--input", &duplicate], &at("here"));
+        assert!(said.len() == 1 && said[0].starts_with(&format!("error: {duplicate}")), "{said:?}");
+    }
+
+    #[test]
+    fn a_key_cannot_be_null() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let nullable = TableDefinition::new("t").with_column("id", ColumnType::U8).with_key([0]);
+        let nullable = nullable.with_nullable_column("other", ColumnType::U8);
+        // Of the two columns the other one is the key here.
+        let other = TableDefinition::new("t").with_nullable_column("id", ColumnType::U8);
+        let other = other.with_column("other", ColumnType::U8).with_key([1]);
+        let database = Database::open(at("one")).unwrap();
+        let layout = nullable.layout().unwrap();
+        let made = database.create_table_with(nullable).unwrap();
+        for (id, value) in [(1_u8, Value::from(7_u64)), (2, Value::Null)] {
+            let mut row = RowBuffer::new();
+            build_row(&layout, &[Value::from(u64::from(id)), value], &mut row).unwrap();
+            database.transact(|t| t.insert_row(made, &[id][..], row.as_row()).map(drop)).unwrap();
+        }
+        database.close().unwrap();
+        table(&at("two"), other, &[]);
+        let file = at("one.parquet").display().to_string();
+        shown(&["export", "--table", "t", "--output", &file], &at("one"));
+        let said = refused(&["import", "--table", "t", "--input", &file], &at("two"));
+        assert!(said.len() == 1 && said[0].starts_with(&format!("error: {file}, row 2: ")), "{said:?}");
+        assert!(said[0].contains("other"), "{said:?}");
+        assert_eq!(shown(&["export", "--table", "t"], &at("two")), ["id,other"]);
+    }
+
+    #[test]
+    fn files_of_others_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let definition = TableDefinition::new("t").with_column("id", ColumnType::U32).with_key([0]);
+        let definition = [
+            ("small", ColumnType::I16),
+            ("time", ColumnType::Timestamp),
+            ("day", ColumnType::Date),
+            ("price", ColumnType::Decimal { scale: 3 }),
+            ("name", ColumnType::String { max: 9 }),
+            ("raw", ColumnType::Bytes { max: 9 }),
+            ("ratio", ColumnType::F64),
+            ("yes", ColumnType::Bool),
+            ("absent", ColumnType::Bool),
+        ]
+        .into_iter()
+        .fold(definition, |table, (name, kind)| table.with_nullable_column(name, kind));
+        table(&at("one"), definition, &[]);
+        assert_eq!(shown(&["import", "--table", "t", "--input", &fixture("others")], &at("one")), ["5 rows inserted"]);
+        let infinite = format!("1{}", "0".repeat(300));
+        assert_eq!(
+            shown(&["export", "--table", "t"], &at("one")),
+            [
+                "id,small,time,day,price,name,raw,ratio,yes,absent".to_owned(),
+                r"0,-1,1970-01-01T00:00:00Z,1970-01-01,1.500,a,00ff,0.1,true,\N".to_owned(),
+                r"1,\N,1970-01-01T00:00:00.000001Z,1969-12-31,\N,ä,\N,\N,false,\N".to_owned(),
+                r"2,3,\N,\N,-0.250,a,,-0,\N,\N".to_owned(),
+                format!(r"3,4,1969-12-31T23:59:59.999999Z,1970-01-04,99999.990,\N,78,{infinite},true,\N"),
+                r"4,127,2001-09-09T01:46:40Z,2024-10-04,0.000,,79,5,false,\N".to_owned(),
+            ]
+        );
+        let only = TableDefinition::new("t").with_column("id", ColumnType::U64).with_key([0]);
+        table(&at("two"), only, &[]);
+        let file = fixture("zstd");
+        assert_eq!(
+            refused(&["import", "--table", "t", "--input", &file], &at("two")),
+            [format!("error: {file}, column `id`: it is compressed with ZSTD, and only SNAPPY, GZIP and LZ4 are read")]
+        );
+    }
 }

@@ -7,23 +7,24 @@ use std::path::Path;
 
 use polychron::{Database, Error, Operations as _, Scan, TableId};
 
-use super::cells::cell;
-use crate::arguments::Export;
+use super::exchange::{Sink, csv, format_of};
+use crate::arguments::{Export, Format};
 use crate::progress::opening;
 
 pub(super) fn run(given: &Export) -> Result<(), String> {
+    let format = format_of(given.format, given.output.as_deref())?;
     let opened = Database::builder().on_event(opening()).open_read_only(&given.place.directory);
     let database = opened.map_err(|error| error.to_string())?;
     let table = find(&database, &given.table)?;
     let Some(path) = &given.output else {
-        return match write(&database, table, io::stdout().lock()) {
+        return match write(&database, table, format, io::stdout()) {
             // Nobody wants to read on.
             Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             result => result.map_err(|failure| failure.line(Path::new("the standard output"))),
         };
     };
     let file = File::create_new(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let written = write(&database, table, BufWriter::new(&file))
+    let written = write(&database, table, format, BufWriter::new(&file))
         .and_then(|()| file.sync_all().map_err(Failure::Output))
         .map_err(|failure| failure.line(path));
     written.inspect_err(|_| {
@@ -51,34 +52,36 @@ impl Failure {
     }
 }
 
-impl From<csv::Error> for Failure {
-    fn from(error: csv::Error) -> Self {
-        Self::Output(error.into())
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
     }
 }
 
-fn write(database: &Database, table: TableId, output: impl Write) -> Result<(), Failure> {
+fn write(database: &Database, table: TableId, format: Format, output: impl Write + Send) -> Result<(), Failure> {
     let definition = database.definition(table).map_err(Failure::Database)?;
     let layout = definition.layout().map_err(|error| Failure::Database(Error::definition(error.to_string())))?;
-    let mut writer = csv::Writer::from_writer(output);
-    writer.write_record(definition.columns.iter().map(|column| &column.name))?;
+    match format {
+        Format::Csv => copy(database, table, csv::Lines::new(&definition, &layout, output)?),
+        #[cfg(feature = "parquet")]
+        Format::Parquet => copy(database, table, super::exchange::parquet::Groups::new(&definition, &layout, output)?),
+    }
+}
+
+fn copy(database: &Database, table: TableId, mut sink: impl Sink) -> Result<(), Failure> {
     let mut failed = None;
     let scanned = database.snapshot(|transaction| {
-        transaction.scan_rows(&Scan::all(table), &mut |row| {
-            let cells = definition.columns.iter().enumerate();
-            let cells = cells.map(|(number, column)| cell(column.column_type, row.value_ref(&layout, number)));
-            match writer.write_record(cells) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
+        transaction.scan_rows(&Scan::all(table), &mut |row| match sink.write(row) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
             }
         })
     });
     scanned.map_err(Failure::Database)?;
     match failed {
         Some(error) => Err(error.into()),
-        None => writer.flush().map_err(Failure::Output),
+        None => Ok(sink.finish()?),
     }
 }

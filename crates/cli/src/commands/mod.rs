@@ -1,6 +1,6 @@
 //! Commands that make databases of others, and files of tables.
 
-mod cells;
+mod exchange;
 mod export;
 mod import;
 

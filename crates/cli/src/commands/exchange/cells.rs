@@ -2,6 +2,8 @@
 
 use polychron::schema::{ColumnType, Value, ValueRef};
 
+use super::{variant_name, variant_number};
+
 /// What stands for NULL.
 const NULL: &str = r"\N";
 const MICROSECONDS: i64 = 1_000_000;
@@ -16,9 +18,9 @@ pub(super) fn cell(kind: ColumnType, value: ValueRef<'_>) -> String {
         // The short number says as much as the long one.
         (ColumnType::F32, ValueRef::Float(number)) => (number as f32).to_string(),
         (ColumnType::Enum(kind), value) => {
-            let number: Option<i128> = value.to_string().parse().ok();
-            let variant = number.and_then(|number| kind.variant(number));
-            variant.map_or_else(|| value.to_string(), |variant| escaped(variant.name.to_owned()))
+            let text = value.to_string();
+            let name = text.parse().ok().and_then(|number| variant_name(kind, number));
+            name.map_or(text, |name| escaped(name.to_owned()))
         }
         (_, ValueRef::Date(days)) => date(days).unwrap_or_else(|| days.to_string()),
         (_, ValueRef::Timestamp(time)) => {
@@ -60,11 +62,7 @@ fn value(kind: ColumnType, cell: &str) -> Option<Value> {
             let first = characters.next()?;
             return characters.next().is_none().then_some(Value::Char(first));
         }
-        ColumnType::Enum(kind) => {
-            let text = unescaped(cell)?;
-            let named = kind.variants().iter().find(|variant| variant.name == text);
-            return named.map_or_else(|| integer(cell), |variant| integer(&variant.number.to_string()));
-        }
+        ColumnType::Enum(kind) => return variant_number(kind, unescaped(cell)?),
         ColumnType::Decimal { .. } | ColumnType::Decimal128 { .. } => return decimal(cell),
         ColumnType::Date => Value::Date(cell.parse().ok().or_else(|| days(cell))?),
         ColumnType::Timestamp => {

@@ -1,0 +1,84 @@
+//! Files of rows: what `export` writes and `import` reads, whatever the format.
+//!
+//! A format has a [`Sink`], which takes rows one after the other and keeps a bounded number of them, and a [`Source`], which gives values for
+//! the columns of a table. What it means that a column is missing or a row is none of the table's is the same for all of them.
+
+mod cells;
+pub(super) mod csv;
+#[cfg(feature = "parquet")]
+pub(super) mod parquet;
+
+use std::io;
+use std::path::Path;
+
+use polychron::schema::{EnumType, RowRef, TableDefinition, Value};
+
+use crate::arguments::Format;
+
+/// What rows are written to.
+pub(super) trait Sink {
+    /// Writes a row, now or later.
+    fn write(&mut self, row: RowRef<'_>) -> io::Result<()>;
+
+    /// Writes what is left.
+    fn finish(self) -> io::Result<()>;
+}
+
+/// What rows are read from. Errors begin with where in the file something is wrong.
+pub(super) trait Source {
+    /// What rows are numbered by.
+    const UNIT: &'static str;
+
+    /// The next row: its number, and a value for each column of the table, which replace those in `values`.
+    fn next(&mut self, values: &mut Vec<Value>) -> Result<Option<u64>, String>;
+}
+
+/// The format that was asked for, or that of the file's ending.
+///
+/// # Errors
+/// The ending is that of a format without which the program was built.
+pub(super) fn format_of(asked: Option<Format>, path: Option<&Path>) -> Result<Format, String> {
+    let ending = path.and_then(Path::extension).and_then(|ending| ending.to_str());
+    match (asked, ending) {
+        (Some(format), _) => Ok(format),
+        #[cfg(feature = "parquet")]
+        (None, Some("parquet")) => Ok(Format::Parquet),
+        #[cfg(not(feature = "parquet"))]
+        (None, Some("parquet")) => {
+            Err("this program was built without Parquet; --format says what else it is".to_owned())
+        }
+        (None, _) => Ok(Format::Csv),
+    }
+}
+
+/// The file's column of each of the table's columns; none where it has no such column. `head` is the place of the names.
+fn match_columns(definition: &TableDefinition, names: &[&str], head: &str) -> Result<Vec<Option<usize>>, String> {
+    let known = |name: &str| definition.columns.iter().any(|column| column.name == name);
+    if let Some(name) = names.iter().find(|name| !known(name)) {
+        return Err(format!("{head}: the table has no column `{name}`"));
+    }
+    if let Some(name) = names.iter().enumerate().find_map(|(at, name)| names[at + 1..].iter().find(|it| *it == name)) {
+        return Err(format!("{head}: the column `{name}` is there twice"));
+    }
+    let found = definition.columns.iter().map(|column| {
+        let at = names.iter().position(|name| *name == column.name);
+        if at.is_none() && !column.nullable {
+            return Err(format!("{head}: the column `{}` is missing, and cannot be NULL", column.name));
+        }
+        Ok(at)
+    });
+    found.collect()
+}
+
+/// The name of an enum's number, unless that is another one's as well.
+fn variant_name(kind: &EnumType, number: i128) -> Option<&'static str> {
+    let name = kind.variant(number)?.name;
+    let first = kind.variants().iter().find(|variant| variant.name == name)?;
+    (first.number == number).then_some(name)
+}
+
+/// The number of an enum's name, or of a number as text.
+fn variant_number(kind: &EnumType, text: &str) -> Option<Value> {
+    let named = kind.variants().iter().find(|variant| variant.name == text);
+    named.map(|variant| variant.number).or_else(|| text.parse().ok()).map(Value::Integer128)
+}
