@@ -100,6 +100,8 @@ fn loaded_row_is_missed<P: Protocol<Worker: Interactive>>(setup: Setup<P>) -> bo
     let database = P::open(setup.options, setup.common).unwrap();
     let wholes: Table<Whole> = Table::from_id(database.create_table(Whole::definition()).unwrap());
     let (mut one, mut two) = (database.worker().unwrap(), database.worker().unwrap());
+    // From now on the protocol keeps what snapshots may want.
+    drop(two.begin(Mode::Snapshot).unwrap());
     let row = LoadedRow { key: &1_u64.to_be_bytes(), row: RowRef::from_words(&[1]) };
     one.load(wholes.id(), &[row]).unwrap();
     let mut snapshot = two.begin(Mode::Snapshot).unwrap();
