@@ -17,8 +17,8 @@ use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Scalar, Scope};
 use crate::keys::with_bytes_of;
 use crate::{
     Abort, Access, ColumnBatch, Commit, Common, Constraints, Counters, Declare, Error, Insertion, Interactive,
-    Isolation, LazyFutures, Mode, Prefetch, Procedure, Projection, Protocol, Queries, RowMut, RowRef, Savepoints, Scan,
-    Storage, TableDefinition, TableId, Ticket, Transaction, Worker, options,
+    Isolation, LazyFutures, LoadedRow, Mode, Prefetch, Procedure, Projection, Protocol, Queries, RowMut, RowRef,
+    Savepoints, Scan, Storage, TableDefinition, TableId, Ticket, Transaction, Worker, options,
 };
 
 mod object;
@@ -200,6 +200,10 @@ impl Worker for AnyWorker {
         let mut output = None;
         with_bytes_of(table, key, |key| self.0.read_one(table, key, projection, &mut |row| output = Some(read(row))))??;
         Ok(output.expect("a read that succeeds has looked at the row"))
+    }
+
+    fn load(&mut self, table: TableId, rows: &[LoadedRow<'_>]) -> Result<(), Error> {
+        self.0.load(table, rows)
     }
 
     fn admit(&mut self) -> Result<(), Error> {

@@ -33,6 +33,7 @@ mod key_names;
 pub mod keys;
 pub mod lazy;
 pub mod limits;
+pub mod load;
 #[doc(hidden)]
 pub mod mutations;
 pub mod nested;
@@ -71,6 +72,7 @@ pub use futures::{Becomes, Future, FutureValue, Futures};
 pub use hot_keys::HotKey;
 pub use interactive::{Commit, Interactive, Mode};
 pub use isolation::{Configuration, Isolation};
+pub use load::LoadedRow;
 pub use operations::Operations;
 pub use options::Common;
 pub use procedure::{Access, Declare, Procedure};
@@ -288,6 +290,22 @@ pub trait Worker: Send {
         read: impl FnMut(Option<RowRef<'_>>) -> O + Send,
     ) -> Result<O, Error> {
         self.execute(&mut single::ReadOne { table, key, projection, read })
+    }
+
+    /// Puts rows into a table of a database that nobody uses yet and that logs nothing. Each has its key and the table's layout; keys differ from each
+    /// other, and from those of all rows that other workers load. Foreign keys are not looked at.
+    ///
+    /// By default this is a transaction. A protocol may make records without one: those are then older than everything, so that the first snapshot has
+    /// them.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`] where a key of the primary index or of a unique one is taken, and [`Error::OutOfMemory`]. The database is to be given up
+    /// then: it may have any of the rows, with or without their entries.
+    fn load(&mut self, table: TableId, rows: &[LoadedRow<'_>]) -> Result<(), Error>
+    where
+        Self: Sized,
+    {
+        load::by_transaction(self, table, rows)
     }
 
     /// Before a transaction that may write begins: waits while the log is behind. [`drive`] asks, and [`open`]; a protocol that executes transactions on

@@ -8,10 +8,7 @@ use std::sync::{Arc, PoisonError};
 use polychron_base::clock::{Clock as _, Duration, SystemClock};
 use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::redo::{Durability, Journal, Order};
-use polychron_engine::{
-    Access, Declare, Error, Events, Insertion, OpeningStage, Procedure, Protocol, RowRef, TableId, Transaction,
-    Worker as _,
-};
+use polychron_engine::{Error, Events, LoadedRow, OpeningStage, Protocol, RowRef, TableId, Worker as _};
 use polychron_log::disk::{Cause, Directory, Disk, Files};
 use polychron_log::recover::Batch;
 use polychron_log::{Durable, Load, Opening, Progress, Reading, Settings, Wanted};
@@ -395,40 +392,13 @@ impl<P: Protocol> Load for Loader<'_, P> {
         let Some(&table) = self.tables.get(&batch.table()) else { return Ok(()) };
         let worker = self.workers().pop();
         let mut worker = worker.map_or_else(|| self.database.protocol.worker(), Ok)?;
-        let loaded = worker.execute(&mut Rows { table, batch })?;
+        let rows = batch.rows().map(|row| LoadedRow { key: row.key, row: RowRef::from_words(row.words) });
+        let loaded = worker.load(table, &rows.collect::<Vec<_>>());
         self.workers().push(worker);
-        match loaded {
-            None => Ok(()),
-            Some(duplicate) => Err(Error::corrupt(self.path.clone(), duplicate)),
-        }
-    }
-}
-
-/// Inserts recovered rows of one table. Their parents are there, or will be. Answers what is wrong with a row that does not fit beside the others.
-struct Rows<'b> {
-    table: TableId,
-    batch: &'b Batch<'b>,
-}
-
-impl Procedure for Rows<'_> {
-    type Output = Option<String>;
-    type Error = Error;
-
-    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Option<String>, Error> {
-        for row in self.batch.rows() {
-            let words = RowRef::from_words(row.words);
-            if let Insertion::Duplicate(index) = transaction.insert_unchecked(self.table, row.key, words)? {
-                let error = transaction.constraints(self.table)?.duplicate(self.table, index, words);
-                return Ok(Some(error.to_string()));
-            }
-        }
-        Ok(None)
-    }
-
-    fn declare<D: Declare>(&self, declaration: &mut D) {
-        for row in self.batch.rows() {
-            declaration.key(self.table, row.key, Access::Insert);
-        }
+        loaded.map_err(|error| match error {
+            duplicate @ Error::Duplicate(_) => Error::corrupt(self.path.clone(), duplicate.to_string()),
+            other => other,
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Fuzz targets: what is true of keys, rows, indexes, frames, manifests, blocks of checkpoints, catalogs and records that are recovered, whatever the bytes say.
+//! Fuzz targets: what is true of keys, rows, indexes, frames, manifests, origins of backups, blocks of checkpoints, catalogs and records that are recovered, whatever the bytes say.
 //!
 //! A target is a function of bytes that panics where something is not as it should be. Three drivers run the same
 //! targets: libFuzzer (`fuzz/` beside the workspace), property tests, which shrink what fails, and a smoke run in every test run.
@@ -29,6 +29,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "hash_index", run: index::run_hash },
     Target { name: "frames", run: log::run_frames },
     Target { name: "manifests", run: log::run_manifests },
+    Target { name: "origins", run: log::run_origins },
     Target { name: "blocks", run: log::run_blocks },
     Target { name: "catalogs", run: catalog::run_catalogs },
     Target { name: "tails", run: tail::run_tails },

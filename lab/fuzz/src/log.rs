@@ -1,6 +1,7 @@
 //! Frames, records and manifests: what is encoded is decoded, no bytes make a decoder panic, and what is decoded without an error is what encoding gives.
 
 use polychron_log::DatabaseId;
+use polychron_log::backup::Origin;
 use polychron_log::checkpoint::block::{self, Block};
 use polychron_log::checkpoint::{self, Contents};
 use polychron_log::disk::{BLOCK, Buffer};
@@ -186,6 +187,39 @@ fn any_manifest(bytes: &[u8]) {
     if let Ok((manifest, generation)) = manifest::decode(bytes) {
         let again = manifest::encode(&manifest, generation);
         assert_eq!(bytes.get(..again.len()), Some(again.as_slice()), "there is one way to write a manifest");
+    }
+}
+
+/// Bytes as what a backup says of itself, and the same made of them and changed.
+pub(crate) fn run_origins(bytes: &[u8]) {
+    any_origin(bytes);
+    let mut input = Input::new(bytes);
+    let made = Origin {
+        database: DatabaseId(input.wide()),
+        incarnation: input.number(),
+        epoch: input.number(),
+        consistent: Order { era: input.number(), timestamp: input.number() },
+        first_log_file: input.number(),
+        manifest: input.number(),
+        written_ns: input.number(),
+    };
+    let mut encoded = made.encode();
+    assert_eq!(Origin::decode(&encoded), Some(Ok(made)), "what is encoded is decoded");
+    let bit = input.number() as usize % (8 * encoded.len());
+    encoded[bit / 8] ^= 1 << (bit % 8);
+    assert_eq!(Origin::decode(&encoded), None, "bit {bit} is noticed");
+    for _ in 0..input.below(3) {
+        let at = input.number() as usize % encoded.len();
+        encoded[at] ^= input.byte();
+    }
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&encoded[..CHECKSUM.start]), &encoded[CHECKSUM.end..]);
+    encoded[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
+    any_origin(&encoded);
+}
+
+fn any_origin(bytes: &[u8]) {
+    if let Some(Ok(origin)) = Origin::decode(bytes) {
+        assert_eq!(bytes.get(..BLOCK), Some(&origin.encode()[..]), "there is one way to write what a backup is of");
     }
 }
 

@@ -105,6 +105,11 @@ proptest! {
     }
 
     #[test]
+    fn origins_hold(bytes in bytes()) {
+        polychron_fuzz::run("origins", &bytes);
+    }
+
+    #[test]
     fn blocks_hold(bytes in bytes()) {
         polychron_fuzz::run("blocks", &bytes);
     }

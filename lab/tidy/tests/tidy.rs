@@ -81,7 +81,7 @@ const UNSAFE: &[(&str, usize)] = &[
     ("memory", 108),
     ("index", 212),
     ("schema", 10),
-    ("engine", 57),
+    ("engine", 58),
     ("protocols", 352),
     ("lab/compared", 87),
 ];

@@ -10,9 +10,9 @@ use crate::aggregate::{Group, Grouping};
 use crate::drive::{Failure, discard};
 use crate::futures::{Assigned, FutureColumn, OpenKey, Operand, Resolved, Scalar, Scope};
 use crate::{
-    Abort, Access, ColumnBatch, Commit, Constraints, Counters, Declare, Error, Insertion, Interactive, Isolation, Mode,
-    Procedure, Projection, Protocol, RowMut, RowRef, Savepoints, Scan, Storage, TableDefinition, TableId, Ticket,
-    Transaction, Worker, options,
+    Abort, Access, ColumnBatch, Commit, Constraints, Counters, Declare, Error, Insertion, Interactive, Isolation,
+    LoadedRow, Mode, Procedure, Projection, Protocol, RowMut, RowRef, Savepoints, Scan, Storage, TableDefinition,
+    TableId, Ticket, Transaction, Worker, options,
 };
 
 /// [`Protocol`].
@@ -63,6 +63,7 @@ pub(super) trait WorkerObject: Send {
         projection: &Projection,
         read: &mut (dyn FnMut(Option<RowRef<'_>>) + Send),
     ) -> Result<(), Error>;
+    fn load(&mut self, table: TableId, rows: &[LoadedRow<'_>]) -> Result<(), Error>;
     fn admit(&mut self) -> Result<(), Error>;
     fn take_ticket(&mut self) -> Ticket;
     fn counters(&self) -> &Counters;
@@ -178,6 +179,10 @@ impl<W: Worker + 'static, S: Steps<W>> WorkerObject for Driven<W, S> {
         read: &mut (dyn FnMut(Option<RowRef<'_>>) + Send),
     ) -> Result<(), Error> {
         Worker::read_one(&mut self.worker, table, key, projection, read)
+    }
+
+    fn load(&mut self, table: TableId, rows: &[LoadedRow<'_>]) -> Result<(), Error> {
+        self.worker.load(table, rows)
     }
 
     fn admit(&mut self) -> Result<(), Error> {

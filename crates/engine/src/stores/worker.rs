@@ -14,7 +14,7 @@ use crate::options::Retry;
 use crate::redo::Ticket;
 use crate::single::ReadOne;
 use crate::statistics::Registered;
-use crate::{Commit, Counters, Interactive, Mode, Procedure, Worker, drive, rows, steady};
+use crate::{Commit, Counters, Interactive, LoadedRow, Mode, Procedure, Worker, drive, load, rows, steady};
 
 /// Procedures whose keys are looked up together. Measured on 16-key transactions: 4 leave latency uncovered, 16 gain
 /// nothing more and begin to push lines out of the first-level cache again.
@@ -198,6 +198,17 @@ pub trait StoreWorker: Send {
     {
         self.execute(&mut ReadOne { table, key, projection, read })
     }
+
+    /// See [`Worker::load`]; [`load_rows`](super::load_rows) does it with stores.
+    ///
+    /// # Errors
+    /// As there.
+    fn load_rows(&mut self, table: TableId, rows: &[LoadedRow<'_>]) -> Result<(), Error>
+    where
+        Self: Sized,
+    {
+        load::by_transaction(self, table, rows)
+    }
 }
 
 #[cold]
@@ -249,6 +260,10 @@ impl<W: StoreWorker> Worker for W {
     ) -> Result<O, Error> {
         steady!(table, key => self.read_one(table, key, projection, read));
         self.read_alone(table, key, projection, read)
+    }
+
+    fn load(&mut self, table: TableId, rows: &[LoadedRow<'_>]) -> Result<(), Error> {
+        self.load_rows(table, rows)
     }
 
     #[inline]

@@ -38,16 +38,24 @@ pub(super) fn fill(shared: &Arc<Shared>, table: TableId, index: IndexId, unknowi
     }
     // Without rows, too: where a counter stands for the clock, only a timestamp that was drawn becomes the past.
     drive::transact(&mut worker, Mode::ReadWrite, &mut |_| Ok::<_, Error>(()))?;
-    // Snapshots that begin from now on are to find the entries, so what was written here must have become the past.
+    // Snapshots that begin from now on are to find the entries.
     let filled = worker.last_timestamp();
+    if !left_out(Step::AwaitFilling) {
+        await_past(shared, filled)?;
+    }
+    Ok(filled)
+}
+
+/// Waits until what was written at a timestamp has become the past, which all snapshots see.
+pub(super) fn await_past(shared: &Shared, timestamp: Timestamp) -> Result<(), Error> {
     let mut backoff = Backoff::new();
     limits::patiently(shared.base.common.retry.time, || {
-        while !shared.clocks.min_wts().is_after(filled) && !left_out(Step::AwaitFilling) {
+        while !shared.clocks.min_wts().is_after(timestamp) {
             limits::check()?;
             shared.clocks.lead();
             backoff.wait();
         }
-        Ok(filled)
+        Ok(())
     })
 }
 

@@ -30,6 +30,7 @@ mod garbage;
 mod installation;
 mod kept;
 mod lazy_host;
+mod loading;
 mod log;
 #[cfg(all(test, loom))]
 mod model;

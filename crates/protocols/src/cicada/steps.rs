@@ -136,6 +136,8 @@ named! {
         AwaitIndexes,
         /// An index is handed out when its filling has become the past.
         AwaitFilling,
+        /// Rows that are loaded are of a timestamp behind which nobody looks.
+        LoadInThePast,
         /// Old versions are written anew before the clock wraps around.
         RenewRows,
         /// So are deletions that could not be collected.

@@ -11,7 +11,7 @@ use polychron_engine::contested::Contested;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::nested::{self, Nested};
 use polychron_engine::stores::{Base, StoreWorker, WorkerBase};
-use polychron_engine::{Mode, Projection, Transaction, drive};
+use polychron_engine::{LoadedRow, Mode, Projection, Transaction, drive, load};
 use polychron_memory::{Guard, Local};
 use polychron_schema::RowRef;
 use polychron_sync::atomic::Ordering;
@@ -199,6 +199,14 @@ impl StoreWorker for CicadaWorker {
 
     fn waits_for_itself(&self) -> Option<Error> {
         self.state.nested.error()
+    }
+
+    fn load_rows(&mut self, table: TableId, rows: &[LoadedRow<'_>]) -> Result<(), Error> {
+        if !super::loading::load(&self.shared, &self.local, table, rows)? {
+            load::by_transaction(self, table, rows)?;
+            super::fill::await_past(&self.shared, self.last_timestamp())?;
+        }
+        Ok(())
     }
 
     fn maintain_stores(&mut self) {

@@ -25,6 +25,14 @@ use super::writes::{Conflict, NewRow};
 #[derive(Clone, Copy, Debug)]
 pub struct FoundRow<'t>(pub(super) Record<'t>);
 
+/// The words of an entry: the number of its row's slot.
+#[inline]
+pub(super) fn entry_words(row: u64, buffer: &mut RowBuffer) -> &[u64] {
+    let words = buffer.overwrite_words(1);
+    words[0] = row;
+    words
+}
+
 impl<'w> Primitives<'w> for HyperTransaction<'w> {
     type Store = Relation;
     type Found = FoundRow<'w>;
@@ -165,9 +173,7 @@ impl<'w> Primitives<'w> for HyperTransaction<'w> {
 
     #[inline]
     fn entry<'b>(&self, row: u64, _primary: &[u8], buffer: &'b mut RowBuffer) -> &'b [u64] {
-        let words = buffer.overwrite_words(1);
-        words[0] = row;
-        words
+        entry_words(row, buffer)
     }
 
     fn delete_entry(&mut self, at: At<'w, Relation, &[u8]>) -> Result<(), Error> {

@@ -24,6 +24,7 @@ mod entries;
 mod fill;
 mod lazy_host;
 mod level;
+mod loading;
 #[cfg(all(test, loom))]
 mod model;
 mod needed;

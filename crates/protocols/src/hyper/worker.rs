@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use polychron_base::Error;
-use polychron_engine::Mode;
+use polychron_base::{Error, TableId};
 use polychron_engine::contested::Contested;
 use polychron_engine::drive::RandomWait;
 use polychron_engine::mutations::pass;
 use polychron_engine::nested::Nested;
 use polychron_engine::stores::{Base, StoreWorker, WorkerBase};
+use polychron_engine::{LoadedRow, Mode};
 use polychron_memory::Local;
 
 use super::clock::{Clock, Held};
@@ -174,6 +174,10 @@ impl StoreWorker for HyperWorker {
 
     fn waits_for_itself(&self) -> Option<Error> {
         self.state.nested.error()
+    }
+
+    fn load_rows(&mut self, table: TableId, rows: &[LoadedRow<'_>]) -> Result<(), Error> {
+        super::loading::load(&self.shared, &self.local, table, rows)
     }
 
     fn maintain_stores(&mut self) {

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use polychron_base::{Abort, Error};
+use polychron_base::{Abort, Error, TableId};
 use polychron_engine::futures::ExpressionArena;
 use polychron_engine::lazy::LazyHost;
 use polychron_engine::options::Retry;
-use polychron_engine::{Counters, Interactive, Mode, Procedure, Ticket, Worker, drive};
+use polychron_engine::{Counters, Interactive, LoadedRow, Mode, Procedure, Ticket, Worker, drive};
 
 use super::arena::Arena;
 use super::options::Resolution;
@@ -40,6 +40,10 @@ impl<B: LazyHost> Worker for LazyWorker<B> {
 
     fn snapshot<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error> {
         drive::execute(self, Mode::Snapshot, procedure)
+    }
+
+    fn load(&mut self, table: TableId, rows: &[LoadedRow<'_>]) -> Result<(), Error> {
+        self.base.load(table, rows)
     }
 
     #[inline]

@@ -23,6 +23,7 @@ mod displaced;
 mod fill;
 mod keeping;
 mod lazy_host;
+mod loading;
 #[cfg(all(test, loom))]
 mod model;
 mod nested;

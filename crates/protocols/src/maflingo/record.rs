@@ -307,6 +307,12 @@ impl<'g> Record<'g> {
         Self::allocate(ABSENT, Tid::ZERO, None, (row.len(), row.len()), |words| fill(words, row.iter().copied()), guard)
     }
 
+    /// A new record that has a row of this id.
+    #[inline]
+    pub(super) fn present(row: &[u64], tid: Tid, guard: &'g Guard<'_>) -> Result<Self, OutOfMemory> {
+        Self::allocate(0, tid, None, (row.len(), row.len()), |words| fill(words, row.iter().copied()), guard)
+    }
+
     /// A new record that is absent and latched by `worker`, with room for a row of `capacity` words that is written later. No thread
     /// else can reach it yet, so the latch costs no interlocked instruction (§4.5).
     pub(super) fn latched_empty(worker: usize, capacity: usize, guard: &'g Guard<'_>) -> Result<Self, OutOfMemory> {

@@ -90,6 +90,8 @@ named! {
         AwaitIndexes,
         /// An index is handed out when its filling has become the past.
         AwaitFilling,
+        /// Rows that are loaded are of an epoch that all snapshots see.
+        LoadInThePast,
         /// A thread that writes on a tombstone claims it.
         ClaimTombstones,
         /// A claimed tombstone is not unlinked.

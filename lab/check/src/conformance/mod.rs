@@ -31,6 +31,7 @@ pub mod known;
 pub mod lasting;
 pub mod limits;
 pub mod liveness;
+pub mod loading;
 pub mod memory;
 pub mod messages;
 pub mod opponents;
@@ -100,6 +101,8 @@ macro_rules! conformance {
             $crate::conformance!(@group $setup, snapshots: see_no_later_change, are_consistent_under_writers,
                 keep_deleted_rows, keep_many_versions, many_at_once, are_counted, follow_their_thread, reads_alone_follow_their_thread, follow_what_was_read, scan_while_memory_is_used_again, whole_tables,
                                 by_secondary_index);
+            $crate::conformance!(@group $setup, loading: all_rows_are_found, duplicates_are_refused,
+                snapshots_keep_loaded_rows, memory_comes_back);
             $crate::conformance!(@group $setup, reclamation: updates, growing_updates, deletions_and_insertions,
                 secondary_entries, rolled_back_insertions, dropped_tables, many_dropped_tables, dropped_tables_of_idle_workers, workers_that_leave,
                 updates_behind_a_snapshot, deletions_behind_a_snapshot, growth_behind_a_snapshot);

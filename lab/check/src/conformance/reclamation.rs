@@ -13,7 +13,11 @@ use crate::rows::{Item, Person, person};
 use crate::setup::{Tx, create, done, items, persons};
 
 /// Bytes in use when everything that can be freed has been.
-fn used<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &Arc<P>, workers: &mut [P::Worker]) -> usize {
+pub(super) fn used<P: Protocol<Worker: Interactive>>(
+    setup: &Setup<P>,
+    database: &Arc<P>,
+    workers: &mut [P::Worker],
+) -> usize {
     for _ in 0..6 {
         setup.pass(database, 2);
         workers.iter_mut().for_each(Worker::maintain);
@@ -23,7 +27,7 @@ fn used<P: Protocol<Worker: Interactive>>(setup: &Setup<P>, database: &Arc<P>, w
 
 /// How many sparse leaves an index has depends on when tombstones left it, thus on the clock: a few more or less are no
 /// leak. What 400 rounds would leak, were it one small block a round, is several times as much.
-const SLACK: usize = 8 * 384;
+pub(super) const SLACK: usize = 8 * 384;
 
 /// Runs rounds, and asserts that what is in use after many is what was in use after a few.
 fn stays<P: Protocol<Worker: Interactive>>(

@@ -1333,6 +1333,10 @@ fn row_whose_entry_was_refused() -> bool {
     members_with_one_code() != 1
 }
 
+fn loaded_row_is_missed() -> bool {
+    crate::loaded_row_is_missed(crate::setups::cicada())
+}
+
 crate::killers! { Step:
     ExceedLast: second_before_the_first;
     BeginAfterBound: writer_behind_the_horizon;
@@ -1399,6 +1403,7 @@ crate::killers! { Step:
     FillAfterUnknowing: index_of_what_was_before;
     AwaitIndexes: index_that_is_being_filled;
     AwaitFilling: index_that_was_filled;
+    LoadInThePast: loaded_row_is_missed;
     RenewRows: row_that_is_not_written_for_half_a_turn;
     RenewDeletions: deletion_that_stays_for_half_a_turn;
     RenewGaps: key_that_is_not_there_for_half_a_turn;

@@ -1057,6 +1057,10 @@ fn code_of_two_members() -> bool {
     count != 1
 }
 
+fn loaded_row_is_missed() -> bool {
+    crate::loaded_row_is_missed(crate::setups::maflingo())
+}
+
 crate::killers! { Step:
     LatchWrites: lost_update_after_validation;
     LatchInsertions: write_skew_with_an_insertion;
@@ -1100,6 +1104,7 @@ crate::killers! { Step:
     CompareEpochs: snapshot_of_a_row_that_is_overwritten;
     AwaitIndexes: index_that_is_being_filled;
     AwaitFilling: index_that_was_filled;
+    LoadInThePast: loaded_row_is_missed;
     ClaimTombstones: insertion_on_a_tombstone;
     RespectClaims: insertion_on_a_tombstone;
     OutliveClaims: insertion_on_a_tombstone;

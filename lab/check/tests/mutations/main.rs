@@ -18,7 +18,7 @@ mod setups;
 use polychron_base::IndexId;
 use polychron_check::Setup;
 use polychron_engine::mutations::{Named, leave_out};
-use polychron_engine::{Commit, Interactive, Mode, Operations, Protocol, Table};
+use polychron_engine::{Commit, Interactive, LoadedRow, Mode, Operations, Protocol, RowRef, Table, Worker};
 use polychron_schema::Row;
 
 /// Whether an interleaving went wrong.
@@ -93,6 +93,19 @@ fn write_skew_over_a_dropped_index<P: Protocol<Worker: Interactive>>(setup: Setu
     later.insert(&marked, &Marked { id: 1, mark: 7 }).unwrap();
     later.commit().unwrap();
     older.insert(&wholes, &Whole { id: 1 }).and_then(|()| older.commit()).is_ok()
+}
+
+/// The first snapshot does not find a row that was loaded.
+fn loaded_row_is_missed<P: Protocol<Worker: Interactive>>(setup: Setup<P>) -> bool {
+    let database = P::open(setup.options, setup.common).unwrap();
+    let wholes: Table<Whole> = Table::from_id(database.create_table(Whole::definition()).unwrap());
+    let (mut one, mut two) = (database.worker().unwrap(), database.worker().unwrap());
+    // From now on the protocol keeps what snapshots may want.
+    drop(two.begin(Mode::Snapshot).unwrap());
+    let row = LoadedRow { key: &1_u64.to_be_bytes(), row: RowRef::from_words(&[1]) };
+    one.load(wholes.id(), &[row]).unwrap();
+    let mut snapshot = two.begin(Mode::Snapshot).unwrap();
+    snapshot.get(&wholes, 1).unwrap().is_none()
 }
 
 /// Under snapshot isolation: a parent goes while a child comes.

@@ -7,6 +7,8 @@ pub(in crate::maflingo) struct Tid(pub(in crate::maflingo) u64);
 impl Tid {
     /// The id with which every record begins.
     pub(in crate::maflingo) const ZERO: Self = Self(0);
+    /// The id of rows that were loaded. It is in the first epoch, which all snapshots see, and no worker draws it: counters begin with one.
+    pub(in crate::maflingo) const LOADED: Self = Self(1);
     const WORKER_BITS: u32 = 10;
     /// Epochs of 2 ms take 278 years to use up the 42 bits above, and the shortest that sessions can ask for, of 16 µs, two years. A
     /// worker, or a chain of dependent transactions, that uses up the counter within an epoch ends the epoch early.
