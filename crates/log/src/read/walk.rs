@@ -5,13 +5,13 @@ use std::ops::RangeInclusive;
 
 use polychron_engine::mutations::left_out;
 
-use super::{End, Found, Logged, scan};
+use super::{Cursor, End, Found, Logged, scan};
 use crate::DatabaseId;
 use crate::disk::{Access, BLOCK, Buffer, Cause, Disk, File, Files};
 use crate::error::Error;
 use crate::flush::flusher::Framed;
 use crate::flush::pool::{DIRECTORY, Live, path_of, slot_of};
-use crate::frame::{Fault, Frame, Header, Place};
+use crate::frame::{Fault, Frame, Header, Order, Place};
 use crate::manifest::Manifest;
 use crate::steps::{CheckpointStep, Step};
 
@@ -44,6 +44,8 @@ pub(super) struct Walk<'f, D: Disk> {
     /// Where the last whole epoch ends, and when that was written.
     end: (u64, u64),
     written_ns: u64,
+    /// The last frame that ends an epoch: incarnation, checksum and consistent point.
+    last: (u64, u32, Order),
 }
 
 impl<'f, D: Disk> Walk<'f, D> {
@@ -82,7 +84,40 @@ impl<'f, D: Disk> Walk<'f, D> {
             live: Vec::new(),
             end: (number, 0),
             written_ns: 0,
+            last: (0, 0, Order::default()),
         }
+    }
+
+    /// The walk through a log that is in use from some place on.
+    pub(super) fn at(
+        files: &'f Files<D>,
+        database: DatabaseId,
+        live: &[Live],
+        cursor: &Cursor,
+        last: &Framed,
+    ) -> Result<Self, Error> {
+        let manifest = Manifest {
+            database,
+            incarnation: u64::MAX,
+            first_log_file: cursor.number,
+            durable: 0,
+            checkpoint: None,
+            catalog: Vec::new(),
+        };
+        let here = live.iter().find(|live| live.number == cursor.number);
+        let file = here.map(|live| Ok::<_, Error>((live.slot, files.open(&path_of(live.slot), Access::Read)?)));
+        let number = if here.is_some() { cursor.number } else { cursor.number + 1 };
+        let Cursor { offset, whole, incarnation, before, .. } = *cursor;
+        let file = file.transpose()?;
+        Ok(Self {
+            file,
+            number,
+            offset,
+            whole: Some(whole),
+            incarnation,
+            before,
+            ..Self::of(files, &manifest, live, last)
+        })
     }
 
     /// Whether this epoch was read, as a whole.
@@ -189,7 +224,7 @@ impl<'f, D: Disk> Walk<'f, D> {
         let Ok(frame) = Frame::decode(&found.bytes, place) else {
             return Err(self.corrupt("a frame has changed while it was read"));
         };
-        let header = frame.header;
+        let (header, checksum) = (frame.header, frame.checksum);
         if header.incarnation > self.newest.0 || header.manifest > self.newest.1 {
             return Err(self.corrupt("the log knows a newer manifest than the one that is there"));
         }
@@ -204,6 +239,7 @@ impl<'f, D: Disk> Walk<'f, D> {
         if header.last_epoch > whole || left_out(Step::CutUnfinished) {
             self.whole = Some(header.last_epoch);
             (self.end, self.written_ns) = ((self.number, self.offset), header.written_ns);
+            self.last = (header.incarnation, checksum, header.consistent);
             for found in std::mem::take(&mut self.unfinished) {
                 if header.last_epoch > self.folded {
                     self.hand_out(&found, visit)?;
@@ -241,8 +277,8 @@ impl<'f, D: Disk> Walk<'f, D> {
         }
         let (number, offset) = self.end;
         self.live.retain(|live| live.number < number || (live.number == number && offset > 0));
-        let Self { live, slots, unsure, written_ns, .. } = self;
-        Ok(End { whole, number, offset, written_ns, live, slots, unsure })
+        let Self { live, slots, unsure, written_ns, last: (incarnation, before, consistent), .. } = self;
+        Ok(End { whole, number, offset, written_ns, incarnation, before, consistent, live, slots, unsure })
     }
 
     pub(super) fn corrupt(&self, reason: &'static str) -> Error {
