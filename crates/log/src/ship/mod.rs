@@ -74,6 +74,15 @@ pub enum Trouble {
 }
 
 impl Trouble {
+    /// The same as the user of the standby at this path is told it.
+    #[cold]
+    pub fn of_standby(self, path: &str) -> polychron_base::Error {
+        match self {
+            Self::Files(error) => error.of_database(path),
+            other => polychron_base::Error::not_following(path.to_owned(), other.to_string()),
+        }
+    }
+
     /// Whether another connection may do better.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Garbled(_) | Self::Lost(_))

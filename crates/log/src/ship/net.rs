@@ -1,7 +1,8 @@
 //! Connections over TCP: the only place that uses the network.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+pub use std::net::SocketAddr;
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 

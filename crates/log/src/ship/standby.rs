@@ -141,6 +141,11 @@ impl<D: Disk + Clone> Following<D> {
         })
     }
 
+    /// What errors call the standby.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
     /// Gives up a checkpoint that is being made.
     pub fn stop(&self) {
         self.checkpoints.stop();
