@@ -8,6 +8,7 @@ mod follow;
 mod lost;
 pub(crate) mod pool;
 mod room;
+mod signal;
 mod threads;
 mod turn;
 
@@ -30,6 +31,7 @@ use finished::Finished;
 use flusher::{Flusher, Framed, Mark};
 use lost::Lost;
 use pool::{Lengths, Live, Pool};
+use signal::Signal;
 pub use threads::Threads;
 use turn::Turn;
 
@@ -178,6 +180,8 @@ pub struct Log<D: Disk> {
     lost: Mutex<Lost>,
     /// How many threads wait for a flush that is not to wait for its time.
     urgent: AtomicUsize,
+    /// Calls the thread that flushes when rings fill.
+    filling: Arc<Signal>,
 }
 
 /// What a log is made of, when it is opened.
@@ -215,6 +219,7 @@ impl<D: Disk> Log<D> {
             is_stopped: AtomicBool::new(false),
             lost: Mutex::new(Lost::Unknown),
             urgent: AtomicUsize::new(0),
+            filling: Arc::default(),
         }
     }
 
@@ -238,6 +243,26 @@ impl<D: Disk> Log<D> {
             return Ok(());
         }
         self.at_once(|| self.wait_with(self.rings.current(), false))
+    }
+
+    /// Flushes what was sealed, unless all is durable, so that rings have room.
+    fn make_room(&self) {
+        if self.rings.last_sealed() > self.durable() {
+            // Whoever waits or begins learns of a failure.
+            let _ = self.at_once(|| self.wait_with(self.rings.last_sealed(), false));
+        }
+    }
+
+    /// Waits until a worker's ring has room. A flush that is under way may have freed it already; if not, one more does.
+    #[cold]
+    fn await_room(&self, worker: usize) {
+        let closed = self.rings.current() - 1;
+        if closed > self.durable() {
+            let _ = self.at_once(|| self.wait_with(closed, false));
+        }
+        if self.rings.is_behind(worker) {
+            let _ = self.flush();
+        }
     }
 
     /// From now on no flush waits for its time to begin.
@@ -430,7 +455,7 @@ impl<D: Disk> redo::Log for Log<D> {
         }
         // What does not write is told of nothing, and waits for nothing that may not come.
         if self.rings.is_behind(worker) && !self.refuses() && !left_out(Step::AwaitRoom) {
-            let _ = self.flush();
+            self.await_room(worker);
         }
         Ok(())
     }
@@ -468,6 +493,9 @@ impl<D: Disk> redo::Log for Log<D> {
                 // Acquire: pairs with the release in `note_lost`. Whoever has not found this in its ring has had the ring's latch before.
                 if self.is_stopped.load(Ordering::Acquire) {
                     self.is_lost(order);
+                }
+                if self.rings.is_filling(worker) {
+                    self.filling.call();
                 }
                 Ticket(epoch)
             }

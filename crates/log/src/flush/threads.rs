@@ -1,11 +1,13 @@
 //! The threads of a log.
 
 use std::io;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use polychron_base::clock::Duration;
+use polychron_sync::Process;
 use polychron_sync::thread::{Builder, JoinHandle};
-use polychron_sync::{Condvar, Mutex, Process};
+
+use super::signal::Signal;
 
 use super::{Beat, IDLE, Log};
 use crate::disk::Disk;
@@ -14,30 +16,8 @@ use crate::disk::Disk;
 /// files, which takes long.
 pub struct Threads<D: Disk> {
     log: Arc<Log<D>>,
-    stop: Arc<Stop>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<(Arc<Signal>, JoinHandle<()>)>,
     process: Process,
-}
-
-#[derive(Default)]
-struct Stop {
-    wanted: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Stop {
-    /// Does something again and again, until the stop is wanted.
-    fn repeat(&self, interval: Duration, mut act: impl FnMut()) {
-        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*wanted {
-            drop(wanted);
-            act();
-            wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-            if !*wanted {
-                wanted = self.changed.wait_timeout(wanted, interval).unwrap_or_else(PoisonError::into_inner).0;
-            }
-        }
-    }
 }
 
 impl<D: Disk> Threads<D> {
@@ -46,10 +26,16 @@ impl<D: Disk> Threads<D> {
     /// # Errors
     /// When the system has none.
     pub fn start(log: Arc<Log<D>>) -> io::Result<Self> {
-        let mut this = Self { log, stop: Arc::default(), threads: Vec::new(), process: Process::here() };
+        let mut this = Self { log, threads: Vec::new(), process: Process::here() };
         let interval = super::period(this.log.options.durability).map_or(IDLE, |period| period.min(IDLE));
         let (log, mut beat) = (Arc::clone(&this.log), Beat::default());
-        this.spawn("polychron-log", interval, move || log.tick(&mut beat))?;
+        let signal = Arc::clone(&log.filling);
+        this.start_thread("polychron-log", signal, interval, move |is_called| {
+            if is_called {
+                log.make_room();
+            }
+            log.tick(&mut beat);
+        })?;
         let log = Arc::clone(&this.log);
         this.spawn("polychron-files", IDLE, move || log.make_files())?;
         Ok(this)
@@ -60,11 +46,22 @@ impl<D: Disk> Threads<D> {
         &mut self,
         name: &str,
         interval: Duration,
-        act: impl FnMut() + Send + 'static,
+        mut act: impl FnMut() + Send + 'static,
     ) -> io::Result<()> {
-        let stop = Arc::clone(&self.stop);
-        let thread = Builder::new().name(name.to_owned()).spawn(move || stop.repeat(interval, act))?;
-        self.threads.push(thread);
+        self.start_thread(name, Arc::default(), interval, move |_| act())
+    }
+
+    /// The same with a signal, by which others may call it in between. `act` learns whether one has.
+    fn start_thread(
+        &mut self,
+        name: &str,
+        signal: Arc<Signal>,
+        interval: Duration,
+        act: impl FnMut(bool) + Send + 'static,
+    ) -> io::Result<()> {
+        let its = Arc::clone(&signal);
+        let thread = Builder::new().name(name.to_owned()).spawn(move || its.repeat(interval, act))?;
+        self.threads.push((signal, thread));
         Ok(())
     }
 }
@@ -78,9 +75,8 @@ impl<D: Disk> Drop for Threads<D> {
         self.log.pool.give_up();
         // Threads that are joined do not wait for the time of a flush either.
         self.log.hurry();
-        *self.stop.wanted.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.stop.changed.notify_all();
-        for thread in self.threads.drain(..) {
+        self.threads.iter().for_each(|(signal, _)| signal.stop());
+        for (_, thread) in self.threads.drain(..) {
             // If it has panicked, the log has stopped, or goes on without it.
             let _ = thread.join();
         }

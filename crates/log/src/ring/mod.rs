@@ -280,6 +280,13 @@ impl Rings {
         (ends.head - ends.tail) as usize > self.limits.ring_words / 2 || !ends.sealed.is_empty()
     }
 
+    /// Whether a worker's ring is more than a quarter full of what was not copied out, as far as the worker knows.
+    #[inline]
+    pub(crate) fn is_filling(&self, worker: usize) -> bool {
+        let own = &*self.rings[worker].own;
+        (own.head.load(Ordering::Relaxed) - own.tail.load(Ordering::Relaxed)) as usize > own.words().len() / 4
+    }
+
     /// Closes the epoch, and appends the heads of all rings that have records. One thread at a time. Every record of this epoch and those before lies
     /// before the heads; some of the next one may do so, too.
     pub(crate) fn close(&self, heads: &mut Vec<Heads>) -> u64 {

@@ -105,6 +105,23 @@ fn the_logs_threads_do_what_nobody_waits_for() {
     }
 }
 
+/// Nobody waits, and no time comes: what rings have is flushed before they are half full, when a transaction would do it.
+#[test]
+fn rings_that_fill_are_flushed() {
+    let disk = SimulatedDisk::new(1);
+    let log = opened(&disk, Options { durability: Durability::OnCheckpoint, ..Options::tiny() });
+    let _threads = Threads::start(Arc::clone(&log)).unwrap();
+    for timestamp in 1..=100 {
+        // Of 512 words, 4 in front and 36 of a row, so that the fourth transaction passes a quarter.
+        let mut ticket = 0;
+        for part in 0..4 {
+            log.stage(0, TableId::new(1, 1), b"", Change::Put(&[timestamp; 36])).unwrap();
+            ticket = log.seal(0, Order::from(4 * timestamp + part)).0;
+        }
+        comes(|| log.durable() >= ticket);
+    }
+}
+
 /// What is sealed is durable, though nobody waits, once the log's threads are told to end.
 #[test]
 fn closing_makes_all_durable() {
