@@ -1,9 +1,9 @@
 //! Standbys over TCP: what they show, what they refuse, and what becomes of them when either side is closed, opened again or promoted.
 
+use polychron_sync::atomic::{AtomicBool, Ordering};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use polychron::protocols::{Bohm, Cicada, Hyper, Maflingo, Serial};
