@@ -2,8 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::IsTerminal;
+use std::sync::PoisonError;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use polychron::{Event, OpeningStage};
+use polychron_sync::Mutex;
 use polychron_workloads::run::{Live, Load, Observer};
 
 use crate::output::print_status;
@@ -91,6 +94,29 @@ impl Steps {
     /// Whether there is a bar, which may be moved often; lines are for some seconds.
     pub fn is_bar(&self) -> bool {
         self.bar.is_some()
+    }
+}
+
+/// Shows how far the opening of a database has come, with the time that remains, on a terminal alone: a listener for
+/// [`Builder::on_event`](polychron::Builder::on_event).
+pub fn opening() -> impl Fn(&Event<'_>) + Send + Sync + 'static {
+    let shown = Mutex::new(None::<(OpeningStage, Steps)>);
+    move |event| {
+        let Event::Opening { stage, done, of, .. } = event else { return };
+        if !std::io::stderr().is_terminal() {
+            return;
+        }
+        let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if *stage == OpeningStage::Rows && done == of {
+            *shown = None;
+            return;
+        }
+        let (_, steps) = match shown.take() {
+            Some(same) if same.0 == *stage => shown.insert(same),
+            _ => shown.insert((*stage, Steps::new(*of))),
+        };
+        steps.now(stage.name());
+        steps.done(*done);
     }
 }
 

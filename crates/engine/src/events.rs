@@ -44,6 +44,18 @@ pub enum Event<'e> {
         /// The memory limit, in bytes.
         limit_bytes: usize,
     },
+    /// A database with a path is being opened, and has come so far. Reported by the threads that do it, at most ten times a second.
+    #[non_exhaustive]
+    Opening {
+        /// What is being done.
+        stage: OpeningStage,
+        /// How much of it is done.
+        done: u64,
+        /// How much there is to do, at most.
+        of: u64,
+        /// For how long this stage has lasted.
+        time: Duration,
+    },
     /// The archive of log files fails, and nothing that it lacks is removed: the log grows. Reported by a thread of the database, again only after it has
     /// worked.
     #[non_exhaustive]
@@ -61,6 +73,26 @@ pub enum Event<'e> {
         /// The thread that began it.
         thread: &'e Thread,
     },
+}
+
+/// What is done when a database with a path is opened, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpeningStage {
+    /// The log is read, so many bytes.
+    Log,
+    /// Rows are loaded, so many.
+    Rows,
+}
+
+impl OpeningStage {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Log => "reading the log",
+            Self::Rows => "loading rows",
+        }
+    }
 }
 
 type Listener = dyn Fn(&Event<'_>) + Send + Sync;
@@ -104,6 +136,13 @@ impl Events {
         if let Some(listener) = &self.listener {
             // A listener must not decide about the transaction.
             drop(drive::catch(|| listener(event)));
+        }
+    }
+
+    /// A database is being opened.
+    pub fn opening(&self, stage: OpeningStage, (done, of): (u64, u64), time: Duration) {
+        if self.listener.is_some() {
+            self.report(&Event::Opening { stage, done, of, time });
         }
     }
 

@@ -39,6 +39,17 @@ fn add(counter: &AtomicU64, amount: u64) {
 }
 
 impl Counters {
+    /// Nothing was counted. No transaction runs.
+    fn clear(&self) {
+        let counts =
+            [&self.snapshots, &self.refusals, &self.reconnaissance, &self.staleness_us, &self.staleness_max_us];
+        counts
+            .into_iter()
+            .chain([&*self.commits])
+            .chain(&self.aborts)
+            .for_each(|count| count.store(0, Ordering::Relaxed));
+    }
+
     /// Counts a committed transaction.
     #[inline]
     pub fn committed(&self) {
@@ -160,6 +171,11 @@ impl Registry {
         Self(Arc::new(Registrations { events, ..Registrations::default() }))
     }
 
+    /// Who is told of what happens.
+    pub fn events(&self) -> &Events {
+        &self.0.events
+    }
+
     /// Adds a worker.
     pub fn register(&self) -> Registered {
         let counters = Arc::new(Counters { events: self.0.events.clone(), ..Counters::default() });
@@ -178,6 +194,13 @@ impl Registry {
         let workers = try_lock(&self.0.workers)?;
         let gone = try_lock(&self.0.gone)?;
         Some(gone.commits + workers.iter().map(|counters| counters.commits()).sum::<u64>())
+    }
+
+    /// Forgets what was counted so far. No transaction runs: nobody but who loads a database has it yet.
+    pub fn forget(&self) {
+        let workers = self.0.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        *self.0.gone.lock().unwrap_or_else(PoisonError::into_inner) = Statistics::default();
+        workers.iter().for_each(|counters| counters.clear());
     }
 
     /// The sum over all workers.

@@ -29,6 +29,7 @@ impl<'b> Reader<'b> {
         Self { bytes }
     }
 
+    #[inline]
     pub(crate) fn left(&self) -> usize {
         self.bytes.len()
     }
@@ -38,21 +39,25 @@ impl<'b> Reader<'b> {
     }
 
     /// What is read between here and the place where a later reader of the same bytes is.
+    #[inline]
     pub(crate) fn until(&self, later: &Self) -> Option<Self> {
         let count = self.bytes.len().checked_sub(later.bytes.len())?;
         self.bytes.get(..count).map(Self::new)
     }
 
+    #[inline]
     pub(crate) fn take(&mut self, count: usize) -> Option<&'b [u8]> {
         let (taken, rest) = self.bytes.split_at_checked(count)?;
         self.bytes = rest;
         Some(taken)
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
 
+    #[inline]
     pub(crate) fn u8(&mut self) -> Option<u8> {
         self.array().map(u8::from_le_bytes)
     }
@@ -65,6 +70,7 @@ impl<'b> Reader<'b> {
         self.array().map(u32::from_le_bytes)
     }
 
+    #[inline]
     pub(crate) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
@@ -74,7 +80,18 @@ impl<'b> Reader<'b> {
     }
 
     /// A number of seven bits a byte, the lowest first, as few bytes as it needs.
+    #[inline]
     pub(crate) fn varint(&mut self) -> Option<u64> {
+        match self.bytes.split_first() {
+            Some((&byte, rest)) if byte < 0x80 => {
+                self.bytes = rest;
+                Some(u64::from(byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
@@ -128,6 +145,7 @@ pub(crate) trait Sink {
 }
 
 impl Sink for Vec<u8> {
+    #[inline]
     fn few(&mut self, word: u64, bytes: usize) {
         self.extend_from_slice(&word.to_le_bytes()[..bytes]);
     }

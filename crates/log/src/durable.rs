@@ -15,17 +15,19 @@ use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{self, Change, Durability, Ticket};
 use polychron_memory::Origin;
+use polychron_sync::atomic::{AtomicU64, Ordering};
 use polychron_sync::{Mutex, MutexGuard, Process};
 
 use crate::DatabaseId;
 use crate::backup::{self, Archive};
 use crate::catalog;
-use crate::checkpoint::{self, Checkpoints, Haste, RowSource};
+use crate::checkpoint::{self, Checkpoints, Contents, Haste, RowSource};
 use crate::disk::{Disk, Files};
 use crate::error::Error as LogError;
 use crate::flush::{Ended, Log, Options, Threads};
 use crate::frame::Order;
 use crate::manifest::{self, Manifest, Manifests};
+use crate::read::{End, Manner};
 use crate::recover::{Batch, Newest, Sink, Tail};
 use crate::ship::Source;
 use crate::ship::net::{Listener, Shipped, SocketAddr};
@@ -94,59 +96,72 @@ struct Parts<D: Disk> {
     _lock: Mutex<D::Lock>,
 }
 
-/// A database whose files are open and read.
-pub struct Opening<D: Disk> {
+/// A database whose files are open and read. Nothing is changed before it is finished.
+pub struct Opening<'r, D: Disk> {
     settings: Settings,
-    ended: Arc<OnceLock<Ended>>,
+    report: &'r (dyn Fn(Progress) + Sync),
     catalog: StoredCatalog,
+    /// Whether the catalog is another one than the manifest has.
+    is_changed: bool,
     newest: Option<Newest>,
-    /// What was so before the opening, and its checkpoint with that.
-    found: Manifest,
+    end: End,
     files: Files<D>,
-    parts: Parts<D>,
+    manifests: Manifests<D>,
+    /// Where log files are copied to, and who hears of failures.
+    archive: Option<(Files<D>, backup::OnFailure)>,
+    lock: D::Lock,
 }
 
-impl<D: Disk + Clone> Opening<D> {
-    /// Opens the files of a database, or makes them, and reads what the log has. From then on this opening has its own incarnation.
+/// How far an opening has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// So many bytes of the log were read, of so many at most.
+    Log {
+        /// These.
+        bytes: u64,
+        /// All.
+        of: u64,
+    },
+    /// So many rows were loaded, of so many at most.
+    Rows {
+        /// These.
+        rows: u64,
+        /// All.
+        of: u64,
+    },
+}
+
+impl<'r, D: Disk + Clone> Opening<'r, D> {
+    /// Opens the files of a database, or makes them, and reads what the log has. `report` is told how far that has come, and the loading behind it.
     ///
     /// # Errors
     /// [`Error::InUse`], [`Error::NoDatabase`], [`Error::DatabaseExists`], [`Error::Corrupt`], [`Error::OtherFormat`], [`Error::Inaccessible`],
-    /// [`Error::DiskFull`], [`Error::Options`]. What is there is as before then, or as an interrupted opening leaves it, and may be opened again.
-    pub fn begin(files: &Files<D>, settings: Settings) -> Result<Self, Error> {
+    /// [`Error::DiskFull`], [`Error::Options`]. What is there is as before then, or as an interrupted creation leaves it, and may be opened again.
+    pub fn begin(files: &Files<D>, settings: Settings, report: &'r (dyn Fn(Progress) + Sync)) -> Result<Self, Error> {
         let failed = |error: LogError| error.of_database(&settings.path);
         if let Some(complaint) = settings.log.complaint() {
             return Err(Error::options(complaint));
         }
         look(files, &settings, failed)?;
         let lock = files.lock().map_err(|error| failed(error.into()))?;
-        let mut manifests = manifests_of(files, &settings, failed)?;
+        let manifests = manifests_of(files, &settings, failed)?;
         let stored = catalog::decode(&manifests.current().catalog).map_err(|error| failed(error.into()))?;
-        let (catalog, found) = (stored.permanent(), manifests.current().clone());
-        let checkpoints = Checkpoints::open(files, &found, settings.checkpoints).map_err(failed)?;
+        let catalog = stored.permanent();
         let mut tail = Tail::new(&catalog, settings.threads).map_err(failed)?;
-        checkpoint::carried(files, &found, &mut |logged| tail.add(logged)).map_err(failed)?;
-        let ended = Arc::<OnceLock<Ended>>::default();
-        let all_ended = Arc::clone(&ended);
-        let all_ended = Box::new(move || all_ended.get().map_or(Order::default(), |ended| ended()));
-        let clock = Arc::new(SystemClock::new());
-        let log = Log::open(files, &mut manifests, settings.log, clock, all_ended, &mut |logged| tail.add(logged))
-            .map_err(failed)?;
-        let newest = tail.finish().map_err(failed)?;
-        let path = settings.path.clone();
-        let (manifests, lock) = (Mutex::new(manifests), Mutex::new(lock));
-        let parts = Parts { log: Arc::new(log), manifests, checkpoints, path, _lock: lock };
-        parts.checkpoints.note(&parts.manifests());
-        if stored != catalog {
-            parts.define(&catalog)?;
-        }
-        Ok(Self { settings, ended, catalog, newest: Some(newest), found, files: files.clone(), parts })
+        checkpoint::carried(files, manifests.current(), &mut |logged| tail.add(logged)).map_err(failed)?;
+        let file_bytes = settings.log.file_bytes;
+        let told = |bytes: u64, files: usize| report(Progress::Log { bytes, of: bytes.max(files as u64 * file_bytes) });
+        let manner = Manner { by_threads: settings.threads > 0, report: Some(&told) };
+        let end = Log::read(files, &manifests, &manner, &mut |logged| tail.add(logged)).map_err(failed)?;
+        let newest = Some(tail.finish().map_err(failed)?);
+        let is_changed = stored != catalog;
+        let (files, archive) = (files.clone(), None);
+        Ok(Self { settings, report, catalog, is_changed, newest, end, files, manifests, archive, lock })
     }
 
     /// Has log files copied there before they are used again or removed. `on_failure` hears of failures; then they stay.
     pub fn archive(&mut self, to: Files<D>, on_failure: backup::OnFailure) {
-        let manifests = self.parts.manifests.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.parts.checkpoints.archive_to(Archive::new(to, manifests.current(), on_failure));
-        self.parts.checkpoints.note(manifests);
+        self.archive = Some((to, on_failure));
     }
 
     /// The tables.
@@ -161,17 +176,30 @@ impl<D: Disk + Clone> Opening<D> {
     pub fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
         let Some(newest) = self.newest.take() else { return Ok(0) };
         let Settings { threads, path, .. } = &self.settings;
-        load(newest, &RowSource::of(&self.files, &self.found), *threads, sink, path)
+        load(newest, &self.files, self.manifests.current(), (*threads, path), self.report, sink)
     }
 
-    /// The database is loaded, and logs what changes from now on. `ended` says up to which order all transactions have ended.
+    /// The database is loaded, and logs what changes from now on. `ended` says up to which order all transactions have ended. This opening gets its own
+    /// incarnation.
     ///
     /// # Errors
-    /// [`Error::Options`] when the system has no threads for the log.
+    /// [`Error::Options`] when the system has no threads for the log, [`Error::DiskFull`], [`Error::Inaccessible`].
     pub fn finish(self, durable: &Durable<D>, ended: Ended) -> Result<(), Error> {
-        let Self { settings, ended: place, parts, .. } = self;
-        assert!(place.set(ended).is_ok(), "an opening is finished once");
-        let parts = Arc::new(parts);
+        let Self { settings, catalog, is_changed, end, files, mut manifests, archive, lock, .. } = self;
+        let failed = |error: LogError| error.of_database(&settings.path);
+        let mut checkpoints = Checkpoints::open(&files, manifests.current(), settings.checkpoints).map_err(failed)?;
+        let clock = Arc::new(SystemClock::new());
+        let log = Log::go_on(&files, &mut manifests, settings.log, clock, ended, end).map_err(failed)?;
+        if let Some((to, on_failure)) = archive {
+            checkpoints.archive_to(Archive::new(to, manifests.current(), on_failure));
+        }
+        checkpoints.note(&manifests);
+        let path = settings.path.clone();
+        let (manifests, lock) = (Mutex::new(manifests), Mutex::new(lock));
+        let parts = Arc::new(Parts { log: Arc::new(log), manifests, checkpoints, path, _lock: lock });
+        if is_changed {
+            parts.define(&catalog)?;
+        }
         let threads = if settings.has_threads { Some(parts.start()) } else { None };
         let threads =
             threads.transpose().map_err(|error| Error::options(format!("the log has no threads: {error}")))?;
@@ -233,22 +261,32 @@ fn manifests_of<D: Disk + Clone>(
     }
 }
 
-/// Hands out the rows of a database that is called so.
+/// Hands out the rows of a database that is called so, by so many threads, and reports how many there were.
 pub(crate) fn load<D: Disk, S: Load>(
     newest: Newest,
-    checkpoint: &RowSource<'_, D>,
-    threads: usize,
+    files: &Files<D>,
+    manifest: &Manifest,
+    (threads, path): (usize, &str),
+    report: &(dyn Fn(Progress) + Sync),
     sink: &S,
-    path: &str,
 ) -> Result<u64, Error> {
-    newest.merge(threads, checkpoint, &Loading(sink)).map_err(|unloaded| match unloaded {
+    let in_checkpoint = manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files);
+    let of_rows = in_checkpoint.filter(|file| matches!(file.contents, Contents::Rows { .. }));
+    let of = of_rows.map(|file| file.count).sum::<u64>() + newest.puts();
+    let loading = Loading { sink, report, rows: AtomicU64::new(0), of };
+    newest.merge(threads, &RowSource::of(files, manifest), &loading).map_err(|unloaded| match unloaded {
         Unloaded::Read(error) => error.of_database(path),
         Unloaded::Refused(error) => error,
     })
 }
 
 /// A sink, whose errors are told apart from those of what is read.
-struct Loading<'s, S>(&'s S);
+struct Loading<'s, S> {
+    sink: &'s S,
+    report: &'s (dyn Fn(Progress) + Sync),
+    rows: AtomicU64,
+    of: u64,
+}
 
 /// Why rows were not loaded.
 enum Unloaded {
@@ -277,7 +315,11 @@ impl<S: Load> Sink for Loading<'_, S> {
     type Error = Unloaded;
 
     fn rows(&self, batch: &Batch<'_>) -> Result<(), Unloaded> {
-        self.0.load(batch).map_err(Unloaded::Refused)
+        self.sink.load(batch).map_err(Unloaded::Refused)?;
+        let count = batch.len() as u64;
+        let rows = self.rows.fetch_add(count, Ordering::Relaxed) + count;
+        (self.report)(Progress::Rows { rows, of: rows.max(self.of) });
+        Ok(())
     }
 }
 

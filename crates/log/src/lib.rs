@@ -23,7 +23,7 @@ pub mod steps;
 pub mod tools;
 
 pub use codec::DatabaseId;
-pub use durable::{Durable, Load, Opening, Settings, Wanted};
+pub use durable::{Durable, Load, Opening, Progress, Settings, Wanted};
 pub use error::{Error, RowFault};
 pub use flush::{Beat, Ended, Log, Options, Threads};
 pub use polychron_engine::redo::Durability;

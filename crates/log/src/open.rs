@@ -13,7 +13,7 @@ use crate::flush::pool::{DIRECTORY, Lengths, Pool, path_of};
 use crate::flush::{Ended, Log, Options, Parts};
 use crate::frame::Order;
 use crate::manifest::{Checkpoint, Manifest, Manifests};
-use crate::read::{self, End, Logged};
+use crate::read::{self, End, Logged, Manner};
 use crate::ship;
 use crate::steps::Step;
 
@@ -34,12 +34,38 @@ impl<D: Disk + Clone> Log<D> {
         if let Some(complaint) = options.complaint() {
             return Err(Error::Options(complaint));
         }
-        let manifest = manifests.current().clone();
+        let end = Self::read(files, manifests, &Manner::default(), visit)?;
+        Self::go_on(files, manifests, options, clock, ended, end)
+    }
+
+    /// Reads a log, and changes nothing.
+    pub(crate) fn read(
+        files: &Files<D>,
+        manifests: &Manifests<D>,
+        manner: &Manner<'_>,
+        visit: &mut dyn FnMut(Logged<'_>),
+    ) -> Result<End, Error> {
+        let manifest = manifests.current();
         if manifest.incarnation == 0 {
             read::refuse_foreign(files)?;
+            return Ok(End::of_none(manifest.first_log_file));
+        }
+        read::read_to_end(files, manifest, manifests.generation(), manner, visit)
+    }
+
+    /// Goes on with a log that was read to its end.
+    pub(crate) fn go_on(
+        files: &Files<D>,
+        manifests: &mut Manifests<D>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        ended: Ended,
+        end: End,
+    ) -> Result<Self, Error> {
+        let manifest = manifests.current().clone();
+        if manifest.incarnation == 0 {
             begin_directory(files)?;
         }
-        let end = read::read_to_end(files, &manifest, manifests.generation(), visit)?;
         make_durable(files, &end)?;
         let whole = end.whole;
         let incarnation = if left_out(Step::RaiseIncarnation) {

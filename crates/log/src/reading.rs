@@ -5,12 +5,12 @@ use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::mutations::{left_out, pass};
 
 use crate::catalog;
-use crate::checkpoint::{self, RowSource};
+use crate::checkpoint;
 use crate::disk::{self, Disk, Files};
-use crate::durable::{Load, load};
+use crate::durable::{Load, Progress, load};
 use crate::error::Error as LogError;
 use crate::manifest::{Manifest, Manifests};
-use crate::read;
+use crate::read::{self, Manner};
 use crate::recover::{Newest, Tail};
 use crate::steps::{BackupStep, Point};
 
@@ -34,7 +34,8 @@ impl<D: Disk> Quiet<D> {
 }
 
 /// A database that is read alone: what it has is handed out, and nothing is written.
-pub struct Reading<D: Disk> {
+pub struct Reading<'r, D: Disk> {
+    report: &'r (dyn Fn(Progress) + Sync),
     path: String,
     threads: usize,
     catalog: StoredCatalog,
@@ -44,16 +45,27 @@ pub struct Reading<D: Disk> {
     quiet: Quiet<D>,
 }
 
-impl<D: Disk + Clone> Reading<D> {
-    /// Reads the log of the database that is called `path`, by so many threads beside the calling one.
+impl<'r, D: Disk + Clone> Reading<'r, D> {
+    /// Reads the log of the database that is called `path`, by so many threads beside the calling one. `report` is told how far the loading behind it has
+    /// come.
     ///
     /// # Errors
     /// [`Error::InUse`], [`Error::NoDatabase`], [`Error::Corrupt`], [`Error::OtherFormat`], [`Error::Inaccessible`].
-    pub fn begin(files: &Files<D>, path: &str, threads: usize) -> Result<Self, Error> {
-        Self::try_begin(files, path, threads).map_err(|error| error.of_database(path))
+    pub fn begin(
+        files: &Files<D>,
+        path: &str,
+        threads: usize,
+        report: &'r (dyn Fn(Progress) + Sync),
+    ) -> Result<Self, Error> {
+        Self::try_begin(files, path, threads, report).map_err(|error| error.of_database(path))
     }
 
-    fn try_begin(files: &Files<D>, path: &str, threads: usize) -> Result<Self, LogError> {
+    fn try_begin(
+        files: &Files<D>,
+        path: &str,
+        threads: usize,
+        report: &'r (dyn Fn(Progress) + Sync),
+    ) -> Result<Self, LogError> {
         let quiet = Quiet::begin(files)?;
         let Some((found, generation)) = Manifests::read_with_generation(files)? else {
             return Err(LogError::NoDatabase);
@@ -64,9 +76,10 @@ impl<D: Disk + Clone> Reading<D> {
         let catalog = catalog::decode(&found.catalog)?.permanent();
         let mut tail = Tail::new(&catalog, threads)?;
         checkpoint::carried(files, &found, &mut |logged| tail.add(logged))?;
-        read::read(files, &found, generation, &mut |logged| tail.add(logged))?;
+        let manner = Manner { by_threads: threads > 0, report: None };
+        read::read_to_end(files, &found, generation, &manner, &mut |logged| tail.add(logged))?;
         let newest = Some(tail.finish()?);
-        Ok(Self { path: path.to_owned(), threads, catalog, newest, found, files: files.clone(), quiet })
+        Ok(Self { report, path: path.to_owned(), threads, catalog, newest, found, files: files.clone(), quiet })
     }
 
     /// The tables.
@@ -80,7 +93,7 @@ impl<D: Disk + Clone> Reading<D> {
     /// What `sink` says, and what is wrong with the rows.
     pub fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
         let Some(newest) = self.newest.take() else { return Ok(0) };
-        load(newest, &RowSource::of(&self.files, &self.found), self.threads, sink, &self.path)
+        load(newest, &self.files, &self.found, (self.threads, &self.path), self.report, sink)
     }
 
     /// All was handed out: the files are needed no longer.

@@ -53,6 +53,7 @@ pub use memory::{ClassStatistics, Memory, MemoryStatistics, OWN_SLOTS, Pressure}
 pub use options::Options;
 pub use origin::Origin;
 pub use stack::stack_left;
+pub use system::granted_bytes;
 
 /// An allocation was refused: the memory limit is reached or the system has no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -155,7 +155,7 @@ pub(crate) unsafe fn discard(base: NonNull<u8>, bytes: usize) {
 }
 
 /// What the machine or its control group grants, in bytes, if that can be found out.
-pub(crate) fn granted_bytes() -> Option<usize> {
+pub fn granted_bytes() -> Option<usize> {
     if cfg!(any(not(target_os = "linux"), miri)) {
         return None;
     }

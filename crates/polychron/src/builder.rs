@@ -170,7 +170,7 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
-    /// Makes `tracing` events of what happens: a conflict is one of level `DEBUG`, all else are of level `WARN`.
+    /// Makes `tracing` events of what happens: a conflict and the progress of an opening are of level `DEBUG`, all else are of level `WARN`.
     #[cfg(feature = "tracing")]
     pub fn trace(self) -> Self {
         self.on_event(crate::telemetry::trace)

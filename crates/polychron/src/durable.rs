@@ -3,15 +3,20 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
+use polychron_base::clock::{Clock as _, Duration, SystemClock};
 use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::redo::{Durability, Journal, Order};
-use polychron_engine::{Access, Declare, Error, Insertion, Procedure, Protocol, RowRef, TableId, Transaction};
+use polychron_engine::{
+    Access, Declare, Error, Events, Insertion, OpeningStage, Procedure, Protocol, RowRef, TableId, Transaction,
+    Worker as _,
+};
 use polychron_log::disk::{Cause, Directory, Disk, Files};
 use polychron_log::recover::Batch;
 use polychron_log::ship::net::SocketAddr;
-use polychron_log::{Durable, Load, Opening, Reading, Settings, Wanted};
+use polychron_log::{Durable, Load, Opening, Progress, Reading, Settings, Wanted};
+use polychron_sync::{Mutex, MutexGuard};
 
 use crate::standby::StandbyStatus;
 use crate::{Builder, Database};
@@ -232,7 +237,7 @@ impl<P: Protocol> Builder<P> {
         let workers = polychron_memory::OWN_SLOTS + memory.max_workers;
         let log = polychron_log::Options {
             durability: self.durability,
-            ..polychron_log::Options::within(memory.limit_bytes, workers)
+            ..polychron_log::Options::within(memory.limit_bytes.or_else(polychron_memory::granted_bytes), workers)
         };
         let checkpoints = polychron_log::checkpoint::Options::within(log.memory_bytes);
         Settings { path, wanted, log, checkpoints, threads: self.recovering_threads(), has_threads: true }
@@ -255,7 +260,8 @@ impl<P: Protocol> Builder<P> {
         let durable = Arc::new(Durable::new(settings.log.durability));
         let memory = &mut options.common.memory;
         let files_bytes = settings.log.memory_bytes + settings.checkpoints.memory_bytes;
-        memory.limit_bytes = memory.limit_bytes.map(|limit| limit.saturating_sub(files_bytes));
+        let limit = memory.limit_bytes.or_else(polychron_memory::granted_bytes);
+        memory.limit_bytes = limit.map(|limit| limit.saturating_sub(files_bytes));
         options.common.journal = Journal::new(Arc::clone(&durable) as _);
         // First, for a protocol may refuse the journal, or the options.
         let database = Database::with_options(options)?;
@@ -316,12 +322,14 @@ fn recover<P: Protocol, D: Disk + Clone>(
     durable: &Durable<D>,
     files: &Files<D>,
     settings: Settings,
-    archive: impl FnOnce(&mut Opening<D>),
+    archive: impl FnOnce(&mut Opening<'_, D>),
 ) -> Result<(), Error> {
     let path = settings.path.clone();
-    let mut opening = Opening::begin(files, settings)?;
+    let told = Told::new(database);
+    let report = |progress: Progress| told.report(progress);
+    let mut opening = Opening::begin(files, settings, &report)?;
     archive(&mut opening);
-    load(database, path, &mut opening)?;
+    load(database, path, &mut opening, &told)?;
     let protocol = Arc::downgrade(&database.protocol);
     let ended = move || protocol.upgrade().map_or(Order::default(), |protocol| protocol.storage().ended());
     opening.finish(durable, Box::new(ended))
@@ -333,7 +341,7 @@ pub(crate) trait Recovers {
     fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error>;
 }
 
-impl<D: Disk + Clone> Recovers for Opening<D> {
+impl<D: Disk + Clone> Recovers for Opening<'_, D> {
     fn catalog(&self) -> &StoredCatalog {
         self.catalog()
     }
@@ -343,7 +351,7 @@ impl<D: Disk + Clone> Recovers for Opening<D> {
     }
 }
 
-impl<D: Disk + Clone> Recovers for Reading<D> {
+impl<D: Disk + Clone> Recovers for Reading<'_, D> {
     fn catalog(&self) -> &StoredCatalog {
         self.catalog()
     }
@@ -353,16 +361,70 @@ impl<D: Disk + Clone> Recovers for Reading<D> {
     }
 }
 
-/// Makes the tables again in an empty database, and loads their rows.
-pub(crate) fn load<P: Protocol>(database: &Database<P>, path: String, from: &mut impl Recovers) -> Result<(), Error> {
+/// Makes the tables again in an empty database, and loads their rows. What they have counted does not count.
+pub(crate) fn load<P: Protocol>(
+    database: &Database<P>,
+    path: String,
+    from: &mut impl Recovers,
+    told: &Told<'_>,
+) -> Result<(), Error> {
     let storage = database.protocol.storage();
     storage.restore(from.catalog())?;
     let ids = from.catalog().tables().iter().filter_map(|(position, table)| {
         let id = storage.find_table(&table.definition.name)?;
         Some((*position, id))
     });
-    let loader = Loader { database, path, tables: ids.collect() };
-    from.load(&loader).map(drop)
+    let loader = Loader { database, path, tables: ids.collect(), workers: Mutex::default() };
+    let rows = from.load(&loader)?;
+    drop(loader);
+    told.end(rows);
+    storage.counters().forget();
+    Ok(())
+}
+
+/// Tells whoever listens how far an opening has come.
+pub(crate) struct Told<'d> {
+    events: &'d Events,
+    clock: SystemClock,
+    /// When the stage began of which something was told last, and when that was told, in nanoseconds.
+    last: Mutex<Option<(OpeningStage, u64, u64)>>,
+}
+
+/// How much time is between two reports of one stage, at least.
+const REPORT_EVERY_NS: u64 = 100_000_000;
+
+impl<'d> Told<'d> {
+    pub(crate) fn new<P: Protocol>(database: &'d Database<P>) -> Self {
+        let events = database.protocol.storage().counters().events();
+        Self { events, clock: SystemClock::new(), last: Mutex::new(None) }
+    }
+
+    /// So many rows are loaded, and the opening is nearly done.
+    fn end(&self, rows: u64) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.report(Progress::Rows { rows, of: rows });
+    }
+
+    pub(crate) fn report(&self, progress: Progress) {
+        if !self.events.is_heard() {
+            return;
+        }
+        let (stage, done, of) = match progress {
+            Progress::Log { bytes, of } => (OpeningStage::Log, bytes, of),
+            Progress::Rows { rows, of } => (OpeningStage::Rows, rows, of),
+        };
+        let now_ns = self.clock.now_ns();
+        // Whoever finds it locked leaves it to the other one.
+        let Ok(mut last) = self.last.try_lock() else { return };
+        let begun_ns = match *last {
+            Some((of, _, told_ns)) if of == stage && now_ns - told_ns < REPORT_EVERY_NS => return,
+            Some((of, begun_ns, _)) if of == stage => begun_ns,
+            _ => now_ns,
+        };
+        *last = Some((stage, begun_ns, now_ns));
+        drop(last);
+        self.events.opening(stage, (done, of), Duration::from_nanos(now_ns - begun_ns));
+    }
 }
 
 /// Puts recovered rows into a database.
@@ -371,12 +433,24 @@ struct Loader<'d, P: Protocol> {
     path: String,
     /// The tables by their positions.
     tables: BTreeMap<u32, TableId>,
+    /// Those that no thread has. They go with this, and what they have counted does not count.
+    workers: Mutex<Vec<P::Worker>>,
+}
+
+impl<P: Protocol> Loader<'_, P> {
+    fn workers(&self) -> MutexGuard<'_, Vec<P::Worker>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<P: Protocol> Load for Loader<'_, P> {
     fn load(&self, batch: &Batch<'_>) -> Result<(), Error> {
         let Some(&table) = self.tables.get(&batch.table()) else { return Ok(()) };
-        match self.database.execute(&mut Rows { table, batch })? {
+        let worker = self.workers().pop();
+        let mut worker = worker.map_or_else(|| self.database.protocol.worker(), Ok)?;
+        let loaded = worker.execute(&mut Rows { table, batch })?;
+        self.workers().push(worker);
+        match loaded {
             None => Ok(()),
             Some(duplicate) => Err(Error::corrupt(self.path.clone(), duplicate)),
         }

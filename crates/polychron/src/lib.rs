@@ -243,8 +243,8 @@ pub use polychron_engine::typed::{
 pub use polychron_engine::{
     Abort, Access, Aggregate, Becomes, ChangeOutcome, ColumnBatch, ColumnVector, Commit, Common, Configuration,
     Declare, Direction, Error, Event, Events, Future, FutureValue, Futures, HotKey, IndexId, Insertion, Interactive,
-    Isolation, Metric, MetricValue, Mode, Operations, Procedure, Protocol, Reason, Restriction, Savepoint, Scan,
-    Statistics, Submission, Table, TableId, Transaction, Versions, Worker,
+    Isolation, Metric, MetricValue, Mode, OpeningStage, Operations, Procedure, Protocol, Reason, Restriction,
+    Savepoint, Scan, Statistics, Submission, Table, TableId, Transaction, Versions, Worker,
 };
 #[cfg(feature = "durability")]
 pub use polychron_log::backup::{Restored, back_up_directory, restore_directory};

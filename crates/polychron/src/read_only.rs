@@ -7,10 +7,10 @@ use polychron_base::error::table_name;
 use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::redo::{Change, Durability, Journal, Log, Order, Ticket};
 use polychron_engine::{Error, Protocol, TableId};
-use polychron_log::Reading;
 use polychron_log::disk::{Cause, Directory, Disk, Files};
+use polychron_log::{Progress, Reading};
 
-use crate::durable::load;
+use crate::durable::{Told, load};
 use crate::{Builder, Database};
 
 /// Refuses changes, once the tables are there.
@@ -108,8 +108,10 @@ impl<P: Protocol> Builder<P> {
         let refusing = Arc::new(Refusing { path: path.to_owned(), tables: OnceLock::new() });
         options.common.journal = Journal::new(Arc::clone(&refusing) as _);
         let database = Database::with_options(options)?;
-        let mut reading = Reading::begin(&files()?, path, threads)?;
-        load(&database, path.to_owned(), &mut reading)?;
+        let told = Told::new(&database);
+        let report = |progress: Progress| told.report(progress);
+        let mut reading = Reading::begin(&files()?, path, threads, &report)?;
+        load(&database, path.to_owned(), &mut reading, &told)?;
         let tables = reading.catalog().clone();
         reading.end()?;
         // From now on.

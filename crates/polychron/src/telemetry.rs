@@ -21,6 +21,10 @@ pub(crate) fn trace(event: &Event<'_>) {
         Event::Memory { mark_percent, used_bytes, limit_bytes, .. } => {
             tracing::warn!(mark_percent, used_bytes, limit_bytes, "memory fills up");
         }
+        Event::Opening { stage, done, of, time, .. } => {
+            let stage = stage.name();
+            tracing::debug!(stage, done, of, ?time, "a database is being opened");
+        }
         Event::ArchiveFails { reason, .. } => tracing::warn!(reason, "the archive fails"),
         Event::Open { time, thread, .. } => {
             tracing::warn!(?time, thread = thread.name(), id = ?thread.id(), "a transaction stays open");

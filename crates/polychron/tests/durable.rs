@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polychron::schema::{ForeignKeyDefinition, IndexDefinition};
 use polychron::{
-    Access, Database, Declare, Durability, Error, Operations, Procedure, Protocol, ProtocolInfo, ProtocolList,
-    ProtocolVisitor, Protocols, Row, Table, Transaction,
+    Access, Database, Declare, Durability, Error, Event, OpeningStage, Operations, Procedure, Protocol, ProtocolInfo,
+    ProtocolList, ProtocolVisitor, Protocols, Row, Table, Transaction,
 };
 use polychron_base::clock::{Clock, SystemClock};
 
@@ -408,6 +409,31 @@ fn damaged_files_are_refused_and_left_alone() {
     });
     let error = small().open(&path).unwrap_err();
     assert!(matches!(error, Error::Corrupt(_) | Error::OtherFormat(_)), "{error:?}");
+}
+
+#[test]
+fn an_opening_is_reported_and_counts_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bank");
+    written(&path);
+    let stages = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&stages);
+    let listener = move |event: &Event<'_>| {
+        if let Event::Opening { stage, done, of, .. } = event {
+            assert!(done <= of, "{event:?}");
+            told.lock().unwrap().push((*stage, *done));
+        }
+    };
+    let database = small().on_event(listener).open(&path).unwrap();
+    let statistics = database.statistics();
+    assert_eq!((statistics.commits, statistics.refusals, statistics.aborts_by_reason().count()), (0, 0, 0));
+    let [(owners, accounts)] = tables(&database);
+    let rows = database.snapshot(|transaction| Ok::<_, Error>(transaction.len(&owners)? + transaction.len(&accounts)?));
+    let told = stages.lock().unwrap();
+    assert_eq!(told.first().map(|(stage, _)| *stage), Some(OpeningStage::Log));
+    assert_eq!(told.last().copied(), Some((OpeningStage::Rows, rows.unwrap() as u64)));
+    database.transact(|_| polychron::Ok(())).unwrap();
+    assert_eq!(database.statistics().commits, 1);
 }
 
 #[test]

@@ -9,9 +9,11 @@ use polychron::{Database, Error, Operations as _, Scan, TableId};
 
 use super::cells::cell;
 use crate::arguments::Export;
+use crate::progress::opening;
 
 pub(super) fn run(given: &Export) -> Result<(), String> {
-    let database = Database::builder().open_read_only(&given.place.directory).map_err(|error| error.to_string())?;
+    let opened = Database::builder().on_event(opening()).open_read_only(&given.place.directory);
+    let database = opened.map_err(|error| error.to_string())?;
     let table = find(&database, &given.table)?;
     let Some(path) = &given.output else {
         return match write(&database, table, io::stdout().lock()) {

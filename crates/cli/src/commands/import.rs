@@ -14,6 +14,7 @@ use super::cells::parse;
 use super::export::find;
 use crate::arguments::Import;
 use crate::output::print_output;
+use crate::progress::opening;
 
 /// How many bytes of rows one transaction has: what the log takes at once is more.
 const AT_ONCE: usize = 4 << 20;
@@ -25,7 +26,8 @@ pub(super) fn run(given: &Import) -> Result<(), String> {
         Some(path) => Box::new(File::open(path).map_err(|error| at(format!(": {error}")))?),
         None => Box::new(io::stdin()),
     };
-    let database = Database::builder().open_existing(&given.directory).map_err(|error| error.to_string())?;
+    let opened = Database::builder().on_event(opening()).open_existing(&given.directory);
+    let database = opened.map_err(|error| error.to_string())?;
     let table = find(&database, &given.table)?;
     let definition = database.definition(table).map_err(|error| error.to_string())?;
     let rows = Rows::read(definition, input).map_err(at)?;

@@ -188,6 +188,9 @@ impl NodeSet {
     /// The guard under which the stamps were taken is alive, or [`NodeSet::stand_alone`] was called when its epoch had been left.
     #[inline]
     pub unsafe fn first_broken(&self) -> Option<IndexRef> {
+        if self.nodes.is_empty() {
+            return None;
+        }
         if self.is_alone {
             // SAFETY: the nodes themselves are protected.
             let broken = self.nodes.iter().find(|(stamp, _)| unsafe { !stamp.holds_alone() });

@@ -1,13 +1,14 @@
 //! Ranges of typed rows, visited in place.
 
-use std::ops::{AddAssign, ControlFlow};
+use std::ops::{AddAssign, Bound, ControlFlow};
 
 use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{Columns, Index, OwnedKey, Projection, Row};
 
 use super::bounds::{BoundKey, KeyBounds};
 use super::{Rows, Table};
-use crate::{Direction, Restriction, Scan, Transaction};
+use crate::aggregate::{Grouping, the_one};
+use crate::{Aggregate, Direction, Restriction, Scan, Transaction};
 
 /// A range of rows that is about to be read.
 ///
@@ -270,9 +271,21 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
     /// As [`Range::visit`].
     pub fn count(mut self) -> Result<u64, Error> {
         if K::ALL {
+            if self.is_whole_table() {
+                let scan = Scan { restrictions: &self.restrictions, ..Scan::all(self.table) };
+                let groups = self.transaction.aggregate_range(&scan, &Grouping::whole(&[Aggregate::Rows]))?;
+                return Ok(the_one(groups).to_column::<u64>()?);
+            }
             self.projection = Projection::NONE;
         }
         self.fold(0, |count, _| count + 1)
+    }
+
+    /// Whether the range is the whole table: a protocol may know how to count that without a visit of each row.
+    fn is_whole_table(&self) -> bool {
+        let is_unbounded =
+            |bounds: &KeyBounds| matches!((&bounds.lower, &bounds.upper), (Bound::Unbounded, Bound::Unbounded));
+        self.index == IndexId::PRIMARY && self.limit == usize::MAX && self.bounds.as_ref().is_ok_and(is_unbounded)
     }
 
     /// Whether there is no row.

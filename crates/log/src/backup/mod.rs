@@ -32,7 +32,7 @@ use crate::flush::flusher::Framed;
 use crate::flush::{Log, pool};
 use crate::frame::Order;
 use crate::manifest::{Manifest, Manifests};
-use crate::read;
+use crate::read::{self, Manner};
 use crate::reading::Quiet;
 use crate::steps::BackupStep;
 pub(crate) use target::{clear, into_directory};
@@ -149,7 +149,7 @@ pub fn back_up<D: Disk + Clone, E: Disk + Clone>(
     if manifest.incarnation == 0 {
         read::refuse_foreign(files)?;
     }
-    let end = read::read_to_end(files, &manifest, generation, &mut |_| {})?;
+    let end = read::read_to_end(files, &manifest, generation, &Manner::default(), &mut |_| {})?;
     let last = Framed {
         epoch: end.whole,
         // Nothing is open any more: all was logged by this opening, or before.

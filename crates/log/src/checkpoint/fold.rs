@@ -72,8 +72,12 @@ impl<D: Disk, E: Disk> Fold<'_, D, E> {
         let mut files: Vec<CheckpointFile> = carried.finish()?.into_iter().collect();
         let (kept, base) = self.split(gathered.touched());
         files.extend(kept);
+        let is_little = match &mut gathered {
+            Gathered::All(newest) => bits == 0 && self.is_little(newest, &base),
+            Gathered::TooMuch { .. } => false,
+        };
         match gathered {
-            Gathered::All(newest) if bits == 0 && self.is_little(&newest, &base) => {
+            Gathered::All(newest) if is_little => {
                 files.extend(self.write_changes(newest)?);
                 files.extend(base);
             }
@@ -85,11 +89,15 @@ impl<D: Disk, E: Disk> Fold<'_, D, E> {
     }
 
     /// Whether so little has changed of these files' rows that they stay.
-    fn is_little(&self, newest: &Newest, base: &[CheckpointFile]) -> bool {
+    fn is_little(&self, newest: &mut Newest, base: &[CheckpointFile]) -> bool {
         let bytes: u64 = base.iter().map(|file| file.bytes).sum();
         let most = self.options.changes * bytes as f64;
-        let may_stay = self.kept == Kept::FilesAndRecords && bytes > 0;
-        may_stay && newest.memory_bytes() as f64 <= most && !left_out(CheckpointStep::LeaveRows)
+        if self.kept != Kept::FilesAndRecords || bytes == 0 {
+            return false;
+        }
+        // What counts no longer takes no memory then.
+        newest.take_in(self.options.threads);
+        newest.memory_bytes() as f64 <= most && !left_out(CheckpointStep::LeaveRows)
     }
 
     /// Writes what has changed.
@@ -276,7 +284,7 @@ impl<'g, 'f, E: Disk> Gatherer<'g, 'f, E> {
         most_bytes: usize,
         carried: Option<&'g mut Carried<'f, E>>,
     ) -> Result<Self, Error> {
-        let tail = Tail::of_range(fold.catalog, range, fold.options.threads.saturating_sub(1))?;
+        let tail = Tail::of_range(fold.catalog, range, fold.options.threads.saturating_sub(1), most_bytes)?;
         let (last, work) = (fold.last, fold.pace.begin());
         Ok(Self { last, most_bytes, tail: Some(tail), carried, work, come: 0, taken: 0, unseen: 0, failure: None })
     }

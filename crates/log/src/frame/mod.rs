@@ -158,6 +158,14 @@ impl<'b> Frame<'b> {
         Ok(Self { header, checksum, bytes: whole.len(), records, content })
     }
 
+    /// The frame of bytes that [`decode`](Self::decode) has found right: the content is not checked again.
+    pub(crate) fn of_checked(bytes: &'b [u8]) -> Option<Self> {
+        let Parts { header, checksum, content, records, sums } = checked_header(bytes.get(..BLOCK)?).ok()?;
+        let start = HEADER + sums.len();
+        let content = bytes.get(start..start + content)?;
+        Some(Self { header, checksum, bytes: (start + content.len()).next_multiple_of(BLOCK), records, content })
+    }
+
     /// What the frame says of itself whose first block this is, and how many bytes it takes, if its header is whole.
     ///
     /// # Errors

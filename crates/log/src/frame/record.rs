@@ -294,6 +294,7 @@ pub enum Change<'b> {
     },
 }
 
+#[inline]
 fn read_change<'b>(reader: &mut Reader<'b>) -> Option<Change<'b>> {
     let head = reader.varint()?;
     let table = u32::try_from(head >> 2).ok()?;
@@ -315,12 +316,14 @@ fn read_change<'b>(reader: &mut Reader<'b>) -> Option<Change<'b>> {
     }
 }
 
+#[inline]
 fn read_key<'b>(reader: &mut Reader<'b>) -> Option<&'b [u8]> {
     let length = usize::try_from(reader.varint()?).ok().filter(|length| *length <= MAX_KEY_BYTES)?;
     reader.take(length)
 }
 
 /// The first word of a range, and its words.
+#[inline]
 fn read_range<'b>(reader: &mut Reader<'b>, end: usize) -> Option<(usize, Words<'b>)> {
     let distance = usize::try_from(reader.varint()?).ok().filter(|distance| *distance <= MAX_ROW_WORDS - end)?;
     let words = read_words(reader, end + distance)?;
@@ -328,6 +331,7 @@ fn read_range<'b>(reader: &mut Reader<'b>, end: usize) -> Option<(usize, Words<'
 }
 
 /// Words of a row from some word on. They are walked through here, so that using them cannot fail.
+#[inline]
 fn read_words<'b>(reader: &mut Reader<'b>, first: usize) -> Option<Words<'b>> {
     let count = usize::try_from(reader.varint()?).ok().filter(|count| *count <= MAX_ROW_WORDS - first)?;
     let before = *reader;

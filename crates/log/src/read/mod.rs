@@ -5,14 +5,15 @@
 
 //! A log that is in use is read up to a frame that was durable before: what lies there is no tail, and anything else is damage.
 
+mod ahead;
 mod scan;
 mod walk;
 
 use crate::DatabaseId;
-use crate::disk::{Buffer, Disk, Files};
+use crate::disk::{Access, BLOCK, Buffer, Disk, Files};
 use crate::error::Error;
 use crate::flush::flusher::Framed;
-use crate::flush::pool::Live;
+use crate::flush::pool::{Live, path_of};
 use crate::frame::{Frame, Header, Order, Place, Record};
 use crate::manifest::Manifest;
 use walk::Walk;
@@ -48,6 +49,24 @@ pub(crate) struct End {
     pub(crate) unsure: Vec<Found>,
 }
 
+impl End {
+    /// Of a log that was never begun, and begins with this file.
+    pub(crate) fn of_none(number: u64) -> Self {
+        Self {
+            whole: 0,
+            number,
+            offset: 0,
+            written_ns: 0,
+            incarnation: 0,
+            before: 0,
+            consistent: Order::default(),
+            live: Vec::new(),
+            slots: Vec::new(),
+            unsure: Vec::new(),
+        }
+    }
+}
+
 /// A frame that was read.
 pub(crate) struct Found {
     pub(crate) slot: u32,
@@ -67,7 +86,7 @@ pub fn read<D: Disk>(
     generation: u64,
     visit: &mut dyn FnMut(Logged<'_>),
 ) -> Result<u64, Error> {
-    read_to_end(files, manifest, generation, visit).map(|end| end.whole)
+    read_to_end(files, manifest, generation, &Manner::default(), visit).map(|end| end.whole)
 }
 
 /// The same, each record with the last epoch of the frame with which it became whole: the epoch that it became durable with.
@@ -77,7 +96,7 @@ pub(crate) fn read_by_epoch<D: Disk>(
     generation: u64,
     visit: &mut dyn FnMut(u64, Logged<'_>),
 ) -> Result<u64, Error> {
-    let mut walk = Walk::begin(files, manifest, generation)?;
+    let mut walk = Walk::begin(files, manifest, generation, false)?;
     while let Some(found) = walk.next()? {
         let epoch = Frame::peek(&found.bytes).map_or(0, |(header, _)| header.last_epoch);
         walk.take(found, &mut |logged| visit(epoch, logged))?;
@@ -85,16 +104,31 @@ pub(crate) fn read_by_epoch<D: Disk>(
     walk.end().map(|end| end.whole)
 }
 
+/// How a log is read.
+#[derive(Default)]
+pub(crate) struct Manner<'m> {
+    /// Whether other threads read ahead.
+    pub(crate) by_threads: bool,
+    /// Is told how many bytes were read, and how many files there may be in all.
+    pub(crate) report: Option<&'m dyn Fn(u64, usize)>,
+}
+
 /// The same, and all that it takes to go on.
 pub(crate) fn read_to_end<D: Disk>(
     files: &Files<D>,
     manifest: &Manifest,
     generation: u64,
+    manner: &Manner<'_>,
     visit: &mut dyn FnMut(Logged<'_>),
 ) -> Result<End, Error> {
-    let mut walk = Walk::begin(files, manifest, generation)?;
+    let mut walk = Walk::begin(files, manifest, generation, manner.by_threads)?;
+    let (count, mut bytes) = (walk.files_to_read(), 0);
     while let Some(found) = walk.next()? {
+        bytes += found.bytes.len() as u64;
         walk.take(found, visit)?;
+        if let Some(report) = manner.report {
+            report(bytes, count);
+        }
     }
     walk.end()
 }
@@ -147,7 +181,7 @@ pub(crate) fn read_points_to_end<D: Disk>(
     generation: u64,
     visit: &mut dyn FnMut(Passed<'_>) -> bool,
 ) -> Result<Option<End>, Error> {
-    let mut walk = Walk::begin(files, manifest, generation)?;
+    let mut walk = Walk::begin(files, manifest, generation, false)?;
     while let Some(found) = walk.next()? {
         let Ok((header, _)) = Frame::peek(&found.bytes) else {
             return Err(walk.corrupt("a frame has changed while it was read"));
@@ -196,7 +230,7 @@ impl Cursor {
     }
 }
 
-/// The frame behind a place of a log that is in use, before the end of one that is durable; `None` if that is here.
+/// The bytes of the frame behind a place of a log that is in use, before the end of one that is durable; `None` if that is here.
 ///
 /// # Errors
 /// [`Error`]: also where its file was given back meanwhile.
@@ -206,18 +240,32 @@ pub(crate) fn next_frame<D: Disk>(
     live: &[Live],
     cursor: &mut Cursor,
     last: &Framed,
-) -> Result<Option<Found>, Error> {
+) -> Result<Option<Buffer>, Error> {
     if (cursor.number, cursor.offset) == (last.number, last.offset) {
         return Ok(None);
     }
-    let mut walk = Walk::at(files, database, live, cursor, last)?;
-    let Some(found) = walk.next()? else { return Err(walk.corrupt("no frame follows here")) };
-    let place = Place { database, file: walk.number, offset: found.offset };
-    let Ok(frame) = Frame::decode(&found.bytes, place) else {
-        return Err(walk.corrupt("a frame has changed while it was read"));
-    };
-    cursor.pass(&frame.header, frame.checksum, frame.bytes as u64);
-    Ok(Some(found))
+    for (number, offset) in [(cursor.number, cursor.offset), (cursor.number + 1, 0)] {
+        let Some(live) = live.iter().find(|live| live.number == number) else { continue };
+        let file = files.open(&path_of(live.slot), Access::Read)?;
+        let mut bytes = Buffer::zeroed(BLOCK);
+        let is_there = read_at(&file, offset, &mut bytes)?;
+        let Some((_, length)) = Frame::peek(&bytes).ok().filter(|_| is_there) else { continue };
+        if length > BLOCK {
+            bytes = Buffer::zeroed(length);
+            if !read_at(&file, offset, &mut bytes)? {
+                continue;
+            }
+        }
+        // A file that is used again meanwhile has a higher number.
+        let Ok(frame) = Frame::decode(&bytes, Place { database, file: number, offset }) else { continue };
+        if cursor.is_followed_by(&frame.header) {
+            cursor.pass(&frame.header, frame.checksum, frame.bytes as u64);
+            return Ok(Some(bytes));
+        }
+    }
+    let (first_epoch, last_epoch) = (cursor.whole + 1, last.epoch);
+    let file = format!("log file {}", cursor.number);
+    Err(Error::Corrupt { file, offset: cursor.offset, first_epoch, last_epoch, reason: "no frame follows here" })
 }
 
 /// Hands out the frames of a log that is in use, from the manifest's first file on, each with number and slot of its file and its offset, until one is not wanted.

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use polychron_engine::mutations::left_out;
 
-use super::{Cursor, End, Found, Logged, scan};
+use super::ahead::Ahead;
+use super::{End, Found, Logged, scan};
 use crate::DatabaseId;
 use crate::disk::{Access, BLOCK, Buffer, Cause, Disk, File, Files};
 use crate::error::Error;
@@ -24,7 +26,9 @@ pub(super) struct Walk<'f, D: Disk> {
     pub(super) slots: Vec<u32>,
     /// Files by the number that their first block says.
     numbers: BTreeMap<u64, Vec<u32>>,
-    file: Option<(u32, File<D::File>)>,
+    file: Option<Opened<D>>,
+    /// Whether other threads read ahead.
+    by_threads: bool,
     /// Where the next frame is looked for.
     pub(super) number: u64,
     pub(super) offset: u64,
@@ -48,10 +52,34 @@ pub(super) struct Walk<'f, D: Disk> {
     last: (u64, u32, Order),
 }
 
+/// A file that is being read.
+struct Opened<D: Disk> {
+    slot: u32,
+    file: Arc<File<D::File>>,
+    bytes: u64,
+    ahead: Ahead<D>,
+}
+
 impl<'f, D: Disk> Walk<'f, D> {
-    pub(super) fn begin(files: &'f Files<D>, manifest: &Manifest, generation: u64) -> Result<Self, Error> {
+    pub(super) fn begin(
+        files: &'f Files<D>,
+        manifest: &Manifest,
+        generation: u64,
+        by_threads: bool,
+    ) -> Result<Self, Error> {
         let (slots, numbers) = slots(files, manifest.database)?;
-        Ok(Self { slots, numbers, ..Self::empty(files, manifest, generation) })
+        Ok(Self { slots, numbers, by_threads, ..Self::empty(files, manifest, generation) })
+    }
+
+    /// How many files there may be to read.
+    pub(super) fn files_to_read(&self) -> usize {
+        self.numbers.range(self.number..).count()
+    }
+
+    fn open(&self, slot: u32) -> Result<Opened<D>, Error> {
+        let file = Arc::new(self.files.open(&path_of(slot), Access::Read)?);
+        let bytes = file.bytes()?;
+        Ok(Opened { slot, bytes, ahead: Ahead::new(Arc::clone(&file), bytes, self.by_threads), file })
     }
 
     /// The walk through a log that is in use, up to a frame that is durable, in files that are known.
@@ -72,6 +100,7 @@ impl<'f, D: Disk> Walk<'f, D> {
             slots: Vec::new(),
             numbers: BTreeMap::new(),
             file: None,
+            by_threads: false,
             number,
             offset: 0,
             folded: if left_out(CheckpointStep::SkipFolded) { 0 } else { folded },
@@ -88,38 +117,6 @@ impl<'f, D: Disk> Walk<'f, D> {
         }
     }
 
-    /// The walk through a log that is in use from some place on.
-    pub(super) fn at(
-        files: &'f Files<D>,
-        database: DatabaseId,
-        live: &[Live],
-        cursor: &Cursor,
-        last: &Framed,
-    ) -> Result<Self, Error> {
-        let manifest = Manifest {
-            database,
-            incarnation: u64::MAX,
-            first_log_file: cursor.number,
-            durable: 0,
-            checkpoint: None,
-            catalog: Vec::new(),
-        };
-        let here = live.iter().find(|live| live.number == cursor.number);
-        let file = here.map(|live| Ok::<_, Error>((live.slot, files.open(&path_of(live.slot), Access::Read)?)));
-        let number = if here.is_some() { cursor.number } else { cursor.number + 1 };
-        let Cursor { offset, whole, incarnation, before, .. } = *cursor;
-        let file = file.transpose()?;
-        Ok(Self {
-            file,
-            number,
-            offset,
-            whole: Some(whole),
-            incarnation,
-            before,
-            ..Self::of(files, &manifest, live, last)
-        })
-    }
-
     /// Whether this epoch was read, as a whole.
     pub(super) fn has(&self, epoch: u64) -> bool {
         self.whole >= Some(epoch) && self.unfinished.is_empty()
@@ -127,14 +124,14 @@ impl<'f, D: Disk> Walk<'f, D> {
 
     /// The frame that follows; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<Found>, Error> {
-        if let Some((slot, file)) = self.file.take() {
-            let found = self.look(&file, slot, self.number, self.offset)?;
-            let file_bytes = file.bytes()?;
-            self.file = Some((slot, file));
+        if let Some(mut file) = self.file.take() {
+            let found = self.look(&mut file, self.number, self.offset)?;
+            let is_full = file.bytes == self.offset;
+            self.file = Some(file);
             if let Some((found, _)) = found {
                 return Ok(Some(found));
             }
-            return self.go_over(self.number + 1, file_bytes == self.offset);
+            return self.go_over(self.number + 1, is_full);
         }
         self.go_over(self.number, true)
     }
@@ -142,10 +139,10 @@ impl<'f, D: Disk> Walk<'f, D> {
     /// The frame that follows at the beginning of a log file, from whichever file of that number has it. A new opening begins there only if there was no
     /// room in the file before.
     fn go_over(&mut self, number: u64, may_begin: bool) -> Result<Option<Found>, Error> {
-        let mut chosen: Option<(Found, Header, File<D::File>)> = None;
+        let mut chosen: Option<(Found, Header, Opened<D>)> = None;
         for slot in self.numbers.get(&number).cloned().unwrap_or_default() {
-            let file = self.files.open(&path_of(slot), Access::Read)?;
-            if let Some((found, header)) = self.look(&file, slot, number, 0)?
+            let mut file = self.open(slot)?;
+            if let Some((found, header)) = self.look(&mut file, number, 0)?
                 && (may_begin || header.incarnation == self.incarnation)
                 && chosen.as_ref().is_none_or(|(_, other, _)| other.incarnation < header.incarnation)
             {
@@ -153,24 +150,18 @@ impl<'f, D: Disk> Walk<'f, D> {
             }
         }
         Ok(chosen.map(|(found, _, file)| {
-            self.file = Some((found.slot, file));
+            self.file = Some(file);
             (self.number, self.offset) = (number, 0);
             found
         }))
     }
 
     /// The frame at some place of a file, if one is there that follows. What cannot be read is read once more: the device may have erred on its way.
-    fn look(
-        &self,
-        file: &File<D::File>,
-        slot: u32,
-        number: u64,
-        offset: u64,
-    ) -> Result<Option<(Found, Header)>, Error> {
-        let place = Place { database: self.database, file: number, offset };
-        for _ in 0..if left_out(Step::ReadTwice) { 1 } else { 2 } {
-            match self.decode(file, slot, place)? {
-                Ok((found, header, _)) => return Ok(self.follows(&header).then_some((found, header))),
+    fn look(&self, file: &mut Opened<D>, number: u64, offset: u64) -> Result<Option<(Found, Header)>, Error> {
+        let (place, slot) = (Place { database: self.database, file: number, offset }, file.slot);
+        for attempt in 0..if left_out(Step::ReadTwice) { 1 } else { 2 } {
+            match self.decode(file, place, attempt > 0)? {
+                Ok((found, header)) => return Ok(self.follows(&header).then_some((found, header))),
                 Err(Fault::Unsupported(format)) => {
                     return Err(Error::Unsupported { file: path_of(slot), format });
                 }
@@ -180,14 +171,16 @@ impl<'f, D: Disk> Walk<'f, D> {
         Ok(None)
     }
 
-    fn decode(
-        &self,
-        file: &File<D::File>,
-        slot: u32,
-        place: Place,
-    ) -> Result<Result<(Found, Header, u32), Fault>, Error> {
+    fn decode(&self, file: &mut Opened<D>, place: Place, again: bool) -> Result<Result<(Found, Header), Fault>, Error> {
+        let slot = file.slot;
+        let mut read = |into: &mut Buffer| {
+            if !again && file.ahead.read(place.offset, into) {
+                return Ok(true);
+            }
+            read_at(&file.file, place.offset, into)
+        };
         let mut bytes = Buffer::zeroed(BLOCK);
-        if !read_at(file, place.offset, &mut bytes)? {
+        if !read(&mut bytes)? {
             return Ok(Err(Fault::Cut));
         }
         let length = match Frame::peek(&bytes) {
@@ -197,14 +190,12 @@ impl<'f, D: Disk> Walk<'f, D> {
         };
         if length > BLOCK {
             bytes = Buffer::zeroed(length);
-            if !read_at(file, place.offset, &mut bytes)? {
+            if !read(&mut bytes)? {
                 return Ok(Err(Fault::Cut));
             }
         }
-        let decoded = Frame::decode(&bytes, place).map(|frame| (frame.header, frame.checksum));
-        Ok(decoded.map(|(header, checksum)| {
-            (Found { slot, offset: place.offset, first_epoch: header.first_epoch, bytes }, header, checksum)
-        }))
+        let header = Frame::decode(&bytes, place).map(|frame| frame.header);
+        Ok(header.map(|header| (Found { slot, offset: place.offset, first_epoch: header.first_epoch, bytes }, header)))
     }
 
     /// Whether a frame was written behind the last one, or a new opening behind the last whole epoch.
@@ -220,8 +211,7 @@ impl<'f, D: Disk> Walk<'f, D> {
 
     /// Takes a frame that follows, and hands its records out when their epoch is whole.
     pub(super) fn take(&mut self, found: Found, visit: &mut dyn FnMut(Logged<'_>)) -> Result<(), Error> {
-        let place = Place { database: self.database, file: self.number, offset: self.offset };
-        let Ok(frame) = Frame::decode(&found.bytes, place) else {
+        let Some(frame) = Frame::of_checked(&found.bytes) else {
             return Err(self.corrupt("a frame has changed while it was read"));
         };
         let (header, checksum) = (frame.header, frame.checksum);
@@ -254,14 +244,13 @@ impl<'f, D: Disk> Walk<'f, D> {
 
     fn hand_out(&self, found: &Found, visit: &mut dyn FnMut(Logged<'_>)) -> Result<(), Error> {
         let malformed = || self.corrupt_at(path_of(found.slot), found.offset, "a record is malformed");
-        let Ok((header, _)) = Frame::peek(&found.bytes) else { return Err(malformed()) };
-        let Ok(frame) = Frame::decode(&found.bytes, header.place) else { return Err(malformed()) };
+        let Some(frame) = Frame::of_checked(&found.bytes) else { return Err(malformed()) };
         for record in frame.records() {
             let record = record.map_err(|_| malformed())?;
             if record.changes().any(|change| change.is_err()) {
                 return Err(malformed());
             }
-            visit(Logged { incarnation: header.incarnation, record });
+            visit(Logged { incarnation: frame.header.incarnation, record });
         }
         Ok(())
     }
@@ -282,7 +271,7 @@ impl<'f, D: Disk> Walk<'f, D> {
     }
 
     pub(super) fn corrupt(&self, reason: &'static str) -> Error {
-        let file = self.file.as_ref().map_or(DIRECTORY.to_owned(), |(slot, _)| path_of(*slot));
+        let file = self.file.as_ref().map_or(DIRECTORY.to_owned(), |file| path_of(file.slot));
         self.corrupt_at(file, self.offset, reason)
     }
 
@@ -293,7 +282,7 @@ impl<'f, D: Disk> Walk<'f, D> {
 
     /// Which bytes of a file were not read as frames that follow each other.
     pub(super) fn unread(&self, slot: u32, bytes: u64) -> RangeInclusive<u64> {
-        let is_here = self.file.as_ref().is_some_and(|(here, _)| *here == slot);
+        let is_here = self.file.as_ref().is_some_and(|here| here.slot == slot);
         let is_before = self.live.iter().any(|live| live.slot == slot && live.number < self.number);
         if is_before {
             #[expect(clippy::reversed_empty_ranges, reason = "it has none")]

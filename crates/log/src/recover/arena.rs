@@ -1,16 +1,61 @@
 //! Bytes that are kept until all of them go at once.
 
+use std::ops::{Deref, DerefMut};
+
+use memmap2::{MmapMut, MmapOptions};
+
 /// How long the first block is, and up to which length each one is twice as long as the one before.
 const FIRST_BYTES: usize = 4 << 10;
 const MOST_BYTES: usize = 1 << 20;
 /// What lies in an arena may be overwritten by something slightly longer.
 const UNIT: usize = 8;
 
+/// Blocks that are as long as this are the system's own pages, which it has again as soon as they are not needed. An allocator would keep them.
+const MAPPED_BYTES: usize = 64 << 10;
+
 /// Blocks of bytes, filled one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Arena {
-    blocks: Vec<Vec<u8>>,
+    blocks: Vec<Memory>,
+    /// How much of the last one is filled.
+    filled: usize,
     bytes: usize,
+}
+
+/// Zeroes at first.
+#[derive(Debug)]
+enum Memory {
+    Heap(Vec<u8>),
+    Pages(MmapMut),
+}
+
+impl Memory {
+    fn zeroed(bytes: usize) -> Self {
+        let pages = (bytes >= MAPPED_BYTES && !cfg!(miri)).then(|| MmapOptions::new().len(bytes).map_anon().ok());
+        pages.flatten().map_or_else(|| Self::Heap(vec![0; bytes]), Self::Pages)
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Pages(pages) => pages,
+        }
+    }
+}
+
+impl DerefMut for Memory {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Pages(pages) => pages,
+        }
+    }
 }
 
 /// Where some bytes lie.
@@ -50,24 +95,23 @@ impl Arena {
     }
 
     pub(super) fn get(&self, span: Span) -> &[u8] {
-        let block = self.blocks.get(span.block as usize).map_or(&[][..], Vec::as_slice);
+        let block = self.blocks.get(span.block as usize).map_or(&[][..], |block| block);
         &block[span.offset as usize..][..span.length as usize]
     }
 
     /// Keeps a copy of bytes, which come from a frame, and so are few enough for the numbers of a span.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Span {
         let room = bytes.len().next_multiple_of(UNIT);
-        if self.blocks.last().is_none_or(|block| block.capacity() - block.len() < room) {
-            let usual = FIRST_BYTES.checked_shl(self.blocks.len() as u32).unwrap_or(MOST_BYTES).min(MOST_BYTES);
-            let block = Vec::with_capacity(usual.max(room));
-            self.bytes += block.capacity();
+        if self.blocks.last().is_none_or(|block| block.len() - self.filled < room) {
+            let usual = FIRST_BYTES << self.blocks.len().min(8);
+            let block = Memory::zeroed(usual.min(MOST_BYTES).max(room));
+            self.bytes += block.len();
             self.blocks.push(block);
+            self.filled = 0;
         }
-        let number = self.blocks.len() - 1;
-        let block = &mut self.blocks[number];
-        let offset = block.len();
-        block.extend_from_slice(bytes);
-        block.resize(offset + room, 0);
+        let (number, offset) = (self.blocks.len() - 1, self.filled);
+        self.blocks[number][offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.filled += room;
         Span { block: number as u32, offset: offset as u32, length: bytes.len() as u32 }
     }
 

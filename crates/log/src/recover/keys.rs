@@ -3,7 +3,9 @@
 //! A hash table of its own, because its memory has to be asked for ahead: what a change needs lies in three places or four, each behind the one before,
 //! and reading them one after the other is nearly all that a change would cost.
 
-use polychron_sync::atomic::{AtomicBool, Ordering};
+use std::cmp::Ordering;
+
+use polychron_sync::atomic::{self, AtomicBool};
 use polychron_sync::prefetch_read;
 
 use super::arena::{Arena, Span};
@@ -69,14 +71,24 @@ impl Entry {
         }
     }
 
+    /// Which key is first.
+    #[inline]
+    pub(super) fn compare(&self, other: &Self, arena: &Arena) -> Ordering {
+        if self.length == LONG || other.length == LONG {
+            return self.key(arena).cmp(other.key(arena));
+        }
+        let short = |entry: &Self| (u128::from_be_bytes(entry.bytes), entry.length);
+        short(self).cmp(&short(other))
+    }
+
     /// Notes that the checkpoint has a row of this key; whether it had one before.
     pub(super) fn meet(&self) -> bool {
         // Threads share it, and nothing else depends on it before they have all ended.
-        self.met.swap(true, Ordering::Relaxed)
+        self.met.swap(true, atomic::Ordering::Relaxed)
     }
 
     pub(super) fn was_met(&self) -> bool {
-        self.met.load(Ordering::Relaxed)
+        self.met.load(atomic::Ordering::Relaxed)
     }
 }
 
@@ -145,5 +157,23 @@ impl Keys {
     /// Its entry, most likely.
     pub(super) fn candidate(&self, hash: u64) -> Option<&Entry> {
         self.entries.get(self.candidates(hash).next()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_compare_as_their_keys() {
+        let long = [7; 40];
+        let keys = [&b""[..], b"\0", b"\0\0", b"a", b"a\0", b"ab", &long[..16], &long[..17], &long, &[8]];
+        let mut arena = Arena::default();
+        let entries: Vec<Entry> = keys.iter().map(|key| Entry::new(key, &mut arena)).collect();
+        for (one, first) in entries.iter().zip(keys) {
+            for (other, second) in entries.iter().zip(keys) {
+                assert_eq!(one.compare(other, &arena), first.cmp(second), "{first:?} and {second:?}");
+            }
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! What a log's tail and a checkpoint have together, row by row.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::sync::PoisonError;
 
 use polychron_base::key::HashSeed;
 use polychron_engine::mutations::left_out;
-use polychron_schema::{KeyScratch, TableDefinition};
+use polychron_schema::{IndexKind, KeyScratch, TableDefinition};
 use polychron_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use polychron_sync::{Mutex, prefetch_read};
 
@@ -164,6 +165,7 @@ pub struct Newest {
     pub(super) tables: Tables,
     pub(super) range: Range,
     pub(super) touched: BTreeSet<u32>,
+    pub(super) puts: u64,
     pub(super) seed: HashSeed,
     pub(super) parts: Vec<Part>,
 }
@@ -172,6 +174,11 @@ impl Newest {
     /// The positions of tables of which something was logged, of any keys.
     pub fn touched(&self) -> &BTreeSet<u32> {
         &self.touched
+    }
+
+    /// How often rows were put: at most so many are there beside those of the checkpoint.
+    pub fn puts(&self) -> u64 {
+        self.puts
     }
 
     /// The memory that it takes.
@@ -184,9 +191,12 @@ impl Newest {
     ///
     /// # Errors
     /// What sink or checkpoint say first, and [`Error::Row`].
-    pub fn merge<C: Source, S: Sink>(self, threads: usize, checkpoint: &C, sink: &S) -> Result<u64, S::Error> {
+    pub fn merge<C: Source, S: Sink>(mut self, threads: usize, checkpoint: &C, sink: &S) -> Result<u64, S::Error> {
         if self.tables.all().is_empty() {
             return Ok(0);
+        }
+        if checkpoint.parts() > 0 {
+            self.take_in(threads);
         }
         let rows = Mutex::new(0);
         let count = |output: Output<'_, S>| -> Result<(), S::Error> {
@@ -199,16 +209,30 @@ impl Newest {
             self.pass_all(checkpoint, part, &mut output)?;
             count(output)
         })?;
-        let Self { tables, parts, .. } = self;
+        let Self { tables, parts, seed, .. } = self;
         let parts: Vec<_> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
         side_by_side(threads, parts.len(), |number| -> Result<(), S::Error> {
             let part = parts[number].lock().unwrap_or_else(PoisonError::into_inner).take();
             let mut output = Output::new(&tables, sink);
             // Its memory comes back with it.
-            part.map_or(Ok(()), |part| rest(part, &tables, Beneath::Passed, &mut output))?;
+            part.map_or(Ok(()), |part| rest(part, &tables, seed, Beneath::Passed, &mut output))?;
             count(output)
         })?;
         Ok(rows.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Finds out what counts of each key, of all parts side by side.
+    pub(crate) fn take_in(&mut self, threads: usize) {
+        let (seed, parts) =
+            (self.seed, std::mem::take(&mut self.parts).into_iter().map(Mutex::new).collect::<Vec<_>>());
+        let done: Result<(), Infallible> = side_by_side(threads, parts.len(), |number| {
+            let mut part = parts[number].lock().unwrap_or_else(PoisonError::into_inner);
+            part.take_in(seed);
+            part.shrink();
+            Ok(())
+        });
+        let Ok(()) = done;
+        self.parts = parts.into_iter().map(|part| part.into_inner().unwrap_or_else(PoisonError::into_inner)).collect();
     }
 
     /// Hands out what was gathered, without the rows of a checkpoint: one change of each key, encoded, which has the same result over these rows as all
@@ -223,7 +247,7 @@ impl Newest {
         }
         let mut output = Output::new(&self.tables, sink);
         // Their memory comes back part by part.
-        self.parts.into_iter().try_for_each(|part| rest(part, &self.tables, Beneath::Kept, &mut output))?;
+        self.parts.into_iter().try_for_each(|part| rest(part, &self.tables, self.seed, Beneath::Kept, &mut output))?;
         output.finish()
     }
 
@@ -249,10 +273,6 @@ impl Newest {
         result
     }
 
-    fn part(&self, hash: u64) -> &Part {
-        &self.parts[part_of(hash, self.parts.len())]
-    }
-
     /// Passes rows of the checkpoint on, as they are now.
     fn pass<'t, S: Sink>(
         &'t self,
@@ -262,7 +282,7 @@ impl Newest {
     ) -> Result<(), S::Error> {
         let table = self.tables.get(number);
         for (looked, row) in group.rows() {
-            let part = self.part(looked.hash);
+            let part = &self.parts[looked.part];
             let found = looked.likely.and_then(|_| part.find(number, looked.hash, row.key));
             if found.is_some_and(Entry::meet) && !left_out(RecoveryStep::RefuseTwice) {
                 return Err(table.fault(row.key, RowFault::Twice).into());
@@ -301,6 +321,8 @@ struct Looked<'n, 'b> {
     words_end: usize,
     key_end: usize,
     hash: u64,
+    /// Which part its key belongs to.
+    part: usize,
     /// Most likely what was gathered of its key; if there is none, nothing was.
     likely: Option<&'n Entry>,
     is_in_range: bool,
@@ -315,7 +337,15 @@ impl<'n, 'b> Group<'n, 'b> {
         while self.looked.len() < GROUP && self.words.len() < WORDS {
             let Some(read) = rows.next_into(&mut self.words) else { break };
             let (encoded, words_end) = (read?, self.words.len());
-            self.looked.push(Looked { encoded, words_end, key_end: 0, hash: 0, likely: None, is_in_range: false });
+            self.looked.push(Looked {
+                encoded,
+                words_end,
+                key_end: 0,
+                hash: 0,
+                part: 0,
+                likely: None,
+                is_in_range: false,
+            });
         }
         Ok(!self.looked.is_empty())
     }
@@ -326,16 +356,17 @@ impl<'n, 'b> Group<'n, 'b> {
             let key = table.key_of(&self.words[start..looked.words_end], &mut self.key)?;
             looked.is_in_range = newest.range.has_key(key);
             looked.hash = hash_of(newest.seed, key);
-            newest.part(looked.hash).keys(number).fetch_slot(looked.hash);
+            looked.part = part_of(newest.seed, key, newest.parts.len());
+            newest.parts[looked.part].fetch_slot(number, looked.hash);
             self.keys.extend_from_slice(key);
             (start, looked.key_end) = (looked.words_end, self.keys.len());
         }
         for looked in &mut self.looked {
-            looked.likely = newest.part(looked.hash).keys(number).candidate(looked.hash);
+            looked.likely = newest.parts[looked.part].candidate(number, looked.hash);
             looked.likely.into_iter().for_each(|entry| prefetch_read(entry));
         }
-        self.looked.iter().for_each(|looked| newest.part(looked.hash).fetch_patch(looked.likely));
-        self.looked.iter().for_each(|looked| newest.part(looked.hash).fetch_bytes(looked.likely));
+        self.looked.iter().for_each(|looked| newest.parts[looked.part].fetch_patch(looked.likely));
+        self.looked.iter().for_each(|looked| newest.parts[looked.part].fetch_bytes(looked.likely));
         Ok(())
     }
 
@@ -364,11 +395,13 @@ enum Beneath {
 fn rest<'t, S: Sink>(
     mut part: Part,
     tables: &'t Tables,
+    seed: HashSeed,
     beneath: Beneath,
     output: &mut Output<'t, S>,
 ) -> Result<(), S::Error> {
+    part.take_in(seed);
     for (number, table) in tables.all().iter().enumerate() {
-        let entries = part.take(number);
+        let entries = part.take(number, table.definition.primary_kind == IndexKind::Ordered);
         for (at, entry) in entries.iter().enumerate() {
             part.fetch_patch(entries.get(at + 2 * AHEAD));
             part.fetch_bytes(entries.get(at + AHEAD));

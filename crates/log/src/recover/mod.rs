@@ -4,14 +4,16 @@
 //! patches that are newer. [`Tail::finish`] gives what it has gathered as [`Newest`], through which a checkpoint's rows are passed, so that each row
 //! leaves once, to a [`Sink`]. `docs/durability.md` has the rules.
 //!
-//! Keys belong to parts, by their hashes. Each thread decodes records of its own, gathers their changes by parts, and takes them in a few hundred at a
-//! time, under the part's lock. Changes stay encoded until their row leaves, so that memory is in proportion to the log.
+//! Keys belong to parts, by their hashes. Each thread decodes records of its own, and hands their changes to the parts, in blocks. A part has so few keys
+//! that they lie in a cache when it takes its changes in, which it does late: when its rows are wanted, or when many changes wait. Changes stay encoded
+//! until their row leaves, so that memory is in proportion to the log.
 
 mod arena;
 mod keys;
 mod merge;
 mod part;
 mod scatter;
+mod stream;
 mod tables;
 
 pub use merge::{Batch, Newest, Row, Sink, Source, Visit};
@@ -22,21 +24,24 @@ use std::thread::JoinHandle;
 
 use polychron_base::key::HashSeed;
 use polychron_sync::Mutex;
-use polychron_sync::atomic::{AtomicBool, Ordering};
+use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::catalog::StoredCatalog;
 use crate::checkpoint::Range;
 use crate::error::Error;
+use crate::frame::Order;
 use crate::read::Logged;
-use part::{Part, Version};
+use part::Part;
 use scatter::Scatter;
 pub(crate) use tables::{Table, Tables, hexadecimal};
 
 /// How many bytes of records a thread is given at once.
 const CHUNK_BYTES: usize = 1 << 20;
-/// How many parts there are for each thread, so that threads rarely want the same one.
-const PARTS_PER_THREAD: usize = 4;
-const MOST_PARTS: usize = 64;
+/// How many parts there are: so many that the keys of one lie in a cache, and that threads rarely want the same one; and so few that what each thread
+/// writes for each of them does, too.
+const PARTS: usize = 256;
+/// How many bytes of changes may wait in a part: less where the memory is limited.
+const WAITING_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=4 << 20;
 
 /// What the records of a log say of each row, gathered. Those that a checkpoint has are not given to it.
 pub struct Tail {
@@ -55,10 +60,20 @@ struct Shared {
     range: Range,
     /// Of which tables there was a change, of any range.
     touched: Vec<AtomicBool>,
+    /// How many rows were put.
+    puts: AtomicU64,
     seed: HashSeed,
     parts: Vec<Mutex<Part>>,
+    most_waiting: usize,
     failure: Mutex<Option<Error>>,
     has_failed: AtomicBool,
+}
+
+/// A transaction.
+#[derive(Clone, Copy, Debug)]
+struct Version {
+    incarnation: u64,
+    order: Order,
 }
 
 /// Copies of records.
@@ -76,21 +91,32 @@ impl Tail {
     /// # Errors
     /// [`Error::Definition`].
     pub fn new(catalog: &StoredCatalog, threads: usize) -> Result<Self, Error> {
-        Self::of_range(catalog, Range::default(), threads)
+        Self::of_range(catalog, Range::default(), threads, usize::MAX)
     }
 
-    /// The same, of keys of a range alone: records and rows of others count for nothing.
+    /// The same, of keys of a range alone: records and rows of others count for nothing. Where it is to take about so much memory, what counts no longer is
+    /// looked for sooner.
     ///
     /// # Errors
     /// As of [`new`](Self::new).
-    pub fn of_range(catalog: &StoredCatalog, range: Range, threads: usize) -> Result<Self, Error> {
+    pub fn of_range(catalog: &StoredCatalog, range: Range, threads: usize, most_bytes: usize) -> Result<Self, Error> {
         let tables = Tables::new(catalog)?;
         let seed = HashSeed::random();
-        let count = (PARTS_PER_THREAD * threads.max(1)).next_power_of_two().min(MOST_PARTS);
-        let parts = (0..count).map(|_| Mutex::new(Part::new(tables.all().len()))).collect();
+        let most_waiting = (most_bytes / PARTS / 4).clamp(*WAITING_BYTES.start(), *WAITING_BYTES.end());
+        let parts = (0..PARTS).map(|_| Mutex::new(Part::new(tables.all().len()))).collect();
         let (failure, has_failed) = (Mutex::new(None), AtomicBool::new(false));
         let touched = tables.all().iter().map(|_| AtomicBool::new(false)).collect();
-        let shared = Arc::new(Shared { tables, range, touched, seed, parts, failure, has_failed });
+        let shared = Arc::new(Shared {
+            tables,
+            range,
+            touched,
+            puts: AtomicU64::new(0),
+            seed,
+            parts,
+            most_waiting,
+            failure,
+            has_failed,
+        });
         let (sender, receiver) = sync_channel(threads + 1);
         let receiver = Arc::new(Mutex::new(receiver));
         let spawned = (0..threads).map_while(|_| {
@@ -101,7 +127,7 @@ impl Tail {
         });
         let threads: Vec<_> = spawned.collect();
         let chunks = (!threads.is_empty()).then_some(sender);
-        Ok(Self { shared, chunk: Chunk::default(), chunks, threads, own: Scatter::new(count) })
+        Ok(Self { shared, chunk: Chunk::default(), chunks, threads, own: Scatter::new(PARTS) })
     }
 
     /// Takes a record in. Once something was wrong it does nothing, and [`finish`](Self::finish) says what.
@@ -109,7 +135,7 @@ impl Tail {
         if self.shared.has_failed.load(Ordering::Relaxed) {
             return;
         }
-        let version = Version { incarnation: logged.incarnation, order: logged.record.order, sequence: 0 };
+        let version = Version { incarnation: logged.incarnation, order: logged.record.order };
         let body = logged.record.body();
         if self.chunks.is_none() {
             return self.shared.note(self.own.record(&self.shared, version, body));
@@ -147,8 +173,7 @@ impl Tail {
     /// The first thing that was wrong with a record: [`Error::Record`], or [`Error::Row`].
     pub fn finish(mut self) -> Result<Newest, Error> {
         self.send();
-        let flushed = self.own.flush(&self.shared);
-        self.shared.note(flushed);
+        self.own.flush(&self.shared);
         self.chunks = None;
         for thread in std::mem::take(&mut self.threads) {
             if let Err(panic) = thread.join() {
@@ -170,6 +195,7 @@ impl Tail {
                     tables: shared.tables,
                     range: shared.range,
                     touched,
+                    puts: shared.puts.into_inner(),
                     seed: shared.seed,
                     parts: parts.collect(),
                 })
@@ -199,7 +225,7 @@ impl Shared {
                 self.note(scatter.chunk(self, &chunk));
             }
         }
-        self.note(scatter.flush(self));
+        scatter.flush(self);
     }
 
     fn note(&self, result: Result<(), Error>) {

@@ -2,26 +2,26 @@
 
 use std::cmp::Ordering;
 
+use polychron_base::key::HashSeed;
 use polychron_engine::mutations::left_out;
 use polychron_sync::prefetch_read;
 
 use super::arena::{Arena, Span};
 use super::keys::{Entry, Keys, NONE, NOTHING, UNKNOWN};
-use crate::frame::{Order, Ranges, Words};
+use super::scatter::hash_of;
+use super::stream::{Block, Changes, Era};
+use crate::frame::{Ranges, Words};
 use crate::steps::RecoveryStep;
 
 /// How many of a key's patches are looked at for one that a newer one covers.
 const LOOKED_AT: usize = 8;
 
-/// A change: its transaction, and which one of its changes it is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Version {
-    pub(super) incarnation: u64,
-    pub(super) order: Order,
-    pub(super) sequence: u32,
-}
+/// By how many changes one step of looking a key up is ahead of the next one.
+const AHEAD: usize = 8;
+/// How many steps that takes.
+const STEPS: usize = 4;
 
-/// The same, in few bytes.
+/// Which change of which transaction one is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stamp {
     /// Incarnation and era, by their number in [`Eras`].
@@ -39,16 +39,9 @@ struct Eras {
 }
 
 impl Eras {
-    fn stamp(&mut self, version: Version) -> Stamp {
-        let incarnation = if left_out(RecoveryStep::CompareIncarnations) { 0 } else { version.incarnation };
-        if left_out(RecoveryStep::CompareOrders) {
-            return Stamp::default();
-        }
-        let (sequence, timestamp) = (version.sequence, version.order.timestamp);
-        Stamp { era: self.number((incarnation, version.order.era)), sequence, timestamp }
-    }
-
-    fn number(&mut self, era: (u64, u64)) -> u32 {
+    fn number(&mut self, (incarnation, era): Era) -> u32 {
+        let incarnation = if left_out(RecoveryStep::CompareIncarnations) { 0 } else { incarnation };
+        let era = (incarnation, era);
         if self.known.get(self.last as usize) != Some(&era) {
             let next = self.known.len() as u32;
             self.last = *self.numbers.entry(era).or_insert(next);
@@ -76,10 +69,12 @@ impl Eras {
 }
 
 /// A change of a key, encoded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Incoming<'b> {
-    pub(super) hash: u64,
-    pub(super) version: Version,
+    /// The order of its transaction, within an era.
+    pub(super) timestamp: u64,
+    /// Which one of its changes it is.
+    pub(super) sequence: u32,
     pub(super) key: &'b [u8],
     pub(super) kind: Kind,
     /// What [`Words::encoded`] or [`Ranges::encoded`] gives.
@@ -106,9 +101,20 @@ struct Patch {
     next: u32,
 }
 
+/// A change that is looked up.
+struct LookedUp<'b> {
+    table: usize,
+    hash: u64,
+    stamp: Stamp,
+    incoming: Incoming<'b>,
+}
+
 /// Keys, and what was done to them.
 #[derive(Debug)]
 pub(super) struct Part {
+    /// Changes that were not taken in: blocks of them, each of one era.
+    waiting: Vec<(Span, Era)>,
+    stream: Arena,
     tables: Vec<Keys>,
     patches: Vec<Patch>,
     /// Patches that are no longer needed.
@@ -130,20 +136,63 @@ pub(super) enum Below<'p> {
 impl Part {
     pub(super) fn new(tables: usize) -> Self {
         let tables = (0..tables).map(|_| Keys::default()).collect();
-        Self { tables, patches: Vec::new(), free: NONE, arena: Arena::default(), eras: Eras::default() }
+        let (waiting, stream, arena) = (Vec::new(), Arena::default(), Arena::default());
+        Self { waiting, stream, tables, patches: Vec::new(), free: NONE, arena, eras: Eras::default() }
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
+        self.stream.bytes() + self.waiting.capacity() * size_of::<(Span, Era)>() + self.taken_bytes()
+    }
+
+    /// The memory of what was taken in.
+    fn taken_bytes(&self) -> usize {
         self.arena.bytes()
             + self.eras.memory_bytes()
             + self.patches.capacity() * size_of::<Patch>()
             + self.tables.iter().map(|keys| size_of::<Keys>() + keys.memory_bytes()).sum::<usize>()
     }
 
-    /// Takes in a change.
-    pub(super) fn apply(&mut self, table: usize, incoming: &Incoming<'_>) {
-        let stamp = self.eras.stamp(incoming.version);
-        let at = self.tables[table].find_or_insert(incoming.hash, incoming.key, &mut self.arena);
+    /// Adds changes. So many bytes of them may wait, or as many as the memory of what was taken in before: so each change is taken in once, and rows
+    /// that are changed again and again do not take more and more memory.
+    pub(super) fn add(&mut self, block: &Block, seed: HashSeed, most_waiting: usize) {
+        let span = self.stream.push(block.bytes());
+        self.waiting.push((span, block.era));
+        if self.stream.bytes() >= most_waiting.max(self.taken_bytes()) {
+            self.take_in(seed);
+        }
+    }
+
+    /// Takes in the changes that wait: finds out what counts of each key.
+    pub(super) fn take_in(&mut self, seed: HashSeed) {
+        let (stream, waiting) = (std::mem::take(&mut self.stream), std::mem::take(&mut self.waiting));
+        let mut changes = Vec::new();
+        for (span, era) in waiting {
+            let era = self.eras.number(era);
+            changes.extend(Changes::of(stream.get(span)).map(|(table, incoming)| {
+                let stamp = Stamp { era, sequence: incoming.sequence, timestamp: incoming.timestamp };
+                let stamp = if left_out(RecoveryStep::CompareOrders) { Stamp::default() } else { stamp };
+                LookedUp { table, hash: hash_of(seed, incoming.key), stamp, incoming }
+            }));
+            for step in 0..changes.len() + STEPS * AHEAD {
+                let behind = |steps: usize| changes.get(step.checked_sub(steps * AHEAD)?);
+                self.fetch([behind(0), behind(1), behind(2), behind(3)]);
+                if let Some(change) = behind(STEPS) {
+                    self.apply(change);
+                }
+            }
+            changes.clear();
+        }
+    }
+
+    /// Gives back what memory growth has taken in vain. No more changes come.
+    pub(super) fn shrink(&mut self) {
+        self.patches.shrink_to_fit();
+        self.tables.iter_mut().for_each(|keys| keys.entries.shrink_to_fit());
+    }
+
+    fn apply(&mut self, LookedUp { table, hash, stamp, incoming }: &LookedUp<'_>) {
+        let (table, stamp) = (*table, *stamp);
+        let at = self.tables[table].find_or_insert(*hash, incoming.key, &mut self.arena);
         let words = match incoming.kind {
             Kind::Patch { ranges, covered } => {
                 let patch = Patch { stamp, ranges, covered, encoded: Span::default(), next: NONE };
@@ -232,9 +281,14 @@ impl Part {
         keys.find(hash, key, &self.arena).map(|at| &keys.entries[at])
     }
 
-    /// The keys of a table; they are gone from here then.
-    pub(super) fn take(&mut self, table: usize) -> Vec<Entry> {
-        std::mem::take(&mut self.tables[table]).entries
+    /// The keys of a table, perhaps in their order; they are gone from here then.
+    pub(super) fn take(&mut self, table: usize, in_order: bool) -> Vec<Entry> {
+        let mut entries = std::mem::take(&mut self.tables[table]).entries;
+        if in_order {
+            // Much is in order already, as it came.
+            entries.sort_by(|one, other| one.compare(other, &self.arena));
+        }
+        entries
     }
 
     pub(super) fn key<'p>(&'p self, entry: &'p Entry) -> &'p [u8] {
@@ -280,8 +334,31 @@ impl Part {
 
 /// What lies ahead is asked for before it is needed, each behind the one before.
 impl Part {
-    pub(super) fn keys(&self, table: usize) -> &Keys {
-        &self.tables[table]
+    /// Asks for what changes need: the place where a key is found, and for those behind what that leads to.
+    #[inline]
+    fn fetch(&self, [slot, entry, patch, bytes]: [Option<&LookedUp<'_>>; STEPS]) {
+        if let Some(change) = slot {
+            self.tables[change.table].fetch_slot(change.hash);
+        }
+        if let Some(change) = entry {
+            self.tables[change.table].fetch_entry(change.hash);
+        }
+        if let Some(change) = patch {
+            self.fetch_patch(self.tables[change.table].candidate(change.hash));
+        }
+        if let Some(change) = bytes {
+            self.fetch_bytes(self.tables[change.table].candidate(change.hash));
+        }
+    }
+
+    /// Asks for the place where a key of a table is found.
+    pub(super) fn fetch_slot(&self, table: usize, hash: u64) {
+        self.tables[table].fetch_slot(hash);
+    }
+
+    /// Its entry, most likely; if there is none, nothing is known of it.
+    pub(super) fn candidate(&self, table: usize, hash: u64) -> Option<&Entry> {
+        self.tables[table].candidate(hash)
     }
 
     /// Asks for an entry's newest patch.

@@ -1,6 +1,5 @@
 //! What recovery knows of tables.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -23,8 +22,9 @@ pub(crate) struct Table {
 /// The tables of a catalog, each with a small number.
 #[derive(Debug)]
 pub(crate) struct Tables {
+    /// By their positions.
     tables: Vec<Table>,
-    by_position: HashMap<u32, usize>,
+    positions: Vec<u32>,
 }
 
 impl Tables {
@@ -39,13 +39,13 @@ impl Tables {
             })
         };
         let tables: Vec<Table> = catalog.tables().iter().map(made).collect::<Result<_, Error>>()?;
-        let by_position = tables.iter().enumerate().map(|(number, table)| (table.position, number)).collect();
-        Ok(Self { tables, by_position })
+        let positions = tables.iter().map(|table| table.position).collect();
+        Ok(Self { tables, positions })
     }
 
     /// The number of the table at a position; `None` if it is gone.
     pub(crate) fn number(&self, position: u32) -> Option<usize> {
-        let number = self.by_position.get(&position).copied();
+        let number = self.positions.binary_search(&position).ok();
         number.or_else(|| (left_out(RecoveryStep::SkipDropped) && !self.tables.is_empty()).then_some(0))
     }
 

@@ -225,8 +225,8 @@ impl<D: Disk + Clone> Sender<D> {
             last.offset = u64::MAX;
         }
         let (live, mut next) = (source.log.live(), *cursor);
-        let found = match read::next_frame(&source.checkpoints.files, self.database, &live, &mut next, &last) {
-            Ok(Some(found)) => found,
+        let bytes = match read::next_frame(&source.checkpoints.files, self.database, &live, &mut next, &last) {
+            Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(None),
             Err(_) if left_out(ShipStep::AwaitDurable) => return Ok(None),
             Err(error) => {
@@ -238,7 +238,7 @@ impl<D: Disk + Clone> Sender<D> {
                 return Ok(Some(self.refuse(source, Refusal::TooFarBehind, 0)));
             }
         };
-        let Ok((header, _)) = Frame::peek(&found.bytes) else {
+        let Ok((header, _)) = Frame::peek(&bytes) else {
             return Err(Trouble::Garbled("a frame has changed while it was read"));
         };
         let mark = Mark { incarnation: header.incarnation, generation: header.manifest };
@@ -251,6 +251,6 @@ impl<D: Disk + Clone> Sender<D> {
             source.checkpoints.shared.hold_on(hold, Some(next.number));
         }
         let file_bytes = source.log.bytes_of(header.place.file);
-        Ok(Some(self.message(&Message::Frame { file_bytes, frame: &found.bytes })))
+        Ok(Some(self.message(&Message::Frame { file_bytes, frame: &bytes })))
     }
 }

@@ -14,9 +14,9 @@ use super::points::{Pending, Point, Points};
 use super::sender::Source;
 use super::{MOST_EPOCH, MOST_FILE, Trouble, refused};
 use crate::catalog;
-use crate::checkpoint::{self, Checkpoints, RowSource};
+use crate::checkpoint::{self, Checkpoints};
 use crate::disk::{Disk, Files};
-use crate::durable::{Load, Settings, load};
+use crate::durable::{Load, Progress, Settings, load};
 use crate::error::{Error, Stop};
 use crate::flush::Log;
 use crate::flush::flusher::Shipped;
@@ -179,19 +179,24 @@ pub struct Standby<D: Disk> {
 }
 
 /// A standby whose files were opened and read.
-pub struct StandbyOpening<D: Disk> {
+pub struct StandbyOpening<'r, D: Disk> {
+    report: &'r (dyn Fn(Progress) + Sync),
     standby: Standby<D>,
     newest: Option<Newest>,
     found: Manifest,
     threads: usize,
 }
 
-impl<D: Disk + Clone> StandbyOpening<D> {
-    /// Opens the files of a standby, and reads what its log has up to the last point.
+impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
+    /// Opens the files of a standby, and reads what its log has up to the last point. `report` is told how far the loading behind it has come.
     ///
     /// # Errors
     /// [`Trouble::Files`].
-    pub fn begin(files: &Files<D>, settings: &Settings) -> Result<Self, Trouble> {
+    pub fn begin(
+        files: &Files<D>,
+        settings: &Settings,
+        report: &'r (dyn Fn(Progress) + Sync),
+    ) -> Result<Self, Trouble> {
         let lock = files.lock()?;
         let Some(manifests) = Manifests::open(files)? else { return Err(Error::NoDatabase.into()) };
         let (found, generation) = (manifests.current().clone(), manifests.generation());
@@ -243,7 +248,7 @@ impl<D: Disk + Clone> StandbyOpening<D> {
             primary_epoch: cursor.whole,
             heard: calendar_time(),
         };
-        Ok(Self { standby, newest, found, threads: settings.threads })
+        Ok(Self { report, standby, newest, found, threads: settings.threads })
     }
 
     /// The point up to which rows are loaded; `None`: the log has none with its tables, and has to be gone on with first.
@@ -264,7 +269,7 @@ impl<D: Disk + Clone> StandbyOpening<D> {
     pub fn load<S: Load>(&mut self, sink: &S) -> Result<u64, polychron_base::Error> {
         let Some(newest) = self.newest.take() else { return Ok(0) };
         let Standby { files, following, .. } = &self.standby;
-        load(newest, &RowSource::of(files, &self.found), self.threads, sink, &following.path)
+        load(newest, files, &self.found, (self.threads, &following.path), self.report, sink)
     }
 
     /// What follows the primary from now on.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use polychron_base::clock::{Clock, SystemClock};
 use polychron_engine::Error;
 use polychron_engine::definitions::StoredCatalog;
-use polychron_log::Settings;
 use polychron_log::disk::{Disk, Files};
 use polychron_log::ship::net::Connection;
 use polychron_log::ship::{Apply, Base, Changes, Point, Standby, StandbyOpening, Trouble};
+use polychron_log::{Progress, Settings};
 
 use super::status::Shared;
 
@@ -96,11 +96,12 @@ fn receive_base<D: Disk + Clone>(mut base: Base<D>, primary: &str) -> Result<(),
 }
 
 /// Opens the files of a standby, which are made or gone on with first where there is no point yet that readers could see.
-pub(super) fn open_files<D: Disk + Clone>(
+pub(super) fn open_files<'r, D: Disk + Clone>(
     files: &Files<D>,
     settings: &Settings,
     primary: &str,
-) -> Result<StandbyOpening<D>, Trouble> {
+    report: &'r (dyn Fn(Progress) + Sync),
+) -> Result<StandbyOpening<'r, D>, Trouble> {
     let clock = SystemClock::new();
     let shared = Shared::default();
     let mut pause = FIRST_PAUSE;
@@ -108,7 +109,7 @@ pub(super) fn open_files<D: Disk + Clone>(
         let trouble = match Base::begin(files)? {
             Some(base) => receive_base(base, primary).err(),
             None => {
-                let opening = StandbyOpening::begin(files, settings)?;
+                let opening = StandbyOpening::begin(files, settings, report)?;
                 if opening.point().is_some() {
                     return Ok(opening);
                 }

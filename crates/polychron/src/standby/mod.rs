@@ -14,11 +14,11 @@ use polychron_engine::redo::Journal;
 use polychron_engine::{Error, Interactive, Protocol};
 use polychron_log::disk::{Cause, Directory, Disk, Files};
 use polychron_log::ship::net::SocketAddr;
-use polychron_log::ship::{Standby, StandbyOpening, Trouble};
-use polychron_log::{Load, Settings, Wanted};
+use polychron_log::ship::{Standby, StandbyOpening};
+use polychron_log::{Load, Progress, Settings, Wanted};
 use polychron_sync::Process;
 
-use crate::durable::{Home, Recovers, load};
+use crate::durable::{Home, Recovers, Told, load};
 use crate::{Builder, Database};
 use applier::Applier;
 use connection::{follow_on, open_files};
@@ -30,10 +30,10 @@ use status::{Held, Shared};
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What a standby is made of. Tables that an evolution at the primary has not finished are there, too.
-struct Recovering<D: Disk>(StandbyOpening<D>, StoredCatalog);
+struct Recovering<'r, D: Disk>(StandbyOpening<'r, D>, StoredCatalog);
 
-impl<D: Disk + Clone> Recovering<D> {
-    fn new(opening: StandbyOpening<D>) -> Result<Self, Error> {
+impl<'r, D: Disk + Clone> Recovering<'r, D> {
+    fn new(opening: StandbyOpening<'r, D>) -> Result<Self, Error> {
         let stored = opening.catalog();
         let permanent = |(position, table): (&u32, &StoredTable)| {
             (*position, StoredTable { standing: Standing::Permanent, ..table.clone() })
@@ -43,7 +43,7 @@ impl<D: Disk + Clone> Recovering<D> {
     }
 }
 
-impl<D: Disk + Clone> Recovers for Recovering<D> {
+impl<D: Disk + Clone> Recovers for Recovering<'_, D> {
     fn catalog(&self) -> &StoredCatalog {
         &self.1
     }
@@ -70,7 +70,7 @@ impl<P: Protocol<Worker: Interactive>> Builder<P> {
         let settings = self.settings(name.clone(), Wanted::Existing);
         let refused = |cause: Cause| Error::inaccessible(name, cause.to_string());
         let files = Files::new(Directory::create_or_open(path).map_err(refused)?);
-        let opened = self.standby(settings, |settings| open_files(&files, settings, primary))?;
+        let opened = self.standby(&files, settings, primary)?;
         let (database, mut standby, mut applier) = opened;
         let (following, shared) = (Arc::clone(standby.following()), Arc::clone(&applier.shared));
         let (primary, told, ticking) = (primary.to_owned(), Arc::clone(&shared), Arc::clone(&following));
@@ -91,21 +91,26 @@ impl<P: Protocol<Worker: Interactive>> Builder<P> {
 
     fn standby<D: Disk + Clone>(
         self,
+        files: &Files<D>,
         settings: Settings,
-        open: impl FnOnce(&Settings) -> Result<StandbyOpening<D>, Trouble>,
+        primary: &str,
     ) -> Result<(Database<P>, Standby<D>, Applier<P>), Error> {
         let mut options = self.checked()?;
         let guard = Arc::new(Guard { path: settings.path.clone(), is_loaded: OnceLock::new() });
         let memory = &mut options.common.memory;
         let files_bytes = settings.log.memory_bytes + settings.checkpoints.memory_bytes;
-        memory.limit_bytes = memory.limit_bytes.map(|limit| limit.saturating_sub(files_bytes));
+        let limit = memory.limit_bytes.or_else(polychron_memory::granted_bytes);
+        memory.limit_bytes = limit.map(|limit| limit.saturating_sub(files_bytes));
         options.common.journal = Journal::new(Arc::clone(&guard) as _);
         let database = Database::with_options(options)?;
         // A protocol that executes transactions elsewhere cannot tell whose changes they are.
         database.transact(|_| Ok::<_, Error>(()))?;
-        let opening = open(&settings).map_err(|trouble| trouble.of_standby(&settings.path))?;
+        let told = Told::new(&database);
+        let report = |progress: Progress| told.report(progress);
+        let opening = open_files(files, &settings, primary, &report);
+        let opening = opening.map_err(|trouble| trouble.of_standby(&settings.path))?;
         let mut recovering = Recovering::new(opening)?;
-        load(&database, settings.path.clone(), &mut recovering)?;
+        load(&database, settings.path.clone(), &mut recovering, &told)?;
         let opening = recovering.0;
         let shared = Arc::<Shared>::default();
         let seen = opening.point().unwrap_or_default();
@@ -113,7 +118,9 @@ impl<P: Protocol<Worker: Interactive>> Builder<P> {
         let applier = Applier::new(&database.protocol, &guard, &shared, opening.catalog())?;
         // From now on.
         let _ = guard.is_loaded.set(());
-        Ok((database, opening.finish(), applier))
+        let standby = opening.finish();
+        drop(told);
+        Ok((database, standby, applier))
     }
 }
 

@@ -21,20 +21,9 @@ use super::worker::State;
 
 /// After how many operations a snapshot leaves its epoch for the present one: often enough that a slow reader does not hold
 /// back what is retired, seldom enough that the barrier costs nothing.
-pub(super) const RENEW_EVERY: u32 = 64;
+const RENEW_EVERY: u32 = 64;
 
 impl CicadaTransaction<'_> {
-    /// From now on the transaction is in its epoch while it works, and not in between.
-    #[inline]
-    pub(super) fn leave_to_client(mut self) -> Self {
-        if !self.snapshot {
-            self.stands_aside = true;
-            self.state.sets.searches.begin();
-            self.rest();
-        }
-        self
-    }
-
     /// Runs an operation.
     #[inline]
     pub(super) fn work<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error> {
@@ -85,7 +74,7 @@ impl CicadaTransaction<'_> {
     }
 
     /// Called at the end of every operation, and of the beginning.
-    #[inline]
+    #[inline(always)]
     pub(super) fn rest(&mut self) {
         if self.stands_aside {
             self.guard.stand_aside();

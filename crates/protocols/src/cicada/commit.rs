@@ -123,6 +123,7 @@ impl CicadaTransaction<'_> {
     }
 
     /// Steps 2 and 3 (a) for records. A word that is raised before the look keeps earlier writers out behind it.
+    #[inline]
     fn raise_and_check(&mut self) -> Result<(), Error> {
         let late = left_out(Step::RaiseFirst);
         if !late {
@@ -202,9 +203,7 @@ impl CicadaTransaction<'_> {
 
     fn install_and_check(&mut self) -> Result<(), Error> {
         self.enter(Stage::Installing);
-        for position in 0..self.state.buffers.pending.len() {
-            self.install(position)?;
-        }
+        self.install_all()?;
         pass(Point::Installed);
         self.enter(Stage::Checking);
         self.raise_and_check()?;
@@ -283,35 +282,52 @@ impl CicadaTransaction<'_> {
 
     /// Step 3 (b).
     fn check_writes(&mut self) -> Result<(), Error> {
+        let mut next = 0;
+        while let Some(doubtful) = self.first_doubtful_write(next) {
+            self.check_write(doubtful)?;
+            next = doubtful + 1;
+        }
+        Ok(())
+    }
+
+    /// The first write, from a position on, that was made on no row that was read, or on one that was read later as well.
+    #[inline]
+    fn first_doubtful_write(&self, from: usize) -> Option<usize> {
+        let (State { buffers, sets, .. }, timestamp) = (&*self.state, self.timestamp());
+        let is_doubtful = |pending: &Pending| {
+            // That what was read is what is visible below was checked with the reads.
+            let below = sets.version_below(sets.writes.get(pending.write), &self.guard);
+            below.is_none_or(|read| read.rts().is_after(timestamp))
+        };
+        buffers.pending[from..].iter().position(is_doubtful).map(|passed| from + passed)
+    }
+
+    fn check_write(&mut self, position: usize) -> Result<(), Error> {
         let timestamp = self.timestamp();
-        for position in 0..self.state.buffers.pending.len() {
-            let Pending { write, installed, .. } = &self.state.buffers.pending[position];
-            let Some((record, own)) = installed.as_ref().map(|own| own.parts(&self.guard)) else { continue };
-            let address = record.address();
-            let write = self.state.sets.writes.get(*write);
-            if let Some(read) = self.state.sets.version_below(write, &self.guard) {
-                // That this is what is visible below was checked with the reads.
-                let rts = read.rts();
-                if rts.is_after(timestamp) && !left_out(Step::RefuseReadLater) {
-                    let (place, read) = (write.place, self.guard.keep(read));
-                    return Err(self.conflict_at(address, Some(rts), Reason::ReadLater, (place, Some(read))));
-                }
-                continue;
+        let Pending { write, installed, .. } = &self.state.buffers.pending[position];
+        let Some((record, own)) = installed.as_ref().map(|own| own.parts(&self.guard)) else { return Ok(()) };
+        let address = record.address();
+        let write = *self.state.sets.writes.get(*write);
+        if let Some(read) = self.state.sets.version_below(&write, &self.guard) {
+            let rts = read.rts();
+            if rts.is_after(timestamp) && !left_out(Step::RefuseReadLater) {
+                let (place, read) = (write.place, self.guard.keep(read));
+                return Err(self.conflict_at(address, Some(rts), Reason::ReadLater, (place, Some(read))));
             }
-            let write = *write;
-            let below = self.guard.search(record, Some(own), !left_out(Step::AwaitPendingBelow));
-            let (rts, is_row) = (below.version.map(Version::rts), below.is_row);
-            let version = below.version.map(|version| self.guard.keep(version));
-            if is_row && refuses_rows(&write) {
-                return Err(self.conflict_at(address, None, Reason::InsertedFirst, (write.place, version)));
-            }
-            if let Some(rts) = rts.filter(|rts| rts.is_after(timestamp) && !left_out(Step::RefuseReadLater)) {
-                let version = version.filter(|_| !write.is_node);
-                return Err(self.conflict_at(address, Some(rts), Reason::ReadLater, (write.place, version)));
-            }
-            if !is_row && write.kind == Kind::Put && !self.admits(&write)? {
-                return Err(self.conflict(Reason::ReadLater, write.place, None));
-            }
+            return Ok(());
+        }
+        let below = self.guard.search(record, Some(own), !left_out(Step::AwaitPendingBelow));
+        let (rts, is_row) = (below.version.map(Version::rts), below.is_row);
+        let version = below.version.map(|version| self.guard.keep(version));
+        if is_row && refuses_rows(&write) {
+            return Err(self.conflict_at(address, None, Reason::InsertedFirst, (write.place, version)));
+        }
+        if let Some(rts) = rts.filter(|rts| rts.is_after(timestamp) && !left_out(Step::RefuseReadLater)) {
+            let version = version.filter(|_| !write.is_node);
+            return Err(self.conflict_at(address, Some(rts), Reason::ReadLater, (write.place, version)));
+        }
+        if !is_row && write.kind == Kind::Put && !self.admits(&write)? {
+            return Err(self.conflict(Reason::ReadLater, write.place, None));
         }
         Ok(())
     }

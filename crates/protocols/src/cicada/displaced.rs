@@ -139,7 +139,7 @@ impl CicadaTransaction<'_> {
             let more = both.fill(store, scan, &self.guard);
             while let Some(record) = both.next(scan.direction, &self.guard) {
                 let found = self.read_record(record, store.place());
-                if let Found::Row(_, source) = found
+                if let Found::Row(source) = found
                     && visitor(self, source)?.is_break()
                 {
                     return Ok(true);

@@ -7,9 +7,11 @@ use polychron_engine::stores::IndexRef;
 use polychron_index::Stamp;
 
 use super::gaps::KeyPartition;
-use super::kept::{Kept, KeptVersion};
+use super::kept::{KeptRow, OwnGuard, RowHere};
 use super::promotion;
-use super::sets::Target;
+use super::protocol::Shared;
+use super::record::{Record, RecordAddress};
+use super::sets::{Target, WriteSet};
 use super::steps::Step;
 use super::table::Store;
 use super::transaction::{CicadaTransaction, Found, Source};
@@ -33,8 +35,9 @@ impl CicadaTransaction<'_> {
             return self.find_versioned(store, nodes, key);
         }
         if left_out(Step::RefuseEmptyHints)
-            && let Some(record) = self.hinted(store, key)
+            && let Some(record) = hinted(&self.guard, self.shared, self.state, store, key)
         {
+            let record = self.guard.keep(record);
             return Ok(self.read_record(record, store.place()));
         }
         let (found, missed) = self.look_up(store, key)?;
@@ -66,8 +69,8 @@ impl CicadaTransaction<'_> {
             Some(record) => {
                 record.address().prefetch(store.records.lines());
                 let found = self.read_record(record, place);
-                if let Found::Row(_, Source::Version(version)) = found {
-                    self.see_outside(store, record, version);
+                if let Found::Row(Source::Version(row)) = found {
+                    self.see_outside(store, row);
                 }
                 found
             }
@@ -83,8 +86,8 @@ impl CicadaTransaction<'_> {
 
     /// A row that lies outside of its head is fetched whole, and may be worth moving there.
     #[inline]
-    pub(super) fn see_outside(&mut self, store: &Store, record: Kept, version: KeptVersion) {
-        let (record, version) = (record.under(&self.guard), version.under(&self.guard));
+    pub(super) fn see_outside(&mut self, store: &Store, row: KeptRow) {
+        let (record, version) = row.under(&self.guard);
         if !self.snapshot && !record.is_inline(version.address()) {
             version.prefetch_row();
             promotion::note(self.shared, &mut self.state.promotions, &self.guard, store, (record, version, false));
@@ -96,69 +99,78 @@ impl CicadaTransaction<'_> {
         !self.snapshot
     }
 
-    /// Finds the row of a key where nothing is in the way: the latest version is one that this transaction sees, and it has written
-    /// no other. `None`: [`Self::find`] must look.
-    #[inline]
-    fn find_at_once<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<(Kept, KeptVersion)> {
-        let hinted = if self.state.base.hints.any() { self.hinted(store, key) } else { None };
-        let record = match hinted {
-            Some(record) => record,
-            None if store.versioned.is_some() => return None,
-            None => self.guard.find(&mut self.state.base.fingers, store, key)?,
-        };
-        if hinted.is_none() {
-            record.address().prefetch(store.records.lines());
-        }
-        if self.state.sets.writes.may_have(record.address()) && self.has_written(store.place(), record, key) {
-            return None;
-        }
-        let found = record.under(&self.guard);
-        let seen = self.guard.reader().latest_row(found)?;
-        if !self.snapshot {
-            let State { sets, promotions, .. } = &mut *self.state;
-            sets.reads.push(&self.guard, found, &seen, (store.place(), false));
-            if let Some(version) = seen.version.filter(|version| !found.is_inline(version.address())) {
-                version.prefetch_row();
-                promotion::note(self.shared, promotions, &self.guard, store, (found, version, false));
-            }
-        }
-        self.guard.keep_row(found, &seen)
-    }
-
-    /// The record that a key was found to lead to a while ago, in this transaction or for its batch. That is safe because a record serves one key
-    /// until it is closed, and its slot no other one while the batch holds its guard: a record that shows a row is not closed. In
-    /// every other case the key is looked up again.
-    #[inline]
-    fn hinted<K: EncodedKey>(&mut self, store: &Store, key: K) -> Option<Kept> {
-        let IndexRef { table, index } = store.place();
-        if index != IndexId::PRIMARY {
-            return None;
-        }
-        let State { base, buffers, .. } = &mut *self.state;
-        if let Some(first) = base.answer_hints(&self.guard) {
-            let timestamp =
-                CommittedView { reader: self.guard.reader(), wait: self.shared.options.parts().wait_for_pending };
-            buffers.planned.look_up(timestamp, &base.tables, &mut base.hints, first);
-        }
-        self.guard.hinted(&mut base.hints, table, key)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn has_written<K: EncodedKey>(&self, place: IndexRef, record: Kept, key: K) -> bool {
-        let writes = &self.state.sets.writes;
-        writes.latest(record.address()).is_some() || writes.latest_of_key(place, key).is_some()
-    }
-
     /// Finds the row of a key; what was found, or not, is protected.
-    #[inline]
-    pub(super) fn find_row<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Option<(Target, Source)>, Error> {
-        if let Some((record, version)) = self.find_at_once(store, key) {
-            return Ok(Some((Target::Record(record), Source::Version(version))));
+    #[inline(always)]
+    pub(super) fn find_row<K: EncodedKey>(&mut self, store: &Store, key: K) -> Result<Option<Source>, Error> {
+        if let Some(row) = find_at_once(&self.guard, self.shared, self.state, (store, self.snapshot), key) {
+            return Ok(Some(Source::Version(self.guard.keep_row(row))));
         }
         match self.find(store, key)? {
-            Found::Row(target, source) => Ok(Some((target, source))),
+            Found::Row(source) => Ok(Some(source)),
             Found::Absent(_) => Ok(None),
         }
     }
+}
+
+/// Finds the row of a key where nothing is in the way: the latest version is one that the transaction sees, and it has written no other. `None`:
+/// [`CicadaTransaction::find`] must look.
+#[inline(never)]
+fn find_at_once<'g, K: EncodedKey>(
+    guard: &'g OwnGuard<'_>,
+    shared: &Shared,
+    state: &mut State,
+    (store, snapshot): (&Store, bool),
+    key: K,
+) -> Option<RowHere<'g>> {
+    let hinted = if state.base.hints.any() { hinted(guard, shared, state, store, key) } else { None };
+    let record = match hinted {
+        Some(record) => record,
+        None if store.versioned.is_some() => return None,
+        None => {
+            let found = guard.find(&mut state.base.fingers, store, key)?;
+            found.address().prefetch(store.records.lines());
+            found
+        }
+    };
+    let State { sets, promotions, .. } = state;
+    if sets.writes.may_have(record.address()) && has_written(&sets.writes, store.place(), record.address(), key) {
+        return None;
+    }
+    let seen = guard.reader().latest_row(record)?;
+    if !snapshot {
+        sets.reads.push(guard, record, &seen, (store.place(), false));
+        if let Some(version) = seen.version.filter(|version| !record.is_inline(version.address())) {
+            version.prefetch_row();
+            promotion::note(shared, promotions, guard, store, (record, version, false));
+        }
+    }
+    guard.row_in(record, &seen)
+}
+
+/// The record that a key was found to lead to a while ago, in this transaction or for its batch. That is safe because a record serves one key
+/// until it is closed, and its slot no other one while the batch holds its guard: a record that shows a row is not closed. In
+/// every other case the key is looked up again.
+#[inline]
+fn hinted<'g, K: EncodedKey>(
+    guard: &'g OwnGuard<'_>,
+    shared: &Shared,
+    State { base, buffers, .. }: &mut State,
+    store: &Store,
+    key: K,
+) -> Option<Record<'g>> {
+    let IndexRef { table, index } = store.place();
+    if index != IndexId::PRIMARY {
+        return None;
+    }
+    if let Some(first) = base.answer_hints(guard) {
+        let timestamp = CommittedView { reader: guard.reader(), wait: shared.options.parts().wait_for_pending };
+        buffers.planned.look_up(timestamp, &base.tables, &mut base.hints, first);
+    }
+    guard.hinted(&mut base.hints, table, key)
+}
+
+#[cold]
+#[inline(never)]
+fn has_written<K: EncodedKey>(writes: &WriteSet, place: IndexRef, record: RecordAddress, key: K) -> bool {
+    writes.latest(record).is_some() || writes.latest_of_key(place, key).is_some()
 }

@@ -14,7 +14,7 @@ use super::kept::{Kept, KeptInstalled};
 use super::promotion::allocate;
 use super::reads::Reading;
 use super::record::{Installed, Link, NewVersion, Queued, Record, Status, Version};
-use super::sets::{Fresh, Kind, Target, Write, WriteSet};
+use super::sets::{Fresh, Kind, Sets, Target, Write, WriteSet};
 use super::steps::{Point, Step};
 use super::timestamp::Timestamp;
 use super::transaction::CicadaTransaction;
@@ -55,40 +55,55 @@ fn row_of(writes: &WriteSet, position: u32) -> &[u64] {
 }
 
 impl CicadaTransaction<'_> {
-    /// Step 1 for one write.
-    #[inline]
-    pub(super) fn install(&mut self, position: usize) -> Result<(), Error> {
-        if self.install_at_once(position)? { Ok(()) } else { self.install_by_search(position) }
+    /// Step 1.
+    pub(super) fn install_all(&mut self) -> Result<(), Error> {
+        let (mut next, count) = (0, self.state.buffers.pending.len());
+        loop {
+            next = self.install_at_once(next)?;
+            if next == count {
+                return Ok(());
+            }
+            self.install_by_search(next)?;
+            next += 1;
+        }
     }
 
-    /// Installs a version of a row that was read, where that is the latest one still and nothing is in the way. `false`: it must be searched.
+    /// Installs versions of rows that were read, from a write on, as long as each is the latest one still and nothing is in the way. Answers which
+    /// write must be searched for.
     #[inline]
-    fn install_at_once(&mut self, position: usize) -> Result<bool, Error> {
-        let State { base, sets, buffers, is_short, .. } = &*self.state;
-        let place = buffers.pending[position].write;
-        let write = sets.writes.get(place);
-        let (Target::Record(_), Some(on_read)) = (write.target, write.on_read) else { return Ok(false) };
-        let Reading { record, version: Some(below), .. } = sets.reads.get(on_read as usize, &self.guard) else {
-            return Ok(false);
-        };
-        if below.rts().is_after(self.timestamp()) || self.shared.favour.other(base.slot).is_some() {
-            return Ok(false);
+    fn install_at_once(&mut self, first: usize) -> Result<usize, Error> {
+        let (guard, timestamp, inlines) = (&self.guard, self.guard.timestamp(), self.inlines());
+        let (State { base, sets: Sets { reads, writes, .. }, buffers, is_short, .. }, reader) =
+            (&mut *self.state, guard.reader());
+        if self.shared.favour.other(base.slot).is_some() {
+            return Ok(first);
         }
-        let Some(above) = self.guard.reader().position_above(record, below) else { return Ok(false) };
-        let (row, timestamp, inlines) = (row_of(&sets.writes, place), self.timestamp(), self.inlines());
-        let version = allocate(&self.guard, write, is_short, |of| record.new_version(timestamp, row, inlines, of))?;
-        pass(Point::Linking);
-        match above.install(version) {
-            Ok(installed) => {
-                let installed = self.guard.keep_installed(record, installed);
-                self.note_installed(position, installed, Some(on_read));
-                Ok(true)
+        for (position, pending) in buffers.pending.iter_mut().enumerate().skip(first) {
+            let write = writes.get(pending.write);
+            let (Target::Record(_), Some(on_read)) = (write.target, write.on_read) else { return Ok(position) };
+            let Reading { record, version: Some(below), .. } = reads.get(on_read as usize, guard) else {
+                return Ok(position);
+            };
+            if below.rts().is_after(timestamp) {
+                return Ok(position);
             }
-            Err(version) => {
-                version.discard(&self.guard);
-                Ok(false)
+            let Some(above) = reader.position_above(record, below) else { return Ok(position) };
+            let row = row_of(writes, pending.write);
+            let version = allocate(guard, write, is_short, |of| record.new_version(timestamp, row, inlines, of))?;
+            pass(Point::Linking);
+            match above.install(version) {
+                Ok(installed) => {
+                    // The row that was read is looked for again right behind it.
+                    reads.set_later(on_read as usize, Some(installed.version()), guard);
+                    pending.installed = Some(guard.keep_installed(record, installed));
+                }
+                Err(version) => {
+                    version.discard(guard);
+                    return Ok(position);
+                }
             }
         }
+        Ok(buffers.pending.len())
     }
 
     /// Keeps what was installed. The row that was read below is looked for again right behind it.

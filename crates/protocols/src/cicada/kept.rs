@@ -21,7 +21,7 @@ use super::clocks::Held;
 use super::protocol::Shared;
 use super::record::{
     Address, Guarded, Installed, InstalledAddress, Kind, OfRecord, OfVersion, Reader, Record, RecordAddress, Seen,
-    Version,
+    Version, VersionAddress,
 };
 use super::steps::Step;
 use super::table::Store;
@@ -36,6 +36,8 @@ pub(super) struct Stay(u64);
 impl Stay {
     /// Names no time at which anything is found.
     const NONE: Self = Self(0);
+    /// Names no time, and no guard says of itself that it is there at such a time.
+    pub(super) const NEVER: Self = Self(1);
 }
 
 /// The names that a worker gives. It has 2⁴⁰ of them, and then others.
@@ -89,6 +91,41 @@ impl<K: Kind> KeptAddress<K> {
     #[inline]
     pub(super) fn address(self) -> Address<K> {
         self.address
+    }
+}
+
+/// A row that a transaction sees, and its record, within the borrow of its guard.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowHere<'g> {
+    record: Record<'g>,
+    version: Version<'g>,
+}
+
+/// The same beyond the borrow: one time keeps both, so one is compared.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeptRow {
+    record: RecordAddress,
+    version: VersionAddress,
+    span: Stay,
+}
+
+impl KeptRow {
+    /// What lies there, as of [`KeptAddress::under`].
+    #[inline]
+    pub(super) fn under<'g>(self, guard: &'g OwnGuard<'_>) -> (Record<'g>, Version<'g>) {
+        (self.record().under(guard), self.version().under(guard))
+    }
+
+    /// The record.
+    #[inline]
+    pub(super) fn record(self) -> Kept {
+        KeptAddress { address: self.record, stay: self.span }
+    }
+
+    /// The version that is the row.
+    #[inline]
+    pub(super) fn version(self) -> KeptVersion {
+        KeptAddress { address: self.version, stay: self.span }
     }
 }
 
@@ -184,11 +221,11 @@ impl<'w> Deref for OwnGuard<'w> {
 }
 
 impl<'w> OwnGuard<'w> {
-    /// The worker of the guard has begun to hold that.
+    /// The worker of the guard has begun to hold that. `is_here`: the guard neither rests nor stands aside.
     #[inline]
-    pub(super) fn new(guard: Guard<'w>, held: Held<'w>, stays: &mut Stays) -> Self {
+    pub(super) fn new(guard: Guard<'w>, held: Held<'w>, stays: &mut Stays, is_here: bool) -> Self {
         let (timestamp, epoch, span) = (held.timestamp(), stays.next(), stays.next());
-        let (here, open, pinned) = (epoch, span, epoch);
+        let (here, open, pinned) = (if is_here { epoch } else { Stay::NONE }, span, epoch);
         Self { held: Some(held), guard, timestamp, here, epoch, open, span, pinned, ended_here: false }
     }
 
@@ -199,7 +236,7 @@ impl<'w> OwnGuard<'w> {
             Beginning::InRound => clocks.begin_in_round(slot, &mut state.clock),
             Beginning::InBetween => clocks.begin_standing(slot, &mut state.clock)?,
         };
-        Some(Self::new(local.pin(), held, &mut state.stays))
+        Some(Self::new(local.pin(), held, &mut state.stays, true))
     }
 
     /// The transaction ends; its guard stays.
@@ -319,11 +356,16 @@ impl<'w> OwnGuard<'w> {
         KeptAddress { address: found.address(), stay: self.epoch }
     }
 
-    /// Keeps a record, and the row that this transaction has seen there, as long as it holds its floor.
+    /// The row that this transaction has seen in a record, if it has seen one there.
     #[inline]
-    pub(super) fn keep_row<'g>(&'g self, record: Record<'g>, seen: &Seen<Version<'g>>) -> Option<(Kept, KeptVersion)> {
-        let (row, stay) = (seen.version.filter(|_| seen.is_row)?, self.span);
-        Some((KeptAddress { address: record.address(), stay }, KeptAddress { address: row.address(), stay }))
+    pub(super) fn row_in<'g>(&'g self, record: Record<'g>, seen: &Seen<Version<'g>>) -> Option<RowHere<'g>> {
+        seen.version.filter(|_| seen.is_row).map(|version| RowHere { record, version })
+    }
+
+    /// Keeps a row that this transaction sees, and its record, as long as it holds its floor.
+    #[inline]
+    pub(super) fn keep_row<'g>(&'g self, RowHere { record, version }: RowHere<'g>) -> KeptRow {
+        KeptRow { record: record.address(), version: version.address(), span: self.span }
     }
 
     /// Keeps a record that the transaction has taken.
@@ -362,11 +404,11 @@ impl<'w> OwnGuard<'w> {
         (handle.map(|handle| self.kept(handle)), stamp)
     }
 
-    /// The same of the record alone.
+    /// The same of the record alone, which is not to be kept.
     #[inline]
-    pub(super) fn find<K: EncodedKey>(&self, fingers: &mut Fingers, store: &Store, key: K) -> Option<Kept> {
+    pub(super) fn find<K: EncodedKey>(&self, fingers: &mut Fingers, store: &Store, key: K) -> Option<Record<'_>> {
         // SAFETY: as above.
-        unsafe { fingers.find(&store.entries, key, &self.guard) }.map(|handle| self.kept(handle))
+        unsafe { fingers.find(&store.entries, key, &self.guard) }.map(|handle| self.found(handle))
     }
 
     /// Inserts the key of a new record, whose first version was installed, if that is absent; otherwise both are given back.
@@ -392,8 +434,8 @@ impl<'w> OwnGuard<'w> {
     /// The record that a key was found to lead to a while ago, in this transaction or for its batch, in the epoch in which the guard still is: one that
     /// leaves it outdates its hints ([`WorkerBase::leave_epoch`], [`WorkerBase::forget_found`]).
     #[inline]
-    pub(super) fn hinted<K: EncodedKey>(&self, hints: &mut Hints, table: TableId, key: K) -> Option<Kept> {
-        hints.find(table, key).map(|handle| self.kept(handle))
+    pub(super) fn hinted<K: EncodedKey>(&self, hints: &mut Hints, table: TableId, key: K) -> Option<Record<'_>> {
+        hints.find(table, key).map(|handle| self.found(handle))
     }
 
     /// The record that a key has in the index, without a finger.
@@ -415,7 +457,14 @@ impl<'w> OwnGuard<'w> {
         unsafe { nodes.first_broken() }
     }
 
-    /// A record that an index of a store names.
+    /// A record that an index of a store names, found in the epoch in which the guard is.
+    #[inline]
+    fn found(&self, handle: Handle) -> Record<'_> {
+        // SAFETY: the guard has kept it so far, and does so while it is borrowed: to leave the epoch it must be borrowed anew.
+        unsafe { RecordAddress::of(handle).under(self) }
+    }
+
+    /// The same beyond the borrow.
     #[inline]
     fn kept(&self, handle: Handle) -> Kept {
         KeptAddress { address: RecordAddress::of(handle), stay: self.epoch }

@@ -10,7 +10,6 @@ use std::cell::Cell;
 
 use polychron_base::Error;
 use polychron_base::key::EncodedKey;
-use polychron_engine::Mode;
 use polychron_engine::catalog::TableList;
 use polychron_engine::stores::IndexRef;
 use polychron_memory::{Guard, Local, OutOfMemory};
@@ -130,7 +129,7 @@ impl CicadaTransaction<'_> {
         let found = self.read_record(record, place);
         self.state.sets.reads.set_nodes(is_node);
         let write = |kind| Write { unlogged: true, is_node, ..Write::new(Target::Record(record), place, kind) };
-        let Found::Row(target, Source::Version(now)) = found else {
+        let Found::Row(Source::Version(now)) = found else {
             let is_there = |read: Reading<'_>| read.version.is_some_and(|read| read.address() == version);
             let stays = key.is_some() && self.state.sets.reads.iter(&self.guard).last().is_some_and(is_there);
             if stays {
@@ -138,7 +137,7 @@ impl CicadaTransaction<'_> {
             }
             return stays;
         };
-        if now.address() != version || !is_node && self.check_early(target, Source::Version(now), place).is_err() {
+        if now.version().address() != version || !is_node && self.check_early(Source::Version(now), place).is_err() {
             return false;
         }
         let mut row = std::mem::take(&mut self.state.buffers.row);
@@ -163,7 +162,7 @@ fn move_nodes(shared: &Shared, state: &mut State, local: &Local) {
     let tables = state.base.tables.keep();
     for (place, record) in find_outside(shared, state, &tables, &guard) {
         let Some(own) = OwnGuard::begin(shared, state, local, Beginning::InBetween) else { break };
-        let mut transaction = CicadaTransaction::new(shared, state, own, Mode::ReadWrite);
+        let mut transaction = CicadaTransaction::new(shared, state, own);
         let seen = transaction.guard.search(record, None, true);
         let (record, version) = (transaction.guard.keep(record), seen.version.filter(|_| seen.is_row));
         if let Some(version) = version.map(Version::address)

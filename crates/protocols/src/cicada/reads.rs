@@ -18,6 +18,21 @@ struct Read {
     is_node: bool,
 }
 
+impl Read {
+    /// Under the guard that keeps the list, as the caller has found out.
+    #[inline]
+    fn under<'g>(&self, guard: &'g OwnGuard<'_>) -> Reading<'g> {
+        let &Self { record, version, later, place, is_row, is_node } = self;
+        // SAFETY: they were read under the guard, which keeps them until it is borrowed to leave its epoch, or to end the transaction; or they are
+        // rows that the transaction has read, and their records (`forget_found`).
+        let (record, version, later) = unsafe {
+            let under = |version: VersionAddress| version.under(guard);
+            (record.under(guard), version.map(under), later.map(under))
+        };
+        Reading { record, version, later, place, is_row, is_node }
+    }
+}
+
 /// A record that was read, under the guard of the transaction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading<'g> {
@@ -43,19 +58,21 @@ impl Reading<'_> {
 }
 
 /// What a transaction has read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Reads {
     list: Vec<Read>,
-    /// The guard's stay in its epoch, which keeps all in the list, and the span, which keeps rows and their records.
-    owner: Option<Owner>,
+    /// The guard's stay in its epoch, which keeps all in the list, and the span, which keeps rows and their records. While there is no list they are
+    /// nobody's.
+    here: Stay,
+    span: Stay,
     /// Reads before this position hold nothing that only an epoch keeps.
     bare: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Owner {
-    here: Stay,
-    span: Stay,
+impl Default for Reads {
+    fn default() -> Self {
+        Self { list: Vec::new(), here: Stay::NEVER, span: Stay::NEVER, bare: 0 }
+    }
 }
 
 impl Reads {
@@ -78,7 +95,7 @@ impl Reads {
     /// Whether the guard keeps what is in the list.
     #[inline]
     fn is_kept_by(&self, guard: &OwnGuard<'_>) -> bool {
-        self.owner.is_some_and(|owner| owner.here == guard.here())
+        self.here == guard.here()
     }
 
     /// The transaction of the guard has read a record.
@@ -101,7 +118,7 @@ impl Reads {
     #[cold]
     fn begin(&mut self, guard: &OwnGuard<'_>) {
         assert!(self.list.is_empty() && guard.is_here(), "a read set is one transaction's");
-        self.owner = Some(Owner { here: guard.here(), span: guard.open() });
+        (self.here, self.span) = (guard.here(), guard.open());
     }
 
     /// The reads from a position on, under the guard of the transaction.
@@ -109,14 +126,7 @@ impl Reads {
     pub(super) fn from<'g>(&self, first: usize, guard: &'g OwnGuard<'_>) -> impl Iterator<Item = Reading<'g>> {
         let list = &self.list[first..];
         assert!(list.is_empty() || self.is_kept_by(guard), "a read set is looked at under the guard that keeps it");
-        list.iter().map(|&Read { record, version, later, place, is_row, is_node }| {
-            // SAFETY: they were read under the guard, which keeps them until it is borrowed to leave its epoch, or to end the transaction; or they are
-            // rows that the transaction has read, and their records (`forget_found`).
-            let under = |version: VersionAddress| unsafe { version.under(guard) };
-            // SAFETY: as above.
-            let record = unsafe { record.under(guard) };
-            Reading { record, version: version.map(under), later: later.map(under), place, is_row, is_node }
-        })
+        list.iter().map(|read| read.under(guard))
     }
 
     /// All of them.
@@ -128,7 +138,8 @@ impl Reads {
     /// One of them.
     #[inline]
     pub(super) fn get<'g>(&self, position: usize, guard: &'g OwnGuard<'_>) -> Reading<'g> {
-        self.from(position, guard).next().expect("there is such a read")
+        assert!(self.is_kept_by(guard), "a read set is looked at under the guard that keeps it");
+        self.list[position].under(guard)
     }
 
     /// The first one, from a position on, of which it takes a search to find out whether it would be read again.
@@ -170,9 +181,11 @@ impl Reads {
     /// The guard has left the epoch in which everything so far was found: only versions of rows and their records are kept still. Answers how many reads
     /// were looked at.
     pub(super) fn forget_found(&mut self, guard: &OwnGuard<'_>) -> usize {
-        let Some(owner) = &mut self.owner else { return 0 };
-        assert!(owner.span == guard.open() && guard.is_here(), "the transaction still holds its floor");
-        owner.here = guard.here();
+        if self.here == Stay::NEVER {
+            return 0;
+        }
+        assert!(self.span == guard.open() && guard.is_here(), "the transaction still holds its floor");
+        self.here = guard.here();
         let found = self.list.split_off(self.bare);
         let looked_at = found.len();
         self.list.extend(found.into_iter().filter(|read| read.is_row).map(|read| Read { later: None, ..read }));
@@ -185,7 +198,7 @@ impl Reads {
     pub(super) fn clear(&mut self) {
         self.list.clear();
         self.list.give_back_room();
-        (self.bare, self.owner) = (0, None);
+        (self.bare, self.here, self.span) = (0, Stay::NEVER, Stay::NEVER);
     }
 
     /// Whether anything was read that showed no row.

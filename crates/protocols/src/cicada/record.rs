@@ -232,7 +232,7 @@ impl<'g> Record<'g> {
     }
 
     /// Writes a version: in the head if that is allowed, free and large enough, else in memory of its own (§3.3).
-    #[inline]
+    #[inline(always)]
     pub(super) fn new_version(
         self,
         timestamp: Timestamp,

@@ -9,7 +9,6 @@
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, TableId};
-use polychron_engine::Mode;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_memory::{Guard, Local};
 use polychron_sync::atomic::{AtomicU64, Ordering};
@@ -178,7 +177,7 @@ impl Round<'_> {
         loop {
             let begun = OwnGuard::begin(shared, self.state, self.local, Beginning::InRound);
             let Some(guard) = begun else { return };
-            let mut transaction = CicadaTransaction::new(shared, self.state, guard, Mode::ReadWrite);
+            let mut transaction = CicadaTransaction::new(shared, self.state, guard);
             let timestamp = transaction.timestamp();
             let seen = transaction.guard.search(record, None, true);
             let counts =

@@ -16,10 +16,9 @@ use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::transaction::{CicadaTransaction, Source};
 
-/// A row that the transaction sees, and where a write of it goes.
+/// A row that the transaction sees.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundRow {
-    target: Target,
     source: Source,
     /// Where it is in the read set, if it was looked up to be written.
     on_read: Option<u32>,
@@ -27,8 +26,8 @@ pub struct FoundRow {
 
 impl FoundRow {
     #[inline]
-    fn new((target, source): (Target, Source)) -> Self {
-        Self { target, source, on_read: None }
+    fn new(source: Source) -> Self {
+        Self { source, on_read: None }
     }
 }
 
@@ -90,10 +89,10 @@ impl<'w> Primitives<'w> for CicadaTransaction<'w> {
         _projection: &Projection,
         _intent: Intent,
     ) -> Result<Option<FoundRow>, Error> {
-        let Some((target, source)) = self.find_row(at.store, at.key)? else { return Ok(None) };
-        self.check_early(target, source, at.store.place())?;
+        let Some(source) = self.find_row(at.store, at.key)? else { return Ok(None) };
+        self.check_early(source, at.store.place())?;
         let on_read = matches!(source, Source::Version(_)).then(|| self.state.sets.reads.len() as u32 - 1);
-        Ok(Some(FoundRow { target, source, on_read }))
+        Ok(Some(FoundRow { source, on_read }))
     }
 
     #[inline]
@@ -105,10 +104,11 @@ impl<'w> Primitives<'w> for CicadaTransaction<'w> {
     fn overwrite<K: EncodedKey>(
         &mut self,
         at: At<'w, Store, K>,
-        FoundRow { target, on_read, .. }: FoundRow,
+        FoundRow { source, on_read }: FoundRow,
         row: &mut RowBuffer,
         _changes: Changes,
     ) -> Result<(), Error> {
+        let target = self.target(source);
         let key = (target == Target::Key || self.is_logged()).then_some(at.key);
         let write = Write { on_read, ..Write::new(target, at.table.primary.place(), Kind::Put) };
         self.state.sets.writes.push(write, key, Some(row));
@@ -139,12 +139,12 @@ impl<'w> Primitives<'w> for CicadaTransaction<'w> {
     fn delete<K: EncodedKey>(
         &mut self,
         at: At<'w, Store, K>,
-        FoundRow { target, on_read, .. }: FoundRow,
+        FoundRow { source, on_read }: FoundRow,
     ) -> Result<(), Error> {
         if let Some(nodes) = &at.store.versioned {
             return self.delete_versioned(at.store, nodes, at.key).map(drop);
         }
-        let write = Write { on_read, ..Write::new(target, at.store.place(), Kind::Delete) };
+        let write = Write { on_read, ..Write::new(self.target(source), at.store.place(), Kind::Delete) };
         self.state.sets.writes.push(write, Some(at.key), None);
         Ok(())
     }
@@ -161,10 +161,10 @@ impl<'w> Primitives<'w> for CicadaTransaction<'w> {
     /// or to one that has another key, the entry and what was read of the rows are of different transactions, and the
     /// caller gets the conflict, not a duplicate that may never have been.
     fn check_taken(&mut self, at: At<'w, Store, &[u8]>, primary: &[u8]) -> Result<(), Error> {
-        if let Some((_, entry)) = self.find_row(at.store, at.key)? {
+        if let Some(entry) = self.find_row(at.store, at.key)? {
             let owner = key_in_entry(self.row_at(entry).as_words()).to_vec();
             if owner != primary
-                && let Some((_, source)) = self.find_row(&at.table.primary, &owner[..])?
+                && let Some(source) = self.find_row(&at.table.primary, &owner[..])?
             {
                 let mut scratch = KeyScratch::new();
                 let owned = at.store.entries.extractor.extract(self.row_at(source), &mut scratch);
@@ -196,7 +196,7 @@ impl<'w> Primitives<'w> for CicadaTransaction<'w> {
         visit: &mut Visit<'_, 'w, Store, V>,
     ) -> Result<(), Error> {
         let (scan, store) = (visit.scan, visit.store()?);
-        self.scan_entries(scan, store, &mut |this, source| visit.record(this, FoundRow::new((Target::Key, source))))
+        self.scan_entries(scan, store, &mut |this, source| visit.record(this, FoundRow::new(source)))
     }
 
     fn set_mark(&mut self) -> usize {

@@ -55,7 +55,7 @@ impl CicadaTransaction<'_> {
         }
         let index = store.entries.scanned(scan)?;
         if let (AnyIndex::Hash(_), Some(key)) = (index, scan.point()) {
-            if let Some((_, source)) = self.find_row(store, key)? {
+            if let Some(source) = self.find_row(store, key)? {
                 // One row at most, so whether the visitor breaks makes no difference.
                 let _ = visitor(self, source)?;
             }
@@ -193,11 +193,11 @@ impl CicadaTransaction<'_> {
             }
             let found = self.read_record(record, store.place());
             own.rows += usize::from(match found {
-                Found::Row(_, Source::Version(_)) => true,
-                Found::Row(_, Source::Own(_)) | Found::Absent(Target::Record(_)) => self.read_beneath(record, store),
+                Found::Row(Source::Version(_)) => true,
+                Found::Row(Source::Own(_)) | Found::Absent(Target::Record(_)) => self.read_beneath(record, store),
                 Found::Absent(Target::Key) => false,
             });
-            if let Found::Row(_, source) = found
+            if let Found::Row(source) = found
                 && visitor(self, source)?.is_break()
             {
                 if !self.snapshot {

@@ -411,7 +411,8 @@ impl WriteSet {
         if self.writes.is_empty() && self.floor == 0 {
             return;
         }
-        for row in self.rows.iter_mut().take(self.writes.len()) {
+        let written = self.writes.len();
+        for row in self.rows.iter_mut().take(written) {
             if row.len() > KEPT_ROW_BYTES {
                 *row = RowBuffer::new();
             }
@@ -431,6 +432,10 @@ impl WriteSet {
         if self.slots.len() > 1 << 12 {
             self.slots = vec![EMPTY; FIRST_SLOTS];
         } else {
+            // What a large transaction has needed is not cleared by each small one from then on.
+            if self.slots.len() > FIRST_SLOTS.max(8 * written) {
+                self.slots.truncate(self.slots.len() / 2);
+            }
             self.slots.fill(EMPTY);
         }
     }
@@ -513,5 +518,29 @@ impl Sets {
         let _ = looked_at;
         self.nodes.clear();
         self.searches.lose();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes behind a large transaction find each other in a table of their own size again, and clear no more than that.
+    #[test]
+    fn small_transactions_clear_few_slots() {
+        let place = IndexRef { table: TableId::new(1, 1), index: IndexId::PRIMARY };
+        let write = |writes: &mut WriteSet, key: u64| {
+            writes.push(Write::new(Target::Key, place, Kind::Delete), Some(&key.to_be_bytes()[..]), None);
+        };
+        let mut writes = WriteSet::default();
+        (0..1000).for_each(|key| write(&mut writes, key));
+        assert!(writes.slots.len() >= 2000);
+        for _ in 0..10 {
+            writes.clear();
+            (0..3).for_each(|key| write(&mut writes, key));
+            let position = |key: u64| writes.latest_of_key(place, &key.to_be_bytes()[..]);
+            assert_eq!([0, 1, 2, 3].map(position), [Some(0), Some(1), Some(2), None]);
+        }
+        assert_eq!(writes.slots.len(), FIRST_SLOTS);
     }
 }

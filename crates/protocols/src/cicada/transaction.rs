@@ -9,15 +9,14 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::nested;
 use polychron_engine::stores::IndexRef;
 use polychron_engine::{Commit, Mode};
+use polychron_memory::Guard;
 use polychron_schema::{RowBuffer, RowRef};
 
-use super::aside::RENEW_EVERY;
-use super::clocks::Span;
-use super::counts::Stage;
+use super::clocks::{Held, Span};
 use super::find::Missed;
 use super::gaps::KeyPartition;
 use super::installation::Pending;
-use super::kept::{Kept, KeptVersion, OwnGuard, Range};
+use super::kept::{Kept, KeptRow, OwnGuard, Range};
 use super::protocol::Shared;
 use super::record::{Seen, Status, Version};
 use super::sets::{Kind, Target, Write};
@@ -72,17 +71,17 @@ pub struct CicadaTransaction<'w> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
     /// In a version.
-    Version(KeptVersion),
+    Version(KeptRow),
     /// In an own write.
     Own(u32),
 }
 
-/// What a lookup came to; a write of the key goes to the target.
+/// What a lookup came to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Found {
-    /// A row.
-    Row(Target, Source),
-    /// None.
+    /// A row. What a write of it goes to is [`CicadaTransaction::target`].
+    Row(Source),
+    /// None. A write of the key goes to the target.
     Absent(Target),
 }
 
@@ -91,8 +90,17 @@ impl<'w> CicadaTransaction<'w> {
     #[inline]
     pub(super) fn row_at(&self, source: Source) -> RowRef<'_> {
         match source {
-            Source::Version(version) => version.under(&self.guard).row(),
+            Source::Version(row) => row.version().under(&self.guard).row(),
             Source::Own(position) => self.state.sets.writes.row(position).as_row(),
+        }
+    }
+
+    /// What a write of the row at a source goes to.
+    #[inline]
+    pub(super) fn target(&self, source: Source) -> Target {
+        match source {
+            Source::Version(row) => Target::Record(row.record()),
+            Source::Own(position) => self.state.sets.writes.get(position).target,
         }
     }
 
@@ -100,7 +108,7 @@ impl<'w> CicadaTransaction<'w> {
     pub(super) fn own(&self, position: u32) -> Found {
         let write = self.state.sets.writes.get(position);
         match write.kind {
-            Kind::Put => Found::Row(write.target, Source::Own(position)),
+            Kind::Put => Found::Row(Source::Own(position)),
             Kind::Delete => Found::Absent(write.target),
         }
     }
@@ -130,23 +138,29 @@ impl<'w> CicadaTransaction<'w> {
         if !self.snapshot {
             self.state.sets.reads.push(&self.guard, found, &seen, (place, false));
         }
-        match self.guard.keep_row(found, &seen) {
-            Some((record, version)) => Found::Row(Target::Record(record), Source::Version(version)),
+        match self.guard.row_in(found, &seen) {
+            Some(row) => Found::Row(Source::Version(self.guard.keep_row(row))),
             None => Found::Absent(Target::Key),
         }
     }
 
     /// Ends the transaction early when a write on what it just read can hardly pass (§3.2).
     #[inline]
-    pub(super) fn check_early(&mut self, target: Target, source: Source, place: IndexRef) -> Result<(), Error> {
-        let (Target::Record(record), Source::Version(version)) = (target, source) else { return Ok(()) };
-        let options = &self.shared.options;
-        let (rts, is_latest) =
-            (version.under(&self.guard).rts(), record.under(&self.guard).leads_to(version.address()));
+    pub(super) fn check_early(&mut self, source: Source, place: IndexRef) -> Result<(), Error> {
+        let Source::Version(row) = source else { return Ok(()) };
+        let (record, version) = row.under(&self.guard);
+        let (rts, is_latest) = (version.rts(), record.leads_to(version.address()));
+        if is_latest && !rts.is_after(self.timestamp()) { Ok(()) } else { self.check_row(row, (rts, is_latest), place) }
+    }
+
+    /// The same of a row that has been read by a later transaction, or is not the latest version.
+    #[cold]
+    fn check_row(&mut self, row: KeptRow, (rts, is_latest): (Timestamp, bool), place: IndexRef) -> Result<(), Error> {
+        let (record, version) = (row.record(), row.version());
         if rts.is_after(self.timestamp()) && !self.is_overtaken() {
             return Err(self.conflict_at(record, Some(rts), Reason::ReadLater, (place, Some(version))));
         }
-        if options.parts().write_latest_only
+        if self.shared.options.parts().write_latest_only
             && !is_latest
             && let Some(other) = self.superseded_by(record)
         {
@@ -221,8 +235,8 @@ impl<'w> CicadaTransaction<'w> {
                     let writes = &self.state.sets.writes;
                     let written = writes.latest(record.address()).and_then(|position| writes.get(position).record());
                     let found = record.under(&self.guard);
-                    let shown = || self.guard.keep_row(found, &self.guard.search(found, None, false));
-                    let stays = written.or_else(|| shown().map(|(record, _)| record));
+                    let shown = || self.guard.row_in(found, &self.guard.search(found, None, false));
+                    let stays = written.or_else(|| shown().map(|row| self.guard.keep_row(row).record()));
                     stays.map_or(Target::Key, Target::Record)
                 }
             }
@@ -326,40 +340,61 @@ impl Drop for CicadaTransaction<'_> {
 }
 
 impl<'w> CicadaTransaction<'w> {
-    pub(super) fn new(shared: &'w Shared, state: &'w mut State, guard: OwnGuard<'w>, mode: Mode) -> Self {
-        debug_assert!(state.sets.writes.is_empty(), "the transaction before left something behind");
-        let snapshot = mode == Mode::Snapshot;
-        if snapshot {
-            state.base.counters.snapshot(shared.clocks.staleness_ns(guard.timestamp()) / 1000);
+    /// One that is not a client's, and stays in its epoch.
+    pub(super) fn new(shared: &'w Shared, state: &'w mut State, guard: OwnGuard<'w>) -> Self {
+        state.begin();
+        Self::made(shared, state, guard, (Mode::ReadWrite, false, shared.options.check_every))
+    }
+
+    /// One of a client, to which it is left between its operations if it does not stay in its epoch. It is put together at the end, and once: it has
+    /// many words.
+    #[inline(always)]
+    pub(super) fn begin(
+        shared: &'w Shared,
+        state: &'w mut State,
+        (mut guard, held): (Guard<'w>, Held<'w>),
+        mode: Mode,
+        stays: bool,
+    ) -> Self {
+        let stands_aside = mode == Mode::ReadWrite && !stays;
+        if mode == Mode::Snapshot {
+            state.base.counters.snapshot(shared.clocks.staleness_ns(held.timestamp()) / 1000);
+            guard.rest();
+        } else if stands_aside {
+            state.sets.searches.begin();
+            guard.stand_aside();
         }
-        state.promotions.clear();
-        state.base.begin();
-        state.nested.begin();
-        state.stage = Stage::Running;
-        state.saw_unprotected = false;
-        let until_check = shared.options.check_every.min(if snapshot { RENEW_EVERY } else { u32::MAX });
-        let mut transaction = Self::taken_over(shared, state, guard);
-        (transaction.snapshot, transaction.until_check) = (snapshot, until_check);
-        if snapshot {
-            transaction.rest();
-        }
-        transaction
+        let is_here = mode == Mode::ReadWrite && stays;
+        // A snapshot enters an epoch with its first step.
+        let until_check = if mode == Mode::Snapshot { 1 } else { shared.options.check_every };
+        state.begin();
+        let guard = OwnGuard::new(guard, held, &mut state.stays, is_here);
+        Self::made(shared, state, guard, (mode, stands_aside, until_check))
     }
 
     /// A transaction with what its worker's sets hold, that of one that was leaked.
-    #[inline]
     pub(super) fn taken_over(shared: &'w Shared, state: &'w mut State, guard: OwnGuard<'w>) -> Self {
+        Self::made(shared, state, guard, (Mode::ReadWrite, false, 1))
+    }
+
+    #[inline(always)]
+    fn made(
+        shared: &'w Shared,
+        state: &'w mut State,
+        guard: OwnGuard<'w>,
+        (mode, stands_aside, until_check): (Mode, bool, u32),
+    ) -> Self {
         Self {
             shared,
             state,
             guard,
-            snapshot: false,
+            snapshot: mode == Mode::Snapshot,
             doomed: false,
             ended: false,
             committed: false,
             has_sealed: false,
-            until_check: 1,
-            stands_aside: false,
+            until_check,
+            stands_aside,
         }
     }
 }

@@ -124,7 +124,7 @@ impl CicadaWorker {
     #[doc(hidden)]
     pub fn begin_in_epoch(&mut self, mode: Mode) -> Result<CicadaTransaction<'_>, Error> {
         self.make_ready();
-        self.begin_transaction(mode)
+        self.begin_transaction(mode, true)
     }
 
     /// The timestamp of the latest transaction.
@@ -160,7 +160,7 @@ impl StoreWorker for CicadaWorker {
 
     #[inline]
     fn start(&mut self, mode: Mode) -> Result<CicadaTransaction<'_>, Error> {
-        self.begin_transaction(mode).map(CicadaTransaction::leave_to_client)
+        self.begin_transaction(mode, false)
     }
 
     /// It still has its words, its sets and its guard.
@@ -172,7 +172,7 @@ impl StoreWorker for CicadaWorker {
         // What it has read is kept by its own guard, which may have left its epoch; it may have been news.
         state.sets.reads.clear();
         state.saw_unprotected = true;
-        let guard = OwnGuard::new(local.pin(), held, &mut state.stays);
+        let guard = OwnGuard::new(local.pin(), held, &mut state.stays, true);
         drop(CicadaTransaction::taken_over(shared, state, guard));
     }
 
@@ -266,6 +266,17 @@ impl StoreWorker for CicadaWorker {
 }
 
 impl State {
+    /// A transaction begins: nothing is left of the one before.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        debug_assert!(self.sets.writes.is_empty(), "the transaction before left something behind");
+        self.promotions.clear();
+        self.base.begin();
+        self.nested.begin();
+        self.stage = Stage::Running;
+        self.saw_unprotected = false;
+    }
+
     /// The transaction has installed so many versions, and pays for collecting more than that.
     #[inline]
     pub(super) fn pay_for_writes(&mut self, installed: usize) {
@@ -274,9 +285,9 @@ impl State {
 }
 
 impl CicadaWorker {
-    /// Begins a transaction that stays in its epoch.
+    /// Begins a transaction, which stays in its epoch between its operations or does not.
     #[inline]
-    fn begin_transaction(&mut self, mode: Mode) -> Result<CicadaTransaction<'_>, Error> {
+    fn begin_transaction(&mut self, mode: Mode, stays: bool) -> Result<CicadaTransaction<'_>, Error> {
         let Self { local, state, shared } = self;
         // Pinned first: who waits for the transactions that know an old catalog waits for their epochs.
         let guard = local.pin();
@@ -310,8 +321,7 @@ impl CicadaWorker {
                 shared.clocks.begin_snapshot(state.base.slot)
             }
         };
-        let guard = OwnGuard::new(guard, held, &mut state.stays);
-        Ok(CicadaTransaction::new(shared, state, guard, mode))
+        Ok(CicadaTransaction::begin(shared, state, (guard, held), mode, stays))
     }
 }
 

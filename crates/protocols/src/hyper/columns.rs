@@ -58,8 +58,9 @@ struct Question {
 #[derive(Debug, Default)]
 pub(super) struct ColumnBuffers {
     question: Question,
-    /// Rows that are not lent, for each wanted word.
+    /// Rows that are not lent, for each wanted word; and how many they are. A thread that counts wants no word.
     rows: Vec<Vec<Word>>,
+    gathered: usize,
     /// The words of one row, of which those in the bounding range are looked at.
     row: Vec<u64>,
     bounds: Range<usize>,
@@ -218,10 +219,11 @@ impl<F, K> Visitor<'_, F, K> {
         F: FnMut(&ColumnBatch<'_>) -> O,
         K: FnMut(O) -> ControlFlow<()>,
     {
-        let ColumnBuffers { question, rows, sheet, .. } = buffers;
-        let Some(count) = rows.first().map(Vec::len).filter(|count| *count > 0) else {
+        let ColumnBuffers { question, rows, gathered, sheet, .. } = buffers;
+        let count = std::mem::take(gathered);
+        if count == 0 {
             return ControlFlow::Continue(());
-        };
+        }
         let made = sheet.show(question, count, |word| &rows[word], self.look);
         rows.iter_mut().for_each(Vec::clear);
         made.map_or(ControlFlow::Continue(()), |made| (self.keep)(made))
@@ -232,30 +234,24 @@ impl ColumnBuffers {
     /// Copies plain rows behind those that were gathered, and keeps them if they stood still.
     #[inline]
     fn copy(&mut self, unit: Unit<'_>, range: Range<usize>, stood_still: impl FnOnce() -> bool) -> bool {
-        let before = self.gathered();
         for (&word, rows) in self.question.words.iter().zip(&mut self.rows) {
             unit.gather(word, range.clone(), rows);
         }
         let stood_still = stood_still();
-        if !stood_still {
-            self.rows.iter_mut().for_each(|rows| rows.truncate(before));
+        if stood_still {
+            self.gathered += range.len();
+        } else {
+            self.rows.iter_mut().for_each(|rows| rows.truncate(self.gathered));
         }
         stood_still
-    }
-
-    fn gathered(&self) -> usize {
-        self.rows.first().map_or(0, Vec::len)
     }
 
     /// Begins a scan.
     fn begin(&mut self, layout: &Layout, words: usize, scan: &Scan<'_>, columns: &[usize]) {
         self.question.ask(layout, scan, columns);
-        if self.question.words.is_empty() {
-            // The rows are to be counted, by whatever each has.
-            self.question.want_word(0);
-        }
         self.rows.resize_with(self.question.words.len(), || Vec::with_capacity(ROWS));
         self.rows.iter_mut().for_each(Vec::clear);
+        self.gathered = 0;
         // A before-image is undone as a whole.
         self.row.resize(words, 0);
         self.bounds = self.question.find_bounds();
@@ -378,10 +374,10 @@ impl<'w> HyperTransaction<'w> {
     {
         let (mut run, mut at, mut copied) = (Run::default(), range.start, 0);
         while at < range.end {
-            if buffers.gathered() == ROWS {
+            if buffers.gathered == ROWS {
                 visitor.flush(buffers)?;
             }
-            let len = unit.run(at, (range.end - at).min(ROWS - buffers.gathered()), &mut run);
+            let len = unit.run(at, (range.end - at).min(ROWS - buffers.gathered), &mut run);
             self.lap(buffers, |counts| &counts.find_versioned_ns);
             if len > 0 && buffers.copy(unit, at..at + len, || unit.run_stood_still(at, len, &run)) {
                 copied += len;
@@ -424,7 +420,9 @@ impl<'w> HyperTransaction<'w> {
     {
         let counts = &self.shared.counts[self.state.base.slot];
         let ColumnBuffers { question, sheet, looked, .. } = &mut *buffers;
-        if range.len() >= LEAST_LENT && unit.lend(question.words[0], range.clone()).is_some() {
+        // Where all words lie adjacent, or none is wanted, nothing is copied.
+        let is_lent = question.words.first().is_none_or(|&word| unit.lend(word, range.clone()).is_some());
+        if range.len() >= LEAST_LENT && is_lent {
             let words = |word: usize| unit.lend(question.words[word], range.clone()).unwrap_or_default();
             let made = sheet.show(question, range.len(), words, visitor.look);
             if !unit.stood_still(looked, range) {
@@ -437,7 +435,7 @@ impl<'w> HyperTransaction<'w> {
             }
             return ControlFlow::Continue(true);
         }
-        if buffers.gathered() + range.len() > ROWS {
+        if buffers.gathered + range.len() > ROWS {
             visitor.flush(buffers)?;
         }
         let looked = std::mem::take(&mut buffers.looked);
@@ -453,7 +451,7 @@ impl<'w> HyperTransaction<'w> {
     /// Puts what a slot shows behind the rows that were gathered; whether that was what stands in it.
     #[inline]
     fn rebuild(&mut self, record: Record<'w>, buffers: &mut ColumnBuffers) -> bool {
-        let ColumnBuffers { question, rows, row, bounds, .. } = buffers;
+        let ColumnBuffers { question, rows, gathered, row, bounds, .. } = buffers;
         let state = record.state();
         if Record::is_plain_state(state) {
             for (&word, rows) in question.words.iter().zip(rows.iter_mut()) {
@@ -462,6 +460,7 @@ impl<'w> HyperTransaction<'w> {
             // Acquire: as in `Unit::run_stood_still`.
             fence(Ordering::Acquire);
             if record.state_is(state) {
+                *gathered += 1;
                 return true;
             }
             rows.iter_mut().for_each(|rows| _ = rows.pop());
@@ -470,6 +469,7 @@ impl<'w> HyperTransaction<'w> {
             for (&word, rows) in question.words.iter().zip(rows) {
                 rows.push(Word::new(row[word]));
             }
+            *gathered += 1;
         }
         false
     }

@@ -280,6 +280,10 @@ fn what_is_plain_is_lent() {
         let all = if is_lent { [rows, 0, 0] } else { [0, rows, 0] };
         let mut snapshot = reader.begin(Mode::Snapshot).unwrap();
         assert_eq!(count(&lab, &mut snapshot), all);
+        // To be counted a row is not looked at, wherever its words lie.
+        let lent = lab.metric("records_lent");
+        assert_eq!(snapshot.len(&lab.readings).unwrap(), rows);
+        assert_eq!(lab.metric("records_lent") - lent, rows);
         let mut t = writer.begin(Mode::ReadWrite).unwrap();
         assert!(t.update(&lab.readings, rows / 3, |row| row.set_wide(7)).unwrap());
         t.commit().unwrap();

@@ -125,7 +125,7 @@ impl Follower {
     /// Opens a standby; it is gone on with first if it has to be.
     fn open(disk: &SimulatedDisk, world: Option<&World>) -> Result<Self, Trouble> {
         loop {
-            let mut opening = StandbyOpening::begin(&Files::new(disk.clone()), &settings())?;
+            let mut opening = StandbyOpening::begin(&Files::new(disk.clone()), &settings(), &|_| ())?;
             let Some(point) = opening.point() else {
                 let world = world.expect("its log has a point");
                 let (standby, seen) = (opening.finish(), Seen { is_early: true, ..Seen::default() });

@@ -8,10 +8,12 @@
 mod client;
 mod full;
 
+use polychron::Error;
 use polychron_base::sizes::scaled;
 use polychron_engine::mutations::leave_out;
+use polychron_log::disk::{Access, BLOCK, Buffer, Files};
 use polychron_log::steps::OpeningStep;
-use polychron_sim::{Fault, SimulatedDisk};
+use polychron_sim::{Damage, Fault, SimulatedDisk};
 
 use client::{Run, definition, definitions_have_their_rows, dump_of, look, names, open, run, summary, write};
 
@@ -82,6 +84,51 @@ fn what_is_acknowledged_survives_a_failed_operation() {
         let fault = if seed.is_multiple_of(2) { Fault::Fail } else { Fault::FailForEver };
         assert_eq!(first_complaint(seed, fault, 13), None);
     }
+}
+
+/// All files, with what they have.
+fn contents(disk: &SimulatedDisk) -> Vec<(String, Vec<u8>)> {
+    fn visit(files: &Files<SimulatedDisk>, directory: &str, all: &mut Vec<(String, Vec<u8>)>) {
+        for entry in files.list(directory).unwrap() {
+            let path = if directory.is_empty() { entry.name } else { format!("{directory}/{}", entry.name) };
+            if entry.is_directory {
+                visit(files, &path, all);
+                continue;
+            }
+            let file = files.open(&path, Access::Read).unwrap();
+            let mut bytes = Buffer::zeroed(file.bytes().unwrap() as usize);
+            file.read_at(0, &mut bytes).unwrap();
+            all.push((path, bytes.to_vec()));
+        }
+    }
+    let mut all = Vec::new();
+    visit(&Files::new(disk.clone()), "", &mut all);
+    all
+}
+
+/// Nothing is changed where a file of a checkpoint is damaged, wherever it is: neither is the opening counted, nor the log gone on with.
+#[test]
+fn what_is_damaged_is_left_as_it_is() {
+    let disk = SimulatedDisk::new(1);
+    let database = open(&disk, "serial").unwrap();
+    let tables = ["first", "second"].map(|name| database.create_table_with(definition(name, None, 1)).unwrap());
+    tables.iter().for_each(|table| write(&database, *table).unwrap());
+    database.checkpoint().unwrap();
+    let third = database.create_table_with(definition("third", None, 0)).unwrap();
+    write(&database, third).unwrap();
+    database.close().unwrap();
+    let mut damaged = 0;
+    for (path, bytes) in contents(&disk).into_iter().filter(|(path, _)| path.starts_with("checkpoint")) {
+        for block in 0..bytes.len() / BLOCK {
+            let left = disk.after_restart();
+            left.damage(&path, block as u64, Damage::FlipBit { bit: 8 * 9 }).unwrap();
+            let before = contents(&left);
+            assert!(matches!(open(&left, "serial"), Err(Error::Corrupt(_))), "{path}, block {block}");
+            assert_eq!(contents(&left), before, "{path}, block {block}");
+            damaged += 1;
+        }
+    }
+    assert!(damaged >= 2);
 }
 
 /// Whether a row is lost that was written into a table behind a drop that failed, of which it is not known whether it is durable.

@@ -48,7 +48,7 @@ pub(super) unsafe fn follow<'g>(link: &'g AtomicPtr<VersionHeader>) -> Link<'g> 
 ///
 /// # Safety
 /// No thread finds them from now on, or comes to hold one; nor does any hold one if they are freed at once.
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn give_back<'g>(
     record: Record<'_>,
     mut link: Link<'g>,

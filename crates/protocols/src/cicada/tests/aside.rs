@@ -96,7 +96,8 @@ fn what_is_not_kept_is_refused() {
     let store = &catalog::get(&tables, stage.tables.accounts.id()).unwrap().primary;
     let found = open.guard.find_anew(store, 10u64.to_be_bytes().as_slice()).expect("the row is there");
     let record = found.under(&open.guard);
-    let (row, _) = open.guard.keep_row(record, &open.guard.search(record, None, true)).expect("it is a row");
+    let row = open.guard.row_in(record, &open.guard.search(record, None, true)).expect("it is a row");
+    let row = open.guard.keep_row(row).record();
     assert!(!is_refused(found, &open.guard) && !is_refused(row, &open.guard));
     open.guard.stand_aside();
     assert!(is_refused(found, &open.guard) && !is_refused(row, &open.guard), "it stands aside");

@@ -56,7 +56,9 @@ impl CicadaTransaction<'_> {
             }
             let record = self.guard.keep(node.record(position));
             let reads = self.state.sets.reads.len();
-            if let Found::Row(Target::Record(record), source) = self.read_record(record, place) {
+            if let Found::Row(source) = self.read_record(record, place)
+                && let Target::Record(record) = self.target(source)
+            {
                 return Ok((leaf, Sought::Row(record, source)));
             }
             self.state.sets.reads.truncate(reads);

@@ -15,7 +15,7 @@ use polychron_sync::Backoff;
 
 use super::Versioned;
 use super::node::{Node, compare};
-use crate::cicada::kept::{Kept, KeptVersion, OwnGuard};
+use crate::cicada::kept::{Kept, KeptRow, KeptVersion, OwnGuard};
 use crate::cicada::promotion;
 use crate::cicada::record::{Reader, Record, Seen, Version};
 use crate::cicada::sets::{Kind, Target};
@@ -258,9 +258,9 @@ impl CicadaTransaction<'_> {
     fn keep(&self, sight: Sight<'_>) -> Spot {
         let Sight { record, own, seen } = sight;
         let written = own.and_then(|position| self.state.sets.writes.get(position).record());
-        let row = self.guard.keep_row(record, &seen);
-        let record = written.or(row.map(|(record, _)| record)).unwrap_or_else(|| self.guard.keep(record));
-        Spot { record, own, row: row.map(|(_, version)| version), seen: seen.map(|version| self.guard.keep(version)) }
+        let row = self.guard.row_in(record, &seen).map(|row| self.guard.keep_row(row));
+        let record = written.or(row.map(KeptRow::record)).unwrap_or_else(|| self.guard.keep(record));
+        Spot { record, own, row: row.map(KeptRow::version), seen: seen.map(|version| self.guard.keep(version)) }
     }
 
     /// The node at a spot, unless there is none.
@@ -341,8 +341,8 @@ impl CicadaTransaction<'_> {
             record.address().prefetch(store.records.lines());
             pass(Point::Led);
             let found = self.read_record(record, place);
-            if let Found::Row(_, source) = found {
-                self.note_what_lies_outside(store, record, source, &leaf);
+            if let Found::Row(source) = found {
+                self.note_what_lies_outside(store, source, &leaf);
                 return Ok(found);
             }
             if left_out(Step::LookAgain) {
@@ -355,12 +355,12 @@ impl CicadaTransaction<'_> {
 
     /// Rows and leaves that were read outside of their heads may be worth moving there.
     #[inline]
-    fn note_what_lies_outside(&mut self, store: &Store, record: Kept, source: Source, leaf: &Spot) {
+    fn note_what_lies_outside(&mut self, store: &Store, source: Source, leaf: &Spot) {
         if self.snapshot {
             return;
         }
-        if let Source::Version(version) = source {
-            self.see_outside(store, record, version);
+        if let Source::Version(row) = source {
+            self.see_outside(store, row);
         }
         if let Some(version) = leaf.version() {
             let (record, version) = (leaf.record.under(&self.guard), version.under(&self.guard));

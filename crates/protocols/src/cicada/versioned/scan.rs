@@ -88,7 +88,7 @@ impl CicadaTransaction<'_> {
         visitor: &mut impl FnMut(&mut Self, Source) -> Result<ControlFlow<()>, Error>,
     ) -> Result<(), Error> {
         if let Some(key) = scan.point() {
-            if let Found::Row(_, source) = self.find_versioned(store, nodes, key)? {
+            if let Found::Row(source) = self.find_versioned(store, nodes, key)? {
                 // One row at most, so whether the visitor breaks makes no difference.
                 let _ = visitor(self, source)?;
             }
@@ -199,7 +199,7 @@ impl CicadaTransaction<'_> {
                 self.step()?;
             }
             match self.read_record(record, store.place()) {
-                Found::Row(_, source) => {
+                Found::Row(source) => {
                     if visitor(self, source)?.is_break() {
                         return Ok(ControlFlow::Break(()));
                     }

@@ -49,7 +49,7 @@ impl CicadaTransaction<'_> {
             self.remember(&leaf, place, Step::NodesOfMisses);
             return Ok(false);
         };
-        self.check_early(Target::Record(record), source, place)?;
+        self.check_early(source, place)?;
         self.remember(&leaf, place, Step::NodesOfChanges);
         self.check_node_early(&leaf, place)?;
         let Some(node) = self.node_of(&leaf) else { return Err(self.is_inconsistent(place)) };
