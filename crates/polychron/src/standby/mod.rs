@@ -29,6 +29,9 @@ use status::{Held, Shared};
 /// How often a standby looks whether a checkpoint is due.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// A database, the standby that it shows, and what makes it show that.
+type Opened<P, D> = (Database<P>, Standby<D>, Applier<P>);
+
 /// What a standby is made of. Tables that an evolution at the primary has not finished are there, too.
 struct Recovering<'r, D: Disk>(StandbyOpening<'r, D>, StoredCatalog);
 
@@ -94,7 +97,7 @@ impl<P: Protocol<Worker: Interactive>> Builder<P> {
         files: &Files<D>,
         settings: Settings,
         primary: &str,
-    ) -> Result<(Database<P>, Standby<D>, Applier<P>), Error> {
+    ) -> Result<Opened<P, D>, Error> {
         let mut options = self.checked()?;
         let guard = Arc::new(Guard { path: settings.path.clone(), is_loaded: OnceLock::new() });
         let memory = &mut options.common.memory;
