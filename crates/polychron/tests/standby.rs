@@ -134,8 +134,8 @@ fn follows<A: Protocol<Worker: Interactive>, B: Protocol<Worker: Interactive>>()
         let number = writer.join().unwrap();
         let standby = builder::<B>().open_standby(&copy, &address).unwrap();
         wait_until(|| look(&standby) == Some(number));
-        let status = standby.standby().unwrap();
-        assert!(status.is_connected && status.trouble.is_none(), "{status:?}");
+        // What its own log has it shows before it is connected.
+        wait_until(|| standby.standby().is_some_and(|status| status.is_connected && status.trouble.is_none()));
         assert!(database.standby().is_none());
     });
 }
