@@ -118,6 +118,9 @@ pub enum Error {
     /// A change in a database that was opened to be read alone.
     #[error("{0}")]
     OpenedReadOnly(Box<OpenedReadOnly>),
+    /// A standby cannot be opened, because it cannot follow its primary.
+    #[error("{0}")]
+    NotFollowing(Box<NotFollowing>),
     /// A write inside a read-only snapshot.
     #[error("a snapshot cannot write")]
     ReadOnly,

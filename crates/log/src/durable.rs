@@ -29,6 +29,8 @@ use crate::frame::Order;
 use crate::manifest::{self, Manifest, Manifests};
 use crate::read::{End, Manner};
 use crate::recover::{Batch, Newest, Sink, Tail};
+use crate::ship::Source;
+use crate::ship::net::{Listener, Shipped, SocketAddr};
 use crate::steps::OpeningStep;
 
 /// How often a thread looks whether a checkpoint is due.
@@ -78,6 +80,8 @@ pub struct Durable<D: Disk> {
 
 /// What an open database has. The threads go first.
 struct Opened<D: Disk> {
+    /// Where standbys connect.
+    listener: Mutex<Option<Listener>>,
     threads: Mutex<Option<Threads<D>>>,
     parts: Arc<Parts<D>>,
     process: Process,
@@ -188,8 +192,8 @@ impl<'r, D: Disk + Clone> Opening<'r, D> {
         let log = Log::go_on(&files, &mut manifests, settings.log, clock, ended, end).map_err(failed)?;
         if let Some((to, on_failure)) = archive {
             checkpoints.archive_to(Archive::new(to, manifests.current(), on_failure));
-            checkpoints.note(&manifests);
         }
+        checkpoints.note(&manifests);
         let path = settings.path.clone();
         let (manifests, lock) = (Mutex::new(manifests), Mutex::new(lock));
         let parts = Arc::new(Parts { log: Arc::new(log), manifests, checkpoints, path, _lock: lock });
@@ -199,7 +203,8 @@ impl<'r, D: Disk + Clone> Opening<'r, D> {
         let threads = if settings.has_threads { Some(parts.start()) } else { None };
         let threads =
             threads.transpose().map_err(|error| Error::options(format!("the log has no threads: {error}")))?;
-        let opened = Opened { threads: Mutex::new(threads), parts, process: Process::here() };
+        let listener = Mutex::default();
+        let opened = Opened { listener, threads: Mutex::new(threads), parts, process: Process::here() };
         assert!(durable.opened.set(opened).is_ok(), "a journal is for one database");
         Ok(())
     }
@@ -418,9 +423,39 @@ impl<D: Disk + Clone> Durable<D> {
     }
 }
 
+impl<D: Disk + Clone> Durable<D> {
+    /// Listens at an address for standbys, until the log ends. Answers where that is.
+    ///
+    /// # Errors
+    /// [`Error::Options`]: the system refuses the address.
+    pub fn serve_standbys(&self, address: &str) -> Result<SocketAddr, Error> {
+        let Some(opened) = self.opened()? else { return Err(Error::options("the database is not open yet")) };
+        let refused = |error: io::Error| Error::options(format!("standbys cannot connect at {address}: {error}"));
+        let listener = Listener::open(address, Arc::clone(&opened.parts)).map_err(refused)?;
+        let address = listener.address();
+        *opened.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+        Ok(address)
+    }
+
+    /// Where standbys connect, if they can.
+    pub fn standby_address(&self) -> Option<SocketAddr> {
+        let listener = self.opened.get()?.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        listener.as_ref().map(Listener::address)
+    }
+}
+
+impl<D: Disk + Clone> Shipped for Parts<D> {
+    type Disk = D;
+
+    fn source(&self) -> Source<'_, D> {
+        Source { log: &self.log, manifests: &self.manifests, checkpoints: &self.checkpoints }
+    }
+}
+
 impl<D: Disk> Opened<D> {
     /// Ends the threads, and a checkpoint that is being made.
     fn stop(&self) {
+        drop(self.listener.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.parts.checkpoints.stop();
         drop(self.threads.lock().unwrap_or_else(PoisonError::into_inner).take());
     }

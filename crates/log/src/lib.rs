@@ -18,6 +18,7 @@ mod read;
 mod reading;
 pub mod recover;
 mod ring;
+pub mod ship;
 pub mod steps;
 pub mod tools;
 

@@ -14,6 +14,7 @@ use crate::flush::{Ended, Log, Options, Parts};
 use crate::frame::Order;
 use crate::manifest::{Checkpoint, Manifest, Manifests};
 use crate::read::{self, End, Logged, Manner};
+use crate::ship;
 use crate::steps::Step;
 
 impl<D: Disk + Clone> Log<D> {
@@ -66,12 +67,18 @@ impl<D: Disk + Clone> Log<D> {
             begin_directory(files)?;
         }
         make_durable(files, &end)?;
-        let (whole, incarnation) = (end.whole, manifest.incarnation + u64::from(!left_out(Step::RaiseIncarnation)));
+        let whole = end.whole;
+        let incarnation = if left_out(Step::RaiseIncarnation) {
+            manifest.incarnation
+        } else {
+            ship::next_incarnation(files, manifest.incarnation)?
+        };
         let (file, pool, number, offset) = place(files, end, options.lengths())?;
         pool.note_checkpoint(manifest.checkpoint.as_ref().map_or(0, Checkpoint::bytes));
         // Before anything of this opening is in the log, so that no other one has its number.
         let raised = Manifest { incarnation, durable: whole, ..manifest };
         manifests.write(raised.clone())?;
+        ship::forget(files)?;
         let start = Start { database: raised.database, incarnation, number, offset, whole };
         let mut flusher = Flusher::new(file, start, options.frame_bytes)?;
         if !left_out(Step::MarkOpening) {
@@ -107,7 +114,7 @@ fn begin_directory<D: Disk>(files: &Files<D>) -> Result<(), Error> {
 
 /// Makes what was read durable: frames that may be so only in the system's cache are written again, and files without anything that counts are removed,
 /// since what they have on the medium may be something else than what they show.
-fn make_durable<D: Disk>(files: &Files<D>, end: &End) -> Result<(), Error> {
+pub(crate) fn make_durable<D: Disk>(files: &Files<D>, end: &End) -> Result<(), Error> {
     let unsure = if left_out(Step::RewriteFound) { &[] } else { end.unsure.as_slice() };
     for slot in unsure.iter().map(|found| found.slot).collect::<BTreeSet<_>>() {
         let file = files.open(&path_of(slot), Access::Write)?;

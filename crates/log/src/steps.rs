@@ -139,6 +139,34 @@ named! {
 }
 
 named! {
+    /// A step of shipping a log that can be left out.
+    pub enum ShipStep {
+        /// A frame is sent when it is durable.
+        AwaitDurable,
+        /// A frame is taken only behind the one that it was written behind.
+        FollowPredecessors,
+        /// What comes from a lower incarnation than a standby has seen is refused.
+        RefuseLower,
+        /// A frame is durable at the standby before what it has is applied.
+        AppendFirst,
+        /// What is behind the consistent point waits for a later one.
+        KeepOpen,
+        /// A point counts only if it covers what the log has before its tables.
+        CoverDefinitions,
+        /// Tables are sent before the first frame that may have something of them.
+        SendTables,
+        /// An idle log has what it has last covered by a consistent point.
+        CoverLast,
+        /// Log files stay while a standby is about to be sent them.
+        HoldFiles,
+        /// A new standby's manifests are written when all else is there.
+        ManifestsLast,
+        /// A promoted standby has an incarnation that its old primary does not reach.
+        RaiseTerm,
+    }
+}
+
+named! {
     /// A step of recovery that can be left out.
     pub enum RecoveryStep {
         /// Of a key's changes the one with the highest order counts, in whichever sequence they come.
@@ -181,6 +209,8 @@ named! {
         Closing,
         /// The head of the first ring is read.
         FirstHeadRead,
+        /// The last frame of an epoch is written, and not synced yet.
+        FrameWritten,
         /// A checkpoint is begun, and its epoch is not chosen.
         CheckpointBegins,
         /// A checkpoint's files are written, and no manifest names them yet.

@@ -26,6 +26,9 @@ pub struct Builder<P: Protocol = DefaultProtocol> {
     pub(crate) durability: polychron_engine::redo::Durability,
     #[cfg(feature = "durability")]
     pub(crate) archive: Option<std::path::PathBuf>,
+    /// Where standbys connect.
+    #[cfg(feature = "durability")]
+    pub(crate) standbys: Option<String>,
 }
 
 /// What was refused, as [`Error::Options`] tells it. `Error` itself cannot be cloned.
@@ -41,6 +44,8 @@ impl Builder {
             durability: polychron_engine::redo::Durability::Immediate,
             #[cfg(feature = "durability")]
             archive: None,
+            #[cfg(feature = "durability")]
+            standbys: None,
         }
     }
 
@@ -100,6 +105,8 @@ impl<P: Protocol> Builder<P> {
             durability: self.durability,
             #[cfg(feature = "durability")]
             archive: self.archive,
+            #[cfg(feature = "durability")]
+            standbys: self.standbys,
         }
     }
 

@@ -11,9 +11,11 @@ use polychron_engine::redo::{Durability, Journal, Order};
 use polychron_engine::{Error, Events, LoadedRow, OpeningStage, Protocol, RowRef, TableId, Worker as _};
 use polychron_log::disk::{Cause, Directory, Disk, Files};
 use polychron_log::recover::Batch;
+use polychron_log::ship::net::SocketAddr;
 use polychron_log::{Durable, Load, Opening, Progress, Reading, Settings, Wanted};
 use polychron_sync::{Mutex, MutexGuard};
 
+use crate::standby::StandbyStatus;
 use crate::{Builder, Database};
 
 /// The files of an open database, whatever disk they are on.
@@ -23,6 +25,16 @@ pub(crate) trait Ends: Send + Sync {
     fn back_up(&self, path: &Path) -> Result<(), Error>;
     fn close(&self) -> Result<(), Error>;
     fn check_process(&self) -> Result<(), Error>;
+
+    /// Of a standby, how it follows.
+    fn standby(&self) -> Option<StandbyStatus> {
+        None
+    }
+
+    /// Where standbys connect, if they can.
+    fn standby_address(&self) -> Option<SocketAddr> {
+        None
+    }
 }
 
 impl<D: Disk + Clone> Ends for Durable<D> {
@@ -44,6 +56,10 @@ impl<D: Disk + Clone> Ends for Durable<D> {
 
     fn check_process(&self) -> Result<(), Error> {
         Self::check_process(self)
+    }
+
+    fn standby_address(&self) -> Option<SocketAddr> {
+        Self::standby_address(self)
     }
 }
 
@@ -68,8 +84,13 @@ impl Drop for Inner {
 }
 
 impl Home {
-    fn new(home: Arc<dyn Ends>) -> Self {
+    pub(crate) fn new(home: Arc<dyn Ends>) -> Self {
         Self(Arc::new(Inner(home)))
+    }
+
+    /// What the database's files tell.
+    pub(crate) fn ends(&self) -> &dyn Ends {
+        &*self.0.0
     }
 
     /// Refuses a process that was forked from the one that has opened the database.
@@ -147,6 +168,34 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
+    /// Has standbys connect at an address ([`Builder::open_standby`]), and sends them what is committed, as soon as it is durable here. No transaction waits for a
+    /// standby. An address of this machine alone, such as `127.0.0.1:7300`, is what others cannot reach; connections are neither encrypted nor
+    /// authenticated, so that another one is for networks that are trusted. With port 0 the system chooses one: see [`Database::standby_address`].
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let (path, copy) = (directory.path().join("bank"), directory.path().join("standby"));
+    /// use polychron::prelude::*;
+    /// # #[derive(Row)] struct Account { #[key] id: u64, balance: i64 }
+    ///
+    /// let primary = Database::builder().small().serve_standbys("127.0.0.1:0").open(&path)?;
+    /// let accounts = primary.create_table::<Account>()?;
+    /// primary.transact(|transaction| transaction.insert(&accounts, &Account { id: 1, balance: 5 }))?;
+    ///
+    /// let address = primary.standby_address().unwrap().to_string();
+    /// let standby = Database::builder().small().open_standby(&copy, &address)?;
+    /// while standby.table::<Account>()?.is_none_or(|accounts| {
+    ///     standby.snapshot(|transaction| transaction.get_owned(&accounts, 1)).unwrap().is_none()
+    /// }) {
+    ///     std::thread::yield_now();
+    /// }
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn serve_standbys(mut self, address: &str) -> Self {
+        self.standbys = Some(address.to_owned());
+        self
+    }
+
     fn open_path(self, path: &Path, wanted: Wanted) -> Result<Database<P>, Error> {
         let settings = self.settings(path.display().to_string(), wanted);
         let archive = self.archive.clone();
@@ -180,7 +229,7 @@ impl<P: Protocol> Builder<P> {
         self.opened(settings, |_| Ok((files.clone(), None)))
     }
 
-    fn settings(&self, path: String, wanted: Wanted) -> Settings {
+    pub(crate) fn settings(&self, path: String, wanted: Wanted) -> Settings {
         let memory = &self.options.common.memory;
         let workers = polychron_memory::OWN_SLOTS + memory.max_workers;
         let log = polychron_log::Options {
@@ -202,6 +251,7 @@ impl<P: Protocol> Builder<P> {
         settings: Settings,
         files: impl FnOnce(&Settings) -> Result<(Files<D>, Option<Files<D>>), Error>,
     ) -> Result<Database<P>, Error> {
+        let standbys = self.standbys.clone();
         let mut options = self.checked()?;
         let events = options.common.events.clone();
         let durable = Arc::new(Durable::new(settings.log.durability));
@@ -218,6 +268,9 @@ impl<P: Protocol> Builder<P> {
                 opening.archive(archive, Box::new(move |reason| events.archive_fails(reason)));
             }
         })?;
+        if let Some(address) = standbys {
+            durable.serve_standbys(&address)?;
+        }
         database.pool.keep(Home::new(durable));
         Ok(database)
     }

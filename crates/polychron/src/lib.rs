@@ -213,6 +213,8 @@ mod read_only;
 mod requests;
 mod resolving;
 mod session;
+#[cfg(feature = "durability")]
+mod standby;
 mod statistics;
 mod submitting;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
@@ -256,6 +258,8 @@ pub use polychron_schema_derive::{FaceColumn as Column, FaceRow as Row};
 pub use pool::Loan;
 pub use requests::{Request, RequestStatistics};
 pub use session::Session;
+#[cfg(feature = "durability")]
+pub use standby::StandbyStatus;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

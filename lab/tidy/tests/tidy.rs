@@ -75,6 +75,10 @@ const FILES: &[&str] = &[
 const SIMULATED: &[&str] = &["crates/log/", "lab/sim/"];
 /// That door, and the tests that compare it with a simulated disk in a directory of their own.
 const DOOR_TO_FILES: &[&str] = &["crates/log/src/disk/", "lab/sim/tests/real.rs"];
+/// What uses the network, by its paths.
+const NETWORK: &[&str] = &["std::net", "std::os::unix::net", "rustix::net"];
+/// The door to it in the crates that a simulation carries messages for.
+const DOOR_TO_NETWORK: &[&str] = &["crates/log/src/ship/net.rs"];
 /// Crates that may contain unsafe code, and in how many places, tests aside. They may become fewer.
 const UNSAFE: &[(&str, usize)] = &[
     ("sync", 23),
@@ -226,6 +230,11 @@ fn time_and_chance_come_from_base() {
 #[test]
 fn files_come_through_one_door() {
     check(|sources| architecture::doors_within(sources, FILES, SIMULATED, DOOR_TO_FILES));
+}
+
+#[test]
+fn the_network_has_one_door() {
+    check(|sources| architecture::doors_within(sources, NETWORK, SIMULATED, DOOR_TO_NETWORK));
 }
 
 #[test]

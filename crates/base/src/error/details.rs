@@ -439,6 +439,13 @@ details! {
         /// The database's path.
         path: String,
     }
+    /// A standby cannot follow its primary.
+    NotFollowing by not_following, "the standby at {} does not follow its primary: {}" (OneLine(path), OneLine(reason)) {
+        /// The standby's path.
+        path: String,
+        /// Why not.
+        reason: String,
+    }
     /// There is no database.
     NoDatabase by no_database, "there is no database at {}: {}" (OneLine(path), OneLine(reason)) {
         /// The path.

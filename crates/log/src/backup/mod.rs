@@ -35,7 +35,7 @@ use crate::manifest::{Manifest, Manifests};
 use crate::read::{self, Manner};
 use crate::reading::Quiet;
 use crate::steps::BackupStep;
-pub(crate) use target::into_directory;
+pub(crate) use target::{clear, into_directory};
 
 /// The number of the only checkpoint of a copy.
 const NUMBER: u64 = 1;
@@ -155,6 +155,7 @@ pub fn back_up<D: Disk + Clone, E: Disk + Clone>(
         // Nothing is open any more: all was logged by this opening, or before.
         incarnation: manifest.incarnation.max(1),
         consistent: Order::LAST,
+        highest: Order::LAST,
         number: end.number,
         offset: end.offset,
         written_ns: end.written_ns,

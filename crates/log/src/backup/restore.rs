@@ -119,7 +119,7 @@ fn unrestorable(reason: String) -> Error {
 /// The backup as it is.
 fn backup_point(origin: &Origin) -> Framed {
     let Origin { incarnation, epoch, consistent, first_log_file: number, written_ns, .. } = *origin;
-    Framed { epoch, incarnation, consistent, number, offset: 0, written_ns }
+    Framed { epoch, incarnation, consistent, highest: consistent, number, offset: 0, written_ns }
 }
 
 /// What a log is read with that begins behind a backup.
@@ -190,6 +190,7 @@ fn last_point<D: Disk>(
                     epoch: header.last_epoch,
                     incarnation: header.incarnation,
                     consistent: header.consistent,
+                    highest: header.consistent,
                     number,
                     offset,
                     written_ns: header.written_ns,

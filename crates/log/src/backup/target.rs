@@ -22,7 +22,7 @@ pub(super) fn refuse_full<E: Disk>(to: &Files<E>) -> Result<(), Error> {
 }
 
 /// Removes all that a copy may have made, manifests first: what others are named by goes before them.
-pub(super) fn clear<E: Disk>(to: &Files<E>) -> Result<(), disk::Error> {
+pub(crate) fn clear<E: Disk>(to: &Files<E>) -> Result<(), disk::Error> {
     for name in ["manifest.1", "manifest.0", origin::PATH] {
         match to.remove(name) {
             Err(error) if error.cause != Cause::NotFound => return Err(error),

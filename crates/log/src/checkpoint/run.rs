@@ -18,6 +18,7 @@ use crate::flush::Log;
 use crate::flush::flusher::Framed;
 use crate::manifest::{self, Checkpoint, Manifest, Manifests};
 use crate::read;
+use crate::ship::{self, Shared};
 use crate::steps::{ArchiveStep, CheckpointStep, Point};
 
 /// After a failure the next one is not begun by itself for so long.
@@ -115,6 +116,8 @@ pub struct Checkpoints<D: Disk> {
     awaited: Arc<AtomicUsize>,
     /// Where log files go before they are given back.
     archive: Option<Archive<D>>,
+    /// What standbys are sent, and keep here.
+    pub(crate) shared: Shared,
 }
 
 pub(crate) struct State {
@@ -153,6 +156,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
             is_unwanted: Arc::default(),
             awaited: Arc::default(),
             archive: None,
+            shared: Shared::default(),
         })
     }
 
@@ -163,6 +167,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
 
     /// A manifest is durable. What has to do with its tables waits for this.
     pub fn note(&self, manifests: &Manifests<D>) {
+        self.shared.note(manifests.current(), manifests.generation());
         if let Some(archive) = &self.archive {
             archive.note(manifests.current(), manifests.generation());
         }
@@ -358,6 +363,13 @@ impl<D: Disk + Clone> Checkpoints<D> {
         let first_log_file = log.first_needed(checkpoint.epoch).unwrap_or(before.first_log_file);
         let archived = self.archive.as_ref().filter(|_| !left_out(ArchiveStep::HoldBack)).map(Archive::next);
         let first_log_file = archived.map_or(first_log_file, |next| first_log_file.min(next));
+        // A log without room does not grow for a standby.
+        let is_held = |first: &u64| !log.is_tight() && log.bytes_between(*first, &log.framed()) <= ship::MOST_HELD;
+        let first_log_file = self
+            .shared
+            .first_held()
+            .filter(is_held)
+            .map_or(first_log_file, |held| first_log_file.min(held.max(before.first_log_file)));
         let is_floor = !left_out(CheckpointStep::RaiseFloor);
         let durable = if is_floor { before.durable.max(checkpoint.epoch) } else { before.durable };
         let next = Manifest { checkpoint: Some(checkpoint.clone()), first_log_file, durable, ..before };

@@ -3,14 +3,14 @@
 use std::time::UNIX_EPOCH;
 
 use polychron_base::clock::calendar_time;
-use polychron_engine::mutations::left_out;
+use polychron_engine::mutations::{left_out, pass};
 
 use super::pool::Pool;
 use crate::DatabaseId;
 use crate::disk::{Buffer, Disk, Error, File};
 use crate::frame::{self, FRONT_BYTES, Header, MAX_CONTENT_BYTES, Order, Place, Writer};
 use crate::ring::{Heads, Rings};
-use crate::steps::Step;
+use crate::steps::{Point, Step};
 
 /// Where the next frame is written, and what it has to say. Whoever has this flushes.
 pub(crate) struct Flusher<D: Disk> {
@@ -34,6 +34,8 @@ pub(crate) struct Flusher<D: Disk> {
     written_ns: u64,
     /// The lowest order of what was taken of the rings and is not durable.
     lowest: Option<Order>,
+    /// The highest order of what was taken of the rings.
+    highest: Order,
     /// When the last flush began.
     pub(super) begun_ns: u64,
 }
@@ -55,11 +57,22 @@ pub(crate) struct Framed {
     /// What its opening of the database is, and up to which order all transactions had ended before the epoch was closed.
     pub(crate) incarnation: u64,
     pub(crate) consistent: Order,
+    /// The highest order of this opening up to here.
+    pub(crate) highest: Order,
     /// Where it ends.
     pub(crate) number: u64,
     pub(crate) offset: u64,
     /// When it was written, by the wall clock.
     pub(crate) written_ns: u64,
+}
+
+/// A frame that another opening of the database has written.
+pub(crate) struct Shipped {
+    pub(crate) header: Header,
+    pub(crate) checksum: u32,
+    pub(crate) bytes: Vec<u8>,
+    /// How long its file is.
+    pub(crate) file_bytes: u64,
 }
 
 /// Where a log goes on.
@@ -89,6 +102,7 @@ impl<D: Disk> Flusher<D> {
             heads: Vec::new(),
             written_ns: 0,
             lowest: None,
+            highest: Order::default(),
             begun_ns: 0,
         })
     }
@@ -116,7 +130,7 @@ impl<D: Disk> Flusher<D> {
     /// The last frame, of which the flush has ended.
     pub(crate) fn framed(&self, consistent: Order) -> Framed {
         let Self { whole: epoch, incarnation, place: Place { file: number, offset, .. }, written_ns, .. } = *self;
-        Framed { epoch, incarnation, consistent, number, offset, written_ns }
+        Framed { epoch, incarnation, consistent, highest: self.highest, number, offset, written_ns }
     }
 
     /// Closes the epoch of the rings, and copies its records; frames that are full are written. Answers the epoch and whether it has records.
@@ -135,6 +149,7 @@ impl<D: Disk> Flusher<D> {
             while let Some(sealed) = rings.take(ring, epoch) {
                 has_records = true;
                 self.lowest = Some(self.lowest.map_or(sealed.order, |lowest| lowest.min(sealed.order)));
+                self.highest = self.highest.max(sealed.order);
                 let bytes = self.writer.content().len() + sealed.bytes + FRONT_BYTES;
                 if bytes > self.most_content() && self.writer.count() > 0 {
                     self.write(mark, self.whole, pool)?;
@@ -154,6 +169,7 @@ impl<D: Disk> Flusher<D> {
     /// Writes the last frame of an epoch, and makes it durable with all before.
     pub(crate) fn finish(&mut self, epoch: u64, mark: Mark, pool: &Pool<D>) -> Result<(), Error> {
         self.write(mark, epoch, pool)?;
+        pass(Point::FrameWritten);
         if !left_out(Step::SyncFrames) {
             self.file.sync()?;
             self.is_unsynced = false;
@@ -197,6 +213,27 @@ impl<D: Disk> Flusher<D> {
         self.before = sum;
         self.writer.clear();
         Ok(())
+    }
+
+    /// Writes the frames of an epoch, which another opening of the database has written, to the places that they say, and makes them durable. Each one follows the
+    /// one before.
+    pub(crate) fn append(&mut self, frames: &[Shipped], pool: &Pool<D>) -> Result<u64, Error> {
+        for Shipped { header, checksum, bytes, file_bytes } in frames {
+            if header.place.file != self.place.file {
+                self.file = pool.take_exact(header.place.file, header.first_epoch, *file_bytes)?;
+                self.file_bytes = *file_bytes;
+            }
+            if self.buffer.len() < bytes.len() {
+                self.buffer = Buffer::zeroed(bytes.len());
+            }
+            self.buffer[..bytes.len()].copy_from_slice(bytes);
+            self.file.write_at(header.place.offset, &self.buffer[..bytes.len()])?;
+            self.place = Place { offset: header.place.offset + bytes.len() as u64, ..header.place };
+            (self.incarnation, self.before, self.written_ns) = (header.incarnation, *checksum, header.written_ns);
+            self.whole = self.whole.max(header.last_epoch);
+        }
+        self.file.sync()?;
+        Ok(self.whole)
     }
 
     /// Goes over to the next file, for a frame of so many bytes. Nothing is left of this one that is not durable.

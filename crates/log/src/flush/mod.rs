@@ -4,6 +4,7 @@
 
 mod finished;
 pub(crate) mod flusher;
+mod follow;
 mod lost;
 pub(crate) mod pool;
 mod room;
@@ -18,8 +19,8 @@ use polychron_base::{Error, TableId};
 use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::{self, Change, Durability, Ticket};
-use polychron_sync::Mutex;
 use polychron_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use polychron_sync::{Condvar, Mutex};
 
 use crate::disk::Disk;
 use crate::error::Stop;
@@ -159,6 +160,10 @@ pub struct Log<D: Disk> {
     pool: Pool<D>,
     finished: Finished,
     framed: Mutex<Framed>,
+    /// That has become another one.
+    framed_changed: Condvar,
+    /// It is a standby's: frames come from its primary.
+    is_following: bool,
     ended: Ended,
     options: Options,
     clock: Arc<dyn Clock>,
@@ -201,6 +206,8 @@ impl<D: Disk> Log<D> {
             pool,
             finished: Finished::default(),
             framed: Mutex::new(framed),
+            framed_changed: Condvar::new(),
+            is_following: false,
             ended,
             options,
             clock,
@@ -232,6 +239,9 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// As of [`wait`](redo::Log::wait).
     pub fn flush(&self) -> Result<(), Error> {
+        if self.is_following {
+            return Ok(());
+        }
         self.at_once(|| self.wait_with(self.rings.current(), false))
     }
 
@@ -315,7 +325,7 @@ impl<D: Disk> Log<D> {
         let (epoch, mark, has_records) = flusher.close(&self.rings, mark, &self.pool)?;
         if has_records || is_wanted {
             flusher.finish(epoch, mark, &self.pool)?;
-            *self.framed.lock().unwrap_or_else(PoisonError::into_inner) = flusher.framed(mark.consistent);
+            self.note_framed(flusher.framed(mark.consistent));
             self.rest.store(flusher.rest(), Ordering::Relaxed);
             self.is_short.store(self.room() < self.comfort() || self.pool.has_grown(), Ordering::Relaxed);
             // The frame says what was durable before it.
@@ -404,6 +414,11 @@ impl<D: Disk> Log<D> {
     /// Removes the files that are to spare, for a checkpoint that finds no room. Answers whether there were any.
     pub(crate) fn give_up_spares(&self) -> bool {
         self.pool.give_up_spares().unwrap_or(false)
+    }
+
+    /// How long the log file of this number is; 0 if it is not there.
+    pub(crate) fn bytes_of(&self, number: u64) -> u64 {
+        self.pool.bytes(number..number + 1)
     }
 
     /// The clock by which it measures.

@@ -234,6 +234,24 @@ impl<D: Disk> Pool<D> {
         Ok(file)
     }
 
+    /// A file of just so many bytes for the log file of this number, which is never waited for: as a primary has it.
+    pub(crate) fn take_exact(&self, number: u64, first_epoch: u64, bytes: u64) -> Result<File<D::File>, Error> {
+        let state = &mut *self.lock();
+        // One that is used again still has what it had, which is known by its lower number.
+        let has_length = |state: &State, slot: &u32| state.bytes_of(*slot) == bytes;
+        if !state.spare.iter().any(|slot| has_length(state, slot)) {
+            self.shorten(state, 0)?;
+            self.create(state, bytes, u64::MAX)?;
+        }
+        let Some(at) = state.spare.iter().position(|slot| has_length(state, slot)) else { unreachable!("it was made") };
+        let slot = state.spare[at];
+        let file = self.files.open(&path_of(slot), Access::Write)?;
+        state.spare.remove(at);
+        state.live.push(Live { number, slot, first_epoch });
+        self.note_spare(state);
+        Ok(file)
+    }
+
     /// The files that are in use.
     pub(crate) fn live(&self) -> Vec<Live> {
         self.lock().live.clone()

@@ -231,7 +231,12 @@ impl<'b> Record<'b> {
 
     /// A record with this body, of the first of all orders.
     pub(crate) fn first(body: &'b [u8]) -> Self {
-        Self { order: Order::default(), worker: 0, body }
+        Self::of(Order::default(), body)
+    }
+
+    /// A record with this body, whoever executed it.
+    pub(crate) fn of(order: Order, body: &'b [u8]) -> Self {
+        Self { order, worker: 0, body }
     }
 }
 

@@ -109,7 +109,14 @@ impl<D: Disk + Clone> Manifests<D> {
     /// Without room ([`disk::Error::is_full`]) the one before goes on to count, and this may be tried again. After other errors of the disk either
     /// counts when the database is opened again, and no further one is written before that.
     pub fn write(&mut self, next: Manifest) -> Result<(), Error> {
-        let generation = self.generation + 1;
+        self.write_from(next, self.generation + 1)
+    }
+
+    /// The same with a generation that is at least so high.
+    pub(crate) fn write_from(&mut self, next: Manifest, least: u64) -> Result<(), Error> {
+        let generation = least.max(self.generation + 1);
+        // The file of the one that counts is left alone.
+        let generation = generation + u64::from(slot_of(generation) == slot_of(self.generation));
         let encoded = encode(&next, generation);
         if encoded.len() > MAX_BYTES {
             return Err(Error::TooLong { bytes: encoded.len() });

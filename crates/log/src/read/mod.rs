@@ -9,11 +9,12 @@ mod ahead;
 mod scan;
 mod walk;
 
-use crate::disk::{Buffer, Disk, Files};
+use crate::DatabaseId;
+use crate::disk::{Access, BLOCK, Buffer, Disk, Files};
 use crate::error::Error;
 use crate::flush::flusher::Framed;
-use crate::flush::pool::Live;
-use crate::frame::{Frame, Header, Record};
+use crate::flush::pool::{Live, path_of};
+use crate::frame::{Frame, Header, Order, Place, Record};
 use crate::manifest::Manifest;
 use walk::Walk;
 pub(crate) use walk::{all_slots, read_at, refuse_foreign};
@@ -36,6 +37,10 @@ pub(crate) struct End {
     pub(crate) offset: u64,
     /// When the last whole epoch was written, by the wall clock.
     pub(crate) written_ns: u64,
+    /// The opening that wrote its last frame, that frame's checksum, and its consistent point.
+    pub(crate) incarnation: u64,
+    pub(crate) before: u32,
+    pub(crate) consistent: Order,
     /// The files that have something.
     pub(crate) live: Vec<Live>,
     /// The slots of all files.
@@ -47,7 +52,18 @@ pub(crate) struct End {
 impl End {
     /// Of a log that was never begun, and begins with this file.
     pub(crate) fn of_none(number: u64) -> Self {
-        Self { whole: 0, number, offset: 0, written_ns: 0, live: Vec::new(), slots: Vec::new(), unsure: Vec::new() }
+        Self {
+            whole: 0,
+            number,
+            offset: 0,
+            written_ns: 0,
+            incarnation: 0,
+            before: 0,
+            consistent: Order::default(),
+            live: Vec::new(),
+            slots: Vec::new(),
+            unsure: Vec::new(),
+        }
     }
 }
 
@@ -155,20 +171,101 @@ pub(crate) fn read_points<D: Disk>(
     manifest: &Manifest,
     visit: &mut dyn FnMut(Passed<'_>) -> bool,
 ) -> Result<(), Error> {
-    let mut walk = Walk::begin(files, manifest, u64::MAX, false)?;
+    read_points_to_end(files, manifest, u64::MAX, visit).map(drop)
+}
+
+/// The same of a database whose manifest has this generation. Answers all that it takes to go on, if all frames were wanted.
+pub(crate) fn read_points_to_end<D: Disk>(
+    files: &Files<D>,
+    manifest: &Manifest,
+    generation: u64,
+    visit: &mut dyn FnMut(Passed<'_>) -> bool,
+) -> Result<Option<End>, Error> {
+    let mut walk = Walk::begin(files, manifest, generation, false)?;
     while let Some(found) = walk.next()? {
         let Ok((header, _)) = Frame::peek(&found.bytes) else {
             return Err(walk.corrupt("a frame has changed while it was read"));
         };
         if !visit(Passed::Frame(&header)) {
-            return Ok(());
+            return Ok(None);
         }
         walk.take(found, &mut |logged| _ = visit(Passed::Record(logged)))?;
         if walk.has(header.last_epoch) {
             visit(Passed::Whole(&header, (walk.number, walk.offset)));
         }
     }
-    walk.end().map(drop)
+    walk.end().map(Some)
+}
+
+/// A place in a log behind a frame: what the next one has to follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    /// Number of the log file, and where in it the next frame is, unless it begins the next file.
+    pub(crate) number: u64,
+    pub(crate) offset: u64,
+    /// The last epoch that is whole.
+    pub(crate) whole: u64,
+    /// Of the last frame: its incarnation and checksum, and whether its epoch goes on in the next one.
+    pub(crate) incarnation: u64,
+    pub(crate) before: u32,
+    pub(crate) is_unfinished: bool,
+}
+
+impl Cursor {
+    /// Whether a frame follows here, as far as its header tells.
+    pub(crate) fn is_followed_by(&self, header: &Header) -> bool {
+        let Place { file, offset, .. } = header.place;
+        let is_here = (file, offset) == (self.number, self.offset) || (file, offset) == (self.number + 1, 0);
+        let is_next = header.incarnation == self.incarnation && header.before == self.before;
+        let is_opening = header.incarnation > self.incarnation && header.before == 0 && !self.is_unfinished;
+        is_here && header.first_epoch == self.whole + 1 && (is_next || is_opening)
+    }
+
+    /// Goes on behind a frame that follows.
+    pub(crate) fn pass(&mut self, header: &Header, checksum: u32, bytes: u64) {
+        (self.number, self.offset) = (header.place.file, header.place.offset + bytes);
+        (self.incarnation, self.before) = (header.incarnation, checksum);
+        self.is_unfinished = header.last_epoch <= self.whole;
+        self.whole = self.whole.max(header.last_epoch);
+    }
+}
+
+/// The bytes of the frame behind a place of a log that is in use, before the end of one that is durable; `None` if that is here.
+///
+/// # Errors
+/// [`Error`]: also where its file was given back meanwhile.
+pub(crate) fn next_frame<D: Disk>(
+    files: &Files<D>,
+    database: DatabaseId,
+    live: &[Live],
+    cursor: &mut Cursor,
+    last: &Framed,
+) -> Result<Option<Buffer>, Error> {
+    if (cursor.number, cursor.offset) == (last.number, last.offset) {
+        return Ok(None);
+    }
+    for (number, offset) in [(cursor.number, cursor.offset), (cursor.number + 1, 0)] {
+        let Some(live) = live.iter().find(|live| live.number == number) else { continue };
+        let file = files.open(&path_of(live.slot), Access::Read)?;
+        let mut bytes = Buffer::zeroed(BLOCK);
+        let is_there = read_at(&file, offset, &mut bytes)?;
+        let Some((_, length)) = Frame::peek(&bytes).ok().filter(|_| is_there) else { continue };
+        if length > BLOCK {
+            bytes = Buffer::zeroed(length);
+            if !read_at(&file, offset, &mut bytes)? {
+                continue;
+            }
+        }
+        // A file that is used again meanwhile has a higher number.
+        let Ok(frame) = Frame::decode(&bytes, Place { database, file: number, offset }) else { continue };
+        if cursor.is_followed_by(&frame.header) {
+            cursor.pass(&frame.header, frame.checksum, frame.bytes as u64);
+            return Ok(Some(bytes));
+        }
+    }
+    let (first_epoch, last_epoch) = (cursor.whole + 1, last.epoch);
+    let file = format!("log file {}", cursor.number);
+    Err(Error::Corrupt { file, offset: cursor.offset, first_epoch, last_epoch, reason: "no frame follows here" })
 }
 
 /// Hands out the frames of a log that is in use, from the manifest's first file on, each with number and slot of its file and its offset, until one is not wanted.

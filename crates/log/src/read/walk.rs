@@ -13,7 +13,7 @@ use crate::disk::{Access, BLOCK, Buffer, Cause, Disk, File, Files};
 use crate::error::Error;
 use crate::flush::flusher::Framed;
 use crate::flush::pool::{DIRECTORY, Live, path_of, slot_of};
-use crate::frame::{Fault, Frame, Header, Place};
+use crate::frame::{Fault, Frame, Header, Order, Place};
 use crate::manifest::Manifest;
 use crate::steps::{CheckpointStep, Step};
 
@@ -48,6 +48,8 @@ pub(super) struct Walk<'f, D: Disk> {
     /// Where the last whole epoch ends, and when that was written.
     end: (u64, u64),
     written_ns: u64,
+    /// The last frame that ends an epoch: incarnation, checksum and consistent point.
+    last: (u64, u32, Order),
 }
 
 /// A file that is being read.
@@ -111,6 +113,7 @@ impl<'f, D: Disk> Walk<'f, D> {
             live: Vec::new(),
             end: (number, 0),
             written_ns: 0,
+            last: (0, 0, Order::default()),
         }
     }
 
@@ -211,7 +214,7 @@ impl<'f, D: Disk> Walk<'f, D> {
         let Some(frame) = Frame::of_checked(&found.bytes) else {
             return Err(self.corrupt("a frame has changed while it was read"));
         };
-        let header = frame.header;
+        let (header, checksum) = (frame.header, frame.checksum);
         if header.incarnation > self.newest.0 || header.manifest > self.newest.1 {
             return Err(self.corrupt("the log knows a newer manifest than the one that is there"));
         }
@@ -226,6 +229,7 @@ impl<'f, D: Disk> Walk<'f, D> {
         if header.last_epoch > whole || left_out(Step::CutUnfinished) {
             self.whole = Some(header.last_epoch);
             (self.end, self.written_ns) = ((self.number, self.offset), header.written_ns);
+            self.last = (header.incarnation, checksum, header.consistent);
             for found in std::mem::take(&mut self.unfinished) {
                 if header.last_epoch > self.folded {
                     self.hand_out(&found, visit)?;
@@ -262,8 +266,8 @@ impl<'f, D: Disk> Walk<'f, D> {
         }
         let (number, offset) = self.end;
         self.live.retain(|live| live.number < number || (live.number == number && offset > 0));
-        let Self { live, slots, unsure, written_ns, .. } = self;
-        Ok(End { whole, number, offset, written_ns, live, slots, unsure })
+        let Self { live, slots, unsure, written_ns, last: (incarnation, before, consistent), .. } = self;
+        Ok(End { whole, number, offset, written_ns, incarnation, before, consistent, live, slots, unsure })
     }
 
     pub(super) fn corrupt(&self, reason: &'static str) -> Error {

@@ -115,6 +115,11 @@ impl<'t> Batch<'t> {
         &self.table.definition
     }
 
+    /// The key of a row of the table.
+    pub(crate) fn key_of<'s>(&self, row: &[u64], scratch: &'s mut KeyScratch) -> Result<&'s [u8], Error> {
+        self.table.key_of(row, scratch)
+    }
+
     /// How many rows there are.
     pub fn len(&self) -> usize {
         self.ends.len() + self.encoded_ends.len()

@@ -178,8 +178,8 @@ impl World {
             let on_failure = move |reason: &str| heard.lock().unwrap().push(reason.to_owned());
             let archive = Archive::new(Files::new(archive.clone()), manifests.current(), Box::new(on_failure));
             checkpoints.archive_to(archive);
-            checkpoints.note(&manifests);
         }
+        checkpoints.note(&manifests);
         assert_eq!(ledger.complaint(&found), None, "an opening");
         let mut ledger = ledger.clone();
         found.incarnation = manifests.current().incarnation;

@@ -1,0 +1,131 @@
+//! The file `standby`: that a directory is a standby's, and from which frame on the tables count that its manifest has.
+//!
+//! One block, all numbers of which are little-endian:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0–7 | magic |
+//! | 8–9 | format |
+//! | 10–11 | zero |
+//! | 12–15 | checksum of all but itself |
+//! | 16–31 | incarnation and generation of the tables' mark |
+//! | 32– | zero |
+
+use polychron_engine::mutations::left_out;
+
+use super::message::Mark;
+use crate::codec::{Reader, checksum};
+use crate::disk::{self, Access, BLOCK, Buffer, Cause, Disk, Files};
+use crate::read::read_at;
+use crate::steps::ShipStep;
+
+pub(super) const PATH: &str = "standby";
+const MAGIC: &[u8; 8] = b"plychrSF";
+const FORMAT: u16 = 1;
+
+/// Promoted standbys begin with a multiple of this.
+const TERM: u64 = 1 << 16;
+
+fn encode(mark: Mark) -> [u8; BLOCK] {
+    let mut bytes = [0; BLOCK];
+    bytes[..8].copy_from_slice(MAGIC);
+    bytes[8..10].copy_from_slice(&FORMAT.to_le_bytes());
+    bytes[16..24].copy_from_slice(&mark.incarnation.to_le_bytes());
+    bytes[24..32].copy_from_slice(&mark.generation.to_le_bytes());
+    let sum = checksum(&[&bytes[..12], &bytes[16..]]);
+    bytes[12..16].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// What the file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Marked {
+    /// The standby is not whole yet: nothing was ever written there.
+    Begun,
+    /// The tables' mark is not known: its last write was interrupted.
+    Unknown,
+    /// This is the tables' mark.
+    At(Mark),
+}
+
+fn decode(bytes: &[u8]) -> Marked {
+    // The same magic is written again and again, so an interrupted write leaves it.
+    match bytes.starts_with(MAGIC) {
+        false => Marked::Begun,
+        true => decode_mark(bytes).map_or(Marked::Unknown, Marked::At),
+    }
+}
+
+fn decode_mark(bytes: &[u8]) -> Option<Mark> {
+    let mut reader = Reader::new(bytes.get(..BLOCK)?);
+    reader.take(8).filter(|magic| magic == MAGIC)?;
+    let (format, zero, sum) = (reader.u16()?, reader.u16()?, reader.u32()?);
+    let mark = Mark { incarnation: reader.u64()?, generation: reader.u64()? };
+    let is_whole = checksum(&[&bytes[..12], &bytes[16..BLOCK]]) == sum && zero == 0 && format == FORMAT;
+    is_whole.then_some(mark)
+}
+
+/// Whether a directory is a standby's.
+pub(super) fn is_there<D: Disk>(files: &Files<D>) -> Result<bool, disk::Error> {
+    match files.open(PATH, Access::Read) {
+        Err(error) if error.cause == Cause::NotFound => Ok(false),
+        file => file.map(|_| true),
+    }
+}
+
+/// What the file says.
+pub(super) fn read<D: Disk>(files: &Files<D>) -> Result<Marked, disk::Error> {
+    let file = files.open(PATH, Access::Read)?;
+    let mut bytes = Buffer::zeroed(BLOCK);
+    Ok(if read_at(&file, 0, &mut bytes)? { decode(&bytes) } else { Marked::Begun })
+}
+
+/// Makes the file, durably with its name.
+pub(super) fn create<D: Disk>(files: &Files<D>) -> Result<(), disk::Error> {
+    files.create(PATH, BLOCK as u64)?;
+    files.sync_directory("")
+}
+
+/// Writes the mark, durably.
+pub(super) fn write<D: Disk>(files: &Files<D>, mark: Mark) -> Result<(), disk::Error> {
+    let mut bytes = Buffer::zeroed(BLOCK);
+    bytes.copy_from_slice(&encode(mark));
+    let file = files.open(PATH, Access::Write)?;
+    file.write_at(0, &bytes)?;
+    file.sync()
+}
+
+/// The incarnation of the next opening to write. That of a standby is above all that its primary will have.
+pub(crate) fn next_incarnation<D: Disk>(files: &Files<D>, present: u64) -> Result<u64, disk::Error> {
+    let is_promotion = is_there(files)? && !left_out(ShipStep::RaiseTerm);
+    Ok(if is_promotion { (present / TERM + 1) * TERM } else { present + 1 })
+}
+
+/// The directory is no standby's any more. If that is not durable, the next opening raises the incarnation again as far.
+pub(crate) fn forget<D: Disk>(files: &Files<D>) -> Result<(), disk::Error> {
+    match files.remove(PATH) {
+        Err(error) if error.cause != Cause::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files of earlier versions stay readable.
+    #[test]
+    fn the_format_is_fixed() {
+        let mark = Mark { incarnation: 3, generation: 9 };
+        let bytes = encode(mark);
+        assert_eq!(&bytes[..12], b"plychrSF\x01\0\0\0");
+        assert_eq!(decode(&bytes), Marked::At(mark));
+        assert_eq!(decode(&[0; BLOCK]), Marked::Begun);
+        for bit in 0..8 * 40 {
+            let mut bytes = bytes;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode(&bytes), if bit < 64 { Marked::Begun } else { Marked::Unknown }, "bit {bit}");
+        }
+        assert_eq!(decode(&bytes[1..]), Marked::Begun);
+    }
+}

@@ -1,0 +1,125 @@
+//! Shipping: a database's log is sent to standbys as it becomes durable, and they follow it. `docs/durability.md` has the rules.
+//!
+//! [`Sender`] is what a primary does for one connection, [`Standby`] what a standby does. Both take bytes and give bytes, whatever carries them; `net` is the
+//! one place that touches the network.
+
+mod base;
+mod marker;
+mod message;
+pub mod net;
+mod points;
+mod sender;
+mod shared;
+mod standby;
+
+pub use base::Base;
+pub(crate) use marker::{forget, next_incarnation};
+pub use message::Mark;
+pub use points::Point;
+pub use sender::{Sender, Source};
+pub(crate) use shared::Shared;
+pub use standby::{Apply, Changes, Following, Standby, StandbyOpening};
+
+use crate::disk;
+use crate::error::Error;
+use message::{Garbled, Refusal};
+
+/// How long the log may become while files of it are kept for a standby, in bytes.
+pub(crate) const MOST_HELD: u64 = 1 << 30;
+
+/// How long a log file may be, in bytes.
+const MOST_FILE: u64 = 1 << 30;
+/// How many bytes of an epoch a standby gathers at most before the last one's frame has come.
+const MOST_EPOCH: usize = 512 << 20;
+
+/// Why a connection between a primary and a standby has ended.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Trouble {
+    /// What has come is not what a primary or a standby sends: it was damaged on the way, or somebody else is there.
+    #[error("{0}")]
+    Garbled(&'static str),
+    /// Both have messages of different versions.
+    #[error("its messages are of another version")]
+    Version,
+    /// The primary has another database.
+    #[error("it is another database")]
+    OtherDatabase,
+    /// The standby has seen a later opening than the primary's: there is a newer primary, or was.
+    #[error("it is at opening {primary} of the database, and opening {seen} was seen: there is a newer primary")]
+    Fenced {
+        /// The primary's opening.
+        primary: u64,
+        /// The highest that was seen.
+        seen: u64,
+    },
+    /// What the standby has is no part of what the primary has.
+    #[error("its history is another one")]
+    OtherHistory,
+    /// The log behind what the standby has is gone.
+    #[error("the log behind what the standby has is gone, and it has to begin anew")]
+    TooFarBehind,
+    /// Files of the primary or of the standby could not be used.
+    #[error("{0}")]
+    Files(Error),
+    /// The standby's files could not be written.
+    #[error("{0}")]
+    Stopped(String),
+    /// What was received could not be applied.
+    #[error("{0}")]
+    Apply(std::sync::Arc<polychron_base::Error>),
+    /// The connection was lost.
+    #[error("{0}")]
+    Lost(String),
+}
+
+impl Trouble {
+    /// The same as the user of the standby at this path is told it.
+    #[cold]
+    pub fn of_standby(self, path: &str) -> polychron_base::Error {
+        match self {
+            Self::Files(error) => error.of_database(path),
+            other => polychron_base::Error::not_following(path.to_owned(), other.to_string()),
+        }
+    }
+
+    /// Whether another connection may do better.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Garbled(_) | Self::Lost(_))
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Files(error)
+    }
+}
+
+impl From<disk::Error> for Trouble {
+    fn from(error: disk::Error) -> Self {
+        Self::Files(error.into())
+    }
+}
+
+impl From<crate::manifest::Error> for Trouble {
+    fn from(error: crate::manifest::Error) -> Self {
+        Self::Files(error.into())
+    }
+}
+
+impl From<Garbled> for Trouble {
+    fn from(garbled: Garbled) -> Self {
+        Self::Garbled(garbled.0)
+    }
+}
+
+/// What a primary has refused, to a standby that has seen this opening.
+fn refused(refusal: Refusal, seen: u64) -> Trouble {
+    match refusal {
+        Refusal::Version => Trouble::Version,
+        Refusal::OtherDatabase => Trouble::OtherDatabase,
+        Refusal::Fenced => Trouble::Fenced { primary: 0, seen },
+        Refusal::OtherHistory => Trouble::OtherHistory,
+        Refusal::TooFarBehind => Trouble::TooFarBehind,
+    }
+}

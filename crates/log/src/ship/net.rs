@@ -1,0 +1,223 @@
+//! Connections over TCP: the only place that uses the network.
+
+use std::io::{self, ErrorKind, Read, Write};
+pub use std::net::SocketAddr;
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+
+use polychron_base::clock::{Clock, Duration, SystemClock};
+use polychron_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use polychron_sync::{Mutex, Process};
+
+use super::Trouble;
+use super::sender::{Sender, Source};
+use crate::disk::Disk;
+
+/// How many standbys a primary has at most.
+const MOST_STANDBYS: usize = 16;
+/// How often a listener looks for a new standby.
+const LISTEN: Duration = Duration::from_millis(20);
+/// For how long a primary waits for what a standby says first.
+const GREETING: Duration = Duration::from_secs(5);
+/// A connection on which nothing can be sent for so long ends.
+const WRITE: Duration = Duration::from_secs(10);
+/// A primary with nothing to send looks after so long whether it can have the last transactions seen.
+const IDLE: Duration = Duration::from_millis(5);
+/// It says so often that it is there.
+const ALIVE: Duration = Duration::from_secs(1);
+/// How long a standby waits for bytes before it looks at something else.
+pub const LOOK: Duration = Duration::from_millis(100);
+/// How many bytes are read at once.
+const READ: usize = 64 << 10;
+
+/// A standby's connection to its primary.
+pub struct Connection {
+    stream: TcpStream,
+    buffer: Box<[u8]>,
+}
+
+impl Connection {
+    /// Connects to a primary.
+    ///
+    /// # Errors
+    /// [`Trouble::Lost`].
+    pub fn open(primary: &str) -> Result<Self, Trouble> {
+        let mut last = None;
+        for address in primary.to_socket_addrs().map_err(lost)? {
+            match TcpStream::connect_timeout(&address, GREETING) {
+                Ok(stream) => {
+                    stream.set_nodelay(true).map_err(lost)?;
+                    stream.set_read_timeout(Some(LOOK)).map_err(lost)?;
+                    stream.set_write_timeout(Some(WRITE)).map_err(lost)?;
+                    return Ok(Self { stream, buffer: vec![0; READ].into_boxed_slice() });
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.map_or_else(|| Trouble::Lost("it has no address".to_owned()), lost))
+    }
+
+    /// Sends bytes.
+    ///
+    /// # Errors
+    /// [`Trouble::Lost`].
+    pub fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        self.stream.write_all(bytes).map_err(lost)
+    }
+
+    /// What has come, within [`LOOK`]; nothing if nothing has.
+    ///
+    /// # Errors
+    /// [`Trouble::Lost`].
+    pub fn receive(&mut self) -> Result<&[u8], Trouble> {
+        let count = read(&mut self.stream, &mut self.buffer)?;
+        Ok(&self.buffer[..count])
+    }
+}
+
+fn lost(error: io::Error) -> Trouble {
+    Trouble::Lost(error.to_string())
+}
+
+fn read(stream: &mut TcpStream, into: &mut [u8]) -> Result<usize, Trouble> {
+    match stream.read(into) {
+        Ok(0) => Err(Trouble::Lost("the other side has ended the connection".to_owned())),
+        Ok(count) => Ok(count),
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {
+            Ok(0)
+        }
+        Err(error) => Err(lost(error)),
+    }
+}
+
+/// What a primary listens with. Dropped, it ends all connections.
+pub struct Listener {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    process: Process,
+}
+
+/// Whose log standbys are sent.
+pub trait Shipped: Send + Sync + 'static {
+    /// Where its files are.
+    type Disk: Disk + Clone;
+
+    /// Its parts.
+    fn source(&self) -> Source<'_, Self::Disk>;
+}
+
+impl Listener {
+    /// Listens at an address for standbys.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open<S: Shipped>(address: &str, shipped: Arc<S>) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let (address, stop) = (listener.local_addr()?, Arc::<AtomicBool>::default());
+        let stopped = Arc::clone(&stop);
+        let builder = std::thread::Builder::new().name("polychron-ship".to_owned());
+        let thread = Some(builder.spawn(move || listen(&listener, &shipped, &stopped))?);
+        Ok(Self { address, stop, thread, process: Process::here() })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // There is no such thread in a process that was forked.
+            if self.process.is_here() { drop(thread.join()) } else { std::mem::forget(thread) }
+        }
+    }
+}
+
+fn listen<S: Shipped>(listener: &TcpListener, shipped: &Arc<S>, stop: &Arc<AtomicBool>) {
+    let (count, threads) = (Arc::<AtomicUsize>::default(), Mutex::new(Vec::<JoinHandle<()>>::new()));
+    let mut threads = threads.lock().unwrap_or_else(PoisonError::into_inner);
+    while !stop.load(Ordering::Relaxed) {
+        threads.retain(|thread| !thread.is_finished());
+        let Ok((stream, _)) = listener.accept() else {
+            std::thread::sleep(LISTEN);
+            continue;
+        };
+        // Whoever comes when all places are taken is sent away, and tries again.
+        if count.load(Ordering::Relaxed) >= MOST_STANDBYS {
+            continue;
+        }
+        count.fetch_add(1, Ordering::Relaxed);
+        let (shipped, stop, counted) = (Arc::clone(shipped), Arc::clone(stop), Arc::clone(&count));
+        let builder = std::thread::Builder::new().name("polychron-ship".to_owned());
+        let spawned = builder.spawn(move || {
+            let mut sender = Sender::new();
+            let why = serve(stream, &mut sender, &*shipped, &stop).err();
+            sender.end(shipped.source(), why);
+            counted.fetch_sub(1, Ordering::Relaxed);
+        });
+        match spawned {
+            Ok(thread) => threads.push(thread),
+            Err(_) => _ = count.fetch_sub(1, Ordering::Relaxed),
+        }
+    }
+    for thread in threads.drain(..) {
+        drop(thread.join());
+    }
+}
+
+/// Sends one standby what it needs, until the connection ends.
+fn serve<S: Shipped>(
+    mut stream: TcpStream,
+    sender: &mut Sender<S::Disk>,
+    shipped: &S,
+    stop: &AtomicBool,
+) -> Result<(), Trouble> {
+    stream.set_nonblocking(false).map_err(lost)?;
+    stream.set_nodelay(true).map_err(lost)?;
+    stream.set_write_timeout(Some(WRITE)).map_err(lost)?;
+    stream.set_read_timeout(Some(LOOK)).map_err(lost)?;
+    let (clock, mut said, mut buffer) = (SystemClock::new(), 0, [0; 1024]);
+    while sender.is_silent() {
+        let count = read(&mut stream, &mut buffer)?;
+        sender.receive(&buffer[..count])?;
+        if stop.load(Ordering::Relaxed) || clock.now_ns() > GREETING.as_nanos() as u64 {
+            return Err(Trouble::Lost("the standby has said nothing".to_owned()));
+        }
+    }
+    stream.set_nonblocking(true).map_err(lost)?;
+    while !stop.load(Ordering::Relaxed) {
+        let source = shipped.source();
+        if let Some(message) = sender.next(source)? {
+            write(&mut stream, &message)?;
+            continue;
+        }
+        if sender.has_ended() {
+            return Ok(());
+        }
+        // Notices that the standby has gone, and takes nothing else.
+        let count = read(&mut stream, &mut buffer)?;
+        sender.receive(&buffer[..count])?;
+        source.log.cover();
+        if let Some(cursor) = sender.cursor() {
+            source.log.await_frame(cursor, IDLE);
+        }
+        if clock.now_ns() - said > ALIVE.as_nanos() as u64 {
+            said = clock.now_ns();
+            let message = sender.alive(source);
+            write(&mut stream, &message)?;
+        }
+    }
+    Ok(())
+}
+
+fn write(stream: &mut TcpStream, bytes: &[u8]) -> Result<(), Trouble> {
+    stream.set_nonblocking(false).map_err(lost)?;
+    stream.write_all(bytes).map_err(lost)?;
+    stream.set_nonblocking(true).map_err(lost)
+}

@@ -1,0 +1,106 @@
+//! Which records of a log its readers may see: those up to the last consistent point that counts.
+
+use polychron_engine::mutations::left_out;
+use polychron_engine::redo::Order;
+
+use super::message::Mark;
+use crate::frame::{Header, Record};
+use crate::read::Logged;
+use crate::steps::ShipStep;
+
+/// A consistent point that counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Point {
+    /// The opening of the primary whose transactions are there up to an order, and all of those before.
+    pub incarnation: u64,
+    /// That order.
+    pub consistent: Order,
+    /// The epoch whose frame tells it.
+    pub epoch: u64,
+    /// When that was written, by the primary's wall clock, in nanoseconds since 1970.
+    pub written_ns: u64,
+}
+
+/// Records that wait for a point, and what the next point has to cover.
+#[derive(Debug, Default)]
+pub(super) struct Points {
+    incarnation: u64,
+    /// The highest order of this incarnation so far.
+    largest: Order,
+    /// What a point has to cover: all that the log has before the first frame with the present tables.
+    covered: Order,
+    /// From which frame on these count; `None`: that is not known.
+    mark: Option<Mark>,
+    is_reached: bool,
+    pending: Vec<Pending>,
+    /// The last point that has counted with the present tables.
+    pub(super) last: Option<Point>,
+}
+
+/// A record that waits.
+#[derive(Debug)]
+pub(super) struct Pending {
+    incarnation: u64,
+    order: Order,
+    body: Vec<u8>,
+}
+
+impl Pending {
+    pub(super) fn logged(&self) -> Logged<'_> {
+        Logged { incarnation: self.incarnation, record: Record::of(self.order, &self.body) }
+    }
+}
+
+impl Points {
+    /// The tables are those from the frame with this mark on.
+    pub(super) fn new(mark: Option<Mark>) -> Self {
+        Self { mark, ..Self::default() }
+    }
+
+    /// The tables become others with the first frame that has this mark, or a later one.
+    pub(super) fn await_tables(&mut self, mark: Mark) {
+        (self.mark, self.is_reached, self.last) = (Some(mark), false, None);
+    }
+
+    /// The next frame comes; its records come behind this.
+    pub(super) fn frame(&mut self, header: &Header) {
+        self.begin(header.incarnation);
+        let mark = Mark { incarnation: header.incarnation, generation: header.manifest };
+        if !self.is_reached && self.mark.is_some_and(|first| mark >= first) {
+            (self.is_reached, self.covered) = (true, self.largest);
+        }
+    }
+
+    fn begin(&mut self, incarnation: u64) {
+        if incarnation > self.incarnation {
+            (self.incarnation, self.largest, self.covered) = (incarnation, Order::default(), Order::default());
+        }
+    }
+
+    pub(super) fn record(&mut self, logged: Logged<'_>) {
+        let Logged { incarnation, record } = logged;
+        // What a checkpoint carries has no frame.
+        self.begin(incarnation);
+        self.largest = self.largest.max(record.order);
+        self.pending.push(Pending { incarnation, order: record.order, body: record.body().to_vec() });
+    }
+
+    /// All up to this frame has come. Answers what became closed with it, if it is a point that counts.
+    pub(super) fn whole(&mut self, header: &Header) -> Option<(Point, Vec<Pending>)> {
+        let covers = header.consistent >= self.covered || left_out(ShipStep::CoverDefinitions);
+        if !self.is_reached || !covers {
+            return None;
+        }
+        let Header { incarnation, consistent, last_epoch: epoch, written_ns, .. } = *header;
+        let point = Point { incarnation, consistent, epoch, written_ns };
+        let is_closed =
+            |it: &mut Pending| it.incarnation < incarnation || it.order <= consistent || left_out(ShipStep::KeepOpen);
+        let closed = self.pending.extract_if(.., is_closed).collect();
+        if self.pending.is_empty() {
+            // What many of them took is given back.
+            self.pending.shrink_to(1024);
+        }
+        self.last = Some(point);
+        Some((point, closed))
+    }
+}

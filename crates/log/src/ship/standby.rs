@@ -1,0 +1,461 @@
+//! What a standby does: it takes frames that follow, makes them durable, and has applied what a consistent point closes.
+
+use std::sync::{Arc, PoisonError};
+
+use polychron_base::clock::{Duration, SystemClock, SystemTime, calendar_time};
+use polychron_engine::definitions::StoredCatalog;
+use polychron_engine::mutations::left_out;
+use polychron_schema::KeyScratch;
+use polychron_sync::{Mutex, MutexGuard};
+
+use super::marker::{self, Marked};
+use super::message::{Decoder, Hello, Mark, Message, encode, most_from_primary};
+use super::points::{Pending, Point, Points};
+use super::sender::Source;
+use super::{MOST_EPOCH, MOST_FILE, Trouble, refused};
+use crate::catalog;
+use crate::checkpoint::{self, Checkpoints};
+use crate::disk::{Disk, Files};
+use crate::durable::{Load, Progress, Settings, load};
+use crate::error::{Error, Stop};
+use crate::flush::Log;
+use crate::flush::flusher::Shipped;
+use crate::frame::{Change, Frame, Header, Place, changes_of};
+use crate::manifest::{Manifest, Manifests};
+use crate::read::{self, Cursor, Passed};
+use crate::recover::{Batch, Newest, Sink, Tail};
+use crate::steps::ShipStep;
+
+/// Makes what a point closes visible to readers, at once.
+pub trait Apply {
+    /// These are the tables from now on, and this has changed since the last point.
+    ///
+    /// # Errors
+    /// What ends the standby until it is opened again.
+    fn apply(&mut self, tables: &StoredCatalog, changes: &Changes, point: &Point) -> Result<(), polychron_base::Error>;
+}
+
+/// One change of each key.
+#[derive(Debug, Default)]
+pub struct Changes {
+    keys: Vec<u8>,
+    changes: Vec<u8>,
+    ends: Vec<(usize, usize)>,
+}
+
+impl Changes {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The changes, each with the encoded key of its row, those of one table together.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Change<'_>)> {
+        let mut begin = (0, 0);
+        self.ends.iter().filter_map(move |&(key, change)| {
+            let (key_bytes, bytes) = (&self.keys[begin.0..key], &self.changes[begin.1..change]);
+            begin = (key, change);
+            // They were encoded here.
+            changes_of(bytes).next().and_then(Result::ok).map(|change| (key_bytes, change))
+        })
+    }
+
+    /// The result of some records, of these tables.
+    fn of(closed: &[Pending], tables: &StoredCatalog) -> Result<Self, Error> {
+        if closed.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut tail = Tail::new(tables, 0)?;
+        closed.iter().for_each(|pending| tail.add(pending.logged()));
+        let gathered = Gathered::default();
+        tail.finish()?.changes(&gathered)?;
+        Ok(gathered.0.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[derive(Default)]
+struct Gathered(Mutex<Changes>);
+
+impl Sink for Gathered {
+    type Error = Error;
+    const ENCODED: bool = true;
+
+    fn rows(&self, batch: &Batch<'_>) -> Result<(), Error> {
+        let all = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ((encoded, ends), mut begin, mut scratch) = (batch.encoded(), 0, KeyScratch::new());
+        for &end in ends {
+            let bytes = &encoded[begin..end];
+            begin = end;
+            match changes_of(bytes).next() {
+                Some(Ok(Change::Put { row, .. })) => {
+                    let words: Vec<u64> = row.collect();
+                    all.keys.extend_from_slice(batch.key_of(&words, &mut scratch)?);
+                }
+                Some(Ok(Change::Patch { key, .. } | Change::Delete { key, .. })) => all.keys.extend_from_slice(key),
+                _ => return Err(Error::Record),
+            }
+            all.changes.extend_from_slice(bytes);
+            all.ends.push((all.keys.len(), all.changes.len()));
+        }
+        Ok(())
+    }
+}
+
+/// The files of a standby that is open.
+pub struct Following<D: Disk> {
+    log: Log<D>,
+    manifests: Mutex<Manifests<D>>,
+    checkpoints: Checkpoints<D>,
+    path: String,
+    _lock: Mutex<D::Lock>,
+}
+
+impl<D: Disk + Clone> Following<D> {
+    /// What others are sent of it.
+    pub fn source(&self) -> Source<'_, D> {
+        Source { log: &self.log, manifests: &self.manifests, checkpoints: &self.checkpoints }
+    }
+
+    /// Makes a checkpoint if it is time: what a thread does again and again.
+    pub fn tick(&self) {
+        self.checkpoints.tick(&self.log, &self.manifests);
+    }
+
+    /// Makes a checkpoint of all that was received.
+    ///
+    /// # Errors
+    /// As of [`Durable::checkpoint`](crate::Durable::checkpoint).
+    pub fn checkpoint(&self) -> Result<(), polychron_base::Error> {
+        let made = self.checkpoints.run(&self.log, &self.manifests, checkpoint::Haste::Unpaced);
+        made.map(drop).map_err(|error| error.of_database(&self.path))
+    }
+
+    /// Makes a backup, in a directory that is empty or not there.
+    ///
+    /// # Errors
+    /// As of [`Durable::back_up_directory`](crate::Durable::back_up_directory).
+    pub fn back_up_directory(&self, path: &std::path::Path) -> Result<(), polychron_base::Error> {
+        crate::backup::into_directory(path, |to| {
+            let made = self.checkpoints.back_up(&self.log, &self.manifests, to);
+            made.map_err(|error| crate::backup::told(error, &self.path, &path.display().to_string()))
+        })
+    }
+
+    /// What errors call the standby.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Gives up a checkpoint that is being made.
+    pub fn stop(&self) {
+        self.checkpoints.stop();
+    }
+
+    fn manifests(&self) -> MutexGuard<'_, Manifests<D>> {
+        self.manifests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A standby, and its place in the log of its primary.
+pub struct Standby<D: Disk> {
+    files: Files<D>,
+    following: Arc<Following<D>>,
+    decoder: Decoder,
+    is_welcome: bool,
+    /// Behind the last frame that was taken, and behind the last one that is durable.
+    cursor: Cursor,
+    durable: Cursor,
+    /// Where that one begins.
+    last: (u64, u64),
+    file_bytes: u64,
+    /// The frames of an epoch that is not whole yet.
+    unfinished: Vec<Shipped>,
+    points: Points,
+    tables: StoredCatalog,
+    known: Option<Mark>,
+    failed: Option<Trouble>,
+    primary_epoch: u64,
+    heard: SystemTime,
+}
+
+/// A standby whose files were opened and read.
+pub struct StandbyOpening<'r, D: Disk> {
+    report: &'r (dyn Fn(Progress) + Sync),
+    standby: Standby<D>,
+    newest: Option<Newest>,
+    found: Manifest,
+    threads: usize,
+}
+
+impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
+    /// Opens the files of a standby, and reads what its log has up to the last point. `report` is told how far the loading behind it has come.
+    ///
+    /// # Errors
+    /// [`Trouble::Files`].
+    pub fn begin(
+        files: &Files<D>,
+        settings: &Settings,
+        report: &'r (dyn Fn(Progress) + Sync),
+    ) -> Result<Self, Trouble> {
+        let lock = files.lock()?;
+        let Some(manifests) = Manifests::open(files)? else { return Err(Error::NoDatabase.into()) };
+        let (found, generation) = (manifests.current().clone(), manifests.generation());
+        let known = match marker::read(files)? {
+            Marked::Begun => return Err(Error::NoDatabase.into()),
+            Marked::Unknown => None,
+            Marked::At(mark) => Some(mark),
+        };
+        let tables = catalog::decode(&found.catalog).map_err(Error::from)?;
+        let checkpoints = Checkpoints::open(files, &found, settings.checkpoints)?;
+        let (mut tail, mut points) = (Tail::new(&tables, settings.threads)?, Points::new(known));
+        checkpoint::carried(files, &found, &mut |logged| points.record(logged))?;
+        let mut last = (0, 0);
+        let end = read::read_points_to_end(files, &found, generation, &mut |passed| {
+            match passed {
+                Passed::Frame(header) => points.frame(header),
+                Passed::Record(logged) => points.record(logged),
+                Passed::Whole(header, _) => {
+                    last = (header.place.file, header.place.offset);
+                    let closed = points.whole(header).map(|(_, closed)| closed).unwrap_or_default();
+                    closed.iter().for_each(|pending| tail.add(pending.logged()));
+                }
+            }
+            true
+        })?;
+        let Some(end) = end else { return Err(Error::NoDatabase.into()) };
+        let newest = Some(tail.finish()?);
+        let clock = Arc::new(SystemClock::new());
+        let (log, cursor) = Log::follow(files, &manifests, settings.log, clock, end)?;
+        checkpoints.note(&manifests);
+        let path = settings.path.clone();
+        let (manifests, lock) = (Mutex::new(manifests), Mutex::new(lock));
+        let file_bytes = log.bytes_of(cursor.number);
+        let following = Arc::new(Following { log, manifests, checkpoints, path, _lock: lock });
+        let standby = Standby {
+            files: files.clone(),
+            following,
+            decoder: Decoder::new(most_from_primary()),
+            is_welcome: false,
+            cursor,
+            durable: cursor,
+            last,
+            file_bytes,
+            unfinished: Vec::new(),
+            points,
+            tables,
+            known,
+            failed: None,
+            primary_epoch: cursor.whole,
+            heard: calendar_time(),
+        };
+        Ok(Self { report, standby, newest, found, threads: settings.threads })
+    }
+
+    /// The point up to which rows are loaded; `None`: the log has none with its tables, and has to be gone on with first.
+    pub fn point(&self) -> Option<Point> {
+        let folded = self.found.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.epoch);
+        self.standby.points.last.filter(|point| point.epoch >= folded)
+    }
+
+    /// The tables.
+    pub fn catalog(&self) -> &StoredCatalog {
+        &self.standby.tables
+    }
+
+    /// Hands out the rows, and answers how many there are.
+    ///
+    /// # Errors
+    /// What `sink` says, and what is wrong with the rows.
+    pub fn load<S: Load>(&mut self, sink: &S) -> Result<u64, polychron_base::Error> {
+        let Some(newest) = self.newest.take() else { return Ok(0) };
+        let Standby { files, following, .. } = &self.standby;
+        load(newest, files, &self.found, (self.threads, &following.path), self.report, sink)
+    }
+
+    /// What follows the primary from now on.
+    pub fn finish(self) -> Standby<D> {
+        self.standby
+    }
+}
+
+impl<D: Disk + Clone> Standby<D> {
+    /// Its files.
+    pub fn following(&self) -> &Arc<Following<D>> {
+        &self.following
+    }
+
+    /// The last point that counts.
+    pub fn point(&self) -> Option<Point> {
+        self.points.last
+    }
+
+    /// The last epoch that was received as a whole, and the last one of which the primary has said that it is durable.
+    pub fn epochs(&self) -> (u64, u64) {
+        (self.cursor.whole, self.primary_epoch.max(self.cursor.whole))
+    }
+
+    /// For how long nothing has been heard of the primary.
+    pub fn silence(&self) -> Duration {
+        calendar_time().duration_since(self.heard).unwrap_or_default()
+    }
+
+    /// A connection begins: what the standby says first.
+    ///
+    /// # Errors
+    /// What has ended the standby before.
+    pub fn hello(&mut self) -> Result<Vec<u8>, Trouble> {
+        self.check()?;
+        (self.decoder, self.is_welcome) = (Decoder::new(most_from_primary()), false);
+        // An epoch that has not come as a whole comes again.
+        self.unfinished.clear();
+        self.cursor = self.durable;
+        self.file_bytes = self.following.log.bytes_of(self.cursor.number);
+        self.heard = calendar_time();
+        let manifests = self.following.manifests();
+        let Manifest { database, incarnation, .. } = *manifests.current();
+        let (end, last, mark) = (self.cursor, self.last, self.known.unwrap_or_default());
+        Ok(encode(&Message::Hello(Hello { database, incarnation, end, last, mark }), 0))
+    }
+
+    fn check(&self) -> Result<(), Trouble> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Takes what the primary sends. What becomes visible by it goes to `apply`.
+    ///
+    /// # Errors
+    /// [`Trouble`]: the connection ends, and what was taken before counts.
+    pub fn receive(&mut self, bytes: &[u8], apply: &mut dyn Apply) -> Result<(), Trouble> {
+        self.check()?;
+        self.decoder.push(bytes);
+        self.heard = calendar_time();
+        let mut decoder = std::mem::replace(&mut self.decoder, Decoder::new(0));
+        while let Some(content) = decoder.next()? {
+            let message = Message::decode(content).ok_or(Trouble::Garbled("a message is none that a primary sends"))?;
+            self.take(&message, apply).inspect_err(|trouble| {
+                if matches!(trouble, Trouble::Stopped(_) | Trouble::Apply(_) | Trouble::Files(_)) {
+                    self.failed = Some(trouble.clone());
+                }
+            })?;
+        }
+        self.decoder = decoder;
+        Ok(())
+    }
+
+    fn take(&mut self, message: &Message<'_>, apply: &mut dyn Apply) -> Result<(), Trouble> {
+        let (database, seen) = {
+            let manifests = self.following.manifests();
+            (manifests.current().database, manifests.current().incarnation)
+        };
+        match message {
+            Message::Refused(refusal) => Err(refused(*refusal, seen)),
+            Message::Welcome { database: other, .. } if *other != database => Err(Trouble::OtherDatabase),
+            Message::Welcome { incarnation, .. } if *incarnation < seen && !left_out(ShipStep::RefuseLower) => {
+                Err(Trouble::Fenced { primary: *incarnation, seen })
+            }
+            Message::Welcome { .. } if !self.is_welcome => {
+                self.is_welcome = true;
+                Ok(())
+            }
+            Message::Tables { mark, catalog } if self.is_welcome && self.unfinished.is_empty() => {
+                self.take_tables(*mark, catalog)
+            }
+            Message::Frame { file_bytes, frame } if self.is_welcome => self.take_frame(*file_bytes, frame, apply),
+            Message::Alive { epoch, .. } if self.is_welcome => {
+                self.primary_epoch = self.primary_epoch.max(*epoch);
+                Ok(())
+            }
+            _ => Err(Trouble::Garbled("a message is not one that a standby expects")),
+        }
+    }
+
+    /// Takes the tables that count from the next frame on, or a later one.
+    fn take_tables(&mut self, mark: Mark, encoded: &[u8]) -> Result<(), Trouble> {
+        let manifest = self.following.manifests().current().clone();
+        let is_same = manifest.catalog == encoded;
+        if is_same && self.known.is_some() {
+            return Ok(());
+        }
+        let tables = catalog::decode(encoded).map_err(Error::from)?;
+        // Before the manifest, so that these tables never count from an earlier frame on.
+        marker::write(&self.files, mark)?;
+        if !is_same {
+            self.write(Manifest { catalog: encoded.to_vec(), ..manifest }, mark.generation)?;
+        }
+        (self.tables, self.known) = (tables, Some(mark));
+        self.points.await_tables(mark);
+        Ok(())
+    }
+
+    fn write(&self, manifest: Manifest, generation: u64) -> Result<(), Trouble> {
+        let mut manifests = self.following.manifests();
+        manifests.write_from(manifest, generation)?;
+        self.following.checkpoints.note(&manifests);
+        self.following.log.note_manifest(manifests.generation());
+        Ok(())
+    }
+
+    fn take_frame(&mut self, file_bytes: u64, bytes: &[u8], apply: &mut dyn Apply) -> Result<(), Trouble> {
+        let damaged = Trouble::Garbled("a frame is damaged");
+        let Ok((header, _)) = Frame::peek(bytes) else { return Err(damaged) };
+        let manifest = self.following.manifests().current().clone();
+        if header.incarnation < manifest.incarnation && !left_out(ShipStep::RefuseLower) {
+            return Err(Trouble::Fenced { primary: header.incarnation, seen: manifest.incarnation });
+        }
+        let place = Place { database: manifest.database, ..header.place };
+        let Ok(frame) = Frame::decode(bytes, place) else { return Err(damaged) };
+        if frame.bytes != bytes.len()
+            || !frame.records().all(|record| record.is_ok_and(|record| record.changes().all(|change| change.is_ok())))
+        {
+            return Err(damaged);
+        }
+        if !self.cursor.is_followed_by(&header) && !left_out(ShipStep::FollowPredecessors) {
+            return Err(Trouble::OtherHistory);
+        }
+        let is_here = header.place.file != self.cursor.number || file_bytes == self.file_bytes;
+        let gathered = self.unfinished.iter().map(|shipped| shipped.bytes.len()).sum::<usize>();
+        if !is_here || header.place.offset + bytes.len() as u64 > file_bytes.min(MOST_FILE) || gathered > MOST_EPOCH {
+            return Err(Trouble::Garbled("a frame has no room in its log file"));
+        }
+        self.file_bytes = file_bytes;
+        self.cursor.pass(&header, frame.checksum, bytes.len() as u64);
+        self.unfinished.push(Shipped { header, checksum: frame.checksum, bytes: bytes.to_vec(), file_bytes });
+        if self.cursor.is_unfinished { Ok(()) } else { self.take_epoch(manifest, &header, apply) }
+    }
+
+    /// All frames of an epoch have come, and this one last.
+    fn take_epoch(&mut self, manifest: Manifest, header: &Header, apply: &mut dyn Apply) -> Result<(), Trouble> {
+        let generation = self.following.manifests().generation();
+        if header.incarnation > manifest.incarnation || header.manifest > generation {
+            let incarnation = header.incarnation.max(manifest.incarnation);
+            self.write(Manifest { incarnation, ..manifest }, header.manifest)?;
+        }
+        let frames = std::mem::take(&mut self.unfinished);
+        let append = |frames: &[Shipped]| {
+            self.following
+                .log
+                .append(frames)
+                .map_err(|stop: Stop| Trouble::Stopped(polychron_base::Error::from(stop).to_string()))
+        };
+        if !left_out(ShipStep::AppendFirst) {
+            append(&frames)?;
+        }
+        (self.durable, self.last) = (self.cursor, (header.place.file, header.place.offset));
+        self.primary_epoch = self.primary_epoch.max(header.last_epoch);
+        frames.iter().for_each(|shipped| self.points.frame(&shipped.header));
+        for shipped in &frames {
+            let Ok(frame) = Frame::decode(&shipped.bytes, shipped.header.place) else { continue };
+            for record in frame.records().flatten() {
+                self.points.record(read::Logged { incarnation: header.incarnation, record });
+            }
+        }
+        if let Some((point, closed)) = self.points.whole(header) {
+            let changes = Changes::of(&closed, &self.tables)?;
+            apply.apply(&self.tables, &changes, &point).map_err(|error| Trouble::Apply(Arc::new(error)))?;
+        }
+        if left_out(ShipStep::AppendFirst) {
+            append(&frames)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,220 @@
+//! How what a consistent point closes becomes visible in a standby: tables are changed around one transaction.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use polychron_base::clock::calendar_time;
+use polychron_base::error::table_name;
+use polychron_engine::definitions::{Standing, StoredCatalog, StoredTable};
+use polychron_engine::{
+    Error, Insertion, Interactive, Mode, Projection, Protocol, RowRef, TableDefinition, TableId, Transaction, Worker,
+    drive,
+};
+use polychron_log::frame;
+use polychron_log::ship::{Apply, Changes, Point};
+use polychron_schema::EvolutionError;
+
+use super::guard::Guard;
+use super::status::Shared;
+use crate::TransactionOf;
+
+/// What makes a database of a standby: tables by their positions at the primary, and what is known of each.
+pub(crate) struct Applier<P: Protocol> {
+    protocol: Arc<P>,
+    guard: Arc<Guard>,
+    pub(super) shared: Arc<Shared>,
+    tables: BTreeMap<u32, (TableId, StoredTable)>,
+    worker: P::Worker,
+}
+
+impl<P: Protocol<Worker: Interactive>> Applier<P> {
+    pub(super) fn new(
+        protocol: &Arc<P>,
+        guard: &Arc<Guard>,
+        shared: &Arc<Shared>,
+        tables: &StoredCatalog,
+    ) -> Result<Self, Error> {
+        let found = tables.tables().iter().filter_map(|(position, table)| {
+            let id = protocol.storage().find_table(&table.definition.name)?;
+            Some((*position, (id, table.clone())))
+        });
+        let (protocol, guard, shared) = (Arc::clone(protocol), Arc::clone(guard), Arc::clone(shared));
+        let worker = protocol.worker()?;
+        Ok(Self { tables: found.collect(), worker, protocol, guard, shared })
+    }
+
+    /// Tables and indexes go that are not there any more, and tables are made. Answers which tables take the place of others when their rows are there.
+    fn prepare(&mut self, wanted: &StoredCatalog) -> Result<Vec<(u32, TableId)>, Error> {
+        let storage = self.protocol.storage();
+        let mut superseding = Vec::new();
+        let old = std::mem::take(&mut self.tables);
+        // Children before their parents.
+        for (position, (id, table)) in old.into_iter().rev() {
+            match wanted.tables().get(&position) {
+                None => {
+                    let name = &table.definition.name;
+                    let other = wanted.tables().iter().find(|(_, other)| other.definition.name == *name);
+                    match other {
+                        Some((other, _)) => superseding.push((*other, id)),
+                        None => storage.drop_table(id)?,
+                    }
+                }
+                Some(new) => {
+                    let gone = table.definition.indexes.iter().zip(&table.indexes);
+                    for (index, _) in gone.filter(|(_, id)| !new.indexes.contains(id)) {
+                        if let Some(index) = storage.find_index(id, &index.name)? {
+                            storage.drop_index(id, index)?;
+                        }
+                    }
+                    self.tables.insert(position, (id, table));
+                }
+            }
+        }
+        for (position, table) in wanted.tables() {
+            if !self.tables.contains_key(position) {
+                let mut definition = TableDefinition::clone(&table.definition);
+                let is_superseding = superseding.iter().any(|(other, _)| other == position);
+                if is_superseding {
+                    definition.name = format!("{} (on its way)", definition.name);
+                }
+                let standing = if is_superseding { Standing::Provisional } else { Standing::Permanent };
+                let id = storage.create_table(definition, standing)?;
+                self.tables.insert(*position, (id, table.clone()));
+            }
+        }
+        Ok(superseding)
+    }
+
+    /// Tables take the place of others, and indexes are made.
+    fn complete(&mut self, wanted: &StoredCatalog, superseding: Vec<(u32, TableId)>) -> Result<(), Error> {
+        let storage = self.protocol.storage();
+        for (position, old) in superseding {
+            let Some((id, table)) = self.tables.get(&position) else { continue };
+            let name = table.definition.name.clone();
+            let why = EvolutionError::Superseded { table: name, difference: "it has other columns".to_owned() };
+            storage.supersede_table((old, Arc::new(why)), *id)?;
+        }
+        for (position, table) in wanted.tables() {
+            let Some((id, present)) = self.tables.get_mut(position) else { continue };
+            for (index, _) in table.definition.indexes.iter().zip(&table.indexes) {
+                if storage.find_index(*id, &index.name)?.is_none() {
+                    storage.create_index(*id, index.clone(), Standing::Permanent)?;
+                }
+            }
+            *present = table.clone();
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, changes: &Changes) -> Result<(), Error> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let mut run = Run { tables: &self.tables, changes };
+        let applied = drive::transact(&mut self.worker, Mode::ReadWrite, &mut |transaction: &mut TransactionOf<
+            '_,
+            P,
+        >| { run.run(transaction) });
+        // What it waits for is nothing.
+        let _ = Worker::take_ticket(&mut self.worker);
+        applied
+    }
+
+    fn try_apply(&mut self, tables: &StoredCatalog, changes: &Changes) -> Result<(), Error> {
+        let is_other = {
+            let stored = tables.tables().iter();
+            self.tables.len() != tables.tables().len()
+                || stored.zip(&self.tables).any(|((at, wanted), (other, (_, table)))| (at, wanted) != (other, table))
+        };
+        if !is_other {
+            return self.write(changes);
+        }
+        let superseding = self.prepare(tables)?;
+        self.write(changes)?;
+        self.complete(tables, superseding)
+    }
+}
+
+impl<P: Protocol<Worker: Interactive>> Apply for Applier<P> {
+    fn apply(&mut self, tables: &StoredCatalog, changes: &Changes, point: &Point) -> Result<(), Error> {
+        let guard = Arc::clone(&self.guard);
+        guard.admit(|| self.try_apply(tables, changes))?;
+        let now_ns = calendar_time().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+        let lag = Duration::from_nanos(now_ns.saturating_sub(point.written_ns));
+        self.shared.change(|status| {
+            (status.seen, status.lag, status.points) = (*point, lag, status.points + 1);
+        });
+        Ok(())
+    }
+}
+
+/// All that has changed from one point to the next, as one transaction.
+struct Run<'c> {
+    tables: &'c BTreeMap<u32, (TableId, StoredTable)>,
+    changes: &'c Changes,
+}
+
+impl Run<'_> {
+    /// Rows go before others come: a unique index may get a key that another row has given up.
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
+        let mut patched: Vec<(TableId, &[u8], Vec<u64>)> = Vec::new();
+        for (key, change) in self.changes.iter() {
+            let Some((table, has_unique)) = self.table(&change) else { continue };
+            match change {
+                frame::Change::Delete { .. } => {
+                    transaction.delete_unchecked(table, key)?;
+                }
+                frame::Change::Put { .. } if has_unique => {
+                    transaction.delete_unchecked(table, key)?;
+                }
+                frame::Change::Put { .. } => {}
+                frame::Change::Patch { ranges, .. } => {
+                    let row = transaction.read_row(table, key, &Projection::ALL)?;
+                    let Some(mut words) = row.map(|row| row.as_words().to_vec()) else { return Err(unknown(table)) };
+                    for (first, range) in ranges {
+                        let Some(target) = words.get_mut(first..first + range.len()) else {
+                            return Err(unknown(table));
+                        };
+                        target.iter_mut().zip(range).for_each(|(to, from)| *to = from);
+                    }
+                    if has_unique {
+                        transaction.delete_unchecked(table, key)?;
+                    }
+                    patched.push((table, key, words));
+                }
+            }
+        }
+        for (table, key, words) in patched {
+            put(transaction, table, key, &words)?;
+        }
+        for (key, change) in self.changes.iter() {
+            if let (frame::Change::Put { row, .. }, Some((table, _))) = (change, self.table(&change)) {
+                put(transaction, table, key, &row.collect::<Vec<_>>())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The table of a change, and whether it has a unique index beside its key.
+    fn table(&self, change: &frame::Change<'_>) -> Option<(TableId, bool)> {
+        let (frame::Change::Put { table, .. }
+        | frame::Change::Patch { table, .. }
+        | frame::Change::Delete { table, .. }) = change;
+        let (id, stored) = self.tables.get(table)?;
+        Some((*id, stored.definition.indexes.iter().any(|index| index.unique)))
+    }
+}
+
+fn put<T: Transaction>(transaction: &mut T, table: TableId, key: &[u8], words: &[u64]) -> Result<(), Error> {
+    let row = RowRef::from_words(words);
+    match transaction.put_unchecked(table, key, row)? {
+        Insertion::Inserted => Ok(()),
+        Insertion::Duplicate(index) => Err(transaction.constraints(table)?.duplicate(table, index, row)),
+    }
+}
+
+#[cold]
+fn unknown(table: TableId) -> Error {
+    Error::corrupt(table_name(table), "a row was patched that the standby does not have".to_owned())
+}

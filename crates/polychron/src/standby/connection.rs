@@ -1,0 +1,130 @@
+//! Connections of a standby to its primary.
+
+use std::time::Duration;
+
+use polychron_base::clock::{Clock, SystemClock};
+use polychron_engine::Error;
+use polychron_engine::definitions::StoredCatalog;
+use polychron_log::disk::{Disk, Files};
+use polychron_log::ship::net::Connection;
+use polychron_log::ship::{Apply, Base, Changes, Point, Standby, StandbyOpening, Trouble};
+use polychron_log::{Progress, Settings};
+
+use super::status::Shared;
+
+/// How long a standby waits at first before it connects again, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// A connection on which nothing is heard for so long has ended.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How long an opening waits for its primary.
+const OPENING: Duration = Duration::from_secs(30);
+
+/// While a standby's log has no point yet.
+struct Unseen;
+
+impl Apply for Unseen {
+    fn apply(&mut self, _: &StoredCatalog, _: &Changes, _: &Point) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Connects to the primary, and follows it until the connection ends, the standby is closed, or this is enough.
+fn follow<D: Disk + Clone>(
+    standby: &mut Standby<D>,
+    apply: &mut dyn Apply,
+    primary: &str,
+    shared: &Shared,
+    is_enough: impl Fn(&Standby<D>) -> bool,
+) -> Result<(), Trouble> {
+    let mut connection = Connection::open(primary)?;
+    connection.send(&standby.hello()?)?;
+    while !shared.is_over() && !is_enough(standby) {
+        let bytes = connection.receive()?;
+        if bytes.is_empty() {
+            if standby.silence() > SILENCE {
+                return Err(Trouble::Lost("the primary has said nothing for a while".to_owned()));
+            }
+            continue;
+        }
+        standby.receive(bytes, apply)?;
+        let (received, primary) = standby.epochs();
+        shared.change(|status| {
+            (status.received, status.primary, status.is_connected, status.trouble) = (received, primary, true, None);
+        });
+    }
+    Ok(())
+}
+
+/// Follows the primary until the standby is closed.
+pub(super) fn follow_on<D: Disk + Clone>(
+    standby: &mut Standby<D>,
+    apply: &mut dyn Apply,
+    primary: &str,
+    shared: &Shared,
+) {
+    let mut pause = FIRST_PAUSE;
+    while !shared.is_over() {
+        let before = standby.epochs().0;
+        let ended = follow(standby, apply, primary, shared, |_| false);
+        shared.change(|status| {
+            status.is_connected = false;
+            status.trouble = ended.err().map(|trouble| trouble.to_string());
+        });
+        pause = if standby.epochs().0 > before { FIRST_PAUSE } else { (2 * pause).min(LONGEST_PAUSE) };
+        shared.pause(pause);
+    }
+}
+
+/// Has the files of a new standby sent.
+fn receive_base<D: Disk + Clone>(mut base: Base<D>, primary: &str) -> Result<(), Trouble> {
+    let mut connection = Connection::open(primary)?;
+    connection.send(&base.hello())?;
+    let clock = SystemClock::new();
+    let mut heard = 0;
+    loop {
+        let bytes = connection.receive()?;
+        if !bytes.is_empty() {
+            heard = clock.now_ns();
+            if base.receive(bytes)? {
+                return Ok(());
+            }
+        } else if clock.now_ns() - heard > SILENCE.as_nanos() as u64 {
+            return Err(Trouble::Lost("the primary has said nothing for a while".to_owned()));
+        }
+    }
+}
+
+/// Opens the files of a standby, which are made or gone on with first where there is no point yet that readers could see.
+pub(super) fn open_files<'r, D: Disk + Clone>(
+    files: &Files<D>,
+    settings: &Settings,
+    primary: &str,
+    report: &'r (dyn Fn(Progress) + Sync),
+) -> Result<StandbyOpening<'r, D>, Trouble> {
+    let clock = SystemClock::new();
+    let shared = Shared::default();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let trouble = match Base::begin(files)? {
+            Some(base) => receive_base(base, primary).err(),
+            None => {
+                let opening = StandbyOpening::begin(files, settings, report)?;
+                if opening.point().is_some() {
+                    return Ok(opening);
+                }
+                let mut standby = opening.finish();
+                let has_point = |standby: &Standby<D>| standby.point().is_some();
+                follow(&mut standby, &mut Unseen, primary, &shared, has_point).err()
+            }
+        };
+        match trouble {
+            None => {}
+            Some(trouble) if trouble.is_passing() && clock.now_ns() < OPENING.as_nanos() as u64 => {
+                std::thread::sleep(pause);
+                pause = (2 * pause).min(LONGEST_PAUSE);
+            }
+            Some(trouble) => return Err(trouble),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! How a standby follows its primary, as others see it, and the threads that do it.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use polychron_engine::Error;
+use polychron_log::disk::Disk;
+use polychron_log::ship::{Following, Point};
+use polychron_sync::Process;
+use polychron_sync::atomic::{AtomicBool, Ordering};
+
+use crate::durable::Ends;
+
+/// How far a standby is behind its primary, and whether it follows.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StandbyStatus {
+    /// Whether it is connected to its primary.
+    pub is_connected: bool,
+    /// Log epochs that the primary has durably and that readers do not see yet, as far as the primary has told.
+    pub epochs_behind: u64,
+    /// How long what was received last had been on its way, from its frame's wall clock at the primary until readers saw it. Clocks may differ.
+    pub lag: Duration,
+    /// The time of what readers see, by the primary's wall clock, in nanoseconds since 1970.
+    pub seen_ns: u64,
+    /// How often what readers see has changed.
+    pub points: u64,
+    /// Why it did not follow the last time.
+    pub trouble: Option<String>,
+}
+
+/// What a standby's thread tells others.
+#[derive(Default)]
+pub(super) struct Shared {
+    status: Mutex<Status>,
+    is_over: AtomicBool,
+    over: (Mutex<()>, Condvar),
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Status {
+    pub(super) is_connected: bool,
+    pub(super) received: u64,
+    pub(super) primary: u64,
+    pub(super) seen: Point,
+    pub(super) lag: Duration,
+    pub(super) points: u64,
+    pub(super) trouble: Option<String>,
+}
+
+impl Shared {
+    pub(super) fn change(&self, change: impl FnOnce(&mut Status)) {
+        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Waits, unless the standby is closed.
+    pub(super) fn pause(&self, time: Duration) {
+        let lock = self.over.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_over() {
+            drop(self.over.1.wait_timeout(lock, time));
+        }
+    }
+
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        drop(self.over.0.lock());
+        self.over.1.notify_all();
+    }
+}
+
+/// The files and threads of an open standby.
+pub(super) struct Held<D: Disk> {
+    pub(super) following: Arc<Following<D>>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(super) process: Process,
+}
+
+impl<D: Disk + Clone> Held<D> {
+    pub(super) fn spawn(&self, name: &str, act: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(act)?;
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        Ok(())
+    }
+
+    fn end(&self) {
+        self.shared.end();
+        self.following.stop();
+        for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // There are no such threads in a process that was forked.
+            if self.process.is_here() { drop(thread.join()) } else { std::mem::forget(thread) }
+        }
+    }
+}
+
+impl<D: Disk + Clone> Ends for Held<D> {
+    fn flush(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn checkpoint(&self) -> Result<(), Error> {
+        self.following.checkpoint()
+    }
+
+    fn back_up(&self, path: &Path) -> Result<(), Error> {
+        self.following.back_up_directory(path)
+    }
+
+    fn close(&self) -> Result<(), Error> {
+        self.end();
+        Ok(())
+    }
+
+    fn check_process(&self) -> Result<(), Error> {
+        if self.process.is_here() { Ok(()) } else { Err(Error::OtherProcess) }
+    }
+
+    fn standby(&self) -> Option<StandbyStatus> {
+        let status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Status { is_connected, received, primary, seen, lag, points, trouble } = status;
+        let epochs_behind = primary.max(received).saturating_sub(seen.epoch);
+        Some(StandbyStatus { is_connected, epochs_behind, lag, seen_ns: seen.written_ns, points, trouble })
+    }
+}

@@ -1,0 +1,500 @@
+//! Standbys under failures: whatever either side loses and whatever becomes of messages, a standby shows a prefix of what its primary has in serial order.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Mutex;
+
+use polychron_base::random::Random;
+use polychron_engine::mutations::interrupt;
+use polychron_engine::redo::Durability;
+use polychron_log::catalog::StoredCatalog;
+use polychron_log::checkpoint::Options as CheckpointOptions;
+use polychron_log::disk::Files;
+use polychron_log::frame::Change;
+use polychron_log::recover::Batch;
+use polychron_log::ship::{Apply, Base, Changes, Point, Sender, Source, Standby, StandbyOpening, Trouble};
+use polychron_log::steps::{Point as At, ShipStep};
+use polychron_log::{Load, Options, Settings, Wanted};
+use polychron_sim::{Fault, SimulatedDisk, Survival, each_step_is_needed};
+
+use crate::faults::row;
+use crate::ledger::{Done, Ledger, Rows, replay};
+use crate::runs;
+use crate::world::{World, look};
+
+/// What readers of a standby see.
+#[derive(Default)]
+struct Seen {
+    rows: Rows,
+    tables: BTreeSet<u32>,
+    point: Option<Point>,
+    /// How often it changed.
+    points: u64,
+    /// Its log has no point yet, and nothing is shown.
+    is_early: bool,
+}
+
+impl Apply for Seen {
+    fn apply(&mut self, tables: &StoredCatalog, changes: &Changes, point: &Point) -> Result<(), polychron_base::Error> {
+        if self.is_early {
+            return Ok(());
+        }
+        for (key, change) in changes.iter() {
+            let id = u64::from_be_bytes(key.try_into().expect("it is a number"));
+            let (table, done) = match change {
+                Change::Put { table, row } => (table, vec![Done::Put(row.collect())]),
+                Change::Delete { table, .. } => (table, vec![Done::Delete]),
+                Change::Patch { table, ranges, .. } => {
+                    (table, ranges.map(|(first, words)| Done::Patch(first, words.collect())).collect())
+                }
+            };
+            for done in done {
+                match done.apply(self.rows.get(&(table, id))) {
+                    Some(row) => self.rows.insert((table, id), row),
+                    None => self.rows.remove(&(table, id)),
+                };
+            }
+        }
+        self.tables = tables.tables().keys().copied().collect();
+        self.rows.retain(|(table, _), _| self.tables.contains(table));
+        (self.point, self.points) = (Some(*point), self.points + 1);
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Loaded(Mutex<Rows>);
+
+impl Load for Loaded {
+    fn load(&self, batch: &Batch<'_>) -> Result<(), polychron_base::Error> {
+        let mut rows = self.0.lock().unwrap();
+        for row in batch.rows() {
+            let id = u64::from_be_bytes(row.key.try_into().expect("it is a number"));
+            assert!(rows.insert((batch.table(), id), row.words.to_vec()).is_none(), "a row comes twice");
+        }
+        Ok(())
+    }
+}
+
+/// A standby and what it shows.
+struct Follower {
+    disk: SimulatedDisk,
+    standby: Standby<SimulatedDisk>,
+    seen: Seen,
+}
+
+fn source(world: &World) -> Source<'_, SimulatedDisk> {
+    Source { log: &world.log, manifests: &world.manifests, checkpoints: &world.checkpoints }
+}
+
+fn settings() -> Settings {
+    Settings {
+        path: "a standby".to_owned(),
+        wanted: Wanted::Existing,
+        log: Options::tiny(),
+        checkpoints: CheckpointOptions::tiny(),
+        threads: 0,
+        has_threads: false,
+    }
+}
+
+/// Has a new standby made of what the primary sends, up to so many messages. Whether it is whole.
+fn send_base(disk: &SimulatedDisk, world: &World, most: usize) -> Result<bool, Trouble> {
+    let Some(mut base) = Base::begin(&Files::new(disk.clone()))? else { return Ok(true) };
+    let mut sender = Sender::new();
+    sender.receive(&base.hello())?;
+    for _ in 0..most {
+        let Some(message) = sender.next(source(world))? else { break };
+        if base.receive(&message)? {
+            sender.end(source(world), None);
+            return Ok(true);
+        }
+    }
+    sender.end(source(world), None);
+    Ok(false)
+}
+
+impl Follower {
+    fn new(world: &World, seed: u64) -> Self {
+        let disk = SimulatedDisk::new(seed);
+        assert!(send_base(&disk, world, usize::MAX).unwrap(), "all was sent");
+        Self::open(&disk, Some(world)).unwrap()
+    }
+
+    /// Opens a standby; it is gone on with first if it has to be.
+    fn open(disk: &SimulatedDisk, world: Option<&World>) -> Result<Self, Trouble> {
+        loop {
+            let mut opening = StandbyOpening::begin(&Files::new(disk.clone()), &settings(), &|_| ())?;
+            let Some(point) = opening.point() else {
+                let world = world.expect("its log has a point");
+                let (standby, seen) = (opening.finish(), Seen { is_early: true, ..Seen::default() });
+                let mut early = Self { disk: disk.clone(), standby, seen };
+                // A transaction that is open may hold the point back.
+                let mut link = Link::connect(&mut early, world)?;
+                link.pump(&mut early, world, &mut Noise::none())?;
+                if early.standby.point().is_none() {
+                    return Ok(early);
+                }
+                continue;
+            };
+            let loaded = Loaded::default();
+            opening.load(&loaded).unwrap();
+            let tables = opening.catalog().tables().keys().copied().collect();
+            let rows = loaded.0.into_inner().unwrap();
+            let seen = Seen { rows, tables, point: Some(point), points: 0, is_early: false };
+            return Ok(Self { disk: disk.clone(), standby: opening.finish(), seen });
+        }
+    }
+
+    /// What is wrong with what it shows.
+    fn wrong(&self, ledger: &Ledger) -> Option<String> {
+        let Seen { rows, tables, point, .. } = &self.seen;
+        let point = (*point)?;
+        let last = (point.incarnation, point.consistent.timestamp);
+        let expected = replay(ledger.sealed.iter().filter(|it| (it.incarnation, it.order) <= last), tables);
+        (*rows != expected).then(|| format!("{point:?}: {rows:?} in place of {expected:?}"))
+    }
+}
+
+/// What becomes of messages.
+struct Noise {
+    random: Random,
+    chance: f64,
+}
+
+impl Noise {
+    fn none() -> Self {
+        Self { random: Random::from_seed(0), chance: 0.0 }
+    }
+
+    /// What arrives of a message.
+    fn pass(&mut self, message: Vec<u8>, held: &mut Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        let mut message = message;
+        if !self.random.chance(self.chance) {
+            let mut all = vec![message];
+            all.append(held);
+            return all;
+        }
+        match self.random.below(6) {
+            0 => Vec::new(),
+            1 => vec![message.clone(), message],
+            2 => {
+                held.push(message);
+                Vec::new()
+            }
+            3 => {
+                let kept = self.random.below(message.len() as u64) as usize;
+                message.truncate(kept);
+                vec![message]
+            }
+            4 => {
+                let bit = self.random.below(8 * message.len() as u64) as usize;
+                message[bit / 8] ^= 1 << (bit % 8);
+                vec![message]
+            }
+            _ => {
+                let mut bytes = vec![0; self.random.below(200) as usize];
+                self.random.fill(&mut bytes);
+                vec![bytes, message]
+            }
+        }
+    }
+}
+
+/// A connection.
+struct Link {
+    sender: Sender<SimulatedDisk>,
+    held: Vec<Vec<u8>>,
+}
+
+impl Link {
+    fn connect(follower: &mut Follower, world: &World) -> Result<Self, Trouble> {
+        let mut sender = Sender::new();
+        let hello = follower.standby.hello()?;
+        sender.receive(&hello)?;
+        let _ = world;
+        Ok(Self { sender, held: Vec::new() })
+    }
+
+    /// Carries messages until there are none.
+    fn pump(&mut self, follower: &mut Follower, world: &World, noise: &mut Noise) -> Result<usize, Trouble> {
+        let mut count = 0;
+        while let Some(message) = self.sender.next(source(world))? {
+            for bytes in noise.pass(message, &mut self.held) {
+                follower.standby.receive(&bytes, &mut follower.seen)?;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    fn end(mut self, world: &World) {
+        self.sender.end(source(world), None);
+    }
+}
+
+fn open_world(disk: &SimulatedDisk, ledger: &Ledger) -> World {
+    World::open_with(disk, ledger, CheckpointOptions::tiny(), Durability::Immediate).unwrap()
+}
+
+/// Random transactions, changes of tables and checkpoints; connections that garble messages; power failures of both sides; checkpoints and openings of the standby.
+#[test]
+fn a_standby_shows_a_prefix_whatever_happens() {
+    let (mut points, mut troubles, mut bases, mut failures) = (0, 0, 0, 0);
+    for seed in runs(30) {
+        let mut random = Random::from_seed(seed);
+        let mut noise = Noise { random: Random::stream(seed, 1), chance: if seed % 3 == 0 { 0.0 } else { 0.04 } };
+        let mut world = open_world(&SimulatedDisk::new(seed), &Ledger::default());
+        world.run(&mut random, 20).unwrap();
+        let mut follower = Follower::new(&world, seed + 1000);
+        let mut link = Link::connect(&mut follower, &world).unwrap();
+        for round in 0..60 {
+            world.run(&mut random, 6).unwrap();
+            let before = follower.seen.point;
+            let pumped = link.pump(&mut follower, &world, &mut noise);
+            assert_eq!(follower.wrong(&world.told()), None, "seed {seed}, round {round}");
+            let at = |point: Option<Point>| point.map(|it| (it.incarnation, it.consistent));
+            assert!(at(before) <= at(follower.seen.point), "it does not go back");
+            let mut is_connected = true;
+            if follower.seen.is_early && follower.standby.point().is_some() {
+                let disk = follower.disk.clone();
+                drop(follower);
+                follower = Follower::open(&disk, Some(&world)).unwrap();
+                is_connected = false;
+            }
+            if let Err(trouble) = pumped {
+                troubles += 1;
+                is_connected = false;
+                assert!(
+                    matches!(trouble, Trouble::Garbled(_) | Trouble::TooFarBehind),
+                    "seed {seed}, round {round}: {trouble}"
+                );
+                if matches!(trouble, Trouble::TooFarBehind) {
+                    bases += 1;
+                    follower = Follower::new(&world, seed + 2000 + round);
+                }
+            }
+            match random.below(16) {
+                0 => {
+                    failures += 1;
+                    let left = world.disk.after_power_failure(Survival::ALL[random.below(3) as usize], seed);
+                    let ledger = world.told();
+                    link.end(&world);
+                    world = open_world(&left, &ledger);
+                    link = Link::connect(&mut follower, &world).unwrap();
+                    is_connected = true;
+                }
+                1 => {
+                    let left = follower.disk.after_power_failure(Survival::ALL[random.below(3) as usize], seed);
+                    let (before, point) = (follower.standby.epochs().0, follower.seen.point);
+                    drop(follower);
+                    follower = Follower::open(&left, Some(&world)).unwrap();
+                    assert!(follower.standby.epochs().0 >= before, "what was received is durable");
+                    assert!(follower.seen.point.is_none() || follower.seen.point >= point, "seed {seed}");
+                    assert_eq!(follower.wrong(&world.told()), None, "seed {seed}, round {round}, opened");
+                    is_connected = false;
+                }
+                2 => drop(follower.standby.following().checkpoint()),
+                3 => is_connected = false,
+                4 => world.log.write_down(),
+                _ => {}
+            }
+            if !is_connected {
+                link.end(&world);
+                link = Link::connect(&mut follower, &world).unwrap();
+            }
+        }
+        points += follower.seen.points;
+        // It is a database, which has all that was received.
+        let (whole, disk) = (follower.standby.epochs().0, follower.disk.after_restart());
+        let found = look(&disk).unwrap().expect("it is one");
+        assert_eq!(found.whole, whole);
+        let ledger = world.told();
+        let expected = replay(ledger.sealed.iter().filter(|it| it.epoch <= whole), &found.tables);
+        assert_eq!(found.rows, expected, "seed {seed}, promoted");
+    }
+    println!(
+        "{points} points, {troubles} connections that ended, {bases} new standbys, {failures} failures of primaries"
+    );
+    assert!(points > 100 && troubles > 10 && failures > 10);
+}
+
+fn fresh() -> (World, Follower) {
+    let world = open_world(&SimulatedDisk::new(1), &Ledger::default());
+    world.commit(0, &[row(1, 1, 1)]).unwrap();
+    world.idle(3, 20);
+    let follower = Follower::new(&world, 2);
+    (world, follower)
+}
+
+fn follow(follower: &mut Follower, world: &World) -> Result<usize, Trouble> {
+    let mut link = Link::connect(follower, world)?;
+    let pumped = link.pump(follower, world, &mut Noise::none());
+    link.end(world);
+    pumped
+}
+
+/// A frame is written and not synced when the standby asks, and then the power fails. Whether the standby has it.
+fn ships_what_is_not_durable() -> bool {
+    let (world, mut follower) = fresh();
+    follow(&mut follower, &world).unwrap();
+    let follower = Rc::new(RefCell::new(follower));
+    let (asking, primary) = (Rc::clone(&follower), world.clone());
+    interrupt(At::FrameWritten, move || {
+        let _ = follow(&mut asking.borrow_mut(), &primary);
+        primary.disk.plan(primary.disk.steps().len(), Fault::PowerFailure);
+    });
+    assert!(world.commit(1, &[row(1, 2, 7)]).is_err());
+    let left = world.disk.after_power_failure(Survival::Nothing, 0);
+    follower.borrow().standby.epochs().0 > look(&left).unwrap().expect("it was made").whole
+}
+
+/// A primary sends from a place where the standby is no more.
+fn takes_what_does_not_follow() -> bool {
+    let (world, mut follower) = fresh();
+    let copy = open_world(&world.disk.after_restart(), &world.told());
+    let before = follower.standby.hello().unwrap();
+    world.commit(0, &[row(1, 2, 7)]).unwrap();
+    world.commit(0, &[row(1, 3, 7)]).unwrap();
+    follow(&mut follower, &world).unwrap();
+    copy.commit(0, &[row(1, 2, 8)]).unwrap();
+    follower.standby.hello().unwrap();
+    let mut sender = Sender::new();
+    sender.receive(&before).unwrap();
+    let result = Link { sender, held: Vec::new() }.pump(&mut follower, &copy, &mut Noise::none());
+    !matches!(result, Err(Trouble::OtherHistory)) || follower.wrong(&world.told()).is_some()
+}
+
+/// A standby is promoted, another one has seen that, and the old primary comes back.
+fn believes_an_old_primary() -> bool {
+    let (world, mut first) = fresh();
+    let mut second = Follower::new(&world, 3);
+    // The one that has most is promoted.
+    follow(&mut first, &world).unwrap();
+    let promoted = open_world(&first.disk.after_restart(), &Ledger { certain: 0, tables: Vec::new(), ..world.told() });
+    promoted.commit(0, &[row(1, 2, 8)]).unwrap();
+    follow(&mut second, &promoted).unwrap();
+    assert_eq!(second.wrong(&promoted.told()), None);
+    world.commit(0, &[row(1, 2, 7)]).unwrap();
+    !matches!(follow(&mut second, &world), Err(Trouble::Fenced { .. }))
+}
+
+/// The old primary is opened again and again behind a promotion.
+fn is_reached_by_its_old_primary() -> bool {
+    let (world, first) = fresh();
+    let promoted = open_world(&first.disk.after_restart(), &Ledger { certain: 0, tables: Vec::new(), ..world.told() });
+    let again = open_world(&world.disk.after_restart(), &world.told());
+    again.incarnation >= promoted.incarnation
+}
+
+/// The standby's disk fails when a frame is written. Whether its readers have seen what it has.
+fn shows_what_it_may_lose() -> bool {
+    let (world, mut follower) = fresh();
+    world.commit(1, &[row(1, 2, 7)]).unwrap();
+    world.idle(3, 20);
+    follower.disk.plan(follower.disk.steps().len() + 1, Fault::FailForEver);
+    let _ = follow(&mut follower, &world);
+    let reopened = Follower::open(&follower.disk.after_power_failure(Survival::Nothing, 0), Some(&world)).unwrap();
+    let at = |it: &Follower| it.seen.point.map(|point| (point.incarnation, point.consistent, point.epoch));
+    at(&follower) > at(&reopened) && follower.seen.rows != reopened.seen.rows
+}
+
+/// A transaction is open while one of a higher order commits.
+fn shows_what_is_open() -> bool {
+    let (world, mut follower) = fresh();
+    world.begin(0).unwrap();
+    world.commit(1, &[row(1, 2, 7)]).unwrap();
+    world.idle(3, 20);
+    follow(&mut follower, &world).unwrap();
+    follower.wrong(&world.told()).is_some()
+}
+
+/// The same, and tables change: their point has to cover the transaction.
+fn shows_tables_too_early() -> bool {
+    let (world, mut follower) = fresh();
+    world.begin(0).unwrap();
+    world.commit(1, &[row(1, 2, 7)]).unwrap();
+    let order = world.told().sealed.last().map(|sealed| sealed.order).unwrap();
+    world.define(BTreeSet::from([1, 2])).unwrap();
+    world.commit(1, &[row(2, 5, 7)]).unwrap();
+    follow(&mut follower, &world).unwrap();
+    let point = follower.seen.point.unwrap();
+    let is_early = follower.seen.tables.contains(&2) && point.consistent.timestamp < order;
+    world.discard(0);
+    world.log.write_down();
+    follow(&mut follower, &world).unwrap();
+    is_early || !follower.seen.tables.contains(&2) || follower.wrong(&world.told()).is_some()
+}
+
+fn knows_no_new_tables() -> bool {
+    let (world, mut follower) = fresh();
+    world.define(BTreeSet::from([1, 2])).unwrap();
+    world.commit(1, &[row(2, 5, 7)]).unwrap();
+    world.idle(3, 20);
+    follow(&mut follower, &world).unwrap();
+    !follower.seen.rows.contains_key(&(2, 5))
+}
+
+/// Nothing is committed any more behind what could not be covered.
+fn leaves_the_last_unseen() -> bool {
+    let (world, mut follower) = fresh();
+    world.begin(0).unwrap();
+    world.commit(1, &[row(1, 2, 7)]).unwrap();
+    world.idle(3, 20);
+    world.discard(0);
+    let _ = follow(&mut follower, &world);
+    world.log.cover();
+    follow(&mut follower, &world).unwrap();
+    !follower.seen.rows.contains_key(&(1, 2))
+}
+
+/// Checkpoints are made while a standby is connected that has not been sent all.
+fn loses_its_files() -> bool {
+    let (world, mut follower) = fresh();
+    let mut link = Link::connect(&mut follower, &world).unwrap();
+    link.pump(&mut follower, &world, &mut Noise::none()).unwrap();
+    for round in 0..3 {
+        for number in 0..60 {
+            world.commit(0, &[row(1, number, round)]).unwrap();
+        }
+        world.checkpoint().unwrap();
+    }
+    let pumped = link.pump(&mut follower, &world, &mut Noise::none());
+    pumped.is_err() || follower.wrong(&world.told()).is_some()
+}
+
+/// A standby is interrupted before it is whole. Whether it is taken for a database.
+fn is_a_database_too_early() -> bool {
+    let (world, _) = fresh();
+    for number in 0..60 {
+        world.commit(0, &[row(1, number, 3)]).unwrap();
+    }
+    world.checkpoint().unwrap();
+    let disk = SimulatedDisk::new(5);
+    assert!(!send_base(&disk, &world, 3).unwrap());
+    let left = disk.after_power_failure(Survival::Everything, 0);
+    let is_taken = !matches!(look(&left.after_restart()), Ok(None));
+    // It begins anew.
+    is_taken || !send_base(&left, &world, usize::MAX).unwrap() || Follower::open(&left, Some(&world)).is_err()
+}
+
+fn killer_of(step: ShipStep) -> fn() -> bool {
+    match step {
+        ShipStep::AwaitDurable => ships_what_is_not_durable,
+        ShipStep::FollowPredecessors => takes_what_does_not_follow,
+        ShipStep::RefuseLower => believes_an_old_primary,
+        ShipStep::AppendFirst => shows_what_it_may_lose,
+        ShipStep::KeepOpen => shows_what_is_open,
+        ShipStep::CoverDefinitions => shows_tables_too_early,
+        ShipStep::SendTables => knows_no_new_tables,
+        ShipStep::CoverLast => leaves_the_last_unseen,
+        ShipStep::HoldFiles => loses_its_files,
+        ShipStep::ManifestsLast => is_a_database_too_early,
+        ShipStep::RaiseTerm => is_reached_by_its_old_primary,
+    }
+}
+
+each_step_is_needed! { ShipStep, killer_of:
+    AwaitDurable FollowPredecessors RefuseLower AppendFirst KeepOpen CoverDefinitions SendTables CoverLast HoldFiles ManifestsLast RaiseTerm
+}
