@@ -90,8 +90,8 @@ fn use_in_vain(database: Database, items: Table<Item>) {
     drop(database);
 }
 
-/// What is closed can be opened again at once, though a process was forked meanwhile that has all files of this one: each that a program executes is
-/// one for a moment.
+/// What is closed can be opened again at once, though a process was forked meanwhile that has all files of this one, as each has until it executes
+/// another program.
 #[test]
 fn a_forked_process_keeps_no_lock() {
     let _alone = ALONE.lock();
