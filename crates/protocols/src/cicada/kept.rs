@@ -550,7 +550,9 @@ impl CicadaTransaction<'_> {
     /// A transaction that has found nothing yet begins again, if the clocks admit it.
     pub(super) fn begin_untouched(&mut self) -> bool {
         self.guard.end();
-        let State { base, clock, stays, .. } = &mut *self.state;
+        let State { base, clock, stays, sets, .. } = &mut *self.state;
+        // There are none; but they have been of the transaction that ends here.
+        sets.reads.clear();
         self.guard.reopen(self.shared.clocks.begin(base.slot, clock), stays)
     }
 

@@ -1,6 +1,7 @@
 //! Transactions whose clients do nothing between two operations, while everything that others leave behind is given back and used again.
 
-use polychron_engine::{Direction, Projection, Worker, catalog};
+use polychron_engine::lazy::LazyHost;
+use polychron_engine::{Direction, Projection, Transaction, Worker, catalog};
 
 use super::*;
 use crate::cicada::CicadaTransaction;
@@ -107,6 +108,22 @@ fn what_is_not_kept_is_refused() {
     assert!(is_refused(found, &open.guard) != has_stayed && !is_refused(row, &open.guard));
     open.guard.end();
     assert!(is_refused(found, &open.guard) && is_refused(row, &open.guard), "it has ended");
+}
+
+/// One that has only looked at rows without protection may begin again, and has nothing left then that an epoch or its earlier timestamp kept.
+#[test]
+fn one_that_begins_again_may_leave_its_epoch() {
+    let mut stage = Stage::new(&Indexes::default());
+    let mut idle = stage.database.worker().unwrap();
+    let mut open = idle.begin(Mode::ReadWrite).unwrap();
+    let (accounts, key) = (stage.tables.accounts, 10u64.to_be_bytes());
+    assert!(open.read_row_unvalidated(accounts.id(), &key[..], &Projection::ALL).unwrap().is_some());
+    Cicada::resolving(&mut open).unwrap();
+    let epoch = open.guard.epoch();
+    stage.pass();
+    assert_eq!(open.get_owned(&accounts, 10).unwrap(), Some(account(10)));
+    assert!(open.guard.epoch() > epoch, "it was not asked to leave");
+    open.commit().unwrap();
 }
 
 /// Whether a transaction commits that does `first` and, after others have acted, `then`; whether or not it had to leave its epoch.
