@@ -72,7 +72,7 @@ fn decode_mark(bytes: &[u8]) -> Option<Mark> {
 }
 
 /// Whether a directory is a standby's.
-pub(super) fn is_there<D: Disk>(files: &Files<D>) -> Result<bool, disk::Error> {
+pub(crate) fn is_there<D: Disk>(files: &Files<D>) -> Result<bool, disk::Error> {
     match files.open(PATH, Access::Read) {
         Err(error) if error.cause == Cause::NotFound => Ok(false),
         file => file.map(|_| true),

@@ -13,7 +13,7 @@ mod shared;
 mod standby;
 
 pub use base::Base;
-pub(crate) use marker::{forget, next_incarnation};
+pub(crate) use marker::{forget, is_there as is_standby, next_incarnation};
 pub use message::Mark;
 pub use points::Point;
 pub use sender::{Sender, Source};
