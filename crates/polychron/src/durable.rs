@@ -268,10 +268,11 @@ impl<P: Protocol> Builder<P> {
                 opening.archive(archive, Box::new(move |reason| events.archive_fails(reason)));
             }
         })?;
+        // Before anything may fail: the log ends before its protocol.
+        database.pool.keep(Home::new(Arc::clone(&durable) as _));
         if let Some(address) = standbys {
             durable.serve_standbys(&address)?;
         }
-        database.pool.keep(Home::new(durable));
         Ok(database)
     }
 }
@@ -384,8 +385,10 @@ pub(crate) struct Told<'d> {
     events: &'d Events,
     clock: SystemClock,
     /// When the stage began of which something was told last, and when that was told, in nanoseconds.
-    last: Mutex<Option<(OpeningStage, u64, u64)>>,
+    last: Mutex<Last>,
 }
+
+type Last = Option<(OpeningStage, u64, u64)>;
 
 /// How much time is between two reports of one stage, at least.
 const REPORT_EVERY_NS: u64 = 100_000_000;
@@ -398,23 +401,32 @@ impl<'d> Told<'d> {
 
     /// So many rows are loaded, and the opening is nearly done.
     fn end(&self, rows: u64) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.report(Progress::Rows { rows, of: rows });
+        if self.events.is_heard() {
+            // The threads that load have ended.
+            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            self.report_under(last, Progress::Rows { rows, of: rows }, 0);
+        }
     }
 
     pub(crate) fn report(&self, progress: Progress) {
-        if !self.events.is_heard() {
-            return;
+        if self.events.is_heard()
+            // Whoever finds it locked leaves it to the other one.
+            && let Ok(last) = self.last.try_lock()
+        {
+            self.report_under(last, progress, REPORT_EVERY_NS);
         }
+    }
+
+    /// Reports, unless the same stage was reported less than so many nanoseconds ago.
+    fn report_under(&self, mut last: MutexGuard<'_, Last>, progress: Progress, every_ns: u64) {
         let (stage, done, of) = match progress {
             Progress::Log { bytes, of } => (OpeningStage::Log, bytes, of),
             Progress::Rows { rows, of } => (OpeningStage::Rows, rows, of),
         };
+        // Under the lock, so that it is not before what another thread has reported.
         let now_ns = self.clock.now_ns();
-        // Whoever finds it locked leaves it to the other one.
-        let Ok(mut last) = self.last.try_lock() else { return };
         let begun_ns = match *last {
-            Some((of, _, told_ns)) if of == stage && now_ns - told_ns < REPORT_EVERY_NS => return,
+            Some((of, _, told_ns)) if of == stage && now_ns - told_ns < every_ns => return,
             Some((of, begun_ns, _)) if of == stage => begun_ns,
             _ => now_ns,
         };

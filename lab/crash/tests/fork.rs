@@ -90,6 +90,32 @@ fn use_in_vain(database: Database, items: Table<Item>) {
     drop(database);
 }
 
+/// What is closed can be opened again at once, though a process was forked meanwhile that has all files of this one, as each has until it executes
+/// another program.
+#[test]
+fn a_forked_process_keeps_no_lock() {
+    let _alone = ALONE.lock();
+    let directory = tempfile::tempdir().unwrap();
+    let (path, over) = (directory.path().join("database"), directory.path().join("over"));
+    let (database, _) = open(&path, Durability::Immediate);
+    match fork().expect("the system can fork") {
+        Fork::Child => {
+            let is_over = (0..LONGEST_WAIT).any(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                over.exists()
+            });
+            std::process::exit(i32::from(!is_over));
+        }
+        Fork::Parent(process) => {
+            database.close().unwrap();
+            let opened = Database::open(&path).map(drop);
+            std::fs::write(&over, "").unwrap();
+            fork::waitpid(process).unwrap();
+            assert!(opened.is_ok(), "{opened:?}");
+        }
+    }
+}
+
 #[test]
 fn a_forked_process_is_refused_and_changes_nothing() {
     let _alone = ALONE.lock();

@@ -40,12 +40,19 @@ pub trait Loading {
 pub struct Indexes<'g> {
     fingers: Fingers,
     guard: &'g Guard<'g>,
+    /// Where the index lies whose turn it is.
+    entries: usize,
 }
 
 impl<'g> Indexes<'g> {
     /// Nothing was loaded yet.
     fn new(guard: &'g Guard<'_>) -> Self {
-        Self { fingers: Fingers::default(), guard }
+        Self { fingers: Fingers::default(), guard, entries: 0 }
+    }
+
+    /// It is the turn of an index of the table.
+    fn turn_to<S: Keyed>(&mut self, store: &S) {
+        self.entries = std::ptr::from_ref(store.entries()).addr();
     }
 
     /// The guard under which is loaded.
@@ -56,11 +63,16 @@ impl<'g> Indexes<'g> {
 
     /// Has the index lead to a record. Whether the key was free.
     ///
+    /// # Panics
+    /// If it is another index than that of the store for which [`Loading::load`] was called.
+    ///
     /// # Errors
     /// [`Error::OutOfMemory`].
     #[inline]
     pub fn insert<R: Records>(&mut self, store: &Store<R>, key: &[u8], record: Handle) -> Result<bool, Error> {
-        // SAFETY: the fingers were made under the guard, which was not renewed: others have it, too.
+        assert_eq!(std::ptr::from_ref(store).addr(), self.entries, "the index is not that of the store");
+        // SAFETY: the fingers were made under the guard, which was not renewed: others have it, too. And one finger is of one index: stores of one table, which
+        // are borrowed for as long, have numbers of their own.
         let inserted = unsafe { self.fingers.insert(store, key, record, &mut (), self.guard) }?;
         Ok(matches!(inserted, Inserted::New))
     }
@@ -79,6 +91,7 @@ pub fn load_rows<L: Loading>(
     let mut indexes = Indexes::new(guard);
     let taken = |index, row| table.constraints.duplicate(table.id, index, row);
     let mut links = Vec::with_capacity(if table.has_secondaries { rows.len() } else { 0 });
+    indexes.turn_to(&*table.primary);
     for &LoadedRow { key, row } in rows {
         check_row(table, row)?;
         let link = loading.load(&table.primary, key, row.as_words(), &mut indexes)?;
@@ -91,6 +104,7 @@ pub fn load_rows<L: Loading>(
     for store in table.secondaries() {
         collect(&**store, rows, &mut keys)?;
         sort(&keys, &mut order);
+        indexes.turn_to(&**store);
         for &(_, at) in &order {
             let words = loading.entry(links[at], rows[at].key, &mut buffer);
             if loading.load(store, keys.get(at), words, &mut indexes)?.is_none() {

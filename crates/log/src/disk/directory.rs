@@ -5,6 +5,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use polychron_sync::Process;
+
 use super::files::{LOCK, listing};
 use super::{Access, BLOCK, Buffer, Cause, Disk, DiskFile, Entry};
 
@@ -187,7 +189,7 @@ impl Disk for Directory {
         // For others to see. Nothing depends on it, so it is not synced.
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
-        Ok(DirectoryLock { _file: file })
+        Ok(DirectoryLock::of(file))
     }
 
     fn lock_to_read(&self) -> Result<Option<DirectoryLock>, Cause> {
@@ -196,7 +198,7 @@ impl Disk for Directory {
             opened => opened?,
         };
         file.try_lock_shared().map_err(|error| refused(error, &file))?;
-        Ok(Some(DirectoryLock { _file: file }))
+        Ok(Some(DirectoryLock::of(file)))
     }
 }
 
@@ -244,8 +246,25 @@ impl DiskFile for DirectoryFile {
 /// The lock of a [`Directory`].
 #[derive(Debug)]
 pub struct DirectoryLock {
-    /// The system unlocks what is closed.
-    _file: File,
+    file: File,
+    process: Process,
+}
+
+impl DirectoryLock {
+    fn of(file: File) -> Self {
+        Self { file, process: Process::here() }
+    }
+}
+
+impl Drop for DirectoryLock {
+    /// Unlocks by itself: the file alone would stay locked while a process that was forked meanwhile has it, too, even if only until it executes
+    /// another program. The lock of the process that was forked is this one's.
+    fn drop(&mut self) {
+        if self.process.is_here() {
+            // What cannot be unlocked, the system unlocks when it is closed.
+            let _ = self.file.unlock();
+        }
+    }
 }
 
 /// Refuses what is no path, of which the system says less.

@@ -18,7 +18,7 @@ impl Signal {
     /// Has the thread act soon, unless it was called already and has not begun to act since: then this is one read.
     #[inline]
     pub(crate) fn call(&self) {
-        // Relaxed: what the thread is called for, it finds for itself, under the latches that order it.
+        // Relaxed: the thread looks for itself. Where it does not see yet what it was called for, it is called again, or does it at its time.
         if !self.is_called.load(Ordering::Relaxed) {
             self.call_slowly();
         }

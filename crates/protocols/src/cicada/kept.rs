@@ -457,9 +457,10 @@ impl<'w> OwnGuard<'w> {
         unsafe { nodes.first_broken() }
     }
 
-    /// A record that an index of a store names, found in the epoch in which the guard is.
+    /// A record that an index of a store names, found in the epoch in which the guard is: within an operation of its transaction, as all lookups are.
     #[inline]
     fn found(&self, handle: Handle) -> Record<'_> {
+        debug_assert!(self.is_here());
         // SAFETY: the guard has kept it so far, and does so while it is borrowed: to leave the epoch it must be borrowed anew.
         unsafe { RecordAddress::of(handle).under(self) }
     }
