@@ -42,6 +42,8 @@ pub enum Command {
     Backup(Backup),
     /// Bring a backup up to a later time, by an archive and the log, as a new database
     Restore(Restore),
+    /// Follow a database that serves standbys, with a copy of it, until Ctrl-C
+    Standby(Standby),
     /// Write the rows of a table to a file: CSV or Parquet
     Export(Export),
     /// Insert the rows of a CSV or Parquet file into a table: all of them, or none
@@ -91,6 +93,18 @@ pub struct Backup {
     /// The directory of the copy, which is empty or missing
     #[arg(value_name = "TO")]
     pub to: PathBuf,
+}
+
+/// Options of `standby`.
+#[derive(Debug, Args)]
+pub struct Standby {
+    /// The directory of the copy: a standby's, or one that is empty or missing
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+
+    /// Where the database listens, such as 10.0.0.1:7300
+    #[arg(long, value_name = "ADDRESS")]
+    pub of: String,
 }
 
 /// Options of `restore`.

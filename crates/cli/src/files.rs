@@ -79,7 +79,9 @@ fn show(found: &ReadOnly<'_, Directory>, directory: &Path) -> Result<(), String>
     let (openings, generation) = (manifest.incarnation.to_string(), found.generation.to_string());
     let checkpoint = manifest.checkpoint.as_ref().map_or("none".to_owned(), of_checkpoint);
     let (first, floor) = (manifest.first_log_file.to_string(), manifest.durable.to_string());
+    let role = if found.is_standby { "a standby, which follows another one" } else { "a database of its own" };
     let rows = [
+        ("role", role),
         ("openings", openings.as_str()),
         ("manifests written", &generation),
         ("checkpoint", &checkpoint),

@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         Command::Verify(place) => files::verify(&place),
         Command::Backup(given) => commands::backup(&given),
         Command::Restore(given) => commands::restore(&given),
+        Command::Standby(given) => commands::standby(&given),
         Command::Export(given) => commands::export(&given),
         Command::Import(given) => commands::import(&given),
         Command::Log(command) => files::log(&command),

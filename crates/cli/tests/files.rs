@@ -1,9 +1,10 @@
 //! The commands that read a database's files.
 
 use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use polychron::schema::{ColumnType, RowBuffer, TableDefinition, Value, build_row};
 use polychron::{Database, Operations, Row};
@@ -103,6 +104,29 @@ fn a_database_is_shown_and_not_changed() {
     assert_eq!(shown(&["log", "dump", "--table", "river", "--key", "Elbe,3"], directory.path()).len(), 3);
     assert_eq!(shown(&["log", "dump", "--table", "river", "--key", "Elbe,4"], directory.path()).len(), 1);
     assert_eq!(files_of(directory.path()), before, "nothing is changed");
+}
+
+/// A database is followed, and its copy is shown as one that follows.
+#[test]
+fn a_standby_follows_and_is_shown_as_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, copy) = (directory.path().join("made"), directory.path().join("copy"));
+    made(&path);
+    let database = Database::builder().small().serve_standbys("127.0.0.1:0").open(&path).unwrap();
+    let address = database.standby_address().unwrap().to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polychron"));
+    command.args(["standby", copy.to_str().unwrap(), "--of", &address]).stderr(Stdio::piped());
+    let mut standby = command.spawn().unwrap();
+    let mut said = BufReader::new(standby.stderr.take().unwrap()).lines();
+    assert_eq!(
+        said.find(|line| line.as_ref().is_ok_and(|it| it.starts_with(&address))).unwrap().unwrap(),
+        format!("{address}: connected")
+    );
+    assert!(shown(&["inspect"], &copy).join("\n").contains("a standby, which follows"));
+    standby.kill().unwrap();
+    standby.wait().unwrap();
+    assert!(shown(&["inspect"], &path).join("\n").contains("a database of its own"));
+    assert_eq!(shown(&["verify"], &copy), ["nothing is damaged"]);
 }
 
 /// One that is open is read, too.

@@ -100,6 +100,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether there was no room for something.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Self::Disk(error) | Self::Manifest(manifest::Error::Disk(error)) if error.is_full())
+    }
+
     /// Whether an operation has failed that would have written.
     pub(crate) fn is_of_writing(&self) -> bool {
         use disk::Operation as O;

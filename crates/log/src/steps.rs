@@ -155,12 +155,18 @@ named! {
         CoverDefinitions,
         /// Tables are sent before the first frame that may have something of them.
         SendTables,
+        /// While a standby's manifest gets other tables, it is not known from which frame on they count.
+        MarkUnknown,
         /// An idle log has what it has last covered by a consistent point.
         CoverLast,
         /// Log files stay while a standby is about to be sent them.
         HoldFiles,
         /// A new standby's manifests are written when all else is there.
         ManifestsLast,
+        /// A standby that is too far behind says so where it is opened.
+        MarkBehind,
+        /// What is there stays if it is another database's, or a later opening's.
+        KeepOthers,
         /// A promoted standby has an incarnation that its old primary does not reach.
         RaiseTerm,
     }
@@ -217,5 +223,7 @@ named! {
         FilesWritten,
         /// A database is read alone, and it is not known yet whether somebody has begun to write meanwhile.
         FilesRead,
+        /// A standby is about to have its manifest written.
+        StandbyWrites,
     }
 }

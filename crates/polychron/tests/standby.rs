@@ -283,6 +283,35 @@ fn a_standby_takes_over() {
     assert!(builder::<Cicada>().open_standby(&copies[0], &at).is_err());
 }
 
+/// A standby comes back when the log that it needs is gone.
+#[test]
+fn a_standby_that_was_away_for_too_long_begins_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let database = primary::<Cicada>(&directory.path().join("primary"), "127.0.0.1:0");
+    fill(&database);
+    let (path, at) = (directory.path().join("standby"), address(&database));
+    let standby = builder::<Cicada>().open_standby(&path, &at).unwrap();
+    wait_until(|| look(&standby).is_some());
+    standby.close().unwrap();
+    let accounts = database.table::<Account>().unwrap().unwrap();
+    let note = Some("note ".repeat(4000));
+    for id in 1000..1300 {
+        database.transact(|t| t.insert(&accounts, &Account { id, balance: 0, note: note.clone() })).unwrap();
+        if id % 50 == 0 {
+            database.checkpoint().unwrap();
+        }
+    }
+    transfer(&database, 1);
+    let standby = builder::<Cicada>().open_standby(&path, &at).unwrap();
+    wait_until(|| standby.standby().unwrap().trouble.is_some_and(|trouble| trouble.contains("begins anew")));
+    assert_eq!(look(&standby), Some(0), "it is read all the same");
+    standby.close().unwrap();
+    let standby = builder::<Cicada>().open_standby(&path, &at).unwrap();
+    wait_until(|| look(&standby) == Some(1));
+    let accounts = standby.table::<Account>().unwrap().unwrap();
+    assert_eq!(standby.snapshot(|t| t.scan(&accounts, 1000..).count()).unwrap(), 300);
+}
+
 /// Whoever connects and sends anything does no harm, and neither does what a standby connects to.
 #[test]
 fn strangers_do_no_harm() {

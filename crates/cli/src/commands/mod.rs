@@ -3,11 +3,12 @@
 mod exchange;
 mod export;
 mod import;
+mod standby;
 
 use polychron::Error;
 use polychron_log::backup::{back_up_directory, restore_directory};
 
-use crate::arguments::{Backup, Export, Import, Restore};
+use crate::arguments::{Backup, Export, Import, Restore, Standby};
 use crate::files::answer;
 use crate::output::print_output;
 
@@ -31,6 +32,11 @@ pub fn restore(given: &Restore) -> u8 {
             }
         }
     }))
+}
+
+/// Runs `standby`.
+pub fn standby(given: &Standby) -> u8 {
+    answer(standby::run(given).map_err(line_of))
 }
 
 /// Runs `export`.

@@ -215,11 +215,12 @@ impl<D: Disk> Flusher<D> {
         Ok(())
     }
 
-    /// Writes the frames of an epoch, which another opening of the database has written, to the places that they say, and makes them durable. Each one follows the
-    /// one before.
+    /// Writes the frames of whole epochs, which another opening of the database has written, to the places that they say, and makes them durable at once. Each one
+    /// follows the one before.
     pub(crate) fn append(&mut self, frames: &[Shipped], pool: &Pool<D>) -> Result<u64, Error> {
         for Shipped { header, checksum, bytes, file_bytes } in frames {
             if header.place.file != self.place.file {
+                self.sync_left()?;
                 self.file = pool.take_exact(header.place.file, header.first_epoch, *file_bytes)?;
                 self.file_bytes = *file_bytes;
             }
@@ -227,23 +228,31 @@ impl<D: Disk> Flusher<D> {
                 self.buffer = Buffer::zeroed(bytes.len());
             }
             self.buffer[..bytes.len()].copy_from_slice(bytes);
+            self.is_unsynced = true;
             self.file.write_at(header.place.offset, &self.buffer[..bytes.len()])?;
             self.place = Place { offset: header.place.offset + bytes.len() as u64, ..header.place };
             (self.incarnation, self.before, self.written_ns) = (header.incarnation, *checksum, header.written_ns);
             self.whole = self.whole.max(header.last_epoch);
         }
         self.file.sync()?;
+        self.is_unsynced = false;
         Ok(self.whole)
     }
 
-    /// Goes over to the next file, for a frame of so many bytes. Nothing is left of this one that is not durable.
-    fn go_over(&mut self, pool: &Pool<D>, bytes: u64) -> Result<(), Error> {
+    /// Nothing is left of this file that is not durable.
+    fn sync_left(&mut self) -> Result<(), Error> {
         if self.is_unsynced && !left_out(Step::SyncLeftFile) {
             self.file.sync()?;
         }
+        self.is_unsynced = false;
+        Ok(())
+    }
+
+    /// Goes over to the next file, for a frame of so many bytes.
+    fn go_over(&mut self, pool: &Pool<D>, bytes: u64) -> Result<(), Error> {
+        self.sync_left()?;
         self.file = pool.take(self.place.file + 1, self.whole + 1, bytes)?;
         self.file_bytes = self.file.bytes()?;
-        self.is_unsynced = false;
         self.place = Place { file: self.place.file + 1, offset: 0, ..self.place };
         Ok(())
     }

@@ -52,7 +52,18 @@ impl<D: Disk + Clone> Log<D> {
 }
 
 impl<D: Disk> Log<D> {
-    /// Makes the frames of an epoch durable, each of which follows the one before.
+    /// Makes room for frames that follow, in files that are as long as the primary's. Where there is none, nothing is lost, and this may be tried again.
+    pub(crate) fn make_room_for(&self, frames: &[Shipped]) -> Result<(), crate::disk::Error> {
+        let mut number = self.framed().number;
+        let begins_file = |shipped: &&Shipped| {
+            let file = shipped.header.place.file;
+            std::mem::replace(&mut number, file) != file
+        };
+        let lengths: Vec<u64> = frames.iter().filter(begins_file).map(|shipped| shipped.file_bytes).collect();
+        if lengths.is_empty() { Ok(()) } else { self.pool.fill_exact(&lengths) }
+    }
+
+    /// Makes the frames of whole epochs durable, each of which follows the one before.
     pub(crate) fn append(&self, frames: &[Shipped]) -> Result<(), Stop> {
         let Some(last) = frames.last() else { return Ok(()) };
         self.turn.wait(last.header.last_epoch, |flusher| {

@@ -237,19 +237,45 @@ impl<D: Disk> Pool<D> {
     /// A file of just so many bytes for the log file of this number, which is never waited for: as a primary has it.
     pub(crate) fn take_exact(&self, number: u64, first_epoch: u64, bytes: u64) -> Result<File<D::File>, Error> {
         let state = &mut *self.lock();
+        self.fill_exact_with(state, &[bytes])?;
         // One that is used again still has what it had, which is known by its lower number.
-        let has_length = |state: &State, slot: &u32| state.bytes_of(*slot) == bytes;
-        if !state.spare.iter().any(|slot| has_length(state, slot)) {
-            self.shorten(state, 0)?;
-            self.create(state, bytes, u64::MAX)?;
-        }
-        let Some(at) = state.spare.iter().position(|slot| has_length(state, slot)) else { unreachable!("it was made") };
+        let has_length = |slot: &u32| state.bytes_of(*slot) == bytes;
+        let Some(at) = state.spare.iter().position(has_length) else { unreachable!("it was made") };
         let slot = state.spare[at];
         let file = self.files.open(&path_of(slot), Access::Write)?;
         state.spare.remove(at);
         state.live.push(Live { number, slot, first_epoch });
         self.note_spare(state);
         Ok(file)
+    }
+
+    /// Makes files of just these lengths, as far as none are to spare, so that there is room for them before anything is written.
+    pub(crate) fn fill_exact(&self, lengths: &[u64]) -> Result<(), Error> {
+        let filled = self.fill_exact_with(&mut self.lock(), lengths);
+        let is_full = filled.as_ref().is_err_and(Error::is_full);
+        self.is_tight.store(is_full, Ordering::Relaxed);
+        filled
+    }
+
+    fn fill_exact_with(&self, state: &mut State, lengths: &[u64]) -> Result<(), Error> {
+        let missing = |state: &State, bytes: u64| {
+            let wanted = lengths.iter().filter(|length| **length == bytes).count();
+            wanted.saturating_sub(state.spare.iter().filter(|slot| state.bytes_of(**slot) == bytes).count())
+        };
+        for bytes in lengths {
+            if missing(state, *bytes) > 0 {
+                // Those of other lengths give their room.
+                let (spare, lengths_of) = (&mut state.spare, &state.bytes);
+                let is_other = |slot: &u32| !lengths_of.get(slot).is_some_and(|bytes| lengths.contains(bytes));
+                spare.sort_by_key(is_other);
+                let kept = spare.iter().filter(|slot| !is_other(slot)).count();
+                self.shorten(state, kept)?;
+            }
+            for _ in 0..missing(state, *bytes) {
+                self.create(state, *bytes, u64::MAX)?;
+            }
+        }
+        Ok(())
     }
 
     /// The files that are in use.

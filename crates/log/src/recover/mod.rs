@@ -40,6 +40,8 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// How many parts there are: so many that the keys of one lie in a cache, and that threads rarely want the same one; and so few that what each thread
 /// writes for each of them does, too.
 const PARTS: usize = 256;
+/// How many bytes of records are enough for another part, where they are few.
+const PART_BYTES: usize = 64 << 10;
 /// How many bytes of changes may wait in a part: less where the memory is limited.
 const WAITING_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=4 << 20;
 
@@ -100,10 +102,26 @@ impl Tail {
     /// # Errors
     /// As of [`new`](Self::new).
     pub fn of_range(catalog: &StoredCatalog, range: Range, threads: usize, most_bytes: usize) -> Result<Self, Error> {
+        Self::of_parts(catalog, PARTS, range, threads, most_bytes)
+    }
+
+    /// The same for so few bytes of records, all of which the calling thread takes in.
+    pub(crate) fn of_few(catalog: &StoredCatalog, bytes: usize) -> Result<Self, Error> {
+        Self::of_parts(catalog, (bytes / PART_BYTES).clamp(1, PARTS), Range::default(), 0, usize::MAX)
+    }
+
+    fn of_parts(
+        catalog: &StoredCatalog,
+        parts: usize,
+        range: Range,
+        threads: usize,
+        most_bytes: usize,
+    ) -> Result<Self, Error> {
         let tables = Tables::new(catalog)?;
         let seed = HashSeed::random();
-        let most_waiting = (most_bytes / PARTS / 4).clamp(*WAITING_BYTES.start(), *WAITING_BYTES.end());
-        let parts = (0..PARTS).map(|_| Mutex::new(Part::new(tables.all().len()))).collect();
+        let own = Scatter::new(parts);
+        let most_waiting = (most_bytes / parts / 4).clamp(*WAITING_BYTES.start(), *WAITING_BYTES.end());
+        let parts = (0..parts).map(|_| Mutex::new(Part::new(tables.all().len()))).collect();
         let (failure, has_failed) = (Mutex::new(None), AtomicBool::new(false));
         let touched = tables.all().iter().map(|_| AtomicBool::new(false)).collect();
         let shared = Arc::new(Shared {
@@ -127,7 +145,7 @@ impl Tail {
         });
         let threads: Vec<_> = spawned.collect();
         let chunks = (!threads.is_empty()).then_some(sender);
-        Ok(Self { shared, chunk: Chunk::default(), chunks, threads, own: Scatter::new(PARTS) })
+        Ok(Self { shared, chunk: Chunk::default(), chunks, threads, own })
     }
 
     /// Takes a record in. Once something was wrong it does nothing, and [`finish`](Self::finish) says what.

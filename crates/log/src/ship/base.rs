@@ -137,7 +137,8 @@ struct Receiving<D: Disk> {
 }
 
 impl<D: Disk + Clone> Base<D> {
-    /// Begins a standby in an empty directory, or anew where that was interrupted; `None` where there is one.
+    /// Begins a standby in an empty directory, or anew where that was interrupted or the standby was too far behind; `None` where there is one. What is there
+    /// goes when the primary begins to send what takes its place.
     ///
     /// # Errors
     /// [`Trouble::Files`]: the directory has something else.
@@ -151,13 +152,9 @@ impl<D: Disk + Clone> Base<D> {
         if is_marked && marker::read(files)? != Marked::Begun {
             return Ok(None);
         }
-        if is_marked {
-            backup::clear(files)?;
-        } else {
+        if !is_marked {
             marker::create(files)?;
         }
-        files.create_directory(DIRECTORY)?;
-        files.create_directory(checkpoint::DIRECTORY)?;
         Ok(Some(Self {
             files: files.clone(),
             decoder: Decoder::new(most_from_primary()),
@@ -199,10 +196,11 @@ impl<D: Disk + Clone> Base<D> {
             (Message::Refused(refusal), _) => return Err(refused(*refusal, 0)),
             (Message::Base { manifest }, None) => {
                 let decoded = manifest::decode(manifest).map_err(|_| Trouble::Garbled("a manifest is damaged"))?;
+                self.make_way(&decoded.0)?;
                 self.make_directories(&decoded.0)?;
                 if left_out(ShipStep::ManifestsLast) {
                     self.write_manifests(&decoded.0, decoded.1)?;
-                    marker::write(&self.files, Mark::default())?;
+                    marker::write(&self.files, Marked::At(Mark::default()))?;
                 }
                 self.manifest = Some(decoded);
             }
@@ -267,7 +265,25 @@ impl<D: Disk + Clone> Base<D> {
         files.map(|file| directory_of(file.number)).collect()
     }
 
+    /// Removes what was too far behind, or interrupted. A standby that is whole goes for a later state of its database alone: who has been told a wrong address,
+    /// or that of a primary whose place another one has taken, loses nothing.
+    fn make_way(&self, manifest: &Manifest) -> Result<(), Trouble> {
+        if let Ok(Some(Manifest { database, incarnation: seen, .. })) = Manifests::read(&self.files)
+            && !left_out(ShipStep::KeepOthers)
+        {
+            if manifest.database != database {
+                return Err(Trouble::OtherDatabase);
+            }
+            if manifest.incarnation < seen {
+                return Err(Trouble::Fenced { primary: manifest.incarnation, seen });
+            }
+        }
+        Ok(backup::clear(&self.files)?)
+    }
+
     fn make_directories(&self, manifest: &Manifest) -> Result<(), Trouble> {
+        self.files.create_directory(DIRECTORY)?;
+        self.files.create_directory(checkpoint::DIRECTORY)?;
         for directory in Self::directories(manifest) {
             self.files.create_directory(&directory)?;
         }
@@ -284,7 +300,7 @@ impl<D: Disk + Clone> Base<D> {
             self.write_manifests(manifest, generation)?;
         }
         // Only now it is a standby.
-        Ok(marker::write(&self.files, mark)?)
+        Ok(marker::write(&self.files, Marked::At(mark))?)
     }
 
     fn write_manifests(&self, manifest: &Manifest, generation: u64) -> Result<(), Trouble> {

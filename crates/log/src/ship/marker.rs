@@ -10,6 +10,8 @@
 //! | 12–15 | checksum of all but itself |
 //! | 16–31 | incarnation and generation of the tables' mark |
 //! | 32– | zero |
+//!
+//! The magic alone, or with anything else behind it, says that the mark is not known.
 
 use polychron_engine::mutations::left_out;
 
@@ -26,9 +28,13 @@ const FORMAT: u16 = 1;
 /// Promoted standbys begin with a multiple of this.
 const TERM: u64 = 1 << 16;
 
-fn encode(mark: Mark) -> [u8; BLOCK] {
+fn encode(marked: Marked) -> [u8; BLOCK] {
     let mut bytes = [0; BLOCK];
+    if marked == Marked::Begun {
+        return bytes;
+    }
     bytes[..8].copy_from_slice(MAGIC);
+    let Marked::At(mark) = marked else { return bytes };
     bytes[8..10].copy_from_slice(&FORMAT.to_le_bytes());
     bytes[16..24].copy_from_slice(&mark.incarnation.to_le_bytes());
     bytes[24..32].copy_from_slice(&mark.generation.to_le_bytes());
@@ -40,9 +46,9 @@ fn encode(mark: Mark) -> [u8; BLOCK] {
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marked {
-    /// The standby is not whole yet: nothing was ever written there.
+    /// The standby begins anew when it is opened: it is not whole yet, or is too far behind.
     Begun,
-    /// The tables' mark is not known: its last write was interrupted.
+    /// The tables' mark is not known: they were being replaced.
     Unknown,
     /// This is the tables' mark.
     At(Mark),
@@ -66,7 +72,7 @@ fn decode_mark(bytes: &[u8]) -> Option<Mark> {
 }
 
 /// Whether a directory is a standby's.
-pub(super) fn is_there<D: Disk>(files: &Files<D>) -> Result<bool, disk::Error> {
+pub(crate) fn is_there<D: Disk>(files: &Files<D>) -> Result<bool, disk::Error> {
     match files.open(PATH, Access::Read) {
         Err(error) if error.cause == Cause::NotFound => Ok(false),
         file => file.map(|_| true),
@@ -86,10 +92,10 @@ pub(super) fn create<D: Disk>(files: &Files<D>) -> Result<(), disk::Error> {
     files.sync_directory("")
 }
 
-/// Writes the mark, durably.
-pub(super) fn write<D: Disk>(files: &Files<D>, mark: Mark) -> Result<(), disk::Error> {
+/// Writes what the file is to say, durably.
+pub(super) fn write<D: Disk>(files: &Files<D>, marked: Marked) -> Result<(), disk::Error> {
     let mut bytes = Buffer::zeroed(BLOCK);
-    bytes.copy_from_slice(&encode(mark));
+    bytes.copy_from_slice(&encode(marked));
     let file = files.open(PATH, Access::Write)?;
     file.write_at(0, &bytes)?;
     file.sync()
@@ -101,11 +107,11 @@ pub(crate) fn next_incarnation<D: Disk>(files: &Files<D>, present: u64) -> Resul
     Ok(if is_promotion { (present / TERM + 1) * TERM } else { present + 1 })
 }
 
-/// The directory is no standby's any more. If that is not durable, the next opening raises the incarnation again as far.
+/// The directory is no standby's any more, durably: what is in it from now on is never taken for one's.
 pub(crate) fn forget<D: Disk>(files: &Files<D>) -> Result<(), disk::Error> {
     match files.remove(PATH) {
-        Err(error) if error.cause != Cause::NotFound => Err(error),
-        _ => Ok(()),
+        Err(error) if error.cause == Cause::NotFound => Ok(()),
+        removed => removed.and_then(|()| files.sync_directory("")),
     }
 }
 
@@ -117,10 +123,12 @@ mod tests {
     #[test]
     fn the_format_is_fixed() {
         let mark = Mark { incarnation: 3, generation: 9 };
-        let bytes = encode(mark);
+        let bytes = encode(Marked::At(mark));
         assert_eq!(&bytes[..12], b"plychrSF\x01\0\0\0");
-        assert_eq!(decode(&bytes), Marked::At(mark));
-        assert_eq!(decode(&[0; BLOCK]), Marked::Begun);
+        assert_eq!(encode(Marked::Begun), [0; BLOCK]);
+        for marked in [Marked::Begun, Marked::Unknown, Marked::At(mark)] {
+            assert_eq!(decode(&encode(marked)), marked);
+        }
         for bit in 0..8 * 40 {
             let mut bytes = bytes;
             bytes[bit / 8] ^= 1 << (bit % 8);

@@ -13,7 +13,7 @@ mod shared;
 mod standby;
 
 pub use base::Base;
-pub(crate) use marker::{forget, next_incarnation};
+pub(crate) use marker::{forget, is_there as is_standby, next_incarnation};
 pub use message::Mark;
 pub use points::Point;
 pub use sender::{Sender, Source};
@@ -31,6 +31,8 @@ pub(crate) const MOST_HELD: u64 = 1 << 30;
 const MOST_FILE: u64 = 1 << 30;
 /// How many bytes of an epoch a standby gathers at most before the last one's frame has come.
 const MOST_EPOCH: usize = 512 << 20;
+/// How many bytes of whole epochs it makes durable and applies at once.
+const MOST_ARRIVED: usize = 8 << 20;
 
 /// Why a connection between a primary and a standby has ended.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -57,7 +59,7 @@ pub enum Trouble {
     #[error("its history is another one")]
     OtherHistory,
     /// The log behind what the standby has is gone.
-    #[error("the log behind what the standby has is gone, and it has to begin anew")]
+    #[error("the log behind what the standby has is gone: it begins anew when it is opened again")]
     TooFarBehind,
     /// Files of the primary or of the standby could not be used.
     #[error("{0}")]
@@ -81,6 +83,11 @@ impl Trouble {
             Self::Files(error) => error.of_database(path),
             other => polychron_base::Error::not_following(path.to_owned(), other.to_string()),
         }
+    }
+
+    /// Whether it is about the standby's own files and rows, so that no other connection does better.
+    fn is_of_standby(&self) -> bool {
+        matches!(self, Self::Files(_) | Self::Stopped(_) | Self::Apply(_) | Self::TooFarBehind)
     }
 
     /// Whether another connection may do better.

@@ -28,8 +28,8 @@ const IDLE: Duration = Duration::from_millis(5);
 const ALIVE: Duration = Duration::from_secs(1);
 /// How long a standby waits for bytes before it looks at something else.
 pub const LOOK: Duration = Duration::from_millis(100);
-/// How many bytes are read at once.
-const READ: usize = 64 << 10;
+/// How many bytes are read at once: so many frames become durable together if they are there.
+const READ: usize = 1 << 20;
 
 /// A standby's connection to its primary.
 pub struct Connection {

@@ -1,5 +1,9 @@
 //! Which records of a log its readers may see: those up to the last consistent point that counts.
 
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
 use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Order;
 
@@ -22,7 +26,7 @@ pub struct Point {
 }
 
 /// Records that wait for a point, and what the next point has to cover.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Points {
     incarnation: u64,
     /// The highest order of this incarnation so far.
@@ -32,7 +36,13 @@ pub(super) struct Points {
     /// From which frame on these count; `None`: that is not known.
     mark: Option<Mark>,
     is_reached: bool,
-    pending: Vec<Pending>,
+    /// Those that become closed first are in front.
+    pending: BinaryHeap<Pending>,
+    pending_bytes: usize,
+    /// How much memory they may take.
+    most_bytes: usize,
+    /// They would have taken more. None is kept any more, and no point counts.
+    pub(super) is_lapsed: bool,
     /// The last point that has counted with the present tables.
     pub(super) last: Option<Point>,
 }
@@ -46,15 +56,56 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    pub(super) fn bytes(&self) -> usize {
+        self.body.len() + size_of::<Self>()
+    }
+
     pub(super) fn logged(&self) -> Logged<'_> {
         Logged { incarnation: self.incarnation, record: Record::of(self.order, &self.body) }
     }
 }
 
+impl Ord for Pending {
+    /// The greatest is the one that becomes closed first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.incarnation, other.order).cmp(&(self.incarnation, self.order))
+    }
+}
+
+impl PartialOrd for Pending {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Pending {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Pending {}
+
 impl Points {
     /// The tables are those from the frame with this mark on.
     pub(super) fn new(mark: Option<Mark>) -> Self {
-        Self { mark, ..Self::default() }
+        Self {
+            incarnation: 0,
+            largest: Order::default(),
+            covered: Order::default(),
+            mark,
+            is_reached: false,
+            pending: BinaryHeap::new(),
+            pending_bytes: 0,
+            most_bytes: usize::MAX,
+            is_lapsed: false,
+            last: None,
+        }
+    }
+
+    /// From now on records that wait may take so much memory.
+    pub(super) fn bound(&mut self, most_bytes: usize) {
+        self.most_bytes = most_bytes;
     }
 
     /// The tables become others with the first frame that has this mark, or a later one.
@@ -82,20 +133,34 @@ impl Points {
         // What a checkpoint carries has no frame.
         self.begin(incarnation);
         self.largest = self.largest.max(record.order);
-        self.pending.push(Pending { incarnation, order: record.order, body: record.body().to_vec() });
+        if self.is_lapsed {
+            return;
+        }
+        let pending = Pending { incarnation, order: record.order, body: record.body().to_vec() };
+        self.pending_bytes += pending.bytes();
+        self.pending.push(pending);
+        if self.pending_bytes > self.most_bytes {
+            (self.pending, self.pending_bytes, self.is_lapsed) = (BinaryHeap::new(), 0, true);
+        }
     }
 
     /// All up to this frame has come. Answers what became closed with it, if it is a point that counts.
     pub(super) fn whole(&mut self, header: &Header) -> Option<(Point, Vec<Pending>)> {
         let covers = header.consistent >= self.covered || left_out(ShipStep::CoverDefinitions);
-        if !self.is_reached || !covers {
+        if !self.is_reached || !covers || self.is_lapsed {
             return None;
         }
         let Header { incarnation, consistent, last_epoch: epoch, written_ns, .. } = *header;
         let point = Point { incarnation, consistent, epoch, written_ns };
-        let is_closed =
-            |it: &mut Pending| it.incarnation < incarnation || it.order <= consistent || left_out(ShipStep::KeepOpen);
-        let closed = self.pending.extract_if(.., is_closed).collect();
+        let is_closed = |it: &PeekMut<'_, Pending>| {
+            it.incarnation < incarnation || it.order <= consistent || left_out(ShipStep::KeepOpen)
+        };
+        let mut closed = Vec::new();
+        while let Some(first) = self.pending.peek_mut().filter(is_closed) {
+            let pending = PeekMut::pop(first);
+            self.pending_bytes -= pending.bytes();
+            closed.push(pending);
+        }
         if self.pending.is_empty() {
             // What many of them took is given back.
             self.pending.shrink_to(1024);

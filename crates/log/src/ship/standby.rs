@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, PoisonError};
 
-use polychron_base::clock::{Duration, SystemClock, SystemTime, calendar_time};
+use polychron_base::clock::{Clock as _, Duration, SystemClock};
 use polychron_engine::definitions::StoredCatalog;
-use polychron_engine::mutations::left_out;
+use polychron_engine::mutations::{left_out, pass};
 use polychron_schema::KeyScratch;
 use polychron_sync::{Mutex, MutexGuard};
 
@@ -12,7 +12,8 @@ use super::marker::{self, Marked};
 use super::message::{Decoder, Hello, Mark, Message, encode, most_from_primary};
 use super::points::{Pending, Point, Points};
 use super::sender::Source;
-use super::{MOST_EPOCH, MOST_FILE, Trouble, refused};
+use super::{MOST_ARRIVED, MOST_EPOCH, MOST_FILE, Trouble, refused};
+use crate::DatabaseId;
 use crate::catalog;
 use crate::checkpoint::{self, Checkpoints};
 use crate::disk::{Disk, Files};
@@ -24,7 +25,7 @@ use crate::frame::{Change, Frame, Header, Place, changes_of};
 use crate::manifest::{Manifest, Manifests};
 use crate::read::{self, Cursor, Passed};
 use crate::recover::{Batch, Newest, Sink, Tail};
-use crate::steps::ShipStep;
+use crate::steps::{self, ShipStep};
 
 /// Makes what a point closes visible to readers, at once.
 pub trait Apply {
@@ -65,7 +66,7 @@ impl Changes {
         if closed.is_empty() {
             return Ok(Self::default());
         }
-        let mut tail = Tail::new(tables, 0)?;
+        let mut tail = Tail::of_few(tables, closed.iter().map(Pending::bytes).sum())?;
         closed.iter().for_each(|pending| tail.add(pending.logged()));
         let gathered = Gathered::default();
         tail.finish()?.changes(&gathered)?;
@@ -156,6 +157,34 @@ impl<D: Disk + Clone> Following<D> {
     }
 }
 
+/// Frames that have come and are not durable yet.
+#[derive(Default)]
+struct Arrived {
+    frames: Vec<Shipped>,
+    bytes: usize,
+    /// How many of them are those of whole epochs, and where these end.
+    whole: Option<(usize, Cursor)>,
+}
+
+impl Arrived {
+    /// Adds a frame that ends here.
+    fn push(&mut self, shipped: Shipped, cursor: &Cursor) {
+        self.bytes += shipped.bytes.len();
+        self.frames.push(shipped);
+        if !cursor.is_unfinished {
+            self.whole = Some((self.frames.len(), *cursor));
+        }
+    }
+
+    /// Those of whole epochs, and where they end.
+    fn take(&mut self) -> Option<(Vec<Shipped>, Cursor)> {
+        let (count, end) = self.whole.take()?;
+        let rest = self.frames.split_off(count);
+        self.bytes = rest.iter().map(|shipped| shipped.bytes.len()).sum();
+        Some((std::mem::replace(&mut self.frames, rest), end))
+    }
+}
+
 /// A standby, and its place in the log of its primary.
 pub struct Standby<D: Disk> {
     files: Files<D>,
@@ -168,14 +197,14 @@ pub struct Standby<D: Disk> {
     /// Where that one begins.
     last: (u64, u64),
     file_bytes: u64,
-    /// The frames of an epoch that is not whole yet.
-    unfinished: Vec<Shipped>,
+    arrived: Arrived,
     points: Points,
     tables: StoredCatalog,
     known: Option<Mark>,
     failed: Option<Trouble>,
     primary_epoch: u64,
-    heard: SystemTime,
+    clock: SystemClock,
+    heard_ns: u64,
 }
 
 /// A standby whose files were opened and read.
@@ -223,6 +252,8 @@ impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
             true
         })?;
         let Some(end) = end else { return Err(Error::NoDatabase.into()) };
+        // No rings take what is meant for the log.
+        points.bound(settings.log.memory_bytes);
         let newest = Some(tail.finish()?);
         let clock = Arc::new(SystemClock::new());
         let (log, cursor) = Log::follow(files, &manifests, settings.log, clock, end)?;
@@ -240,13 +271,14 @@ impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
             durable: cursor,
             last,
             file_bytes,
-            unfinished: Vec::new(),
+            arrived: Arrived::default(),
             points,
             tables,
             known,
             failed: None,
             primary_epoch: cursor.whole,
-            heard: calendar_time(),
+            clock: SystemClock::new(),
+            heard_ns: 0,
         };
         Ok(Self { report, standby, newest, found, threads: settings.threads })
     }
@@ -289,14 +321,25 @@ impl<D: Disk + Clone> Standby<D> {
         self.points.last
     }
 
-    /// The last epoch that was received as a whole, and the last one of which the primary has said that it is durable.
+    /// The last epoch that is durable here, and the last one of which the primary has said that it is durable.
     pub fn epochs(&self) -> (u64, u64) {
-        (self.cursor.whole, self.primary_epoch.max(self.cursor.whole))
+        (self.durable.whole, self.primary_epoch.max(self.durable.whole))
+    }
+
+    /// Why it shows nothing more until it is opened again, although it goes on receiving.
+    pub fn lapse(&self) -> Option<&'static str> {
+        let why = "more waits for transactions that are open at the primary than there is memory for: it receives, and shows that when it is opened again";
+        self.points.is_lapsed.then_some(why)
     }
 
     /// For how long nothing has been heard of the primary.
     pub fn silence(&self) -> Duration {
-        calendar_time().duration_since(self.heard).unwrap_or_default()
+        Duration::from_nanos(self.clock.now_ns().saturating_sub(self.heard_ns))
+    }
+
+    /// Whether it follows nobody any more until it is opened again.
+    pub fn has_ended(&self) -> bool {
+        self.failed.is_some()
     }
 
     /// A connection begins: what the standby says first.
@@ -307,10 +350,10 @@ impl<D: Disk + Clone> Standby<D> {
         self.check()?;
         (self.decoder, self.is_welcome) = (Decoder::new(most_from_primary()), false);
         // An epoch that has not come as a whole comes again.
-        self.unfinished.clear();
+        self.arrived = Arrived::default();
         self.cursor = self.durable;
         self.file_bytes = self.following.log.bytes_of(self.cursor.number);
-        self.heard = calendar_time();
+        self.heard_ns = self.clock.now_ns();
         let manifests = self.following.manifests();
         let Manifest { database, incarnation, .. } = *manifests.current();
         let (end, last, mark) = (self.cursor, self.last, self.known.unwrap_or_default());
@@ -321,32 +364,51 @@ impl<D: Disk + Clone> Standby<D> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Takes what the primary sends. What becomes visible by it goes to `apply`.
+    /// Which database it is, and the highest opening of it that was seen.
+    fn seen(&self) -> (DatabaseId, u64) {
+        let manifests = self.following.manifests();
+        (manifests.current().database, manifests.current().incarnation)
+    }
+
+    /// Takes what the primary sends. What becomes visible by it goes to `apply`, all at once.
     ///
     /// # Errors
     /// [`Trouble`]: the connection ends, and what was taken before counts.
     pub fn receive(&mut self, bytes: &[u8], apply: &mut dyn Apply) -> Result<(), Trouble> {
         self.check()?;
         self.decoder.push(bytes);
-        self.heard = calendar_time();
+        self.heard_ns = self.clock.now_ns();
         let mut decoder = std::mem::replace(&mut self.decoder, Decoder::new(0));
+        let result = match self.take_all(&mut decoder, apply) {
+            Err(trouble) if trouble.is_of_standby() => Err(trouble),
+            taken => self.keep(apply).and(taken),
+        };
+        match &result {
+            Ok(()) => self.decoder = decoder,
+            // Room may come back.
+            Err(Trouble::Files(error)) if error.is_full() => {}
+            Err(trouble) if trouble.is_of_standby() => {
+                if matches!(trouble, Trouble::TooFarBehind) && !left_out(ShipStep::MarkBehind) {
+                    // If this fails, it is told so once more.
+                    let _ = marker::write(&self.files, Marked::Begun);
+                }
+                self.failed = Some(trouble.clone());
+            }
+            Err(_) => {}
+        }
+        result
+    }
+
+    fn take_all(&mut self, decoder: &mut Decoder, apply: &mut dyn Apply) -> Result<(), Trouble> {
         while let Some(content) = decoder.next()? {
             let message = Message::decode(content).ok_or(Trouble::Garbled("a message is none that a primary sends"))?;
-            self.take(&message, apply).inspect_err(|trouble| {
-                if matches!(trouble, Trouble::Stopped(_) | Trouble::Apply(_) | Trouble::Files(_)) {
-                    self.failed = Some(trouble.clone());
-                }
-            })?;
+            self.take(&message, apply)?;
         }
-        self.decoder = decoder;
         Ok(())
     }
 
     fn take(&mut self, message: &Message<'_>, apply: &mut dyn Apply) -> Result<(), Trouble> {
-        let (database, seen) = {
-            let manifests = self.following.manifests();
-            (manifests.current().database, manifests.current().incarnation)
-        };
+        let (database, seen) = self.seen();
         match message {
             Message::Refused(refusal) => Err(refused(*refusal, seen)),
             Message::Welcome { database: other, .. } if *other != database => Err(Trouble::OtherDatabase),
@@ -357,7 +419,8 @@ impl<D: Disk + Clone> Standby<D> {
                 self.is_welcome = true;
                 Ok(())
             }
-            Message::Tables { mark, catalog } if self.is_welcome && self.unfinished.is_empty() => {
+            Message::Tables { mark, catalog } if self.is_welcome && !self.cursor.is_unfinished => {
+                self.keep(apply)?;
                 self.take_tables(*mark, catalog)
             }
             Message::Frame { file_bytes, frame } if self.is_welcome => self.take_frame(*file_bytes, frame, apply),
@@ -371,24 +434,30 @@ impl<D: Disk + Clone> Standby<D> {
 
     /// Takes the tables that count from the next frame on, or a later one.
     fn take_tables(&mut self, mark: Mark, encoded: &[u8]) -> Result<(), Trouble> {
-        let manifest = self.following.manifests().current().clone();
-        let is_same = manifest.catalog == encoded;
+        let is_same = self.following.manifests().current().catalog == encoded;
         if is_same && self.known.is_some() {
             return Ok(());
         }
         let tables = catalog::decode(encoded).map_err(Error::from)?;
-        // Before the manifest, so that these tables never count from an earlier frame on.
-        marker::write(&self.files, mark)?;
         if !is_same {
-            self.write(Manifest { catalog: encoded.to_vec(), ..manifest }, mark.generation)?;
+            // So that neither these tables nor those before count from a frame on that is not theirs, and they come again if this is interrupted.
+            let is_left_out = left_out(ShipStep::MarkUnknown);
+            marker::write(&self.files, if is_left_out { Marked::At(mark) } else { Marked::Unknown })?;
+            self.known = None;
+            self.write(mark.generation, |manifest| manifest.catalog = encoded.to_vec())?;
         }
+        marker::write(&self.files, Marked::At(mark))?;
         (self.tables, self.known) = (tables, Some(mark));
         self.points.await_tables(mark);
         Ok(())
     }
 
-    fn write(&self, manifest: Manifest, generation: u64) -> Result<(), Trouble> {
+    /// Has the manifest say something else, of a generation that is at least so high. What a checkpoint has it say meanwhile stays.
+    fn write(&self, generation: u64, change: impl FnOnce(&mut Manifest)) -> Result<(), Trouble> {
+        pass(steps::Point::StandbyWrites);
         let mut manifests = self.following.manifests();
+        let mut manifest = manifests.current().clone();
+        change(&mut manifest);
         manifests.write_from(manifest, generation)?;
         self.following.checkpoints.note(&manifests);
         self.following.log.note_manifest(manifests.generation());
@@ -398,11 +467,11 @@ impl<D: Disk + Clone> Standby<D> {
     fn take_frame(&mut self, file_bytes: u64, bytes: &[u8], apply: &mut dyn Apply) -> Result<(), Trouble> {
         let damaged = Trouble::Garbled("a frame is damaged");
         let Ok((header, _)) = Frame::peek(bytes) else { return Err(damaged) };
-        let manifest = self.following.manifests().current().clone();
-        if header.incarnation < manifest.incarnation && !left_out(ShipStep::RefuseLower) {
-            return Err(Trouble::Fenced { primary: header.incarnation, seen: manifest.incarnation });
+        let (database, seen) = self.seen();
+        if header.incarnation < seen && !left_out(ShipStep::RefuseLower) {
+            return Err(Trouble::Fenced { primary: header.incarnation, seen });
         }
-        let place = Place { database: manifest.database, ..header.place };
+        let place = Place { database, ..header.place };
         let Ok(frame) = Frame::decode(bytes, place) else { return Err(damaged) };
         if frame.bytes != bytes.len()
             || !frame.records().all(|record| record.is_ok_and(|record| record.changes().all(|change| change.is_ok())))
@@ -413,49 +482,63 @@ impl<D: Disk + Clone> Standby<D> {
             return Err(Trouble::OtherHistory);
         }
         let is_here = header.place.file != self.cursor.number || file_bytes == self.file_bytes;
-        let gathered = self.unfinished.iter().map(|shipped| shipped.bytes.len()).sum::<usize>();
-        if !is_here || header.place.offset + bytes.len() as u64 > file_bytes.min(MOST_FILE) || gathered > MOST_EPOCH {
+        let end = header.place.offset + bytes.len() as u64;
+        if !is_here || end > file_bytes.min(MOST_FILE) || self.arrived.bytes > MOST_EPOCH {
             return Err(Trouble::Garbled("a frame has no room in its log file"));
         }
         self.file_bytes = file_bytes;
         self.cursor.pass(&header, frame.checksum, bytes.len() as u64);
-        self.unfinished.push(Shipped { header, checksum: frame.checksum, bytes: bytes.to_vec(), file_bytes });
-        if self.cursor.is_unfinished { Ok(()) } else { self.take_epoch(manifest, &header, apply) }
+        let shipped = Shipped { header, checksum: frame.checksum, bytes: bytes.to_vec(), file_bytes };
+        self.arrived.push(shipped, &self.cursor);
+        if self.arrived.bytes >= MOST_ARRIVED { self.keep(apply) } else { Ok(()) }
     }
 
-    /// All frames of an epoch have come, and this one last.
-    fn take_epoch(&mut self, manifest: Manifest, header: &Header, apply: &mut dyn Apply) -> Result<(), Trouble> {
-        let generation = self.following.manifests().generation();
-        if header.incarnation > manifest.incarnation || header.manifest > generation {
-            let incarnation = header.incarnation.max(manifest.incarnation);
-            self.write(Manifest { incarnation, ..manifest }, header.manifest)?;
-        }
-        let frames = std::mem::take(&mut self.unfinished);
-        let append = |frames: &[Shipped]| {
-            self.following
-                .log
-                .append(frames)
-                .map_err(|stop: Stop| Trouble::Stopped(polychron_base::Error::from(stop).to_string()))
+    /// What has come of whole epochs becomes durable, at once, and then what the last point of it closes is applied.
+    fn keep(&mut self, apply: &mut dyn Apply) -> Result<(), Trouble> {
+        let Some((frames, end)) = self.arrived.take() else { return Ok(()) };
+        let Some(Header { place, incarnation, last_epoch, .. }) = frames.last().map(|last| last.header) else {
+            return Ok(());
         };
+        let generation = frames.iter().map(|shipped| shipped.header.manifest).max().unwrap_or(0);
+        if incarnation > self.seen().1 || generation > self.following.manifests().generation() {
+            self.write(generation, |manifest| manifest.incarnation = manifest.incarnation.max(incarnation))?;
+        }
         if !left_out(ShipStep::AppendFirst) {
-            append(&frames)?;
+            self.append(&frames)?;
         }
-        (self.durable, self.last) = (self.cursor, (header.place.file, header.place.offset));
-        self.primary_epoch = self.primary_epoch.max(header.last_epoch);
-        frames.iter().for_each(|shipped| self.points.frame(&shipped.header));
-        for shipped in &frames {
-            let Ok(frame) = Frame::decode(&shipped.bytes, shipped.header.place) else { continue };
-            for record in frame.records().flatten() {
-                self.points.record(read::Logged { incarnation: header.incarnation, record });
-            }
-        }
-        if let Some((point, closed)) = self.points.whole(header) {
-            let changes = Changes::of(&closed, &self.tables)?;
-            apply.apply(&self.tables, &changes, &point).map_err(|error| Trouble::Apply(Arc::new(error)))?;
-        }
+        (self.durable, self.last) = (end, (place.file, place.offset));
+        self.primary_epoch = self.primary_epoch.max(last_epoch);
+        self.show(&frames, apply)?;
         if left_out(ShipStep::AppendFirst) {
-            append(&frames)?;
+            self.append(&frames)?;
         }
         Ok(())
+    }
+
+    fn append(&self, frames: &[Shipped]) -> Result<(), Trouble> {
+        self.following.log.make_room_for(frames)?;
+        let appended = self.following.log.append(frames);
+        appended.map_err(|stop: Stop| Trouble::Stopped(polychron_base::Error::from(stop).to_string()))
+    }
+
+    /// Applies what the last point of these epochs closes.
+    fn show(&mut self, frames: &[Shipped], apply: &mut dyn Apply) -> Result<(), Trouble> {
+        let (mut closed, mut last) = (Vec::new(), None);
+        for epoch in frames.chunk_by(|shipped, _| shipped.header.last_epoch < shipped.header.first_epoch) {
+            epoch.iter().for_each(|shipped| self.points.frame(&shipped.header));
+            for Shipped { header, bytes, .. } in epoch {
+                let Ok(frame) = Frame::decode(bytes, header.place) else { continue };
+                let incarnation = header.incarnation;
+                frame.records().flatten().for_each(|record| self.points.record(read::Logged { incarnation, record }));
+            }
+            if let Some((point, pending)) = epoch.last().and_then(|shipped| self.points.whole(&shipped.header)) {
+                closed.extend(pending);
+                last = Some(point);
+            }
+        }
+        let Some(point) = last else { return Ok(()) };
+        let changes = Changes::of(&closed, &self.tables)?;
+        drop(closed);
+        apply.apply(&self.tables, &changes, &point).map_err(|error| Trouble::Apply(Arc::new(error)))
     }
 }

@@ -13,6 +13,7 @@ use crate::disk::{Disk, Files};
 use crate::error::Error;
 use crate::manifest::{Manifest, Manifests};
 use crate::read::{Logged, read_by_epoch};
+use crate::ship;
 
 /// The files of a database that are read alone.
 pub struct ReadOnly<'f, D: Disk> {
@@ -23,6 +24,8 @@ pub struct ReadOnly<'f, D: Disk> {
     pub generation: u64,
     /// Its catalog.
     pub catalog: StoredCatalog,
+    /// Whether it is a standby.
+    pub is_standby: bool,
 }
 
 /// What a log has behind the checkpoint.
@@ -48,7 +51,8 @@ impl<'f, D: Disk + Clone> ReadOnly<'f, D> {
             [] => StoredCatalog::default(),
             bytes => catalog::decode(bytes)?,
         };
-        Ok(Some(Self { files, manifest, generation, catalog }))
+        let is_standby = ship::is_standby(files)?;
+        Ok(Some(Self { files, manifest, generation, catalog, is_standby }))
     }
 
     /// Hands out all records that recovery takes in: those that the checkpoint carries, of its epoch, and those of the log, each with the log epoch that it

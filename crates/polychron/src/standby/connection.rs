@@ -17,7 +17,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A connection on which nothing is heard for so long has ended.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long an opening waits for its primary.
+/// How long an opening waits for its primary, and for something that it could show.
 const OPENING: Duration = Duration::from_secs(30);
 
 /// While a standby's log has no point yet.
@@ -49,21 +49,35 @@ fn follow<D: Disk + Clone>(
         }
         standby.receive(bytes, apply)?;
         let (received, primary) = standby.epochs();
+        let trouble = standby.lapse().map(str::to_owned);
         shared.change(|status| {
-            (status.received, status.primary, status.is_connected, status.trouble) = (received, primary, true, None);
+            (status.received, status.primary, status.is_connected, status.trouble) = (received, primary, true, trouble);
         });
     }
     Ok(())
 }
 
-/// Follows the primary until the standby is closed.
+/// Says that nobody follows any more if the thread panics that does.
+struct Ends<'s>(&'s Shared);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.change(|status| {
+                (status.is_connected, status.trouble) = (false, Some("its thread has panicked".to_owned()));
+            });
+        }
+    }
+}
+
+/// Follows the primary until the standby is closed, or has ended by a failure of its own.
 pub(super) fn follow_on<D: Disk + Clone>(
     standby: &mut Standby<D>,
     apply: &mut dyn Apply,
     primary: &str,
     shared: &Shared,
 ) {
-    let mut pause = FIRST_PAUSE;
+    let (_ends, mut pause) = (Ends(shared), FIRST_PAUSE);
     while !shared.is_over() {
         let before = standby.epochs().0;
         let ended = follow(standby, apply, primary, shared, |_| false);
@@ -71,6 +85,9 @@ pub(super) fn follow_on<D: Disk + Clone>(
             status.is_connected = false;
             status.trouble = ended.err().map(|trouble| trouble.to_string());
         });
+        if standby.has_ended() {
+            return;
+        }
         pause = if standby.epochs().0 > before { FIRST_PAUSE } else { (2 * pause).min(LONGEST_PAUSE) };
         shared.pause(pause);
     }
@@ -104,8 +121,9 @@ pub(super) fn open_files<'r, D: Disk + Clone>(
 ) -> Result<StandbyOpening<'r, D>, Trouble> {
     let clock = SystemClock::new();
     let shared = Shared::default();
-    let mut pause = FIRST_PAUSE;
+    let (mut pause, mut begun_ns) = (FIRST_PAUSE, 0);
     loop {
+        let is_late = || clock.now_ns() - begun_ns > OPENING.as_nanos() as u64;
         let trouble = match Base::begin(files)? {
             Some(base) => receive_base(base, primary).err(),
             None => {
@@ -114,13 +132,18 @@ pub(super) fn open_files<'r, D: Disk + Clone>(
                     return Ok(opening);
                 }
                 let mut standby = opening.finish();
-                let has_point = |standby: &Standby<D>| standby.point().is_some();
-                follow(&mut standby, &mut Unseen, primary, &shared, has_point).err()
+                let is_enough = |standby: &Standby<D>| standby.point().is_some() || is_late();
+                match follow(&mut standby, &mut Unseen, primary, &shared, is_enough) {
+                    Ok(()) if standby.point().is_none() => Some(Trouble::Lost(
+                        "transactions that are open there leave nothing that could be shown".to_owned(),
+                    )),
+                    followed => followed.err(),
+                }
             }
         };
         match trouble {
-            None => {}
-            Some(trouble) if trouble.is_passing() && clock.now_ns() < OPENING.as_nanos() as u64 => {
+            None => begun_ns = clock.now_ns(),
+            Some(trouble) if trouble.is_passing() && !is_late() => {
                 std::thread::sleep(pause);
                 pause = (2 * pause).min(LONGEST_PAUSE);
             }

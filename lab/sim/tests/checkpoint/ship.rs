@@ -3,18 +3,18 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use polychron_base::random::Random;
-use polychron_engine::mutations::interrupt;
+use polychron_engine::mutations::{interrupt, leave_out};
 use polychron_engine::redo::Durability;
 use polychron_log::catalog::StoredCatalog;
 use polychron_log::checkpoint::Options as CheckpointOptions;
-use polychron_log::disk::Files;
+use polychron_log::disk::{Files, Operation};
 use polychron_log::frame::Change;
 use polychron_log::recover::Batch;
 use polychron_log::ship::{Apply, Base, Changes, Point, Sender, Source, Standby, StandbyOpening, Trouble};
-use polychron_log::steps::{Point as At, ShipStep};
+use polychron_log::steps::{Point as At, ShipStep, Step};
 use polychron_log::{Load, Options, Settings, Wanted};
 use polychron_sim::{Fault, SimulatedDisk, Survival, each_step_is_needed};
 
@@ -161,11 +161,17 @@ impl Follower {
 struct Noise {
     random: Random,
     chance: f64,
+    /// How likely what has arrived is received before more does.
+    alone: f64,
 }
 
 impl Noise {
     fn none() -> Self {
-        Self { random: Random::from_seed(0), chance: 0.0 }
+        Self { random: Random::from_seed(0), chance: 0.0, alone: 1.0 }
+    }
+
+    fn is_received(&mut self) -> bool {
+        self.random.chance(self.alone)
     }
 
     /// What arrives of a message.
@@ -219,13 +225,18 @@ impl Link {
 
     /// Carries messages until there are none.
     fn pump(&mut self, follower: &mut Follower, world: &World, noise: &mut Noise) -> Result<usize, Trouble> {
-        let mut count = 0;
+        let (mut count, mut arrived) = (0, Vec::new());
         while let Some(message) = self.sender.next(source(world))? {
             for bytes in noise.pass(message, &mut self.held) {
-                follower.standby.receive(&bytes, &mut follower.seen)?;
+                arrived.extend_from_slice(&bytes);
                 count += 1;
+                // Some come together.
+                if noise.is_received() {
+                    follower.standby.receive(&std::mem::take(&mut arrived), &mut follower.seen)?;
+                }
             }
         }
+        follower.standby.receive(&arrived, &mut follower.seen)?;
         Ok(count)
     }
 
@@ -244,7 +255,9 @@ fn a_standby_shows_a_prefix_whatever_happens() {
     let (mut points, mut troubles, mut bases, mut failures) = (0, 0, 0, 0);
     for seed in runs(30) {
         let mut random = Random::from_seed(seed);
-        let mut noise = Noise { random: Random::stream(seed, 1), chance: if seed % 3 == 0 { 0.0 } else { 0.04 } };
+        let chance = if seed % 3 == 0 { 0.0 } else { 0.04 };
+        let mut noise =
+            Noise { random: Random::stream(seed, 1), chance, alone: [1.0, 0.3, 0.05][seed as usize / 3 % 3] };
         let mut world = open_world(&SimulatedDisk::new(seed), &Ledger::default());
         world.run(&mut random, 20).unwrap();
         let mut follower = Follower::new(&world, seed + 1000);
@@ -479,6 +492,202 @@ fn is_a_database_too_early() -> bool {
     is_taken || !send_base(&left, &world, usize::MAX).unwrap() || Follower::open(&left, Some(&world)).is_err()
 }
 
+/// Tables come, and the power of the standby fails at any operation. Whether it takes rows by other tables than theirs then.
+fn mixes_tables() -> bool {
+    for step in 0..60 {
+        let (world, mut follower) = fresh();
+        follow(&mut follower, &world).unwrap();
+        world.define(BTreeSet::from([1, 2])).unwrap();
+        world.commit(1, &[row(2, 5, 7)]).unwrap();
+        world.idle(3, 20);
+        follower.disk.plan(follower.disk.steps().len() + step, Fault::PowerFailure);
+        let followed = follow(&mut follower, &world);
+        for left in follower.disk.outcomes(0..2) {
+            let Ok(mut again) = Follower::open(&left, Some(&world)) else { return true };
+            let is_whole = follow(&mut again, &world).is_ok() && again.seen.rows.contains_key(&(2, 5));
+            if !is_whole || again.wrong(&world.told()).is_some() {
+                return true;
+            }
+        }
+        if followed.is_ok() {
+            return false;
+        }
+    }
+    panic!("it has so few operations");
+}
+
+/// Epochs of several frames begin in one log file and end in the next. Whether the standby loses power, and with it what it has said it has.
+fn loses_a_part_of_an_epoch() -> bool {
+    let (world, mut follower) = fresh();
+    follow(&mut follower, &world).unwrap();
+    for round in 0..8 {
+        for worker in 0..3 {
+            world.begin(worker).unwrap();
+            for number in 0..60 {
+                let (key, done) = row(1, 1000 * round + 100 * worker as u64 + number, u64::MAX - number);
+                world.stage(worker, key, done).unwrap();
+            }
+        }
+        let tickets = [0, 1, 2].map(|worker| world.seal(worker).expect("nothing conflicts with it"));
+        tickets.into_iter().for_each(|ticket| world.wait(ticket).unwrap());
+        follow(&mut follower, &world).unwrap();
+        let left = follower.disk.after_power_failure(Survival::Nothing, round);
+        let whole = follower.standby.epochs().0;
+        if Follower::open(&left, Some(&world)).map_or(0, |again| again.standby.epochs().0) < whole {
+            return true;
+        }
+    }
+    false
+}
+
+#[test]
+fn an_epoch_in_two_files_is_durable() {
+    assert!(!loses_a_part_of_an_epoch());
+    let _without = leave_out(Step::SyncLeftFile);
+    assert!(loses_a_part_of_an_epoch(), "no epoch lies in two files");
+}
+
+/// A standby's manifest has a checkpoint that was made while it was about to be written for something else.
+#[test]
+fn a_checkpoint_beside_other_tables_counts() {
+    let (world, mut follower) = fresh();
+    (0..60).for_each(|number| world.commit(0, &[row(1, number, 3)]).unwrap());
+    follow(&mut follower, &world).unwrap();
+    world.define(BTreeSet::from([1, 2])).unwrap();
+    world.commit(1, &[row(2, 5, 7)]).unwrap();
+    world.idle(3, 20);
+    let following = Arc::clone(follower.standby.following());
+    interrupt(At::StandbyWrites, move || following.checkpoint().unwrap());
+    follow(&mut follower, &world).unwrap();
+    let again = Follower::open(&follower.disk.after_restart(), Some(&world)).unwrap();
+    assert_eq!(again.seen.rows, follower.seen.rows);
+    assert_eq!(again.wrong(&world.told()), None);
+}
+
+/// Frames that have come together are made durable and applied together.
+#[test]
+fn what_comes_together_is_synced_once() {
+    let (world, mut follower) = fresh();
+    follow(&mut follower, &world).unwrap();
+    (0..200).for_each(|number| world.commit(0, &[row(1, number, 3)]).unwrap());
+    world.idle(3, 20);
+    let (points, steps) = (follower.seen.points, follower.disk.steps().len());
+    let mut link = Link::connect(&mut follower, &world).unwrap();
+    let mut noise = Noise { alone: 0.0, ..Noise::none() };
+    let count = link.pump(&mut follower, &world, &mut noise).unwrap();
+    assert_eq!(follower.wrong(&world.told()), None);
+    let steps = follower.disk.steps().split_off(steps);
+    let syncs =
+        steps.iter().filter(|step| matches!(step.operation, Operation::Sync | Operation::SyncDirectory)).count();
+    let files = steps.iter().filter(|step| step.operation == Operation::Create).count();
+    assert!(count > 200 && files > 10, "{count} messages, {files} files");
+    // One of each file, and of the directory with its name.
+    assert!(syncs <= 2 * files + 2, "{syncs} syncs for {files} files");
+    assert_eq!(follower.seen.points, points + 1);
+}
+
+/// A standby's disk has no room for the next log file, and then it has.
+#[test]
+fn a_standby_whose_disk_was_full_goes_on() {
+    let (world, mut follower) = fresh();
+    follow(&mut follower, &world).unwrap();
+    (0..30).for_each(|number| world.commit(0, &[row(1, number, 3)]).unwrap());
+    world.idle(3, 20);
+    follower.disk.set_room(Some(follower.disk.used()));
+    for _ in 0..3 {
+        let trouble = follow(&mut follower, &world).unwrap_err();
+        assert!(matches!(&trouble, Trouble::Files(error) if error.to_string().contains("space")), "{trouble}");
+        assert_eq!(follower.wrong(&world.told()), None);
+    }
+    follower.disk.set_room(None);
+    follow(&mut follower, &world).unwrap();
+    assert_eq!(follower.wrong(&world.told()), None);
+    assert!(follower.seen.rows.contains_key(&(1, 29)));
+}
+
+/// A transaction is open at the primary for so long that more waits for it than a standby keeps.
+#[test]
+fn what_waits_for_open_transactions_is_bounded() {
+    let (world, mut follower) = fresh();
+    let small = Settings { log: Options { memory_bytes: 8 << 10, ..Options::tiny() }, ..settings() };
+    follower.disk = follower.disk.after_restart();
+    let mut opening = StandbyOpening::begin(&Files::new(follower.disk.clone()), &small, &|_| ()).unwrap();
+    opening.load(&Loaded::default()).unwrap();
+    follower.standby = opening.finish();
+    world.begin(0).unwrap();
+    let mut number = 0;
+    while follower.standby.lapse().is_none() {
+        number += 1;
+        assert!(number < 1000, "it keeps everything");
+        world.commit(1, &[row(1, 100 + number, 7)]).unwrap();
+        follow(&mut follower, &world).unwrap();
+    }
+    world.discard(0);
+    world.log.write_down();
+    follow(&mut follower, &world).unwrap();
+    assert_eq!(follower.wrong(&world.told()), None, "it shows the last point before");
+    assert!(!follower.seen.rows.contains_key(&(1, 101)));
+    // It has all that was received.
+    let again = Follower::open(&follower.disk.after_restart(), Some(&world)).unwrap();
+    assert_eq!(again.wrong(&world.told()), None);
+    assert!(again.seen.rows.contains_key(&(1, 100 + number)));
+}
+
+/// A standby of a primary whose log has gone on without it.
+fn behind() -> (World, SimulatedDisk) {
+    let (world, mut follower) = fresh();
+    follow(&mut follower, &world).unwrap();
+    for round in 0..3 {
+        (0..60).for_each(|number| world.commit(0, &[row(1, number, round)]).unwrap());
+        world.checkpoint().unwrap();
+    }
+    assert!(matches!(follow(&mut follower, &world), Err(Trouble::TooFarBehind)));
+    // It stays what it was, for whoever reads it or promotes it.
+    assert_eq!(follower.wrong(&world.told()), None);
+    assert!(look(&follower.disk.after_restart()).unwrap().is_some());
+    (world, follower.disk.after_restart())
+}
+
+fn stays_behind() -> bool {
+    let (world, disk) = behind();
+    // Its primary is not there, and then the connection is lost.
+    assert!(look(&disk.after_restart()).unwrap().is_some());
+    let _ = send_base(&disk, &world, 0).unwrap();
+    assert!(look(&disk.after_restart()).unwrap().is_some());
+    let _ = send_base(&disk, &world, 3).unwrap();
+    send_base(&disk, &world, usize::MAX).unwrap();
+    let mut follower = Follower::open(&disk, Some(&world)).unwrap();
+    follow(&mut follower, &world).is_err() || follower.wrong(&world.told()).is_some()
+}
+
+/// A standby that begins anew is told the address of another database, or of a primary whose place another one has taken.
+fn gives_up_what_it_has() -> bool {
+    let (world, disk) = behind();
+    let promoted = open_world(&disk.after_restart(), &Ledger { certain: 0, tables: Vec::new(), ..world.told() });
+    let mut second = Follower::new(&promoted, 3);
+    for round in 0..3 {
+        (0..60).for_each(|number| promoted.commit(0, &[row(1, number, round)]).unwrap());
+        promoted.checkpoint().unwrap();
+    }
+    assert!(matches!(follow(&mut second, &promoted), Err(Trouble::TooFarBehind)));
+    let disk = second.disk.after_restart();
+    let before = look(&disk).unwrap().expect("it is there");
+    let sent = send_base(&disk, &world, usize::MAX);
+    let after = look(&disk).unwrap().expect("it is there");
+    !matches!(sent, Err(Trouble::Fenced { .. })) || before.rows != after.rows
+}
+
+/// What was promoted is no standby's any more, even if the power fails.
+#[test]
+fn what_was_promoted_stays() {
+    let (world, disk) = behind();
+    let promoted = open_world(&disk, &Ledger { certain: 0, tables: Vec::new(), ..world.told() });
+    promoted.commit(0, &[row(1, 2, 8)]).unwrap();
+    let left = disk.after_power_failure(Survival::Nothing, 0);
+    assert!(matches!(send_base(&left, &world, usize::MAX), Err(Trouble::Files(_))));
+    assert!(look(&left).unwrap().is_some_and(|found| found.rows.contains_key(&(1, 2))));
+}
+
 fn killer_of(step: ShipStep) -> fn() -> bool {
     match step {
         ShipStep::AwaitDurable => ships_what_is_not_durable,
@@ -488,13 +697,16 @@ fn killer_of(step: ShipStep) -> fn() -> bool {
         ShipStep::KeepOpen => shows_what_is_open,
         ShipStep::CoverDefinitions => shows_tables_too_early,
         ShipStep::SendTables => knows_no_new_tables,
+        ShipStep::MarkUnknown => mixes_tables,
         ShipStep::CoverLast => leaves_the_last_unseen,
         ShipStep::HoldFiles => loses_its_files,
         ShipStep::ManifestsLast => is_a_database_too_early,
+        ShipStep::MarkBehind => stays_behind,
+        ShipStep::KeepOthers => gives_up_what_it_has,
         ShipStep::RaiseTerm => is_reached_by_its_old_primary,
     }
 }
 
 each_step_is_needed! { ShipStep, killer_of:
-    AwaitDurable FollowPredecessors RefuseLower AppendFirst KeepOpen CoverDefinitions SendTables CoverLast HoldFiles ManifestsLast RaiseTerm
+    AwaitDurable FollowPredecessors RefuseLower AppendFirst KeepOpen CoverDefinitions SendTables MarkUnknown CoverLast HoldFiles ManifestsLast MarkBehind KeepOthers RaiseTerm
 }
