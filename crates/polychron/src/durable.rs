@@ -246,22 +246,27 @@ impl<P: Protocol> Builder<P> {
         cores.min(self.options.common.memory.max_workers).min(16)
     }
 
+    /// An empty database with a journal. What its files take in memory is taken off its limit.
+    pub(crate) fn beside_files(self, settings: &Settings, journal: Journal) -> Result<Database<P>, Error> {
+        let mut options = self.checked()?;
+        let memory = &mut options.common.memory;
+        let files_bytes = settings.log.memory_bytes + settings.checkpoints.memory_bytes;
+        let limit = memory.limit_bytes.or_else(polychron_memory::granted_bytes);
+        memory.limit_bytes = limit.map(|limit| limit.saturating_sub(files_bytes));
+        options.common.journal = journal;
+        Database::with_options(options)
+    }
+
     fn opened<D: Disk + Clone>(
         self,
         settings: Settings,
         files: impl FnOnce(&Settings) -> Result<(Files<D>, Option<Files<D>>), Error>,
     ) -> Result<Database<P>, Error> {
         let standbys = self.standbys.clone();
-        let mut options = self.checked()?;
-        let events = options.common.events.clone();
+        let events = self.options.common.events.clone();
         let durable = Arc::new(Durable::new(settings.log.durability));
-        let memory = &mut options.common.memory;
-        let files_bytes = settings.log.memory_bytes + settings.checkpoints.memory_bytes;
-        let limit = memory.limit_bytes.or_else(polychron_memory::granted_bytes);
-        memory.limit_bytes = limit.map(|limit| limit.saturating_sub(files_bytes));
-        options.common.journal = Journal::new(Arc::clone(&durable) as _);
         // First, for a protocol may refuse the journal, or the options.
-        let database = Database::with_options(options)?;
+        let database = self.beside_files(&settings, Journal::new(Arc::clone(&durable) as _))?;
         let (files, archive) = files(&settings)?;
         recover(&database, &durable, &files, settings, |opening| {
             if let Some(archive) = archive {

@@ -98,14 +98,8 @@ impl<P: Protocol<Worker: Interactive>> Builder<P> {
         settings: Settings,
         primary: &str,
     ) -> Result<Opened<P, D>, Error> {
-        let mut options = self.checked()?;
         let guard = Arc::new(Guard { path: settings.path.clone(), is_loaded: OnceLock::new() });
-        let memory = &mut options.common.memory;
-        let files_bytes = settings.log.memory_bytes + settings.checkpoints.memory_bytes;
-        let limit = memory.limit_bytes.or_else(polychron_memory::granted_bytes);
-        memory.limit_bytes = limit.map(|limit| limit.saturating_sub(files_bytes));
-        options.common.journal = Journal::new(Arc::clone(&guard) as _);
-        let database = Database::with_options(options)?;
+        let database = self.beside_files(&settings, Journal::new(Arc::clone(&guard) as _))?;
         // A protocol that executes transactions elsewhere cannot tell whose changes they are.
         database.transact(|_| Ok::<_, Error>(()))?;
         let told = Told::new(&database);
