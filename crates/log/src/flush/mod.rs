@@ -39,6 +39,12 @@ use turn::Turn;
 const IDLE: Duration = Duration::from_millis(10);
 /// How long a flush whose time has not come sleeps between two looks at whether it is urgent.
 const LOOK: Duration = Duration::from_millis(2);
+/// The bytes of the longest ring.
+const LONGEST_RING: usize = 1 << 20;
+
+/// A ring takes one of so many parts of what is left, if there are as many workers: the first 64 rings are long, and hundreds still have some.
+const RING_PARTS: usize = 64;
+
 /// The longest time between the flushes of a group.
 const LONGEST_GROUP: Duration = Duration::from_secs(60);
 
@@ -64,8 +70,8 @@ pub struct Options {
     pub file_bytes: u64,
     /// How much content frames have, in bytes, but for one with a single longer record.
     pub frame_bytes: usize,
-    /// How much may be sealed and not flushed, in bytes. The rings share it: each has a power of two, between 4 KiB and 1 MiB, and a transaction begins
-    /// while its ring is at most half full.
+    /// How much may be sealed and not flushed, in bytes. The rings share it: each takes a 64th of what is left when its worker begins, or as much as each of
+    /// fewer workers may, and has a power of two, between 4 KiB and 1 MiB. A transaction begins while its ring is at most half full.
     pub unflushed_bytes: usize,
     /// How much a transaction may log, in bytes. One that is too long for its ring is gathered on the heap.
     pub transaction_bytes: usize,
@@ -141,10 +147,14 @@ impl Options {
     }
 
     pub(crate) fn limits(&self) -> Limits {
-        let most = (self.transaction_bytes / 8).min(1 << 17);
-        let words = (self.unflushed_bytes / 8 / self.workers).clamp(1 << 9, most);
-        let ring_words = if words.is_power_of_two() { words } else { words.next_power_of_two() / 2 };
-        Limits { ring_words, transaction_bytes: self.transaction_bytes, memory_bytes: self.memory_bytes }
+        let longest = (self.transaction_bytes / 8).min(LONGEST_RING / 8);
+        Limits {
+            ring_words: 1 << longest.ilog2(),
+            rings_bytes: self.unflushed_bytes,
+            parts: self.workers.min(RING_PARTS),
+            transaction_bytes: self.transaction_bytes,
+            memory_bytes: self.memory_bytes,
+        }
     }
 }
 

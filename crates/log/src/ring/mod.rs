@@ -12,11 +12,11 @@ mod sink;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-use polychron_sync::{CachePadded, SpinLatch};
+use polychron_sync::{CachePadded, Mutex, MutexGuard, SpinLatch};
 
 use crate::frame::{Edit, Order, Refused};
 use crate::steps::{Point, Step};
@@ -29,11 +29,18 @@ const FRONT: u64 = 4;
 /// In place of how many bytes are staged: they are gathered outside of the ring. No room is enough for as many.
 const LONG: usize = usize::MAX / 4;
 
+/// The words of the shortest ring, unless no ring may have as many.
+const LEAST_WORDS: usize = 1 << 9;
+
 /// How long rings may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The words of a ring, a power of two, and no more than one transaction may have.
+    /// The words of the longest ring, a power of two, and no more than one transaction may have.
     pub(crate) ring_words: usize,
+    /// The bytes that the rings share. Each takes one part of what is left when its worker begins.
+    pub(crate) rings_bytes: usize,
+    /// How many parts what is left has: as many as there are workers, if they are few.
+    pub(crate) parts: usize,
     /// The bytes of one transaction.
     pub(crate) transaction_bytes: usize,
     /// The bytes of all rings together.
@@ -66,6 +73,8 @@ pub(crate) struct Rings {
     /// Rings from this one on have never had a record.
     used: AtomicU64,
     budget: Arc<Budget>,
+    /// The bytes that rings to come share.
+    left: Mutex<usize>,
     limits: Limits,
 }
 
@@ -128,6 +137,14 @@ enum Place {
     Long(Long),
 }
 
+impl Limits {
+    /// The words of a ring for which so many bytes are left.
+    fn ring_words_of(&self, left: usize) -> usize {
+        let words = (left / 8 / self.parts).clamp(LEAST_WORDS.min(self.ring_words), self.ring_words);
+        1 << words.ilog2()
+    }
+}
+
 impl Own {
     #[inline]
     fn words(&self) -> &[AtomicU64] {
@@ -150,7 +167,7 @@ impl Rings {
         let ring = || Ring { own: CachePadded::default(), latch: SpinLatch::default() };
         let rings = (0..workers).map(|_| ring()).collect();
         let epochs = CachePadded::new(Epochs { current: AtomicU64::new(epoch), sealed: AtomicU64::new(0) });
-        Self { rings, epochs, used: AtomicU64::new(0), budget, limits }
+        Self { rings, epochs, used: AtomicU64::new(0), budget, left: Mutex::new(limits.rings_bytes), limits }
     }
 
     /// Encodes a change of the worker's transaction behind those that it has staged.
@@ -209,9 +226,12 @@ impl Rings {
 
     /// Gives a worker its ring.
     fn begin(&self, worker: usize) -> Result<(), Unstaged> {
-        let requested = 8 * self.limits.ring_words;
-        let array = Array::new(self.limits.ring_words, &self.budget);
-        let array = array.map_err(|used| Unstaged::OutOfMemory { requested, used })?;
+        let mut left = self.left();
+        let words = self.limits.ring_words_of(*left);
+        let array = Array::new(words, &self.budget);
+        let array = array.map_err(|used| Unstaged::OutOfMemory { requested: 8 * words, used })?;
+        *left = left.saturating_sub(8 * words);
+        drop(left);
         // It is set by this worker alone.
         let _ = self.rings[worker].own.array.set(array);
         polychron_sync::raise(&self.used, worker as u64 + 1, Ordering::AcqRel);
@@ -277,7 +297,7 @@ impl Rings {
     #[inline]
     pub(crate) fn is_behind(&self, worker: usize) -> bool {
         let ends = self.rings[worker].latch.lock();
-        (ends.head - ends.tail) as usize > self.limits.ring_words / 2 || !ends.sealed.is_empty()
+        (ends.head - ends.tail) as usize > self.rings[worker].own.words().len() / 2 || !ends.sealed.is_empty()
     }
 
     /// Whether a worker's ring is more than a quarter full of what was not copied out, as far as the worker knows.
@@ -372,9 +392,13 @@ impl Rings {
         self.rings.iter().filter_map(of_ring).min()
     }
 
-    /// The memory that one ring takes, in bytes.
+    /// The memory that the next ring takes, in bytes.
     pub(crate) fn ring_bytes(&self) -> usize {
-        8 * self.limits.ring_words
+        8 * self.limits.ring_words_of(*self.left())
+    }
+
+    fn left(&self) -> MutexGuard<'_, usize> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The memory that rings take, and what lies outside of them, in bytes: no less than what is sealed and not copied out.

@@ -2,7 +2,8 @@ use polychron_base::random::Random;
 
 use super::*;
 
-const LIMITS: Limits = Limits { ring_words: 64, transaction_bytes: 4096, memory_bytes: 1 << 16 };
+const LIMITS: Limits =
+    Limits { ring_words: 64, rings_bytes: 1 << 20, parts: 1, transaction_bytes: 4096, memory_bytes: 1 << 16 };
 
 fn order(timestamp: u64) -> Order {
     Order { era: 1, timestamp }
@@ -90,4 +91,36 @@ fn what_does_not_fit_is_refused_and_what_was_staged_stays() {
     assert_eq!(drained(&rings).len(), 1);
     assert_eq!(rings.seal(1, order(3)), 2);
     assert_eq!(drained(&rings).len(), 1);
+}
+
+/// Few workers have long rings however many there may be, all together have what they share, and nobody gets none.
+#[test]
+fn rings_share_their_memory() {
+    let limits = Limits {
+        ring_words: 1 << 17,
+        rings_bytes: 64 << 20,
+        parts: 64,
+        transaction_bytes: 16 << 20,
+        memory_bytes: 128 << 20,
+    };
+    let rings = Rings::new(1024, 1, limits);
+    let mut lengths = Vec::new();
+    for worker in 0..1024 {
+        let (before, next) = (rings.memory_bytes(), rings.ring_bytes());
+        rings.stage(worker, 1, &Edit::Put(&[1; 20])).unwrap();
+        assert_eq!(rings.memory_bytes() - before, next);
+        lengths.push(next);
+    }
+    assert!(lengths[..16].iter().all(|length| *length >= 512 << 10), "{lengths:?}");
+    assert!(lengths.is_sorted_by(|first, next| first >= next) && lengths[1023] == 4 << 10, "{lengths:?}");
+    // Those that come when nothing is left have 4 KiB each.
+    assert!(rings.memory_bytes() <= 68 << 20, "{}", rings.memory_bytes());
+    // One whose memory is refused takes nothing of what the others share.
+    let rings = Rings::new(3, 1, Limits { memory_bytes: 1 << 20, ..limits });
+    let next = rings.ring_bytes();
+    rings.stage(0, 1, &Edit::Put(&[1; 20])).unwrap();
+    for _ in 0..1000 {
+        assert!(matches!(rings.stage(1, 1, &Edit::Put(&[1; 20])), Err(Unstaged::OutOfMemory { .. })));
+    }
+    assert_eq!((next, rings.ring_bytes()), (1 << 20, 512 << 10));
 }

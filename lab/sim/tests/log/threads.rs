@@ -122,6 +122,26 @@ fn rings_that_fill_are_flushed() {
     }
 }
 
+/// Each flush writes much where nobody waits for it, though the database may have many workers.
+#[test]
+fn flushes_that_nobody_waits_for_are_long() {
+    const BYTES: usize = 8 << 20;
+    let disk = SimulatedDisk::new(1);
+    let log = opened(&disk, Options { durability: Durability::OnCheckpoint, ..Options::production(256) });
+    let threads = Threads::start(Arc::clone(&log)).unwrap();
+    let syncs = || disk.steps().iter().filter(|step| step.operation == Operation::Sync).count();
+    let before = syncs();
+    for timestamp in 1..=(BYTES / 1024) as u64 {
+        log.admit(0).unwrap();
+        log.stage(0, TableId::new(1, 1), b"", Change::Put(&[timestamp; 128])).unwrap();
+        log.seal(0, Order::from(timestamp));
+    }
+    drop(threads);
+    // A ring calls for a flush once it has 256 KiB, and at most one frame more follows, which says what is durable. Files are synced as they are made.
+    let most = 2 * BYTES.div_ceil(256 << 10) + 10;
+    assert!(syncs() - before <= most, "{} flushes, at most {most}", syncs() - before);
+}
+
 /// What is sealed is durable, though nobody waits, once the log's threads are told to end.
 #[test]
 fn closing_makes_all_durable() {
