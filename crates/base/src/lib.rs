@@ -13,6 +13,20 @@ pub mod sizes;
 pub use error::{Abort, Error, Reason};
 pub use id::{IndexId, TableId, WorkerId};
 
+/// Constants that are one bit each, the lowest one first.
+#[macro_export]
+macro_rules! bits {
+    (@ $bit:expr, $type:ty: $(#[$note:meta])* $name:ident $(, $($others:tt)*)?) => {
+        $(#[$note])*
+        const $name: $type = $bit;
+        $($crate::bits!(@ $bit << 1, $type: $($others)*);)?
+    };
+    (@ $bit:expr, $type:ty:) => {};
+    ($type:ty: $($names:tt)+) => {
+        $crate::bits!(@ 1, $type: $($names)+);
+    };
+}
+
 /// `Ok`, of a result whose error type is [`Error`]: for closures in which nothing else says what that is.
 #[allow(non_snake_case, reason = "it is used as the variant is")]
 #[inline]

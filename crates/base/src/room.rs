@@ -12,6 +12,9 @@ pub trait KeptList {
 
     /// Gives back most of what is empty, if that is much.
     fn give_back_room(&mut self);
+
+    /// Empties the list, which keeps no more room than for its usual length.
+    fn forget(&mut self);
 }
 
 /// To how many entries a list shrinks that has `len` of `room`, if it does.
@@ -35,11 +38,25 @@ macro_rules! kept_lists {
                     self.shrink_to(room);
                 }
             }
+
+            #[inline]
+            fn forget(&mut self) {
+                self.clear();
+                self.give_back_room();
+            }
         }
     )*};
 }
 
 kept_lists! { Vec VecDeque }
+
+/// Clears each of these, whatever they are.
+#[macro_export]
+macro_rules! clear_each {
+    ($($cleared:expr),+ $(,)?) => {
+        $($cleared.clear();)+
+    };
+}
 
 #[cfg(test)]
 mod tests {

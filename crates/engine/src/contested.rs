@@ -24,6 +24,7 @@ use polychron_sync::atomic::{AtomicUsize, Ordering};
 use polychron_sync::{CachePadded, MODELLED, nap, spin_hint};
 
 use crate::drive::RandomWait;
+use crate::options::Retry;
 
 /// Conflicts in a row before a transaction asks for the favour. After half of them it yields its processor ([`RandomWait::SPINS`]), which
 /// most often goes to the transaction in its way. To ask earlier costs throughput where few transactions conflict so often: a wait for the
@@ -157,6 +158,19 @@ impl Contested {
         is_here: impl FnOnce(usize) -> bool,
     ) -> bool {
         favour.bars(row, worker).is_some_and(|other| self.standing != Standing::Impatient && !is_here(other))
+    }
+
+    /// Waits before the next attempt: for the favour, or else for a random time.
+    pub fn back_off(
+        &mut self,
+        favour: &Favour,
+        worker: usize,
+        attempts: u64,
+        (random, retry): (&mut RandomWait, &Retry),
+    ) {
+        if !self.wait(favour, worker, attempts) {
+            random.wait(attempts, retry);
+        }
     }
 
     /// An attempt has ended. A thread that conflicts although it is favoured most likely does so with what others had begun before, and is

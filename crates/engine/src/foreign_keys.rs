@@ -2,9 +2,9 @@
 //! children. These are reads like any other, so under a serializable protocol a foreign key holds because the transactions have an order.
 //! Levels of isolation that do not protect reads protect these ([`Transaction::protect_reads`]).
 //!
-//! The write comes first and what it needs is looked for behind it, so that a row may refer to itself and go with its own reference. A
-//! write that is refused is undone, and the transaction may go on. All writes of procedures come through here: typed operations
-//! ([`crate::Operations`]) directly, those of bytes behind the checks of [`crate::checked`].
+//! The row is written first and its parents are checked afterwards, so a row may refer to itself. A write that is refused is undone, and the
+//! transaction may go on. All writes of procedures come through here: typed operations ([`crate::Operations`]) directly, those of bytes behind the
+//! checks of [`crate::checked`].
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Reference {
         Ok(error::Reference::new(names(child, &self.positions), names(parent, &parent.key), values))
     }
 
-    /// Between which keys of the child's index the children of a parent lie.
+    /// The range of the child's index that holds a parent's children.
     fn children_of(&self, key: &[u8]) -> Result<(Vec<u8>, Bound<Vec<u8>>), Error> {
         let mut scratch = KeyScratch::new();
         let first = self.to_children.encode_key(&self.key.decode_key(key)?, &mut scratch)?.to_vec();
@@ -184,7 +184,7 @@ impl Constraints {
         key.map_or_else(|| Error::duplicate(table, index), |key| Error::duplicate_key(table, index, key))
     }
 
-    /// What rows of the table must be, if anybody has said so.
+    /// The table's row rules, if it has any.
     pub(crate) fn rules(&self) -> Option<&Arc<RowRules>> {
         self.rules.as_ref()
     }
@@ -209,7 +209,7 @@ impl Constraints {
         child.map_or(Ok(()), |child| Err(Error::definition(format!("{} refers to `{name}`", error::table_name(child)))))
     }
 
-    /// From here on nothing is written into the table, or it is again.
+    /// Forbids writes to the table, or allows them again.
     pub fn hold(&mut self, why: Option<Arc<EvolutionError>>) {
         self.held = why;
     }
@@ -428,8 +428,8 @@ fn check_deleted_row<T: Transaction + ?Sized, K: EncodedKey>(
 }
 
 /// Undoes a write that was refused, so that nothing of it is left for a caller that catches the error. Where it cannot be undone alone, the
-/// transaction must not go on, and catching an error must not let it: it is ended as by a panic. What has no transactions undoes nothing,
-/// and the write stays.
+/// transaction must not go on, and catching an error must not let it: it is ended as by a panic. An engine
+/// without transactions keeps the write.
 fn undo_refused<T: Transaction + ?Sized>(
     transaction: &mut T,
     mark: usize,

@@ -13,6 +13,23 @@ pub struct Configuration {
     pub options: &'static [(&'static str, &'static str)],
 }
 
+impl Configuration {
+    /// A serializable one.
+    pub const fn new(
+        name: &'static str,
+        summary: &'static str,
+        options: &'static [(&'static str, &'static str)],
+    ) -> Self {
+        Self { name, summary, isolation: Isolation::Serializable, options }
+    }
+
+    /// The same with another promise.
+    #[must_use]
+    pub const fn promising(self, isolation: Isolation) -> Self {
+        Self { isolation, ..self }
+    }
+}
+
 /// What a protocol promises its transactions of each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {

@@ -2,7 +2,7 @@
 //! conditions that are cut out of them, and what the layer asks of the protocol. Offered, never required.
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Reason, TableId};
+use polychron_base::{Error, Reason, TableId, clear_each};
 
 use crate::futures::{Expression, FutureColumn, FutureError, Operand, Scalar, each_operand};
 use crate::{Configuration, Interactive, Projection, Protocol, Transaction};
@@ -59,9 +59,7 @@ impl Program {
     /// Forgets everything.
     #[inline]
     pub fn clear(&mut self) {
-        self.nodes.clear();
-        self.rows.clear();
-        self.bytes.clear();
+        clear_each!(self.nodes, self.rows, self.bytes);
     }
 
     /// Bytes that were kept.

@@ -34,6 +34,7 @@ pub mod keys;
 pub mod lazy;
 pub mod limits;
 pub mod load;
+pub mod midway;
 #[doc(hidden)]
 pub mod mutations;
 pub mod nested;

@@ -16,9 +16,9 @@ use polychron_schema::RowBuffer;
 use crate::Savepoints;
 use crate::stores::key_in_entry;
 
-pub use change::make_entry;
+pub use change::{lock_row, make_entry};
 pub use fill::{fill, fill_by_own_worker, make_entries};
-pub use primitives::{At, Finding, Intent, Lookup, Primitives, Rewrite};
+pub use primitives::{At, Finding, Flags, Intent, Lookup, Primitives, Rewrite};
 pub use visit::{Visit, follow_key};
 
 crate::named! {
@@ -62,6 +62,12 @@ pub struct Buffers {
 }
 
 impl Buffers {
+    /// A buffer for a row that is changed, until [`Primitives::give_back`].
+    #[inline]
+    pub fn take_changing(&mut self) -> Box<RowBuffer> {
+        self.changing.take().unwrap_or_default()
+    }
+
     /// The primary key to which [`follow_key`] went last.
     pub fn followed_key(&self) -> &[u8] {
         key_in_entry(self.entry.as_words())

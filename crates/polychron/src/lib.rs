@@ -210,6 +210,8 @@ mod pool;
 pub mod prelude;
 #[cfg(feature = "durability")]
 mod read_only;
+#[cfg(feature = "durability")]
+mod refusing;
 mod requests;
 mod resolving;
 mod session;

@@ -1,69 +1,16 @@
-//! Databases that are opened to be read alone: what would be their log refuses every change.
+//! Databases that are opened to be read alone.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use polychron_base::error::table_name;
-use polychron_engine::definitions::StoredCatalog;
-use polychron_engine::redo::{Change, Durability, Journal, Log, Order, Ticket};
-use polychron_engine::{Error, Protocol, TableId};
+use polychron_engine::redo::Journal;
+use polychron_engine::{Error, Protocol};
 use polychron_log::disk::{Cause, Directory, Disk, Files};
 use polychron_log::{Progress, Reading};
 
 use crate::durable::{Told, load};
+use crate::refusing::Refusing;
 use crate::{Builder, Database};
-
-/// Refuses changes, once the tables are there.
-struct Refusing {
-    path: String,
-    tables: OnceLock<StoredCatalog>,
-}
-
-impl Refusing {
-    fn refuse(&self, table: String) -> Error {
-        Error::opened_read_only(table, self.path.clone())
-    }
-}
-
-impl Log for Refusing {
-    fn admit(&self, _: usize) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn stage(&self, _: usize, table: TableId, _: &[u8], _: Change<'_>) -> Result<(), Error> {
-        self.tables.get().map_or(Ok(()), |_| Err(self.refuse(table_name(table))))
-    }
-
-    fn discard(&self, _: usize) {}
-
-    fn seal(&self, _: usize, _: Order) -> Ticket {
-        Ticket::DONE
-    }
-
-    fn ticket(&self, _: Order) -> Ticket {
-        Ticket::DONE
-    }
-
-    fn sealed(&self) -> Ticket {
-        Ticket::DONE
-    }
-
-    fn wait(&self, _: Ticket) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn durability(&self) -> Durability {
-        Durability::OnCheckpoint
-    }
-
-    fn define(&self, tables: &StoredCatalog) -> Result<(), Error> {
-        let Some(present) = self.tables.get() else { return Ok(()) };
-        let (old, new) = (present.tables(), tables.tables());
-        let changed = old.keys().chain(new.keys()).find(|position| old.get(*position) != new.get(*position));
-        let named = changed.and_then(|position| new.get(position).or_else(|| old.get(position)));
-        Err(self.refuse(named.map_or_else(String::new, |table| table.definition.name.clone())))
-    }
-}
 
 impl<P: Protocol> Builder<P> {
     /// Reads the database at a path into memory, and writes nothing there: no right to write is needed, nor a medium that can be written. What is changed is refused
@@ -105,7 +52,7 @@ impl<P: Protocol> Builder<P> {
     ) -> Result<Database<P>, Error> {
         let threads = self.recovering_threads();
         let mut options = self.checked()?;
-        let refusing = Arc::new(Refusing { path: path.to_owned(), tables: OnceLock::new() });
+        let refusing = Arc::new(Refusing::new(path));
         options.common.journal = Journal::new(Arc::clone(&refusing) as _);
         let database = Database::with_options(options)?;
         let told = Told::new(&database);
@@ -114,8 +61,7 @@ impl<P: Protocol> Builder<P> {
         load(&database, path.to_owned(), &mut reading, &told)?;
         let tables = reading.catalog().clone();
         reading.end()?;
-        // From now on.
-        let _ = refusing.tables.set(tables);
+        refusing.begin(&tables);
         Ok(database)
     }
 }

@@ -171,7 +171,8 @@ fn changes_of_a_standby_are_refused() {
     assert!(matches!(refused, Err(Error::OpenedReadOnly(_))), "{refused:?}");
     let refused = standby.transact(|t| t.update(&accounts, 1, |row| row.set_balance(7)));
     assert!(matches!(refused, Err(Error::OpenedReadOnly(_))), "{refused:?}");
-    assert!(matches!(standby.drop_table(accounts.id()), Err(Error::OpenedReadOnly(_))));
+    let refused = standby.drop_table(accounts.id());
+    assert!(matches!(&refused, Err(Error::OpenedReadOnly(told)) if told.table == "account"), "{refused:?}");
     assert!(matches!(builder::<Cicada>().open(&path), Err(Error::InUse(_))));
     transfer(&database, 1);
     wait_until(|| look(&standby) == Some(1));

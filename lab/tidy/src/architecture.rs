@@ -136,6 +136,30 @@ pub fn unsafe_code(sources: &[Source], allowed: &[(&str, usize)]) -> Vec<Finding
     findings
 }
 
+/// Protocol folders in which more files have unsafe code than so many, tests and models aside, or more than a third of all; and entries that are no
+/// longer needed.
+pub fn unsafe_files(sources: &[Source], allowed: &[(&str, usize)]) -> Vec<Finding> {
+    let is_model = |source: &Source| source.path.ends_with("/model.rs") || source.path.contains("/model/");
+    let mut files: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for source in sources.iter().filter(|source| source.is_rust() && !source.is_test() && !is_model(source)) {
+        let folder = source.path.strip_prefix("crates/protocols/src/").and_then(|path| path.split_once('/'));
+        let Some((folder, _)) = folder else { continue };
+        let (unsafe_ones, all) = files.entry(folder).or_default();
+        *unsafe_ones += usize::from(!words(&code(&source.text), "unsafe").is_empty());
+        *all += 1;
+    }
+    let mut findings = Vec::new();
+    for (folder, (count, all)) in files {
+        let most = allowed.iter().find(|(name, _)| *name == folder).map_or(0, |(_, most)| *most);
+        if count != most || count * 3 > all {
+            let text =
+                format!("{count} of {all} files have unsafe code, and are to be {most}, and a third at the most");
+            findings.push(Finding::new(&Source::new(folder, ""), 0, text));
+        }
+    }
+    findings
+}
+
 /// Manifests under `crates/` that name a package of `lab/`, for tests too.
 pub fn laboratory(sources: &[Source]) -> Vec<Finding> {
     let manifests = || sources.iter().filter(|source| source.path.ends_with("/Cargo.toml"));
@@ -281,6 +305,17 @@ mod tests {
             Source::new("crates/sql/src/a.rs", "// unsafe\n#![deny(unsafe_op_in_unsafe_fn)]"),
         ];
         assert_eq!(unsafe_code(&fine, &[("sync", 1)]), []);
+    }
+
+    #[test]
+    fn more_unsafe_files_than_there_were_or_than_a_third_are_found() {
+        let source = |name: &str, text: &str| Source::new(&format!("crates/protocols/src/bohm/{name}.rs"), text);
+        let (plain, other) = ("fn a() {}", "unsafe fn a() {}");
+        let third = [source("a", plain), source("b", other), source("c", plain), source("model", other)];
+        assert_eq!(unsafe_files(&third, &[("bohm", 1)]), []);
+        assert_eq!(unsafe_files(&third, &[]).len(), 1, "there are more");
+        assert_eq!(unsafe_files(&third, &[("bohm", 2)]).len(), 1, "the list is to follow");
+        assert_eq!(unsafe_files(&third[..2], &[("bohm", 1)]).len(), 1, "half of them");
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, IndexId};
+use polychron_base::{Error, IndexId, TableId};
 use polychron_schema::{Changes, KeyScratch, Projection, RowBuffer, RowMut, RowRef};
 
+use super::transaction::{alter, table_of};
 use super::{At, Lookup, Point, Primitives, Rewrite, Step};
 use crate::Insertion;
 use crate::mutations::{left_out, pass};
@@ -30,7 +31,7 @@ fn whole_or_not<'t, P: Primitives<'t>, K: EncodedKey>(
 ) -> Result<Insertion, Error> {
     let mark = transaction.set_mark();
     let outcome = operation(transaction);
-    if !matches!(outcome, Ok(Insertion::Inserted)) && !transaction.is_doomed() && !left_out(Step::UndoOperations) {
+    if !matches!(outcome, Ok(Insertion::Inserted)) && !transaction.flags().doomed && !left_out(Step::UndoOperations) {
         transaction.undo_to(mark)?;
         if let Some(at) = found {
             transaction.has_refused(at);
@@ -271,11 +272,35 @@ pub(super) fn delete_row<'t, P: Primitives<'t>, K: EncodedKey>(
     outcome.map(|_| true)
 }
 
+/// Locks the row of a key that is about to be written, where the protocol can ([`Primitives::lock`]).
+///
+/// # Errors
+/// [`Error::Conflict`], [`Error::ReadOnly`], and what the protocol's own wait answers.
+pub fn lock_row<'t, P: Primitives<'t>, K: EncodedKey>(
+    transaction: &mut P,
+    table: TableId,
+    key: K,
+) -> Result<(), Error> {
+    alter(transaction, |this| this.lock(At::row(table_of(this, table)?, key)))
+}
+
 /// Makes the entry of a row in an index that is being filled, if the row exists. An entry that its writer made already is left.
 ///
 /// # Errors
 /// [`Error::Duplicate`] when another row has the key.
 pub fn make_entry<'t, P: Primitives<'t>>(
+    transaction: &mut P,
+    table: TableId,
+    index: IndexId,
+    primary: &[u8],
+) -> Result<(), Error> {
+    transaction.operate(|this| {
+        let table = table_of(this, table)?;
+        make_entry_in(this, table, table.store(index)?, primary)
+    })
+}
+
+fn make_entry_in<'t, P: Primitives<'t>>(
     transaction: &mut P,
     table: &'t StoreTable<P::Store>,
     store: &'t Arc<P::Store>,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use polychron_base::{Error, IndexId, TableId};
 
-use super::transaction::table_of;
 use super::{Primitives, make_entry};
 use crate::stores::{Base, Keyed, Keys, StoreProtocol, for_each};
 use crate::{Interactive, Mode, catalog, drive, limits};
@@ -65,12 +64,7 @@ where
     for first in (0..keys.len()).step_by(ROWS_AT_ONCE) {
         let rows = first..keys.len().min(first + ROWS_AT_ONCE);
         let mut make = |transaction: &mut W::Transaction<'_>| {
-            rows.clone().try_for_each(|row| {
-                transaction.operate(|this| {
-                    let table = table_of(this, table)?;
-                    make_entry(this, table, table.store(index)?, keys.get(row))
-                })
-            })
+            rows.clone().try_for_each(|row| make_entry(transaction, table, index, keys.get(row)))
         };
         // A lock that is waited for is no conflict, and has no other end.
         let time = worker.retry().time;

@@ -54,11 +54,8 @@ pub trait Primitives<'t>: Queries + Sized {
     /// Runs one operation of the client's, between two of which it may do nothing for long. A doomed transaction conflicts here.
     fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error>;
 
-    /// Whether the transaction may not write.
-    fn is_read_only(&self) -> bool;
-
-    /// Whether the transaction has conflicted.
-    fn is_doomed(&self) -> bool;
+    /// What the transaction may do.
+    fn flags(&self) -> Flags;
 
     /// Finds the record of a key. What it is looked up for is a constant wherever the row layer asks.
     fn find<K: EncodedKey>(&mut self, at: At<'t, Self::Store, K>, lookup: Lookup<'_>) -> Finding<Self::Found>;
@@ -75,7 +72,7 @@ pub trait Primitives<'t>: Queries + Sized {
         found: Self::Found,
         projection: &Projection,
     ) -> Box<RowBuffer> {
-        let mut row = self.buffers().changing.take().unwrap_or_default();
+        let mut row = self.buffers().take_changing();
         let words = self.row(found).as_words();
         let wanted = if Self::OVERWRITES_COLUMNS { words_of(projection) } else { 0..words.len() };
         let end = wanted.end.min(words.len());
@@ -172,6 +169,12 @@ pub trait Primitives<'t>: Queries + Sized {
         Ok(())
     }
 
+    /// Locks the row of a key that is about to be written, if there is one, whatever was committed there since the transaction began: see
+    /// [`lock_row`](super::lock_row). Nothing to do where no such lock is needed.
+    fn lock<K: EncodedKey>(&mut self, _at: At<'t, Self::Store, K>) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// The entry of a row has been made in an index that is being filled: who changes the row meanwhile must conflict. Nothing to do where
     /// reads are protected.
     #[inline]
@@ -251,6 +254,26 @@ pub trait Primitives<'t>: Queries + Sized {
     /// See [`Transaction::protect_reads`](crate::Transaction::protect_reads).
     #[inline]
     fn protect_all_reads(&mut self, _protect: bool) {}
+}
+
+/// What a transaction may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Flags {
+    /// It may not write.
+    pub read_only: bool,
+    /// It has conflicted.
+    pub doomed: bool,
+}
+
+impl Flags {
+    /// After a conflict every call conflicts.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`].
+    #[inline(always)]
+    pub fn check(self) -> Result<(), Error> {
+        if self.doomed { Err(Error::Conflict) } else { Ok(()) }
+    }
 }
 
 /// A key of an index of a table that the transaction knows. Only the row layer makes one: see [`Primitives::Found`].

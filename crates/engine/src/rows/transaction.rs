@@ -11,11 +11,11 @@ use crate::{Constraints, Insertion, LazyFutures, Prefetch, RowVisitor, Savepoint
 
 /// An operation that writes.
 #[inline]
-fn alter<'t, P: Primitives<'t>, O>(
+pub(super) fn alter<'t, P: Primitives<'t>, O>(
     transaction: &mut P,
     operation: impl FnOnce(&mut P) -> Result<O, Error>,
 ) -> Result<O, Error> {
-    transaction.operate(|this| if this.is_read_only() { Err(Error::ReadOnly) } else { operation(this) })
+    transaction.operate(|this| if this.flags().read_only { Err(Error::ReadOnly) } else { operation(this) })
 }
 
 /// The table of this id, for the operation that the row layer runs. It must not outlast that: so only the row layer may ask, which hands the table
@@ -106,7 +106,8 @@ impl<'t, P: Primitives<'t>> Transaction for P {
     }
 
     fn mark(&mut self) -> Result<usize, Error> {
-        if self.is_doomed() { Err(Error::Conflict) } else { Ok(self.set_savepoint()) }
+        self.flags().check()?;
+        Ok(self.set_savepoint())
     }
 
     fn undo_unchecked(&mut self, position: usize) -> Result<(), Error> {

@@ -49,7 +49,7 @@ pub use record::{Record, RowRecords, is_too_roomy};
 pub use rows::{check_row, entry_words, key_in_entry, words_of};
 pub use table::{Keyed, StoreDefinition, StoreTable, has_dropped};
 pub use undo::{UndoLog, Undoable};
-pub use worker::{GROUP, StoreWorker, WorkerBase};
+pub use worker::{GROUP, Parts, PartsMut, StoreWorker, WorkerBase};
 
 /// An index of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -150,8 +150,7 @@ impl NodeSet {
     /// Forgets all.
     #[inline]
     pub fn clear(&mut self) {
-        self.nodes.clear();
-        self.nodes.give_back_room();
+        self.nodes.forget();
         self.compared = 0;
         self.is_alone = false;
         if self.is_hashed {

@@ -104,6 +104,29 @@ impl<S: Keyed> WorkerBase<S> {
     }
 }
 
+/// [`StoreWorker::parts`] and [`StoreWorker::parts_mut`] of a worker that has its slot in `local`, what it keeps in `state.base`, and its database in
+/// the field that is named.
+#[macro_export]
+macro_rules! worker_parts {
+    ($($database:ident).+) => {
+        #[inline]
+        fn parts(&self) -> $crate::stores::Parts<'_, Self::Store> {
+            (&self.local, &self.state.base, &self.$($database).+)
+        }
+
+        #[inline]
+        fn parts_mut(&mut self) -> $crate::stores::PartsMut<'_, Self::Store> {
+            (&mut self.local, &mut self.state.base, &self.$($database).+)
+        }
+    };
+}
+
+/// What every worker has: a slot in the epochs, what it keeps, and its database.
+pub type Parts<'w, S> = (&'w Local, &'w WorkerBase<S>, &'w Base<S>);
+
+/// The same, to change it.
+pub type PartsMut<'w, S> = (&'w mut Local, &'w mut WorkerBase<S>, &'w Base<S>);
+
 /// A worker of a [`StoreProtocol`](super::StoreProtocol): what differs between such workers. The rest is [`Worker`] and [`Interactive`],
 /// written once.
 ///
@@ -120,11 +143,11 @@ pub trait StoreWorker: Send {
     /// Whether transactions use what was looked up for their group, and so stay in its epoch. Elsewhere it is in the caches, and no more.
     const HOLDS_GROUPS: bool = true;
 
-    /// What every such worker has: a slot in the epochs, what it keeps, and its database.
-    fn parts(&self) -> (&Local, &WorkerBase<Self::Store>, &Base<Self::Store>);
+    /// What every such worker has. [`worker_parts!`](crate::worker_parts) implements both where the fields have the usual names.
+    fn parts(&self) -> Parts<'_, Self::Store>;
 
     /// The same, to change it.
-    fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Self::Store>, &Base<Self::Store>);
+    fn parts_mut(&mut self) -> PartsMut<'_, Self::Store>;
 
     /// Begins a transaction where none is open; see [`Interactive::begin`]. It renews its list of tables ([`Seen::renew`]) before it looks
     /// at that.

@@ -15,14 +15,14 @@ use polychron_log::frame;
 use polychron_log::ship::{Apply, Changes, Point};
 use polychron_schema::EvolutionError;
 
-use super::guard::Guard;
 use super::status::Shared;
 use crate::TransactionOf;
+use crate::refusing::Refusing;
 
 /// What makes a database of a standby: tables by their positions at the primary, and what is known of each.
 pub(crate) struct Applier<P: Protocol> {
     protocol: Arc<P>,
-    guard: Arc<Guard>,
+    guard: Arc<Refusing>,
     pub(super) shared: Arc<Shared>,
     tables: BTreeMap<u32, (TableId, StoredTable)>,
     worker: P::Worker,
@@ -31,7 +31,7 @@ pub(crate) struct Applier<P: Protocol> {
 impl<P: Protocol<Worker: Interactive>> Applier<P> {
     pub(super) fn new(
         protocol: &Arc<P>,
-        guard: &Arc<Guard>,
+        guard: &Arc<Refusing>,
         shared: &Arc<Shared>,
         tables: &StoredCatalog,
     ) -> Result<Self, Error> {

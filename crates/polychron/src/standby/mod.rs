@@ -2,11 +2,10 @@
 
 mod applier;
 mod connection;
-mod guard;
 mod status;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use polychron_engine::definitions::{Standing, StoredCatalog, StoredTable};
@@ -19,10 +18,10 @@ use polychron_log::{Load, Progress, Settings, Wanted};
 use polychron_sync::Process;
 
 use crate::durable::{Home, Recovers, Told, load};
+use crate::refusing::Refusing;
 use crate::{Builder, Database};
 use applier::Applier;
 use connection::{follow_on, open_files};
-use guard::Guard;
 pub use status::StandbyStatus;
 use status::{Held, Shared};
 
@@ -98,7 +97,7 @@ impl<P: Protocol<Worker: Interactive>> Builder<P> {
         settings: Settings,
         primary: &str,
     ) -> Result<Opened<P, D>, Error> {
-        let guard = Arc::new(Guard { path: settings.path.clone(), is_loaded: OnceLock::new() });
+        let guard = Arc::new(Refusing::new(&settings.path));
         let database = self.beside_files(&settings, Journal::new(Arc::clone(&guard) as _))?;
         // A protocol that executes transactions elsewhere cannot tell whose changes they are.
         database.transact(|_| Ok::<_, Error>(()))?;
@@ -113,8 +112,7 @@ impl<P: Protocol<Worker: Interactive>> Builder<P> {
         let seen = opening.point().unwrap_or_default();
         shared.change(|status| (status.seen, status.received) = (seen, seen.epoch));
         let applier = Applier::new(&database.protocol, &guard, &shared, opening.catalog())?;
-        // From now on.
-        let _ = guard.is_loaded.set(());
+        guard.begin(opening.catalog());
         let standby = opening.finish();
         drop(told);
         Ok((database, standby, applier))

@@ -4,6 +4,7 @@
 //! it wait. So users are not offered it: [`polychron_engine::Interactive`] is there for tests only.
 
 use polychron_base::{Error, IndexId, TableId};
+use polychron_engine::rows::make_entry;
 use polychron_engine::stores::{Keys, for_each};
 use polychron_sync::atomic::Ordering;
 
@@ -16,7 +17,7 @@ use super::worker::BohmWorker;
 
 /// What drives a transaction.
 #[derive(Debug)]
-pub(super) enum Driven<'t> {
+pub(super) enum Driver<'t> {
     /// The thread that claimed it.
     ByThePipeline,
     /// It is the snapshot of this worker.
@@ -34,7 +35,7 @@ impl BohmWorker {
         let (planned, client_batch) = client_batch.drive().expect("it was not executed");
         let mut transaction =
             BohmTransaction::planned(&self.shared, &mut self.executor.state, &self.executor.local, planned, timestamp);
-        transaction.driven = Driven::Interactive(client_batch);
+        transaction.driver = Driver::Interactive(client_batch);
         if let Some(refusal) = transaction.refusal() {
             return Err(refusal);
         }
@@ -64,7 +65,7 @@ impl BohmWorker {
         if let Some((planned, driven)) = client_batch.drive() {
             let Executor { local, state } = &mut self.executor;
             let mut transaction = BohmTransaction::planned(&self.shared, state, local, planned, timestamp);
-            transaction.driven = Driven::Interactive(driven);
+            transaction.driver = Driver::Interactive(driven);
             transaction.end_interactive(Ran::RollBack);
         }
         match client_batch.take_back() {
@@ -117,7 +118,7 @@ impl BohmWorker {
 impl BohmTransaction<'_> {
     /// Ends a transaction that a client drives, and waits until its batch knows.
     pub(super) fn end_interactive(&mut self, ran: Ran) {
-        let Driven::Interactive(client_batch) = std::mem::replace(&mut self.driven, Driven::ByThePipeline) else {
+        let Driver::Interactive(client_batch) = std::mem::replace(&mut self.driver, Driver::ByThePipeline) else {
             return;
         };
         self.shared.driver.store(0, Ordering::Relaxed);
@@ -142,25 +143,20 @@ impl BohmTransaction<'_> {
 impl BohmTransaction<'_> {
     /// Makes the entries of all rows in one index.
     pub(super) fn fill_index(&mut self, table: TableId, index: IndexId) -> Result<(), Error> {
-        // SAFETY: the guard stands for as long as the transaction.
-        let table = unsafe { self.state.tables.table_during(table)? };
-        let store = table.store(index)?;
         let mut keys = Keys::default();
-        for_each(table.primary.index(), &self.guard, &mut |key, _| keys.push(key));
-        for position in 0..keys.len() {
-            // A transaction that has put the row there since the catalog shows the index has made its entry, too.
-            polychron_engine::rows::make_entry(self, table, store, keys.get(position))?;
-        }
-        Ok(())
+        let rows = self.state.tables.table(table)?.primary.index();
+        for_each(rows, &self.guard, &mut |key, _| keys.push(key));
+        // A transaction that has put the row there since the catalog shows the index has made its entry, too.
+        (0..keys.len()).try_for_each(|row| make_entry(self, table, index, keys.get(row)))
     }
 }
 
 impl Drop for BohmTransaction<'_> {
     fn drop(&mut self) {
-        match self.driven {
-            Driven::ByThePipeline => {}
-            Driven::Snapshot(worker) => self.shared.snapshots.close(worker),
-            Driven::Interactive(_) => self.end_interactive(Ran::RollBack),
+        match self.driver {
+            Driver::ByThePipeline => {}
+            Driver::Snapshot(worker) => self.shared.snapshots.close(worker),
+            Driver::Interactive(_) => self.end_interactive(Ran::RollBack),
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();

@@ -66,7 +66,7 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct Snapshots {
     open: AtomicUsize,
-    /// Of each worker the batch, plus one; zero while it has no snapshot.
+    /// Per worker: the snapshot's batch plus one, or zero.
     batches: Box<[CachePadded<AtomicU64>]>,
     /// The highest batch below which versions may have been freed.
     collected: AtomicU64,
@@ -107,7 +107,7 @@ impl Snapshots {
         self.batches[worker].load(Ordering::Relaxed) > 0
     }
 
-    /// Up to which batch what was superseded is seen by no snapshot.
+    /// Versions superseded up to this batch are invisible to every snapshot.
     pub(super) fn watermark(&self, finished: u64) -> u64 {
         self.older_than(finished).fold(finished, u64::min)
     }

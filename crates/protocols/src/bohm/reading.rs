@@ -14,7 +14,7 @@ use super::chain::{Chain, Head, Superseded};
 use super::collection::Deleted;
 use super::entry::{Entry, KeptKey, Known, Put, Want};
 use super::execution::{ExecutorState, Outcome, ensure_complete, execute_claimed};
-use super::interactive::Driven;
+use super::interactive::Driver;
 use super::parking::SpinBudget;
 use super::planned::{Executing, Planned, Progress};
 use super::protocol::Shared;
@@ -25,6 +25,13 @@ use super::transaction::{BohmTransaction, Position};
 use super::version::{Filling, Free, Fresh, State, Version};
 
 impl<'t> BohmTransaction<'t> {
+    /// Looks at the present list of tables from now on.
+    pub(super) fn renew_tables(&mut self) {
+        // SAFETY: the transaction holds the guard, and renews it only if it has a snapshot open since before. One that is executed for another one
+        // returns to that, which holds an older guard.
+        unsafe { self.state.tables.renew(&self.shared.base.catalog) };
+    }
+
     /// A transaction that the calling thread has claimed.
     pub(super) fn planned(
         shared: &'t Shared,
@@ -52,7 +59,7 @@ impl<'t> BohmTransaction<'t> {
         // Before the list of tables is looked at, in `begin`, so that it stays while the guard rests.
         let kept = local.begin_snapshot();
         let mut transaction = Self::new(shared, state, local, Timestamp::end_of(batch));
-        transaction.driven = Driven::Snapshot(worker);
+        transaction.driver = Driver::Snapshot(worker);
         transaction.kept = Some(kept);
         transaction.awaits = batch > shared.pipeline.finished();
         let begun = transaction.begin();
@@ -85,7 +92,7 @@ impl<'t> BohmTransaction<'t> {
             lost: None,
             was_refused_memory: false,
             awaits: false,
-            driven: Driven::ByThePipeline,
+            driver: Driver::ByThePipeline,
             is_saving: false,
             saves_operation: false,
             next: 0,
@@ -381,7 +388,7 @@ impl<'t> BohmTransaction<'t> {
     pub(super) fn await_producer(&mut self, producer: &Planned, timestamp: Timestamp) -> Result<(), Error> {
         debug_assert!(timestamp < self.timestamp, "transactions wait for earlier ones only");
         debug_assert!(self.awaits, "a snapshot of finished batches sees nothing that is pending");
-        if !matches!(self.driven, Driven::ByThePipeline) {
+        if !matches!(self.driver, Driver::ByThePipeline) {
             let mut spin_budget = SpinBudget::default();
             while !ensure_complete(self.shared, self.state, self.local, producer, timestamp) {
                 spin_budget.wait(&self.state.parker);

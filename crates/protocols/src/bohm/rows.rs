@@ -7,7 +7,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::{At, Buffers, Finding, Intent, Lookup, Primitives, Rewrite, Visit};
+use polychron_engine::rows::{At, Buffers, Finding, Flags, Intent, Lookup, Primitives, Rewrite, Visit};
 use polychron_engine::{Projection, Queries, RowVisitor, Savepoints};
 use polychron_schema::{Changes, RowMut, RowRef};
 
@@ -59,13 +59,8 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
     }
 
     #[inline]
-    fn is_read_only(&self) -> bool {
-        self.planned.is_none()
-    }
-
-    #[inline]
-    fn is_doomed(&self) -> bool {
-        self.doomed
+    fn flags(&self) -> Flags {
+        Flags { read_only: self.planned.is_none(), doomed: self.doomed }
     }
 
     /// Where no other row will be put, the room is made no larger than needed, and can be had when memory is short.
@@ -225,7 +220,7 @@ impl<'t> Primitives<'t> for BohmTransaction<'t> {
 
     #[inline]
     fn fetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        if self.is_read_only() {
+        if self.planned.is_none() {
             self.asked = self.asked.saturating_add(1);
         }
         self.scratch.hints.ask(table, key);

@@ -1,8 +1,8 @@
 //! The operations of a procedure: reads of the versions before its log position, and rows for its placeholders.
 
-use polychron_base::Error;
 use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
+use polychron_base::{Error, clear_each};
 use polychron_engine::Savepoints;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::stores::{Hints, IndexRef};
@@ -11,7 +11,7 @@ use polychron_sync::atomic::Ordering;
 
 use super::entry::{Known, Want};
 use super::execution::ExecutorState;
-use super::interactive::Driven;
+use super::interactive::Driver;
 use super::naming::{ByKey, ByVersion, FEW};
 use super::planned::{Body, Executing};
 use super::protocol::Shared;
@@ -68,7 +68,7 @@ pub struct BohmTransaction<'t> {
     /// Earlier transactions may be under way. A snapshot of finished batches only has none before it.
     pub(super) awaits: bool,
     /// What drives it.
-    pub(super) driven: Driven<'t>,
+    pub(super) driver: Driver<'t>,
     pub(super) is_saving: bool,
     /// Whether that is for the operation that is under way.
     pub(super) saves_operation: bool,
@@ -112,14 +112,8 @@ pub(super) struct Scratch {
 
 impl Scratch {
     pub(super) fn clear(&mut self) {
-        self.undo.clear();
-        self.savepoints.clear();
-        self.known.clear();
-        self.versions.clear();
-        self.rights.clear();
-        self.prefixes.clear();
+        clear_each!(self.undo, self.savepoints, self.known, self.versions, self.rights, self.prefixes, self.hints);
         self.knows_prefixes = false;
-        self.hints.clear();
     }
 }
 
@@ -139,12 +133,6 @@ impl<'t> BohmTransaction<'t> {
             self.renew_tables();
         }
         Ok(())
-    }
-
-    fn renew_tables(&mut self) {
-        // SAFETY: the transaction holds the guard, and renews it only if it has a snapshot open since before. One that is executed for another one
-        // returns to that, which holds an older guard.
-        unsafe { self.state.tables.renew(&self.shared.base.catalog) };
     }
 
     /// Why it cannot be executed at all: it named what cannot be a key, or there was no memory for a placeholder.

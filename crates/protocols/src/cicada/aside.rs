@@ -13,15 +13,13 @@
 //! The list of tables stays as long as the timestamp is held (`Shared::release_lists`). The transactions of a batch stay in its epoch.
 
 use polychron_base::{Error, Reason};
+use polychron_engine::midway::Midway;
 use polychron_engine::mutations::left_out;
+use polychron_engine::rows::Primitives;
 
 use super::steps::Step;
 use super::transaction::CicadaTransaction;
 use super::worker::State;
-
-/// After how many operations a snapshot leaves its epoch for the present one: often enough that a slow reader does not hold
-/// back what is retired, seldom enough that the barrier costs nothing.
-const RENEW_EVERY: u32 = 64;
 
 impl CicadaTransaction<'_> {
     /// Runs an operation.
@@ -40,20 +38,16 @@ impl CicadaTransaction<'_> {
     /// they are doomed.
     #[inline]
     pub(super) fn step(&mut self) -> Result<(), Error> {
-        if self.doomed {
-            return Err(Error::Conflict);
-        }
-        self.until_check -= 1;
-        if self.until_check == 0 { self.check_midway() } else { Ok(()) }
+        self.flags().check()?;
+        if self.midway.is_due() { self.check_midway() } else { Ok(()) }
     }
 
     /// A procedure that loops on what is not mutually consistent is stopped here. A snapshot takes the occasion to renew its
     /// guard, so that it holds back nothing but the versions it can see.
     #[cold]
     fn check_midway(&mut self) -> Result<(), Error> {
-        self.until_check = self.shared.options.check_every;
+        self.midway = Midway::new(self.shared.options.check_every, self.snapshot);
         if self.snapshot {
-            self.until_check = self.until_check.min(RENEW_EVERY);
             self.renew_guard();
             return Ok(());
         }
@@ -80,7 +74,7 @@ impl CicadaTransaction<'_> {
             self.guard.stand_aside();
         } else if self.snapshot {
             self.guard.rest();
-            self.until_check = 1;
+            self.midway = Midway::at_once();
         }
     }
 

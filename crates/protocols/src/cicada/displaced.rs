@@ -20,6 +20,7 @@ use std::ops::ControlFlow;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason};
 use polychron_engine::Scan;
+use polychron_engine::midway::Midway;
 use polychron_engine::stores::{self, OwnedKey};
 use polychron_index::{AnyIndex, Inserted};
 use polychron_memory::Guard;
@@ -134,7 +135,7 @@ impl CicadaTransaction<'_> {
         let mut both = Ranges::default();
         loop {
             // Between two parts the guard may be renewed.
-            self.until_check = 1;
+            self.midway = Midway::at_once();
             self.step()?;
             let more = both.fill(store, scan, &self.guard);
             while let Some(record) = both.next(scan.direction, &self.guard) {

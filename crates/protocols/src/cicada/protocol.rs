@@ -181,12 +181,12 @@ impl StoreProtocol for Cicada {
         Ok(())
     }
 
-    /// The filling waits until all that is open has ended, or knows the index, and for all guards: a thread has one in the midst of a batch,
-    /// where nothing is open.
     fn ended(&self) -> Order {
         self.shared.clocks.ended()
     }
 
+    /// The filling waits until all that is open has ended, or knows the index, and for all guards: a thread has one in the midst of a batch,
+    /// where nothing is open.
     fn waits_for_itself(&self) -> bool {
         self.shared.clocks.is_open_here(None) || self.shared.base.epochs().is_pinned_here()
     }

@@ -196,8 +196,7 @@ impl Reads {
     /// Forgets everything.
     #[inline]
     pub(super) fn clear(&mut self) {
-        self.list.clear();
-        self.list.give_back_room();
+        self.list.forget();
         (self.bare, self.here, self.span) = (0, Stay::NEVER, Stay::NEVER);
     }
 

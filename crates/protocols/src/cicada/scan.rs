@@ -113,7 +113,7 @@ impl CicadaTransaction<'_> {
         loop {
             if self.snapshot {
                 // Between batches a snapshot may renew its guard; within one it holds records that only the guard keeps.
-                self.until_check = self.until_check.saturating_sub(batch.len() as u32).max(1);
+                self.midway.pass(batch.len());
                 self.step()?;
             }
             let come_to = if self.snapshot { batch.last_key().map(<[u8]>::to_vec) } else { None };

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_base::room::{KeptList, ROOM};
-use polychron_base::{IndexId, TableId};
+use polychron_base::{IndexId, TableId, clear_each};
 use polychron_engine::mutations::left_out;
 use polychron_engine::stores::{IndexRef, NodeSet};
 use polychron_index::Stamp;
@@ -67,7 +67,7 @@ pub(super) struct Write {
     pub(super) target: Target,
     pub(super) place: IndexRef,
     pub(super) kind: Kind,
-    /// Whether what was there is of no matter.
+    /// Blind write: the previous value is not read.
     pub(super) blind: bool,
     /// Whether the key led to a record when it was looked up, so that it is looked up again before it is inserted.
     pub(super) has_record: bool,
@@ -421,8 +421,7 @@ impl WriteSet {
                 *row = RowBuffer::new();
             }
         }
-        self.writes.clear();
-        self.writes.give_back_room();
+        self.writes.forget();
         self.rows.truncate(ROOM / 4);
         self.rows.give_back_room();
         self.keys.clear();
@@ -488,14 +487,9 @@ impl Sets {
     /// Forgets everything.
     #[inline]
     pub(super) fn clear(&mut self) {
-        self.reads.clear();
-        self.nodes.clear();
-        self.gaps.clear();
-        self.searches.clear();
-        self.writes.clear();
-        self.fresh.clear();
-        self.gaps.give_back_room();
-        self.fresh.give_back_room();
+        clear_each!(self.reads, self.nodes, self.searches, self.writes);
+        self.gaps.forget();
+        self.fresh.forget();
     }
 
     /// Entries that the list has room for which has room for most.

@@ -17,6 +17,7 @@ use std::ops::ControlFlow;
 
 use polychron_base::Error;
 use polychron_engine::RowVisitor;
+use polychron_engine::midway::Midway;
 
 use super::array::Run;
 use super::record::{Link, Status};
@@ -36,7 +37,7 @@ impl CicadaTransaction<'_> {
         for run in store.records.runs().iter() {
             for first in (0..run.len()).step_by(HEADS_AT_ONCE) {
                 // Renews the guard.
-                self.until_check = 1;
+                self.midway = Midway::at_once();
                 self.step()?;
                 if self.scan_heads(run, first, visitor).is_break() {
                     return Ok(());

@@ -5,8 +5,10 @@
 use polychron_base::key::EncodedKey;
 use polychron_base::room::KeptList;
 use polychron_base::{Error, Reason};
+use polychron_engine::midway::Midway;
 use polychron_engine::mutations::left_out;
 use polychron_engine::nested;
+use polychron_engine::rows::Primitives;
 use polychron_engine::stores::IndexRef;
 use polychron_engine::{Commit, Mode};
 use polychron_memory::Guard;
@@ -62,7 +64,7 @@ pub struct CicadaTransaction<'w> {
     pub(super) committed: bool,
     /// Whether its changes are part of the log.
     pub(super) has_sealed: bool,
-    pub(super) until_check: u32,
+    pub(super) midway: Midway,
     /// Whether it leaves its epoch between two operations, in which its client may do nothing for long.
     pub(super) stands_aside: bool,
 }
@@ -292,9 +294,7 @@ impl CicadaTransaction<'_> {
 
 impl Commit for CicadaTransaction<'_> {
     fn commit(mut self) -> Result<(), Error> {
-        if self.doomed {
-            return Err(Error::Conflict);
-        }
+        self.flags().check()?;
         self.come_back();
         if !self.snapshot {
             self.validate_and_write()?;
@@ -344,7 +344,7 @@ impl<'w> CicadaTransaction<'w> {
     /// One that is not a client's, and stays in its epoch.
     pub(super) fn new(shared: &'w Shared, state: &'w mut State, guard: OwnGuard<'w>) -> Self {
         state.begin();
-        Self::made(shared, state, guard, (Mode::ReadWrite, false, shared.options.check_every))
+        Self::made(shared, state, guard, (Mode::ReadWrite, false, Midway::new(shared.options.check_every, false)))
     }
 
     /// One of a client, to which it is left between its operations if it does not stay in its epoch. It is put together at the end, and once: it has
@@ -367,15 +367,16 @@ impl<'w> CicadaTransaction<'w> {
         }
         let is_here = mode == Mode::ReadWrite && stays;
         // A snapshot enters an epoch with its first step.
-        let until_check = if mode == Mode::Snapshot { 1 } else { shared.options.check_every };
+        let midway =
+            if mode == Mode::Snapshot { Midway::at_once() } else { Midway::new(shared.options.check_every, false) };
         state.begin();
         let guard = OwnGuard::new(guard, held, &mut state.stays, is_here);
-        Self::made(shared, state, guard, (mode, stands_aside, until_check))
+        Self::made(shared, state, guard, (mode, stands_aside, midway))
     }
 
     /// A transaction with what its worker's sets hold, that of one that was leaked.
     pub(super) fn taken_over(shared: &'w Shared, state: &'w mut State, guard: OwnGuard<'w>) -> Self {
-        Self::made(shared, state, guard, (Mode::ReadWrite, false, 1))
+        Self::made(shared, state, guard, (Mode::ReadWrite, false, Midway::at_once()))
     }
 
     #[inline(always)]
@@ -383,7 +384,7 @@ impl<'w> CicadaTransaction<'w> {
         shared: &'w Shared,
         state: &'w mut State,
         guard: OwnGuard<'w>,
-        (mode, stands_aside, until_check): (Mode, bool, u32),
+        (mode, stands_aside, midway): (Mode, bool, Midway),
     ) -> Self {
         Self {
             shared,
@@ -394,7 +395,7 @@ impl<'w> CicadaTransaction<'w> {
             ended: false,
             committed: false,
             has_sealed: false,
-            until_check,
+            midway,
             stands_aside,
         }
     }

@@ -10,7 +10,7 @@ use polychron_base::{Error, TableId};
 use polychron_engine::contested::Contested;
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::nested::{self, Nested};
-use polychron_engine::stores::{Base, StoreWorker, WorkerBase};
+use polychron_engine::stores::{StoreWorker, WorkerBase};
 use polychron_engine::{LoadedRow, Mode, Projection, Transaction, drive, load};
 use polychron_memory::{Guard, Local};
 use polychron_schema::RowRef;
@@ -148,15 +148,7 @@ impl StoreWorker for CicadaWorker {
     type Store = Store;
     type Transaction<'w> = CicadaTransaction<'w>;
 
-    #[inline]
-    fn parts(&self) -> (&Local, &WorkerBase<Store>, &Base<Store>) {
-        (&self.local, &self.state.base, &self.shared.base)
-    }
-
-    #[inline]
-    fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Store>, &Base<Store>) {
-        (&mut self.local, &mut self.state.base, &self.shared.base)
-    }
+    polychron_engine::worker_parts!(shared.base);
 
     #[inline]
     fn start(&mut self, mode: Mode) -> Result<CicadaTransaction<'_>, Error> {

@@ -8,7 +8,7 @@ use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::aggregate::{Group, Grouping};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::{At, Buffers, Finding, Intent, Lookup, Primitives, Rewrite, Visit};
+use polychron_engine::rows::{At, Buffers, Finding, Flags, Intent, Lookup, Primitives, Rewrite, Visit};
 use polychron_engine::stores::Hints;
 use polychron_engine::{ColumnBatch, Projection, Queries, RowVisitor, Scan, batch};
 use polychron_schema::{Changes, ColumnSet, RowBuffer, RowRef};
@@ -53,13 +53,8 @@ impl<'w> Primitives<'w> for HyperTransaction<'w> {
     }
 
     #[inline]
-    fn is_read_only(&self) -> bool {
-        self.snapshot
-    }
-
-    #[inline]
-    fn is_doomed(&self) -> bool {
-        self.doomed
+    fn flags(&self) -> Flags {
+        Flags { read_only: self.snapshot, doomed: self.doomed }
     }
 
     #[inline(always)]
@@ -96,13 +91,8 @@ impl<'w> Primitives<'w> for HyperTransaction<'w> {
         if self.logs() {
             self.state.log.begin_to_show(table.id);
         }
-        let other = self.state.buffers.other.take().unwrap_or_default();
-        std::mem::replace(&mut self.state.buffers.row, other)
-    }
-
-    #[inline(always)]
-    fn give_back(&mut self, buffer: Box<RowBuffer>) {
-        self.state.buffers.other = Some(buffer);
+        let spare = self.buffers().take_changing();
+        std::mem::replace(&mut self.state.buffers.row, spare)
     }
 
     fn copy_whole<K: EncodedKey>(
@@ -207,6 +197,10 @@ impl<'w> Primitives<'w> for HyperTransaction<'w> {
         if !left_out(Step::LogRefused) {
             self.log_point(at.table.id, at.key, ColumnSet::ALL);
         }
+    }
+
+    fn lock<K: EncodedKey>(&mut self, at: At<'w, Relation, K>) -> Result<(), Error> {
+        self.lock_row(at.store, at.key)
     }
 
     /// The row is written with nothing changed.

@@ -6,7 +6,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason, TableId};
 use polychron_engine::lazy::{BaseTransaction, Claim, LazyHost, Names};
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::Primitives;
+use polychron_engine::rows::{self, Primitives};
 use polychron_engine::stores::IndexRef;
 use polychron_schema::ColumnSet;
 use polychron_sync::Backoff;
@@ -14,6 +14,7 @@ use polychron_sync::Backoff;
 use super::predicates::summary_of;
 use super::protocol::Hyper;
 use super::steps::Step;
+use super::table::Relation;
 use super::transaction::HyperTransaction;
 use super::undo::{Draft, FIRST_ID, Kind};
 use super::writes::Conflict;
@@ -29,7 +30,7 @@ impl LazyHost for Hyper {
     };
 
     fn claim(transaction: &mut BaseTransaction<'_, Self>, claim: &Claim<'_>) -> Result<(), Error> {
-        if claim.is_written { transaction.operate(|this| this.lock_row(claim.table, claim.key)) } else { Ok(()) }
+        if claim.is_written { rows::lock_row(transaction, claim.table, claim.key) } else { Ok(()) }
     }
 
     fn resolving(transaction: &mut BaseTransaction<'_, Self>) -> Result<(), Error> {
@@ -41,13 +42,10 @@ impl LazyHost for Hyper {
     }
 }
 
-impl HyperTransaction<'_> {
+impl<'w> HyperTransaction<'w> {
     /// Locks the row of a key by a before-image that changes nothing, unless the row is left to a favoured transaction. What is committed
     /// there may be younger than the start, so the row must not be read before [`Self::begin_later`].
-    fn lock_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Error> {
-        // SAFETY: the guard stands for as long as the transaction.
-        let table = unsafe { self.state.base.tables.table_during(table)? };
-        let store = &table.primary;
+    pub(super) fn lock_row<K: EncodedKey>(&mut self, store: &'w Relation, key: K) -> Result<(), Error> {
         // Where there is no row, any thread that reads it next finds out.
         let Some(record) = self.lookup(store, key) else { return Ok(()) };
         let draft = Draft {

@@ -18,18 +18,17 @@ pub enum Level {
 impl Level {
     /// Those that have names of their own.
     pub(super) const NAMED: &'static [Configuration] = &[
-        Configuration {
-            name: "hyper-record-level",
-            summary: "hyper whose predicates do not tell columns apart: for comparison",
-            isolation: Isolation::Serializable,
-            options: &[("level", "rows")],
-        },
-        Configuration {
-            name: "hyper-snapshot",
-            summary: "hyper without validation of reads: snapshot isolation, which allows write skew",
-            isolation: Isolation::Snapshot,
-            options: &[("level", "snapshot")],
-        },
+        Configuration::new(
+            "hyper-record-level",
+            "hyper whose predicates do not tell columns apart: for comparison",
+            &[("level", "rows")],
+        ),
+        Configuration::new(
+            "hyper-snapshot",
+            "hyper without validation of reads: snapshot isolation, which allows write skew",
+            &[("level", "snapshot")],
+        )
+        .promising(Isolation::Snapshot),
     ];
 
     /// The configuration of this level, if it is not the default one.

@@ -11,7 +11,7 @@ use std::ops::{Bound, Range};
 
 use hashbrown::HashTable;
 use polychron_base::key::{EncodedKey, HashSeed};
-use polychron_base::{IndexId, TableId};
+use polychron_base::{IndexId, TableId, clear_each};
 use polychron_engine::mutations::left_out;
 use polychron_engine::scan::Comparison;
 use polychron_engine::{Aggregate, Restriction};
@@ -177,14 +177,8 @@ pub(super) struct RelationLog {
 
 impl RelationLog {
     fn clear(&mut self) {
-        self.points.clear();
-        self.coarse.clear();
-        self.paths.clear();
-        self.tests.clear();
-        self.keys.clear();
-        self.texts.clear();
-        self.is_whole = false;
-        self.has_hashes = false;
+        clear_each!(self.points, self.coarse, self.paths, self.tests, self.keys, self.texts);
+        (self.is_whole, self.has_hashes) = (false, false);
     }
 
     fn bytes(&self) -> usize {

@@ -98,13 +98,13 @@ impl StoreProtocol for Hyper {
         Ok(())
     }
 
-    /// The filling waits for all transactions that do not know the index, and for all guards: a thread has one in the midst of a batch, where no
-    /// transaction is open.
     /// A commit time is known when it is sealed.
     fn ended(&self) -> Order {
         self.shared.clock.latest().into()
     }
 
+    /// The filling waits for all transactions that do not know the index, and for all guards: a thread has one in the midst of a batch, where no
+    /// transaction is open.
     fn waits_for_itself(&self) -> bool {
         self.shared.clock.is_open_on_this_thread() || self.shared.base.epochs().is_pinned_here()
     }

@@ -44,15 +44,18 @@ const RESTORED: usize = OUT_OF_LINE;
 /// Words before the row's.
 pub(super) const HEADER: usize = 3;
 
-const LATCHED: u64 = 1;
-const ABSENT: u64 = 2;
-const CLOSED: u64 = 4;
-const VERSIONED: u64 = 8;
-/// The newest before-image was committed no later than any transaction began that may write.
-const ALL_VISIBLE: u64 = 16;
-/// Its key has left the index for the one beside.
-const DISPLACED: u64 = 32;
-const CHANGE: u64 = 64;
+polychron_base::bits! { u64:
+    LATCHED,
+    ABSENT,
+    CLOSED,
+    VERSIONED,
+    /// The newest before-image was committed no later than any transaction began that may write.
+    ALL_VISIBLE,
+    /// Its key has left the index for the one beside.
+    DISPLACED,
+    /// From here on changes are counted.
+    CHANGE,
+}
 /// What a plain slot is not.
 const SPECIAL: u64 = ABSENT | CLOSED | VERSIONED;
 

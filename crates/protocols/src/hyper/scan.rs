@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use polychron_base::{Error, IndexId};
 use polychron_engine::aggregate::{self, Group, Grouping};
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::Visit;
+use polychron_engine::rows::{Primitives, Visit};
 use polychron_engine::stores::Batch;
 use polychron_engine::{Aggregate, Direction, Projection, RowVisitor, Scan};
 use polychron_schema::{ColumnSet, ColumnType};
@@ -112,9 +112,7 @@ impl<'w> HyperTransaction<'w> {
         record: Record<'w>,
         visit: &mut Visit<'_, 'w, Relation, V>,
     ) -> Result<ControlFlow<()>, Error> {
-        if self.doomed {
-            return Err(Error::Conflict);
-        }
+        self.flags().check()?;
         if visit.scan.index == IndexId::PRIMARY && !self.see(record, &visit.projection).present {
             return Ok(ControlFlow::Continue(()));
         }

@@ -5,6 +5,7 @@ use polychron_base::error::KeyPreview;
 use polychron_base::key::{EncodedKey, MAX_KEY_BYTES};
 use polychron_base::{Abort, Error, Reason, TableId};
 use polychron_engine::mutations::left_out;
+use polychron_engine::rows::Primitives;
 use polychron_engine::stores::{Batch, Both, IndexRef, words_of};
 use polychron_engine::{Commit, Projection};
 use polychron_memory::Guard;
@@ -26,8 +27,6 @@ use super::writes::Conflict;
 pub(super) struct Buffers {
     /// The row that is read.
     pub(super) row: Box<RowBuffer>,
-    /// The row that is being changed, or the other side of a change.
-    pub(super) other: Option<Box<RowBuffer>>,
     /// Handles of a scan.
     pub(super) batch: Batch,
     /// The same of a snapshot's, where some have been displaced.
@@ -106,9 +105,7 @@ impl<'w> HyperTransaction<'w> {
     /// and one that may write comes back into its own, or into the present one where it was asked to leave that.
     #[inline]
     pub(super) fn step(&mut self) -> Result<(), Error> {
-        if self.doomed {
-            return Err(Error::Conflict);
-        }
+        self.flags().check()?;
         if !self.snapshot {
             self.come_back();
         } else if !(self.guard.resume() && self.guard.epochs().current() == self.guard.epoch()) {
@@ -264,9 +261,7 @@ impl<'w> HyperTransaction<'w> {
 
 impl Commit for HyperTransaction<'_> {
     fn commit(mut self) -> Result<(), Error> {
-        if self.doomed {
-            return Err(Error::Conflict);
-        }
+        self.flags().check()?;
         if self.state.writing.len() == 0 {
             // It has read one timestamp, at which it stands.
             return Ok(());

@@ -88,16 +88,18 @@ struct Header {
     marks: AtomicU8,
 }
 
-/// The before-image keeps what was behind the fixed part.
-const HAS_OUT_OF_LINE: u8 = 1;
-/// The out-of-line part goes with the before-image.
-const OWNS_OUT_OF_LINE: u8 = 2;
-/// The before-image has left its chain before its buffer was old.
-const LEFT: u8 = 4;
-/// The before-image that it was put in front of was all-visible, and the slot does not count its own words yet.
-const OVER_ALL_VISIBLE: u8 = 8;
-/// The row came or went in a change that was newer, for which the before-image stands since.
-const CAME_OR_WENT: u8 = 16;
+polychron_base::bits! { u8:
+    /// The before-image keeps what was behind the fixed part.
+    HAS_OUT_OF_LINE,
+    /// The out-of-line part goes with the before-image.
+    OWNS_OUT_OF_LINE,
+    /// The before-image has left its chain before its buffer was old.
+    LEFT,
+    /// The before-image that it was put in front of was all-visible, and the slot does not count its own words yet.
+    OVER_ALL_VISIBLE,
+    /// The row came or went in a change that was newer, for which the before-image stands since.
+    CAME_OR_WENT,
+}
 
 impl Chunk {
     fn new(next: *mut Self, bytes: usize) -> Self {

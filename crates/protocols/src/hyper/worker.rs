@@ -7,7 +7,7 @@ use polychron_engine::contested::Contested;
 use polychron_engine::drive::RandomWait;
 use polychron_engine::mutations::pass;
 use polychron_engine::nested::Nested;
-use polychron_engine::stores::{Base, StoreWorker, WorkerBase};
+use polychron_engine::stores::{StoreWorker, WorkerBase};
 use polychron_engine::{LoadedRow, Mode};
 use polychron_memory::Local;
 
@@ -111,15 +111,7 @@ impl StoreWorker for HyperWorker {
     type Store = Relation;
     type Transaction<'w> = HyperTransaction<'w>;
 
-    #[inline]
-    fn parts(&self) -> (&Local, &WorkerBase<Relation>, &Base<Relation>) {
-        (&self.local, &self.state.base, &self.shared.base)
-    }
-
-    #[inline]
-    fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Relation>, &Base<Relation>) {
-        (&mut self.local, &mut self.state.base, &self.shared.base)
-    }
+    polychron_engine::worker_parts!(shared.base);
 
     #[inline]
     fn start(&mut self, mode: Mode) -> Result<HyperTransaction<'_>, Error> {
@@ -167,8 +159,9 @@ impl StoreWorker for HyperWorker {
         let Self { state, shared, .. } = self;
         if let Some(met) = &mut state.met {
             met.again = true;
-        } else if !state.contested.wait(&shared.favour, state.base.slot, attempts) {
-            state.back_off.wait(attempts, &shared.base.common.retry);
+        } else {
+            let random = (&mut state.back_off, &shared.base.common.retry);
+            state.contested.back_off(&shared.favour, state.base.slot, attempts, random);
         }
     }
 

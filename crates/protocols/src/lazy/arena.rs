@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use hashbrown::HashTable;
-use polychron_base::TableId;
 use polychron_base::key::EncodedKey;
+use polychron_base::{TableId, clear_each};
 use polychron_engine::futures::{Assigned, FutureColumn, FutureError, KeyPart, OpenKey, Operand, Scalar};
 use polychron_engine::lazy::{Condition, Needed, Node, Nodes, Program, Source, Span, Values};
 use polychron_engine::mutations::left_out;
@@ -130,8 +130,7 @@ impl Arena {
     /// Forgets everything.
     #[inline]
     pub(super) fn clear(&mut self) {
-        self.rows.clear();
-        self.open.clear();
+        clear_each!(self.rows, self.open, self.observed);
         if !self.by_print.is_empty() {
             self.by_print.clear();
             self.by_print.shrink_to(1 << 12, |_| unreachable!("the table is empty"));
@@ -139,18 +138,12 @@ impl Arena {
         self.open_from = 0;
         self.failure_is_reported = false;
         self.forget_writes();
-        self.observed.clear();
     }
 
     #[inline]
     fn forget_writes(&mut self) {
-        self.writes.clear();
-        self.deferred.clear();
-        self.overwritten.clear();
-        self.written_tables.clear();
-        self.deferred_tables.clear();
-        self.parts.clear();
-        self.columns.clear();
+        clear_each!(self.writes, self.deferred, self.overwritten, self.written_tables, self.deferred_tables);
+        clear_each!(self.parts, self.columns);
     }
 
     /// Whether nothing was left open.

@@ -58,7 +58,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         })
     }
 
-    /// Before futures of a row are read or written: under what key others come is not known.
+    /// Before futures of a row are read or written: the keys of pending inserts may be unknown.
     #[inline]
     fn before_unknown(&mut self, table: TableId) -> Result<(), Error> {
         if self.arena.has_deferred_in(table) && !left_out(Step::FlushBeforeReads) { self.flush() } else { Ok(()) }
@@ -190,7 +190,7 @@ impl<B: LazyHost> Transaction for LazyTransaction<'_, B> {
         self.base.scan_unchecked(scan, visitor)
     }
 
-    /// What was left open is flushed, so that what is going to be written behind a mark was asked for behind it.
+    /// Pending writes are flushed first, so that all writes after a mark were requested after it.
     fn mark(&mut self) -> Result<usize, Error> {
         if !self.arena.writes_nothing() && !left_out(Step::FlushBeforeSavepoints) {
             self.with_nodes(Self::flush)?;

@@ -154,9 +154,9 @@ impl LockingTransaction<'_> {
 
     /// Locks a row exclusively that will be written, or shared that will be read.
     pub(crate) fn lock_row(&mut self, table: TableId, key: &[u8], written: bool) -> Result<(), Error> {
-        // SAFETY: the guard stands for as long as the transaction.
-        let table = unsafe { self.state.base.tables.table_during(table)? };
-        self.lock(&table.primary, key, written)
+        let index = &self.state.base.tables.table(table)?.primary;
+        let (lock, index_ref) = (Lock { name: index.name_of(key), exclusive: written }, index.store.index_ref);
+        self.lock_named(lock, index_ref, key)
     }
 
     /// The transaction conflicts.

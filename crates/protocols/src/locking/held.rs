@@ -199,8 +199,7 @@ impl Wanted {
     /// Forgets all locks.
     #[inline]
     pub(super) fn clear(&mut self) {
-        self.locks.clear();
-        self.locks.give_back_room();
+        self.locks.forget();
         self.in_force = false;
     }
 

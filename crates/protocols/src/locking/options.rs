@@ -1,7 +1,7 @@
 //! The knobs of this protocol, and its policies.
 
+use polychron_engine::Configuration;
 use polychron_engine::stores::knobs::{self, Knobs};
-use polychron_engine::{Configuration, Isolation};
 
 /// Options of two-phase locking.
 #[derive(Clone, Copy, Debug)]
@@ -44,18 +44,16 @@ pub(super) const CONFLICTS_UNAGED: u64 = 4;
 impl Policy {
     /// Those that have names of their own.
     pub(super) const NAMED: &'static [Configuration] = &[
-        Configuration {
-            name: "locking-no-wait",
-            summary: "two-phase locking that never waits for a lock: for short transactions that seldom meet",
-            isolation: Isolation::Serializable,
-            options: &[("policy", "no-wait")],
-        },
-        Configuration {
-            name: "locking-wound-wait",
-            summary: "two-phase locking, locks as they come, older transactions first: for interactive transactions on hot rows",
-            isolation: Isolation::Serializable,
-            options: &[("policy", "wound-wait")],
-        },
+        Configuration::new(
+            "locking-no-wait",
+            "two-phase locking that never waits for a lock: for short transactions that seldom meet",
+            &[("policy", "no-wait")],
+        ),
+        Configuration::new(
+            "locking-wound-wait",
+            "two-phase locking, locks as they come, older transactions first: for interactive transactions on hot rows",
+            &[("policy", "wound-wait")],
+        ),
     ];
 
     /// The configuration of this policy, if it is one that has a name of its own.

@@ -95,12 +95,12 @@ impl StoreProtocol for Locking {
         Ok(())
     }
 
-    /// The filling waits for what the thread's transactions have locked, and those that have written the table and do not know the index do not
-    /// commit.
     fn ended(&self) -> Order {
         self.shared.orders.ended().into()
     }
 
+    /// The filling waits for what the thread's transactions have locked, and those that have written the table and do not know the index do not
+    /// commit.
     fn waits_for_itself(&self) -> bool {
         self.shared.base.epochs().is_open_here()
     }

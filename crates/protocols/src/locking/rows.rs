@@ -5,7 +5,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Abort, Error, Reason, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::{At, Buffers, Finding, Intent, Lookup, Primitives, Rewrite, Visit, follow_key};
+use polychron_engine::rows::{At, Buffers, Finding, Flags, Intent, Lookup, Primitives, Rewrite, Visit, follow_key};
 use polychron_engine::stores::IndexRef;
 use polychron_engine::{Projection, Queries, RowVisitor, limits};
 use polychron_schema::{Changes, RowRef};
@@ -91,9 +91,14 @@ impl LockingTransaction<'_> {
     /// Locks a key of an index, present or not, and waits for it by age if at all.
     #[inline]
     pub(super) fn lock<K: EncodedKey>(&mut self, index: &Index, key: K, exclusive: bool) -> Result<(), Error> {
+        self.lock_named(Lock { name: index.name_of(key), exclusive }, index.store.index_ref, key)
+    }
+
+    /// The same, of a key of which the lock is known.
+    #[inline]
+    pub(super) fn lock_named<K: EncodedKey>(&mut self, lock: Lock, index_ref: IndexRef, key: K) -> Result<(), Error> {
         self.alive()?;
-        let lock = Lock { name: index.name_of(key), exclusive };
-        let left_alone = match exclusive {
+        let left_alone = match lock.exclusive {
             false => left_out(Step::LockReads),
             true => left_out(Step::LockWrites) || left_out(Step::Upgrade) && self.records.held().has(lock.name),
         };
@@ -106,11 +111,11 @@ impl LockingTransaction<'_> {
         if !self.is_wounded() {
             match self.records.acquire(lock) {
                 Taken::Held => return Ok(()),
-                Taken::Own => return Err(own_wait(&self.records.held().own, index.store.index_ref, key)),
+                Taken::Own => return Err(own_wait(&self.records.held().own, index_ref, key)),
                 Taken::Refused => {}
             }
         }
-        Err(self.conflict(self.reason(), index.store.index_ref, Some(KeyPreview::new(key)), Some(lock)))
+        Err(self.conflict(self.reason(), index_ref, Some(KeyPreview::new(key)), Some(lock)))
     }
 
     /// Undoes the changes from this one on.
@@ -138,13 +143,8 @@ impl<'w> Primitives<'w> for LockingTransaction<'w> {
     }
 
     #[inline]
-    fn is_read_only(&self) -> bool {
-        self.read_only && !left_out(Step::RefuseSnapshotWrites)
-    }
-
-    #[inline]
-    fn is_doomed(&self) -> bool {
-        self.doomed
+    fn flags(&self) -> Flags {
+        Flags { read_only: self.read_only && !left_out(Step::RefuseSnapshotWrites), doomed: self.doomed }
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polychron_base::key::{EncodedKey, HashSeed};
 use polychron_base::{Abort, Error, IndexId, Reason, TableId};
 use polychron_engine::drive::RandomWait;
-use polychron_engine::stores::{Base, IndexRef, StoreWorker, WorkerBase};
+use polychron_engine::stores::{IndexRef, StoreWorker, WorkerBase};
 use polychron_engine::{Access, Declare, Mode, Procedure, drive};
 use polychron_memory::Local;
 
@@ -113,15 +113,7 @@ impl StoreWorker for LockingWorker {
     /// No lock is needed to look a key up: indexes may be read by anyone, and the records are not read there.
     const HOLDS_GROUPS: bool = false;
 
-    #[inline]
-    fn parts(&self) -> (&Local, &WorkerBase<Index>, &Base<Index>) {
-        (&self.local, &self.state.base, &self.shared.base)
-    }
-
-    #[inline]
-    fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Index>, &Base<Index>) {
-        (&mut self.local, &mut self.state.base, &self.shared.base)
-    }
+    polychron_engine::worker_parts!(shared.base);
 
     /// Collects the keys that a procedure declares. One that panics here gets no locks beforehand, and panics again where that is caught and reported.
     #[inline]

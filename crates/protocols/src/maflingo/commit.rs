@@ -19,7 +19,7 @@
 //! The same holds for insertions, whose node latches come before the inserter's own validation.
 
 use polychron_base::key::EncodedKey;
-use polychron_base::{Error, Reason, TableId};
+use polychron_base::{Error, Reason};
 use polychron_engine::mutations::{left_out, pass};
 use polychron_engine::redo;
 use polychron_engine::stores::WorkerBase;
@@ -181,16 +181,7 @@ impl MaflingoTransaction<'_> {
 
     /// Latches the row of a key before the commit begins, so that what is read of it then is what will be validated. The
     /// transaction is to commit right after, for readers that validate give up meanwhile.
-    pub(crate) fn latch_row<K: EncodedKey>(&mut self, table: TableId, key: K) -> Result<(), Error> {
-        self.work(|transaction| {
-            transaction.writable()?;
-            // SAFETY: the guard stands for as long as the transaction.
-            let table = unsafe { transaction.state.base.tables.table_during(table)? };
-            transaction.latch_found(table, key)
-        })
-    }
-
-    fn latch_found<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K) -> Result<(), Error> {
+    pub(super) fn latch_row<K: EncodedKey>(&mut self, table: &MaflingoTable, key: K) -> Result<(), Error> {
         let index_ref = table.primary.index_ref;
         loop {
             let (reads, nodes) = (self.state.sets.reads.len(), self.state.sets.nodes.len());

@@ -3,7 +3,7 @@
 
 use polychron_base::{Error, Reason, TableId};
 use polychron_engine::lazy::{BaseTransaction, Claim, LazyHost, Names};
-use polychron_engine::{Configuration, Isolation};
+use polychron_engine::{Configuration, rows};
 
 use super::protocol::Maflingo;
 
@@ -12,15 +12,14 @@ impl LazyHost for Maflingo {
         name: "lazy-occ",
         summary: "optimistic, futures open until the commit: for hot rows that are added to, above all",
     };
-    const EAGER: &'static [Configuration] = &[Configuration {
-        name: "occ",
-        summary: "lazy-occ with futures resolved at once, for comparison",
-        isolation: Isolation::Serializable,
-        options: &[("resolution", "eager")],
-    }];
+    const EAGER: &'static [Configuration] = &[Configuration::new(
+        "occ",
+        "lazy-occ with futures resolved at once, for comparison",
+        &[("resolution", "eager")],
+    )];
 
     fn claim(transaction: &mut BaseTransaction<'_, Self>, claim: &Claim<'_>) -> Result<(), Error> {
-        if claim.is_written { transaction.latch_row(claim.table, claim.key) } else { Ok(()) }
+        if claim.is_written { rows::lock_row(transaction, claim.table, claim.key) } else { Ok(()) }
     }
 
     fn conflict(transaction: &mut BaseTransaction<'_, Self>, reason: Reason, table: TableId) -> Error {

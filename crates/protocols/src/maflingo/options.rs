@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use polychron_engine::Configuration;
 use polychron_engine::stores::knobs::{self, Knobs};
-use polychron_engine::{Configuration, Isolation};
 
 /// Options of Maflingo; the defaults suit an embedded user, [`Options::paper`] gives the thesis's values.
 #[derive(Clone, Debug)]
@@ -39,12 +39,11 @@ pub enum Counter {
 
 impl Counter {
     /// The configuration that has a name of its own.
-    pub(super) const SHARED: &'static [Configuration] = &[Configuration {
-        name: "global-tid",
-        summary: "maflingo with one shared counter in every commit: for comparison",
-        isolation: Isolation::Serializable,
-        options: &[("counter", "shared")],
-    }];
+    pub(super) const SHARED: &'static [Configuration] = &[Configuration::new(
+        "global-tid",
+        "maflingo with one shared counter in every commit: for comparison",
+        &[("counter", "shared")],
+    )];
 }
 
 impl Default for Options {

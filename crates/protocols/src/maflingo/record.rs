@@ -41,15 +41,8 @@ use polychron_sync::{MODELLED, spin_hint};
 use super::steps::{Point, Step};
 pub(super) use tid::Tid;
 
-/// Bits of the data version word.
-const DIRTY: u64 = 1;
-const ABSENT: u64 = 2;
-const UNLINKED: u64 = 4;
-const MOVED: u64 = 8;
-const CLAIMED: u64 = 16;
-const PRUNED: u64 = 32;
-const GIVEN_UP: u64 = 64;
-const COUNTER: u64 = 128;
+// Of the data version word. From the last one on changes are counted.
+polychron_base::bits! { u64: DIRTY, ABSENT, UNLINKED, MOVED, CLAIMED, PRUNED, GIVEN_UP, COUNTER }
 const LATCH_SHIFT: u32 = 48;
 const LATCH_MASK: u64 = !0 << LATCH_SHIFT;
 /// The latch of any thread that reclaims memory: no worker's number.

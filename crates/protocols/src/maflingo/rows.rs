@@ -6,7 +6,7 @@ use polychron_base::error::KeyPreview;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason};
 use polychron_engine::catalog::Seen;
-use polychron_engine::rows::{At, Buffers, Finding, Intent, Lookup, Primitives, Rewrite, Visit, follow_key};
+use polychron_engine::rows::{At, Buffers, Finding, Flags, Intent, Lookup, Primitives, Rewrite, Visit, follow_key};
 use polychron_engine::stores::{Hints, key_in_entry, words_of};
 use polychron_engine::{Projection, Queries, RowVisitor};
 use polychron_schema::{RowBuffer, RowRef};
@@ -43,13 +43,8 @@ impl<'w> Primitives<'w> for MaflingoTransaction<'w> {
     }
 
     #[inline]
-    fn is_read_only(&self) -> bool {
-        self.read_only
-    }
-
-    #[inline]
-    fn is_doomed(&self) -> bool {
-        self.doomed
+    fn flags(&self) -> Flags {
+        Flags { read_only: self.read_only, doomed: self.doomed }
     }
 
     #[inline(always)]
@@ -69,13 +64,8 @@ impl<'w> Primitives<'w> for MaflingoTransaction<'w> {
 
     #[inline(always)]
     fn copy(&mut self, _: &'w MaflingoTable, _: FoundRow, _: &Projection) -> Box<RowBuffer> {
-        let spare = self.state.buffers.spare.take().unwrap_or_default();
+        let spare = self.buffers().take_changing();
         std::mem::replace(&mut self.state.buffers.row, spare)
-    }
-
-    #[inline(always)]
-    fn give_back(&mut self, buffer: Box<RowBuffer>) {
-        self.state.buffers.spare = Some(buffer);
     }
 
     /// The row is read again, whole; validation finds out if it was another one before.
@@ -130,6 +120,10 @@ impl<'w> Primitives<'w> for MaflingoTransaction<'w> {
     fn delete<K: EncodedKey>(&mut self, at: At<'w, Store, K>, FoundRow(record): FoundRow) -> Result<(), Error> {
         self.push_write(record, at.store.index_ref, Kind::Delete, at.key, 0, Default::default());
         Ok(())
+    }
+
+    fn lock<K: EncodedKey>(&mut self, at: At<'w, Store, K>) -> Result<(), Error> {
+        self.latch_row(at.table, at.key)
     }
 
     fn check_present<K: EncodedKey>(&mut self, _: At<'w, Store, K>) -> Result<(), Error> {

@@ -108,7 +108,7 @@ impl MaflingoTransaction<'_> {
             }
             if self.snapshot.is_some() {
                 // Between batches a snapshot may leave its epoch; within one it holds records that only the pin keeps.
-                self.until_check = self.until_check.saturating_sub(batch.entries.len() as u32).max(1);
+                self.midway.pass(batch.entries.len());
                 if let Err(error) = self.step() {
                     break Err(error);
                 }

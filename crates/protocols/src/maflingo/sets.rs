@@ -4,6 +4,7 @@
 //! The write set is a list that only grows: every write is an entry of its own, linked to the entry before it for the same
 //! record. So a savepoint is a length, undoing to it is a truncation, and commit applies the entries of a record in order.
 
+use polychron_base::clear_each;
 use polychron_base::room::KeptList;
 use polychron_engine::stores::{IndexRef, NodeSet};
 use polychron_schema::RowRef;
@@ -268,8 +269,7 @@ impl WriteSet {
         if self.writes.len() * 8 < self.slots.len() {
             self.slots.truncate((self.slots.len() / 2).max(FIRST_SLOTS));
         }
-        self.writes.clear();
-        self.writes.give_back_room();
+        self.writes.forget();
         (self.repeats, self.has_rows) = (false, false);
         self.arena.clear();
         self.arena.shrink_to(1 << 20);
@@ -297,10 +297,8 @@ impl Sets {
     /// Forgets everything.
     #[inline]
     pub(super) fn clear(&mut self) {
-        self.reads.clear();
-        self.nodes.clear();
-        self.writes.clear();
-        self.reads.give_back_room();
+        clear_each!(self.nodes, self.writes);
+        self.reads.forget();
         self.latched.give_back_room();
         self.order.give_back_room();
     }

@@ -6,7 +6,9 @@ use std::ops::Range;
 
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, Reason};
+use polychron_engine::midway::Midway;
 use polychron_engine::mutations::left_out;
+use polychron_engine::rows::Primitives;
 use polychron_engine::stores::{IndexRef, WorkerBase};
 use polychron_engine::{Commit, Mode};
 use polychron_index::{Inserted, Lookup, Stamp};
@@ -31,18 +33,12 @@ pub(super) struct Buffers {
     pub(super) row: Box<RowBuffer>,
     /// A row as it was before a change, for the secondary indexes.
     pub(super) old: RowBuffer,
-    /// A row that is not being changed just now.
-    pub(super) spare: Option<Box<RowBuffer>>,
     pub(super) groups: Vec<Group>,
     /// What each of the groups needs.
     pub(super) prepared: Vec<Prepared>,
     /// Entries of a scan's leaf, read before the visitor sees any.
     pub(super) batch: ScanBatch,
 }
-
-/// After how many operations a snapshot leaves its epoch for the present one: often enough that a slow reader does not hold
-/// up the clock, seldom enough that the barrier costs nothing.
-const RENEW_EVERY: u32 = 64;
 
 /// A running transaction.
 #[derive(Debug)]
@@ -58,7 +54,7 @@ pub struct MaflingoTransaction<'w> {
     /// After a conflict every call conflicts.
     pub(super) doomed: bool,
     ended: bool,
-    pub(super) until_check: u32,
+    pub(super) midway: Midway,
 }
 
 /// What a lookup of a record came to.
@@ -105,10 +101,10 @@ impl<'w> MaflingoTransaction<'w> {
         if let Some(epoch) = snapshot {
             state.base.counters.snapshot(guard.epochs().age_ns(epoch) / 1000);
         }
-        let until_check = shared.options.check_every.min(if read_only { RENEW_EVERY } else { u32::MAX });
+        let midway = Midway::new(shared.options.check_every, read_only);
         state.base.begin();
         let mut transaction =
-            Self { shared, state, guard, open, snapshot, read_only, doomed: false, ended: false, until_check };
+            Self { shared, state, guard, open, snapshot, read_only, doomed: false, ended: false, midway };
         transaction.stand_aside();
         transaction
     }
@@ -132,20 +128,16 @@ impl<'w> MaflingoTransaction<'w> {
     /// Called at the start of every operation: conflicts stick, and long procedures find out that they are doomed.
     #[inline]
     pub(super) fn step(&mut self) -> Result<(), Error> {
-        if self.doomed {
-            return Err(Error::Conflict);
-        }
-        self.until_check -= 1;
-        if self.until_check == 0 { self.check() } else { Ok(()) }
+        self.flags().check()?;
+        if self.midway.is_due() { self.check() } else { Ok(()) }
     }
 
     /// §5, inconsistent reads: a procedure that loops on what were never mutually consistent is stopped here. A snapshot takes
     /// the occasion to leave its epoch for the present one, so that it holds back nothing but the versions it can see.
     #[cold]
     fn check(&mut self) -> Result<(), Error> {
-        self.until_check = self.shared.options.check_every;
+        self.midway = Midway::new(self.shared.options.check_every, self.snapshot.is_some());
         if self.snapshot.is_some() {
-            self.until_check = self.until_check.min(RENEW_EVERY);
             self.state.base.leave_epoch();
             self.guard.refresh();
             return Ok(());
@@ -174,13 +166,6 @@ impl<'w> MaflingoTransaction<'w> {
             Some(write) => Err(self.conflict_at(Reason::StaleRead, write.index_ref, write.record)),
             None => Ok(()),
         }
-    }
-
-    pub(super) fn writable(&mut self) -> Result<(), Error> {
-        if self.read_only {
-            return Err(Error::ReadOnly);
-        }
-        self.step()
     }
 
     /// Adds a write: see [`State::push_write`].
@@ -516,9 +501,7 @@ impl State {
 
 impl Commit for MaflingoTransaction<'_> {
     fn commit(mut self) -> Result<(), Error> {
-        if self.doomed {
-            return Err(Error::Conflict);
-        }
+        self.flags().check()?;
         if self.snapshot.is_none() {
             self.come_back();
             if self.state.sets.writes.is_empty() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polychron_base::{Error, TableId};
 use polychron_engine::contested::Contested;
 use polychron_engine::drive::RandomWait;
-use polychron_engine::stores::{Base, StoreWorker, WorkerBase};
+use polychron_engine::stores::{StoreWorker, WorkerBase};
 use polychron_engine::{LoadedRow, Mode};
 use polychron_memory::{Guard, Local};
 use polychron_sync::atomic::Ordering;
@@ -101,15 +101,7 @@ impl StoreWorker for MaflingoWorker {
     type Store = Store;
     type Transaction<'w> = MaflingoTransaction<'w>;
 
-    #[inline]
-    fn parts(&self) -> (&Local, &WorkerBase<Store>, &Base<Store>) {
-        (&self.local, &self.state.base, &self.shared.base)
-    }
-
-    #[inline]
-    fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Store>, &Base<Store>) {
-        (&mut self.local, &mut self.state.base, &self.shared.base)
-    }
+    polychron_engine::worker_parts!(shared.base);
 
     #[inline]
     fn start(&mut self, mode: Mode) -> Result<MaflingoTransaction<'_>, Error> {
@@ -143,9 +135,8 @@ impl StoreWorker for MaflingoWorker {
 
     fn wait(&mut self, attempts: u64) {
         let Self { state, shared, .. } = self;
-        if !state.contested.wait(&shared.favour, state.base.slot, attempts) {
-            state.back_off.wait(attempts, &shared.base.common.retry);
-        }
+        let random = (&mut state.back_off, &shared.base.common.retry);
+        state.contested.back_off(&shared.favour, state.base.slot, attempts, random);
     }
 
     fn waits_for_itself(&self) -> Option<Error> {

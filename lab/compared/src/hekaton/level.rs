@@ -15,12 +15,12 @@ pub enum Level {
 
 impl Level {
     /// The one that has a name of its own.
-    pub(super) const SNAPSHOT: &'static [Configuration] = &[Configuration {
-        name: "snapshot-isolation",
-        summary: "hekaton without validation of reads: snapshot isolation, which allows write skew",
-        isolation: Isolation::Snapshot,
-        options: &[("level", "snapshot")],
-    }];
+    pub(super) const SNAPSHOT: &'static [Configuration] = &[Configuration::new(
+        "snapshot-isolation",
+        "hekaton without validation of reads: snapshot isolation, which allows write skew",
+        &[("level", "snapshot")],
+    )
+    .promising(Isolation::Snapshot)];
 
     /// The configuration of this level, if it is not the default one.
     pub(super) const fn configuration(self) -> Option<&'static Configuration> {

@@ -4,7 +4,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, Reason};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::{At, Buffers, Finding, Intent, Lookup, Primitives, Rewrite, Visit, follow_key};
+use polychron_engine::rows::{At, Buffers, Finding, Flags, Intent, Lookup, Primitives, Rewrite, Visit, follow_key};
 use polychron_engine::stores::Hints;
 use polychron_engine::{Projection, Queries, RowVisitor};
 use polychron_schema::RowRef;
@@ -53,13 +53,8 @@ impl<'w> Primitives<'w> for HekatonTransaction<'w> {
     }
 
     #[inline]
-    fn is_read_only(&self) -> bool {
-        self.snapshot
-    }
-
-    #[inline]
-    fn is_doomed(&self) -> bool {
-        self.doomed
+    fn flags(&self) -> Flags {
+        Flags { read_only: self.snapshot, doomed: self.doomed }
     }
 
     #[inline]

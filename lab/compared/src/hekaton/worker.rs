@@ -8,7 +8,7 @@ use polychron_engine::Mode;
 use polychron_engine::drive::RandomWait;
 use polychron_engine::mutations::pass;
 use polychron_engine::nested::Nested;
-use polychron_engine::stores::{Base, StoreWorker, WorkerBase};
+use polychron_engine::stores::{StoreWorker, WorkerBase};
 use polychron_memory::Local;
 
 use super::collect::Collector;
@@ -69,15 +69,7 @@ impl StoreWorker for HekatonWorker {
     type Store = Store;
     type Transaction<'w> = HekatonTransaction<'w>;
 
-    #[inline]
-    fn parts(&self) -> (&Local, &WorkerBase<Store>, &Base<Store>) {
-        (&self.local, &self.state.base, &self.shared.base)
-    }
-
-    #[inline]
-    fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Store>, &Base<Store>) {
-        (&mut self.local, &mut self.state.base, &self.shared.base)
-    }
+    polychron_engine::worker_parts!(shared.base);
 
     #[inline]
     fn start(&mut self, mode: Mode) -> Result<HekatonTransaction<'_>, Error> {

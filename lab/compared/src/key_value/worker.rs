@@ -38,15 +38,7 @@ impl StoreWorker for KeyValueWorker {
 
     const HOLDS_GROUPS: bool = false;
 
-    #[inline]
-    fn parts(&self) -> (&Local, &WorkerBase<Entries>, &Base<Entries>) {
-        (&self.local, &self.state.base, &self.database)
-    }
-
-    #[inline]
-    fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Entries>, &Base<Entries>) {
-        (&mut self.local, &mut self.state.base, &self.database)
-    }
+    polychron_engine::worker_parts!(database);
 
     #[inline]
     fn start(&mut self, mode: Mode) -> Result<KeyValueTransaction<'_>, Error> {

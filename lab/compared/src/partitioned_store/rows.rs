@@ -5,7 +5,7 @@ use polychron_base::key::EncodedKey;
 use polychron_base::{Error, IndexId, TableId};
 use polychron_engine::catalog::Seen;
 use polychron_engine::mutations::left_out;
-use polychron_engine::rows::{At, Buffers, Finding, Intent, Lookup, Primitives, Rewrite, Visit};
+use polychron_engine::rows::{At, Buffers, Finding, Flags, Intent, Lookup, Primitives, Rewrite, Visit};
 use polychron_engine::stores::{Keyed, Record, UndoLog, key_in_entry};
 use polychron_engine::{Projection, Queries, RowVisitor};
 use polychron_index::Inserted;
@@ -143,13 +143,8 @@ impl<'w> Primitives<'w> for PartitionedTransaction<'w> {
     }
 
     #[inline]
-    fn is_read_only(&self) -> bool {
-        self.read_only
-    }
-
-    #[inline]
-    fn is_doomed(&self) -> bool {
-        false
+    fn flags(&self) -> Flags {
+        Flags { read_only: self.read_only, doomed: false }
     }
 
     #[inline]

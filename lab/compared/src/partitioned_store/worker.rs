@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polychron_base::key::EncodedKey;
 use polychron_base::{Error, TableId};
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{Base, StoreWorker, UndoLog, WorkerBase};
+use polychron_engine::stores::{StoreWorker, UndoLog, WorkerBase};
 use polychron_engine::{Access, Declare, Mode, Procedure, drive};
 use polychron_memory::Local;
 
@@ -65,15 +65,7 @@ impl StoreWorker for PartitionedWorker {
     /// No lock is needed to look a key up: indexes may be read by anyone, and the records are not read there.
     const HOLDS_GROUPS: bool = false;
 
-    #[inline]
-    fn parts(&self) -> (&Local, &WorkerBase<Index>, &Base<Index>) {
-        (&self.local, &self.state.base, &self.database.base)
-    }
-
-    #[inline]
-    fn parts_mut(&mut self) -> (&mut Local, &mut WorkerBase<Index>, &Base<Index>) {
-        (&mut self.local, &mut self.state.base, &self.database.base)
-    }
+    polychron_engine::worker_parts!(database.base);
 
     /// Asks a procedure which partitions it wants. One that panics here will get all of them, and panic again where
     /// it is caught and reported.

@@ -1,5 +1,4 @@
-//! Along the leaves, in both directions. To the right a leaf names its sibling; to the left there is no link, which every division would
-//! have to keep up, and the way leads down to what lies just below the leaf's low.
+//! Scans walk the leaves in both directions. There is no left link, because every split would have to maintain it; the scan descends again instead.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow};
@@ -128,7 +127,7 @@ impl CicadaTransaction<'_> {
             self.remember(&leaf, place, Step::NodesOfRanges);
             if self.snapshot {
                 // The leaf that it sees is kept by its timestamp, so that it may do so between leaves, too.
-                self.until_check = self.until_check.saturating_sub(scanning.records.len() as u32).max(1);
+                self.midway.pass(scanning.records.len());
                 self.step()?;
             }
             let following = self.collect_leaf(scan, &leaf, scanning)?;
