@@ -279,11 +279,19 @@ fn disk(share: &Share) -> Outcome {
     let passed = go_on(share, |round| {
         let mut command = cargo(&[]);
         command.args(["test", "--release", "-p", "polychron-sim", "--no-fail-fast", "--", "--nocapture"]);
-        command.env("POLYCHRON_DISK_SEQUENCES", SEQUENCES.to_string()).env("POLYCHRON_CRASH_SEEDS", "8");
+        command
+            .env("POLYCHRON_DISK_SEQUENCES", SEQUENCES.to_string())
+            .env("POLYCHRON_RECOVERIES", SEQUENCES.to_string());
+        command.env("POLYCHRON_CRASH_SEEDS", "8").env("POLYCHRON_FIRST_CRASH_SEED", (8 * round + 1).to_string());
+        command.env("POLYCHRON_LOG_RUNS", "12").env("POLYCHRON_CHECKPOINT_RUNS", "8");
+        command.env("POLYCHRON_DATABASE_RUNS", "11");
         command.env("POLYCHRON_FIRST_SEED", (share.seed * 1_000_000_000 + round * SEQUENCES).to_string());
         run(&mut command, &log)
     });
-    outcome(passed, log, |log| format!("{} sequences of operations", sum(log, "answered alike", " sequences")))
+    outcome(passed, log, |log| {
+        let sequences = sum(log, "answered alike", " sequences");
+        format!("{} recoveries, {sequences} sequences of operations", sum(log, "recoveries were right", " recoveries"))
+    })
 }
 
 fn crash(share: &Share) -> Outcome {
