@@ -9,10 +9,19 @@ pub fn calendar_time() -> SystemTime {
     SystemTime::now()
 }
 
+fn machine_ns() -> u64 {
+    calendar_time().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
+}
+
 /// Measures the time since a fixed point.
 pub trait Clock: Send + Sync {
     /// Nanoseconds since the clock's own beginning; never goes back.
     fn now_ns(&self) -> u64;
+
+    /// Nanoseconds since 1970 by the calendar clock, which may be set back; for what is stored, not for measuring.
+    fn calendar_ns(&self) -> u64 {
+        machine_ns()
+    }
 }
 
 /// The machine's clock: one read of the processor's time-stamp counter where that is reliable.
@@ -47,10 +56,11 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when it is told to.
+/// A clock that moves only when it is told to. Its calendar is the machine's until it is set.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now_ns: Mutex<u64>,
+    calendar_ns: Mutex<Option<u64>>,
 }
 
 impl ManualClock {
@@ -63,12 +73,22 @@ impl ManualClock {
     pub fn advance_ns(&self, by_ns: u64) {
         *self.now_ns.lock().unwrap_or_else(PoisonError::into_inner) += by_ns;
     }
+
+    /// Sets the calendar, forward or back.
+    pub fn set_calendar_ns(&self, to_ns: u64) {
+        *self.calendar_ns.lock().unwrap_or_else(PoisonError::into_inner) = Some(to_ns);
+    }
 }
 
 impl Clock for ManualClock {
     #[inline]
     fn now_ns(&self) -> u64 {
         *self.now_ns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn calendar_ns(&self) -> u64 {
+        let set = *self.calendar_ns.lock().unwrap_or_else(PoisonError::into_inner);
+        set.unwrap_or_else(machine_ns)
     }
 }
 

@@ -80,7 +80,7 @@ impl<D: Disk + Clone> Log<D> {
         manifests.write(raised.clone())?;
         ship::forget(files)?;
         let start = Start { database: raised.database, incarnation, number, offset, whole };
-        let mut flusher = Flusher::new(file, start, options.frame_bytes)?;
+        let mut flusher = Flusher::new(file, start, options.frame_bytes, Arc::clone(&clock))?;
         if !left_out(Step::MarkOpening) {
             let mark = Mark { consistent: Order::default(), manifest: manifests.generation() };
             flusher.finish(whole + 1, mark, &pool)?;

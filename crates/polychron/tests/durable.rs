@@ -1,6 +1,7 @@
 //! Databases that are opened with a path.
 #![cfg(feature = "durability")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -230,17 +231,28 @@ impl ProtocolVisitor for Round<'_> {
     }
 }
 
-/// Each protocol reads what each has written.
+/// Each protocol reads what each has written: of two openings that follow each other, each pair comes somewhere.
 #[test]
 fn every_protocol_reads_what_any_wrote() {
     let names: Vec<_> = Protocols::all().iter().map(|protocol| protocol.name).collect();
-    for (number, writer) in names.iter().enumerate() {
+    let mut pairs = BTreeSet::new();
+    for (first, apart) in (0..names.len()).flat_map(|first| (0..names.len()).map(move |apart| (first, apart))) {
+        if pairs.contains(&(names[first], names[(first + apart) % names.len()])) {
+            continue;
+        }
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("bank");
-        let reader = |step: usize| names[(number * 3 + step) % names.len()];
-        Protocols::visit(writer, Round(&path, 0)).unwrap();
-        (1..4).for_each(|round| Protocols::visit(reader(round as usize), Round(&path, round)).unwrap());
+        let name = |round: usize| names[(first + round * apart) % names.len()];
+        Protocols::visit(name(0), Round(&path, 0)).unwrap();
+        for round in 1.. {
+            Protocols::visit(name(round), Round(&path, round as u64)).unwrap();
+            pairs.insert((name(round - 1), name(round)));
+            if name(round) == name(0) {
+                break;
+            }
+        }
     }
+    assert_eq!(pairs.len(), names.len() * names.len());
 }
 
 /// All files of a directory but its lock.
@@ -479,6 +491,67 @@ mod after {
         #[column(default = 7)]
         pub(super) rank: i64,
     }
+}
+
+mod without {
+    use super::Row;
+
+    #[derive(Row, Clone, Debug, PartialEq, Eq)]
+    #[row(name = "owner")]
+    pub(super) struct Owner {
+        #[key]
+        pub(super) id: u64,
+    }
+}
+
+mod retyped {
+    use super::Row;
+
+    #[derive(Row, Clone, Debug, PartialEq, Eq)]
+    #[row(name = "owner")]
+    pub(super) struct Owner {
+        #[key]
+        pub(super) id: u64,
+        pub(super) name: i64,
+    }
+}
+
+mod rekeyed {
+    use super::Row;
+
+    #[derive(Row, Clone, Debug, PartialEq, Eq)]
+    #[row(name = "owner")]
+    pub(super) struct Owner {
+        pub(super) id: u64,
+        #[key]
+        pub(super) name: String,
+    }
+}
+
+/// A program with other rows is told which column of which table is another one, and nothing is changed.
+#[test]
+fn rows_that_cannot_be_those_are_named() {
+    fn texts<R: Row>(path: &Path) -> [String; 2] {
+        let database = small().open(path).unwrap();
+        let texts = [database.table::<R>().unwrap_err(), database.create_or_open_table::<R>().unwrap_err()];
+        database.close().unwrap();
+        texts.map(|error| error.to_string())
+    }
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bank");
+    written(&path);
+    let told = [texts::<without::Owner>(&path), texts::<retyped::Owner>(&path), texts::<rekeyed::Owner>(&path)];
+    for [present, wanted] in &told {
+        for text in [present, wanted] {
+            assert!(text.contains("owner") && text.contains("name") && !text.contains('\n'), "{text}");
+        }
+    }
+    let [without, retyped, rekeyed] = told.map(|[_, wanted]| wanted);
+    assert!(without.contains("owner.name") && retyped.contains("owner.name"), "{without}; {retyped}");
+    assert!(retyped.contains("i64") && rekeyed.contains("key") && rekeyed.contains("id"), "{retyped}; {rekeyed}");
+    let database = small().open(&path).unwrap();
+    check(&database, 0, "it is as it was");
 }
 
 #[test]

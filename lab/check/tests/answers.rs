@@ -14,8 +14,9 @@ use std::time::Duration;
 use polychron::schema::{IndexDefinition, Key, KeyScratch};
 use polychron::{
     Access, Database, Declare, Durability, Error, Future, Futures, Limits, Operations, Options, Procedure, Protocol,
-    Row, Submission, Table, Transaction, Worker,
+    Resolved, Row, Submission, Table, Transaction, Worker,
 };
+use polychron_base::key::EncodedKey as _;
 use polychron_check::Setup;
 use polychron_check::journal::Recorder;
 use polychron_engine::any::AnyProtocol;
@@ -496,6 +497,99 @@ fn durability_comes_later(setup: &Setup<AnyProtocol>) {
     assert_eq!(stage.log.flaws(), Vec::<String>::new());
 }
 
+/// All sessions that there may be at once.
+fn sessions(stage: &Stage) -> usize {
+    let sessions: Vec<_> = std::iter::repeat_with(|| stage.database.session()).take_while(Result::is_ok).collect();
+    sessions.len()
+}
+
+/// A session goes on its thread when it has sealed and before that is durable; and one goes whose answer waits for ever. Both leave their workers.
+fn sessions_go_before_their_answers(setup: &Setup<AnyProtocol>) {
+    let stage = Stage::open(setup, |_| ());
+    let most = sessions(&stage);
+    stage.log.hold();
+    std::thread::scope(|scope| {
+        let stage = &stage;
+        scope.spawn(move || {
+            let mut session = stage.database.with(Durability::OnCheckpoint).session().unwrap();
+            session.execute(&mut stage.put(1)).unwrap();
+        });
+    });
+    assert_eq!((stage.log.seals(), sessions(&stage)), (1, most), "{}", setup.name);
+    // Whoever has its worker now reads what is not durable.
+    let (waited, value) = stage.waits("a reader", |stage| stage.database.session()?.execute(&mut stage.look(1)));
+    assert!(waited, "{}", setup.name);
+    assert_eq!(value.unwrap(), Some(1), "{}", setup.name);
+    stage.log.hold();
+    std::thread::scope(|scope| {
+        let stage = &stage;
+        let going = scope.spawn(move || {
+            let mut session = stage.database.session().unwrap();
+            let answer = session.execute(&mut stage.put(2));
+            assert!(matches!(answer, Err(Error::LogStopped(_))), "{answer:?}");
+            panic!("the client ends");
+        });
+        stage.comes(|log| log.waiting() == 1);
+        stage.log.stop();
+        assert!(going.join().is_err());
+    });
+    assert_eq!(sessions(&stage), most, "{}", setup.name);
+    assert_eq!(stage.log.flaws(), Vec::<String>::new());
+}
+
+/// Panics when it has committed.
+struct Panics(Put);
+
+impl Procedure for Panics {
+    type Output = Option<i64>;
+    type Error = Error;
+
+    fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<Option<i64>, Error> {
+        self.0.run(transaction)
+    }
+
+    fn committed(&mut self, _: &mut Option<i64>, _: &Resolved) {
+        panic!("it has committed");
+    }
+
+    fn declare<D: Declare>(&self, declaration: &mut D) {
+        self.0.declare(declaration);
+    }
+}
+
+/// A panic behind the commit is answered once that is durable; its row is there and in the log, and its worker is free.
+fn panics_behind_commits_wait(setup: &Setup<AnyProtocol>) {
+    const WAYS: [Way; 4] = [
+        ("execute", |stage, id| stage.database.execute(&mut Panics(stage.put(id)))),
+        ("a session", |stage, id| stage.database.session()?.execute(&mut Panics(stage.put(id)))),
+        ("a batch", |stage, id| {
+            let mut answers = Vec::new();
+            stage.database.session()?.execute_batch(&mut [Panics(stage.put(id))], |_, answer| answers.push(answer));
+            answers.swap_remove(0)
+        }),
+        ("a submission", |stage, id| stage.database.submit(Panics(stage.put(id))).wait()),
+    ];
+    let stage = Stage::open(setup, |_| ());
+    // A submission before, so that its threads have their workers.
+    stage.database.submit(stage.put(99)).wait().unwrap();
+    let most = sessions(&stage);
+    for (id, (what, way)) in (1..).zip(WAYS) {
+        let seals = stage.log.seals();
+        let (waited, answer) = stage.waits(what, |stage| way(stage, id));
+        assert!(matches!(answer, Err(Error::Panicked { .. })), "{what} of {}: {answer:?}", setup.name);
+        assert!(waited, "{what} of {}", setup.name);
+        assert_eq!(stage.log.seals(), seals + 1, "{what} of {}", setup.name);
+        assert_eq!(sessions(&stage), most, "{what} of {}", setup.name);
+        let mut scratch = KeyScratch::new();
+        let key = id.encode(&mut scratch);
+        let mut bytes = vec![0; key.len()];
+        key.write_to(&mut bytes);
+        assert!(stage.log.row(stage.items.id(), &bytes).is_some(), "{what} of {}", setup.name);
+        assert_eq!(stage.database.execute(&mut stage.put(id)).unwrap(), Some(id as i64), "{what} of {}", setup.name);
+    }
+    assert_eq!(stage.log.flaws(), Vec::<String>::new());
+}
+
 macro_rules! answers {
     ($($name:ident: $setup:expr;)*) => {$(
         mod $name {
@@ -529,6 +623,16 @@ macro_rules! answers {
             #[test]
             fn a_stop_answers_all() {
                 super::a_stop_answers_all(&$setup.erased());
+            }
+
+            #[test]
+            fn sessions_go_before_their_answers() {
+                super::sessions_go_before_their_answers(&$setup.erased());
+            }
+
+            #[test]
+            fn panics_behind_commits_wait() {
+                super::panics_behind_commits_wait(&$setup.erased());
             }
 
             #[test]

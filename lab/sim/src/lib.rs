@@ -17,4 +17,4 @@ pub use damage::Damage;
 pub use disk::{SimulatedDisk, SimulatedFile, SimulatedLock};
 pub use faults::{Fault, Step};
 pub use survival::Survival;
-pub use trials::{seeds, unneeded};
+pub use trials::{At, Trials, crash_seeds, seeds, stride, unneeded};

@@ -81,7 +81,7 @@ fn complaint(disk: &SimulatedDisk, expected: &Expected) -> Option<String> {
 }
 
 fn seeds(default: usize) -> std::ops::Range<u64> {
-    polychron_sim::seeds("POLYCHRON_CRASH_SEEDS", scaled(default, 1))
+    polychron_sim::crash_seeds(scaled(default, 1))
 }
 
 /// The operations of a run without faults.

@@ -112,7 +112,7 @@ const DEPENDENCIES: &[(&str, &[&str])] = &[
     ("lab/crash", &["base", "sync", "polychron"]),
     ("lab/sim", &["base", "sync", "schema", "engine", "log"]),
     ("lab/fuzz", &["base", "memory", "index", "schema", "log"]),
-    ("lab/xtask", &["base"]),
+    ("lab/xtask", &["base", "fuzz"]),
     ("sql", &["base", "schema", "engine"]),
     ("server", &["base", "schema", "engine", "sql", "polychron"]),
     ("cli", &["base", "sync", "memory", "index", "schema", "engine", "log", "polychron", "workloads", "sql", "server"]),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use polychron_base::clock::Clock;
+use polychron_fuzz::TARGETS;
 
 use crate::Share;
 use crate::tools::{cargo, fresh_log, host, missing_check, missing_fuzzer, missing_miri, missing_sanitizer, run, sum};
@@ -79,6 +80,13 @@ pub(crate) const PARTS: &[Part] = &[
         run: predicates,
     },
     Part {
+        name: "extremes",
+        summary: "long rows and keys, many tables and sessions, on a disk, under every protocol",
+        goes_on: false,
+        missing: || None,
+        run: extremes,
+    },
+    Part {
         name: "miri-memory",
         summary: "the latches, pools and epochs under Miri",
         goes_on: false,
@@ -114,6 +122,14 @@ pub(crate) const PARTS: &[Part] = &[
         run: |share| miri(share, "miri-plug-point", &["polychron-protocols"], &["--test", "*"]),
     },
     Part {
+        name: "miri-log",
+        summary: "rings of the log under Miri",
+        goes_on: false,
+        missing: missing_miri,
+        // The others are of files, or of bytes in one thread.
+        run: |share| miri(share, "miri-log", &["polychron-log"], &["--lib", "ring::"]),
+    },
+    Part {
         name: "tsan",
         summary: "the concurrent tests of the parts under ThreadSanitizer",
         goes_on: false,
@@ -129,6 +145,16 @@ pub(crate) const PARTS: &[Part] = &[
         run: |share| {
             let tests = ["--test", "exploration", "--test", "conformance"];
             thread_sanitizer(share, "tsan-check", &["polychron-check"], &tests)
+        },
+    },
+    Part {
+        name: "tsan-sim",
+        summary: "clients of a log, and checkpoints beside them, under ThreadSanitizer",
+        goes_on: false,
+        missing: missing_sanitizer,
+        run: |share| {
+            let tests = ["--test", "log", "--test", "checkpoint", "threads"];
+            thread_sanitizer(share, "tsan-sim", &["polychron-sim"], &tests)
         },
     },
     Part { name: "fuzz", summary: "libFuzzer on each target", goes_on: true, missing: missing_fuzzer, run: fuzz },
@@ -253,11 +279,19 @@ fn disk(share: &Share) -> Outcome {
     let passed = go_on(share, |round| {
         let mut command = cargo(&[]);
         command.args(["test", "--release", "-p", "polychron-sim", "--no-fail-fast", "--", "--nocapture"]);
-        command.env("POLYCHRON_DISK_SEQUENCES", SEQUENCES.to_string()).env("POLYCHRON_CRASH_SEEDS", "8");
+        command
+            .env("POLYCHRON_DISK_SEQUENCES", SEQUENCES.to_string())
+            .env("POLYCHRON_RECOVERIES", SEQUENCES.to_string());
+        command.env("POLYCHRON_CRASH_SEEDS", "8").env("POLYCHRON_FIRST_CRASH_SEED", (8 * round + 1).to_string());
+        command.env("POLYCHRON_LOG_RUNS", "12").env("POLYCHRON_CHECKPOINT_RUNS", "8");
+        command.env("POLYCHRON_DATABASE_RUNS", "11");
         command.env("POLYCHRON_FIRST_SEED", (share.seed * 1_000_000_000 + round * SEQUENCES).to_string());
         run(&mut command, &log)
     });
-    outcome(passed, log, |log| format!("{} sequences of operations", sum(log, "answered alike", " sequences")))
+    outcome(passed, log, |log| {
+        let sequences = sum(log, "answered alike", " sequences");
+        format!("{} recoveries, {sequences} sequences of operations", sum(log, "recoveries were right", " recoveries"))
+    })
 }
 
 fn crash(share: &Share) -> Outcome {
@@ -268,10 +302,20 @@ fn crash(share: &Share) -> Outcome {
         rounds = round + 1;
         let mut command = cargo(&[]);
         command.args(["run", "--release", "-p", "polychron-lab", "--", "crash", "--runs", &RUNS.to_string()]);
+        command.args(["--restores", "4"]);
         command.args(["--seed", &(share.seed * 1_000_000_000 + round * RUNS).to_string()]);
         run(&mut command, &log)
     });
     outcome(passed, log, |_| format!("{rounds} rounds of {RUNS} databases, each with five processes"))
+}
+
+fn extremes(share: &Share) -> Outcome {
+    let log = fresh_log(&share.folder, "extremes");
+    let mut command = cargo(&[]);
+    command.args(["test", "--release", "-p", "polychron", "--no-fail-fast", "--test", "extremes"]);
+    command.env("POLYCHRON_LONG_ROWS", "30").env("POLYCHRON_LONG_KEYS", "300");
+    command.env("POLYCHRON_MANY_TABLES", "1000").env("POLYCHRON_MANY_SESSIONS", "256");
+    outcome(run(&mut command, &log), log, |log| format!("{} tests", sum(log, "test result", " passed")))
 }
 
 fn journal(share: &Share) -> Outcome {
@@ -320,10 +364,9 @@ fn thread_sanitizer(share: &Share, name: &str, crates: &[&'static str], tests: &
 }
 
 fn fuzz(share: &Share) -> Outcome {
-    const TARGETS: [&str; 7] = ["keys", "rows", "ordered_index", "hash_index", "frames", "manifests", "catalogs"];
     let log = fresh_log(&share.folder, "fuzz");
     let seconds = (share.seconds / TARGETS.len() as u64).max(10);
-    let passed = TARGETS.iter().all(|target| {
+    let passed = TARGETS.iter().map(|target| target.name).all(|target| {
         let mut command = cargo(&[]);
         command.args(["+nightly", "fuzz", "run", target]);
         command.args([format!("fuzz/corpus/{target}"), format!("fuzz/seeds/{target}")]);

@@ -1,8 +1,8 @@
 //! What a flush does: it writes the records of an epoch as frames behind those before, and syncs them.
 
-use std::time::UNIX_EPOCH;
+use std::sync::Arc;
 
-use polychron_base::clock::calendar_time;
+use polychron_base::clock::Clock;
 use polychron_engine::mutations::{left_out, pass};
 
 use super::pool::Pool;
@@ -38,6 +38,7 @@ pub(crate) struct Flusher<D: Disk> {
     highest: Order,
     /// When the last flush began.
     pub(super) begun_ns: u64,
+    clock: Arc<dyn Clock>,
 }
 
 /// What is known when an epoch is closed.
@@ -86,7 +87,12 @@ pub(crate) struct Start {
 }
 
 impl<D: Disk> Flusher<D> {
-    pub(crate) fn new(file: File<D::File>, start: Start, content_bytes: usize) -> Result<Self, Error> {
+    pub(crate) fn new(
+        file: File<D::File>,
+        start: Start,
+        content_bytes: usize,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, Error> {
         let Start { database, incarnation, number, offset, whole } = start;
         Ok(Self {
             file_bytes: file.bytes()?,
@@ -104,6 +110,7 @@ impl<D: Disk> Flusher<D> {
             lowest: None,
             highest: Order::default(),
             begun_ns: 0,
+            clock,
         })
     }
 
@@ -193,7 +200,7 @@ impl<D: Disk> Flusher<D> {
         if self.buffer.len() < bytes {
             self.buffer = Buffer::zeroed(bytes.next_power_of_two());
         }
-        self.written_ns = calendar_time().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+        self.written_ns = self.clock.calendar_ns();
         let header = Header {
             place: self.place,
             incarnation: self.incarnation,

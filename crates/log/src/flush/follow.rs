@@ -41,7 +41,7 @@ impl<D: Disk + Clone> Log<D> {
         pool.note_checkpoint(manifest.checkpoint.as_ref().map_or(0, Checkpoint::bytes));
         let file = files.open(&path_of(last.slot), Access::Write)?;
         let start = Start { database: manifest.database, incarnation, number, offset, whole };
-        let flusher = Flusher::new(file, start, options.frame_bytes)?;
+        let flusher = Flusher::new(file, start, options.frame_bytes, Arc::clone(&clock))?;
         let ended = Box::new(Order::default);
         let mut log = Self::new(Parts { flusher, pool, ended, options, clock, manifest: manifests.generation() });
         log.is_following = true;

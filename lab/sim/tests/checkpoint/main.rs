@@ -16,7 +16,7 @@ use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_log::Durability;
 use polychron_log::checkpoint::{self, Contents};
-use polychron_sim::{Fault, SimulatedDisk};
+use polychron_sim::{At, Fault, SimulatedDisk, Survival, Trials};
 
 use ledger::Ledger;
 use world::{World, contents, leaving, look};
@@ -24,7 +24,16 @@ use world::{World, contents, leaving, look};
 const STEPS: usize = 80;
 
 fn seeds(default: usize) -> std::ops::Range<u64> {
-    polychron_sim::seeds("POLYCHRON_CRASH_SEEDS", scaled(default, 1))
+    polychron_sim::crash_seeds(scaled(default, 1))
+}
+
+/// Whether fewer runs are wanted than see everything.
+fn is_small(usual: usize) -> bool {
+    runs(usual).count() < scaled(usual, 1)
+}
+
+fn trials() -> Trials {
+    Trials::new("POLYCHRON_CHECKPOINT_RUNS")
 }
 
 /// The seeds of runs.
@@ -101,13 +110,13 @@ fn fail_everywhere(
 /// Runs in which nothing fails, one opening after the other.
 #[test]
 fn checkpoint_and_log_have_all_together() {
-    let (mut made, mut in_ranges, mut with_changes) = (0, 0, 0);
+    let (trials, mut made, mut in_ranges, mut with_changes) = (trials(), 0, 0, 0);
     for seed in runs(60) {
         let disk = SimulatedDisk::new(seed);
         let mut ledger = Ledger::default();
         for opening in 0..3 {
             made += use_database(&disk, &mut ledger, Run::new(10 * seed + opening, 4 * STEPS));
-            assert_eq!(complaint(&disk.after_restart(), &ledger), None, "seed {seed}, opening {opening}");
+            trials.check(At { seed, operations: &[] }, opening, complaint(&disk.after_restart(), &ledger));
             let contents = contents(&disk);
             let is_of_range = |it: &Contents| matches!(it, Contents::Rows { range, .. } if range.bits > 0);
             in_ranges += usize::from(contents.iter().any(is_of_range));
@@ -117,12 +126,12 @@ fn checkpoint_and_log_have_all_together() {
     println!(
         "{made} checkpoints were made; at least {in_ranges} of them read the log several times, and {with_changes} left rows"
     );
-    assert!(made > 50 && in_ranges > 10 && with_changes > 10);
+    assert!(is_small(60) || (made > 50 && in_ranges > 10 && with_changes > 10));
 }
 
 #[test]
 fn what_is_acknowledged_survives_a_power_failure_at_any_operation() {
-    let (mut checked, mut acknowledged) = (0, 0);
+    let (trials, mut acknowledged) = (trials(), 0);
     for seed in runs(4) {
         let start = SimulatedDisk::new(seed);
         fail_everywhere(
@@ -131,83 +140,75 @@ fn what_is_acknowledged_survives_a_power_failure_at_any_operation() {
             Run::new(seed, STEPS),
             Fault::PowerFailure,
             &mut |number, disk, ledger| {
-                for left in disk.outcomes(seeds(3)) {
-                    assert_eq!(complaint(&left, ledger), None, "seed {seed}, operation {number}");
-                    checked += 1;
-                }
+                let at = At { seed, operations: &[number] };
+                trials.crash(disk, at, seeds(3), |left| complaint(left, ledger));
                 acknowledged = acknowledged.max(ledger.certain);
             },
         );
     }
-    println!("{checked} outcomes of power failures were right; up to {acknowledged} epochs were acknowledged");
     assert!(acknowledged > 10);
 }
 
 /// Nothing but checkpoints makes durable what was committed: all that the last one had is there, and perhaps more, in whole epochs.
 #[test]
 fn what_a_checkpoint_has_survives_where_nobody_waits() {
-    let (mut checked, mut lost, mut certain) = (0, 0, 0);
+    let (trials, mut lost, mut certain) = (trials(), 0, 0);
     for seed in runs(3) {
         let run = Run { durability: Durability::OnCheckpoint, ..Run::new(seed, STEPS) };
         let again = Run { seed: seed + 1, steps: STEPS / 2, ..run };
         let start = SimulatedDisk::new(seed);
         fail_everywhere(&start, &Ledger::default(), run, Fault::PowerFailure, &mut |number, disk, ledger| {
-            for left in disk.outcomes(seeds(1)) {
-                assert_eq!(complaint(&left, ledger), None, "seed {seed}, operation {number}");
-                let whole = look(&left).unwrap().map_or(0, |found| found.whole);
+            let at = At { seed, operations: &[number] };
+            trials.crash(disk, at, seeds(1), |left| {
+                let whole = look(left).ok().flatten().map_or(0, |found| found.whole);
                 lost += usize::from(ledger.sealed.iter().any(|sealed| sealed.epoch > whole));
-                checked += 1;
-            }
+                complaint(left, ledger)
+            });
             certain = certain.max(ledger.certain);
-            let next = disk.after_power_failure(polychron_sim::Survival::ALL[number % 6], seed);
+            let survival = Survival::ALL[number % 6];
+            let next = trials.after(disk, at, survival, seeds(1).start);
             let mut ledger = ledger.clone();
             use_database(&next, &mut ledger, again);
-            assert_eq!(complaint(&next.after_restart(), &ledger), None, "seed {seed}, behind operation {number}");
+            trials.check(at, (survival, "and used"), complaint(&next.after_restart(), &ledger));
         });
     }
-    println!("{checked} outcomes of power failures were right; {lost} lost what no checkpoint had");
+    println!("{lost} lost what no checkpoint had");
     assert!(certain > 2 && lost > 10, "up to {certain} epochs were certain, and {lost} outcomes lost something");
 }
 
 /// What is acknowledged survives a power failure, and another one while the database is opened again and used.
 #[test]
 fn so_it_does_at_a_second_one() {
-    let mut checked = 0;
+    let trials = trials();
     for seed in runs(1) {
         let start = SimulatedDisk::new(seed);
         let run = Run::new(seed, STEPS / 2);
         fail_everywhere(&start, &Ledger::default(), run, Fault::PowerFailure, &mut |first, disk, ledger| {
-            let survival = polychron_sim::Survival::ALL[first % 6];
-            let left = disk.after_power_failure(survival, seed);
+            let left = trials.after(disk, At { seed, operations: &[first] }, Survival::ALL[first % 6], seeds(1).start);
             fail_everywhere(&left, ledger, Run::new(seed + 1, 12), Fault::PowerFailure, &mut |second, disk, ledger| {
-                let survival = polychron_sim::Survival::ALL[second % 6];
-                let left = disk.after_power_failure(survival, seed);
-                assert_eq!(complaint(&left, ledger), None, "seed {seed}, operations {first} and {second}");
-                checked += 1;
+                let (at, survival) = (At { seed, operations: &[first, second] }, Survival::ALL[second % 6]);
+                let left = trials.after(disk, at, survival, seeds(1).start);
+                trials.check(at, survival, complaint(&left, ledger));
             });
         });
     }
-    println!("{checked} outcomes of power failures were right");
 }
 
 /// A process ends after an operation has failed; the next one opens what it finds, makes checkpoints, and then the power fails.
 #[test]
 fn what_a_restart_finds_is_durable_before_anything_is_built_on_it() {
-    let mut checked = 0;
+    let trials = trials();
     for fault in [Fault::Fail, Fault::FailForEver] {
         for seed in runs(1) {
             let start = SimulatedDisk::new(seed);
             fail_everywhere(&start, &Ledger::default(), Run::new(seed, STEPS), fault, &mut |first, disk, ledger| {
                 let next = disk.after_restart();
-                assert_eq!(complaint(&next, ledger), None, "seed {seed}, {fault:?} at {first}");
+                let at = At { seed, operations: &[first] };
+                trials.check(at, fault, complaint(&next, ledger));
                 let mut ledger = ledger.clone();
                 use_database(&next, &mut ledger, Run::new(seed + 1, 20));
-                for left in next.outcomes(seeds(1)) {
-                    assert_eq!(complaint(&left, &ledger), None, "seed {seed}, {fault:?} at {first}, and no power");
-                    checked += 1;
-                }
+                trials.crash(&next, at, seeds(1), |left| complaint(left, &ledger));
             });
         }
     }
-    println!("{checked} outcomes were right");
 }

@@ -41,7 +41,7 @@ pub(crate) struct World {
     durability: Durability,
     /// What was reported of the archive.
     pub(crate) failures: Arc<Mutex<Vec<String>>>,
-    clock: Arc<ManualClock>,
+    pub(crate) clock: Arc<ManualClock>,
     state: Rc<RefCell<State>>,
     orders: Arc<Mutex<(u64, BTreeSet<u64>)>>,
 }

@@ -85,7 +85,7 @@ pub(crate) fn open(disk: &SimulatedDisk, protocol: &str) -> Result<Database<AnyP
     open_with(disk, protocol, |_| ())
 }
 
-fn open_with(
+pub(crate) fn open_with(
     disk: &SimulatedDisk,
     protocol: &str,
     change: impl FnOnce(&mut Settings),
@@ -179,7 +179,7 @@ pub(crate) fn definition(name: &str, parent: Option<&str>, kind: u64) -> TableDe
 }
 
 /// Does what a step is, which depends on the seed and on what is there; whether it could. Refusals other than those of the log are no failures.
-fn apply(database: &Database<AnyProtocol>, seed: u64, step: u64) -> Result<bool, Error> {
+pub(crate) fn apply(database: &Database<AnyProtocol>, seed: u64, step: u64) -> Result<bool, Error> {
     let mut random = Random::stream(seed, 1000 + step);
     let name = TABLES[random.below(3) as usize];
     let outcome = match (database.find_table(name), random.below(13)) {

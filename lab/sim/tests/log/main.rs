@@ -12,7 +12,7 @@ mod threads;
 use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_log::{Error, Options};
-use polychron_sim::{Fault, SimulatedDisk};
+use polychron_sim::{At, Fault, SimulatedDisk, Trials};
 
 use ledger::Ledger;
 use session::{Session, look};
@@ -20,7 +20,11 @@ use session::{Session, look};
 const STEPS: usize = 60;
 
 fn seeds(default: usize) -> std::ops::Range<u64> {
-    polychron_sim::seeds("POLYCHRON_CRASH_SEEDS", scaled(default, 1))
+    polychron_sim::crash_seeds(scaled(default, 1))
+}
+
+fn trials() -> Trials {
+    Trials::new("POLYCHRON_LOG_RUNS")
 }
 
 /// The seeds of runs.
@@ -81,7 +85,7 @@ fn crash_everywhere(
 
 #[test]
 fn what_is_acknowledged_survives_a_power_failure_at_any_operation() {
-    let (mut checked, mut acknowledged) = (0, 0);
+    let (trials, mut acknowledged) = (trials(), 0);
     for seed in runs(6) {
         let run = (seed, 3 * STEPS);
         crash_everywhere(
@@ -90,57 +94,48 @@ fn what_is_acknowledged_survives_a_power_failure_at_any_operation() {
             run,
             Fault::PowerFailure,
             &mut |number, disk, ledger| {
-                for left in disk.outcomes(seeds(5)) {
-                    assert_eq!(complaint(&left, ledger), None, "seed {seed}, operation {number}");
-                    checked += 1;
-                }
+                let at = At { seed, operations: &[number] };
+                trials.crash(disk, at, seeds(5), |left| complaint(left, ledger));
                 acknowledged = acknowledged.max(ledger.certain.len());
             },
         );
     }
-    println!("{checked} outcomes of power failures were right; up to {acknowledged} transactions were acknowledged");
     assert!(acknowledged > 20);
 }
 
 /// The same, and then once more while the log is opened again and used.
 #[test]
 fn so_it_does_at_a_second_one() {
-    let mut checked = 0;
+    let trials = trials();
     for seed in runs(2) {
         let start = &SimulatedDisk::new(seed);
         crash_everywhere(start, &Ledger::default(), (seed, STEPS), Fault::PowerFailure, &mut |first, disk, ledger| {
-            for left in disk.outcomes(seeds(1)) {
-                crash_everywhere(&left, ledger, (seed, 12), Fault::PowerFailure, &mut |second, disk, ledger| {
-                    for left in disk.outcomes(seeds(1)) {
-                        assert_eq!(complaint(&left, ledger), None, "seed {seed}, operations {first} and {second}");
-                        checked += 1;
-                    }
+            trials.crash(disk, At { seed, operations: &[first] }, seeds(1), |left| {
+                crash_everywhere(left, ledger, (seed, 12), Fault::PowerFailure, &mut |second, disk, ledger| {
+                    let at = At { seed, operations: &[first, second] };
+                    trials.crash(disk, at, seeds(1), |left| complaint(left, ledger));
                 });
-            }
+                complaint(left, ledger)
+            });
         });
     }
-    println!("{checked} outcomes of power failures were right");
 }
 
 /// A process ends, after an operation has failed or none; the next one opens what it finds, and then the power fails.
 #[test]
 fn what_a_restart_finds_is_durable_before_anything_is_built_on_it() {
-    let mut checked = 0;
+    let trials = trials();
     for fault in [Fault::Fail, Fault::FailForEver, Fault::PowerFailure] {
         for seed in runs(2) {
             let start = &SimulatedDisk::new(seed);
             crash_everywhere(start, &Ledger::default(), (seed, STEPS), fault, &mut |first, disk, ledger| {
                 let next = disk.after_restart();
-                assert_eq!(complaint(&next, ledger), None, "seed {seed}, {fault:?} at {first}");
+                trials.check(At { seed, operations: &[first] }, fault, complaint(&next, ledger));
                 crash_everywhere(&next, ledger, (seed, 12), Fault::PowerFailure, &mut |second, disk, ledger| {
-                    for left in disk.outcomes(seeds(1)) {
-                        let what = format!("seed {seed}, {fault:?} at {first}, power at {second}");
-                        assert_eq!(complaint(&left, ledger), None, "{what}");
-                        checked += 1;
-                    }
+                    let at = At { seed, operations: &[first, second] };
+                    trials.crash(disk, at, seeds(1), |left| complaint(left, ledger));
                 });
             });
         }
     }
-    println!("{checked} outcomes were right");
 }

@@ -9,12 +9,12 @@ use polychron_base::random::Random;
 use polychron_engine::redo::{Change, Log as _, Order};
 use polychron_log::disk::{Files, Operation};
 use polychron_log::{Durability, Log, Options, Threads};
-use polychron_sim::{Fault, SimulatedDisk};
+use polychron_sim::{At, Fault, SimulatedDisk, crash_seeds};
 use polychron_sync::atomic::{AtomicU64, Ordering};
 
 use crate::ledger::{Id, Ledger, Sealed, Told};
 use crate::session::manifests;
-use crate::{complaint, runs};
+use crate::{complaint, runs, trials};
 
 fn opened(disk: &SimulatedDisk, options: Options) -> Arc<Log<SimulatedDisk>> {
     let files = Files::new(disk.clone());
@@ -46,7 +46,7 @@ fn client(log: &Log<SimulatedDisk>, worker: usize, orders: &AtomicU64) -> Vec<(I
 
 #[test]
 fn what_is_acknowledged_to_threads_survives() {
-    let mut acknowledged = 0;
+    let (trials, mut acknowledged) = (trials(), 0);
     for seed in runs(40) {
         let disk = SimulatedDisk::new(seed);
         let log = opened(&disk, Options::tiny());
@@ -66,10 +66,9 @@ fn what_is_acknowledged_to_threads_survives() {
         });
         drop(threads);
         acknowledged += ledger.certain.len();
-        for left in disk.outcomes(1..4) {
-            assert_eq!(complaint(&left, &ledger), None, "seed {seed}");
-        }
-        assert_eq!(complaint(&disk.after_restart(), &ledger), None, "seed {seed}");
+        let at = At { seed, operations: &[] };
+        trials.crash(&disk, at, crash_seeds(3), |left| complaint(left, &ledger));
+        trials.check(at, "a restart", complaint(&disk.after_restart(), &ledger));
     }
     assert!(acknowledged > 20, "{acknowledged} transactions were acknowledged");
 }

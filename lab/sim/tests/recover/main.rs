@@ -15,6 +15,7 @@ use polychron_log::checkpoint::Range;
 use polychron_log::frame::Body;
 use polychron_log::recover::{Batch, Sink, Source, Tail, Visit};
 use polychron_log::{Error, checkpoint};
+use polychron_sim::{At, Trials};
 
 use history::{Rows, Transaction, catalog, draw, kept, replay};
 
@@ -94,6 +95,7 @@ fn shuffle<T>(random: &mut Random, items: &mut [T]) {
 
 #[test]
 fn what_is_recovered_is_what_was_there() {
+    let trials = Trials::new("POLYCHRON_RECOVERIES");
     let (mut rows, mut from_checkpoints) = (0, 0);
     for seed in polychron_sim::seeds("POLYCHRON_RECOVERIES", scaled(2000, 10)) {
         let random = &mut Random::from_seed(seed);
@@ -111,7 +113,8 @@ fn what_is_recovered_is_what_was_there() {
         let threads = [0, 1, 3][random.below(3) as usize];
         let recovered = recover(tail, &checkpoint, threads).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let expected = kept(replay(&transactions));
-        assert_eq!(recovered, expected, "seed {seed}, from transaction {cut} on, {threads} threads");
+        let complaint = (recovered != expected).then(|| format!("{recovered:?} in place of {expected:?}"));
+        trials.check(At { seed, operations: &[] }, (cut, threads), complaint);
         rows += expected.len();
         from_checkpoints += checkpoint.0.iter().flatten().count();
     }
