@@ -85,7 +85,7 @@ fn crash_everywhere(
 
 #[test]
 fn what_is_acknowledged_survives_a_power_failure_at_any_operation() {
-    let (trials, mut acknowledged) = (trials(), 0);
+    let (trials, mut acknowledged, mut pieces) = (trials(), 0, 0);
     for seed in runs(6) {
         let run = (seed, 3 * STEPS);
         crash_everywhere(
@@ -95,12 +95,15 @@ fn what_is_acknowledged_survives_a_power_failure_at_any_operation() {
             Fault::PowerFailure,
             &mut |number, disk, ledger| {
                 let at = At { seed, operations: &[number] };
-                trials.crash(disk, at, seeds(5), |left| complaint(left, ledger));
+                trials.crash(disk, at, seeds(5), |left| {
+                    pieces += look(left).map_or(0, |found| found.later);
+                    complaint(left, ledger)
+                });
                 acknowledged = acknowledged.max(ledger.certain.len());
             },
         );
     }
-    assert!(acknowledged > 20);
+    assert!(acknowledged > 20 && pieces > 20, "{pieces} pieces were found");
 }
 
 /// The same, and then once more while the log is opened again and used.
