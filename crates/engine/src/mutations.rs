@@ -54,6 +54,20 @@ pub fn pass(point: impl Named) {
     let _ = point;
 }
 
+/// `act` for another thread, which leaves out there what this one leaves out.
+pub fn inheriting<O>(act: impl FnOnce() -> O) -> impl FnOnce() -> O {
+    #[cfg(feature = "mutations")]
+    {
+        let inherited = inherited();
+        move || {
+            let _left_out = inherited.leave_out();
+            act()
+        }
+    }
+    #[cfg(not(feature = "mutations"))]
+    act
+}
+
 #[cfg(feature = "mutations")]
 pub use switches::{Inherited, LeftOut, inherited, interrupt, leave_out};
 

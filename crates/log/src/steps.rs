@@ -161,6 +161,8 @@ named! {
         CoverDefinitions,
         /// Tables are sent before the first frame that may have something of them.
         SendTables,
+        /// Tables whose predecessors are not known are taken only if they are those that the standby knows.
+        KnowTables,
         /// While a standby's manifest gets other tables, it is not known from which frame on they count.
         MarkUnknown,
         /// An idle log has what it has last covered by a consistent point.
@@ -175,6 +177,14 @@ named! {
         KeepOthers,
         /// A promoted standby has an incarnation that its old primary does not reach.
         RaiseTerm,
+    }
+}
+
+named! {
+    /// A step of a standby's database that can be left out.
+    pub enum StandbyStep {
+        /// What a point closes is applied as one transaction.
+        ApplyAtOnce,
     }
 }
 

@@ -6,9 +6,9 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use polychron::protocols::{Bohm, Cicada, Hyper, Maflingo, Serial};
+use polychron::protocols::{Bohm, Cicada, Hyper, Locking, Maflingo, Serial};
 use polychron::schema::IndexDefinition;
-use polychron::{Builder, Database, Error, Interactive, Operations, Protocol, Row};
+use polychron::{Builder, Database, Error, Interactive, Operations, Protocol, Retry, Row};
 
 #[derive(Row, Clone, Debug, PartialEq, Eq)]
 #[row(name = "account")]
@@ -311,6 +311,66 @@ fn a_standby_that_was_away_for_too_long_begins_anew() {
     wait_until(|| look(&standby) == Some(1));
     let accounts = standby.table::<Account>().unwrap().unwrap();
     assert_eq!(standby.snapshot(|t| t.scan(&accounts, 1000..).count()).unwrap(), 300);
+}
+
+/// A standby has more than the one that was promoted.
+#[test]
+fn a_standby_with_another_history_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, copies) =
+        (directory.path().join("primary"), ["first", "second"].map(|name| directory.path().join(name)));
+    let database = primary::<Cicada>(&path, "127.0.0.1:0");
+    let at = address(&database);
+    fill(&database);
+    let [first, second] = copies.each_ref().map(|copy| builder::<Cicada>().open_standby(copy, &at).unwrap());
+    wait_until(|| look(&first).is_some());
+    first.close().unwrap();
+    transfer(&database, 1);
+    wait_until(|| look(&second) == Some(1));
+    database.close().unwrap();
+    let promoted = primary::<Cicada>(&copies[0], &at);
+    transfer(&promoted, 2);
+    wait_until(|| second.standby().unwrap().ended.is_some());
+    let ended = second.standby().unwrap().ended.unwrap();
+    assert!(matches!(&*ended, Error::NotFollowing(_)) && ended.to_string().contains("history"), "{ended}");
+    assert_eq!(look(&second), Some(1), "it is read all the same");
+}
+
+#[test]
+fn a_standby_serves_no_standbys() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("standby");
+    let refused = builder::<Cicada>().serve_standbys("127.0.0.1:0").open_standby(&path, "127.0.0.1:1");
+    assert!(matches!(refused, Err(Error::Options(_))));
+    assert!(!path.exists(), "nothing is made");
+}
+
+/// A reader locks what the primary changes, and the applying transaction may conflict once alone.
+#[test]
+fn readers_that_lock_hold_up_and_end_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let database = primary::<Cicada>(&directory.path().join("primary"), "127.0.0.1:0");
+    fill(&database);
+    let once = Retry { attempts: 1, ..Retry::DEFAULT };
+    let path = directory.path().join("standby");
+    let standby = builder::<Locking>().retry(once).open_standby(&path, &address(&database)).unwrap();
+    let (accounts, lasts) = (standby.table::<Account>().unwrap().unwrap(), standby.table::<Last>().unwrap().unwrap());
+    let read = standby.snapshot(|t| {
+        let before: Vec<Account> = t.scan(&accounts, ..).rows()?;
+        let first = t.get_owned(&lasts, 0)?;
+        transfer(&database, 1);
+        // So that it comes here meanwhile.
+        std::thread::sleep(Duration::from_millis(100));
+        let after: Vec<Account> = t.scan(&accounts, ..).rows()?;
+        polychron::Ok((before == after, first == t.get_owned(&lasts, 0)?))
+    });
+    assert_eq!(read.unwrap(), (true, true), "what a reader sees stays");
+    wait_until(|| {
+        let seen = standby.snapshot(|t| t.get_owned(&lasts, 0));
+        seen.is_ok_and(|last| last.is_some_and(|last| last.number == 1))
+    });
+    let status = standby.standby().unwrap();
+    assert!(status.ended.is_none() && status.trouble.is_none(), "{status:?}");
 }
 
 /// Whoever connects and sends anything does no harm, and neither does what a standby connects to.

@@ -14,16 +14,21 @@ use crate::progress::opening;
 /// How often it looks whether it still follows.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Follows until Ctrl-C, and says when it does and when not.
+/// Follows until Ctrl-C, and says when it does and when not. Ends with the reason where it follows nobody any more.
 pub(super) fn run(given: &Standby) -> Result<(), Error> {
     interrupt::listen();
     let database: Database = Database::builder().on_event(opening()).open_standby(&given.directory, &given.of)?;
     let mut said = String::new();
     while !interrupt::STOP.load(Ordering::Relaxed) {
-        let line = database.standby().and_then(|status| line_of(&given.of, &status));
+        let status = database.standby();
+        let line = status.as_ref().and_then(|status| line_of(&given.of, status));
         if let Some(line) = line.filter(|line| *line != said) {
             print_status(&line);
             said = line;
+        }
+        if let Some(ended) = status.and_then(|status| status.ended).and_then(std::sync::Arc::into_inner) {
+            database.close()?;
+            return Err(ended);
         }
         std::thread::sleep(LOOK);
     }

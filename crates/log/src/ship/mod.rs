@@ -58,8 +58,8 @@ pub enum Trouble {
     /// What the standby has is no part of what the primary has.
     #[error("its history is another one")]
     OtherHistory,
-    /// The log behind what the standby has is gone.
-    #[error("the log behind what the standby has is gone: it begins anew when it is opened again")]
+    /// The log behind what the standby has is gone, or the primary does not know any more which tables there were then.
+    #[error("what follows what the standby has is gone: it begins anew when it is opened again")]
     TooFarBehind,
     /// Files of the primary or of the standby could not be used.
     #[error("{0}")]
@@ -85,9 +85,9 @@ impl Trouble {
         }
     }
 
-    /// Whether it is about the standby's own files and rows, so that no other connection does better.
+    /// Whether it is about what the standby has, so that no other connection does better: it ends until it is opened again.
     fn is_of_standby(&self) -> bool {
-        matches!(self, Self::Files(_) | Self::Stopped(_) | Self::Apply(_) | Self::TooFarBehind)
+        matches!(self, Self::Files(_) | Self::Stopped(_) | Self::Apply(_) | Self::TooFarBehind | Self::OtherHistory)
     }
 
     /// Whether another connection may do better.

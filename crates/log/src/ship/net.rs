@@ -2,13 +2,13 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 pub use std::net::SocketAddr;
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
-use std::sync::{Arc, PoisonError};
+use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use polychron_base::clock::{Clock, Duration, SystemClock};
-use polychron_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use polychron_sync::{Mutex, Process};
+use polychron_sync::Process;
+use polychron_sync::atomic::{AtomicBool, Ordering};
 
 use super::Trouble;
 use super::sender::{Sender, Source};
@@ -71,7 +71,7 @@ impl Connection {
     /// # Errors
     /// [`Trouble::Lost`].
     pub fn receive(&mut self) -> Result<&[u8], Trouble> {
-        let count = read(&mut self.stream, &mut self.buffer)?;
+        let count = read(&self.stream, &mut self.buffer)?;
         Ok(&self.buffer[..count])
     }
 }
@@ -80,7 +80,7 @@ fn lost(error: io::Error) -> Trouble {
     Trouble::Lost(error.to_string())
 }
 
-fn read(stream: &mut TcpStream, into: &mut [u8]) -> Result<usize, Trouble> {
+fn read(mut stream: &TcpStream, into: &mut [u8]) -> Result<usize, Trouble> {
     match stream.read(into) {
         Ok(0) => Err(Trouble::Lost("the other side has ended the connection".to_owned())),
         Ok(count) => Ok(count),
@@ -140,40 +140,69 @@ impl Drop for Listener {
 }
 
 fn listen<S: Shipped>(listener: &TcpListener, shipped: &Arc<S>, stop: &Arc<AtomicBool>) {
-    let (count, threads) = (Arc::<AtomicUsize>::default(), Mutex::new(Vec::<JoinHandle<()>>::new()));
-    let mut threads = threads.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut connections = Connections::default();
     while !stop.load(Ordering::Relaxed) {
-        threads.retain(|thread| !thread.is_finished());
         let Ok((stream, _)) = listener.accept() else {
             std::thread::sleep(LISTEN);
             continue;
         };
-        // Whoever comes when all places are taken is sent away, and tries again.
-        if count.load(Ordering::Relaxed) >= MOST_STANDBYS {
-            continue;
-        }
-        count.fetch_add(1, Ordering::Relaxed);
-        let (shipped, stop, counted) = (Arc::clone(shipped), Arc::clone(stop), Arc::clone(&count));
-        let builder = std::thread::Builder::new().name("polychron-ship".to_owned());
-        let spawned = builder.spawn(move || {
-            let mut sender = Sender::new();
-            let why = serve(stream, &mut sender, &*shipped, &stop).err();
-            sender.end(shipped.source(), why);
-            counted.fetch_sub(1, Ordering::Relaxed);
+        let (shipped, stop) = (Arc::clone(shipped), Arc::clone(stop));
+        connections.serve(stream, move |stream| {
+            let mut serving = Serving { sender: Sender::new(), shipped: &*shipped };
+            // The standby is told nothing of it: it connects again.
+            let _ = serve(stream, &mut serving.sender, &*shipped, &stop);
         });
-        match spawned {
-            Ok(thread) => threads.push(thread),
-            Err(_) => _ = count.fetch_sub(1, Ordering::Relaxed),
+    }
+}
+
+/// One connection. Nothing is kept for it any more when that ends, be it by a panic.
+struct Serving<'s, S: Shipped> {
+    sender: Sender<S::Disk>,
+    shipped: &'s S,
+}
+
+impl<S: Shipped> Drop for Serving<'_, S> {
+    fn drop(&mut self) {
+        self.sender.end(self.shipped.source(), None);
+    }
+}
+
+/// The connections that a primary has, each with a thread. Dropped, it ends them.
+#[derive(Default)]
+struct Connections(Vec<(JoinHandle<()>, Weak<TcpStream>)>);
+
+impl Connections {
+    /// Serves one more. Whoever comes when all places are taken is sent away, and tries again.
+    fn serve(&mut self, stream: TcpStream, act: impl FnOnce(&TcpStream) + Send + 'static) {
+        self.0.retain(|(thread, _)| !thread.is_finished());
+        if self.0.len() >= MOST_STANDBYS {
+            return;
+        }
+        // The thread alone has it, so that it is closed when that ends.
+        let stream = Arc::new(stream);
+        let weak = Arc::downgrade(&stream);
+        let builder = std::thread::Builder::new().name("polychron-ship".to_owned());
+        if let Ok(thread) = builder.spawn(move || act(&stream)) {
+            self.0.push((thread, weak));
         }
     }
-    for thread in threads.drain(..) {
-        drop(thread.join());
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        for stream in self.0.iter().filter_map(|(_, stream)| stream.upgrade()) {
+            // A thread that sends to a standby which takes nothing is not waited for.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        for (thread, _) in self.0.drain(..) {
+            drop(thread.join());
+        }
     }
 }
 
 /// Sends one standby what it needs, until the connection ends.
 fn serve<S: Shipped>(
-    mut stream: TcpStream,
+    stream: &TcpStream,
     sender: &mut Sender<S::Disk>,
     shipped: &S,
     stop: &AtomicBool,
@@ -184,7 +213,7 @@ fn serve<S: Shipped>(
     stream.set_read_timeout(Some(LOOK)).map_err(lost)?;
     let (clock, mut said, mut buffer) = (SystemClock::new(), 0, [0; 1024]);
     while sender.is_silent() {
-        let count = read(&mut stream, &mut buffer)?;
+        let count = read(stream, &mut buffer)?;
         sender.receive(&buffer[..count])?;
         if stop.load(Ordering::Relaxed) || clock.now_ns() > GREETING.as_nanos() as u64 {
             return Err(Trouble::Lost("the standby has said nothing".to_owned()));
@@ -194,14 +223,14 @@ fn serve<S: Shipped>(
     while !stop.load(Ordering::Relaxed) {
         let source = shipped.source();
         if let Some(message) = sender.next(source)? {
-            write(&mut stream, &message)?;
+            write(stream, &message)?;
             continue;
         }
         if sender.has_ended() {
             return Ok(());
         }
         // Notices that the standby has gone, and takes nothing else.
-        let count = read(&mut stream, &mut buffer)?;
+        let count = read(stream, &mut buffer)?;
         sender.receive(&buffer[..count])?;
         source.log.cover();
         if let Some(cursor) = sender.cursor() {
@@ -210,14 +239,52 @@ fn serve<S: Shipped>(
         if clock.now_ns() - said > ALIVE.as_nanos() as u64 {
             said = clock.now_ns();
             let message = sender.alive(source);
-            write(&mut stream, &message)?;
+            write(stream, &message)?;
         }
     }
     Ok(())
 }
 
-fn write(stream: &mut TcpStream, bytes: &[u8]) -> Result<(), Trouble> {
+fn write(mut stream: &TcpStream, bytes: &[u8]) -> Result<(), Trouble> {
     stream.set_nonblocking(false).map_err(lost)?;
     stream.write_all(bytes).map_err(lost)?;
     stream.set_nonblocking(true).map_err(lost)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connect(listener: &TcpListener) -> (TcpStream, TcpStream) {
+        let there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (listener.accept().unwrap().0, there)
+    }
+
+    /// Without that the test would not end.
+    #[test]
+    fn connections_end_although_nobody_takes_what_is_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (here, _there) = connect(&listener);
+        let mut connections = Connections::default();
+        connections.serve(here, |mut stream| while stream.write_all(&[0; 4096]).is_ok() {});
+        drop(connections);
+    }
+
+    #[test]
+    fn a_panic_leaves_its_place_to_others() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut connections = Connections::default();
+        for _ in 0..MOST_STANDBYS {
+            // No message of it in the output of the tests.
+            connections.serve(connect(&listener).0, |_| std::panic::resume_unwind(Box::new(())));
+        }
+        while connections.0.iter().any(|(thread, _)| !thread.is_finished()) {
+            std::thread::yield_now();
+        }
+        let (here, mut there) = connect(&listener);
+        connections.serve(here, |mut stream| stream.write_all(b"served").unwrap());
+        let mut said = String::new();
+        there.read_to_string(&mut said).ok();
+        assert_eq!(said, "served");
+    }
 }

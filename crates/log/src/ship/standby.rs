@@ -200,6 +200,8 @@ pub struct Standby<D: Disk> {
     file_bytes: u64,
     arrived: Arrived,
     points: Points,
+    /// The tables of this mark come before the next frame.
+    coming: Option<(Mark, Vec<u8>)>,
     tables: StoredCatalog,
     known: Option<Mark>,
     failed: Option<Trouble>,
@@ -274,6 +276,7 @@ impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
             file_bytes,
             arrived: Arrived::default(),
             points,
+            coming: None,
             tables,
             known,
             failed: None,
@@ -351,7 +354,7 @@ impl<D: Disk + Clone> Standby<D> {
         self.check()?;
         (self.decoder, self.is_welcome) = (Decoder::new(most_from_primary()), false);
         // An epoch that has not come as a whole comes again.
-        self.arrived = Arrived::default();
+        (self.arrived, self.coming) = (Arrived::default(), None);
         self.cursor = self.durable;
         self.file_bytes = self.following.log.bytes_of(self.cursor.number);
         self.heard_ns = self.clock.now_ns();
@@ -421,8 +424,8 @@ impl<D: Disk + Clone> Standby<D> {
                 Ok(())
             }
             Message::Tables { mark, catalog } if self.is_welcome && !self.cursor.is_unfinished => {
-                self.keep(apply)?;
-                self.take_tables(*mark, catalog)
+                self.coming = Some((*mark, catalog.to_vec()));
+                Ok(())
             }
             Message::Frame { file_bytes, frame } if self.is_welcome => self.take_frame(*file_bytes, frame, apply),
             Message::Alive { epoch, .. } if self.is_welcome => {
@@ -433,9 +436,13 @@ impl<D: Disk + Clone> Standby<D> {
         }
     }
 
-    /// Takes the tables that count from the next frame on, or a later one.
-    fn take_tables(&mut self, mark: Mark, encoded: &[u8]) -> Result<(), Trouble> {
+    /// Takes the tables that count from the frame with this mark on, which is the next one, or a later one: then the primary does not know any more which
+    /// tables there were before, and they have to be those that the standby knows.
+    fn take_tables(&mut self, mark: Mark, encoded: &[u8], frame: Mark) -> Result<(), Trouble> {
         let is_same = self.following.manifests().current().catalog == encoded;
+        if !is_same && frame < mark && !left_out(ShipStep::KnowTables) {
+            return Err(Trouble::TooFarBehind);
+        }
         if is_same && self.known.is_some() {
             return Ok(());
         }
@@ -489,6 +496,10 @@ impl<D: Disk + Clone> Standby<D> {
         let has_all = frame.records().all(|record| record.and_then(|record| pieces.take(&record)).is_ok());
         if !has_all || header.last_epoch > self.cursor.whole && pieces.end().is_err() {
             return Err(damaged);
+        }
+        if let Some((mark, catalog)) = self.coming.take() {
+            self.keep(apply)?;
+            self.take_tables(mark, &catalog, Mark { incarnation: header.incarnation, generation: header.manifest })?;
         }
         self.file_bytes = file_bytes;
         self.cursor.pass(&header, frame.checksum, bytes.len() as u64);

@@ -7,17 +7,22 @@ use std::time::{Duration, UNIX_EPOCH};
 use polychron_base::clock::calendar_time;
 use polychron_base::error::table_name;
 use polychron_engine::definitions::{Standing, StoredCatalog, StoredTable};
+use polychron_engine::mutations::left_out;
 use polychron_engine::{
     Error, Insertion, Interactive, Mode, Projection, Protocol, RowRef, TableDefinition, TableId, Transaction, Worker,
     drive,
 };
 use polychron_log::frame;
 use polychron_log::ship::{Apply, Changes, Point};
+use polychron_log::steps::StandbyStep;
 use polychron_schema::EvolutionError;
 
 use super::status::Shared;
 use crate::TransactionOf;
 use crate::refusing::Refusing;
+
+/// How long it waits before it applies again what readers have kept it from.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// What makes a database of a standby: tables by their positions at the primary, and what is known of each.
 pub(crate) struct Applier<P: Protocol> {
@@ -111,14 +116,18 @@ impl<P: Protocol<Worker: Interactive>> Applier<P> {
         if changes.is_empty() {
             return Ok(());
         }
-        let mut run = Run { tables: &self.tables, changes };
-        let applied = drive::transact(&mut self.worker, Mode::ReadWrite, &mut |transaction: &mut TransactionOf<
-            '_,
-            P,
-        >| { run.run(transaction) });
-        // What it waits for is nothing.
-        let _ = Worker::take_ticket(&mut self.worker);
-        applied
+        let parts = if left_out(StandbyStep::ApplyAtOnce) { 2 } else { 1 };
+        for part in 0..parts {
+            let mut run = Run { tables: &self.tables, changes, part, parts };
+            let applied =
+                drive::transact(&mut self.worker, Mode::ReadWrite, &mut |transaction: &mut TransactionOf<'_, P>| {
+                    run.run(transaction)
+                });
+            // What it waits for is nothing.
+            let _ = Worker::take_ticket(&mut self.worker);
+            applied?;
+        }
+        Ok(())
     }
 
     fn try_apply(&mut self, tables: &StoredCatalog, changes: &Changes) -> Result<(), Error> {
@@ -139,7 +148,13 @@ impl<P: Protocol<Worker: Interactive>> Applier<P> {
 impl<P: Protocol<Worker: Interactive>> Apply for Applier<P> {
     fn apply(&mut self, tables: &StoredCatalog, changes: &Changes, point: &Point) -> Result<(), Error> {
         let guard = Arc::clone(&self.guard);
-        guard.admit(|| self.try_apply(tables, changes))?;
+        // Under a protocol whose readers lock, one of them may be in the way for as long as it likes.
+        while let Err(error) = guard.admit(|| self.try_apply(tables, changes)) {
+            if !matches!(error, Error::Conflicts(_) | Error::TimedOut(_)) || self.shared.is_over() {
+                return Err(error);
+            }
+            self.shared.pause(PAUSE);
+        }
         let now_ns = calendar_time().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
         let lag = Duration::from_nanos(now_ns.saturating_sub(point.written_ns));
         self.shared.change(|status| {
@@ -153,13 +168,20 @@ impl<P: Protocol<Worker: Interactive>> Apply for Applier<P> {
 struct Run<'c> {
     tables: &'c BTreeMap<u32, (TableId, StoredTable)>,
     changes: &'c Changes,
+    /// Which one of how many parts it is.
+    part: usize,
+    parts: usize,
 }
 
-impl Run<'_> {
+impl<'c> Run<'c> {
+    fn changes(&self) -> impl Iterator<Item = (&'c [u8], frame::Change<'c>)> + use<'c> {
+        self.changes.iter().skip(self.part).step_by(self.parts)
+    }
+
     /// Rows go before others come: a unique index may get a key that another row has given up.
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
         let mut patched: Vec<(TableId, &[u8], Vec<u64>)> = Vec::new();
-        for (key, change) in self.changes.iter() {
+        for (key, change) in self.changes() {
             let Some((table, has_unique)) = self.table(&change) else { continue };
             match change {
                 frame::Change::Delete { .. } => {
@@ -188,7 +210,7 @@ impl Run<'_> {
         for (table, key, words) in patched {
             put(transaction, table, key, &words)?;
         }
-        for (key, change) in self.changes.iter() {
+        for (key, change) in self.changes() {
             if let (frame::Change::Put { row, .. }, Some((table, _))) = (change, self.table(&change)) {
                 put(transaction, table, key, &row.collect::<Vec<_>>())?;
             }

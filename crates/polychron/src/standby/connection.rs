@@ -64,7 +64,8 @@ impl Drop for Ends<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.change(|status| {
-                (status.is_connected, status.trouble) = (false, Some("its thread has panicked".to_owned()));
+                let why = Trouble::Stopped("its thread has panicked".to_owned());
+                (status.is_connected, status.trouble, status.ended) = (false, Some(why.to_string()), Some(why));
             });
         }
     }
@@ -82,8 +83,9 @@ pub(super) fn follow_on<D: Disk + Clone>(
         let before = standby.epochs().0;
         let ended = follow(standby, apply, primary, shared, |_| false);
         shared.change(|status| {
-            status.is_connected = false;
-            status.trouble = ended.err().map(|trouble| trouble.to_string());
+            let trouble = ended.err();
+            (status.is_connected, status.trouble) = (false, trouble.as_ref().map(Trouble::to_string));
+            status.ended = trouble.filter(|_| standby.has_ended());
         });
         if standby.has_ended() {
             return;

@@ -64,9 +64,12 @@ impl<P: Protocol<Worker: Interactive>> Builder<P> {
     /// not followed by anybody any more who has heard of that.
     ///
     /// # Errors
-    /// As [`Builder::open`], and [`Error::NotFollowing`] where a new standby finds no primary. A standby that has been one before opens without its primary,
+    /// As [`Builder::open`], [`Error::Options`] with [`Builder::serve_standbys`], and [`Error::NotFollowing`] where a new standby finds no primary. A standby that has been one before opens without its primary,
     /// and connects when that is there.
     pub fn open_standby(self, path: impl AsRef<Path>, primary: &str) -> Result<Database<P>, Error> {
+        if self.standbys.is_some() {
+            return Err(Error::options("a standby is followed by nobody: standbys connect to its primary"));
+        }
         let path = path.as_ref();
         let name = path.display().to_string();
         let settings = self.settings(name.clone(), Wanted::Existing);

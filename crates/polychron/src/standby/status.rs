@@ -7,8 +7,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use polychron_engine::Error;
+use polychron_engine::mutations::inheriting;
 use polychron_log::disk::Disk;
-use polychron_log::ship::{Following, Point};
+use polychron_log::ship::{Following, Point, Trouble};
 use polychron_sync::Process;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
@@ -30,6 +31,8 @@ pub struct StandbyStatus {
     pub points: u64,
     /// Why it did not follow the last time.
     pub trouble: Option<String>,
+    /// Why it follows nobody any more until it is opened again. It goes on being read.
+    pub ended: Option<Arc<Error>>,
 }
 
 /// What a standby's thread tells others.
@@ -49,6 +52,7 @@ pub(super) struct Status {
     pub(super) lag: Duration,
     pub(super) points: u64,
     pub(super) trouble: Option<String>,
+    pub(super) ended: Option<Trouble>,
 }
 
 impl Shared {
@@ -85,7 +89,7 @@ pub(super) struct Held<D: Disk> {
 
 impl<D: Disk + Clone> Held<D> {
     pub(super) fn spawn(&self, name: &str, act: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(act)?;
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(inheriting(act))?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(())
     }
@@ -124,8 +128,9 @@ impl<D: Disk + Clone> Ends for Held<D> {
 
     fn standby(&self) -> Option<StandbyStatus> {
         let status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Status { is_connected, received, primary, seen, lag, points, trouble } = status;
+        let Status { is_connected, received, primary, seen, lag, points, trouble, ended } = status;
         let epochs_behind = primary.max(received).saturating_sub(seen.epoch);
-        Some(StandbyStatus { is_connected, epochs_behind, lag, seen_ns: seen.written_ns, points, trouble })
+        let ended = ended.map(|trouble| Arc::new(trouble.of_standby(self.following.path())));
+        Some(StandbyStatus { is_connected, epochs_behind, lag, seen_ns: seen.written_ns, points, trouble, ended })
     }
 }

@@ -17,7 +17,7 @@ pub use log::{Log, Sequence};
 pub use recorded::Recorded;
 pub use rows::{Owner, Tracked};
 pub use script::{Mix, Pair, Script, Tables};
-pub use threads::{Round, run_round, run_round_until};
+pub use threads::{Beside, Round, run_round, run_round_beside, run_round_until};
 
 use std::fmt;
 

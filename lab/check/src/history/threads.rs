@@ -71,6 +71,59 @@ pub fn run_round_until<P: Protocol>(
     stop: &AtomicBool,
     look: impl FnOnce(&Pair) -> Result<(), Error>,
 ) -> Result<History, Error> {
+    run_round_beside(database, round, stop, |_| Ok(History::default()), look)
+}
+
+/// What goes on beside a round: a copy of its database is read.
+pub struct Beside<'r> {
+    round: &'r Round,
+    clock: Arc<Sequence>,
+    is_over: &'r AtomicBool,
+    /// The tables of the round's own database.
+    pub tables: Pair,
+}
+
+impl Beside<'_> {
+    /// The least number of a thread of such readers.
+    const FIRST_THREAD: u32 = 1000;
+    /// Snapshots of each, at least and at most.
+    const LEAST: usize = 50;
+    const MOST: usize = 600;
+
+    /// Takes snapshots of a database that has these tables, in one session, until the round's transactions have ended.
+    ///
+    /// # Errors
+    /// As [`run_round`].
+    pub fn snapshots<P: Protocol>(&self, copy: &Arc<P>, tables: &Pair, number: u32) -> Result<History, Error> {
+        let mut random = Random::stream(self.round.seed, u64::from(Self::FIRST_THREAD + number));
+        let mut log = Log::new(Self::FIRST_THREAD + number, self.clock.clone());
+        let mut worker = copy.worker()?;
+        let mix = Mix { snapshots: 100, failures: 0, conditions: 0, refusals: 0, ..self.round.mix };
+        for count in 0..Self::MOST {
+            // Relaxed: nothing else is told by it.
+            if count >= Self::LEAST && self.is_over.load(Ordering::Relaxed) {
+                break;
+            }
+            let script = Script::draw(&mut random, &mix);
+            execute(&mut worker, &script, tables, &mut log, (0, Leeway { past_reads: true, ..self.round.leeway }))?;
+            // The others need the processors, too.
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+        Ok(log.take())
+    }
+}
+
+/// As [`run_round_until`]; `beside` goes on in a thread of its own meanwhile, and what it has recorded is a part of the history.
+///
+/// # Errors
+/// As there, and those of `beside`.
+pub fn run_round_beside<P: Protocol>(
+    database: &Arc<P>,
+    round: &Round,
+    stop: &AtomicBool,
+    beside: impl FnOnce(&Beside<'_>) -> Result<History, Error> + Send,
+    look: impl FnOnce(&Pair) -> Result<(), Error>,
+) -> Result<History, Error> {
     let tables = create(database)?;
     let clock = Arc::new(Sequence::default());
     let workers: Result<Vec<P::Worker>, Error> = (0..round.threads).map(|_| database.worker()).collect();
@@ -83,7 +136,10 @@ pub fn run_round_until<P: Protocol>(
     for sessions in &mut workers {
         sessions.extend((1..round.sessions).map_while(|_| database.worker().ok()));
     }
-    let histories: Vec<Result<Vec<History>, Error>> = std::thread::scope(|scope| {
+    let is_over = AtomicBool::new(false);
+    let other = Beside { round, clock: clock.clone(), is_over: &is_over, tables };
+    let (histories, copy): (Vec<Result<Vec<History>, Error>>, _) = std::thread::scope(|scope| {
+        let copy = scope.spawn(|| beside(&other));
         let threads: Vec<_> = workers
             .iter_mut()
             .zip(0..)
@@ -99,8 +155,12 @@ pub fn run_round_until<P: Protocol>(
                 })
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().expect("a thread that records does not panic")).collect()
+        let ended =
+            threads.into_iter().map(|thread| thread.join().expect("a thread that records does not panic")).collect();
+        is_over.store(true, Ordering::Relaxed);
+        (ended, copy.join().expect("a thread that records does not panic"))
     });
+    history.append(copy?);
     drop(service);
     drop(workers);
     for of_thread in histories {

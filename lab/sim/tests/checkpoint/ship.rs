@@ -586,6 +586,79 @@ fn what_comes_together_is_synced_once() {
     assert_eq!(follower.seen.points, points + 1);
 }
 
+/// Tables come and go at a primary, which is opened again before a standby has heard of that. Whether the standby lacks rows if it is promoted on the way.
+fn lacks_rows_when_promoted() -> bool {
+    for messages in 0.. {
+        let (world, mut follower) = fresh();
+        follow(&mut follower, &world).unwrap();
+        (0..3).for_each(|number| world.commit(0, &[row(1, number, 7)]).unwrap());
+        world.define(BTreeSet::from([2])).unwrap();
+        world.commit(0, &[row(2, 5, 7)]).unwrap();
+        let others = world.told().sealed.last().map(|sealed| sealed.epoch).unwrap();
+        let again = open_world(&world.disk.after_restart(), &world.told());
+        let mut link = Link::connect(&mut follower, &again).unwrap();
+        let received = (0..messages).try_for_each(|_| {
+            let Some(message) = link.sender.next(source(&again))? else {
+                return Err(Trouble::Lost("all is sent".to_owned()));
+            };
+            follower.standby.receive(&message, &mut follower.seen)
+        });
+        link.end(&again);
+        let found = look(&follower.disk.after_restart()).unwrap().expect("it is a database");
+        let tables = BTreeSet::from(if found.whole < others { [1] } else { [2] });
+        let ledger = again.told();
+        let expected = replay(ledger.sealed.iter().filter(|it| it.epoch <= found.whole), &tables);
+        if found.rows != expected || found.tables != tables {
+            return true;
+        }
+        match received {
+            Ok(()) => {}
+            Err(Trouble::TooFarBehind) => {
+                assert!(follower.standby.has_ended(), "no other connection does better");
+                let disk = follower.disk.after_restart();
+                assert!(send_base(&disk, &again, usize::MAX).unwrap(), "it begins anew");
+                let mut anew = Follower::open(&disk, Some(&again)).unwrap();
+                follow(&mut anew, &again).unwrap();
+                return anew.wrong(&again.told()).is_some() || !anew.seen.rows.contains_key(&(2, 5));
+            }
+            Err(_) => return false,
+        }
+    }
+    unreachable!("it has so few messages")
+}
+
+/// The same without a change of tables: there the standby goes on.
+#[test]
+fn a_primary_that_is_opened_again_is_followed() {
+    let (world, mut follower) = fresh();
+    follow(&mut follower, &world).unwrap();
+    (0..3).for_each(|number| world.commit(0, &[row(1, number, 7)]).unwrap());
+    let again = open_world(&world.disk.after_restart(), &world.told());
+    again.commit(0, &[row(1, 9, 7)]).unwrap();
+    again.idle(3, 20);
+    follow(&mut follower, &again).unwrap();
+    assert_eq!(follower.wrong(&again.told()), None);
+    assert!(follower.seen.rows.contains_key(&(1, 9)));
+}
+
+/// The standby of an old primary has more than the one that was promoted: it follows nobody any more.
+#[test]
+fn a_standby_with_another_history_ends() {
+    let (world, first) = fresh();
+    let mut second = Follower::new(&world, 3);
+    world.commit(1, &[row(1, 2, 7)]).unwrap();
+    world.idle(3, 20);
+    follow(&mut second, &world).unwrap();
+    let promoted = open_world(&first.disk.after_restart(), &Ledger { certain: 0, tables: Vec::new(), ..world.told() });
+    promoted.commit(0, &[row(1, 2, 8)]).unwrap();
+    let before = second.seen.rows.clone();
+    for _ in 0..2 {
+        assert!(matches!(follow(&mut second, &promoted), Err(Trouble::OtherHistory)));
+        assert!(second.standby.has_ended());
+    }
+    assert_eq!(second.seen.rows, before, "it is read all the same");
+}
+
 /// A standby's disk has no room for the next log file, and then it has.
 #[test]
 fn a_standby_whose_disk_was_full_goes_on() {
@@ -745,6 +818,7 @@ fn killer_of(step: ShipStep) -> fn() -> bool {
         ShipStep::KeepOpen => shows_what_is_open,
         ShipStep::CoverDefinitions => shows_tables_too_early,
         ShipStep::SendTables => knows_no_new_tables,
+        ShipStep::KnowTables => lacks_rows_when_promoted,
         ShipStep::MarkUnknown => mixes_tables,
         ShipStep::CoverLast => leaves_the_last_unseen,
         ShipStep::HoldFiles => loses_its_files,
@@ -756,5 +830,5 @@ fn killer_of(step: ShipStep) -> fn() -> bool {
 }
 
 each_step_is_needed! { ShipStep, killer_of:
-    AwaitDurable FollowPredecessors RefuseLower AppendFirst KeepOpen CoverDefinitions SendTables MarkUnknown CoverLast HoldFiles ManifestsLast MarkBehind KeepOthers RaiseTerm
+    AwaitDurable FollowPredecessors RefuseLower AppendFirst KeepOpen CoverDefinitions SendTables KnowTables MarkUnknown CoverLast HoldFiles ManifestsLast MarkBehind KeepOthers RaiseTerm
 }
