@@ -5,6 +5,7 @@
 mod clients;
 mod disk;
 mod opening;
+mod standby;
 mod workloads;
 
 use std::path::{Path, PathBuf};
@@ -35,6 +36,8 @@ pub(crate) enum Part {
     Workloads,
     /// Opening from the log, and from a checkpoint
     Opening,
+    /// TPC-C at a primary with and without a standby beside it, and how far that is behind
+    Standby,
 }
 
 /// One thing to be measured, over and over.
@@ -129,6 +132,7 @@ fn run_all(given: &Durability) -> Result<(), String> {
             Part::Submissions => vec![clients::submissions(&place)?],
             Part::Workloads => workloads::with_and_without(&place),
             Part::Opening => opening::sizes(&place)?,
+            Part::Standby => standby::followed(&place),
         };
         for comparison in comparisons {
             compare(comparison, given.repeat)?;
