@@ -195,10 +195,11 @@ pub(crate) fn apply(database: &Database<AnyProtocol>, seed: u64, step: u64) -> R
         }
         (Some(table), 2) => {
             let present = database.definition(table)?;
-            let index = &present.indexes[random.below(present.indexes.len() as u64) as usize];
-            match database.find_index(table, &index.name)? {
-                Some(index) => database.drop_index(table, index),
-                None => Ok(()),
+            // Its last index may be gone.
+            let drawn = random.below((present.indexes.len() as u64).max(1)) as usize;
+            match present.indexes.get(drawn).map(|index| database.find_index(table, &index.name)).transpose()? {
+                Some(Some(index)) => database.drop_index(table, index),
+                _ => Ok(()),
             }
         }
         (_, 3) => keep(database, step),
