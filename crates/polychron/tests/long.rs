@@ -4,12 +4,12 @@
 #![cfg(feature = "durability")]
 
 use std::path::Path;
-use std::time::Instant;
 
 use polychron::{
-    Access, Database, Declare, Error, Operations, Procedure, Protocol, ProtocolInfo, ProtocolVisitor, Protocols, Row,
-    Table, Transaction,
+    Access, Database, Declare, Error, Operations, Procedure, Protocol, ProtocolInfo, ProtocolList as _,
+    ProtocolVisitor, Protocols, Row, Table, Transaction,
 };
+use polychron_base::clock::{Clock as _, SystemClock};
 use polychron_base::sizes::scaled;
 
 #[derive(Row, Clone, Debug, PartialEq, Eq)]
@@ -100,9 +100,11 @@ fn peak() -> String {
 
 /// Says how long something took, and what memory the process has had.
 fn timed<O>(what: &str, run: impl FnOnce() -> O) -> O {
-    let begun = Instant::now();
+    let clock = SystemClock::new();
+    let begun_ns = clock.now_ns();
     let output = run();
-    println!("{what}: {:.2} s, at most {} resident", begun.elapsed().as_secs_f64(), peak());
+    let seconds = (clock.now_ns() - begun_ns) as f64 / 1e9;
+    println!("{what}: {seconds:.2} s, at most {} resident", peak());
     output
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
+#[cfg(feature = "any")]
 use std::thread;
 use std::time::Duration;
 

@@ -33,7 +33,7 @@ pub(super) struct Walk<'f, D: Disk> {
     pub(super) number: u64,
     pub(super) offset: u64,
     /// Up to this epoch the manifest's checkpoint has all.
-    folded: u64,
+    pub(super) folded: u64,
     /// The last epoch that is whole; `None` before the first frame.
     whole: Option<u64>,
     /// Of the last frame: its incarnation and checksum.

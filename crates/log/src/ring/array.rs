@@ -105,7 +105,7 @@ impl Long {
         piece_bytes: usize,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), (usize, usize)> {
-        if !self.pieces.back().is_some_and(|last| last.bytes.len() + most <= last.taken.min(piece_bytes)) {
+        if self.pieces.back().is_none_or(|last| last.bytes.len() + most > last.taken.min(piece_bytes)) {
             // As long as all so far, so that neither are there many pieces nor is much taken in vain.
             let piece = self.begin(self.bytes.min(piece_bytes).max(most))?;
             self.pieces.back_mut().into_iter().for_each(PieceBytes::shrink);
