@@ -183,8 +183,8 @@ pub enum Error {
     /// transactions that read are answered, and for a while those that only delete.
     #[error("{0}")]
     DiskFull(Box<DiskFull>),
-    /// A transaction changes more than the log takes at once: 16 MiB as the log has them, or a sixteenth of the memory limit where that is less. Rows take there
-    /// what they have of bytes that are not zero, and a few more. What is larger is to be done by several transactions.
+    /// A transaction changes more than the log takes at once: three quarters of its memory, which is an eighth of the memory limit. Rows take
+    /// there what they have of bytes that are not zero, and a few more. What is larger is to be done by several transactions.
     #[error("{0}")]
     TransactionTooLong(Box<TransactionTooLong>),
     /// The transaction object was used behind an error that ended the transaction. Nothing of the transaction remains.

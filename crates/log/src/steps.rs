@@ -33,6 +33,12 @@ named! {
         CarryDurable,
         /// A frame is read only behind the one that it was written behind.
         FollowPredecessors,
+        /// The changes of a long transaction are numbered through all of its pieces.
+        NumberPieces,
+        /// A piece is read only behind the one before.
+        FollowPieces,
+        /// So is a transaction only with its last piece.
+        AwaitLastPiece,
         /// An epoch is read only if it is whole.
         CutUnfinished,
         /// What the manifest says was durable must be there.
@@ -177,6 +183,8 @@ named! {
     pub enum RecoveryStep {
         /// Of a key's changes the one with the highest order counts, in whichever sequence they come.
         CompareOrders,
+        /// Changes of a piece are those behind the ones of the pieces before.
+        NumberThroughPieces,
         /// A change of a later incarnation counts, whatever its order.
         CompareIncarnations,
         /// Patches count over a row that was put before.

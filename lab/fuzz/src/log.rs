@@ -6,7 +6,7 @@ use polychron_log::checkpoint::block::{self, Block};
 use polychron_log::checkpoint::{self, Contents};
 use polychron_log::disk::{BLOCK, Buffer};
 use polychron_log::frame::{
-    self, Body, Change, Fault, Frame, Header, Malformed, Order, Place, Record, Records, Writer,
+    self, Body, Change, Fault, Frame, Header, Malformed, Order, Piece, Place, Record, Records, Writer,
 };
 use polychron_log::manifest::{self, Checkpoint, CheckpointFile, Manifest};
 
@@ -43,16 +43,19 @@ pub(crate) fn run_frames(bytes: &[u8]) {
 fn any_records(bytes: &[u8], count: u32) {
     let read = Records::new(bytes, count).map(|record| record.and_then(|record| rewritten(&record)));
     // They cannot be more than the bytes.
-    let records: Result<Vec<(Order, u32, Body)>, Malformed> = read.take(bytes.len() + 1).collect();
+    let records: Result<Vec<Rewritten>, Malformed> = read.take(bytes.len() + 1).collect();
     let Ok(records) = records else { return };
     let mut writer = Writer::new();
-    for (order, worker, body) in records {
-        writer.push(order, worker, &body).expect("it was within the limits");
+    for (order, worker, piece, body) in records {
+        writer.push_piece(order, worker, piece, &body).expect("it was within the limits");
     }
     assert_eq!(writer.content(), bytes, "there is one way to write records");
 }
 
-fn rewritten(record: &Record<'_>) -> Result<(Order, u32, Body), Malformed> {
+/// A record, written again.
+type Rewritten = (Order, u32, Piece, Body);
+
+fn rewritten(record: &Record<'_>) -> Result<Rewritten, Malformed> {
     let mut body = Body::new();
     for change in record.changes() {
         let written = match change? {
@@ -66,7 +69,7 @@ fn rewritten(record: &Record<'_>) -> Result<(Order, u32, Body), Malformed> {
         };
         written.expect("what was read can be written");
     }
-    Ok((record.order, record.worker, body))
+    Ok((record.order, record.worker, record.piece, body))
 }
 
 type Range = (usize, Vec<u64>);
@@ -79,7 +82,7 @@ enum Told {
     Delete(u32, Vec<u8>),
 }
 
-type ToldRecord = (Order, u32, Vec<Told>);
+type ToldRecord = (Order, u32, Piece, Vec<Told>);
 
 fn tell(record: &Record<'_>) -> Result<ToldRecord, Malformed> {
     let change = |change: Result<Change<'_>, Malformed>| {
@@ -91,7 +94,8 @@ fn tell(record: &Record<'_>) -> Result<ToldRecord, Malformed> {
             Change::Delete { table, key } => Told::Delete(table, key.to_vec()),
         })
     };
-    Ok((record.order, record.worker, record.changes().map(change).collect::<Result<_, _>>()?))
+    let Record { order, worker, piece, .. } = *record;
+    Ok((order, worker, piece, record.changes().map(change).collect::<Result<_, _>>()?))
 }
 
 /// Records from the input, and the same in plain values.
@@ -102,8 +106,9 @@ fn made_records(input: &mut Input<'_>) -> (Writer, Vec<ToldRecord>) {
         let (body, changes) = made_body(input);
         let order = Order { era: u64::from(input.byte()), timestamp: input.number() };
         let worker = input.number() as u32;
-        writer.push(order, worker, &body).expect("there is room");
-        told.push((order, worker, changes));
+        let piece = Piece { first: if input.flag() { input.number() as u32 } else { 0 }, goes_on: input.flag() };
+        writer.push_piece(order, worker, piece, &body).expect("there is room");
+        told.push((order, worker, piece, changes));
     }
     (writer, told)
 }
@@ -308,15 +313,14 @@ const BLOCK_HEADER: usize = 96;
 fn any_block(bytes: &[u8], place: &block::Place) {
     let Ok(decoded) = Block::decode(bytes, place) else { return };
     let rows: Result<Vec<Vec<u64>>, Malformed> = decoded.rows().collect();
-    let records: Result<Vec<(Order, u32, Body)>, Malformed> =
-        decoded.records().map(|record| rewritten(&record?)).collect();
+    let records: Result<Vec<Rewritten>, Malformed> = decoded.records().map(|record| rewritten(&record?)).collect();
     let (Ok(rows), Ok(records)) = (rows, records) else { return };
     let content = match place.contents {
         Contents::Rows { table, .. } => encoded_rows(table, &rows),
         Contents::Records => encoded_records(&records),
         Contents::Changes => {
             let Ok(Some(record)) = decoded.changes() else { return };
-            let body = rewritten(&record).expect("it is well formed").2;
+            let body = rewritten(&record).expect("it is well formed").3;
             body.as_bytes().to_vec()
         }
     };
@@ -350,10 +354,10 @@ fn encoded_rows(table: u32, rows: &[Vec<u64>]) -> Vec<u8> {
     body.as_bytes().to_vec()
 }
 
-fn encoded_records(records: &[(Order, u32, Body)]) -> Vec<u8> {
+fn encoded_records(records: &[Rewritten]) -> Vec<u8> {
     let mut writer = Writer::new();
-    for (order, worker, body) in records {
-        writer.push(*order, *worker, body).expect("it was within the limits");
+    for (order, worker, piece, body) in records {
+        writer.push_piece(*order, *worker, *piece, body).expect("it was within the limits");
     }
     writer.content().to_vec()
 }

@@ -1,7 +1,6 @@
 //! `polychron import`.
 //!
-//! All rows are read and checked before the first one is inserted. What fits one transaction is one; otherwise all rows are inserted and taken back first, so
-//! that nothing but the disk can refuse one of them when they are inserted for good, in several transactions.
+//! All rows are read and checked before the first one is inserted, and inserted as one transaction.
 
 use std::fs::File;
 use std::io;
@@ -18,9 +17,6 @@ use crate::arguments::{Format, Import};
 use crate::output::print_output;
 use crate::progress::opening;
 
-/// How many bytes of rows one transaction has: what the log takes at once is more.
-const AT_ONCE: usize = 4 << 20;
-
 pub(super) fn run(given: &Import) -> Result<(), String> {
     let name = given.input.as_ref().map_or("the standard input".to_owned(), |path| path.display().to_string());
     let at = |line: String| format!("{name}{line}");
@@ -34,7 +30,6 @@ pub(super) fn run(given: &Import) -> Result<(), String> {
     rows.insert(&database, table).map_err(|refused| match refused {
         Refused::Row(line) => at(line),
         Refused::Other(error) => error.to_string(),
-        Refused::Tried => "the rows were not inserted".to_owned(),
     })?;
     database.close().map_err(|error| error.to_string())?;
     print_output(format_args!("{} rows inserted", rows.all.len()));
@@ -64,8 +59,6 @@ enum Refused {
     /// Where it was, and what is wrong with it.
     Row(String),
     Other(Error),
-    /// All could be, and were taken back.
-    Tried,
 }
 
 impl From<Error> for Refused {
@@ -92,35 +85,10 @@ impl Rows {
         Ok(Self { unit: S::UNIT, all })
     }
 
+    /// All of them, as one transaction.
     fn insert(&self, database: &Database, table: TableId) -> Result<(), Refused> {
-        let mut parts = vec![0];
-        let mut bytes = 0;
-        for (number, (_, row, _)) in self.all.iter().enumerate() {
-            bytes += size_of_val(row.as_row().as_words());
-            if bytes > AT_ONCE && parts.last() != Some(&number) {
-                parts.push(number);
-                bytes = 0;
-            }
-        }
-        parts.push(self.all.len());
-        if parts.len() > 2 {
-            match self.insert_part(database, table, 0..self.all.len(), true) {
-                Err(Refused::Tried) | Ok(()) => {}
-                refused => return refused,
-            }
-        }
-        parts.windows(2).try_for_each(|part| self.insert_part(database, table, part[0]..part[1], false))
-    }
-
-    fn insert_part(
-        &self,
-        database: &Database,
-        table: TableId,
-        part: std::ops::Range<usize>,
-        is_trial: bool,
-    ) -> Result<(), Refused> {
         database.transact(|transaction| {
-            for (number, row, key) in &self.all[part.clone()] {
+            for (number, row, key) in &self.all {
                 let row = row.as_row();
                 let refused = match transaction.insert_row(table, key.as_slice(), row) {
                     Ok(Insertion::Duplicate(index)) => transaction.constraints(table)?.duplicate(table, index, row),
@@ -134,7 +102,7 @@ impl Rows {
                     Refused::Other(refused)
                 });
             }
-            if is_trial { Err(Refused::Tried) } else { Ok(()) }
+            Ok(())
         })
     }
 }

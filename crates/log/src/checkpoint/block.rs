@@ -35,7 +35,7 @@ pub const CONTENT_BYTES: usize = (1 << 20) - HEADER;
 
 const MAGIC: &[u8; 8] = b"plychrCB";
 /// Changes whenever header or content do. The first sixteen bytes stay.
-const FORMAT: u16 = 1;
+const FORMAT: u16 = 2;
 const HEADER: usize = 96;
 /// Where the checksum is.
 const CHECKSUM: std::ops::Range<usize> = 12..16;
@@ -154,7 +154,7 @@ impl<'b> Block<'b> {
         if self.contents != Contents::Changes {
             return Ok(None);
         }
-        let (record, mut count) = (Record::first(self.content), 0);
+        let (record, mut count) = (Record::before_all(self.content), 0);
         for change in record.changes() {
             change?;
             count += 1;

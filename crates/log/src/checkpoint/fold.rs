@@ -13,7 +13,7 @@ use crate::catalog::StoredCatalog;
 use crate::disk::{Disk, Files};
 use crate::error::Error;
 use crate::flush::flusher::Framed;
-use crate::frame::Order;
+use crate::frame::{Order, Pieces};
 use crate::manifest::{Checkpoint, CheckpointFile, Manifest};
 use crate::read::Logged;
 use crate::recover::{Newest, Tail};
@@ -205,19 +205,18 @@ pub fn carried<D: Disk>(files: &Files<D>, manifest: &Manifest, visit: &mut dyn F
         Contents::Changes => !left_out(CheckpointStep::TakeChanges),
     };
     for file in checkpoint.files.iter().filter(is_taken) {
-        let mut reader = Reader::open(files, manifest.database, *file)?;
+        let (mut reader, mut pieces) = (Reader::open(files, manifest.database, *file)?, Pieces::default());
         while let Some(block) = reader.next_block()? {
             if let Some(record) = block.changes().map_err(|_| malformed(file))? {
                 visit(Logged { incarnation: BEFORE_ALL, record });
             }
             for record in block.records() {
                 let record = record.map_err(|_| malformed(file))?;
-                if record.changes().any(|change| change.is_err()) {
-                    return Err(malformed(file));
-                }
+                pieces.take(&record).map_err(|_| malformed(file))?;
                 visit(Logged { incarnation: checkpoint.incarnation, record });
             }
         }
+        pieces.end().map_err(|_| malformed(file))?;
     }
     Ok(())
 }

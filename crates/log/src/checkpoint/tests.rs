@@ -72,8 +72,8 @@ fn the_bytes_stay_the_same() {
         text,
         concat!(
             "706c796368724342",                                 // magic
-            "01000003",                                         // format, kind, bits
-            "43289dc8",                                         // checksum
+            "02000003",                                         // format, kind, bits
+            "29b5bf0f",                                         // checksum
             "7766554433221100efcdab8967452301",                 // database
             "08000000000000000300000002000000",                 // checkpoint, table, part
             "0100000000000000",                                 // block
@@ -135,11 +135,11 @@ fn what_is_cut_short_is_no_block() {
 fn another_format_is_told_from_damage() {
     let place = place();
     let mut buffer = encoded(&place, rows(3).as_bytes(), 2);
-    buffer[8] = 2;
+    buffer[8] = 9;
     assert_eq!(Block::decode(&buffer, &place).err(), Some(Fault::Damaged));
     let sum = checksum(&[&buffer[..12], &buffer[16..96 + rows(3).bytes()]]);
     buffer[12..16].copy_from_slice(&sum.to_le_bytes());
-    assert_eq!(Block::decode(&buffer, &place).err(), Some(Fault::Unsupported(2)));
+    assert_eq!(Block::decode(&buffer, &place).err(), Some(Fault::Unsupported(9)));
 }
 
 /// Rows of another table, and one too many or too few, under a right checksum.

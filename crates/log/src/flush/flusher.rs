@@ -25,7 +25,7 @@ pub(crate) struct Flusher<D: Disk> {
     before: u32,
     /// The last epoch that the frames so far have whole.
     whole: u64,
-    /// How much content a frame has, but for one with a single longer record.
+    /// How much content a frame has, but for one with a single longer record: a long row, or what a ring had.
     content_bytes: usize,
     writer: Writer,
     buffer: Buffer,
@@ -154,10 +154,11 @@ impl<D: Disk> Flusher<D> {
                 if bytes > self.most_content() && self.writer.count() > 0 {
                     self.write(mark, self.whole, pool)?;
                 }
-                let pushed = self.writer.push_with(sealed.order, ring.worker(), sealed.bytes, |content| {
-                    rings.copy(ring, &sealed, content);
-                });
-                assert!(pushed.is_ok(), "a transaction is shorter than a frame may be");
+                let pushed =
+                    self.writer.push_with(sealed.order, ring.worker(), sealed.piece, sealed.bytes, |content| {
+                        rings.copy(ring, &sealed, content);
+                    });
+                assert!(pushed.is_ok(), "a piece is shorter than a frame may be");
             }
             rings.free(ring);
         }
@@ -176,7 +177,7 @@ impl<D: Disk> Flusher<D> {
         }
         self.whole = epoch;
         self.lowest = None;
-        // What a huge transaction took is given back.
+        // What a huge row took is given back.
         self.writer.shrink_to(self.content_bytes);
         if self.buffer.len() > frame::frame_bytes(self.content_bytes) {
             self.buffer = Buffer::zeroed(0);

@@ -39,6 +39,8 @@ use turn::Turn;
 const IDLE: Duration = Duration::from_millis(10);
 /// How long a flush whose time has not come sleeps between two looks at whether it is urgent.
 const LOOK: Duration = Duration::from_millis(2);
+/// How much memory rings and long transactions of a database may take.
+const MOST_MEMORY: usize = 4 << 30;
 /// The longest time between the flushes of a group.
 const LONGEST_GROUP: Duration = Duration::from_secs(60);
 
@@ -67,7 +69,7 @@ pub struct Options {
     /// How much may be sealed and not flushed, in bytes. The rings share it: each has a power of two, between 4 KiB and 1 MiB, and a transaction begins
     /// while its ring is at most half full.
     pub unflushed_bytes: usize,
-    /// How much a transaction may log, in bytes. One that is too long for its ring is gathered on the heap.
+    /// How much a transaction may log, in bytes, below 2^32. One that is too long for its ring is gathered on the heap, in pieces.
     pub transaction_bytes: usize,
     /// How much memory all rings and long transactions may take, in bytes: the log's share of the database's limit.
     pub memory_bytes: usize,
@@ -83,21 +85,22 @@ impl Options {
             file_bytes: 64 << 20,
             frame_bytes: 4 << 20,
             unflushed_bytes: 64 << 20,
-            transaction_bytes: 16 << 20,
+            transaction_bytes: 96 << 20,
             memory_bytes: 128 << 20,
         }
     }
 
-    /// For a database whose memory is limited like this: the log takes an eighth of that.
+    /// For a database whose memory is limited like this: the log takes an eighth of that, up to [`MOST_MEMORY`], and a transaction three quarters of it.
     pub fn within(limit_bytes: Option<usize>, workers: usize) -> Self {
         let production = Self::production(workers);
-        let memory_bytes = limit_bytes.map_or(usize::MAX, |limit| limit / 8).clamp(64 << 10, production.memory_bytes);
-        let transaction_bytes = (memory_bytes / 2).min(production.transaction_bytes);
+        let memory_bytes =
+            limit_bytes.map_or(production.memory_bytes, |limit| (limit / 8).clamp(64 << 10, MOST_MEMORY));
+        let file_bytes = (2 * memory_bytes as u64).next_multiple_of(crate::disk::BLOCK as u64);
         Self {
-            file_bytes: (4 * transaction_bytes as u64).next_multiple_of(crate::disk::BLOCK as u64).max(1 << 20),
-            frame_bytes: production.frame_bytes.min(transaction_bytes),
-            unflushed_bytes: memory_bytes / 2,
-            transaction_bytes,
+            file_bytes: file_bytes.clamp(production.first_file_bytes, production.file_bytes),
+            frame_bytes: production.frame_bytes.min(memory_bytes / 2),
+            unflushed_bytes: production.unflushed_bytes.min(memory_bytes / 2),
+            transaction_bytes: memory_bytes / 4 * 3,
             memory_bytes,
             ..production
         }
@@ -111,7 +114,7 @@ impl Options {
             file_bytes: 16 << 10,
             frame_bytes: 2 << 10,
             unflushed_bytes: 12 << 10,
-            transaction_bytes: 6 << 10,
+            transaction_bytes: 24 << 10,
             memory_bytes: 1 << 20,
             ..Self::production(1)
         }
@@ -119,12 +122,11 @@ impl Options {
 
     /// What is wrong with them.
     pub(crate) fn complaint(&self) -> Option<&'static str> {
-        let longest = crate::frame::FRONT_BYTES + self.transaction_bytes;
         let is_length = |bytes: u64| bytes > 0 && bytes.is_multiple_of(crate::disk::BLOCK as u64);
         if !is_length(self.first_file_bytes) || !is_length(self.file_bytes) || self.first_file_bytes > self.file_bytes {
             Some("the files of a log have whole blocks, and the first ones are no longer than the others")
-        } else if longest > crate::frame::MAX_CONTENT_BYTES {
-            Some("the longest transaction does not fit a frame of the log")
+        } else if self.transaction_bytes > u32::MAX as usize {
+            Some("a transaction may log less than 4 GiB")
         } else if self.transaction_bytes < 4 << 10 {
             Some("a transaction may log 4 KiB")
         } else if matches!(self.durability, Durability::Group(time) if time > LONGEST_GROUP) {
@@ -144,7 +146,11 @@ impl Options {
         let most = (self.transaction_bytes / 8).min(1 << 17);
         let words = (self.unflushed_bytes / 8 / self.workers).clamp(1 << 9, most);
         let ring_words = if words.is_power_of_two() { words } else { words.next_power_of_two() / 2 };
-        Limits { ring_words, transaction_bytes: self.transaction_bytes, memory_bytes: self.memory_bytes }
+        // A quarter of any file, so that no more is lost at its end.
+        let piece_bytes = (8 * ring_words).min(self.frame_bytes).min((self.first_file_bytes / 4) as usize);
+        let piece_bytes = piece_bytes.saturating_sub(crate::frame::FRONT_BYTES);
+        let Self { transaction_bytes, memory_bytes, .. } = *self;
+        Limits { ring_words, transaction_bytes, piece_bytes, memory_bytes }
     }
 }
 

@@ -171,7 +171,8 @@ impl<D: Disk> Pool<D> {
     fn fill_with(&self, state: &mut State, wanted: u64) -> Result<(), Error> {
         while state.spare_bytes() < wanted {
             let room = self.growth_bytes(state);
-            let missing = (wanted - state.spare_bytes()).min(self.lengths.most);
+            // Many are needed for a long transaction, so each is as long as those so far.
+            let missing = (wanted - state.spare_bytes()).max(state.spare_bytes()).min(self.lengths.most);
             let bytes = self.bounded_bytes(state, missing);
             self.create(state, bytes, room)?;
         }

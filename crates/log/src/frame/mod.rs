@@ -29,11 +29,13 @@
 //! refused.
 
 mod edit;
+mod pieces;
 mod record;
 
 pub(crate) use edit::Edit;
 pub use edit::{MAX_ROW_WORDS, Refused};
-pub use record::{Body, Change, Changes, Malformed, Ranges, Record, Records, Words, Writer};
+pub(crate) use pieces::Pieces;
+pub use record::{Body, Change, Changes, Malformed, Piece, Ranges, Record, Records, Words, Writer};
 pub(crate) use record::{FRONT_BYTES, changes_of, read_put};
 
 pub use polychron_engine::redo::Order;
@@ -49,7 +51,7 @@ pub const MAX_CONTENT_BYTES: usize = 32 << 20;
 const CHUNK: usize = 64 << 10;
 const MAGIC: &[u8; 8] = b"plychrLF";
 /// Changes whenever header or content do. The first sixteen bytes stay.
-const FORMAT: u16 = 1;
+const FORMAT: u16 = 2;
 const HEADER: usize = 128;
 /// Where the header's checksum is.
 const CHECKSUM: std::ops::Range<usize> = 12..16;

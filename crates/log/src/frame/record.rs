@@ -1,7 +1,8 @@
-//! Records: what one transaction has changed.
+//! Records: what one transaction has changed, or a piece of that where it is long.
 //!
 //! A record is the length of its body, how era and timestamp of its order differ from the record before (signed), the worker, and the body: changes, one
-//! after the other. A change is table and kind in one number, and
+//! after the other. The worker's number is shifted left by two bits: the higher one of these says that the transaction goes on in the next record, the lower one that
+//! it has begun in one before. Then the number of the record's first change in its transaction follows, which is not 0. A change is table and kind in one number, and
 //!
 //! - `Put`: the row's words; its key follows from them;
 //! - `Patch`: the key, how many ranges, and of each the distance from the one before and its words;
@@ -81,8 +82,11 @@ impl Body {
     }
 }
 
-/// How long a record may be beside its body: four numbers.
-pub(crate) const FRONT_BYTES: usize = 4 * 10;
+/// How long a record may be beside its body: five numbers.
+pub(crate) const FRONT_BYTES: usize = 5 * 10;
+
+const IS_LATER: u64 = 1;
+const GOES_ON: u64 = 2;
 
 /// Gathers the records of a frame.
 #[derive(Clone, Debug, Default)]
@@ -109,7 +113,15 @@ impl Writer {
     /// # Errors
     /// [`Refused::Full`] when a frame would be longer than [`MAX_CONTENT_BYTES`].
     pub fn push(&mut self, order: Order, worker: u32, body: &Body) -> Result<(), Refused> {
-        self.push_with(order, worker, body.bytes.len(), |content| content.extend_from_slice(&body.bytes))
+        self.push_piece(order, worker, Piece::WHOLE, body)
+    }
+
+    /// The same of a piece of a transaction.
+    ///
+    /// # Errors
+    /// As of [`push`](Self::push).
+    pub fn push_piece(&mut self, order: Order, worker: u32, piece: Piece, body: &Body) -> Result<(), Refused> {
+        self.push_with(order, worker, piece, body.bytes.len(), |content| content.extend_from_slice(&body.bytes))
     }
 
     /// Adds a record whose body, of so many bytes, `fill` appends.
@@ -117,6 +129,7 @@ impl Writer {
         &mut self,
         order: Order,
         worker: u32,
+        piece: Piece,
         bytes: usize,
         fill: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), Refused> {
@@ -127,7 +140,12 @@ impl Writer {
         put_varint(&mut self.content, bytes as u64);
         put_varint(&mut self.content, zigzag(era.wrapping_sub(self.last.era)));
         put_varint(&mut self.content, zigzag(timestamp.wrapping_sub(self.last.timestamp)));
-        put_varint(&mut self.content, u64::from(worker));
+        let is_later = if piece.first > 0 { IS_LATER } else { 0 };
+        let goes_on = if piece.goes_on { GOES_ON } else { 0 };
+        put_varint(&mut self.content, u64::from(worker) << 2 | goes_on | is_later);
+        if piece.first > 0 {
+            put_varint(&mut self.content, u64::from(piece.first));
+        }
         let start = self.content.len();
         fill(&mut self.content);
         debug_assert_eq!(self.content.len() - start, bytes);
@@ -139,9 +157,9 @@ impl Writer {
     ///
     /// # Errors
     /// As of [`push`](Self::push).
-    pub(crate) fn push_record(&mut self, record: &Record<'_>) -> Result<(), Refused> {
-        let Record { order, worker, body } = record;
-        self.push_with(*order, *worker, body.len(), |content| content.extend_from_slice(body))
+    pub fn push_record(&mut self, record: &Record<'_>) -> Result<(), Refused> {
+        let Record { order, worker, piece, body } = record;
+        self.push_with(*order, *worker, *piece, body.len(), |content| content.extend_from_slice(body))
     }
 
     /// Gives memory back that a huge record took.
@@ -178,10 +196,15 @@ impl<'b> Records<'b> {
         let length = usize::try_from(self.reader.varint()?).ok()?;
         let era = self.last.era.wrapping_add(unzigzag(self.reader.varint()?));
         let timestamp = self.last.timestamp.wrapping_add(unzigzag(self.reader.varint()?));
-        let worker = u32::try_from(self.reader.varint()?).ok()?;
+        let head = self.reader.varint()?;
+        let worker = u32::try_from(head >> 2).ok()?;
+        let first = match head & IS_LATER {
+            0 => 0,
+            _ => u32::try_from(self.reader.varint()?).ok().filter(|first| *first > 0)?,
+        };
         let body = self.reader.take(length)?;
         self.last = Order { era, timestamp };
-        Some(Record { order: self.last, worker, body })
+        Some(Record { order: self.last, worker, piece: Piece { first, goes_on: head & GOES_ON > 0 }, body })
     }
 }
 
@@ -203,13 +226,29 @@ impl<'b> Iterator for Records<'b> {
     }
 }
 
-/// What one transaction has changed.
+/// Which piece of its transaction a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The number of its first change among those of the transaction.
+    pub first: u32,
+    /// The next record has more of the transaction.
+    pub goes_on: bool,
+}
+
+impl Piece {
+    /// All of it.
+    pub const WHOLE: Self = Self { first: 0, goes_on: false };
+}
+
+/// What one transaction has changed, or a piece of that.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'b> {
     /// Its place in the order of changes.
     pub order: Order,
     /// Who executed it.
     pub worker: u32,
+    /// Which changes of the transaction these are.
+    pub piece: Piece,
     body: &'b [u8],
 }
 
@@ -230,13 +269,13 @@ impl<'b> Record<'b> {
     }
 
     /// A record with this body, of the first of all orders.
-    pub(crate) fn first(body: &'b [u8]) -> Self {
-        Self::of(Order::default(), body)
+    pub(crate) fn before_all(body: &'b [u8]) -> Self {
+        Self::of(Order::default(), Piece::WHOLE, body)
     }
 
     /// A record with this body, whoever executed it.
-    pub(crate) fn of(order: Order, body: &'b [u8]) -> Self {
-        Self { order, worker: 0, body }
+    pub(crate) fn of(order: Order, piece: Piece, body: &'b [u8]) -> Self {
+        Self { order, worker: 0, piece, body }
     }
 }
 

@@ -89,8 +89,8 @@ fn the_bytes_stay_the_same() {
         text,
         concat!(
             "706c796368724c46",                               // magic
-            "01000000",                                       // format, codec
-            "82718063",                                       // checksum
+            "02000000",                                       // format, codec
+            "720e918f",                                       // checksum
             "7766554433221100efcdab8967452301",               // database
             "0400000000000000",                               // incarnation
             "03000000000000000020000000000000",               // file, offset
@@ -101,8 +101,8 @@ fn the_bytes_stay_the_same() {
             "00002a36fe9c9717",                               // wall clock
             "4b00000002000000",                               // bytes of content, records
             "efbeadde00000000",                               // the frame before
-            "6580785d",                                       // checksum of the content
-            "4002d00f03",                                     // length, era, timestamp, worker
+            "d20191c9",                                       // checksum of the content
+            "4002d00f0c",                                     // length, era, timestamp, worker
             "0406000107000000000000000301090000000000000001", // a row
             "00",
             "09036b657903", // patches of a key
@@ -279,4 +279,44 @@ fn malformed_records_are_errors() {
     assert!(fails(&body(&[5, 0, 1, 3, 0]), 1), "a range without words");
     assert!(fails(&body(&[5, 0, 1, 0x80, 0x80, 0x08, 1, 1, 0]), 1), "a range beyond the limit");
     assert!(fails(&body(&[5, 0, 1, 0x80, 0x80, 0x10, 1, 1, 0]), 1), "a range far beyond the limit");
+}
+
+/// A piece has two bits, and one behind the first a number; none is written in two ways.
+#[test]
+fn pieces_say_where_they_belong() {
+    let order = Order { era: 0, timestamp: 1 };
+    let written = |pieces: &[Piece]| {
+        let (mut writer, mut body) = (Writer::new(), Body::new());
+        body.delete(1, b"").unwrap();
+        body.delete(1, b"k").unwrap();
+        pieces.iter().for_each(|piece| writer.push_piece(order, 5, *piece, &body).unwrap());
+        writer
+    };
+    let piece = |first, goes_on| Piece { first, goes_on };
+    let taken = |pieces: &[Piece]| {
+        let writer = written(pieces);
+        let records: Vec<_> = Records::new(writer.content(), writer.count()).map(Result::unwrap).collect();
+        assert!(records.iter().all(|record| record.worker == 5));
+        assert!(records.iter().map(|record| &record.piece).eq(pieces));
+        let mut follow = Pieces::default();
+        records.iter().try_for_each(|record| follow.take(record)).and_then(|()| follow.end())
+    };
+    for right in [&[Piece::WHOLE][..], &[piece(0, true), piece(2, true), piece(4, false), Piece::WHOLE]] {
+        assert_eq!(taken(right), Ok(()), "{right:?}");
+    }
+    let wrong: [&[Piece]; 7] = [
+        &[piece(0, true)],
+        &[piece(2, false)],
+        &[piece(0, true), piece(4, false)],
+        &[piece(0, true), piece(2, true), Piece::WHOLE],
+        &[piece(0, true), piece(0, true)],
+        &[piece(0, false), piece(2, false)],
+        &[piece(0, true), piece(u32::MAX, false)],
+    ];
+    for wrong in wrong {
+        assert_eq!(taken(wrong), Err(Malformed), "{wrong:?}");
+    }
+    assert_eq!(written(&[piece(2, true)]).content(), [5, 0, 2, 5 << 2 | 3, 2, 6, 0, 6, 1, b'k']);
+    let no_number = [2, 0, 2, 5 << 2 | 1, 0, 6, 0];
+    assert!(Records::new(&no_number, 1).next().unwrap().is_err(), "a later piece has changes before it");
 }

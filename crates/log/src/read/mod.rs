@@ -280,6 +280,8 @@ pub(crate) fn read_frames<D: Disk>(
     visit: &mut dyn FnMut(u64, &Found) -> Result<bool, Error>,
 ) -> Result<(), Error> {
     let mut walk = Walk::of(files, manifest, live, last);
+    // Nobody wants the records, of which the first file may have the later pieces of a transaction alone.
+    walk.folded = u64::MAX;
     while let Some(found) = walk.next()? {
         if !visit(walk.number, &found)? {
             return Ok(());

@@ -13,7 +13,7 @@ use crate::disk::{Access, BLOCK, Buffer, Cause, Disk, File, Files};
 use crate::error::Error;
 use crate::flush::flusher::Framed;
 use crate::flush::pool::{DIRECTORY, Live, path_of, slot_of};
-use crate::frame::{Fault, Frame, Header, Order, Place};
+use crate::frame::{Fault, Frame, Header, Order, Pieces, Place};
 use crate::manifest::Manifest;
 use crate::steps::{CheckpointStep, Step};
 
@@ -33,7 +33,7 @@ pub(super) struct Walk<'f, D: Disk> {
     pub(super) number: u64,
     pub(super) offset: u64,
     /// Up to this epoch the manifest's checkpoint has all.
-    folded: u64,
+    pub(super) folded: u64,
     /// The last epoch that is whole; `None` before the first frame.
     whole: Option<u64>,
     /// Of the last frame: its incarnation and checksum.
@@ -230,26 +230,26 @@ impl<'f, D: Disk> Walk<'f, D> {
             self.whole = Some(header.last_epoch);
             (self.end, self.written_ns) = ((self.number, self.offset), header.written_ns);
             self.last = (header.incarnation, checksum, header.consistent);
+            let mut pieces = Pieces::default();
             for found in std::mem::take(&mut self.unfinished) {
                 if header.last_epoch > self.folded {
-                    self.hand_out(&found, visit)?;
+                    self.hand_out(&found, &mut pieces, visit)?;
                 }
                 self.unsure.push(found);
             }
+            pieces.end().map_err(|_| self.corrupt("a transaction lacks its last piece"))?;
         }
         let known = self.known;
         self.unsure.retain(|found| found.first_epoch > known);
         Ok(())
     }
 
-    fn hand_out(&self, found: &Found, visit: &mut dyn FnMut(Logged<'_>)) -> Result<(), Error> {
+    fn hand_out(&self, found: &Found, pieces: &mut Pieces, visit: &mut dyn FnMut(Logged<'_>)) -> Result<(), Error> {
         let malformed = || self.corrupt_at(path_of(found.slot), found.offset, "a record is malformed");
         let Some(frame) = Frame::of_checked(&found.bytes) else { return Err(malformed()) };
         for record in frame.records() {
             let record = record.map_err(|_| malformed())?;
-            if record.changes().any(|change| change.is_err()) {
-                return Err(malformed());
-            }
+            pieces.take(&record).map_err(|_| malformed())?;
             visit(Logged { incarnation: frame.header.incarnation, record });
         }
         Ok(())

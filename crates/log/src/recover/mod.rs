@@ -29,7 +29,7 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::catalog::StoredCatalog;
 use crate::checkpoint::Range;
 use crate::error::Error;
-use crate::frame::Order;
+use crate::frame::{Order, Record};
 use crate::read::Logged;
 use part::Part;
 use scatter::Scatter;
@@ -71,11 +71,13 @@ struct Shared {
     has_failed: AtomicBool,
 }
 
-/// A transaction.
+/// A transaction, or a piece of one.
 #[derive(Clone, Copy, Debug)]
 struct Version {
     incarnation: u64,
     order: Order,
+    /// The number of the first change.
+    first: u32,
 }
 
 /// Copies of records.
@@ -153,7 +155,8 @@ impl Tail {
         if self.shared.has_failed.load(Ordering::Relaxed) {
             return;
         }
-        let version = Version { incarnation: logged.incarnation, order: logged.record.order };
+        let Record { order, piece, .. } = logged.record;
+        let version = Version { incarnation: logged.incarnation, order, first: piece.first };
         let body = logged.record.body();
         if self.chunks.is_none() {
             return self.shared.note(self.own.record(&self.shared, version, body));

@@ -3,6 +3,7 @@
 use std::sync::PoisonError;
 
 use polychron_base::key::{EncodedKey as _, HashSeed};
+use polychron_engine::mutations::left_out;
 use polychron_schema::KeyScratch;
 use polychron_sync::atomic::Ordering;
 
@@ -11,6 +12,7 @@ use super::stream::{Block, Era};
 use super::{Chunk, Shared, Version};
 use crate::error::Error;
 use crate::frame::{Change, changes_of};
+use crate::steps::RecoveryStep;
 
 /// What one thread has of changes that their parts do not have yet.
 pub(super) struct Scatter {
@@ -62,7 +64,9 @@ impl Scatter {
     /// Takes in the changes of a record.
     pub(super) fn record(&mut self, shared: &Shared, version: Version, body: &[u8]) -> Result<(), Error> {
         let era = (version.incarnation, version.order.era);
-        for (change, sequence) in changes_of(body).zip(0..) {
+        let first = if left_out(RecoveryStep::NumberThroughPieces) { 0 } else { version.first };
+        for (change, sequence) in changes_of(body).zip(u64::from(first)..) {
+            let sequence = u32::try_from(sequence).map_err(|_| Error::Record)?;
             let (number, key, kind, bytes) = match change.map_err(|_| Error::Record)? {
                 Change::Put { table, row: words } => {
                     let Some(number) = shared.tables.number(table) else { continue };

@@ -1,5 +1,6 @@
 //! The memory of rings, which counts against a limit.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -56,34 +57,94 @@ impl Drop for Array {
     }
 }
 
-/// The bytes of a transaction that is too long for its ring.
+/// A transaction that is too long for its ring, in pieces.
 pub(super) struct Long {
+    pieces: VecDeque<PieceBytes>,
+    bytes: usize,
+    budget: Arc<Budget>,
+}
+
+/// Some of its changes, of which the first one has this number.
+pub(super) struct PieceBytes {
+    pub(super) first: u32,
     pub(super) bytes: Vec<u8>,
-    /// How many were taken of the budget.
+    count: u32,
+    /// How many bytes were taken of the budget.
     taken: usize,
     budget: Arc<Budget>,
 }
 
 impl Long {
     pub(super) fn new(budget: &Arc<Budget>) -> Self {
-        Self { bytes: Vec::new(), taken: 0, budget: Arc::clone(budget) }
+        Self { pieces: VecDeque::new(), bytes: 0, budget: Arc::clone(budget) }
     }
 
-    /// Makes room for so many bytes altogether; the error is how many more that takes, and how many are in use.
-    pub(super) fn reserve(&mut self, bytes: usize) -> Result<(), (usize, usize)> {
-        if bytes <= self.taken {
-            return Ok(());
-        }
-        // Twice as many each time, so that bytes are moved a bounded number of times.
-        let more = bytes.max(2 * self.taken) - self.taken;
-        self.budget.take(more).map_err(|used| (more, used))?;
-        self.taken += more;
-        self.bytes.reserve_exact(self.taken - self.bytes.len());
+    /// How many bytes all changes have.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds changes that are encoded already, as a piece; the error is how many bytes that takes, and how many are in use.
+    pub(super) fn push_piece(
+        &mut self,
+        bytes: usize,
+        count: impl FnOnce(&mut Vec<u8>) -> u32,
+    ) -> Result<(), (usize, usize)> {
+        let mut piece = self.begin(bytes)?;
+        piece.count = count(&mut piece.bytes);
+        self.bytes += piece.bytes.len();
+        self.pieces.push_back(piece);
         Ok(())
+    }
+
+    /// Adds a change of up to so many bytes, which `write` appends, to a piece that has no more than `piece_bytes` but for a single longer change; the
+    /// error is as of [`push_piece`](Self::push_piece).
+    pub(super) fn push(
+        &mut self,
+        most: usize,
+        piece_bytes: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), (usize, usize)> {
+        if self.pieces.back().is_none_or(|last| last.bytes.len() + most > last.taken.min(piece_bytes)) {
+            // As long as all so far, so that neither are there many pieces nor is much taken in vain.
+            let piece = self.begin(self.bytes.min(piece_bytes).max(most))?;
+            self.pieces.back_mut().into_iter().for_each(PieceBytes::shrink);
+            self.pieces.push_back(piece);
+        }
+        let Some(last) = self.pieces.back_mut() else { unreachable!("it was pushed") };
+        let before = last.bytes.len();
+        write(&mut last.bytes);
+        self.bytes += last.bytes.len() - before;
+        last.count += 1;
+        Ok(())
+    }
+
+    fn begin(&self, bytes: usize) -> Result<PieceBytes, (usize, usize)> {
+        self.budget.take(bytes).map_err(|used| (bytes, used))?;
+        // Each change has two bytes, and the options keep a transaction's bytes below 2^32.
+        let first = self.pieces.back().map_or(0, |last| last.first + last.count);
+        let budget = Arc::clone(&self.budget);
+        Ok(PieceBytes { first, bytes: Vec::with_capacity(bytes), count: 0, taken: bytes, budget })
+    }
+
+    /// The next piece, and whether there are more.
+    pub(super) fn take(&mut self) -> Option<(PieceBytes, bool)> {
+        let piece = self.pieces.pop_front()?;
+        Some((piece, !self.pieces.is_empty()))
     }
 }
 
-impl Drop for Long {
+impl PieceBytes {
+    /// Gives back what it does not need.
+    fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        let spare = self.taken - self.bytes.len();
+        self.taken -= spare;
+        self.budget.give_back(spare);
+    }
+}
+
+impl Drop for PieceBytes {
     fn drop(&mut self) {
         self.budget.give_back(self.taken);
     }

@@ -18,9 +18,9 @@ use polychron_engine::mutations::{left_out, pass};
 use polychron_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use polychron_sync::{CachePadded, SpinLatch};
 
-use crate::frame::{Edit, Order, Refused};
+use crate::frame::{Edit, Order, Piece, Refused, changes_of};
 use crate::steps::{Point, Step};
-use array::{Array, Budget, Long};
+use array::{Array, Budget, Long, PieceBytes};
 use sink::{WordSink, copy_out, index};
 
 /// Words in front of the bytes of a sealed record: how many bytes, the epoch, era and timestamp of its order.
@@ -36,6 +36,8 @@ pub(crate) struct Limits {
     pub(crate) ring_words: usize,
     /// The bytes of one transaction.
     pub(crate) transaction_bytes: usize,
+    /// The bytes of one piece of a transaction that is too long for its ring, but for a single longer change.
+    pub(crate) piece_bytes: usize,
     /// The bytes of all rings together.
     pub(crate) memory_bytes: usize,
 }
@@ -117,6 +119,7 @@ pub(crate) struct Heads {
 /// A sealed record.
 pub(crate) struct Sealed {
     pub(crate) order: Order,
+    pub(crate) piece: Piece,
     pub(crate) bytes: usize,
     place: Place,
 }
@@ -125,7 +128,7 @@ pub(crate) struct Sealed {
 enum Place {
     /// In the ring, from this word on.
     Ring(u64),
-    Long(Long),
+    Long(PieceBytes),
 }
 
 impl Own {
@@ -187,23 +190,28 @@ impl Rings {
             own.staged.store(sink.finish(), Ordering::Relaxed);
             return Ok(Staged::InRing);
         }
-        let has = ends.staged.as_ref().map_or(staged, |long| long.bytes.len());
+        let has = ends.staged.as_ref().map_or(staged, Long::bytes);
         let bytes = has + edit.most_bytes();
         if bytes > self.limits.transaction_bytes {
             return Err(Unstaged::TooLong { bytes });
         }
         let memory = |(requested, used)| Unstaged::OutOfMemory { requested, used };
-        match &mut ends.staged {
-            Some(long) => long.reserve(bytes).map_err(memory)?,
-            none => {
-                let mut long = Long::new(&self.budget);
-                long.reserve(bytes).map_err(memory)?;
-                copy_out(own.words(), start, staged, &mut long.bytes);
-                *none = Some(long);
-                own.staged.store(LONG, Ordering::Relaxed);
-            }
+        let write = |into: &mut Vec<u8>| edit.write(table, into);
+        if let Some(long) = &mut ends.staged {
+            long.push(edit.most_bytes(), self.limits.piece_bytes, write).map_err(memory)?;
+            return Ok(Staged::Long);
         }
-        ends.staged.iter_mut().for_each(|long| edit.write(table, &mut long.bytes));
+        let mut long = Long::new(&self.budget);
+        if staged > 0 {
+            let copied = long.push_piece(staged, |into| {
+                copy_out(own.words(), start, staged, into);
+                changes_of(into).count() as u32
+            });
+            copied.map_err(memory)?;
+        }
+        long.push(edit.most_bytes(), self.limits.piece_bytes, write).map_err(memory)?;
+        ends.staged = Some(long);
+        own.staged.store(LONG, Ordering::Relaxed);
         Ok(Staged::Long)
     }
 
@@ -322,8 +330,14 @@ impl Rings {
 
     /// Takes the next record of a ring, if it is of this epoch or one before.
     pub(crate) fn take(&self, heads: &mut Heads, epoch: u64) -> Option<Sealed> {
-        if let Some((_, order, long)) = heads.long.pop() {
-            return Some(Sealed { order, bytes: long.bytes.len(), place: Place::Long(long) });
+        // One after the other: no other record comes between the pieces of a transaction.
+        while let Some((_, order, long)) = heads.long.last_mut() {
+            if let Some((bytes, goes_on)) = long.take() {
+                let first = if left_out(Step::NumberPieces) { 0 } else { bytes.first };
+                let piece = Piece { first, goes_on };
+                return Some(Sealed { order: *order, piece, bytes: bytes.bytes.len(), place: Place::Long(bytes) });
+            }
+            heads.long.pop();
         }
         if heads.tail == heads.head {
             return None;
@@ -336,14 +350,14 @@ impl Rings {
         let (bytes, order) = (word(0) as usize, Order { era: word(2), timestamp: word(3) });
         let start = heads.tail + FRONT;
         heads.tail = start + bytes.div_ceil(8) as u64;
-        Some(Sealed { order, bytes, place: Place::Ring(start) })
+        Some(Sealed { order, piece: Piece::WHOLE, bytes, place: Place::Ring(start) })
     }
 
     /// Appends the bytes of a record that was taken.
     pub(crate) fn copy(&self, heads: &Heads, sealed: &Sealed, into: &mut Vec<u8>) {
         match &sealed.place {
             Place::Ring(start) => copy_out(self.rings[heads.worker].own.words(), *start, sealed.bytes, into),
-            Place::Long(long) => into.extend_from_slice(&long.bytes),
+            Place::Long(piece) => into.extend_from_slice(&piece.bytes),
         }
     }
 

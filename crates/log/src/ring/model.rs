@@ -5,7 +5,7 @@ use polychron_sync::thread;
 
 use super::*;
 
-const LIMITS: Limits = Limits { ring_words: 16, transaction_bytes: 256, memory_bytes: 1 << 20 };
+const LIMITS: Limits = Limits { ring_words: 16, transaction_bytes: 256, piece_bytes: 64, memory_bytes: 1 << 20 };
 
 type Copied = (u64, u64, Vec<u8>);
 

@@ -2,7 +2,7 @@ use polychron_base::random::Random;
 
 use super::*;
 
-const LIMITS: Limits = Limits { ring_words: 64, transaction_bytes: 4096, memory_bytes: 1 << 16 };
+const LIMITS: Limits = Limits { ring_words: 64, transaction_bytes: 4096, piece_bytes: 1024, memory_bytes: 1 << 16 };
 
 fn order(timestamp: u64) -> Order {
     Order { era: 1, timestamp }
@@ -72,7 +72,7 @@ fn a_long_transaction_takes_memory_until_it_is_copied() {
     rings.seal(0, order(3));
     let mut lengths: Vec<_> = drained(&rings).iter().map(|(_, timestamp, bytes)| (*timestamp, bytes.len())).collect();
     lengths.sort_unstable();
-    assert_eq!(lengths, [(1, 164), (2, 164 + 2 * 804), (3, 12)]);
+    assert_eq!(lengths, [(1, 164), (2, 164), (2, 804), (2, 804), (3, 12)]);
     assert_eq!(rings.memory_bytes(), usual);
 }
 
@@ -90,4 +90,36 @@ fn what_does_not_fit_is_refused_and_what_was_staged_stays() {
     assert_eq!(drained(&rings).len(), 1);
     assert_eq!(rings.seal(1, order(3)), 2);
     assert_eq!(drained(&rings).len(), 1);
+}
+
+/// What a long transaction has staged comes in pieces, one behind the other, each with the number of its first change; and nothing is left of the memory.
+#[test]
+fn a_long_transaction_comes_in_pieces() {
+    let mut random = Random::from_seed(3);
+    for _ in 0..polychron_base::sizes::scaled(200, 5) {
+        let rings = Rings::new(1, 1, Limits { transaction_bytes: 1 << 16, memory_bytes: 1 << 17, ..LIMITS });
+        let (mut expected, mut count) = (Vec::new(), 0);
+        while expected.len() < 6000 {
+            let longest = if random.chance(0.02) { 200 } else { 30 };
+            let words = vec![random.next_u64() | 1; random.below(longest) as usize];
+            Edit::Put(&words).write(1, &mut expected);
+            rings.stage(0, 1, &Edit::Put(&words)).unwrap();
+            count += 1;
+        }
+        assert!(rings.memory_bytes() < 8 * LIMITS.ring_words + expected.len() + 3 * LIMITS.piece_bytes);
+        let epoch = rings.seal(0, order(1));
+        let mut heads = Vec::new();
+        assert_eq!(rings.close(&mut heads), epoch);
+        let (mut bytes, mut next, mut goes_on, mut pieces) = (Vec::new(), 0, true, 0);
+        while let Some(sealed) = rings.take(&mut heads[0], epoch) {
+            assert_eq!((sealed.order, sealed.piece.first, goes_on), (order(1), next, true));
+            let begin = bytes.len();
+            rings.copy(&heads[0], &sealed, &mut bytes);
+            let changes = changes_of(&bytes[begin..]).count() as u32;
+            assert!(sealed.bytes <= LIMITS.piece_bytes || changes == 1);
+            (next, goes_on, pieces) = (next + changes, sealed.piece.goes_on, pieces + 1);
+        }
+        assert_eq!((bytes, next, goes_on), (expected, count, false));
+        assert!(pieces > 5 && rings.memory_bytes() == 8 * LIMITS.ring_words);
+    }
 }

@@ -29,8 +29,8 @@ pub(crate) const MOST_HELD: u64 = 1 << 30;
 
 /// How long a log file may be, in bytes.
 const MOST_FILE: u64 = 1 << 30;
-/// How many bytes of an epoch a standby gathers at most before the last one's frame has come.
-const MOST_EPOCH: usize = 512 << 20;
+/// How many bytes of an epoch a standby gathers at most before the last one's frame has come: a long transaction, and others beside it.
+const MOST_EPOCH: usize = 8 << 30;
 /// How many bytes of whole epochs it makes durable and applies at once.
 const MOST_ARRIVED: usize = 8 << 20;
 

@@ -8,7 +8,7 @@ use polychron_engine::mutations::left_out;
 use polychron_engine::redo::Order;
 
 use super::message::Mark;
-use crate::frame::{Header, Record};
+use crate::frame::{Header, Piece, Record};
 use crate::read::Logged;
 use crate::steps::ShipStep;
 
@@ -52,6 +52,7 @@ pub(super) struct Points {
 pub(super) struct Pending {
     incarnation: u64,
     order: Order,
+    piece: Piece,
     body: Vec<u8>,
 }
 
@@ -61,7 +62,7 @@ impl Pending {
     }
 
     pub(super) fn logged(&self) -> Logged<'_> {
-        Logged { incarnation: self.incarnation, record: Record::of(self.order, &self.body) }
+        Logged { incarnation: self.incarnation, record: Record::of(self.order, self.piece, &self.body) }
     }
 }
 
@@ -136,7 +137,7 @@ impl Points {
         if self.is_lapsed {
             return;
         }
-        let pending = Pending { incarnation, order: record.order, body: record.body().to_vec() };
+        let pending = Pending { incarnation, order: record.order, piece: record.piece, body: record.body().to_vec() };
         self.pending_bytes += pending.bytes();
         self.pending.push(pending);
         if self.pending_bytes > self.most_bytes {

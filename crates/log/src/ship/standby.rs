@@ -21,7 +21,7 @@ use crate::durable::{Load, Progress, Settings, load};
 use crate::error::{Error, Stop};
 use crate::flush::Log;
 use crate::flush::flusher::Shipped;
-use crate::frame::{Change, Frame, Header, Place, changes_of};
+use crate::frame::{Change, Frame, Header, Pieces, Place, changes_of};
 use crate::manifest::{Manifest, Manifests};
 use crate::read::{self, Cursor, Passed};
 use crate::recover::{Batch, Newest, Sink, Tail};
@@ -162,6 +162,7 @@ impl<D: Disk + Clone> Following<D> {
 struct Arrived {
     frames: Vec<Shipped>,
     bytes: usize,
+    pieces: Pieces,
     /// How many of them are those of whole epochs, and where these end.
     whole: Option<(usize, Cursor)>,
 }
@@ -473,9 +474,7 @@ impl<D: Disk + Clone> Standby<D> {
         }
         let place = Place { database, ..header.place };
         let Ok(frame) = Frame::decode(bytes, place) else { return Err(damaged) };
-        if frame.bytes != bytes.len()
-            || !frame.records().all(|record| record.is_ok_and(|record| record.changes().all(|change| change.is_ok())))
-        {
+        if frame.bytes != bytes.len() {
             return Err(damaged);
         }
         if !self.cursor.is_followed_by(&header) && !left_out(ShipStep::FollowPredecessors) {
@@ -485,6 +484,11 @@ impl<D: Disk + Clone> Standby<D> {
         let end = header.place.offset + bytes.len() as u64;
         if !is_here || end > file_bytes.min(MOST_FILE) || self.arrived.bytes > MOST_EPOCH {
             return Err(Trouble::Garbled("a frame has no room in its log file"));
+        }
+        let pieces = &mut self.arrived.pieces;
+        let has_all = frame.records().all(|record| record.and_then(|record| pieces.take(&record)).is_ok());
+        if !has_all || header.last_epoch > self.cursor.whole && pieces.end().is_err() {
+            return Err(damaged);
         }
         self.file_bytes = file_bytes;
         self.cursor.pass(&header, frame.checksum, bytes.len() as u64);

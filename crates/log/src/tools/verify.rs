@@ -252,6 +252,7 @@ fn fault_of(bytes: &[u8], header: &Header) -> Option<(u64, String)> {
     let offset = header.place.offset;
     match Frame::decode(bytes, header.place) {
         Ok(frame) => {
+            // That pieces follow each other, reading finds.
             let is_malformed = frame
                 .records()
                 .any(|record| record.map_or(true, |record| record.changes().any(|change| change.is_err())));

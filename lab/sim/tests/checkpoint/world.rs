@@ -369,9 +369,22 @@ impl World {
                 Done::Patch(first, words(random, count))
             }
             2 if row.is_some() => Done::Delete,
-            _ => Done::Put([vec![key.1], words(random, WORDS as u64 - 1)].concat()),
+            kind => {
+                if kind == 4 && random.chance(0.15) {
+                    self.put_often(worker, key)?;
+                }
+                Done::Put([vec![key.1], words(random, WORDS as u64 - 1)].concat())
+            }
         };
         self.stage(worker, key, done)
+    }
+
+    /// Puts a row so often that the transaction is longer than its ring, and than a frame. What is put behind that counts.
+    fn put_often(&self, worker: usize, (table, key): Key) -> Result<(), polychron_base::Error> {
+        (1..=120).try_for_each(|word| {
+            let row = [key, word, u64::MAX - word, word, u64::MAX - word];
+            self.log.stage(worker, TableId::new(9, table), &key.to_be_bytes(), Change::Put(&row))
+        })
     }
 
     /// A checkpoint, while which others seal and commit.

@@ -78,15 +78,25 @@ pub(crate) struct Sealed {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     records: BTreeMap<Id, (usize, Vec<Told>)>,
+    /// How many records were pieces behind the first one of their transactions.
+    pub(crate) later: usize,
     pub(crate) is_repeated: bool,
 }
 
 impl Found {
     pub(crate) fn visit(&mut self, logged: Logged<'_>) {
         let record = logged.record;
-        let changes = record.changes().map(|change| Told::read(change.expect("it was checked"))).collect();
+        let changes: Vec<_> = record.changes().map(|change| Told::read(change.expect("it was checked"))).collect();
         let id = (logged.incarnation, record.order.timestamp);
-        self.is_repeated |= self.records.insert(id, (record.worker as usize, changes)).is_some();
+        let first = record.piece.first as usize;
+        match self.records.get_mut(&id) {
+            Some((_, before)) if first > 0 && first == before.len() => {
+                self.later += 1;
+                before.extend(changes);
+            }
+            None if first == 0 => _ = self.records.insert(id, (record.worker as usize, changes)),
+            _ => self.is_repeated = true,
+        }
     }
 
     pub(crate) fn ids(&self) -> BTreeSet<Id> {
@@ -110,7 +120,7 @@ impl Ledger {
     /// What is wrong with what was found, in words.
     pub(crate) fn complaint(&self, found: &Found) -> Option<String> {
         if found.is_repeated {
-            return Some("a transaction is there twice".to_owned());
+            return Some("a transaction or a piece of one is there twice, or lacks what is before it".to_owned());
         }
         for (id, (worker, changes)) in &found.records {
             match self.sealed.get(id) {

@@ -257,6 +257,10 @@ impl Session {
             }
             match random.below(10) {
                 _ if !self.is_open(worker) && random.chance(0.7) => self.begin(worker, Told::draw(random))?,
+                // Longer than its ring, and than a frame or a file.
+                0 if self.is_open(worker) && random.chance(0.1) => {
+                    (0..40 + random.below(100)).try_for_each(|_| self.stage(worker, Told::draw(random)))?;
+                }
                 0..4 if self.is_open(worker) => self.stage(worker, Told::draw(random))?,
                 4 if self.is_open(worker) => self.discard(worker),
                 5 | 6 if self.is_open(worker) => pending.push(self.seal(worker)),

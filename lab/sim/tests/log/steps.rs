@@ -3,11 +3,12 @@
 //! A *killer* tells whether something went wrong: with all steps it does not, and without one it does.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 use polychron_engine::redo::Log as _;
 use polychron_log::Options;
-use polychron_log::disk::Operation;
-use polychron_log::frame::Order;
+use polychron_log::disk::{Access, BLOCK, Buffer, Disk as _, Files, Operation};
+use polychron_log::frame::{self, Frame, Header, Order, Record, Writer};
 use polychron_log::steps::{Point, Step};
 use polychron_sim::{Damage, Fault, SimulatedDisk, Survival, each_step_is_needed};
 
@@ -156,6 +157,99 @@ fn epoch_of_which_parts_are_there() -> bool {
     })
 }
 
+/// A transaction of five pieces, each in a frame of its own, in two files.
+fn long(key: u64) -> Vec<Told> {
+    (0..6).map(|at| row(key + at, 240)).collect()
+}
+
+/// The power fails anywhere while a long transaction is written.
+fn transaction_of_which_parts_are_there() -> bool {
+    (0..12).any(|at| {
+        let (disk, session) = fresh();
+        session.commit(0, &[row(9, 3)]).unwrap();
+        disk.plan(disk.steps().len() + at, Fault::PowerFailure);
+        // It may be over before.
+        let _ = session.commit(1, &long(0));
+        disk.outcomes(1..6).any(|left| complaint(&left, &session.told()).is_some())
+    })
+}
+
+/// Whether something is wrong with a long transaction that nothing disturbs.
+fn long_transaction() -> bool {
+    let (disk, session) = fresh();
+    session.commit(0, &long(0)).unwrap();
+    complaint(&disk.after_restart(), &session.told()).is_some()
+}
+
+/// The log with other records in its frames, under right checksums. `edit` is told the number of each frame, counted from the last one.
+fn rewritten(disk: &SimulatedDisk, edit: impl Fn(usize, &mut Vec<Record<'_>>)) -> SimulatedDisk {
+    let left = disk.after_restart();
+    let files = Files::new(left.clone());
+    let mut frames = Vec::new();
+    for entry in left.list("log").unwrap() {
+        let file = Rc::new(files.open(&format!("log/{}", entry.name), Access::Write).unwrap());
+        let mut bytes = Buffer::zeroed(file.bytes().unwrap() as usize);
+        file.read_at(0, &mut bytes).unwrap();
+        for offset in (0..bytes.len()).step_by(BLOCK) {
+            if let Ok((header, length)) = Frame::peek(&bytes[offset..offset + BLOCK]) {
+                frames.push((header, Rc::clone(&file), bytes[offset..offset + length].to_vec()));
+            }
+        }
+    }
+    frames.sort_by_key(|(header, ..)| (header.place.file, header.place.offset));
+    let mut before = 0;
+    for (number, (header, file, bytes)) in frames.iter().enumerate() {
+        let frame = Frame::decode(bytes, header.place).unwrap();
+        let mut records: Vec<_> = frame.records().map(Result::unwrap).collect();
+        edit(frames.len() - 1 - number, &mut records);
+        let mut writer = Writer::new();
+        records.iter().for_each(|record| writer.push_record(record).unwrap());
+        let header = Header { before: if header.before == 0 { 0 } else { before }, ..*header };
+        let mut buffer = Buffer::zeroed(frame::frame_bytes(writer.content().len()));
+        let (sum, length) = frame::encode(&header, &writer, &mut buffer);
+        file.write_at(header.place.offset, &buffer[..length]).unwrap();
+        before = sum;
+    }
+    left
+}
+
+/// Two long transactions of one epoch, whose frames are the last ten.
+fn two_long_transactions() -> (SimulatedDisk, Ledger, [Order; 2]) {
+    let (disk, session) = fresh();
+    let sealed = [0, 1].map(|worker| session.sealed(worker, &long(10 * worker as u64)).unwrap());
+    let orders = sealed.map(|((_, timestamp), _)| Order::from(timestamp));
+    sealed.into_iter().for_each(|sealed| session.wait(sealed).unwrap());
+    assert!(!is_silent(&rewritten(&disk, |_, _| {}), &session.told()), "nothing is wrong with what is as it was");
+    (disk, session.told(), orders)
+}
+
+/// A piece in the middle is gone; or two pieces have come into each other's transaction.
+fn pieces_that_do_not_follow() -> bool {
+    let (disk, told, orders) = two_long_transactions();
+    let lacking = rewritten(&disk, |number, records| {
+        if number == 2 {
+            records.clear();
+        }
+    });
+    let mixed = rewritten(&disk, |number, records| {
+        if let Some(worker) = [2, 7].iter().position(|mixed| *mixed == number) {
+            assert_eq!((records.len(), records[0].order), (1, orders[1 - worker]));
+            (records[0].order, records[0].worker) = (orders[worker], worker as u32);
+        }
+    });
+    is_silent(&lacking, &told) || is_silent(&mixed, &told)
+}
+
+fn transaction_without_its_last_piece() -> bool {
+    let (disk, told, _) = two_long_transactions();
+    let lacking = rewritten(&disk, |number, records| {
+        if number == 0 {
+            records.clear();
+        }
+    });
+    is_silent(&lacking, &told)
+}
+
 /// All of the log is gone, after so many openings.
 fn log_that_is_gone(openings: usize) -> bool {
     let (disk, session) = fresh();
@@ -269,7 +363,11 @@ fn killer(step: Step) -> fn() -> bool {
         Step::LoseLate => reader_of_what_is_sealed_late,
         Step::DeleteWhenFull => deletion_on_a_full_disk,
         Step::CarryDurable => rot_in_the_last_frame,
-        Step::FollowPredecessors | Step::CutUnfinished => epoch_of_which_parts_are_there,
+        Step::FollowPredecessors => epoch_of_which_parts_are_there,
+        Step::NumberPieces => long_transaction,
+        Step::FollowPieces => pieces_that_do_not_follow,
+        Step::AwaitLastPiece => transaction_without_its_last_piece,
+        Step::CutUnfinished => transaction_of_which_parts_are_there,
         Step::KnowFloor => || log_that_is_gone(2),
         Step::LookBehind => rot_in_the_middle,
         Step::ReadTwice => read_with_a_wrong_bit,
@@ -283,5 +381,5 @@ fn killer(step: Step) -> fn() -> bool {
 each_step_is_needed! {
     Step, killer:
     RaiseEpochFirst LeaveLaterEpochs FreeCopied RefuseOverfull AwaitRoom AwaitSealed SyncFrames SyncLeftFile SyncNames RefuseStopped LoseLate DeleteWhenFull
-    CarryDurable FollowPredecessors CutUnfinished KnowFloor LookBehind ReadTwice RewriteFound RaiseIncarnation MarkOpening RemoveLeftovers
+    CarryDurable FollowPredecessors NumberPieces FollowPieces AwaitLastPiece CutUnfinished KnowFloor LookBehind ReadTwice RewriteFound RaiseIncarnation MarkOpening RemoveLeftovers
 }

@@ -7,7 +7,7 @@ use polychron_base::IndexId;
 use polychron_base::random::Random;
 use polychron_log::Logged;
 use polychron_log::catalog::{Standing, StoredCatalog, StoredTable};
-use polychron_log::frame::{Body, Order, Records, Writer};
+use polychron_log::frame::{Body, Order, Piece, Records, Writer};
 use polychron_schema::{ColumnType, KeyExtractor, KeyScratch, RowBuffer, TableDefinition, Value, build_row};
 
 /// A table of numbers.
@@ -95,10 +95,22 @@ impl Transaction {
         Self { incarnation, order: Order { era: 0, timestamp: order }, done: done.into() }
     }
 
-    /// Hands it out as a log does.
+    /// Hands it out as a log does: in pieces if it has many changes.
     pub(crate) fn log(&self, visit: &mut dyn FnMut(Logged<'_>)) {
+        let most = if self.done.len() > 3 { 2 } else { 3 };
+        let (mut writer, count) = (Writer::new(), self.done.chunks(most).len());
+        for (number, done) in self.done.chunks(most).enumerate() {
+            let piece = Piece { first: (number * most) as u32, goes_on: number + 1 < count };
+            writer.push_piece(self.order, 0, piece, &Self::body(done)).expect("there is room");
+        }
+        for record in Records::new(writer.content(), writer.count()) {
+            visit(Logged { incarnation: self.incarnation, record: record.expect("it was encoded") });
+        }
+    }
+
+    fn body(done: &[Done]) -> Body {
         let mut body = Body::new();
-        for done in &self.done {
+        for done in done {
             match done {
                 Done::Put(table, row) => body.put(*table, row),
                 Done::Patch(table, key, ranges) => {
@@ -109,11 +121,7 @@ impl Transaction {
             }
             .expect("it is within the limits");
         }
-        let mut writer = Writer::new();
-        writer.push(self.order, 0, &body).expect("there is room");
-        for record in Records::new(writer.content(), 1) {
-            visit(Logged { incarnation: self.incarnation, record: record.expect("it was encoded") });
-        }
+        body
     }
 }
 

@@ -38,6 +38,11 @@ fn two_puts_in_reverse() -> bool {
     is_wrong(&[Transaction::new(1, 1, [put(5, 1)]), Transaction::new(1, 2, [put(5, 2)])], 0)
 }
 
+/// It has two pieces.
+fn puts_of_a_long_transaction() -> bool {
+    is_wrong(&[Transaction::new(1, 1, [put(6, 1), put(5, 1), put(5, 2), put(7, 1)])], 0)
+}
+
 fn lower_order_of_a_later_incarnation() -> bool {
     is_wrong(&[Transaction::new(1, 9, [put(5, 1)]), Transaction::new(2, 3, [put(5, 2)])], 0)
 }
@@ -120,6 +125,7 @@ fn rows_of_a_dropped_table() -> bool {
 fn killer(step: RecoveryStep) -> fn() -> bool {
     match step {
         RecoveryStep::CompareOrders => two_puts_in_reverse,
+        RecoveryStep::NumberThroughPieces => puts_of_a_long_transaction,
         RecoveryStep::CompareIncarnations => lower_order_of_a_later_incarnation,
         RecoveryStep::ApplyPatches => patch_over_a_put,
         RecoveryStep::PassOverOlderPatches => patch_beneath_a_newer_put,
@@ -139,6 +145,6 @@ fn killer(step: RecoveryStep) -> fn() -> bool {
 
 each_step_is_needed! {
     RecoveryStep, killer:
-    CompareOrders CompareIncarnations ApplyPatches PassOverOlderPatches SortPatches CoverPatches RefusePatchOfNothing RefusePatchBeyondEnd RefuseOtherKey
+    CompareOrders NumberThroughPieces CompareIncarnations ApplyPatches PassOverOlderPatches SortPatches CoverPatches RefusePatchOfNothing RefusePatchBeyondEnd RefuseOtherKey
     CheckRows DeleteFromCheckpoint ReplaceInCheckpoint AwaitPatched RefuseTwice SkipDropped
 }
