@@ -1,7 +1,7 @@
 //! A database as this version writes it, which every later one reads, under each protocol: an evolved table, a checkpoint with changes and carried records, and a
 //! log behind it.
 //!
-//! `cargo test -p polychron --test fixture -- --ignored make` writes `tests/fixtures/v1`, once for each format.
+//! `cargo test -p polychron --test fixture -- --ignored make` writes `tests/fixtures/v2`, once for each format.
 #![cfg(feature = "durability")]
 
 use std::fs;
@@ -170,7 +170,7 @@ fn is_read_by_all(path: &Path) {
 }
 
 fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v2")
 }
 
 #[test]
@@ -183,7 +183,6 @@ fn what_is_made_now_is_read() {
 }
 
 #[test]
-#[ignore = "it is made when the format is final"]
 fn what_was_made_is_read() {
     is_read_by_all(&fixture());
 }
