@@ -39,8 +39,7 @@ pub fn all(directory: &Path, postgres: Option<&str>) -> Result<Vec<Box<dyn Peer>
 }
 
 mod polychrons {
-    use polychron::protocols::Cicada;
-    use polychron::{Database, Durability, Operations as _, Row, Table};
+    use polychron::{Database, DefaultProtocol, Durability, Operations as _, Row, Table};
 
     use super::*;
 
@@ -52,12 +51,12 @@ mod polychrons {
     }
 
     pub struct Ours {
-        database: Arc<Database<Cicada>>,
+        database: Arc<Database>,
         pairs: Table<Pair>,
     }
 
     struct Mine {
-        database: Arc<Database<Cicada>>,
+        database: Arc<Database>,
         pairs: Table<Pair>,
     }
 
@@ -94,7 +93,7 @@ mod polychrons {
         }
 
         fn read(&mut self, key: u64) -> Result<Option<Value>, Failure> {
-            let value = |transaction: &mut polychron::TransactionOf<'_, Cicada>| {
+            let value = |transaction: &mut polychron::TransactionOf<'_, DefaultProtocol>| {
                 Ok::<_, polychron::Error>(transaction.get(&self.pairs, key)?.map(|row| *row.value()))
             };
             Ok(self.database.transact(value)?)

@@ -5,10 +5,10 @@
 mod databases;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use clap::Parser;
 use comfy_table::{Table, presets};
+use polychron_base::clock::{Clock as _, SystemClock};
 
 use databases::{Client, Peer};
 
@@ -110,23 +110,35 @@ fn value(number: u64) -> [u8; VALUE_BYTES] {
 /// How often a second it is done, with as many threads as there are clients. What was written last is read back.
 fn measure(peer: &dyn Peer, load: &Load, arguments: &Arguments) -> Result<f64, Failure> {
     let clients = (0..load.clients).map(|_| peer.client()).collect::<Result<Vec<_>, _>>()?;
-    let begun = Instant::now();
-    let until = begun + Duration::from_secs_f64(arguments.seconds);
+    let clock = SystemClock::new();
+    let (begun_ns, clock) = (clock.now_ns(), &clock);
+    let is_over = || seconds_since(clock, begun_ns) >= arguments.seconds;
     let done: Result<u64, Failure> = std::thread::scope(|scope| {
-        let start = |(number, client)| scope.spawn(move || drive(client, number, load, arguments.rows, until));
+        let is_over = &is_over;
+        let start = |(number, client)| scope.spawn(move || drive(client, number, load, arguments.rows, is_over));
         let threads: Vec<_> = (0..).zip(clients).map(start).collect();
         threads.into_iter().map(|thread| thread.join().expect("a client does not panic")).sum()
     });
-    Ok(done? as f64 / begun.elapsed().as_secs_f64())
+    Ok(done? as f64 / seconds_since(clock, begun_ns))
+}
+
+fn seconds_since(clock: &SystemClock, begun_ns: u64) -> f64 {
+    (clock.now_ns() - begun_ns) as f64 / 1e9
 }
 
 /// One client, which goes through rows of its own in an order that looks random. Answers how many rows it wrote, or read.
-fn drive(mut client: Box<dyn Client>, number: u64, load: &Load, rows: u64, until: Instant) -> Result<u64, Failure> {
+fn drive(
+    mut client: Box<dyn Client>,
+    number: u64,
+    load: &Load,
+    rows: u64,
+    is_over: &(dyn Fn() -> bool + Sync),
+) -> Result<u64, Failure> {
     let of_each = rows / load.clients;
     let mut state = number + 1;
     let mut keys = Vec::new();
     let mut done = 0;
-    while Instant::now() < until {
+    while !is_over() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let count = if let Does::Write(count) = load.does { count } else { 1 };
         let first = (state >> 33) % (of_each - count + 1) + number * of_each;
