@@ -96,7 +96,7 @@ impl Options {
         }
     }
 
-    /// For a database whose memory is limited like this: the log takes an eighth of that, up to [`MOST_MEMORY`], and a transaction three quarters of it.
+    /// For a database whose memory is limited like this: the log takes an eighth of that, up to 4 GiB, and a transaction three quarters of it.
     pub fn within(limit_bytes: Option<usize>, workers: usize) -> Self {
         let production = Self::production(workers);
         let memory_bytes =
