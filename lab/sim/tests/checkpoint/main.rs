@@ -146,7 +146,23 @@ fn what_is_acknowledged_survives_a_power_failure_at_any_operation() {
             },
         );
     }
-    assert!(acknowledged > 10);
+    assert!(acknowledged > 10, "{acknowledged}");
+}
+
+/// Transactions that are longer than rings and frames are there whole or not at all, in the log and in what checkpoints carry.
+#[test]
+fn long_transactions_survive_beside_checkpoints() {
+    let trials = trials();
+    for seed in runs(3) {
+        let disk = SimulatedDisk::new(seed);
+        let world = World::open(&disk, &Ledger::default()).unwrap();
+        world.has_long.set(true);
+        for part in 0..8 {
+            world.run(&mut Random::from_seed(8 * seed + part), STEPS / 4).unwrap();
+            let at = At { seed, operations: &[disk.steps().len()] };
+            trials.crash(&disk, at, seeds(2), |left| complaint(left, &world.told()));
+        }
+    }
 }
 
 /// Nothing but checkpoints makes durable what was committed: all that the last one had is there, and perhaps more, in whole epochs.

@@ -3,7 +3,7 @@
 //! Transactions have their orders from the beginning, and are sealed in any sequence, as far as a protocol of timestamps lets them: who has read a row
 //! prevents others from writing below. A row that was put without a look at it may be put by a lower order later.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -42,6 +42,8 @@ pub(crate) struct World {
     /// What was reported of the archive.
     pub(crate) failures: Arc<Mutex<Vec<String>>>,
     pub(crate) clock: Arc<ManualClock>,
+    /// Some transactions are longer than rings and frames from then on. Checkpoints that may take little memory read the log very often then.
+    pub(crate) has_long: Cell<bool>,
     state: Rc<RefCell<State>>,
     orders: Arc<Mutex<(u64, BTreeSet<u64>)>>,
 }
@@ -196,6 +198,7 @@ impl World {
             ledger: Rc::new(RefCell::new(ledger)),
             failures,
             clock,
+            has_long: Cell::new(false),
             state: Rc::new(RefCell::new(state)),
             orders,
         })
@@ -370,7 +373,7 @@ impl World {
             }
             2 if row.is_some() => Done::Delete,
             kind => {
-                if kind == 4 && random.chance(0.15) {
+                if kind == 4 && self.has_long.get() && random.chance(0.15) {
                     self.put_often(worker, key)?;
                 }
                 Done::Put([vec![key.1], words(random, WORDS as u64 - 1)].concat())
