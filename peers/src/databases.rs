@@ -50,12 +50,8 @@ mod polychrons {
         value: [u8; VALUE_BYTES],
     }
 
+    #[derive(Clone)]
     pub struct Ours {
-        database: Arc<Database>,
-        pairs: Table<Pair>,
-    }
-
-    struct Mine {
         database: Arc<Database>,
         pairs: Table<Pair>,
     }
@@ -74,11 +70,11 @@ mod polychrons {
         }
 
         fn client(&self) -> Result<Box<dyn Client>, Failure> {
-            Ok(Box::new(Mine { database: Arc::clone(&self.database), pairs: self.pairs }))
+            Ok(Box::new(self.clone()))
         }
     }
 
-    impl Client for Mine {
+    impl Client for Ours {
         fn write(&mut self, keys: &[u64], value: &Value) -> Result<(), Failure> {
             let pairs = &self.pairs;
             self.database.transact(|transaction| {

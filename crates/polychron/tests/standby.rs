@@ -3,7 +3,7 @@
 use polychron_sync::atomic::{AtomicBool, Ordering};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use polychron::protocols::{Bohm, Cicada, Hyper, Locking, Maflingo, Serial};
@@ -240,12 +240,17 @@ struct Tick {
     id: u64,
 }
 
+/// A directory, which goes at the end, and in it the places of a primary and two standbys.
+fn places() -> (tempfile::TempDir, PathBuf, [PathBuf; 2]) {
+    let directory = tempfile::tempdir().unwrap();
+    let [primary, first, second] = ["primary", "first", "second"].map(|name| directory.path().join(name));
+    (directory, primary, [first, second])
+}
+
 /// The primary is opened again, and then a standby is promoted.
 #[test]
 fn a_standby_takes_over() {
-    let directory = tempfile::tempdir().unwrap();
-    let (path, copies) =
-        (directory.path().join("primary"), ["first", "second"].map(|name| directory.path().join(name)));
+    let (_directory, path, copies) = places();
     let database = primary::<Cicada>(&path, "127.0.0.1:0");
     let at = address(&database);
     fill(&database);
@@ -316,9 +321,7 @@ fn a_standby_that_was_away_for_too_long_begins_anew() {
 /// A standby has more than the one that was promoted.
 #[test]
 fn a_standby_with_another_history_ends() {
-    let directory = tempfile::tempdir().unwrap();
-    let (path, copies) =
-        (directory.path().join("primary"), ["first", "second"].map(|name| directory.path().join(name)));
+    let (_directory, path, copies) = places();
     let database = primary::<Cicada>(&path, "127.0.0.1:0");
     let at = address(&database);
     fill(&database);

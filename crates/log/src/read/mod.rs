@@ -279,9 +279,8 @@ pub(crate) fn read_frames<D: Disk>(
     last: &Framed,
     visit: &mut dyn FnMut(u64, &Found) -> Result<bool, Error>,
 ) -> Result<(), Error> {
-    let mut walk = Walk::of(files, manifest, live, last);
-    // Nobody wants the records, of which the first file may have the later pieces of a transaction alone.
-    walk.folded = u64::MAX;
+    // The first file may have the later pieces of a transaction alone.
+    let mut walk = Walk::of(files, manifest, live, last).without_records();
     while let Some(found) = walk.next()? {
         if !visit(walk.number, &found)? {
             return Ok(());

@@ -33,7 +33,7 @@ pub(super) struct Walk<'f, D: Disk> {
     pub(super) number: u64,
     pub(super) offset: u64,
     /// Up to this epoch the manifest's checkpoint has all.
-    pub(super) folded: u64,
+    folded: u64,
     /// The last epoch that is whole; `None` before the first frame.
     whole: Option<u64>,
     /// Of the last frame: its incarnation and checksum.
@@ -207,6 +207,11 @@ impl<'f, D: Disk> Walk<'f, D> {
         let is_next = header.incarnation == self.incarnation && header.before == self.before;
         let is_opening = header.incarnation > self.incarnation && header.before == 0 && self.unfinished.is_empty();
         header.first_epoch == whole + 1 && (is_next || is_opening)
+    }
+
+    /// Reads the frames, and hands no record out.
+    pub(super) fn without_records(self) -> Self {
+        Self { folded: u64::MAX, ..self }
     }
 
     /// Takes a frame that follows, and hands its records out when their epoch is whole.

@@ -16,7 +16,7 @@ use polychron_sim::{At, Damage, Fault, SimulatedDisk, Survival, each_step_is_nee
 use crate::faults::row;
 use crate::ledger::{Ledger, Rows, Sealed, replay};
 use crate::world::{World, look};
-use crate::{runs, seeds, trials};
+use crate::{is_small, runs, seeds, trials};
 
 /// A database, its archive, and a backup.
 struct Kept {
@@ -89,12 +89,13 @@ fn wrong(to: &SimulatedDisk, ledger: &Ledger, restored: &Restored) -> Option<Str
 /// Random transactions, changes of tables, checkpoints and openings, some of which follow a crash; then the database is restored to times between.
 #[test]
 fn what_is_restored_is_a_prefix() {
-    let (trials, mut points, mut restores) = (trials(), BTreeSet::new(), 0);
+    let (trials, mut points, mut restores, mut longs) = (trials(), BTreeSet::new(), 0, 0);
     for seed in runs(4) {
         let (kept, mut world) = Kept::new(seed);
         let (mut random, mut times) = (Random::from_seed(seed), vec![now_ns()]);
         let mut ledger = world.told();
         for opening in 0..3 {
+            world.has_long.set(seed % 2 == 0);
             for _ in 0..12 {
                 world.run(&mut random, 12).unwrap();
                 world.idle(1, 20);
@@ -106,6 +107,7 @@ fn what_is_restored_is_a_prefix() {
             }
             assert_eq!(*world.failures.lock().unwrap(), Vec::<String>::new());
             ledger = world.told();
+            longs += world.longs.get();
             drop(world);
             world = kept.open(&ledger).unwrap();
             ledger = world.told();
@@ -133,7 +135,8 @@ fn what_is_restored_is_a_prefix() {
             }
         }
     }
-    println!("{restores} restores, to {} points", points.len());
+    println!("{restores} restores, to {} points, and {longs} long transactions", points.len());
+    assert!(is_small(4) || longs > 0);
     assert!(points.len() * 2 > restores, "{} points in {restores} restores", points.len());
 }
 

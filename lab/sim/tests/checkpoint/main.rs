@@ -152,7 +152,7 @@ fn what_is_acknowledged_survives_a_power_failure_at_any_operation() {
 /// Transactions that are longer than rings and frames are there whole or not at all, in the log and in what checkpoints carry.
 #[test]
 fn long_transactions_survive_beside_checkpoints() {
-    let trials = trials();
+    let (trials, mut longs) = (trials(), 0);
     for seed in runs(3) {
         let disk = SimulatedDisk::new(seed);
         let world = World::open(&disk, &Ledger::default()).unwrap();
@@ -162,7 +162,9 @@ fn long_transactions_survive_beside_checkpoints() {
             let at = At { seed, operations: &[disk.steps().len()] };
             trials.crash(&disk, at, seeds(2), |left| complaint(left, &world.told()));
         }
+        longs += world.longs.get();
     }
+    assert!(longs > 0);
 }
 
 /// Nothing but checkpoints makes durable what was committed: all that the last one had is there, and perhaps more, in whole epochs.

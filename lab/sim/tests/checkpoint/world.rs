@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) clock: Arc<ManualClock>,
     /// Some transactions are longer than rings and frames from then on. Checkpoints that may take little memory read the log very often then.
     pub(crate) has_long: Cell<bool>,
+    /// How many were begun.
+    pub(crate) longs: Cell<usize>,
     state: Rc<RefCell<State>>,
     orders: Arc<Mutex<(u64, BTreeSet<u64>)>>,
 }
@@ -199,6 +201,7 @@ impl World {
             failures,
             clock,
             has_long: Cell::new(false),
+            longs: Cell::new(0),
             state: Rc::new(RefCell::new(state)),
             orders,
         })
@@ -384,6 +387,7 @@ impl World {
 
     /// Puts a row so often that the transaction is longer than its ring, and than a frame. What is put behind that counts.
     fn put_often(&self, worker: usize, (table, key): Key) -> Result<(), polychron_base::Error> {
+        self.longs.set(self.longs.get() + 1);
         (1..=120).try_for_each(|word| {
             let row = [key, word, u64::MAX - word, word, u64::MAX - word];
             self.log.stage(worker, TableId::new(9, table), &key.to_be_bytes(), Change::Put(&row))
