@@ -39,7 +39,7 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "shuttle",
-        summary: "whole transactions under drawn schedules, against every serial order",
+        summary: "whole transactions under drawn schedules, and beside power failures, against every serial order",
         goes_on: true,
         missing: || None,
         run: shuttle,
@@ -227,12 +227,11 @@ fn shuttle(share: &Share) -> Outcome {
     let log = fresh_log(&share.folder, "shuttle");
     let passed = go_on(share, |round| {
         let mut command = cargo(&["--cfg", "shuttle"]);
-        command.args(["test", "-p", "polychron-check", "--features", "polychron-sync/shuttle"]);
-        command.args(["--test", "exploration", "--target-dir"]).arg(share.folder.join("shuttle")).args([
-            "has_a_serial_order",
-            "--",
-            "--nocapture",
-        ]);
+        command.args(["test", "-p", "polychron-check", "-p", "polychron-sim", "--features", "polychron-sync/shuttle"]);
+        command
+            .args(["--test", "exploration", "--test", "schedules", "--target-dir"])
+            .arg(share.folder.join("shuttle"));
+        command.args(["--", "has_a_serial_order", "every_protocol_recovers", "--nocapture"]);
         command.env("POLYCHRON_EXPLORE_FIRST", (share.seed * 1_000_000 + round * PLANS).to_string());
         command.env("POLYCHRON_EXPLORE_SEEDS", PLANS.to_string());
         command.env("POLYCHRON_EXPLORE_SCHEDULES", "200");
