@@ -375,6 +375,8 @@ impl<D: Disk> Durable<D> {
         let Some(opened) = self.opened()? else { return Ok(()) };
         opened.stop();
         opened.parts.log.close()?;
+        // All is durable. Without this manifest the log is as long as after a crash.
+        let _ = opened.parts.log.note_end(&mut opened.parts.manifests());
         opened.parts.checkpoints.archive(&opened.parts.log, &opened.parts.manifests);
         Ok(())
     }

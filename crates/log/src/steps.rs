@@ -31,6 +31,8 @@ named! {
         DeleteWhenFull,
         /// An idle log writes down what is durable.
         CarryDurable,
+        /// A log that is closed has the manifest say how far it goes.
+        NoteEnd,
         /// A frame is read only behind the one that it was written behind.
         FollowPredecessors,
         /// The changes of a long transaction are numbered through all of its pieces.

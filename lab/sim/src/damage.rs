@@ -30,6 +30,21 @@ pub enum Damage {
     Cut,
 }
 
+impl Damage {
+    /// Any damage, to a block of a file that has so many.
+    pub fn draw(random: &mut Random, blocks: u64) -> Self {
+        match random.below(7) {
+            0 => Self::FlipBit { bit: random.below(8 * BLOCK as u64) as usize },
+            1 => Self::Zero,
+            2 => Self::Garbage,
+            3 => Self::Stale,
+            4 => Self::Misdirect { from: random.below(blocks) },
+            5 => Self::Unreadable,
+            _ => Self::Cut,
+        }
+    }
+}
+
 /// Damages a block of a file. Answers whether that made a difference.
 pub(crate) fn damage(content: &mut Content, at: u64, damage: Damage, random: &mut Random) -> Result<bool, Cause> {
     if at >= content.durable.blocks {

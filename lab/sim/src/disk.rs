@@ -117,6 +117,30 @@ impl SimulatedDisk {
         Self::of(state.tree.clone(), state.random.clone().next_u64())
     }
 
+    /// The paths of all files that have blocks, and how many these are.
+    pub fn files(&self) -> Vec<(String, u64)> {
+        self.state().tree.files()
+    }
+
+    /// Damages a block of any file. Directories are as likely as single files beside them, however many files they have, and first blocks are the likeliest,
+    /// since most files are used at their beginning. Answers what was done where.
+    pub fn damage_any(&self, random: &mut Random) -> (String, u64, Damage) {
+        let mut groups: BTreeMap<String, Vec<(String, u64)>> = BTreeMap::new();
+        for (path, blocks) in self.files() {
+            let group = path.rsplit_once('/').map_or(path.as_str(), |(directory, _)| directory).to_owned();
+            groups.entry(group).or_default().push((path, blocks));
+        }
+        let groups: Vec<_> = groups.into_values().collect();
+        let files = &groups[random.below(groups.len() as u64) as usize];
+        let (path, blocks) = files[random.below(files.len() as u64) as usize].clone();
+        let reach = if random.chance(0.5) { blocks } else { blocks.min(2) };
+        let at = random.below(reach);
+        let damage = Damage::draw(random, blocks);
+        // Another damage may have cut the file before that block.
+        let _ = self.damage(&path, at, damage);
+        (path, at, damage)
+    }
+
     /// Damages a block that is on the medium, by its number in the file. Answers whether that made a difference.
     ///
     /// # Errors

@@ -127,6 +127,23 @@ impl Tree {
             .sum()
     }
 
+    /// The paths of all files that have blocks, and how many these are.
+    pub(crate) fn files(&self) -> Vec<(String, u64)> {
+        let (mut files, mut open) = (Vec::new(), vec![(String::new(), ROOT)]);
+        while let Some((path, id)) = open.pop() {
+            match &self.nodes[&id] {
+                Node::File(content) if content.cache.blocks > 0 => files.push((path, content.cache.blocks)),
+                Node::File(_) => {}
+                Node::Directory(names) => {
+                    let within = |name: &String| if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+                    open.extend(names.cache.iter().map(|(name, id)| (within(name), *id)));
+                }
+            }
+        }
+        files.sort();
+        files
+    }
+
     /// Forgets what no name can ever stand for again, but for the files that are open.
     pub(crate) fn collect(&mut self, open: &BTreeSet<Id>) {
         let reached = self.reached(|names| {

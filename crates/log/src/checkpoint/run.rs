@@ -371,7 +371,8 @@ impl<D: Disk + Clone> Checkpoints<D> {
             .filter(is_held)
             .map_or(first_log_file, |held| first_log_file.min(held.max(before.first_log_file)));
         let is_floor = !left_out(CheckpointStep::RaiseFloor);
-        let durable = if is_floor { before.durable.max(checkpoint.epoch) } else { before.durable };
+        // More may be durable by now than the checkpoint has.
+        let durable = if is_floor { before.durable.max(log.framed().epoch) } else { before.durable };
         let next = Manifest { checkpoint: Some(checkpoint.clone()), first_log_file, durable, ..before };
         if let Err(error) = manifests.write(next) {
             let is_harmless = matches!(&error, manifest::Error::TooLong { .. })

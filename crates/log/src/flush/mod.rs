@@ -25,6 +25,7 @@ use polychron_sync::{Condvar, Mutex};
 use crate::disk::Disk;
 use crate::error::Stop;
 use crate::frame::{Edit, Order};
+use crate::manifest::{self, Manifest, Manifests};
 use crate::ring::{Limits, Rings, Staged, Unstaged};
 use crate::steps::Step;
 use finished::Finished;
@@ -399,6 +400,22 @@ impl<D: Disk> Log<D> {
         self.flush()?;
         self.at_once(|| self.carry());
         Ok(())
+    }
+
+    /// Writes down in the manifest how far the log goes, when it was closed. No frame tells of this manifest: who knows the one before knows enough.
+    ///
+    /// # Errors
+    /// What the manifest says. All is durable nevertheless; how long the log is only its frames tell then.
+    pub fn note_end(&self, manifests: &mut Manifests<D>) -> Result<(), manifest::Error>
+    where
+        D: Clone,
+    {
+        let durable = self.framed().epoch;
+        if durable <= manifests.current().durable || left_out(Step::NoteEnd) {
+            return Ok(());
+        }
+        let next = Manifest { durable, ..manifests.current().clone() };
+        manifests.write(next)
     }
 
     /// The last frame that is durable. What is before it is not written any more, until its files are [released](Self::release).

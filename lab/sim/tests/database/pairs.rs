@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use polychron::{AnyProtocol, Database, DefaultProtocol, Error, Procedure, Protocol, Transaction};
 use polychron_base::random::Random;
 use polychron_log::checkpoint;
-use polychron_log::disk::{Access, BLOCK, Buffer, Files, Operation};
-use polychron_sim::{At, Damage, SimulatedDisk};
+use polychron_log::disk::{Access, Buffer, Files, Operation};
+use polychron_sim::{At, SimulatedDisk};
 
 use crate::client::{Dump, apply, definition, look, open, open_with, summary};
 use crate::{contents, name_of, runs, trials};
@@ -69,18 +69,6 @@ fn closed() -> (SimulatedDisk, Dump) {
     (disk, found)
 }
 
-fn draw(random: &mut Random, blocks: u64) -> Damage {
-    match random.below(7) {
-        0 => Damage::FlipBit { bit: random.below(8 * BLOCK as u64) as usize },
-        1 => Damage::Zero,
-        2 => Damage::Garbage,
-        3 => Damage::Stale,
-        4 => Damage::Misdirect { from: random.below(blocks) },
-        5 => Damage::Unreadable,
-        _ => Damage::Cut,
-    }
-}
-
 /// What is wrong with an opening of what is left.
 fn complaint(left: &SimulatedDisk, reader: &str, expected: &Dump) -> Result<Option<String>, Error> {
     let looked = left.after_restart();
@@ -106,24 +94,10 @@ fn complaint(left: &SimulatedDisk, reader: &str, expected: &Dump) -> Result<Opti
 #[test]
 fn two_damages_are_noticed_or_do_no_harm() {
     let (disk, expected) = closed();
-    let files: Vec<_> = contents(&disk).into_iter().map(|(path, bytes)| (path, (bytes.len() / BLOCK) as u64)).collect();
-    let files: Vec<_> = files.into_iter().filter(|(_, blocks)| *blocks > 0).collect();
     let (trials, mut noticed, mut harmless) = (trials(), 0, 0);
     for seed in runs(400) {
         let (left, random) = (disk.after_restart(), &mut Random::from_seed(seed));
-        let mut is_in_log = false;
-        let damages = [(); 2].map(|()| {
-            // How long a log is only the log says, so two damages there can cut off its end.
-            let possible: Vec<_> = files.iter().filter(|(path, _)| !is_in_log || !path.starts_with("log/")).collect();
-            let (path, blocks) = possible[random.below(possible.len() as u64) as usize];
-            is_in_log |= path.starts_with("log/");
-            // Most files are used at their beginning.
-            let reach = if random.chance(0.5) { *blocks } else { (*blocks).min(2) };
-            let at = random.below(reach);
-            let damage = draw(random, *blocks);
-            let _ = left.damage(path, at, damage);
-            (path, at, damage)
-        });
+        let damages = [(); 2].map(|()| left.damage_any(random));
         match complaint(&left, name_of(seed), &expected) {
             Ok(complaint) => {
                 harmless += usize::from(complaint.is_none());

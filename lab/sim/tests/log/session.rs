@@ -228,6 +228,12 @@ impl Session {
         Ok(self.log.release(first_log_file, manifests.generation())?)
     }
 
+    /// Ends the log.
+    pub(crate) fn close(&self) {
+        self.log.close().unwrap();
+        self.log.note_end(&mut self.manifests.borrow_mut()).unwrap();
+    }
+
     /// The log's threads look so often, each time after so long.
     pub(crate) fn idle(&self, times: usize, millis: u64) {
         let mut beat = Beat::default();

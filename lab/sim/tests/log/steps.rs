@@ -136,6 +136,18 @@ fn rot_in_the_last_frame() -> bool {
     })
 }
 
+/// The last two frames rot, behind a clean end.
+fn rot_of_the_end() -> bool {
+    let (disk, session) = fresh();
+    session.commit(0, &[row(0, 3)]).unwrap();
+    session.close();
+    (0..4).any(|block| {
+        let left = disk.after_restart();
+        let damaged = (block..4).filter(|block| left.damage("log/0.log", *block, Damage::Zero) == Ok(true)).count();
+        damaged > 1 && is_silent(&left, &session.told())
+    })
+}
+
 /// The power fails while an epoch of three frames is written, which fill a file; then the log is opened and used.
 fn epoch_of_which_parts_are_there() -> bool {
     let (disk, session) = fresh();
@@ -363,6 +375,7 @@ fn killer(step: Step) -> fn() -> bool {
         Step::LoseLate => reader_of_what_is_sealed_late,
         Step::DeleteWhenFull => deletion_on_a_full_disk,
         Step::CarryDurable => rot_in_the_last_frame,
+        Step::NoteEnd => rot_of_the_end,
         Step::FollowPredecessors => epoch_of_which_parts_are_there,
         Step::NumberPieces => long_transaction,
         Step::FollowPieces => pieces_that_do_not_follow,
@@ -381,5 +394,5 @@ fn killer(step: Step) -> fn() -> bool {
 each_step_is_needed! {
     Step, killer:
     RaiseEpochFirst LeaveLaterEpochs FreeCopied RefuseOverfull AwaitRoom AwaitSealed SyncFrames SyncLeftFile SyncNames RefuseStopped LoseLate DeleteWhenFull
-    CarryDurable FollowPredecessors NumberPieces FollowPieces AwaitLastPiece CutUnfinished KnowFloor LookBehind ReadTwice RewriteFound RaiseIncarnation MarkOpening RemoveLeftovers
+    CarryDurable NoteEnd FollowPredecessors NumberPieces FollowPieces AwaitLastPiece CutUnfinished KnowFloor LookBehind ReadTwice RewriteFound RaiseIncarnation MarkOpening RemoveLeftovers
 }
