@@ -19,15 +19,15 @@ use crate::world::{World, look};
 use crate::{is_small, runs, seeds, trials};
 
 /// A database, its archive, and a backup.
-struct Kept {
-    disk: SimulatedDisk,
-    archive: SimulatedDisk,
-    backup: SimulatedDisk,
+pub(crate) struct Kept {
+    pub(crate) disk: SimulatedDisk,
+    pub(crate) archive: SimulatedDisk,
+    pub(crate) backup: SimulatedDisk,
 }
 
 impl Kept {
     /// A fresh one, and its backup of nothing.
-    fn new(seed: u64) -> (Self, World) {
+    pub(crate) fn new(seed: u64) -> (Self, World) {
         let (disk, archive, backup) =
             (SimulatedDisk::new(seed), SimulatedDisk::new(seed + 1), SimulatedDisk::new(seed));
         let kept = Self { disk, archive, backup };
@@ -45,7 +45,7 @@ impl Kept {
         self.restore_with(&self.archive, &self.disk.after_restart(), until_ns)
     }
 
-    fn restore_with(
+    pub(crate) fn restore_with(
         &self,
         archive: &SimulatedDisk,
         disk: &SimulatedDisk,
@@ -80,7 +80,7 @@ fn prefix(ledger: &Ledger, restored: &Restored, tables: &BTreeSet<u32>) -> Rows 
 }
 
 /// What is wrong with what was restored.
-fn wrong(to: &SimulatedDisk, ledger: &Ledger, restored: &Restored) -> Option<String> {
+pub(crate) fn wrong(to: &SimulatedDisk, ledger: &Ledger, restored: &Restored) -> Option<String> {
     let Ok(Some(found)) = look(to) else { return Some("it cannot be read".to_owned()) };
     let expected = prefix(ledger, restored, &found.tables);
     (found.rows != expected).then(|| format!("{restored:?}: {:?} in place of {expected:?}", found.rows))
@@ -141,7 +141,7 @@ fn what_is_restored_is_a_prefix() {
 }
 
 /// Commits until some log files are closed.
-fn fill(world: &World, from: u64, count: u64) {
+pub(crate) fn fill(world: &World, from: u64, count: u64) {
     (from..from + count).for_each(|number| world.commit(1, &[row(1, number % 40, number)]).unwrap());
 }
 

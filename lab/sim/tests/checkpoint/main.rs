@@ -7,6 +7,7 @@ mod archive;
 mod backup;
 mod faults;
 mod ledger;
+mod pairs;
 mod ship;
 mod steps;
 mod threads;

@@ -78,9 +78,9 @@ impl Load for Loaded {
 }
 
 /// A standby and what it shows.
-struct Follower {
-    disk: SimulatedDisk,
-    standby: Standby<SimulatedDisk>,
+pub(crate) struct Follower {
+    pub(crate) disk: SimulatedDisk,
+    pub(crate) standby: Standby<SimulatedDisk>,
     seen: Seen,
 }
 
@@ -116,14 +116,14 @@ fn send_base(disk: &SimulatedDisk, world: &World, most: usize) -> Result<bool, T
 }
 
 impl Follower {
-    fn new(world: &World, seed: u64) -> Self {
+    pub(crate) fn new(world: &World, seed: u64) -> Self {
         let disk = SimulatedDisk::new(seed);
         assert!(send_base(&disk, world, usize::MAX).unwrap(), "all was sent");
         Self::open(&disk, Some(world)).unwrap()
     }
 
     /// Opens a standby; it is gone on with first if it has to be.
-    fn open(disk: &SimulatedDisk, world: Option<&World>) -> Result<Self, Trouble> {
+    pub(crate) fn open(disk: &SimulatedDisk, world: Option<&World>) -> Result<Self, Trouble> {
         loop {
             let mut opening = StandbyOpening::begin(&Files::new(disk.clone()), &settings(), &|_| ())?;
             let Some(point) = opening.point() else {
@@ -139,7 +139,7 @@ impl Follower {
                 continue;
             };
             let loaded = Loaded::default();
-            opening.load(&loaded).unwrap();
+            opening.load(&loaded).map_err(|error| Trouble::Apply(Arc::new(error)))?;
             let tables = opening.catalog().tables().keys().copied().collect();
             let rows = loaded.0.into_inner().unwrap();
             let seen = Seen { rows, tables, point: Some(point), points: 0, is_early: false };
@@ -148,7 +148,7 @@ impl Follower {
     }
 
     /// What is wrong with what it shows.
-    fn wrong(&self, ledger: &Ledger) -> Option<String> {
+    pub(crate) fn wrong(&self, ledger: &Ledger) -> Option<String> {
         let Seen { rows, tables, point, .. } = &self.seen;
         let point = (*point)?;
         let last = (point.incarnation, point.consistent.timestamp);
@@ -245,7 +245,7 @@ impl Link {
     }
 }
 
-fn open_world(disk: &SimulatedDisk, ledger: &Ledger) -> World {
+pub(crate) fn open_world(disk: &SimulatedDisk, ledger: &Ledger) -> World {
     World::open_with(disk, ledger, CheckpointOptions::tiny(), Durability::Immediate).unwrap()
 }
 
@@ -347,7 +347,7 @@ fn fresh() -> (World, Follower) {
     (world, follower)
 }
 
-fn follow(follower: &mut Follower, world: &World) -> Result<usize, Trouble> {
+pub(crate) fn follow(follower: &mut Follower, world: &World) -> Result<usize, Trouble> {
     let mut link = Link::connect(follower, world)?;
     let pumped = link.pump(follower, world, &mut Noise::none());
     link.end(world);
