@@ -1,13 +1,14 @@
 //! Manifests under failures: after any crash the newest durable one is found, or the one that was being written, and never anything else.
 //!
-//! `POLYCHRON_CRASH_SEEDS` and `POLYCHRON_FIRST_SEED` say how many outcomes of each power failure are tried, and from which seed.
+//! `POLYCHRON_MANIFEST_RUNS` says how many disks are tried, `POLYCHRON_CRASH_SEEDS` how many outcomes of each power failure, and `POLYCHRON_FIRST_SEED` and
+//! `POLYCHRON_FIRST_CRASH_SEED` from which seeds on.
 
 use polychron_base::sizes::scaled;
 use polychron_log::DatabaseId;
 use polychron_log::checkpoint::{Contents, Range};
 use polychron_log::disk::{Access, BLOCK, Buffer, Cause, Files, Operation};
 use polychron_log::manifest::{Checkpoint, CheckpointFile, Error, Manifest, Manifests};
-use polychron_sim::{Damage, Fault, SimulatedDisk, Step, Survival};
+use polychron_sim::{At, Damage, Fault, SimulatedDisk, Step, Survival, Trials};
 
 const DATABASE: DatabaseId = DatabaseId(77);
 
@@ -84,6 +85,15 @@ fn seeds(default: usize) -> std::ops::Range<u64> {
     polychron_sim::crash_seeds(scaled(default, 1))
 }
 
+/// The seeds of disks.
+fn runs(default: usize) -> std::ops::Range<u64> {
+    polychron_sim::seeds("POLYCHRON_MANIFEST_RUNS", scaled(default, 1))
+}
+
+fn trials() -> Trials {
+    Trials::new("POLYCHRON_MANIFEST_RUNS")
+}
+
 /// The operations of a run without faults.
 fn steps_of(start: &SimulatedDisk, writes: u64) -> Vec<Step> {
     let disk = start.after_restart();
@@ -111,78 +121,69 @@ fn crash_everywhere(
 
 #[test]
 fn a_power_failure_at_any_operation_leaves_the_newest() {
-    let mut outcomes_seen = 0;
-    crash_everywhere(
-        &SimulatedDisk::new(1),
-        Expected::default(),
-        8,
-        Fault::PowerFailure,
-        &mut |number, disk, expected| {
-            for left in disk.outcomes(seeds(20)) {
-                assert_eq!(complaint(&left, &expected), None, "operation {number}");
-                outcomes_seen += 1;
-            }
-        },
-    );
-    println!("{outcomes_seen} outcomes of power failures were right");
+    let trials = trials();
+    for seed in runs(1) {
+        let (start, nothing) = (SimulatedDisk::new(seed), Expected::default());
+        crash_everywhere(&start, nothing, 8, Fault::PowerFailure, &mut |number, disk, expected| {
+            let at = At { seed, operations: &[number] };
+            trials.crash(disk, at, seeds(20), |left| complaint(left, &expected));
+        });
+    }
 }
 
 /// A creation that was interrupted leaves a file of any content, on a file system that lengthens files before it writes them.
 #[test]
 fn a_creation_begins_anew() {
-    let disk = SimulatedDisk::new(1);
-    let files = Files::new(disk.clone());
-    let left = files.create("manifest.0", BLOCK as u64).unwrap();
-    let mut garbage = Buffer::zeroed(BLOCK);
-    garbage.fill(0xAA);
-    left.write_at(0, &garbage).unwrap();
-    left.sync().unwrap();
-    files.sync_directory("").unwrap();
-    crash_everywhere(&disk, Expected::default(), 1, Fault::PowerFailure, &mut |number, disk, expected| {
-        for left in disk.outcomes(seeds(20)) {
-            assert_eq!(complaint(&left, &expected), None, "operation {number}");
-        }
-    });
+    let trials = trials();
+    for seed in runs(1) {
+        let disk = SimulatedDisk::new(seed);
+        let files = Files::new(disk.clone());
+        let left = files.create("manifest.0", BLOCK as u64).unwrap();
+        let mut garbage = Buffer::zeroed(BLOCK);
+        garbage.fill(0xAA);
+        left.write_at(0, &garbage).unwrap();
+        left.sync().unwrap();
+        files.sync_directory("").unwrap();
+        crash_everywhere(&disk, Expected::default(), 1, Fault::PowerFailure, &mut |number, disk, expected| {
+            let at = At { seed, operations: &[number] };
+            trials.crash(disk, at, seeds(20), |left| complaint(left, &expected));
+        });
+    }
 }
 
 /// The same as above, and then once more while the database is opened again and used.
 #[test]
 fn so_does_a_second_power_failure() {
-    let mut outcomes_seen = 0;
-    let seeds = seeds(2);
-    crash_everywhere(
-        &SimulatedDisk::new(1),
-        Expected::default(),
-        3,
-        Fault::PowerFailure,
-        &mut |first, disk, expected| {
-            for left in disk.outcomes(seeds.clone()) {
-                crash_everywhere(&left, expected, 2, Fault::PowerFailure, &mut |second, disk, expected| {
-                    for left in disk.outcomes(seeds.clone()) {
-                        assert_eq!(complaint(&left, &expected), None, "operations {first} and {second}");
-                        outcomes_seen += 1;
-                    }
+    let trials = trials();
+    for seed in runs(1) {
+        let (start, nothing) = (SimulatedDisk::new(seed), Expected::default());
+        crash_everywhere(&start, nothing, 3, Fault::PowerFailure, &mut |first, disk, expected| {
+            trials.crash(disk, At { seed, operations: &[first] }, seeds(2), |left| {
+                crash_everywhere(left, expected, 2, Fault::PowerFailure, &mut |second, disk, expected| {
+                    let at = At { seed, operations: &[first, second] };
+                    trials.crash(disk, at, seeds(2), |left| complaint(left, &expected));
                 });
-            }
-        },
-    );
-    println!("{outcomes_seen} outcomes of power failures were right");
+                complaint(left, &expected)
+            });
+        });
+    }
 }
 
 /// A process ends, after an operation has failed or none, the next one opens what it finds, and then the power fails.
 #[test]
 fn what_a_restart_finds_is_durable_before_anything_is_built_on_it() {
-    let seeds = seeds(4);
+    let trials = trials();
     for fault in [Fault::Fail, Fault::FailForEver, Fault::PowerFailure] {
-        for seed in seeds.clone() {
+        for seed in runs(4) {
             crash_everywhere(&SimulatedDisk::new(seed), Expected::default(), 3, fault, &mut |first, disk, expected| {
                 // Where the power did not fail, what the failed operation has left is still in the system's cache.
                 let next = disk.after_restart();
-                assert_eq!(complaint(&next, &expected), None, "operation {first}");
+                trials.check(At { seed, operations: &[first] }, fault, complaint(&next, &expected));
                 crash_everywhere(&next, expected, 2, Fault::PowerFailure, &mut |second, disk, expected| {
-                    for left in disk.outcomes(seeds.clone()) {
-                        assert_eq!(complaint(&left, &expected), None, "{fault:?} at {first}, power at {second}");
-                    }
+                    let at = At { seed, operations: &[first, second] };
+                    trials.crash(disk, at, seeds(4), |left| {
+                        complaint(left, &expected).map(|complaint| format!("{fault:?}: {complaint}"))
+                    });
                 });
             });
         }
@@ -192,7 +193,7 @@ fn what_a_restart_finds_is_durable_before_anything_is_built_on_it() {
 /// Operations fail once, each in turn, while nothing else happens: errors are told, and the process may open again.
 #[test]
 fn a_failed_operation_is_told() {
-    let start = SimulatedDisk::new(1);
+    let (trials, start) = (trials(), SimulatedDisk::new(1));
     let steps = steps_of(&start, 4);
     for (number, step) in steps.iter().enumerate() {
         for (fault, cause) in
@@ -211,7 +212,7 @@ fn a_failed_operation_is_told() {
                 }
                 other => assert!(!concerns && other.is_ok(), "{fault:?} at {number}: {other:?}"),
             }
-            assert_eq!(complaint(&disk.after_restart(), &expected), None, "{fault:?} at {number}");
+            trials.check(At { seed: 1, operations: &[number] }, fault, complaint(&disk.after_restart(), &expected));
         }
     }
 }

@@ -6,11 +6,11 @@ use polychron_base::random::Random;
 use polychron_log::checkpoint::Contents;
 use polychron_log::disk::{Access, Disk as _, DiskFile as _, Files, Operation};
 use polychron_log::{Durability, Error, checkpoint};
-use polychron_sim::{Damage, Fault, SimulatedDisk, unneeded};
+use polychron_sim::{At, Damage, Fault, SimulatedDisk, unneeded};
 
 use crate::ledger::{Done, Key, Ledger};
 use crate::world::{World, contents, leaving, look};
-use crate::{Run, STEPS, complaint, fail_everywhere, runs, use_database};
+use crate::{Run, STEPS, complaint, fail_everywhere, runs, seeds, trials, use_database};
 
 /// A row of a table.
 pub(crate) fn row(table: u32, key: u64, number: u64) -> (Key, Done) {
@@ -85,14 +85,15 @@ fn changes_are_folded_once_they_are_many() {
 /// Each operation fails: the database goes on or stops, and opening it again finds what was acknowledged.
 #[test]
 fn a_failed_operation_loses_nothing() {
+    let trials = trials();
     for fault in [Fault::Fail, Fault::FailForEver, Fault::Full] {
         for seed in runs(2) {
             let start = SimulatedDisk::new(seed);
             fail_everywhere(&start, &Ledger::default(), Run::new(seed, STEPS), fault, &mut |number, disk, ledger| {
-                assert_eq!(complaint(&disk.after_restart(), ledger), None, "seed {seed}, {fault:?} at {number}");
-                for left in disk.outcomes(1..2) {
-                    assert_eq!(complaint(&left, ledger), None, "seed {seed}, {fault:?} at {number}, and no power");
-                }
+                let at = At { seed, operations: &[number] };
+                trials.check(at, fault, complaint(&disk.after_restart(), ledger));
+                let lost = |left: &SimulatedDisk| complaint(left, ledger).map(|it| format!("{fault:?}: {it}"));
+                trials.crash(disk, at, seeds(1), lost);
             });
         }
     }
@@ -101,7 +102,7 @@ fn a_failed_operation_loses_nothing() {
 /// An operation of a checkpoint fails: it is given up, and nothing of it stays; transactions go on; a later one is made.
 #[test]
 fn a_failed_checkpoint_is_given_up() {
-    let mut failed = 0;
+    let (trials, mut failed) = (trials(), 0);
     for fault in [Fault::Fail, Fault::Full] {
         for number in 0.. {
             let disk = SimulatedDisk::new(number as u64);
@@ -131,9 +132,10 @@ fn a_failed_checkpoint_is_given_up() {
                 Err(error) => assert!(in_doubt && error == Error::InDoubt, "{what}, and then {error}"),
             }
             world.commit(0, &[row(1, 3, 9)]).unwrap();
-            for left in disk.outcomes(1..3).chain([disk.after_restart()]) {
-                assert_eq!(complaint(&left, &world.told()), None, "{what}");
-            }
+            let at = At { seed: number as u64, operations: &[first + number] };
+            let lost = |left: &SimulatedDisk| complaint(left, &world.told()).map(|it| format!("{what}: {it}"));
+            trials.crash(&disk, at, seeds(2), lost);
+            trials.check(at, &what, complaint(&disk.after_restart(), &world.told()));
         }
     }
     assert!(failed > 10, "{failed} checkpoints failed");
@@ -255,7 +257,7 @@ fn a_checkpoint_that_nobody_wants_is_given_up() {
 /// Every block of a checkpoint, damaged in every way: it is noticed, or makes no difference.
 #[test]
 fn damage_is_noticed() {
-    let (mut noticed, mut harmless) = (0, 0);
+    let (trials, mut noticed, mut harmless) = (trials(), 0, 0);
     for (seed, leaves_rows) in runs(2).flat_map(|seed| [(seed, false), (seed, true)]) {
         let (disk, ledger) = closed(seed, leaves_rows);
         let mut random = Random::from_seed(seed);
@@ -279,7 +281,8 @@ fn damage_is_noticed() {
                     }
                     match look(&left) {
                         Ok(found) => {
-                            assert_eq!(found.and_then(|found| ledger.complaint(&found)), None, "{damage:?} of {path}");
+                            let wrong = found.and_then(|found| ledger.complaint(&found));
+                            trials.check(At { seed, operations: &[] }, (damage, &path, block), wrong);
                             harmless += 1;
                         }
                         Err(Error::Damaged { file, .. }) => {
@@ -327,7 +330,7 @@ fn files_are_missed(disk: &SimulatedDisk) {
 /// A write of a checkpoint is lost or lands elsewhere: that is noticed, unless what it wrote is not needed.
 #[test]
 fn lost_and_misdirected_writes_are_noticed() {
-    let mut noticed = 0;
+    let (trials, mut noticed) = (trials(), 0);
     for seed in runs(2) {
         let start = SimulatedDisk::new(seed);
         for fault in [Fault::LoseWrite, Fault::Misdirect] {
@@ -344,7 +347,7 @@ fn lost_and_misdirected_writes_are_noticed() {
                 match look(&disk.after_restart()) {
                     Ok(found) => {
                         let wrong = found.and_then(|found| ledger.complaint(&found));
-                        assert_eq!(wrong, None, "seed {seed}, {fault:?} at {number}");
+                        trials.check(At { seed, operations: &[number] }, fault, wrong);
                     }
                     Err(_) => noticed += 1,
                 }
