@@ -105,6 +105,8 @@ named! {
         RemoveInterrupted,
         /// The last block of a file is the one that the manifest says.
         KnowLastBlock,
+        /// Files hold room for a checkpoint, which the log does not use.
+        HoldRoom,
     }
 }
 

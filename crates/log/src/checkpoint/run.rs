@@ -239,7 +239,7 @@ impl<D: Disk + Clone> Checkpoints<D> {
         let state = &mut *self.lock();
         let mut result = self.run_with(state, log, manifests, haste);
         // What the log would need next is less urgent than the room that a checkpoint frees.
-        if matches!(&result, Err(Error::Disk(error)) if error.is_full()) && log.give_up_spares() {
+        while matches!(&result, Err(Error::Disk(error)) if error.is_full()) && log.give_up_room() {
             result = self.run_with(state, log, manifests, haste);
         }
         self.awaited.fetch_sub(waits, Ordering::Relaxed);

@@ -443,9 +443,9 @@ impl<D: Disk> Log<D> {
         self.pool.note_checkpoint(bytes);
     }
 
-    /// Removes the files that are to spare, for a checkpoint that finds no room. Answers whether there were any.
-    pub(crate) fn give_up_spares(&self) -> bool {
-        self.pool.give_up_spares().unwrap_or(false)
+    /// Gives up room that files hold, for a checkpoint that finds none. Answers whether there was any.
+    pub(crate) fn give_up_room(&self) -> bool {
+        self.pool.give_up_room().unwrap_or(false)
     }
 
     /// How long the log file of this number is; 0 if it is not there.

@@ -15,7 +15,7 @@ use polychron_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use polychron_sync::{Mutex, MutexGuard, nap};
 
 use crate::disk::{Access, BLOCK, Disk, Error, File, Files};
-use crate::steps::Step;
+use crate::steps::{CheckpointStep, Step};
 
 /// The directory of the log.
 pub(crate) const DIRECTORY: &str = "log";
@@ -23,9 +23,9 @@ pub(crate) const DIRECTORY: &str = "log";
 /// How many files are kept to be used again.
 const SPARES: usize = 2;
 
-/// How much room is left to a checkpoint at most, in bytes, and how much of that is held by spare files.
+/// How much room is left to a checkpoint at most, in bytes, and how much of that files hold that nobody else can take.
 const MOST_LEFT: u64 = 1 << 30;
-const MOST_SPARE: u64 = 16 << 20;
+const MOST_RESERVED: u64 = 16 << 20;
 
 /// The path of a slot's file.
 pub(crate) fn path_of(slot: u32) -> String {
@@ -64,9 +64,11 @@ pub(crate) struct Lengths {
 struct State {
     /// Slots whose files are durably there and have nothing that is needed.
     spare: Vec<u32>,
+    /// The same, of files that the log does not use: they hold room until a checkpoint needs it.
+    reserve: Vec<u32>,
     /// Log files that are in use, by ascending numbers.
     live: Vec<Live>,
-    /// How long the files of both are.
+    /// How long the files of all these are.
     bytes: BTreeMap<u32, u64>,
     /// How long the files of the last checkpoint are.
     checkpoint_bytes: u64,
@@ -90,6 +92,10 @@ impl State {
         self.spare.iter().map(|slot| self.bytes_of(*slot)).sum()
     }
 
+    fn reserve_bytes(&self) -> u64 {
+        self.reserve.iter().map(|slot| self.bytes_of(*slot)).sum()
+    }
+
     fn live_bytes(&self) -> u64 {
         self.live.iter().map(|live| self.bytes_of(live.slot)).sum()
     }
@@ -99,15 +105,16 @@ impl State {
         self.checkpoint_bytes + self.live_bytes()
     }
 
-    /// How much of that is kept for it, be it free or in spare files. With one file in use alone there is nothing that it could free.
+    /// How much of that is kept for it, be it free or held by files. With one file in use alone there is nothing that it could free.
     fn reserved_bytes(&self) -> u64 {
         if self.live.len() < 2 { 0 } else { self.folded_bytes().min(MOST_LEFT) }
     }
 
-    /// How much room growth leaves to a checkpoint, beside the spare files, whose room it takes where there is no other.
+    /// How much room growth leaves to a checkpoint, beside the files that it takes the room of where there is no other.
     fn left_bytes(&self) -> u64 {
         let is_alone = self.live.len() + self.spare.len() < 2;
-        if is_alone { 0 } else { self.folded_bytes().saturating_sub(self.spare_bytes()).min(MOST_LEFT) }
+        let held = self.spare_bytes() + self.reserve_bytes();
+        if is_alone { 0 } else { self.folded_bytes().saturating_sub(held).min(MOST_LEFT) }
     }
 }
 
@@ -116,7 +123,7 @@ impl<D: Disk> Pool<D> {
     pub(crate) fn new(files: Files<D>, lengths: Lengths, live: Vec<Live>) -> Result<Self, Error> {
         let measured = live.iter().map(|live| Ok((live.slot, files.open(&path_of(live.slot), Access::Read)?.bytes()?)));
         let bytes = measured.collect::<Result<_, Error>>()?;
-        let state = Mutex::new(State { spare: Vec::new(), live, bytes, checkpoint_bytes: 0 });
+        let state = Mutex::new(State { live, bytes, ..State::default() });
         let [is_tight, has_grown, is_given_up] = [false, false, true].map(AtomicBool::new);
         Ok(Self { files, lengths, state, spare_bytes: AtomicU64::new(0), is_tight, has_grown, is_given_up })
     }
@@ -146,14 +153,16 @@ impl<D: Disk> Pool<D> {
         self.lock().checkpoint_bytes = bytes;
     }
 
-    /// Makes files, unless those to spare have so many bytes, and as many as a small checkpoint takes, as long as a checkpoint would find room beside them. It is
-    /// an error if that would not find room once the log has used so many bytes more and has gone over to its next file: the spare files are room for one of
-    /// them, and not for both. Of a lack that comes next a checkpoint learns.
+    /// Makes files, unless those to spare have so many bytes, as long as a checkpoint would find room beside them; and those that hold room for a small one,
+    /// unless room is scarce already. It is an error if a checkpoint would not find room once the log has used so many bytes more and has gone over to its
+    /// next file: the spare files are room for one of them, and not for both. Of a lack that comes next a checkpoint learns.
     pub(crate) fn fill(&self, need: u64) -> Result<(), Error> {
         let state = &mut *self.lock();
         self.has_grown.store(false, Ordering::Relaxed);
-        let wanted = need.max(state.folded_bytes().min(MOST_SPARE)).max(1);
-        let filled = self.fill_with(state, wanted);
+        let filled = self.fill_with(state, need.max(1));
+        if filled.is_ok() && !left_out(CheckpointStep::HoldRoom) {
+            self.fill_reserve(state)?;
+        }
         // When the next file is used, there will be one more to leave room for.
         let next = self.next_bytes(state, 0);
         let longest = state.spare.iter().map(|slot| state.bytes_of(*slot)).max().unwrap_or(0);
@@ -166,6 +175,31 @@ impl<D: Disk> Pool<D> {
             _ if is_short => Err(Error::full(DIRECTORY)),
             _ => Ok(()),
         }
+    }
+
+    /// Has as much room held as a small checkpoint takes, if the log has enough beside it; and gives up what is held for no reason, where it has not.
+    fn fill_reserve(&self, state: &mut State) -> Result<(), Error> {
+        let wanted = state.folded_bytes().min(MOST_RESERVED);
+        let held = state.reserve_bytes();
+        let left_to_log = 2 * self.next_bytes(state, 0);
+        if held < wanted {
+            let bytes = (wanted - held).max(self.lengths.first).next_multiple_of(BLOCK as u64);
+            let room = self.files.room().saturating_sub(left_to_log);
+            return match self.make(state, bytes, room) {
+                Ok(slot) => {
+                    state.reserve.push(slot);
+                    Ok(())
+                }
+                Err(error) if error.is_full() => Ok(()),
+                Err(error) => Err(error),
+            };
+        }
+        let last = state.reserve.last().map_or(0, |slot| state.bytes_of(*slot));
+        if last > 0 && held - last >= wanted && self.files.room() < left_to_log + state.left_bytes() {
+            let kept = state.reserve.len() - 1;
+            return self.remove_behind(state, |state| &mut state.reserve, kept);
+        }
+        Ok(())
     }
 
     fn fill_with(&self, state: &mut State, wanted: u64) -> Result<(), Error> {
@@ -184,9 +218,9 @@ impl<D: Disk> Pool<D> {
         self.files.room().saturating_sub(state.left_bytes())
     }
 
-    /// How much room there is with that of the spare files.
+    /// How much room there is with that of the files that are not in use.
     fn available_bytes(&self, state: &State) -> u64 {
-        self.files.room().saturating_add(state.spare_bytes())
+        self.files.room().saturating_add(state.spare_bytes() + state.reserve_bytes())
     }
 
     /// How long the next file is, which should have at least so many bytes: less than it should be, where there is no room for that; and a small part of what there
@@ -317,27 +351,50 @@ impl<D: Disk> Pool<D> {
         self.shorten(state, SPARES)
     }
 
-    /// Removes all files that are to spare, for the sake of a checkpoint that finds no room. Answers whether there were any.
-    pub(crate) fn give_up_spares(&self) -> Result<bool, Error> {
+    /// Gives up room for the sake of a checkpoint that finds none: what is held for it, and only when that is gone the files that are to spare. Answers whether
+    /// there was any.
+    pub(crate) fn give_up_room(&self) -> Result<bool, Error> {
         let state = &mut *self.lock();
-        let is_any = !state.spare.is_empty();
-        self.shorten(state, 0).map(|()| is_any)
+        let is_held = !state.reserve.is_empty();
+        let is_any = is_held || !state.spare.is_empty();
+        let given_up =
+            if is_held { self.remove_behind(state, |state| &mut state.reserve, 0) } else { self.shorten(state, 0) };
+        given_up.map(|()| is_any)
     }
 
     fn shorten(&self, state: &mut State, count: usize) -> Result<(), Error> {
+        let removed = self.remove_behind(state, |state| &mut state.spare, count);
+        self.note_spare(state);
+        removed
+    }
+
+    /// Removes files of one kind, but for the first ones.
+    fn remove_behind(
+        &self,
+        state: &mut State,
+        kind: fn(&mut State) -> &mut Vec<u32>,
+        count: usize,
+    ) -> Result<(), Error> {
         let mut is_removed = false;
-        while state.spare.len() > count {
-            self.files.remove(&path_of(state.spare[count]))?;
-            let slot = state.spare.remove(count);
+        while let Some(slot) = kind(state).get(count).copied() {
+            self.files.remove(&path_of(slot))?;
+            kind(state).remove(count);
             state.bytes.remove(&slot);
-            self.note_spare(state);
             is_removed = true;
         }
         if is_removed { self.files.sync_directory(DIRECTORY) } else { Ok(()) }
     }
 
-    /// Makes a file of so many bytes, if that is no more than may be taken.
+    /// Makes a file to spare of so many bytes, if that is no more than may be taken.
     fn create(&self, state: &mut State, bytes: u64, room: u64) -> Result<(), Error> {
+        let slot = self.make(state, bytes, room)?;
+        state.spare.push(slot);
+        self.note_spare(state);
+        Ok(())
+    }
+
+    /// Makes a file of so many bytes, if that is no more than may be taken.
+    fn make(&self, state: &mut State, bytes: u64, room: u64) -> Result<u32, Error> {
         let slot = (0..).find(|slot| !state.bytes.contains_key(slot)).unwrap_or(u32::MAX);
         let path = path_of(slot);
         if bytes > room {
@@ -347,10 +404,8 @@ impl<D: Disk> Pool<D> {
         if !left_out(Step::SyncNames) {
             self.files.sync_directory(DIRECTORY)?;
         }
-        state.spare.push(slot);
         state.bytes.insert(slot, bytes);
-        self.note_spare(state);
-        Ok(())
+        Ok(slot)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use polychron_engine::mutations::interrupt;
-use polychron_log::checkpoint::{Contents, Range, Reader, RowContent, Writer};
+use polychron_log::checkpoint::{self, Contents, Range, Reader, RowContent, Writer};
 use polychron_log::disk::{Files, Operation};
 use polychron_log::frame::Body;
 use polychron_log::manifest::CheckpointFile;
@@ -217,6 +217,27 @@ fn file_of_the_same_place() -> bool {
     !read(old) || read(new)
 }
 
+/// Others take all room, and rows are written until they are refused. Whether there is none for a checkpoint.
+fn disk_that_others_fill() -> bool {
+    (1..16).any(|count| {
+        let disk = SimulatedDisk::new(count);
+        let options = checkpoint::Options { log_bytes: 1 << 40, ..leaving(0.0) };
+        let world = World::open_with(&disk, &Ledger::default(), options, Durability::Immediate).expect("nothing fails");
+        let write = |number| {
+            world.log.make_files();
+            // As much of a checkpoint as of the log.
+            let rows: Vec<_> = (0..60).map(|key| row(1, 60 * number + key, number)).collect();
+            world.commit(0, &rows)
+        };
+        (0..count).for_each(|number| write(number).unwrap());
+        world.log.make_files();
+        disk.set_room(Some(disk.used()));
+        assert!((count..count + 200).any(|number| write(number).is_err()));
+        world.discard(0);
+        world.checkpoint().is_err() || is_wrong(&world)
+    })
+}
+
 /// What each step prevents.
 fn killer(step: CheckpointStep) -> fn() -> bool {
     match step {
@@ -234,11 +255,12 @@ fn killer(step: CheckpointStep) -> fn() -> bool {
         CheckpointStep::RemoveFailed => failed_write,
         CheckpointStep::RemoveInterrupted => interrupted_write,
         CheckpointStep::KnowLastBlock => file_of_the_same_place,
+        CheckpointStep::HoldRoom => disk_that_others_fill,
     }
 }
 
 each_step_is_needed! {
     CheckpointStep, killer:
     CarryOpen TakeCarried TakeChanges LeaveRows SkipFolded RaiseFloor ReadCatalogLater KeepUnchanged SyncRows SyncDirectories WriteManifestFirst KeepInDoubt RemoveFailed
-    RemoveInterrupted KnowLastBlock
+    RemoveInterrupted KnowLastBlock HoldRoom
 }

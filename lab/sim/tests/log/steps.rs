@@ -176,7 +176,7 @@ fn long(key: u64) -> Vec<Told> {
 
 /// The power fails anywhere while a long transaction is written.
 fn transaction_of_which_parts_are_there() -> bool {
-    (0..12).any(|at| {
+    (0..24).any(|at| {
         let (disk, session) = fresh();
         session.commit(0, &[row(9, 3)]).unwrap();
         disk.plan(disk.steps().len() + at, Fault::PowerFailure);
