@@ -88,13 +88,15 @@ impl Directory {
 
     /// Opens a file that exists, past the cache if that is wanted and possible.
     fn open_file(&self, path: &Path, access: Access) -> Result<File, Cause> {
+        use std::os::unix::fs::OpenOptionsExt as _;
         let mut options = OpenOptions::new();
-        options.read(true).write(access == Access::Write);
+        // Nobody waits for the other end of what is a pipe.
+        let at_once = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        options.read(true).write(access == Access::Write).custom_flags(at_once);
         if self.is_direct
             && let Some(flags) = direct_flags()
         {
-            use std::os::unix::fs::OpenOptionsExt as _;
-            match options.clone().custom_flags(flags).open(path) {
+            match options.clone().custom_flags(flags | at_once).open(path) {
                 // The file system has no such way.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
                 result => return Ok(result?),
@@ -139,7 +141,11 @@ impl Disk for Directory {
     fn open(&self, path: &str, access: Access) -> Result<DirectoryFile, Cause> {
         let file = self.open_file(&self.at(path), access)?;
         // To open a directory for reading is allowed.
-        if file.metadata()?.is_dir() { Err(Cause::IsADirectory) } else { Ok(DirectoryFile { file }) }
+        match file.metadata()?.file_type() {
+            kind if kind.is_dir() => Err(Cause::IsADirectory),
+            kind if kind.is_file() => Ok(DirectoryFile { file }),
+            _ => Err(Cause::NotAFile),
+        }
     }
 
     fn remove(&self, path: &str) -> Result<(), Cause> {

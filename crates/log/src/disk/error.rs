@@ -66,6 +66,9 @@ pub enum Cause {
     /// A file was expected.
     #[error("it is a directory")]
     IsADirectory,
+    /// A pipe, a device, or another thing that keeps nothing.
+    #[error("it is not a file")]
+    NotAFile,
     /// The directory has entries.
     #[error("the directory is not empty")]
     NotEmpty,
