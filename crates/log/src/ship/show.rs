@@ -8,11 +8,11 @@ use polychron_sync::Mutex;
 
 use super::Trouble;
 use super::message::Mark;
-use super::points::{Pending, Point, Points};
+use super::points::{Point, Points, is_closed};
 use crate::error::Error;
 use crate::flush::flusher::Shipped;
 use crate::frame::{Change, Frame, changes_of};
-use crate::read;
+use crate::read::Logged;
 use crate::recover::{Batch, Sink, Tail};
 
 /// Makes what a point closes visible to readers, at once.
@@ -49,16 +49,31 @@ impl Changes {
         })
     }
 
-    /// The result of some records, of these tables.
-    fn of(closed: &[Pending], tables: &StoredCatalog) -> Result<Self, Error> {
-        if closed.is_empty() {
-            return Ok(Self::default());
-        }
-        let mut tail = Tail::of_few(tables, closed.iter().map(Pending::bytes).sum())?;
-        closed.iter().for_each(|pending| tail.add(pending.logged()));
+    /// The result of what was gathered.
+    fn of(tail: Option<Tail>) -> Result<Self, Error> {
+        let Some(tail) = tail else { return Ok(Self::default()) };
         let gathered = Gathered::default();
         tail.finish()?.changes(&gathered)?;
         Ok(gathered.0.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What is closed and not applied yet: its records, and the point.
+#[derive(Default)]
+struct Closed {
+    tail: Option<Tail>,
+    last: Option<Point>,
+}
+
+impl Closed {
+    /// Adds a record, of these tables, when so many bytes are to be expected in all.
+    fn add(&mut self, logged: Logged<'_>, tables: &StoredCatalog, bytes: usize) -> Result<(), Error> {
+        let tail = match &mut self.tail {
+            Some(tail) => tail,
+            none => none.insert(Tail::of_few(tables, bytes)?),
+        };
+        tail.add(logged);
+        Ok(())
     }
 }
 
@@ -154,42 +169,49 @@ impl Showing {
     /// # Errors
     /// [`Trouble`] that ends the standby.
     pub fn show(&mut self, unshown: Unshown, apply: &mut dyn Apply) -> Result<(), Trouble> {
-        let (mut closed, mut last) = (Vec::new(), None);
+        let (mut closed, bytes) = (Closed::default(), unshown.bytes);
         for event in unshown.events {
             match event {
-                Event::Frames(frames) => last = self.take(&frames, &mut closed).or(last),
+                Event::Frames(frames) => self.take(&frames, &mut closed, bytes)?,
                 Event::Tables(tables, mark) => {
-                    self.apply(std::mem::take(&mut closed), last.take(), apply)?;
+                    self.apply(std::mem::take(&mut closed), apply)?;
                     self.tables = tables;
                     self.points.await_tables(mark);
                 }
             }
         }
-        self.apply(closed, last, apply)
+        self.apply(closed, apply)
     }
 
-    /// Takes the frames of whole epochs, and adds what they close. Answers the last point that counts.
-    fn take(&mut self, frames: &[Shipped], closed: &mut Vec<Pending>) -> Option<Point> {
-        let mut last = None;
+    /// Takes the frames of whole epochs, and adds what they close. What is closed by the epoch that it is of waits for nothing, and is not copied for that.
+    fn take(&mut self, frames: &[Shipped], closed: &mut Closed, bytes: usize) -> Result<(), Error> {
         for epoch in frames.chunk_by(|shipped, _| shipped.header.last_epoch < shipped.header.first_epoch) {
             epoch.iter().for_each(|shipped| self.points.frame(&shipped.header));
-            for Shipped { header, bytes, .. } in epoch {
-                let Ok(frame) = Frame::decode(bytes, header.place) else { continue };
-                let incarnation = header.incarnation;
-                frame.records().flatten().for_each(|record| self.points.record(read::Logged { incarnation, record }));
+            let Some(last) = epoch.last().map(|shipped| shipped.header) else { continue };
+            let counts = self.points.counts(&last);
+            let decoded = epoch.iter().filter_map(|shipped| Frame::decode(&shipped.bytes, shipped.header.place).ok());
+            let decoded: Vec<_> = decoded.collect();
+            let records = decoded.iter().flat_map(|frame| {
+                let incarnation = frame.header.incarnation;
+                frame.records().flatten().map(move |record| Logged { incarnation, record })
+            });
+            let passes = |logged: &Logged<'_>| counts && is_closed(&last, logged.incarnation, logged.record.order);
+            for logged in records.clone() {
+                if passes(&logged) { self.points.pass(logged.record.order) } else { self.points.record(logged) }
             }
-            if let Some((point, pending)) = epoch.last().and_then(|shipped| self.points.whole(&shipped.header)) {
-                closed.extend(pending);
-                last = Some(point);
-            }
+            // What had to wait may have been too much: then nothing of this epoch counts.
+            let Some((point, waited)) = self.points.whole(&last) else { continue };
+            waited.iter().try_for_each(|pending| closed.add(pending.logged(), &self.tables, bytes))?;
+            records.filter(passes).try_for_each(|logged| closed.add(logged, &self.tables, bytes))?;
+            closed.last = Some(point);
         }
-        last
+        Ok(())
     }
 
-    fn apply(&self, closed: Vec<Pending>, last: Option<Point>, apply: &mut dyn Apply) -> Result<(), Trouble> {
+    fn apply(&self, closed: Closed, apply: &mut dyn Apply) -> Result<(), Trouble> {
+        let Closed { tail, last } = closed;
         let Some(point) = last else { return Ok(()) };
-        let changes = Changes::of(&closed, &self.tables)?;
-        drop(closed);
+        let changes = Changes::of(tail)?;
         apply.apply(&self.tables, &changes, &point).map_err(|error| Trouble::Apply(Arc::new(error)))
     }
 }

@@ -188,54 +188,61 @@ impl<'c> Run<'c> {
         self.changes.iter().skip(self.part).step_by(self.parts)
     }
 
-    /// Rows go before others come: a unique index may get a key that another row has given up.
+    /// Of tables with unique indexes rows go before others come: such an index may get a key that another row has given up.
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
-        let mut patched: Vec<(TableId, &[u8], Vec<u64>)> = Vec::new();
+        let (mut later, mut words, mut last) = (Vec::new(), Vec::new(), None);
         for (key, change) in self.changes() {
-            let Some((table, has_unique)) = self.table(&change) else { continue };
-            match change {
-                frame::Change::Delete { .. } => {
-                    transaction.delete_unchecked(table, key)?;
-                }
-                frame::Change::Put { .. } if has_unique => {
-                    transaction.delete_unchecked(table, key)?;
-                }
-                frame::Change::Put { .. } => {}
-                frame::Change::Patch { ranges, .. } => {
-                    let row = transaction.read_row(table, key, &Projection::ALL)?;
-                    let Some(mut words) = row.map(|row| row.as_words().to_vec()) else { return Err(unknown(table)) };
-                    for (first, range) in ranges {
-                        let Some(target) = words.get_mut(first..first + range.len()) else {
-                            return Err(unknown(table));
-                        };
-                        target.iter_mut().zip(range).for_each(|(to, from)| *to = from);
-                    }
-                    if has_unique {
-                        transaction.delete_unchecked(table, key)?;
-                    }
-                    patched.push((table, key, words));
-                }
+            let (frame::Change::Put { table, .. }
+            | frame::Change::Patch { table, .. }
+            | frame::Change::Delete { table, .. }) = &change;
+            // Those of one table come together.
+            if last.is_none_or(|(position, _)| position != *table) {
+                last = Some((*table, self.find(*table)));
+            }
+            let Some((table, has_unique)) = last.and_then(|(_, found)| found) else { continue };
+            if let frame::Change::Delete { .. } = change {
+                transaction.delete_unchecked(table, key)?;
+                continue;
+            }
+            words.clear();
+            after(transaction, (table, key), change, &mut words)?;
+            if has_unique {
+                transaction.delete_unchecked(table, key)?;
+                later.push((table, key, std::mem::take(&mut words)));
+            } else {
+                put(transaction, table, key, &words)?;
             }
         }
-        for (table, key, words) in patched {
-            put(transaction, table, key, &words)?;
-        }
-        for (key, change) in self.changes() {
-            if let (frame::Change::Put { row, .. }, Some((table, _))) = (change, self.table(&change)) {
-                put(transaction, table, key, &row.collect::<Vec<_>>())?;
-            }
-        }
-        Ok(())
+        later.into_iter().try_for_each(|(table, key, words)| put(transaction, table, key, &words))
     }
 
-    /// The table of a change, and whether it has a unique index beside its key.
-    fn table(&self, change: &frame::Change<'_>) -> Option<(TableId, bool)> {
-        let (frame::Change::Put { table, .. }
-        | frame::Change::Patch { table, .. }
-        | frame::Change::Delete { table, .. }) = change;
-        let (id, stored) = self.tables.get(table)?;
+    /// The table at a position, and whether it has a unique index beside its key.
+    fn find(&self, position: u32) -> Option<(TableId, bool)> {
+        let (id, stored) = self.tables.get(&position)?;
         Some((*id, stored.definition.indexes.iter().any(|index| index.unique)))
     }
+}
+
+/// The row that a change makes.
+fn after<T: Transaction>(
+    transaction: &mut T,
+    (table, key): (TableId, &[u8]),
+    change: frame::Change<'_>,
+    words: &mut Vec<u64>,
+) -> Result<(), Error> {
+    match change {
+        frame::Change::Put { row, .. } => words.extend(row),
+        frame::Change::Patch { ranges, .. } => {
+            let row = transaction.read_row(table, key, &Projection::ALL)?;
+            words.extend_from_slice(row.ok_or_else(|| unknown(table))?.as_words());
+            for (first, range) in ranges {
+                let target = words.get_mut(first..first + range.len()).ok_or_else(|| unknown(table))?;
+                target.iter_mut().zip(range).for_each(|(to, from)| *to = from);
+            }
+        }
+        frame::Change::Delete { .. } => {}
+    }
+    Ok(())
 }
 
 fn put<T: Transaction>(transaction: &mut T, table: TableId, key: &[u8], words: &[u64]) -> Result<(), Error> {
