@@ -87,12 +87,14 @@ impl Sink for Gathered {
     fn rows(&self, batch: &Batch<'_>) -> Result<(), Error> {
         let all = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ((encoded, ends), mut begin, mut scratch) = (batch.encoded(), 0, KeyScratch::new());
+        let mut words = Vec::new();
         for &end in ends {
             let bytes = &encoded[begin..end];
             begin = end;
             match changes_of(bytes).next() {
                 Some(Ok(Change::Put { row, .. })) => {
-                    let words: Vec<u64> = row.collect();
+                    words.clear();
+                    words.extend(row);
                     all.keys.extend_from_slice(batch.key_of(&words, &mut scratch)?);
                 }
                 Some(Ok(Change::Patch { key, .. } | Change::Delete { key, .. })) => all.keys.extend_from_slice(key),
