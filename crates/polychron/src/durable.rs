@@ -203,7 +203,7 @@ impl<P: Protocol> Builder<P> {
     }
 
     /// Has standbys connect at an address ([`Builder::open_standby`]), and sends them what is committed, as soon as it is durable here. No transaction waits for a
-    /// standby. An address of this machine alone, such as `127.0.0.1:7300`, is what others cannot reach; connections are neither encrypted nor
+    /// standby, unless [`Builder::replicas`] has answers wait. An address of this machine alone, such as `127.0.0.1:7300`, is what others cannot reach; connections are neither encrypted nor
     /// authenticated, so that another one is for networks that are trusted. With port 0 the system chooses one: see [`Database::standby_address`].
     ///
     /// ```

@@ -306,11 +306,6 @@ impl<D: Disk + Clone> Standby<D> {
         std::mem::take(&mut self.unshown)
     }
 
-    /// What has come cannot be shown: it follows nobody any more until it is opened again.
-    pub fn fail(&mut self, trouble: Trouble) {
-        self.failed.get_or_insert(trouble);
-    }
-
     fn check(&self) -> Result<(), Trouble> {
         self.failed.clone().map_or(Ok(()), Err)
     }
