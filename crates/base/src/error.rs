@@ -157,6 +157,10 @@ pub enum Error {
     /// is opened again; until then nothing is written any more.
     #[error("{0}")]
     LogStopped(Box<LogStopped>),
+    /// The transaction has committed, or read what has, and that is durable here, but not yet at as many standbys as answers wait for, within their time. Nothing is undone:
+    /// it reaches them when they follow again.
+    #[error("{0}")]
+    NotReplicated(Box<NotReplicated>),
     /// The process was forked from the one that has opened the database: it leaves the files alone, and so it neither writes nor answers what would have to be
     /// durable.
     #[error("the database was opened by another process, from which this one was forked")]

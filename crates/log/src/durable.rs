@@ -24,7 +24,7 @@ use crate::catalog;
 use crate::checkpoint::{self, Checkpoints, Contents, Haste, RowSource};
 use crate::disk::{Disk, Files};
 use crate::error::Error as LogError;
-use crate::flush::{Ended, Log, Options, Threads};
+use crate::flush::{Ended, Log, Options, Replication, Threads};
 use crate::frame::Order;
 use crate::manifest::{self, Manifest, Manifests};
 use crate::read::{End, Manner};
@@ -446,6 +446,15 @@ impl<D: Disk + Clone> Durable<D> {
     }
 }
 
+impl<D: Disk> Durable<D> {
+    /// How far standbys have come; `None` where none connect.
+    pub fn replication(&self) -> Option<Replication> {
+        let opened = self.opened.get()?;
+        let is_served = opened.listener.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        is_served.then(|| opened.parts.log.replication())
+    }
+}
+
 impl<D: Disk + Clone> Shipped for Parts<D> {
     type Disk = D;
 
@@ -457,6 +466,7 @@ impl<D: Disk + Clone> Shipped for Parts<D> {
 impl<D: Disk> Opened<D> {
     /// Ends the threads, and a checkpoint that is being made.
     fn stop(&self) {
+        self.parts.log.end_replicas();
         drop(self.listener.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.parts.checkpoints.stop();
         drop(self.threads.lock().unwrap_or_else(PoisonError::into_inner).take());

@@ -25,7 +25,7 @@ pub mod tools;
 pub use codec::DatabaseId;
 pub use durable::{Durable, Load, Opening, Progress, Settings, Wanted};
 pub use error::{Error, RowFault};
-pub use flush::{Beat, Ended, Log, Options, Threads};
+pub use flush::{Beat, Ended, Log, Options, Replication, Threads};
 pub use polychron_engine::redo::Durability;
 pub use read::{Logged, read};
 pub use reading::Reading;

@@ -181,6 +181,14 @@ named! {
         KeepOthers,
         /// A promoted standby has an incarnation that its old primary does not reach.
         RaiseTerm,
+        /// An answer waits for as many standbys as the database wants.
+        AwaitReplicas,
+        /// A standby counts once, however often it is connected.
+        CountOnce,
+        /// It acknowledges what is durable there.
+        AcknowledgeDurable,
+        /// What it says of the history that it had before it was sent anything counts if that was compared.
+        CompareFirst,
     }
 }
 

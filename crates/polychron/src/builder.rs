@@ -23,12 +23,7 @@ pub struct Builder<P: Protocol = DefaultProtocol> {
     refused: Option<Refusal>,
     /// Of a database with a path.
     #[cfg(feature = "durability")]
-    pub(crate) durability: polychron_engine::redo::Durability,
-    #[cfg(feature = "durability")]
-    pub(crate) archive: Option<std::path::PathBuf>,
-    /// Where standbys connect.
-    #[cfg(feature = "durability")]
-    pub(crate) standbys: Option<String>,
+    pub(crate) on_disk: crate::durable::OnDisk,
 }
 
 /// What was refused, as [`Error::Options`] tells it. `Error` itself cannot be cloned.
@@ -41,11 +36,7 @@ impl Builder {
             options: Options::default(),
             refused: None,
             #[cfg(feature = "durability")]
-            durability: polychron_engine::redo::Durability::Immediate,
-            #[cfg(feature = "durability")]
-            archive: None,
-            #[cfg(feature = "durability")]
-            standbys: None,
+            on_disk: crate::durable::OnDisk::default(),
         }
     }
 
@@ -102,11 +93,7 @@ impl<P: Protocol> Builder<P> {
             options: Options { protocol, common: self.options.common },
             refused,
             #[cfg(feature = "durability")]
-            durability: self.durability,
-            #[cfg(feature = "durability")]
-            archive: self.archive,
-            #[cfg(feature = "durability")]
-            standbys: self.standbys,
+            on_disk: self.on_disk,
         }
     }
 
@@ -210,8 +197,10 @@ impl<P: Protocol> Builder<P> {
     /// Opens an empty database in memory: it lives as long as its last clone.
     ///
     /// # Errors
-    /// [`Error::Options`] when an option is refused, [`Error::OutOfMemory`] when the memory limit leaves no room to start.
+    /// [`Error::Options`] when an option is refused, standbys among them, [`Error::OutOfMemory`] when the memory limit leaves no room to start.
     pub fn in_memory(self) -> Result<Database<P>, Error> {
+        #[cfg(feature = "durability")]
+        self.on_disk.refuse_standbys("a database in memory has no log that standbys could follow")?;
         Database::with_options(self.checked()?)
     }
 

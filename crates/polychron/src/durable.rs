@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::clock::{Clock as _, Duration, SystemClock};
@@ -12,7 +12,7 @@ use polychron_engine::{Error, Events, LoadedRow, OpeningStage, Protocol, RowRef,
 use polychron_log::disk::{Cause, Directory, Disk, Files};
 use polychron_log::recover::Batch;
 use polychron_log::ship::net::SocketAddr;
-use polychron_log::{Durable, Load, Opening, Progress, Reading, Settings, Wanted};
+use polychron_log::{Durable, Load, Opening, Progress, Reading, Replication, Settings, Wanted};
 use polychron_sync::{Mutex, MutexGuard};
 
 use crate::standby::StandbyStatus;
@@ -33,6 +33,11 @@ pub(crate) trait Ends: Send + Sync {
 
     /// Where standbys connect, if they can.
     fn standby_address(&self) -> Option<SocketAddr> {
+        None
+    }
+
+    /// How far they have come.
+    fn replication(&self) -> Option<Replication> {
         None
     }
 }
@@ -60,6 +65,35 @@ impl<D: Disk + Clone> Ends for Durable<D> {
 
     fn standby_address(&self) -> Option<SocketAddr> {
         Self::standby_address(self)
+    }
+
+    fn replication(&self) -> Option<Replication> {
+        Self::replication(self)
+    }
+}
+
+/// What a builder says of a database with a path.
+#[derive(Clone, Debug)]
+pub(crate) struct OnDisk {
+    durability: Durability,
+    archive: Option<PathBuf>,
+    /// Where standbys connect.
+    standbys: Option<String>,
+    /// How many of them answers wait for, and how long, if the builder says so.
+    replicas: usize,
+    replica_timeout: Option<Duration>,
+}
+
+impl Default for OnDisk {
+    fn default() -> Self {
+        Self { durability: Durability::Immediate, archive: None, standbys: None, replicas: 0, replica_timeout: None }
+    }
+}
+
+impl OnDisk {
+    /// Refuses standbys, for a database that has none.
+    pub(crate) fn refuse_standbys(&self, why: &str) -> Result<(), Error> {
+        if self.standbys.is_none() && self.replicas == 0 { Ok(()) } else { Err(Error::options(why)) }
     }
 }
 
@@ -156,7 +190,7 @@ impl<P: Protocol> Builder<P> {
 
     /// When answers leave and when what they say is written, of a database that is opened with a path: [`Durability::Immediate`] unless told otherwise.
     pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
+        self.on_disk.durability = durability;
         self
     }
 
@@ -164,12 +198,12 @@ impl<P: Protocol> Builder<P> {
     /// database back as it was at any later time: `polychron restore`. One directory may be the archive of several databases. While it fails, the
     /// log grows, and [`Event::ArchiveFails`](crate::Event::ArchiveFails) tells of it.
     pub fn archive(mut self, path: impl AsRef<Path>) -> Self {
-        self.archive = Some(path.as_ref().to_owned());
+        self.on_disk.archive = Some(path.as_ref().to_owned());
         self
     }
 
     /// Has standbys connect at an address ([`Builder::open_standby`]), and sends them what is committed, as soon as it is durable here. No transaction waits for a
-    /// standby. An address of this machine alone, such as `127.0.0.1:7300`, is what others cannot reach; connections are neither encrypted nor
+    /// standby, unless [`Builder::replicas`] has answers wait. An address of this machine alone, such as `127.0.0.1:7300`, is what others cannot reach; connections are neither encrypted nor
     /// authenticated, so that another one is for networks that are trusted. With port 0 the system chooses one: see [`Database::standby_address`].
     ///
     /// ```
@@ -192,13 +226,31 @@ impl<P: Protocol> Builder<P> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn serve_standbys(mut self, address: &str) -> Self {
-        self.standbys = Some(address.to_owned());
+        self.on_disk.standbys = Some(address.to_owned());
+        self
+    }
+
+    /// Has answers wait until so many standbys have durably what they depend on, beside being durable here: those of [`Durability::Immediate`] and
+    /// [`Durability::Group`], and [`Submission::durable`](crate::Submission::durable). So what was answered is not lost with this machine: of any standbys, all but
+    /// this number less one, at least one has all of it. [`StandbyStatus::received`] says which one has most: that one is to take over. With 0, as
+    /// unless told otherwise, no answer waits for a standby.
+    ///
+    /// While fewer are connected, answers wait, and end with [`Error::NotReplicated`] after [`Builder::replica_timeout`]. [`Database::replication`] says how
+    /// many there are, and how far they have come. What makes and changes tables waits for none: what is committed into a table does, and brings it.
+    pub fn replicas(mut self, replicas: usize) -> Self {
+        self.on_disk.replicas = replicas;
+        self
+    }
+
+    /// How long an answer waits for standbys ([`Builder::replicas`]) from when it could leave without them: 10 s unless told otherwise.
+    pub fn replica_timeout(mut self, time: Duration) -> Self {
+        self.on_disk.replica_timeout = Some(time);
         self
     }
 
     fn open_path(self, path: &Path, wanted: Wanted) -> Result<Database<P>, Error> {
         let settings = self.settings(path.display().to_string(), wanted);
-        let archive = self.archive.clone();
+        let archive = self.on_disk.archive.clone();
         self.opened(settings, |settings| {
             let opened = |path: &Path, cause: Cause| Error::inaccessible(path.display().to_string(), cause.to_string());
             let archive = archive.map(|path| Directory::create_or_open(&path).map_err(|cause| opened(&path, cause)));
@@ -232,10 +284,12 @@ impl<P: Protocol> Builder<P> {
     pub(crate) fn settings(&self, path: String, wanted: Wanted) -> Settings {
         let memory = &self.options.common.memory;
         let workers = polychron_memory::OWN_SLOTS + memory.max_workers;
-        let log = polychron_log::Options {
-            durability: self.durability,
+        let mut log = polychron_log::Options {
+            durability: self.on_disk.durability,
+            replicas: self.on_disk.replicas,
             ..polychron_log::Options::within(memory.limit_bytes.or_else(polychron_memory::granted_bytes), workers)
         };
+        log.replica_limit = self.on_disk.replica_timeout.unwrap_or(log.replica_limit);
         let checkpoints = polychron_log::checkpoint::Options::within(log.memory_bytes);
         Settings { path, wanted, log, checkpoints, threads: self.recovering_threads(), has_threads: true }
     }
@@ -262,7 +316,10 @@ impl<P: Protocol> Builder<P> {
         settings: Settings,
         files: impl FnOnce(&Settings) -> Result<(Files<D>, Option<Files<D>>), Error>,
     ) -> Result<Database<P>, Error> {
-        let standbys = self.standbys.clone();
+        if self.on_disk.replicas > 0 && self.on_disk.standbys.is_none() {
+            return Err(Error::options("answers wait for standbys, and none can connect: `serve_standbys` says where"));
+        }
+        let standbys = self.on_disk.standbys.clone();
         let events = self.options.common.events.clone();
         let durable = Arc::new(Durable::new(settings.log.durability));
         // First, for a protocol may refuse the journal, or the options.

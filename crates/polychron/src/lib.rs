@@ -249,6 +249,8 @@ pub use polychron_engine::{
     Savepoint, Scan, Statistics, Submission, Table, TableId, Transaction, Versions, Worker,
 };
 #[cfg(feature = "durability")]
+pub use polychron_log::Replication;
+#[cfg(feature = "durability")]
 pub use polychron_log::backup::{Restored, back_up_directory, restore_directory};
 pub use polychron_memory::{MemoryStatistics, Options as MemoryOptions, Pressure};
 pub use polychron_protocols as protocols;

@@ -27,7 +27,7 @@ impl<P: Protocol> Builder<P> {
     /// ```
     ///
     /// # Errors
-    /// As [`Builder::open_existing`]; [`Error::InUse`] while somebody has the database open to write.
+    /// As [`Builder::open_existing`], and [`Error::Options`] with [`Builder::serve_standbys`]; [`Error::InUse`] while somebody has the database open to write.
     pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Database<P>, Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -50,6 +50,7 @@ impl<P: Protocol> Builder<P> {
         path: &str,
         files: impl FnOnce() -> Result<Files<D>, Error>,
     ) -> Result<Database<P>, Error> {
+        self.on_disk.refuse_standbys("a database that is read alone has no log that standbys could follow")?;
         let threads = self.recovering_threads();
         let mut options = self.checked()?;
         let refusing = Arc::new(Refusing::new(path));

@@ -410,3 +410,106 @@ fn strangers_do_no_harm() {
         Err(Error::Inaccessible(_) | Error::InUse(_))
     ));
 }
+
+/// Answers wait for a standby: without one they end in time, with one they leave, and what they said is there when it takes over.
+#[test]
+fn answers_wait_for_standbys() {
+    let (_directory, path, copies) = places();
+    let waiting = |replicas, timeout| {
+        builder::<Cicada>().replicas(replicas).replica_timeout(timeout).serve_standbys("127.0.0.1:0").open(&path)
+    };
+    assert!(matches!(builder::<Cicada>().replicas(1).open(&path), Err(Error::Options(_))));
+    assert!(matches!(builder::<Cicada>().replicas(1).in_memory(), Err(Error::Options(_))));
+    assert!(!path.exists(), "nothing is made");
+    let database = waiting(1, Duration::from_millis(50)).unwrap();
+    let lasts = database.create_table::<Last>().unwrap();
+    let put = |database: &Database<Cicada>, number| {
+        let lasts = database.table::<Last>().unwrap().unwrap();
+        database.transact(|t| t.upsert(&lasts, &Last { id: 0, number }))
+    };
+    let alone = put(&database, 1);
+    assert!(
+        matches!(&alone, Err(Error::NotReplicated(few)) if (few.acknowledged, few.replicas) == (0, 1)),
+        "{alone:?}"
+    );
+    let eventually = database.with(polychron::Durability::Eventual(Duration::from_millis(1)));
+    assert_eq!(eventually.transact(|t| t.get_owned(&lasts, 0)).unwrap().unwrap().number, 1, "it was done");
+    assert!(database.transact(|t| t.get_owned(&lasts, 0)).is_err(), "who has read it waits, too");
+    let submitted = database.submit_closure(move |t: &mut polychron::TransactionOf<'_, Cicada>| t.get_owned(&lasts, 0));
+    assert!(matches!(submitted.wait(), Err(Error::NotReplicated(_))));
+    drop(eventually);
+    database.close().unwrap();
+    // Now they have the time that they need.
+    let database = waiting(1, Duration::from_secs(600)).unwrap();
+    let at = address(&database);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| put(&database, 2));
+        let mut standby = builder::<Cicada>().open_standby(&copies[0], &at).unwrap();
+        first.join().unwrap().unwrap();
+        for number in 3..40 {
+            put(&database, number).unwrap();
+            if number % 9 == 0 {
+                standby.close().unwrap();
+                standby = builder::<Cicada>().open_standby(&copies[0], &at).unwrap();
+            }
+        }
+        let status = database.replication().unwrap();
+        assert_eq!((status.replicas, status.acknowledged.len()), (1, 1), "{status:?}");
+        assert!(status.replicated <= status.durable && standby.standby().unwrap().received >= status.replicated);
+    });
+    drop(database);
+    std::fs::remove_dir_all(&path).unwrap();
+    let promoted = builder::<Cicada>().open(&copies[0]).unwrap();
+    let lasts = promoted.table::<Last>().unwrap().unwrap();
+    assert_eq!(promoted.transact(|t| t.get_owned(&lasts, 0)).unwrap().unwrap().number, 39);
+}
+
+/// Two are wanted, one comes, and the other one later.
+#[test]
+fn answers_wait_for_both_standbys() {
+    let (_directory, path, copies) = places();
+    let timeout = Duration::from_millis(100);
+    let opened = builder::<Cicada>().replicas(2).replica_timeout(timeout).serve_standbys("127.0.0.1:0").open(&path);
+    let database = opened.unwrap();
+    let (at, lasts) = (address(&database), database.create_table::<Last>().unwrap());
+    let put = || database.transact(|t| t.upsert(&lasts, &Last { id: 0, number: 1 }));
+    let _first = builder::<Cicada>().open_standby(&copies[0], &at).unwrap();
+    wait_until(|| matches!(put(), Err(Error::NotReplicated(few)) if few.acknowledged == 1));
+    let second = builder::<Cicada>().open_standby(&copies[1], &at).unwrap();
+    wait_until(|| put().is_ok());
+    drop(second);
+    wait_until(|| database.replication().unwrap().acknowledged.len() == 1);
+    assert!(matches!(put(), Err(Error::NotReplicated(_))));
+}
+
+#[test]
+fn what_is_read_alone_serves_no_standbys() {
+    let (_directory, path, _) = places();
+    builder::<Cicada>().open(&path).unwrap().close().unwrap();
+    let refused = builder::<Cicada>().serve_standbys("127.0.0.1:0").open_read_only(&path);
+    assert!(matches!(refused, Err(Error::Options(_))));
+}
+
+/// A standby has less memory than what it is to show takes: it says so, and does not end. Opened with more, it shows all.
+#[test]
+fn a_lack_of_memory_ends_no_standby() {
+    let (_directory, path, copies) = places();
+    let opened = builder::<Cicada>().memory_limit(512 << 20).serve_standbys("127.0.0.1:0").open(&path);
+    let database = opened.unwrap();
+    fill(&database);
+    let at = address(&database);
+    let standby = builder::<Cicada>().open_standby(&copies[0], &at).unwrap();
+    wait_until(|| look(&standby).is_some());
+    let accounts = database.table::<Account>().unwrap().unwrap();
+    let row = |id| Account { id, balance: 0, note: Some("note ".repeat(4000)) };
+    for first in (1000..6000).step_by(100) {
+        database.transact(|t| (first..first + 100).try_for_each(|id| t.insert(&accounts, &row(id)))).unwrap();
+    }
+    transfer(&database, 1);
+    wait_until(|| standby.standby().unwrap().trouble.is_some_and(|trouble| trouble.contains("memory")));
+    let status = standby.standby().unwrap();
+    assert!(status.ended.is_none() && look(&standby) == Some(0), "{status:?}");
+    standby.close().unwrap();
+    let standby = builder::<Cicada>().memory_limit(512 << 20).open_standby(&copies[0], &at).unwrap();
+    wait_until(|| look(&standby) == Some(1));
+}

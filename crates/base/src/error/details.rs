@@ -425,6 +425,13 @@ details! {
         /// What failed: operation, file, and why.
         reason: String,
     }
+    /// A transaction is durable, and not at as many standbys as its answer waits for.
+    NotReplicated by not_replicated, "it is done and durable here, and {} of {} standbys have acknowledged it: one that takes over may lack it" (*acknowledged, *replicas) {
+        /// How many standbys that are connected have it durably.
+        acknowledged: usize,
+        /// How many are to have it before an answer leaves.
+        replicas: usize,
+    }
     /// A database is open already.
     InUse by in_use, "the database at {} is in use{}" (OneLine(path), Holder(*process)) {
         /// Its path.

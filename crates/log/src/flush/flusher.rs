@@ -68,6 +68,7 @@ pub(crate) struct Framed {
 }
 
 /// A frame that another opening of the database has written.
+#[derive(Clone)]
 pub(crate) struct Shipped {
     pub(crate) header: Header,
     pub(crate) checksum: u32,

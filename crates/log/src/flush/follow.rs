@@ -7,6 +7,7 @@ use polychron_engine::mutations::left_out;
 
 use super::flusher::{Flusher, Framed, Shipped, Start};
 use super::pool::{DIRECTORY, Pool, path_of};
+use super::replicas::{Replica, Replication};
 use super::{Log, Options, Parts};
 use crate::disk::{Access, Disk, Files};
 use crate::error::{Error, Stop};
@@ -92,6 +93,26 @@ impl<D: Disk> Log<D> {
             // Whoever waits or begins learns of a failure.
             let _ = self.wait_with(self.rings.current(), true);
         }
+    }
+
+    /// A standby has this durably. What it says of orders is of the transactions of this incarnation.
+    pub(crate) fn acknowledge(&self, standby: u128, replica: Replica) {
+        self.replicas.acknowledge(standby, replica, &self.finished);
+    }
+
+    /// How far standbys have come that are connected.
+    pub(crate) fn replication(&self) -> Replication {
+        self.replicas.status(self.durable())
+    }
+
+    /// A connection to a standby has ended.
+    pub(crate) fn leave(&self, connection: u64) {
+        self.replicas.leave(connection);
+    }
+
+    /// Nothing more is heard of standbys.
+    pub(crate) fn end_replicas(&self) {
+        self.replicas.end();
     }
 
     /// Waits until there is a durable frame behind a place, or for so long.

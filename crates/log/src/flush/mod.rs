@@ -7,6 +7,7 @@ pub(crate) mod flusher;
 mod follow;
 mod lost;
 pub(crate) mod pool;
+pub(crate) mod replicas;
 mod room;
 mod signal;
 mod threads;
@@ -27,11 +28,14 @@ use crate::error::Stop;
 use crate::frame::{Edit, Order};
 use crate::manifest::{self, Manifest, Manifests};
 use crate::ring::{Limits, Rings, Staged, Unstaged};
+use crate::ship::MOST_STANDBYS;
 use crate::steps::Step;
 use finished::Finished;
 use flusher::{Flusher, Framed, Mark};
 use lost::Lost;
 use pool::{Lengths, Live, Pool};
+use replicas::Replicas;
+pub use replicas::Replication;
 use signal::Signal;
 pub use threads::Threads;
 use turn::Turn;
@@ -50,6 +54,9 @@ const RING_PARTS: usize = 64;
 const MOST_MEMORY: usize = 4 << 30;
 /// The longest time between the flushes of a group.
 const LONGEST_GROUP: Duration = Duration::from_secs(60);
+
+/// How long an answer waits for standbys unless told otherwise.
+const REPLICA_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long what was sealed may lie in the rings while nobody waits for it.
 fn period(durability: Durability) -> Option<Duration> {
@@ -80,6 +87,10 @@ pub struct Options {
     pub transaction_bytes: usize,
     /// How much memory all rings and long transactions may take, in bytes: the log's share of the database's limit.
     pub memory_bytes: usize,
+    /// How many standbys are to have durably what an answer depends on before it leaves, and how long it waits for them.
+    pub replicas: usize,
+    /// See there.
+    pub replica_limit: Duration,
 }
 
 impl Options {
@@ -94,6 +105,8 @@ impl Options {
             unflushed_bytes: 64 << 20,
             transaction_bytes: 96 << 20,
             memory_bytes: 128 << 20,
+            replicas: 0,
+            replica_limit: REPLICA_LIMIT,
         }
     }
 
@@ -138,6 +151,8 @@ impl Options {
             Some("a transaction may log 4 KiB")
         } else if matches!(self.durability, Durability::Group(time) if time > LONGEST_GROUP) {
             Some("answers of a group wait for a minute at most")
+        } else if self.replicas > MOST_STANDBYS {
+            Some("a database has at most 16 standbys")
         } else if self.workers == 0 {
             Some("a log has a worker")
         } else {
@@ -175,6 +190,7 @@ pub struct Log<D: Disk> {
     turn: Turn<Flusher<D>>,
     pool: Pool<D>,
     finished: Finished,
+    replicas: Replicas,
     framed: Mutex<Framed>,
     /// That has become another one.
     framed_changed: Condvar,
@@ -221,6 +237,7 @@ impl<D: Disk> Log<D> {
             turn: Turn::new(flusher, durable),
             pool,
             finished: Finished::default(),
+            replicas: Replicas::new(options.replicas, options.replica_limit, durable),
             framed: Mutex::new(framed),
             framed_changed: Condvar::new(),
             is_following: false,
@@ -347,7 +364,10 @@ impl<D: Disk> Log<D> {
             // The frame says what was durable before it.
             self.owed.store(if has_records { epoch } else { 0 }, Ordering::Relaxed);
         }
-        self.finished.raise(mark.consistent);
+        if self.replicas.wanted() == 0 {
+            self.finished.raise(mark.consistent);
+        }
+        self.replicas.flushed(epoch, self.clock.now_ns());
         Ok(epoch)
     }
 
@@ -542,23 +562,29 @@ impl<D: Disk> redo::Log for Log<D> {
         match redo::Log::sealed(self) {
             Ticket::DONE => Ticket::DONE,
             sealed => {
-                if self.finished.covers(read) || self.is_stopped.load(Ordering::Relaxed) && self.is_kept(read) {
-                    Ticket::DONE
-                } else {
-                    sealed
-                }
+                let is_kept = || self.is_stopped.load(Ordering::Relaxed) && self.is_kept(read);
+                let is_certain = match self.replicas.wanted() {
+                    0 => self.finished.covers(read) || is_kept(),
+                    _ => self.replicas.replicated() >= self.replicas.opened() && self.finished.covers(read),
+                };
+                if is_certain { Ticket::DONE } else { sealed }
             }
         }
     }
 
     #[inline]
     fn sealed(&self) -> Ticket {
-        let sealed = self.rings.last_sealed();
-        if sealed <= self.turn.durable() { Ticket::DONE } else { Ticket(sealed) }
+        let (mut sealed, mut certain) = (self.rings.last_sealed(), self.turn.durable());
+        if self.replicas.wanted() > 0 {
+            (sealed, certain) = (sealed.max(self.replicas.opened()), certain.min(self.replicas.replicated()));
+        }
+        if sealed <= certain { Ticket::DONE } else { Ticket(sealed) }
     }
 
     fn wait(&self, ticket: Ticket) -> Result<(), Error> {
-        self.wait_with(ticket.0, false)
+        self.wait_with(ticket.0, false)?;
+        let replicated = self.replicas.wait(ticket.0, self.durable(), &*self.clock);
+        replicated.map_err(|few| Error::not_replicated(few.0, self.options.replicas))
     }
 
     fn durability(&self) -> Durability {

@@ -9,10 +9,14 @@
 //! | 10–11 | zero |
 //! | 12–15 | checksum of all but itself |
 //! | 16–31 | incarnation and generation of the tables' mark |
-//! | 32– | zero |
+//! | 32–47 | which standby it is |
+//! | 48–51 | checksum of that |
+//! | 52– | zero |
 //!
-//! The magic alone, or with anything else behind it, says that the mark is not known.
+//! The magic alone, or with anything else behind it, says that the mark is not known. Which standby it is stays the same, whatever else is written, so that
+//! an interrupted write leaves it.
 
+use polychron_base::random::unpredictable;
 use polychron_engine::mutations::left_out;
 
 use super::message::Mark;
@@ -28,8 +32,12 @@ const FORMAT: u16 = 1;
 /// Promoted standbys begin with a multiple of this.
 const TERM: u64 = 1 << 16;
 
-fn encode(marked: Marked) -> [u8; BLOCK] {
+/// Where the bytes are that say which standby it is, and their checksum.
+const IDENTITY: std::ops::Range<usize> = 32..52;
+
+fn encode(marked: Marked, identity: &[u8]) -> [u8; BLOCK] {
     let mut bytes = [0; BLOCK];
+    bytes[IDENTITY].copy_from_slice(identity);
     if marked == Marked::Begun {
         return bytes;
     }
@@ -92,13 +100,44 @@ pub(super) fn create<D: Disk>(files: &Files<D>) -> Result<(), disk::Error> {
     files.sync_directory("")
 }
 
-/// Writes what the file is to say, durably.
+/// Writes what the file is to say, durably. Which standby it is stays.
 pub(super) fn write<D: Disk>(files: &Files<D>, marked: Marked) -> Result<(), disk::Error> {
     let mut bytes = Buffer::zeroed(BLOCK);
-    bytes.copy_from_slice(&encode(marked));
+    read_at(&files.open(PATH, Access::Read)?, 0, &mut bytes)?;
+    let block = encode(marked, &bytes[IDENTITY]);
+    bytes.copy_from_slice(&block);
     let file = files.open(PATH, Access::Write)?;
     file.write_at(0, &bytes)?;
     file.sync()
+}
+
+/// Which standby it is, by a number that is drawn when it is first asked for.
+pub(super) fn identity<D: Disk>(files: &Files<D>) -> Result<u128, disk::Error> {
+    let mut bytes = Buffer::zeroed(BLOCK);
+    read_at(&files.open(PATH, Access::Read)?, 0, &mut bytes)?;
+    if let Some(identity) = decode_identity(&bytes[IDENTITY]) {
+        return Ok(identity);
+    }
+    let (identity, marked) = (unpredictable(), decode(&bytes));
+    let block = encode(marked, &encode_identity(identity));
+    bytes.copy_from_slice(&block);
+    let file = files.open(PATH, Access::Write)?;
+    file.write_at(0, &bytes)?;
+    file.sync()?;
+    Ok(identity)
+}
+
+fn encode_identity(identity: u128) -> [u8; 20] {
+    let (mut bytes, number) = ([0; 20], identity.to_le_bytes());
+    bytes[..16].copy_from_slice(&number);
+    bytes[16..].copy_from_slice(&checksum(&[&number]).to_le_bytes());
+    bytes
+}
+
+fn decode_identity(bytes: &[u8]) -> Option<u128> {
+    let mut reader = Reader::new(bytes);
+    let (identity, sum) = (reader.u128()?, reader.u32()?);
+    (identity != 0 && checksum(&[&identity.to_le_bytes()]) == sum).then_some(identity)
 }
 
 /// The incarnation of the next opening to write. That of a standby is above all that its primary will have.
@@ -123,16 +162,21 @@ mod tests {
     #[test]
     fn the_format_is_fixed() {
         let mark = Mark { incarnation: 3, generation: 9 };
-        let bytes = encode(Marked::At(mark));
+        let identity = encode_identity(7);
+        let bytes = encode(Marked::At(mark), &identity);
         assert_eq!(&bytes[..12], b"plychrSF\x01\0\0\0");
-        assert_eq!(encode(Marked::Begun), [0; BLOCK]);
+        assert_eq!(encode(Marked::Begun, &[0; 20]), [0; BLOCK], "it is made so");
         for marked in [Marked::Begun, Marked::Unknown, Marked::At(mark)] {
-            assert_eq!(decode(&encode(marked)), marked);
+            let bytes = encode(marked, &identity);
+            assert_eq!(decode(&bytes), marked);
+            assert_eq!(decode_identity(&bytes[IDENTITY]), Some(7));
         }
-        for bit in 0..8 * 40 {
+        for bit in 0..8 * IDENTITY.end {
             let mut bytes = bytes;
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(decode(&bytes), if bit < 64 { Marked::Begun } else { Marked::Unknown }, "bit {bit}");
+            let is_changed = bit >= 8 * IDENTITY.start;
+            assert_eq!(decode_identity(&bytes[IDENTITY]), (!is_changed).then_some(7), "bit {bit}");
         }
         assert_eq!(decode(&bytes[1..]), Marked::Begun);
     }

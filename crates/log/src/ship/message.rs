@@ -11,7 +11,7 @@
 //! | 17– | content |
 //!
 //! So one that is damaged, left out, repeated or overtaken is recognised, whatever carries it. A connection begins with the standby's `Hello`, which the
-//! primary answers by `Refused`, or by `Welcome` and all further messages. Nothing is kept of a message that is longer than the receiver expects.
+//! primary answers by `Refused`, or by `Welcome` and all further messages. Behind a `Welcome` the standby says again and again what it has: `Durable`. Nothing is kept of a message that is longer than the receiver expects.
 
 use polychron_engine::redo::Order;
 
@@ -21,7 +21,7 @@ use crate::frame::{MAX_CONTENT_BYTES, frame_bytes};
 use crate::read::Cursor;
 
 /// The version of the messages. `Hello` and `Refused` stay as they are.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const ENVELOPE: usize = 16;
 /// The longest message that a primary expects.
 pub(super) const MOST_FROM_STANDBY: usize = 256;
@@ -53,6 +53,18 @@ pub(super) struct Hello {
     pub(super) last: (u64, u64),
     /// Which tables it knows.
     pub(super) mark: Mark,
+}
+
+/// What a standby has durably, of frames that the primary on this connection has or has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Durable {
+    /// Which standby it is, however often it connects.
+    pub(super) standby: u128,
+    /// All up to this epoch.
+    pub(super) epoch: u64,
+    /// What the last frame of that says has ended, of this opening of the database.
+    pub(super) incarnation: u64,
+    pub(super) consistent: Order,
 }
 
 /// Why a primary sends nothing.
@@ -118,6 +130,7 @@ pub(super) enum Message<'b> {
         epoch: u64,
         consistent: Order,
     },
+    Durable(Durable),
 }
 
 /// The bytes of a message, of which so many came before on its connection.
@@ -189,6 +202,10 @@ impl<'b> Message<'b> {
                 bytes.extend_from_slice(frame);
             }
             Self::Alive { epoch, consistent } => numbers(bytes, 9, &[*epoch, consistent.era, consistent.timestamp]),
+            Self::Durable(Durable { standby, epoch, incarnation, consistent }) => {
+                numbers(bytes, 10, &[*epoch, *incarnation, consistent.era, consistent.timestamp]);
+                bytes.extend_from_slice(&standby.to_le_bytes());
+            }
         }
     }
 
@@ -224,12 +241,20 @@ impl<'b> Message<'b> {
             }
             9 => {
                 let epoch = reader.u64()?;
-                Self::Alive { epoch, consistent: Order { era: reader.u64()?, timestamp: reader.u64()? } }
+                Self::Alive { epoch, consistent: read_order(&mut reader)? }
+            }
+            10 => {
+                let (epoch, incarnation, consistent) = (reader.u64()?, reader.u64()?, read_order(&mut reader)?);
+                Self::Durable(Durable { standby: reader.u128()?, epoch, incarnation, consistent })
             }
             _ => return None,
         };
         (reader.left() == 0).then_some(message)
     }
+}
+
+fn read_order(reader: &mut Reader<'_>) -> Option<Order> {
+    Some(Order { era: reader.u64()?, timestamp: reader.u64()? })
 }
 
 fn read_mark(reader: &mut Reader<'_>) -> Option<Mark> {
@@ -332,6 +357,12 @@ mod tests {
             Message::Tables { mark, catalog: b"tables" },
             Message::Frame { file_bytes: 1 << 20, frame: &[1; 500] },
             Message::Alive { epoch: 77, consistent: Order { era: 1, timestamp: 2 } },
+            Message::Durable(Durable {
+                standby: 1 << 99,
+                epoch: 76,
+                incarnation: 2,
+                consistent: Order { era: 1, timestamp: 3 },
+            }),
         ];
         let encoded: Vec<_> = messages.iter().zip(0..).map(|(message, number)| encode(message, number)).collect();
         for (bytes, message) in encoded.iter().zip(&messages) {

@@ -10,15 +10,17 @@ pub mod net;
 mod points;
 mod sender;
 mod shared;
+mod show;
 mod standby;
 
 pub use base::Base;
 pub(crate) use marker::{forget, is_there as is_standby, next_incarnation};
 pub use message::Mark;
 pub use points::Point;
-pub use sender::{Sender, Source};
+pub use sender::{Hearing, Sender, Source};
 pub(crate) use shared::Shared;
-pub use standby::{Apply, Changes, Following, Standby, StandbyOpening};
+pub use show::{Apply, Changes, Showing, Unshown};
+pub use standby::{Following, Standby, StandbyOpening};
 
 use crate::disk;
 use crate::error::Error;
@@ -26,6 +28,9 @@ use message::{Garbled, Refusal};
 
 /// How long the log may become while files of it are kept for a standby, in bytes.
 pub(crate) const MOST_HELD: u64 = 1 << 30;
+
+/// How many standbys a primary has at most.
+pub(crate) const MOST_STANDBYS: usize = 16;
 
 /// How long a log file may be, in bytes.
 const MOST_FILE: u64 = 1 << 30;

@@ -10,12 +10,10 @@ use polychron_base::clock::{Clock, Duration, SystemClock};
 use polychron_sync::Process;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
-use super::Trouble;
-use super::sender::{Sender, Source};
+use super::sender::{Hearing, Sender, Source};
+use super::{MOST_STANDBYS, Trouble};
 use crate::disk::Disk;
 
-/// How many standbys a primary has at most.
-const MOST_STANDBYS: usize = 16;
 /// How often a listener looks for a new standby.
 const LISTEN: Duration = Duration::from_millis(20);
 /// For how long a primary waits for what a standby says first.
@@ -200,7 +198,7 @@ impl Drop for Connections {
     }
 }
 
-/// Sends one standby what it needs, until the connection ends.
+/// Sends one standby what it needs, and hears what it has, until the connection ends.
 fn serve<S: Shipped>(
     stream: &TcpStream,
     sender: &mut Sender<S::Disk>,
@@ -211,7 +209,7 @@ fn serve<S: Shipped>(
     stream.set_nodelay(true).map_err(lost)?;
     stream.set_write_timeout(Some(WRITE)).map_err(lost)?;
     stream.set_read_timeout(Some(LOOK)).map_err(lost)?;
-    let (clock, mut said, mut buffer) = (SystemClock::new(), 0, [0; 1024]);
+    let (clock, mut buffer) = (SystemClock::new(), [0; 1024]);
     while sender.is_silent() {
         let count = read(stream, &mut buffer)?;
         sender.receive(&buffer[..count])?;
@@ -219,8 +217,63 @@ fn serve<S: Shipped>(
             return Err(Trouble::Lost("the standby has said nothing".to_owned()));
         }
     }
-    stream.set_nonblocking(true).map_err(lost)?;
-    while !stop.load(Ordering::Relaxed) {
+    if let Some(message) = sender.next(shipped.source())? {
+        write(stream, &message)?;
+    }
+    let (hearing, ends) = (sender.hearing(), AtomicBool::new(false));
+    let is_over = || stop.load(Ordering::Relaxed) || ends.load(Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        // What was written is sent all the same.
+        let over = Over { ends: &ends, stream, how: Shutdown::Read };
+        let hears = || {
+            let _over = Over { ends: &ends, stream, how: Shutdown::Both };
+            hear(stream, hearing, shipped, &is_over)
+        };
+        let heard = std::thread::Builder::new().name("polychron-hear".to_owned()).spawn_scoped(scope, hears);
+        let heard = heard.map_err(lost)?;
+        let sent = send(stream, sender, shipped, &is_over);
+        drop(over);
+        heard.join().unwrap_or_else(|_| Err(Trouble::Lost("its thread has panicked".to_owned()))).and(sent)
+    })
+}
+
+/// Ends both threads of a connection when one of them ends.
+struct Over<'c> {
+    ends: &'c AtomicBool,
+    stream: &'c TcpStream,
+    how: Shutdown,
+}
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        let _ = self.stream.shutdown(self.how);
+    }
+}
+
+/// Hears what a standby has, and notices that it has gone.
+fn hear<S: Shipped>(
+    stream: &TcpStream,
+    mut hearing: Hearing,
+    shipped: &S,
+    is_over: &(impl Fn() -> bool + Sync),
+) -> Result<(), Trouble> {
+    let mut buffer = [0; 1024];
+    while !is_over() {
+        let count = read(stream, &mut buffer)?;
+        hearing.receive(&buffer[..count], shipped.source())?;
+    }
+    Ok(())
+}
+
+fn send<S: Shipped>(
+    stream: &TcpStream,
+    sender: &mut Sender<S::Disk>,
+    shipped: &S,
+    is_over: &(impl Fn() -> bool + Sync),
+) -> Result<(), Trouble> {
+    let (clock, mut said) = (SystemClock::new(), 0);
+    while !is_over() {
         let source = shipped.source();
         if let Some(message) = sender.next(source)? {
             write(stream, &message)?;
@@ -229,9 +282,6 @@ fn serve<S: Shipped>(
         if sender.has_ended() {
             return Ok(());
         }
-        // Notices that the standby has gone, and takes nothing else.
-        let count = read(stream, &mut buffer)?;
-        sender.receive(&buffer[..count])?;
         source.log.cover();
         if let Some(cursor) = sender.cursor() {
             source.log.await_frame(cursor, IDLE);
@@ -246,9 +296,7 @@ fn serve<S: Shipped>(
 }
 
 fn write(mut stream: &TcpStream, bytes: &[u8]) -> Result<(), Trouble> {
-    stream.set_nonblocking(false).map_err(lost)?;
-    stream.write_all(bytes).map_err(lost)?;
-    stream.set_nonblocking(true).map_err(lost)
+    stream.write_all(bytes).map_err(lost)
 }
 
 #[cfg(test)]

@@ -145,19 +145,26 @@ impl Points {
         }
     }
 
-    /// All up to this frame has come. Answers what became closed with it, if it is a point that counts.
-    pub(super) fn whole(&mut self, header: &Header) -> Option<(Point, Vec<Pending>)> {
+    /// Whether the frame that ends an epoch is a point that counts, when all frames of that have come.
+    pub(super) fn counts(&self, header: &Header) -> bool {
         let covers = header.consistent >= self.covered || left_out(ShipStep::CoverDefinitions);
-        if !self.is_reached || !covers || self.is_lapsed {
+        self.is_reached && covers && !self.is_lapsed
+    }
+
+    /// Notes a record that becomes closed with the epoch that it is of, and need not wait.
+    pub(super) fn pass(&mut self, order: Order) {
+        self.largest = self.largest.max(order);
+    }
+
+    /// All up to this frame has come. Answers what became closed with it of what waited, if it is a point that counts.
+    pub(super) fn whole(&mut self, header: &Header) -> Option<(Point, Vec<Pending>)> {
+        if !self.counts(header) {
             return None;
         }
         let Header { incarnation, consistent, last_epoch: epoch, written_ns, .. } = *header;
         let point = Point { incarnation, consistent, epoch, written_ns };
-        let is_closed = |it: &PeekMut<'_, Pending>| {
-            it.incarnation < incarnation || it.order <= consistent || left_out(ShipStep::KeepOpen)
-        };
         let mut closed = Vec::new();
-        while let Some(first) = self.pending.peek_mut().filter(is_closed) {
+        while let Some(first) = self.pending.peek_mut().filter(|it| is_closed(header, it.incarnation, it.order)) {
             let pending = PeekMut::pop(first);
             self.pending_bytes -= pending.bytes();
             closed.push(pending);
@@ -169,4 +176,9 @@ impl Points {
         self.last = Some(point);
         Some((point, closed))
     }
+}
+
+/// Whether a record is closed at the point that a frame tells.
+pub(super) fn is_closed(header: &Header, incarnation: u64, order: Order) -> bool {
+    incarnation < header.incarnation || order <= header.consistent || left_out(ShipStep::KeepOpen)
 }

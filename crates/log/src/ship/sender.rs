@@ -1,6 +1,7 @@
 //! What a primary does for one standby: it looks where the standby is, and sends what comes behind that.
 
 use polychron_engine::mutations::left_out;
+use polychron_engine::redo::Order;
 use polychron_sync::Mutex;
 
 use super::base::Basing;
@@ -12,6 +13,7 @@ use crate::disk::{Access, BLOCK, Buffer, Disk};
 use crate::flush::Log;
 use crate::flush::flusher::Framed;
 use crate::flush::pool::path_of;
+use crate::flush::replicas::Replica;
 use crate::frame::{Frame, Header};
 use crate::manifest::Manifests;
 use crate::read::{self, Cursor};
@@ -45,7 +47,17 @@ pub struct Sender<D: Disk> {
     mark: Mark,
     /// Its number, where log files are kept for it.
     hold: Option<u64>,
+    /// The last epoch that the standby had before it was sent anything, if it is not known to be one of this history.
+    unsure: u64,
     database: DatabaseId,
+}
+
+/// What a primary hears of a standby that it sends frames.
+pub struct Hearing {
+    decoder: Decoder,
+    /// The connection's number; none if the standby has nothing to say.
+    connection: Option<u64>,
+    unsure: u64,
 }
 
 enum State<D: Disk> {
@@ -76,6 +88,7 @@ impl<D: Disk + Clone> Sender<D> {
             state: State::Silent,
             mark: Mark::default(),
             hold: None,
+            unsure: 0,
             database: DatabaseId(0),
         }
     }
@@ -113,6 +126,13 @@ impl<D: Disk + Clone> Sender<D> {
         Ok(())
     }
 
+    /// Who hears what the standby says from now on, once its first message was answered.
+    pub fn hearing(&mut self) -> Hearing {
+        let decoder = std::mem::replace(&mut self.decoder, Decoder::new(0));
+        let connection = self.hold.filter(|_| self.cursor().is_some());
+        Hearing { decoder, connection, unsure: self.unsure }
+    }
+
     /// The next message, if there is something to send now.
     ///
     /// # Errors
@@ -147,6 +167,7 @@ impl<D: Disk + Clone> Sender<D> {
     pub fn end(&mut self, source: Source<'_, D>, why: Option<Trouble>) {
         if let Some(hold) = self.hold.take() {
             source.checkpoints.shared.hold_on(hold, None);
+            source.log.leave(hold);
         }
         self.state = State::Ended(why);
     }
@@ -190,7 +211,7 @@ impl<D: Disk + Clone> Sender<D> {
     }
 
     /// Whether the standby's log is the first part of this one.
-    fn compare(&self, source: Source<'_, D>, hello: &Hello) -> Result<Option<Refusal>, Trouble> {
+    fn compare(&mut self, source: Source<'_, D>, hello: &Hello) -> Result<Option<Refusal>, Trouble> {
         let (framed, live, files) = (source.log.framed(), source.log.live(), &source.checkpoints.files);
         if (hello.end.number, hello.end.offset) > (framed.number, framed.offset) {
             return Ok(Some(Refusal::OtherHistory));
@@ -201,6 +222,7 @@ impl<D: Disk + Clone> Sender<D> {
         }
         let Some(here) = live.iter().find(|live| live.number == hello.last.0) else {
             // The checksum of the last frame is compared with what the next one says of it.
+            self.unsure = if left_out(ShipStep::CompareFirst) { 0 } else { hello.end.whole };
             return Ok(None);
         };
         let file = files.open(&path_of(here.slot), Access::Read)?;
@@ -252,5 +274,31 @@ impl<D: Disk + Clone> Sender<D> {
         }
         let file_bytes = source.log.bytes_of(header.place.file);
         Ok(Some(self.message(&Message::Frame { file_bytes, frame: &bytes })))
+    }
+}
+
+impl Hearing {
+    /// Takes what the standby says: what it has durably.
+    ///
+    /// # Errors
+    /// [`Trouble::Garbled`].
+    pub fn receive<D: Disk>(&mut self, bytes: &[u8], source: Source<'_, D>) -> Result<(), Trouble> {
+        self.decoder.push(bytes);
+        while let Some(content) = self.decoder.next()? {
+            let Some(Message::Durable(said)) = Message::decode(content) else {
+                return Err(Trouble::Garbled("a standby says what it has durably, and nothing else"));
+            };
+            let framed = source.log.framed();
+            let is_own = said.incarnation == framed.incarnation;
+            let consistent = if is_own { said.consistent } else { Order::default() };
+            let is_sent = said.epoch <= framed.epoch && consistent <= framed.consistent;
+            let Some(connection) = self.connection.filter(|_| is_sent) else {
+                return Err(Trouble::Garbled("a standby has what it was not sent"));
+            };
+            if said.epoch > self.unsure {
+                source.log.acknowledge(said.standby, Replica { connection, epoch: said.epoch, consistent });
+            }
+        }
+        Ok(())
     }
 }

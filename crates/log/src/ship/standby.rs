@@ -1,17 +1,17 @@
-//! What a standby does: it takes frames that follow, makes them durable, and has applied what a consistent point closes.
+//! What a standby does: it takes frames that follow, makes them durable, and says so. What it shows of them is `show`'s.
 
 use std::sync::{Arc, PoisonError};
 
 use polychron_base::clock::{Clock as _, Duration, SystemClock};
 use polychron_engine::definitions::StoredCatalog;
 use polychron_engine::mutations::{left_out, pass};
-use polychron_schema::KeyScratch;
 use polychron_sync::{Mutex, MutexGuard};
 
 use super::marker::{self, Marked};
-use super::message::{Decoder, Hello, Mark, Message, encode, most_from_primary};
-use super::points::{Pending, Point, Points};
+use super::message::{Decoder, Durable, Hello, Mark, Message, encode, most_from_primary};
+use super::points::{Point, Points};
 use super::sender::Source;
+use super::show::{Showing, Unshown};
 use super::{MOST_ARRIVED, MOST_EPOCH, MOST_FILE, Trouble, refused};
 use crate::DatabaseId;
 use crate::catalog;
@@ -21,86 +21,11 @@ use crate::durable::{Load, Progress, Settings, load};
 use crate::error::{Error, Stop};
 use crate::flush::Log;
 use crate::flush::flusher::Shipped;
-use crate::frame::{Change, Frame, Header, Pieces, Place, changes_of};
+use crate::frame::{Frame, Header, Pieces, Place};
 use crate::manifest::{Manifest, Manifests};
 use crate::read::{self, Cursor, Passed};
-use crate::recover::{Batch, Newest, Sink, Tail};
+use crate::recover::{Newest, Tail};
 use crate::steps::{self, ShipStep};
-
-/// Makes what a point closes visible to readers, at once.
-pub trait Apply {
-    /// These are the tables from now on, and this has changed since the last point.
-    ///
-    /// # Errors
-    /// What ends the standby until it is opened again.
-    fn apply(&mut self, tables: &StoredCatalog, changes: &Changes, point: &Point) -> Result<(), polychron_base::Error>;
-}
-
-/// One change of each key.
-#[derive(Debug, Default)]
-pub struct Changes {
-    keys: Vec<u8>,
-    changes: Vec<u8>,
-    ends: Vec<(usize, usize)>,
-}
-
-impl Changes {
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    /// The changes, each with the encoded key of its row, those of one table together.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], Change<'_>)> {
-        let mut begin = (0, 0);
-        self.ends.iter().filter_map(move |&(key, change)| {
-            let (key_bytes, bytes) = (&self.keys[begin.0..key], &self.changes[begin.1..change]);
-            begin = (key, change);
-            // They were encoded here.
-            changes_of(bytes).next().and_then(Result::ok).map(|change| (key_bytes, change))
-        })
-    }
-
-    /// The result of some records, of these tables.
-    fn of(closed: &[Pending], tables: &StoredCatalog) -> Result<Self, Error> {
-        if closed.is_empty() {
-            return Ok(Self::default());
-        }
-        let mut tail = Tail::of_few(tables, closed.iter().map(Pending::bytes).sum())?;
-        closed.iter().for_each(|pending| tail.add(pending.logged()));
-        let gathered = Gathered::default();
-        tail.finish()?.changes(&gathered)?;
-        Ok(gathered.0.into_inner().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-#[derive(Default)]
-struct Gathered(Mutex<Changes>);
-
-impl Sink for Gathered {
-    type Error = Error;
-    const ENCODED: bool = true;
-
-    fn rows(&self, batch: &Batch<'_>) -> Result<(), Error> {
-        let all = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let ((encoded, ends), mut begin, mut scratch) = (batch.encoded(), 0, KeyScratch::new());
-        for &end in ends {
-            let bytes = &encoded[begin..end];
-            begin = end;
-            match changes_of(bytes).next() {
-                Some(Ok(Change::Put { row, .. })) => {
-                    let words: Vec<u64> = row.collect();
-                    all.keys.extend_from_slice(batch.key_of(&words, &mut scratch)?);
-                }
-                Some(Ok(Change::Patch { key, .. } | Change::Delete { key, .. })) => all.keys.extend_from_slice(key),
-                _ => return Err(Error::Record),
-            }
-            all.changes.extend_from_slice(bytes);
-            all.ends.push((all.keys.len(), all.changes.len()));
-        }
-        Ok(())
-    }
-}
 
 /// The files of a standby that is open.
 pub struct Following<D: Disk> {
@@ -199,10 +124,14 @@ pub struct Standby<D: Disk> {
     last: (u64, u64),
     file_bytes: u64,
     arrived: Arrived,
-    points: Points,
+    unshown: Unshown,
     /// The tables of this mark come before the next frame.
     coming: Option<(Mark, Vec<u8>)>,
-    tables: StoredCatalog,
+    /// Which standby it is.
+    identity: u128,
+    /// How many messages it has sent, and the last epoch that it has said to be durable, on this connection.
+    sent: u64,
+    acknowledged: Option<u64>,
     known: Option<Mark>,
     failed: Option<Trouble>,
     primary_epoch: u64,
@@ -214,6 +143,7 @@ pub struct Standby<D: Disk> {
 pub struct StandbyOpening<'r, D: Disk> {
     report: &'r (dyn Fn(Progress) + Sync),
     standby: Standby<D>,
+    showing: Showing,
     newest: Option<Newest>,
     found: Manifest,
     threads: usize,
@@ -232,6 +162,7 @@ impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
         let lock = files.lock()?;
         let Some(manifests) = Manifests::open(files)? else { return Err(Error::NoDatabase.into()) };
         let (found, generation) = (manifests.current().clone(), manifests.generation());
+        let identity = marker::identity(files)?;
         let known = match marker::read(files)? {
             Marked::Begun => return Err(Error::NoDatabase.into()),
             Marked::Unknown => None,
@@ -275,27 +206,30 @@ impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
             last,
             file_bytes,
             arrived: Arrived::default(),
-            points,
+            unshown: Unshown::default(),
             coming: None,
-            tables,
+            identity,
+            sent: 0,
+            acknowledged: None,
             known,
             failed: None,
             primary_epoch: cursor.whole,
             clock: SystemClock::new(),
             heard_ns: 0,
         };
-        Ok(Self { report, standby, newest, found, threads: settings.threads })
+        let showing = Showing { points, tables };
+        Ok(Self { report, standby, showing, newest, found, threads: settings.threads })
     }
 
     /// The point up to which rows are loaded; `None`: the log has none with its tables, and has to be gone on with first.
     pub fn point(&self) -> Option<Point> {
         let folded = self.found.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.epoch);
-        self.standby.points.last.filter(|point| point.epoch >= folded)
+        self.showing.point().filter(|point| point.epoch >= folded)
     }
 
     /// The tables.
     pub fn catalog(&self) -> &StoredCatalog {
-        &self.standby.tables
+        &self.showing.tables
     }
 
     /// Hands out the rows, and answers how many there are.
@@ -308,9 +242,9 @@ impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
         load(newest, files, &self.found, (self.threads, &following.path), self.report, sink)
     }
 
-    /// What follows the primary from now on.
-    pub fn finish(self) -> Standby<D> {
-        self.standby
+    /// What follows the primary from now on, and what shows what has come.
+    pub fn finish(self) -> (Standby<D>, Showing) {
+        (self.standby, self.showing)
     }
 }
 
@@ -320,20 +254,9 @@ impl<D: Disk + Clone> Standby<D> {
         &self.following
     }
 
-    /// The last point that counts.
-    pub fn point(&self) -> Option<Point> {
-        self.points.last
-    }
-
     /// The last epoch that is durable here, and the last one of which the primary has said that it is durable.
     pub fn epochs(&self) -> (u64, u64) {
         (self.durable.whole, self.primary_epoch.max(self.durable.whole))
-    }
-
-    /// Why it shows nothing more until it is opened again, although it goes on receiving.
-    pub fn lapse(&self) -> Option<&'static str> {
-        let why = "more waits for transactions that are open at the primary than there is memory for: it receives, and shows that when it is opened again";
-        self.points.is_lapsed.then_some(why)
     }
 
     /// For how long nothing has been heard of the primary.
@@ -357,11 +280,30 @@ impl<D: Disk + Clone> Standby<D> {
         (self.arrived, self.coming) = (Arrived::default(), None);
         self.cursor = self.durable;
         self.file_bytes = self.following.log.bytes_of(self.cursor.number);
+        (self.sent, self.acknowledged) = (1, None);
         self.heard_ns = self.clock.now_ns();
         let manifests = self.following.manifests();
         let Manifest { database, incarnation, .. } = *manifests.current();
         let (end, last, mark) = (self.cursor, self.last, self.known.unwrap_or_default());
         Ok(encode(&Message::Hello(Hello { database, incarnation, end, last, mark }), 0))
+    }
+
+    /// What the standby tells its primary: what is durable here, once it is welcome, and whenever that is more.
+    pub fn acknowledgement(&mut self) -> Option<Vec<u8>> {
+        let framed = self.following.log.framed();
+        let epoch = if left_out(ShipStep::AcknowledgeDurable) { self.cursor.whole } else { framed.epoch };
+        if !self.is_welcome || self.acknowledged.is_some_and(|said| said >= epoch) {
+            return None;
+        }
+        self.acknowledged = Some(epoch);
+        let (standby, incarnation, consistent) = (self.identity, framed.incarnation, framed.consistent);
+        self.sent += 1;
+        Some(encode(&Message::Durable(Durable { standby, epoch, incarnation, consistent }), self.sent - 1))
+    }
+
+    /// What became durable and was not taken before: what is to be shown.
+    pub fn take_unshown(&mut self) -> Unshown {
+        std::mem::take(&mut self.unshown)
     }
 
     fn check(&self) -> Result<(), Trouble> {
@@ -374,18 +316,18 @@ impl<D: Disk + Clone> Standby<D> {
         (manifests.current().database, manifests.current().incarnation)
     }
 
-    /// Takes what the primary sends. What becomes visible by it goes to `apply`, all at once.
+    /// Takes what the primary sends. What becomes durable by it is to be [shown](Self::take_unshown).
     ///
     /// # Errors
     /// [`Trouble`]: the connection ends, and what was taken before counts.
-    pub fn receive(&mut self, bytes: &[u8], apply: &mut dyn Apply) -> Result<(), Trouble> {
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
         self.check()?;
         self.decoder.push(bytes);
         self.heard_ns = self.clock.now_ns();
         let mut decoder = std::mem::replace(&mut self.decoder, Decoder::new(0));
-        let result = match self.take_all(&mut decoder, apply) {
+        let result = match self.take_all(&mut decoder) {
             Err(trouble) if trouble.is_of_standby() => Err(trouble),
-            taken => self.keep(apply).and(taken),
+            taken => self.keep().and(taken),
         };
         match &result {
             Ok(()) => self.decoder = decoder,
@@ -403,15 +345,15 @@ impl<D: Disk + Clone> Standby<D> {
         result
     }
 
-    fn take_all(&mut self, decoder: &mut Decoder, apply: &mut dyn Apply) -> Result<(), Trouble> {
+    fn take_all(&mut self, decoder: &mut Decoder) -> Result<(), Trouble> {
         while let Some(content) = decoder.next()? {
             let message = Message::decode(content).ok_or(Trouble::Garbled("a message is none that a primary sends"))?;
-            self.take(&message, apply)?;
+            self.take(&message)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, message: &Message<'_>, apply: &mut dyn Apply) -> Result<(), Trouble> {
+    fn take(&mut self, message: &Message<'_>) -> Result<(), Trouble> {
         let (database, seen) = self.seen();
         match message {
             Message::Refused(refusal) => Err(refused(*refusal, seen)),
@@ -427,7 +369,7 @@ impl<D: Disk + Clone> Standby<D> {
                 self.coming = Some((*mark, catalog.to_vec()));
                 Ok(())
             }
-            Message::Frame { file_bytes, frame } if self.is_welcome => self.take_frame(*file_bytes, frame, apply),
+            Message::Frame { file_bytes, frame } if self.is_welcome => self.take_frame(*file_bytes, frame),
             Message::Alive { epoch, .. } if self.is_welcome => {
                 self.primary_epoch = self.primary_epoch.max(*epoch);
                 Ok(())
@@ -455,8 +397,8 @@ impl<D: Disk + Clone> Standby<D> {
             self.write(mark.generation, |manifest| manifest.catalog = encoded.to_vec())?;
         }
         marker::write(&self.files, Marked::At(mark))?;
-        (self.tables, self.known) = (tables, Some(mark));
-        self.points.await_tables(mark);
+        self.known = Some(mark);
+        self.unshown.tables(tables, mark);
         Ok(())
     }
 
@@ -472,7 +414,7 @@ impl<D: Disk + Clone> Standby<D> {
         Ok(())
     }
 
-    fn take_frame(&mut self, file_bytes: u64, bytes: &[u8], apply: &mut dyn Apply) -> Result<(), Trouble> {
+    fn take_frame(&mut self, file_bytes: u64, bytes: &[u8]) -> Result<(), Trouble> {
         let damaged = Trouble::Garbled("a frame is damaged");
         let Ok((header, _)) = Frame::peek(bytes) else { return Err(damaged) };
         let (database, seen) = self.seen();
@@ -498,18 +440,18 @@ impl<D: Disk + Clone> Standby<D> {
             return Err(damaged);
         }
         if let Some((mark, catalog)) = self.coming.take() {
-            self.keep(apply)?;
+            self.keep()?;
             self.take_tables(mark, &catalog, Mark { incarnation: header.incarnation, generation: header.manifest })?;
         }
         self.file_bytes = file_bytes;
         self.cursor.pass(&header, frame.checksum, bytes.len() as u64);
         let shipped = Shipped { header, checksum: frame.checksum, bytes: bytes.to_vec(), file_bytes };
         self.arrived.push(shipped, &self.cursor);
-        if self.arrived.bytes >= MOST_ARRIVED { self.keep(apply) } else { Ok(()) }
+        if self.arrived.bytes >= MOST_ARRIVED { self.keep() } else { Ok(()) }
     }
 
-    /// What has come of whole epochs becomes durable, at once, and then what the last point of it closes is applied.
-    fn keep(&mut self, apply: &mut dyn Apply) -> Result<(), Trouble> {
+    /// What has come of whole epochs becomes durable, at once, and is to be shown then.
+    fn keep(&mut self) -> Result<(), Trouble> {
         let Some((frames, end)) = self.arrived.take() else { return Ok(()) };
         let Some(Header { place, incarnation, last_epoch, .. }) = frames.last().map(|last| last.header) else {
             return Ok(());
@@ -518,14 +460,14 @@ impl<D: Disk + Clone> Standby<D> {
         if incarnation > self.seen().1 || generation > self.following.manifests().generation() {
             self.write(generation, |manifest| manifest.incarnation = manifest.incarnation.max(incarnation))?;
         }
-        if !left_out(ShipStep::AppendFirst) {
-            self.append(&frames)?;
+        if left_out(ShipStep::AppendFirst) {
+            self.unshown.frames(frames.clone());
         }
+        self.append(&frames)?;
         (self.durable, self.last) = (end, (place.file, place.offset));
         self.primary_epoch = self.primary_epoch.max(last_epoch);
-        self.show(&frames, apply)?;
-        if left_out(ShipStep::AppendFirst) {
-            self.append(&frames)?;
+        if !left_out(ShipStep::AppendFirst) {
+            self.unshown.frames(frames);
         }
         Ok(())
     }
@@ -534,26 +476,5 @@ impl<D: Disk + Clone> Standby<D> {
         self.following.log.make_room_for(frames)?;
         let appended = self.following.log.append(frames);
         appended.map_err(|stop: Stop| Trouble::Stopped(polychron_base::Error::from(stop).to_string()))
-    }
-
-    /// Applies what the last point of these epochs closes.
-    fn show(&mut self, frames: &[Shipped], apply: &mut dyn Apply) -> Result<(), Trouble> {
-        let (mut closed, mut last) = (Vec::new(), None);
-        for epoch in frames.chunk_by(|shipped, _| shipped.header.last_epoch < shipped.header.first_epoch) {
-            epoch.iter().for_each(|shipped| self.points.frame(&shipped.header));
-            for Shipped { header, bytes, .. } in epoch {
-                let Ok(frame) = Frame::decode(bytes, header.place) else { continue };
-                let incarnation = header.incarnation;
-                frame.records().flatten().for_each(|record| self.points.record(read::Logged { incarnation, record }));
-            }
-            if let Some((point, pending)) = epoch.last().and_then(|shipped| self.points.whole(&shipped.header)) {
-                closed.extend(pending);
-                last = Some(point);
-            }
-        }
-        let Some(point) = last else { return Ok(()) };
-        let changes = Changes::of(&closed, &self.tables)?;
-        drop(closed);
-        apply.apply(&self.tables, &changes, &point).map_err(|error| Trouble::Apply(Arc::new(error)))
     }
 }

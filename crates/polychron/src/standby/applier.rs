@@ -23,6 +23,8 @@ use crate::refusing::Refusing;
 
 /// How long it waits before it applies again what readers have kept it from.
 const PAUSE: Duration = Duration::from_millis(1);
+/// The same of what there is no memory for.
+const OUT_OF_MEMORY_PAUSE: Duration = Duration::from_millis(50);
 
 /// What makes a database of a standby: tables by their positions at the primary, and what is known of each.
 pub(crate) struct Applier<P: Protocol> {
@@ -30,6 +32,8 @@ pub(crate) struct Applier<P: Protocol> {
     guard: Arc<Refusing>,
     pub(super) shared: Arc<Shared>,
     tables: BTreeMap<u32, (TableId, StoredTable)>,
+    /// Tables that take the place of others when their rows are there.
+    superseding: Vec<(u32, TableId)>,
     worker: P::Worker,
 }
 
@@ -46,40 +50,36 @@ impl<P: Protocol<Worker: Interactive>> Applier<P> {
         });
         let (protocol, guard, shared) = (Arc::clone(protocol), Arc::clone(guard), Arc::clone(shared));
         let worker = protocol.worker()?;
-        Ok(Self { tables: found.collect(), worker, protocol, guard, shared })
+        Ok(Self { tables: found.collect(), superseding: Vec::new(), worker, protocol, guard, shared })
     }
 
-    /// Tables and indexes go that are not there any more, and tables are made. Answers which tables take the place of others when their rows are there.
-    fn prepare(&mut self, wanted: &StoredCatalog) -> Result<Vec<(u32, TableId)>, Error> {
+    /// Tables and indexes go that are not there any more, and tables are made. What was done when it fails is not done again the next time.
+    fn prepare(&mut self, wanted: &StoredCatalog) -> Result<(), Error> {
         let storage = self.protocol.storage();
-        let mut superseding = Vec::new();
-        let old = std::mem::take(&mut self.tables);
         // Children before their parents.
-        for (position, (id, table)) in old.into_iter().rev() {
-            match wanted.tables().get(&position) {
-                None => {
-                    let name = &table.definition.name;
-                    let other = wanted.tables().iter().find(|(_, other)| other.definition.name == *name);
-                    match other {
-                        Some((other, _)) => superseding.push((*other, id)),
-                        None => storage.drop_table(id)?,
-                    }
+        for position in self.tables.keys().rev().copied().collect::<Vec<_>>() {
+            let Some((id, table)) = self.tables.get(&position) else { continue };
+            let Some(new) = wanted.tables().get(&position) else {
+                let name = &table.definition.name;
+                let other = wanted.tables().iter().find(|(_, other)| other.definition.name == *name);
+                match other {
+                    Some((other, _)) => self.superseding.push((*other, *id)),
+                    None => storage.drop_table(*id)?,
                 }
-                Some(new) => {
-                    let gone = table.definition.indexes.iter().zip(&table.indexes);
-                    for (index, _) in gone.filter(|(_, id)| !new.indexes.contains(id)) {
-                        if let Some(index) = storage.find_index(id, &index.name)? {
-                            storage.drop_index(id, index)?;
-                        }
-                    }
-                    self.tables.insert(position, (id, table));
+                self.tables.remove(&position);
+                continue;
+            };
+            let gone = table.definition.indexes.iter().zip(&table.indexes);
+            for (index, _) in gone.filter(|(_, id)| !new.indexes.contains(id)) {
+                if let Some(index) = storage.find_index(*id, &index.name)? {
+                    storage.drop_index(*id, index)?;
                 }
             }
         }
         for (position, table) in wanted.tables() {
             if !self.tables.contains_key(position) {
                 let mut definition = TableDefinition::clone(&table.definition);
-                let is_superseding = superseding.iter().any(|(other, _)| other == position);
+                let is_superseding = self.superseding.iter().any(|(other, _)| other == position);
                 if is_superseding {
                     definition.name = format!("{} (on its way)", definition.name);
                 }
@@ -88,17 +88,19 @@ impl<P: Protocol<Worker: Interactive>> Applier<P> {
                 self.tables.insert(*position, (id, table.clone()));
             }
         }
-        Ok(superseding)
+        Ok(())
     }
 
     /// Tables take the place of others, and indexes are made.
-    fn complete(&mut self, wanted: &StoredCatalog, superseding: Vec<(u32, TableId)>) -> Result<(), Error> {
+    fn complete(&mut self, wanted: &StoredCatalog) -> Result<(), Error> {
         let storage = self.protocol.storage();
-        for (position, old) in superseding {
-            let Some((id, table)) = self.tables.get(&position) else { continue };
-            let name = table.definition.name.clone();
-            let why = EvolutionError::Superseded { table: name, difference: "it has other columns".to_owned() };
-            storage.supersede_table((old, Arc::new(why)), *id)?;
+        while let Some((position, old)) = self.superseding.first().copied() {
+            if let Some((id, table)) = self.tables.get(&position) {
+                let name = table.definition.name.clone();
+                let why = EvolutionError::Superseded { table: name, difference: "it has other columns".to_owned() };
+                storage.supersede_table((old, Arc::new(why)), *id)?;
+            }
+            self.superseding.remove(0);
         }
         for (position, table) in wanted.tables() {
             let Some((id, present)) = self.tables.get_mut(position) else { continue };
@@ -136,24 +138,32 @@ impl<P: Protocol<Worker: Interactive>> Applier<P> {
             self.tables.len() != tables.tables().len()
                 || stored.zip(&self.tables).any(|((at, wanted), (other, (_, table)))| (at, wanted) != (other, table))
         };
-        if !is_other {
+        if !is_other && self.superseding.is_empty() {
             return self.write(changes);
         }
-        let superseding = self.prepare(tables)?;
+        self.prepare(tables)?;
+        // All words are absolute: what was written and is written again when something behind it has failed stays as it is.
         self.write(changes)?;
-        self.complete(tables, superseding)
+        self.complete(tables)
     }
 }
 
 impl<P: Protocol<Worker: Interactive>> Apply for Applier<P> {
     fn apply(&mut self, tables: &StoredCatalog, changes: &Changes, point: &Point) -> Result<(), Error> {
         let guard = Arc::clone(&self.guard);
-        // Under a protocol whose readers lock, one of them may be in the way for as long as it likes.
         while let Err(error) = guard.admit(|| self.try_apply(tables, changes)) {
-            if !matches!(error, Error::Conflicts(_) | Error::TimedOut(_)) || self.shared.is_over() {
-                return Err(error);
-            }
-            self.shared.pause(PAUSE);
+            let pause = match error {
+                _ if self.shared.is_over() => return Err(error),
+                // Under a protocol whose readers lock, one of them may be in the way for as long as it likes.
+                Error::Conflicts(_) | Error::TimedOut(_) => PAUSE,
+                // Readers hold old versions, and what they have written and may not commit.
+                Error::OutOfMemory(_) => {
+                    self.shared.change(|status| status.unshown = Some(error.to_string()));
+                    OUT_OF_MEMORY_PAUSE
+                }
+                _ => return Err(error),
+            };
+            self.shared.pause(pause);
         }
         let now_ns = calendar_time().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
         let lag = Duration::from_nanos(now_ns.saturating_sub(point.written_ns));
@@ -178,54 +188,61 @@ impl<'c> Run<'c> {
         self.changes.iter().skip(self.part).step_by(self.parts)
     }
 
-    /// Rows go before others come: a unique index may get a key that another row has given up.
+    /// Of tables with unique indexes rows go before others come: such an index may get a key that another row has given up.
     fn run<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), Error> {
-        let mut patched: Vec<(TableId, &[u8], Vec<u64>)> = Vec::new();
+        let (mut later, mut words, mut last) = (Vec::new(), Vec::new(), None);
         for (key, change) in self.changes() {
-            let Some((table, has_unique)) = self.table(&change) else { continue };
-            match change {
-                frame::Change::Delete { .. } => {
-                    transaction.delete_unchecked(table, key)?;
-                }
-                frame::Change::Put { .. } if has_unique => {
-                    transaction.delete_unchecked(table, key)?;
-                }
-                frame::Change::Put { .. } => {}
-                frame::Change::Patch { ranges, .. } => {
-                    let row = transaction.read_row(table, key, &Projection::ALL)?;
-                    let Some(mut words) = row.map(|row| row.as_words().to_vec()) else { return Err(unknown(table)) };
-                    for (first, range) in ranges {
-                        let Some(target) = words.get_mut(first..first + range.len()) else {
-                            return Err(unknown(table));
-                        };
-                        target.iter_mut().zip(range).for_each(|(to, from)| *to = from);
-                    }
-                    if has_unique {
-                        transaction.delete_unchecked(table, key)?;
-                    }
-                    patched.push((table, key, words));
-                }
+            let (frame::Change::Put { table, .. }
+            | frame::Change::Patch { table, .. }
+            | frame::Change::Delete { table, .. }) = &change;
+            // Those of one table come together.
+            if last.is_none_or(|(position, _)| position != *table) {
+                last = Some((*table, self.find(*table)));
+            }
+            let Some((table, has_unique)) = last.and_then(|(_, found)| found) else { continue };
+            if let frame::Change::Delete { .. } = change {
+                transaction.delete_unchecked(table, key)?;
+                continue;
+            }
+            words.clear();
+            after(transaction, (table, key), change, &mut words)?;
+            if has_unique {
+                transaction.delete_unchecked(table, key)?;
+                later.push((table, key, std::mem::take(&mut words)));
+            } else {
+                put(transaction, table, key, &words)?;
             }
         }
-        for (table, key, words) in patched {
-            put(transaction, table, key, &words)?;
-        }
-        for (key, change) in self.changes() {
-            if let (frame::Change::Put { row, .. }, Some((table, _))) = (change, self.table(&change)) {
-                put(transaction, table, key, &row.collect::<Vec<_>>())?;
-            }
-        }
-        Ok(())
+        later.into_iter().try_for_each(|(table, key, words)| put(transaction, table, key, &words))
     }
 
-    /// The table of a change, and whether it has a unique index beside its key.
-    fn table(&self, change: &frame::Change<'_>) -> Option<(TableId, bool)> {
-        let (frame::Change::Put { table, .. }
-        | frame::Change::Patch { table, .. }
-        | frame::Change::Delete { table, .. }) = change;
-        let (id, stored) = self.tables.get(table)?;
+    /// The table at a position, and whether it has a unique index beside its key.
+    fn find(&self, position: u32) -> Option<(TableId, bool)> {
+        let (id, stored) = self.tables.get(&position)?;
         Some((*id, stored.definition.indexes.iter().any(|index| index.unique)))
     }
+}
+
+/// The row that a change makes.
+fn after<T: Transaction>(
+    transaction: &mut T,
+    (table, key): (TableId, &[u8]),
+    change: frame::Change<'_>,
+    words: &mut Vec<u64>,
+) -> Result<(), Error> {
+    match change {
+        frame::Change::Put { row, .. } => words.extend(row),
+        frame::Change::Patch { ranges, .. } => {
+            let row = transaction.read_row(table, key, &Projection::ALL)?;
+            words.extend_from_slice(row.ok_or_else(|| unknown(table))?.as_words());
+            for (first, range) in ranges {
+                let target = words.get_mut(first..first + range.len()).ok_or_else(|| unknown(table))?;
+                target.iter_mut().zip(range).for_each(|(to, from)| *to = from);
+            }
+        }
+        frame::Change::Delete { .. } => {}
+    }
+    Ok(())
 }
 
 fn put<T: Transaction>(transaction: &mut T, table: TableId, key: &[u8], words: &[u64]) -> Result<(), Error> {

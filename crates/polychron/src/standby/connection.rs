@@ -7,7 +7,7 @@ use polychron_engine::Error;
 use polychron_engine::definitions::StoredCatalog;
 use polychron_log::disk::{Disk, Files};
 use polychron_log::ship::net::Connection;
-use polychron_log::ship::{Apply, Base, Changes, Point, Standby, StandbyOpening, Trouble};
+use polychron_log::ship::{Apply, Base, Changes, Point, Showing, Standby, StandbyOpening, Trouble, Unshown};
 use polychron_log::{Progress, Settings};
 
 use super::status::Shared;
@@ -29,17 +29,16 @@ impl Apply for Unseen {
     }
 }
 
-/// Connects to the primary, and follows it until the connection ends, the standby is closed, or this is enough.
+/// Connects to the primary, and follows it until the connection ends, the standby is closed, or this is enough. What became durable goes to `show`.
 fn follow<D: Disk + Clone>(
     standby: &mut Standby<D>,
-    apply: &mut dyn Apply,
     primary: &str,
     shared: &Shared,
-    is_enough: impl Fn(&Standby<D>) -> bool,
+    mut show: impl FnMut(Unshown) -> Result<bool, Trouble>,
 ) -> Result<(), Trouble> {
     let mut connection = Connection::open(primary)?;
     connection.send(&standby.hello()?)?;
-    while !shared.is_over() && !is_enough(standby) {
+    while !shared.is_over() {
         let bytes = connection.receive()?;
         if bytes.is_empty() {
             if standby.silence() > SILENCE {
@@ -47,12 +46,20 @@ fn follow<D: Disk + Clone>(
             }
             continue;
         }
-        standby.receive(bytes, apply)?;
+        let taken = standby.receive(bytes);
+        // Whether readers see it does not matter to who waits for it to be durable.
+        let said = standby.acknowledgement().map_or(Ok(()), |message| connection.send(&message));
         let (received, primary) = standby.epochs();
-        let trouble = standby.lapse().map(str::to_owned);
+        let is_connected = taken.is_ok();
         shared.change(|status| {
-            (status.received, status.primary, status.is_connected, status.trouble) = (received, primary, true, trouble);
+            (status.received, status.primary, status.is_connected) = (received, primary, is_connected);
+            status.trouble = status.trouble.take().filter(|_| !is_connected);
         });
+        let is_enough = show(standby.take_unshown());
+        taken.and(said)?;
+        if is_enough? {
+            return Ok(());
+        }
     }
     Ok(())
 }
@@ -63,35 +70,47 @@ struct Ends<'s>(&'s Shared);
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.change(|status| {
-                let why = Trouble::Stopped("its thread has panicked".to_owned());
-                (status.is_connected, status.trouble, status.ended) = (false, Some(why.to_string()), Some(why));
-            });
+            self.0.end_with(Trouble::Stopped("its thread has panicked".to_owned()));
         }
     }
 }
 
 /// Follows the primary until the standby is closed, or has ended by a failure of its own.
-pub(super) fn follow_on<D: Disk + Clone>(
-    standby: &mut Standby<D>,
-    apply: &mut dyn Apply,
-    primary: &str,
-    shared: &Shared,
-) {
+pub(super) fn follow_on<D: Disk + Clone>(standby: &mut Standby<D>, primary: &str, shared: &Shared) {
     let (_ends, mut pause) = (Ends(shared), FIRST_PAUSE);
     while !shared.is_over() {
         let before = standby.epochs().0;
-        let ended = follow(standby, apply, primary, shared, |_| false);
-        shared.change(|status| {
-            let trouble = ended.err();
-            (status.is_connected, status.trouble) = (false, trouble.as_ref().map(Trouble::to_string));
-            status.ended = trouble.filter(|_| standby.has_ended());
+        let followed = follow(standby, primary, shared, |unshown| {
+            if !unshown.is_empty() {
+                shared.show(unshown);
+            }
+            shared.ended().map_or(Ok(false), Err)
         });
-        if standby.has_ended() {
+        // What cannot be shown was told.
+        if shared.ended().is_some() {
             return;
+        }
+        let trouble = followed.err();
+        shared.change(|status| {
+            (status.is_connected, status.trouble) = (false, trouble.as_ref().map(Trouble::to_string));
+        });
+        if let Some(trouble) = trouble.filter(|_| standby.has_ended()) {
+            return shared.end_with(trouble);
         }
         pause = if standby.epochs().0 > before { FIRST_PAUSE } else { (2 * pause).min(LONGEST_PAUSE) };
         shared.pause(pause);
+    }
+}
+
+/// Shows what has come, until the standby is closed, or that fails.
+pub(super) fn show_on(showing: &mut Showing, apply: &mut dyn Apply, shared: &Shared) {
+    let _ends = Ends(shared);
+    while let Some(unshown) = shared.to_show() {
+        if let Err(trouble) = showing.show(unshown, apply) {
+            return shared.end_with(trouble);
+        }
+        let lapse = showing.lapse().map(str::to_owned);
+        shared.change(|status| status.unshown = lapse);
     }
 }
 
@@ -133,10 +152,13 @@ pub(super) fn open_files<'r, D: Disk + Clone>(
                 if opening.point().is_some() {
                     return Ok(opening);
                 }
-                let mut standby = opening.finish();
-                let is_enough = |standby: &Standby<D>| standby.point().is_some() || is_late();
-                match follow(&mut standby, &mut Unseen, primary, &shared, is_enough) {
-                    Ok(()) if standby.point().is_none() => Some(Trouble::Lost(
+                let (mut standby, mut showing) = opening.finish();
+                let followed = follow(&mut standby, primary, &shared, |unshown| {
+                    showing.show(unshown, &mut Unseen)?;
+                    Ok(showing.point().is_some() || is_late())
+                });
+                match followed {
+                    Ok(()) if showing.point().is_none() => Some(Trouble::Lost(
                         "transactions that are open there leave nothing that could be shown".to_owned(),
                     )),
                     followed => followed.err(),

@@ -13,15 +13,15 @@ use polychron_engine::redo::Journal;
 use polychron_engine::{Error, Interactive, Protocol};
 use polychron_log::disk::{Cause, Directory, Disk, Files};
 use polychron_log::ship::net::SocketAddr;
-use polychron_log::ship::{Standby, StandbyOpening};
-use polychron_log::{Load, Progress, Settings, Wanted};
+use polychron_log::ship::{Showing, Standby, StandbyOpening};
+use polychron_log::{Load, Progress, Replication, Settings, Wanted};
 use polychron_sync::Process;
 
 use crate::durable::{Home, Recovers, Told, load};
 use crate::refusing::Refusing;
 use crate::{Builder, Database};
 use applier::Applier;
-use connection::{follow_on, open_files};
+use connection::{follow_on, open_files, show_on};
 pub use status::StandbyStatus;
 use status::{Held, Shared};
 
@@ -29,7 +29,7 @@ use status::{Held, Shared};
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A database, the standby that it shows, and what makes it show that.
-type Opened<P, D> = (Database<P>, Standby<D>, Applier<P>);
+type Opened<P, D> = (Database<P>, Standby<D>, Showing, Applier<P>);
 
 /// What a standby is made of. Tables that an evolution at the primary has not finished are there, too.
 struct Recovering<'r, D: Disk>(StandbyOpening<'r, D>, StoredCatalog);
@@ -67,19 +67,19 @@ impl<P: Protocol<Worker: Interactive>> Builder<P> {
     /// As [`Builder::open`], [`Error::Options`] with [`Builder::serve_standbys`], and [`Error::NotFollowing`] where a new standby finds no primary. A standby that has been one before opens without its primary,
     /// and connects when that is there.
     pub fn open_standby(self, path: impl AsRef<Path>, primary: &str) -> Result<Database<P>, Error> {
-        if self.standbys.is_some() {
-            return Err(Error::options("a standby is followed by nobody: standbys connect to its primary"));
-        }
+        self.on_disk.refuse_standbys("a standby is followed by nobody: standbys connect to its primary")?;
         let path = path.as_ref();
         let name = path.display().to_string();
         let settings = self.settings(name.clone(), Wanted::Existing);
         let refused = |cause: Cause| Error::inaccessible(name, cause.to_string());
         let files = Files::new(Directory::create_or_open(path).map_err(refused)?);
         let opened = self.standby(&files, settings, primary)?;
-        let (database, mut standby, mut applier) = opened;
+        let (database, mut standby, mut showing, mut applier) = opened;
         let (following, shared) = (Arc::clone(standby.following()), Arc::clone(&applier.shared));
         let (primary, told, ticking) = (primary.to_owned(), Arc::clone(&shared), Arc::clone(&following));
-        let follow = move || follow_on(&mut standby, &mut applier, &primary, &told);
+        let follow = move || follow_on(&mut standby, &primary, &told);
+        let shown = Arc::clone(&shared);
+        let show = move || show_on(&mut showing, &mut applier, &shown);
         let looked = Arc::clone(&shared);
         let look = move || {
             while !looked.is_over() {
@@ -88,7 +88,8 @@ impl<P: Protocol<Worker: Interactive>> Builder<P> {
             }
         };
         let held = Held { following, shared, threads: Mutex::default(), process: Process::here() };
-        let spawned = held.spawn("polychron-standby", follow).and_then(|()| held.spawn("polychron-checkpoint", look));
+        let threads = held.spawn("polychron-standby", follow).and_then(|()| held.spawn("polychron-show", show));
+        let spawned = threads.and_then(|()| held.spawn("polychron-checkpoint", look));
         database.pool.keep(Home::new(Arc::new(held)));
         spawned.map_err(|error| Error::options(format!("the standby has no threads: {error}")))?;
         Ok(database)
@@ -116,9 +117,9 @@ impl<P: Protocol<Worker: Interactive>> Builder<P> {
         shared.change(|status| (status.seen, status.received) = (seen, seen.epoch));
         let applier = Applier::new(&database.protocol, &guard, &shared, opening.catalog())?;
         guard.begin(opening.catalog());
-        let standby = opening.finish();
+        let (standby, showing) = opening.finish();
         drop(told);
-        Ok((database, standby, applier))
+        Ok((database, standby, showing, applier))
     }
 }
 
@@ -131,5 +132,9 @@ impl<P: Protocol> Database<P> {
     /// Where standbys connect, if they can.
     pub fn standby_address(&self) -> Option<SocketAddr> {
         self.pool.home().and_then(|home| home.ends().standby_address())
+    }
+    /// Of a database that serves standbys, how far those have come that are connected; `None` of another one.
+    pub fn replication(&self) -> Option<Replication> {
+        self.pool.home().and_then(|home| home.ends().replication())
     }
 }

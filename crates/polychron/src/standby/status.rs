@@ -2,18 +2,21 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use polychron_engine::Error;
 use polychron_engine::mutations::inheriting;
 use polychron_log::disk::Disk;
-use polychron_log::ship::{Following, Point, Trouble};
+use polychron_log::ship::{Following, Point, Trouble, Unshown};
 use polychron_sync::Process;
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
 use crate::durable::Ends;
+
+/// While so many bytes wait to be shown, no more are received.
+const MOST_UNSHOWN: usize = 32 << 20;
 
 /// How far a standby is behind its primary, and whether it follows.
 #[derive(Clone, Debug)]
@@ -23,6 +26,8 @@ pub struct StandbyStatus {
     pub is_connected: bool,
     /// Log epochs that the primary has durably and that readers do not see yet, as far as the primary has told.
     pub epochs_behind: u64,
+    /// The last log epoch that is durable here. Of several standbys, the one with the highest has all that the others have: it is to take over.
+    pub received: u64,
     /// How long what was received last had been on its way, from its frame's wall clock at the primary until readers saw it. Clocks may differ.
     pub lag: Duration,
     /// The time of what readers see, by the primary's wall clock, in nanoseconds since 1970.
@@ -41,6 +46,9 @@ pub(super) struct Shared {
     status: Mutex<Status>,
     is_over: AtomicBool,
     over: (Mutex<()>, Condvar),
+    unshown: Mutex<Unshown>,
+    /// There is more of that, or less.
+    unshown_changed: Condvar,
 }
 
 #[derive(Clone, Default)]
@@ -52,6 +60,8 @@ pub(super) struct Status {
     pub(super) lag: Duration,
     pub(super) points: u64,
     pub(super) trouble: Option<String>,
+    /// What keeps what was received from being shown.
+    pub(super) unshown: Option<String>,
     pub(super) ended: Option<Trouble>,
 }
 
@@ -76,6 +86,51 @@ impl Shared {
         self.is_over.store(true, Ordering::Relaxed);
         drop(self.over.0.lock());
         self.over.1.notify_all();
+        drop(self.unshown());
+        self.unshown_changed.notify_all();
+    }
+
+    fn unshown(&self) -> MutexGuard<'_, Unshown> {
+        self.unshown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has another thread show this. Waits while too much waits for that.
+    pub(super) fn show(&self, more: Unshown) {
+        let mut unshown = self.unshown();
+        while unshown.bytes() > MOST_UNSHOWN && !self.is_over() && self.ended().is_none() {
+            unshown = self.unshown_changed.wait(unshown).unwrap_or_else(PoisonError::into_inner);
+        }
+        unshown.append(more);
+        self.unshown_changed.notify_all();
+    }
+
+    /// All that is to be shown, as soon as there is something; `None` when the standby is closed.
+    pub(super) fn to_show(&self) -> Option<Unshown> {
+        let mut unshown = self.unshown();
+        while unshown.is_empty() {
+            if self.is_over() {
+                return None;
+            }
+            unshown = self.unshown_changed.wait(unshown).unwrap_or_else(PoisonError::into_inner);
+        }
+        let taken = std::mem::take(&mut *unshown);
+        self.unshown_changed.notify_all();
+        Some(taken)
+    }
+
+    /// It follows nobody any more.
+    pub(super) fn end_with(&self, trouble: Trouble) {
+        self.change(|status| {
+            (status.is_connected, status.trouble) = (false, Some(trouble.to_string()));
+            status.ended.get_or_insert(trouble);
+        });
+        drop(self.unshown());
+        self.unshown_changed.notify_all();
+    }
+
+    /// Why it follows nobody any more.
+    pub(super) fn ended(&self) -> Option<Trouble> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).ended.clone()
     }
 }
 
@@ -128,9 +183,11 @@ impl<D: Disk + Clone> Ends for Held<D> {
 
     fn standby(&self) -> Option<StandbyStatus> {
         let status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Status { is_connected, received, primary, seen, lag, points, trouble, ended } = status;
+        let Status { is_connected, received, primary, seen, lag, points, trouble, unshown, ended } = status;
+        let trouble = trouble.or(unshown);
         let epochs_behind = primary.max(received).saturating_sub(seen.epoch);
         let ended = ended.map(|trouble| Arc::new(trouble.of_standby(self.following.path())));
-        Some(StandbyStatus { is_connected, epochs_behind, lag, seen_ns: seen.written_ns, points, trouble, ended })
+        let seen_ns = seen.written_ns;
+        Some(StandbyStatus { is_connected, epochs_behind, received, lag, seen_ns, points, trouble, ended })
     }
 }

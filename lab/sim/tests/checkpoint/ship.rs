@@ -13,7 +13,9 @@ use polychron_log::checkpoint::Options as CheckpointOptions;
 use polychron_log::disk::{Files, Operation};
 use polychron_log::frame::Change;
 use polychron_log::recover::Batch;
-use polychron_log::ship::{Apply, Base, Changes, Point, Sender, Source, Standby, StandbyOpening, Trouble};
+use polychron_log::ship::{
+    Apply, Base, Changes, Hearing, Point, Sender, Showing, Source, Standby, StandbyOpening, Trouble,
+};
 use polychron_log::steps::{Point as Pass, ShipStep, Step};
 use polychron_log::{Load, Options, Settings, Wanted};
 use polychron_sim::{At, Fault, SimulatedDisk, Survival, each_step_is_needed, stride};
@@ -22,6 +24,8 @@ use crate::faults::row;
 use crate::ledger::{Done, Ledger, Rows, replay};
 use crate::world::{World, look};
 use crate::{is_small, runs, seeds, trials};
+
+mod replicas;
 
 /// What readers of a standby see.
 #[derive(Default)]
@@ -81,6 +85,7 @@ impl Load for Loaded {
 pub(crate) struct Follower {
     pub(crate) disk: SimulatedDisk,
     pub(crate) standby: Standby<SimulatedDisk>,
+    showing: Showing,
     seen: Seen,
 }
 
@@ -128,12 +133,12 @@ impl Follower {
             let mut opening = StandbyOpening::begin(&Files::new(disk.clone()), &settings(), &|_| ())?;
             let Some(point) = opening.point() else {
                 let world = world.expect("its log has a point");
-                let (standby, seen) = (opening.finish(), Seen { is_early: true, ..Seen::default() });
-                let mut early = Self { disk: disk.clone(), standby, seen };
+                let ((standby, showing), seen) = (opening.finish(), Seen { is_early: true, ..Seen::default() });
+                let mut early = Self { disk: disk.clone(), standby, showing, seen };
                 // A transaction that is open may hold the point back.
                 let mut link = Link::connect(&mut early, world)?;
                 link.pump(&mut early, world, &mut Noise::none())?;
-                if early.standby.point().is_none() {
+                if early.showing.point().is_none() {
                     return Ok(early);
                 }
                 continue;
@@ -143,8 +148,16 @@ impl Follower {
             let tables = opening.catalog().tables().keys().copied().collect();
             let rows = loaded.0.into_inner().unwrap();
             let seen = Seen { rows, tables, point: Some(point), points: 0, is_early: false };
-            return Ok(Self { disk: disk.clone(), standby: opening.finish(), seen });
+            let (standby, showing) = opening.finish();
+            return Ok(Self { disk: disk.clone(), standby, showing, seen });
         }
+    }
+
+    /// Takes bytes, and shows what became durable by them.
+    fn receive(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        let received = self.standby.receive(bytes);
+        let shown = self.showing.show(self.standby.take_unshown(), &mut self.seen);
+        received.and(shown)
     }
 
     /// What is wrong with what it shows.
@@ -211,6 +224,7 @@ impl Noise {
 /// A connection.
 struct Link {
     sender: Sender<SimulatedDisk>,
+    hearing: Option<Hearing>,
     held: Vec<Vec<u8>>,
 }
 
@@ -220,24 +234,35 @@ impl Link {
         let hello = follower.standby.hello()?;
         sender.receive(&hello)?;
         let _ = world;
-        Ok(Self { sender, held: Vec::new() })
+        Ok(Self { sender, hearing: None, held: Vec::new() })
     }
 
     /// Carries messages until there are none.
     fn pump(&mut self, follower: &mut Follower, world: &World, noise: &mut Noise) -> Result<usize, Trouble> {
         let (mut count, mut arrived) = (0, Vec::new());
         while let Some(message) = self.sender.next(source(world))? {
+            self.hearing.get_or_insert_with(|| self.sender.hearing());
             for bytes in noise.pass(message, &mut self.held) {
                 arrived.extend_from_slice(&bytes);
                 count += 1;
                 // Some come together.
                 if noise.is_received() {
-                    follower.standby.receive(&std::mem::take(&mut arrived), &mut follower.seen)?;
+                    self.receive(follower, world, &std::mem::take(&mut arrived))?;
                 }
             }
         }
-        follower.standby.receive(&arrived, &mut follower.seen)?;
+        self.receive(follower, world, &arrived)?;
         Ok(count)
+    }
+
+    /// The standby takes bytes, and the primary what that says then.
+    fn receive(&mut self, follower: &mut Follower, world: &World, bytes: &[u8]) -> Result<(), Trouble> {
+        let received = follower.receive(bytes);
+        let acknowledged = match (follower.standby.acknowledgement(), &mut self.hearing) {
+            (Some(message), Some(hearing)) => hearing.receive(&message, source(world)),
+            _ => Ok(()),
+        };
+        received.and(acknowledged)
     }
 
     fn end(mut self, world: &World) {
@@ -275,7 +300,7 @@ fn a_standby_shows_a_prefix_whatever_happens() {
             let at = |point: Option<Point>| point.map(|it| (it.incarnation, it.consistent));
             assert!(at(before) <= at(follower.seen.point), "it does not go back");
             let mut is_connected = true;
-            if follower.seen.is_early && follower.standby.point().is_some() {
+            if follower.seen.is_early && follower.showing.point().is_some() {
                 let disk = follower.disk.clone();
                 drop(follower);
                 follower = Follower::open(&disk, Some(&world)).unwrap();
@@ -381,7 +406,7 @@ fn takes_what_does_not_follow() -> bool {
     follower.standby.hello().unwrap();
     let mut sender = Sender::new();
     sender.receive(&before).unwrap();
-    let result = Link { sender, held: Vec::new() }.pump(&mut follower, &copy, &mut Noise::none());
+    let result = Link { sender, hearing: None, held: Vec::new() }.pump(&mut follower, &copy, &mut Noise::none());
     !matches!(result, Err(Trouble::OtherHistory)) || follower.wrong(&world.told()).is_some()
 }
 
@@ -607,7 +632,7 @@ fn lacks_rows_when_promoted() -> bool {
             let Some(message) = link.sender.next(source(&again))? else {
                 return Err(Trouble::Lost("all is sent".to_owned()));
             };
-            follower.standby.receive(&message, &mut follower.seen)
+            follower.receive(&message)
         });
         link.end(&again);
         let found = look(&follower.disk.after_restart()).unwrap().expect("it is a database");
@@ -692,10 +717,10 @@ fn what_waits_for_open_transactions_is_bounded() {
     follower.disk = follower.disk.after_restart();
     let mut opening = StandbyOpening::begin(&Files::new(follower.disk.clone()), &small, &|_| ()).unwrap();
     opening.load(&Loaded::default()).unwrap();
-    follower.standby = opening.finish();
+    (follower.standby, follower.showing) = opening.finish();
     world.begin(0).unwrap();
     let mut number = 0;
-    while follower.standby.lapse().is_none() {
+    while follower.showing.lapse().is_none() {
         number += 1;
         assert!(number < 1000, "it keeps everything");
         world.commit(1, &[row(1, 100 + number, 7)]).unwrap();
@@ -832,9 +857,14 @@ fn killer_of(step: ShipStep) -> fn() -> bool {
         ShipStep::MarkBehind => stays_behind,
         ShipStep::KeepOthers => gives_up_what_it_has,
         ShipStep::RaiseTerm => is_reached_by_its_old_primary,
+        ShipStep::AwaitReplicas => replicas::answers_too_early,
+        ShipStep::CountOnce => replicas::counts_a_standby_twice,
+        ShipStep::AcknowledgeDurable => replicas::has_less_than_it_says,
+        ShipStep::CompareFirst => replicas::counts_another_history,
     }
 }
 
 each_step_is_needed! { ShipStep, killer_of:
-    AwaitDurable FollowPredecessors RefuseLower AppendFirst KeepOpen CoverDefinitions SendTables KnowTables MarkUnknown CoverLast HoldFiles ManifestsLast MarkBehind KeepOthers RaiseTerm
+    AwaitDurable FollowPredecessors RefuseLower AppendFirst KeepOpen CoverDefinitions SendTables KnowTables MarkUnknown CoverLast HoldFiles ManifestsLast MarkBehind KeepOthers RaiseTerm AwaitReplicas CountOnce
+    AcknowledgeDurable CompareFirst
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use polychron_base::TableId;
-use polychron_base::clock::ManualClock;
+use polychron_base::clock::{Duration, ManualClock};
 use polychron_base::random::Random;
 use polychron_engine::mutations::interrupt;
 use polychron_engine::redo::{Change, Log as _, Order, Ticket};
@@ -149,11 +149,27 @@ impl World {
         Self::open_archived(disk, ledger, options, durability, None)
     }
 
+    /// With answers that wait for so many standbys, and no time for them: whoever waits learns at once whether they have it.
+    pub(crate) fn open_replicated(disk: &SimulatedDisk, ledger: &Ledger, replicas: usize) -> Self {
+        let log = Options { replicas, replica_limit: Duration::ZERO, ..Options::tiny() };
+        Self::open_log(disk, ledger, checkpoint::Options::tiny(), log, None).unwrap()
+    }
+
     pub(crate) fn open_archived(
         disk: &SimulatedDisk,
         ledger: &Ledger,
         options: checkpoint::Options,
         durability: Durability,
+        archive: Option<&SimulatedDisk>,
+    ) -> Result<Self, Error> {
+        Self::open_log(disk, ledger, options, Options { durability, ..Options::tiny() }, archive)
+    }
+
+    fn open_log(
+        disk: &SimulatedDisk,
+        ledger: &Ledger,
+        options: checkpoint::Options,
+        log_options: Options,
         archive: Option<&SimulatedDisk>,
     ) -> Result<Self, Error> {
         let files = Files::new(disk.clone());
@@ -169,8 +185,7 @@ impl World {
         };
         let mut opened = None;
         let mut found = recover(&files, &before, |visit| {
-            let options = Options { durability, ..Options::tiny() };
-            let log = Log::open(&files, &mut manifests, options, clock.clone(), Box::new(ended), visit)?;
+            let log = Log::open(&files, &mut manifests, log_options, clock.clone(), Box::new(ended), visit)?;
             // An opening has an epoch of its own.
             let whole = log.durable() - 1;
             opened = Some(log);
@@ -193,7 +208,7 @@ impl World {
         Ok(Self {
             disk: disk.clone(),
             incarnation,
-            durability,
+            durability: log_options.durability,
             manifests: Arc::new(Mutex::new(manifests)),
             log: Arc::new(opened.expect("it was opened")),
             checkpoints: Arc::new(checkpoints),
