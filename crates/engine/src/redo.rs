@@ -225,7 +225,8 @@ impl Journal {
         log.stage(worker, table, key, change)
     }
 
-    /// Stages the words in which a row differs from what it was, each run of them as a patch; or the whole row, if its length has changed.
+    /// Stages the words in which a row differs from what it was, each run of them as a patch; or the whole row, if its length has changed. Runs between
+    /// which one word lies are one patch: it takes no more bytes than a second one's table and key.
     ///
     /// # Errors
     /// As [`Log::stage`].
@@ -242,7 +243,8 @@ impl Journal {
         let differs = |at: usize| old[at] != new[at];
         let mut at = 0;
         while let Some(word) = (at..new.len()).find(|&at| differs(at)) {
-            at = (word..new.len()).find(|&at| !differs(at)).unwrap_or(new.len());
+            let ends = |at: &usize| !differs(*at) && (*at + 1 == new.len() || !differs(*at + 1));
+            at = (word..new.len()).find(ends).unwrap_or(new.len());
             self.stage(worker, table, key, Change::Patch { word, words: &new[word..at] })?;
         }
         Ok(())
@@ -310,5 +312,69 @@ impl Journal {
     fn holds(&self, durability: Option<Durability>) -> bool {
         self.0.as_ref().is_some_and(|log| durability.unwrap_or_else(|| log.durability()).waits())
             && !left_out(Step::HoldAnswers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Keeps the patches that are staged.
+    #[derive(Default)]
+    struct Patches(Mutex<Vec<(usize, Vec<u64>)>>);
+
+    impl Log for Patches {
+        fn admit(&self, _: usize) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn stage(&self, _: usize, _: TableId, _: &[u8], change: Change<'_>) -> Result<(), Error> {
+            if let Change::Patch { word, words } = change {
+                self.0.lock().unwrap().push((word, words.to_vec()));
+            }
+            Ok(())
+        }
+
+        fn discard(&self, _: usize) {}
+
+        fn seal(&self, _: usize, _: Order) -> Ticket {
+            Ticket::DONE
+        }
+
+        fn ticket(&self, _: Order) -> Ticket {
+            Ticket::DONE
+        }
+
+        fn define(&self, _: &StoredCatalog) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn sealed(&self) -> Ticket {
+            Ticket::DONE
+        }
+
+        fn wait(&self, _: Ticket) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn durability(&self) -> Durability {
+            Durability::OnCheckpoint
+        }
+    }
+
+    #[test]
+    fn runs_with_one_word_between_are_one_patch() {
+        let patches = |old: &[u64], new: &[u64]| {
+            let log = Arc::new(Patches::default());
+            Journal::new(Arc::clone(&log) as _).stage_update(0, (TableId::new(1, 1), b"key"), old, new).unwrap();
+            std::mem::take(&mut *log.0.lock().unwrap())
+        };
+        let old = [0; 8];
+        assert_eq!(patches(&old, &old), []);
+        assert_eq!(patches(&old, &[1, 0, 3, 0, 0, 6, 7, 0]), [(0, vec![1, 0, 3]), (5, vec![6, 7])]);
+        assert_eq!(patches(&old, &[0, 0, 0, 0, 5, 0, 7, 8]), [(4, vec![5, 0, 7, 8])]);
+        assert_eq!(patches(&old, &[1, 0, 0, 0, 0, 0, 7, 0]), [(0, vec![1]), (6, vec![7])]);
     }
 }

@@ -58,6 +58,12 @@ impl LayoutColumn {
         one.is_null(slot) != other.is_null(slot) || bytes(one) != bytes(other)
     }
 
+    /// Whether all that can lie in its place is a value of its type.
+    pub fn holds_anything(&self) -> bool {
+        use ColumnType::{Bool, Char, Enum, FixedString, String};
+        !self.slot.variable && !matches!(self.column_type, Bool | Char | Enum(_) | String { .. } | FixedString { .. })
+    }
+
     fn check(&self, row: RowRef<'_>, fixed_bytes: u32) -> Result<(), SchemaError> {
         let slot = self.slot;
         let malformed = || SchemaError::MalformedColumn { column: self.name.clone(), expected: self.column_type };

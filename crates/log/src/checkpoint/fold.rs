@@ -22,6 +22,9 @@ use crate::steps::CheckpointStep;
 /// How many bytes of records are taken in before the memory that they take is looked at.
 const LOOK_BYTES: usize = 256 << 10;
 
+/// How many files are kept open while nobody writes to them, or as many as threads: what was gathered comes part by part, and of each part table by table.
+const IDLE: usize = 16;
+
 /// The opening that changes are of: openings count from 1 on.
 const BEFORE_ALL: u64 = 0;
 
@@ -63,9 +66,16 @@ impl<D: Disk, E: Disk> Fold<'_, D, E> {
     pub(crate) fn run(&self) -> Result<Checkpoint, Error> {
         let mut carried = self.carried();
         let first = |bits| Range { bits, prefix: 0 };
-        let mut bits = 0;
+        let (mut bits, mut last, mut before) = (0, 0, 0);
         let mut gathered = self.gather(first(bits), (self.kept != Kept::Nothing).then_some(&mut carried))?;
-        while let Gathered::TooMuch { parts } = gathered {
+        while let Gathered::TooMuch { parts, taken } = gathered {
+            if bits > 0 && taken < before + before / 4 {
+                // So few keys take all of it that smaller ranges do not help.
+                bits = last;
+                gathered = Gathered::All(self.gather_whole(first(bits))?);
+                break;
+            }
+            (last, before) = (bits, taken);
             bits = (bits + parts.next_power_of_two().ilog2() as u8).clamp(bits + 1, Range::MAX_BITS);
             gathered = self.gather(first(bits), None)?;
         }
@@ -118,7 +128,7 @@ impl<D: Disk, E: Disk> Fold<'_, D, E> {
     ) -> Result<Vec<CheckpointFile>, Error> {
         let (mut files, parts) = (Vec::new(), Mutex::new(HashMap::new()));
         for range in Range::all(bits) {
-            let newest = match std::mem::replace(&mut gathered, Gathered::TooMuch { parts: 1 }) {
+            let newest = match std::mem::replace(&mut gathered, Gathered::TooMuch { parts: 1, taken: 0 }) {
                 Gathered::All(newest) => newest,
                 Gathered::TooMuch { .. } => self.gather_whole(range)?,
             };
@@ -155,7 +165,7 @@ impl<D: Disk, E: Disk> Fold<'_, D, E> {
             range,
             pace: self.pace,
             works: Mutex::default(),
-            limits: Limits { block_bytes, file_bytes, idle: threads.max(1) },
+            limits: Limits { block_bytes, file_bytes, idle: threads.max(IDLE) },
             parts,
             state: Mutex::new(State::new()),
         }
@@ -249,6 +259,8 @@ enum Gathered {
     /// It takes too much memory, and probably so many times less in so many parts.
     TooMuch {
         parts: usize,
+        /// The bytes of records that were taken in before it did.
+        taken: usize,
     },
 }
 
@@ -265,6 +277,8 @@ impl Gathered {
 struct Gatherer<'g, 'f, E: Disk> {
     last: Framed,
     most_bytes: usize,
+    /// What it takes without a record.
+    least_bytes: usize,
     /// `None` once it has taken too much memory.
     tail: Option<Tail>,
     carried: Option<&'g mut Carried<'f, E>>,
@@ -284,8 +298,19 @@ impl<'g, 'f, E: Disk> Gatherer<'g, 'f, E> {
         carried: Option<&'g mut Carried<'f, E>>,
     ) -> Result<Self, Error> {
         let tail = Tail::of_range(fold.catalog, range, fold.options.threads.saturating_sub(1), most_bytes)?;
-        let (last, work) = (fold.last, fold.pace.begin());
-        Ok(Self { last, most_bytes, tail: Some(tail), carried, work, come: 0, taken: 0, unseen: 0, failure: None })
+        let (last, work, least_bytes) = (fold.last, fold.pace.begin(), tail.memory_bytes());
+        Ok(Self {
+            last,
+            most_bytes,
+            least_bytes,
+            tail: Some(tail),
+            carried,
+            work,
+            come: 0,
+            taken: 0,
+            unseen: 0,
+            failure: None,
+        })
     }
 
     fn take(&mut self, logged: Logged<'_>) {
@@ -310,10 +335,11 @@ impl<'g, 'f, E: Disk> Gatherer<'g, 'f, E> {
             }
         }
         self.unseen += bytes;
-        if self.unseen >= LOOK_BYTES.min(self.most_bytes) {
+        if self.unseen >= LOOK_BYTES.min(self.most_bytes / 64) {
             self.unseen = 0;
             self.work.pause()?;
-            self.tail.take_if(|tail| tail.memory_bytes() + tail.pending_bytes() > self.most_bytes);
+            let most = self.least_bytes.saturating_add(self.most_bytes);
+            self.tail.take_if(|tail| tail.memory_bytes() + tail.pending_bytes() > most);
         }
         Ok(())
     }
@@ -322,7 +348,10 @@ impl<'g, 'f, E: Disk> Gatherer<'g, 'f, E> {
         match (self.failure, self.tail) {
             (Some(error), _) => Err(error),
             (None, Some(tail)) => tail.finish().map(Gathered::All),
-            (None, None) => Ok(Gathered::TooMuch { parts: self.come.div_ceil(self.taken.max(1)) }),
+            (None, None) => {
+                let parts = self.come.div_ceil(self.taken.max(1));
+                Ok(Gathered::TooMuch { parts, taken: self.taken })
+            }
         }
     }
 }

@@ -34,8 +34,8 @@ pub struct Options {
     pub log_bytes: u64,
     /// The share of the time in which one that has begun by itself works at first; so it takes that share of the device and of its threads.
     pub share: f64,
-    /// How much memory may be taken for what the log has of rows, in bytes. Where that is not enough, the log is read several times, each time for some of
-    /// the keys.
+    /// How much memory may be taken for what the log has of rows, in bytes: two to three times the log's. Where that is not enough, the log is read several
+    /// times, each time for some of the keys.
     pub memory_bytes: usize,
     /// Where what has changed since rows were written takes no more memory than this share of their bytes, they stay, and only changes are written. So much
     /// longer is what a recovery has to gather, for checkpoints that cost as much as has changed.
@@ -54,7 +54,7 @@ impl Options {
         Self {
             log_bytes: 256 << 20,
             share: 0.25,
-            memory_bytes: 256 << 20,
+            memory_bytes: 768 << 20,
             changes: 0.125,
             threads: 2,
             file_bytes: 256 << 20,

@@ -23,6 +23,12 @@ impl Buffer {
         let start = memory.as_ptr().align_offset(BLOCK).min(BLOCK);
         Self { memory, start, bytes }
     }
+
+    /// So many arbitrary bytes, rounded up to whole blocks, where these are if there is room.
+    pub(crate) fn resized(self, bytes: usize) -> Self {
+        let bytes = bytes.next_multiple_of(BLOCK);
+        if self.start + bytes <= self.memory.len() { Self { bytes, ..self } } else { Self::zeroed(bytes) }
+    }
 }
 
 impl Deref for Buffer {
@@ -71,6 +77,11 @@ mod tests {
             assert!(buffer.iter().all(|byte| *byte == 0));
             buffer.fill(7);
             assert!(bytes == 0 || misaligned(0, &buffer).is_none());
+            for other in [bytes / 2, bytes, 2 * bytes] {
+                buffer = buffer.resized(other);
+                assert_eq!(buffer.len(), other.next_multiple_of(BLOCK));
+                assert!(other == 0 || misaligned(0, &buffer).is_none());
+            }
         }
     }
 

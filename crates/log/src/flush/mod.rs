@@ -100,7 +100,7 @@ impl Options {
             durability: Durability::Immediate,
             workers,
             first_file_bytes: 1 << 20,
-            file_bytes: 64 << 20,
+            file_bytes: 32 << 20,
             frame_bytes: 4 << 20,
             unflushed_bytes: 64 << 20,
             transaction_bytes: 96 << 20,

@@ -2,7 +2,7 @@
 
 use polychron_engine::mutations::left_out;
 
-use super::{Malformed, Order, Record};
+use super::{Malformed, Order, Piece, Record};
 use crate::steps::Step;
 
 /// What was read of a transaction, when it goes on. All of it lies in one epoch.
@@ -13,10 +13,18 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Reads the next record to its end.
+    /// The next record. One that is not all of its transaction is read to its end.
     ///
     /// # Errors
     /// [`Malformed`]: a change is, or the record is not the piece that comes next.
+    pub(crate) fn follow(&mut self, record: &Record<'_>) -> Result<(), Malformed> {
+        if record.piece == Piece::WHOLE && self.open.is_none() { Ok(()) } else { self.take(record) }
+    }
+
+    /// Reads the next record to its end.
+    ///
+    /// # Errors
+    /// As of [`follow`](Self::follow).
     pub(crate) fn take(&mut self, record: &Record<'_>) -> Result<(), Malformed> {
         let mut end = u64::from(record.piece.first);
         for change in record.changes() {

@@ -374,7 +374,7 @@ fn read_range<'b>(reader: &mut Reader<'b>, end: usize) -> Option<(usize, Words<'
 fn read_words<'b>(reader: &mut Reader<'b>, first: usize) -> Option<Words<'b>> {
     let count = usize::try_from(reader.varint()?).ok().filter(|count| *count <= MAX_ROW_WORDS - first)?;
     let before = *reader;
-    read_runs(reader, count, |_, others| !others.contains(&[0; 8]))?;
+    read_runs(reader, count, |_, others| !others.iter().fold(false, |found, word| found | (*word == [0; 8])))?;
     Some(Words { reader: before.until(reader)?, zeroes: 0, others: 0, left: count })
 }
 
@@ -438,6 +438,18 @@ impl<'b> Ranges<'b> {
         (self.reader.rest(), self.left)
     }
 
+    /// The first word, and the one behind the last, if it is one range.
+    #[inline]
+    pub(crate) fn covered(mut self) -> Option<(usize, usize)> {
+        if self.left != 1 {
+            return None;
+        }
+        // It was read before, when the change was.
+        let (distance, count) = self.reader.varints()?;
+        let first = self.end + distance as usize;
+        Some((first, first + count as usize))
+    }
+
     /// What [`encoded`](Self::encoded) gave of all ranges of a change.
     pub(crate) fn of(bytes: &'b [u8], count: u64) -> Self {
         Self { reader: Reader::new(bytes), left: count, end: 0 }
@@ -478,14 +490,22 @@ impl<'b> Words<'b> {
     }
 
     /// Appends the words, run by run. None was taken yet.
-    pub(crate) fn append_to(mut self, words: &mut Vec<u64>) {
-        let wanted = words.len() + self.left;
+    pub(crate) fn append_to(self, words: &mut Vec<u64>) {
+        let count = self.left;
+        self.append_front_to(count, words);
+    }
+
+    /// Appends the first ones, as many as that.
+    #[inline]
+    pub(crate) fn append_front_to(mut self, count: usize, words: &mut Vec<u64>) {
+        let wanted = words.len() + count.min(self.left);
         while words.len() < wanted {
             // They were walked through before, when the change was read.
             let Some((zeroes, others)) = self.reader.varints() else { break };
-            words.resize(words.len() + zeroes as usize, 0);
+            words.resize(wanted.min(words.len() + zeroes as usize), 0);
             let Some(others) = self.reader.take(8 * others as usize) else { break };
-            words.extend(others.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));
+            let left = wanted - words.len();
+            words.extend(others.as_chunks().0.iter().take(left).map(|word| u64::from_le_bytes(*word)));
         }
         debug_assert_eq!(words.len(), wanted);
     }

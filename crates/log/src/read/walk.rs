@@ -29,6 +29,8 @@ pub(super) struct Walk<'f, D: Disk> {
     file: Option<Opened<D>>,
     /// Whether other threads read ahead.
     by_threads: bool,
+    /// Whether this process has written what is read, or read it when it opened the log. Then changes are only read by who they are handed to.
+    is_in_use: bool,
     /// Where the next frame is looked for.
     pub(super) number: u64,
     pub(super) offset: u64,
@@ -58,6 +60,8 @@ struct Opened<D: Disk> {
     file: Arc<File<D::File>>,
     bytes: u64,
     ahead: Ahead<D>,
+    /// What was read before, and is not needed any more.
+    spare: Option<Buffer>,
 }
 
 impl<'f, D: Disk> Walk<'f, D> {
@@ -79,7 +83,7 @@ impl<'f, D: Disk> Walk<'f, D> {
     fn open(&self, slot: u32) -> Result<Opened<D>, Error> {
         let file = Arc::new(self.files.open(&path_of(slot), Access::Read)?);
         let bytes = file.bytes()?;
-        Ok(Opened { slot, bytes, ahead: Ahead::new(Arc::clone(&file), bytes, self.by_threads), file })
+        Ok(Opened { slot, bytes, ahead: Ahead::new(Arc::clone(&file), bytes, self.by_threads), file, spare: None })
     }
 
     /// The walk through a log that is in use, up to a frame that is durable, in files that are known.
@@ -87,7 +91,7 @@ impl<'f, D: Disk> Walk<'f, D> {
         let numbers = live.iter().map(|live| (live.number, vec![live.slot])).collect();
         let slots = live.iter().map(|live| live.slot).collect();
         // Further manifests may be written meanwhile.
-        Self { numbers, slots, known: last.epoch, ..Self::empty(files, manifest, u64::MAX) }
+        Self { numbers, slots, known: last.epoch, is_in_use: true, ..Self::empty(files, manifest, u64::MAX) }
     }
 
     fn empty(files: &'f Files<D>, manifest: &Manifest, generation: u64) -> Self {
@@ -101,6 +105,7 @@ impl<'f, D: Disk> Walk<'f, D> {
             numbers: BTreeMap::new(),
             file: None,
             by_threads: false,
+            is_in_use: false,
             number,
             offset: 0,
             folded: if left_out(CheckpointStep::SkipFolded) { 0 } else { folded },
@@ -172,7 +177,7 @@ impl<'f, D: Disk> Walk<'f, D> {
     }
 
     fn decode(&self, file: &mut Opened<D>, place: Place, again: bool) -> Result<Result<(Found, Header), Fault>, Error> {
-        let slot = file.slot;
+        let (slot, spare) = (file.slot, file.spare.take());
         let mut read = |into: &mut Buffer| {
             if !again && file.ahead.read(place.offset, into) {
                 return Ok(true);
@@ -189,7 +194,7 @@ impl<'f, D: Disk> Walk<'f, D> {
             Err(fault) => return Ok(Err(fault)),
         };
         if length > BLOCK {
-            bytes = Buffer::zeroed(length);
+            bytes = spare.map_or_else(|| Buffer::zeroed(length), |spare| spare.resized(length));
             if !read(&mut bytes)? {
                 return Ok(Err(Fault::Cut));
             }
@@ -245,7 +250,10 @@ impl<'f, D: Disk> Walk<'f, D> {
             pieces.end().map_err(|_| self.corrupt("a transaction lacks its last piece"))?;
         }
         let known = self.known;
-        self.unsure.retain(|found| found.first_epoch > known);
+        let sure = self.unsure.extract_if(.., |found| found.first_epoch <= known);
+        if let (Some(file), Some(last)) = (&mut self.file, sure.last()) {
+            file.spare = Some(last.bytes);
+        }
         Ok(())
     }
 
@@ -254,7 +262,8 @@ impl<'f, D: Disk> Walk<'f, D> {
         let Some(frame) = Frame::of_checked(&found.bytes) else { return Err(malformed()) };
         for record in frame.records() {
             let record = record.map_err(|_| malformed())?;
-            pieces.take(&record).map_err(|_| malformed())?;
+            let taken = if self.is_in_use { pieces.follow(&record) } else { pieces.take(&record) };
+            taken.map_err(|_| malformed())?;
             visit(Logged { incarnation: frame.header.incarnation, record });
         }
         Ok(())

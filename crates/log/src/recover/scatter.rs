@@ -71,16 +71,13 @@ impl Scatter {
                 Change::Put { table, row: words } => {
                     let Some(number) = shared.tables.number(table) else { continue };
                     let (bytes, count) = words.encoded();
-                    self.row.clear();
-                    words.append_to(&mut self.row);
-                    let key = shared.tables.get(number).key_of(&self.row, &mut self.key)?;
+                    let key = shared.tables.get(number).key_of_encoded(words, &mut self.row, &mut self.key)?;
                     (number, key, Kind::Put { words: count as u32 }, bytes)
                 }
-                Change::Patch { table, key, mut ranges } => {
+                Change::Patch { table, key, ranges } => {
                     let Some(number) = shared.tables.number(table) else { continue };
                     let (bytes, count) = ranges.encoded();
-                    let first = ranges.next().filter(|_| count == 1);
-                    let covered = first.map(|(first, words)| (first as u32, (first + words.len()) as u32));
+                    let covered = ranges.covered().map(|(first, end)| (first as u32, end as u32));
                     (number, key, Kind::Patch { ranges: count as u32, covered }, bytes)
                 }
                 Change::Delete { table, key } => {

@@ -8,6 +8,7 @@ use polychron_schema::{KeyExtractor, KeyScratch, Layout, RowRef, SchemaError, Ta
 
 use crate::catalog::StoredCatalog;
 use crate::error::{Error, RowFault};
+use crate::frame::Words;
 use crate::steps::RecoveryStep;
 
 /// A table of the catalog.
@@ -17,6 +18,10 @@ pub(crate) struct Table {
     pub(crate) definition: Arc<TableDefinition>,
     pub(crate) layout: Layout,
     key: KeyExtractor,
+    /// Columns of the key in which not everything is a value.
+    checked: Vec<usize>,
+    /// In how many words of a row these columns lie, if that does not depend on the row.
+    key_words: Option<usize>,
 }
 
 /// The tables of a catalog, each with a small number.
@@ -31,9 +36,17 @@ impl Tables {
     pub(crate) fn new(catalog: &StoredCatalog) -> Result<Self, Error> {
         let made = |(position, stored): (&u32, &crate::catalog::StoredTable)| {
             let refused = |error| Error::Definition { table: stored.definition.name.clone(), error };
+            let layout = stored.definition.layout().map_err(refused)?;
+            let key = &stored.definition.key;
+            let ends = key.iter().map(|&column| layout.columns()[column].slot).map(|slot| {
+                let is_fixed = !slot.variable && !slot.is_nullable();
+                is_fixed.then_some((slot.offset + slot.width).div_ceil(8) as usize)
+            });
             Ok(Table {
                 position: *position,
-                layout: stored.definition.layout().map_err(refused)?,
+                checked: key.iter().copied().filter(|&column| !layout.columns()[column].holds_anything()).collect(),
+                key_words: ends.collect::<Option<Vec<_>>>().and_then(|ends| ends.into_iter().max()),
+                layout,
                 key: KeyExtractor::primary(&stored.definition).map_err(refused)?,
                 definition: Arc::clone(&stored.definition),
             })
@@ -44,7 +57,12 @@ impl Tables {
     }
 
     /// The number of the table at a position; `None` if it is gone.
+    #[inline]
     pub(crate) fn number(&self, position: u32) -> Option<usize> {
+        // Unless tables were dropped.
+        if self.positions.get(position as usize) == Some(&position) {
+            return Some(position as usize);
+        }
         let number = self.positions.binary_search(&position).ok();
         number.or_else(|| (left_out(RecoveryStep::SkipDropped) && !self.tables.is_empty()).then_some(0))
     }
@@ -64,6 +82,28 @@ impl Table {
         self.extract(row, scratch).map_err(|error| self.fault_of_row(row, RowFault::Layout(error)))
     }
 
+    /// The same of a row that is encoded, of which no more is decoded than that takes.
+    #[inline]
+    pub(crate) fn key_of_encoded<'s>(
+        &self,
+        words: Words<'_>,
+        row: &mut Vec<u64>,
+        scratch: &'s mut KeyScratch,
+    ) -> Result<&'s [u8], Error> {
+        row.clear();
+        let is_long_enough = 8 * words.len() >= self.layout.shape().fixed_bytes as usize;
+        match self.key_words.filter(|_| is_long_enough) {
+            Some(count) => {
+                words.append_front_to(count, row);
+                self.extract_front(row, scratch).map_err(|error| self.fault_of_row(row, RowFault::Layout(error)))
+            }
+            None => {
+                words.append_to(row);
+                self.key_of(row, scratch)
+            }
+        }
+    }
+
     /// Checks that a patched row still has its key.
     pub(crate) fn check_same(&self, key: &[u8], row: &[u64], scratch: &mut KeyScratch) -> Result<(), Error> {
         match self.extract(row, scratch) {
@@ -74,13 +114,19 @@ impl Table {
     }
 
     fn extract<'s>(&self, row: &[u64], scratch: &'s mut KeyScratch) -> Result<&'s [u8], SchemaError> {
-        let row = RowRef::from_words(row);
-        let (bytes, expected) = (row.as_bytes().len(), self.layout.shape().fixed_bytes as usize);
+        let (bytes, expected) = (8 * row.len(), self.layout.shape().fixed_bytes as usize);
         if bytes < expected {
             return Err(SchemaError::RowLength { bytes, expected });
         }
-        self.definition.key.iter().try_for_each(|&column| self.layout.check_column(row, column))?;
-        self.key.extract(row, scratch)
+        self.extract_front(row, scratch)
+    }
+
+    /// The key of a row that is long enough, of its first words.
+    #[inline]
+    fn extract_front<'s>(&self, front: &[u64], scratch: &'s mut KeyScratch) -> Result<&'s [u8], SchemaError> {
+        let front = RowRef::from_words(front);
+        self.checked.iter().try_for_each(|&column| self.layout.check_column(front, column))?;
+        self.key.extract(front, scratch)
     }
 
     /// Checks that a row is one of the table.

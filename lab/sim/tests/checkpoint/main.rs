@@ -17,6 +17,7 @@ use polychron_base::random::Random;
 use polychron_base::sizes::scaled;
 use polychron_log::Durability;
 use polychron_log::checkpoint::{self, Contents};
+use polychron_log::disk::Operation;
 use polychron_sim::{At, Fault, SimulatedDisk, Survival, Trials};
 
 use ledger::Ledger;
@@ -229,5 +230,27 @@ fn what_a_restart_finds_is_durable_before_anything_is_built_on_it() {
                 trials.crash(&next, at, seeds(1), |left| complaint(left, &ledger));
             });
         }
+    }
+}
+
+/// Where the log has too much, it is read for ranges of the keys, but not for ever smaller ones where that does not help.
+#[test]
+fn ranges_are_halved_while_that_helps() {
+    let readings = |memory_bytes, keys: &[u64]| {
+        let disk = SimulatedDisk::new(1);
+        let options = checkpoint::Options { memory_bytes, ..checkpoint::Options::tiny() };
+        let world = World::open_with(&disk, &Ledger::default(), options, Durability::Immediate).unwrap();
+        keys.iter().for_each(|key| world.commit(0, &[faults::row(1, *key, *key)]).unwrap());
+        let before = disk.steps().len();
+        world.checkpoint().unwrap();
+        let is_read = |step: &&polychron_sim::Step| step.operation == Operation::Read && step.path.starts_with("log/");
+        disk.steps()[before..].iter().filter(is_read).count()
+    };
+    let all: Vec<u64> = (0..100).collect();
+    // It is in the first range, however small that is.
+    let first = (0..10_000).find(|key: &u64| checkpoint::hash(&key.to_be_bytes()) >> 24 == 0).unwrap();
+    for (keys, is_halved) in [(all, true), (vec![first; 100], false)] {
+        let (once, few) = (readings(1 << 30, &keys), readings(256, &keys));
+        assert_eq!(few > 3 * once, is_halved, "{few} blocks are read, and {once} if once");
     }
 }
