@@ -12,7 +12,7 @@ mod own_keys;
 
 use std::collections::BTreeSet;
 
-use polychron_base::key::{EncodedKey, HashSeed};
+use polychron_base::key::{EncodedKey, HashSeed, Key16};
 use polychron_base::room::{KeptList, ROOM};
 use polychron_base::{IndexId, TableId, clear_each};
 use polychron_engine::mutations::left_out;
@@ -119,6 +119,17 @@ impl Write {
     pub(super) fn of_node(record: Kept, place: IndexRef, kind: Kind) -> Self {
         Self { is_node: true, unlogged: true, ..Self::new(Target::Record(record), place, kind) }
     }
+}
+
+/// The row of a write that is added.
+#[derive(Debug)]
+pub(super) enum NewRow<'r> {
+    /// It goes.
+    None,
+    /// It is in a buffer, for which the write set gives another one.
+    In(&'r mut RowBuffer),
+    /// It has these words.
+    Of(&'r [u64]),
 }
 
 const EMPTY: u32 = u32::MAX;
@@ -230,6 +241,21 @@ impl WriteSet {
         &RowRef::from_words(words).as_bytes()[..usize::from(write.key.bytes)]
     }
 
+    /// The same in registers, if it is short enough.
+    #[inline]
+    pub(super) fn short_key(&self, write: &Write) -> Option<Key16> {
+        let KeySpan { offset, bytes } = write.key;
+        let words = &self.keys[offset as usize..][..usize::from(bytes).div_ceil(8)];
+        let (first, second) = match *words {
+            [] => (0, 0),
+            [first] => (first, 0),
+            [first, second] => (first, second),
+            _ => return None,
+        };
+        let slices = u128::from(u64::from_be(first)) << 64 | u128::from(u64::from_be(second));
+        Some(Key16::new(slices.checked_shr(128 - 8 * u32::from(bytes)).unwrap_or(0), usize::from(bytes)))
+    }
+
     #[inline]
     fn keep_key<K: EncodedKey>(&mut self, key: K) -> KeySpan {
         let offset = self.keys.len() as u32;
@@ -285,20 +311,20 @@ impl WriteSet {
         if self.keyed == 0 {
             return None;
         }
-        let is_it = |write: &Write| write.target == Target::Key && write.place == place && same(self.key(write), key);
-        self.filled(self.find(key.hash(self.hash_seed), is_it))
+        self.filled(self.slot_of_key(place, key))
     }
 
-    #[inline]
+    #[inline(always)]
+    fn slot_of_key<K: EncodedKey>(&self, place: IndexRef, key: K) -> usize {
+        let is_it = |write: &Write| write.target == Target::Key && write.place == place && same(self.key(write), key);
+        self.find(key.hash(self.hash_seed), is_it)
+    }
+
+    #[inline(never)]
     fn slot_of(&self, write: &Write) -> usize {
         match write.target {
             Target::Record(record) => self.slot_of_record(record.address()),
-            Target::Key => {
-                let key = self.key(write);
-                let is_it =
-                    |other: &Write| other.target == Target::Key && other.place == write.place && self.key(other) == key;
-                self.find(EncodedKey::hash(&key, self.hash_seed), is_it)
-            }
+            Target::Key => self.slot_of_key(write.place, self.key(write)),
         }
     }
 
@@ -309,18 +335,18 @@ impl WriteSet {
         self.floor
     }
 
-    /// Adds a write whose row is what `row` holds; `row` gets another buffer in exchange. A write of the same record behind the
-    /// last savepoint is overwritten.
+    /// Adds a write with its row. A write of the same record behind the last savepoint is overwritten.
     #[inline]
-    pub(super) fn push<K: EncodedKey>(&mut self, mut write: Write, key: Option<K>, row: Option<&mut RowBuffer>) {
+    pub(super) fn push<K: EncodedKey>(&mut self, mut write: Write, key: Option<K>, row: NewRow<'_>) {
         if (self.writes.len() + 1) * 2 > self.slots.len() {
             self.rehash(self.slots.len() * 2);
         }
         let kept = self.keys.len();
         write.key = key.map_or_else(KeySpan::default, |key| self.keep_key(key));
-        let at = match write.target {
-            Target::Record(record) => self.slot_of_record(record.address()),
-            Target::Key => self.slot_of(&write),
+        let at = match (write.target, key) {
+            (Target::Record(record), _) => self.slot_of_record(record.address()),
+            (Target::Key, Some(key)) => self.slot_of_key(write.place, key),
+            (Target::Key, None) => self.slot_of(&write),
         };
         write.prior = self.filled(at);
         if let Some(prior) = write.prior {
@@ -346,14 +372,15 @@ impl WriteSet {
         self.put_row(position, row);
     }
 
-    #[inline]
-    fn put_row(&mut self, position: usize, row: Option<&mut RowBuffer>) {
+    #[inline(always)]
+    fn put_row(&mut self, position: usize, row: NewRow<'_>) {
         if self.rows.len() <= position {
             self.rows.push(RowBuffer::new());
         }
         match row {
-            Some(row) => std::mem::swap(&mut self.rows[position], row),
-            None => self.rows[position].clear(),
+            NewRow::In(row) => std::mem::swap(&mut self.rows[position], row),
+            NewRow::Of(words) => self.rows[position].overwrite_words(words.len()).copy_from_slice(words),
+            NewRow::None => self.rows[position].clear(),
         }
     }
 
@@ -528,7 +555,7 @@ mod tests {
     fn small_transactions_clear_few_slots() {
         let place = IndexRef { table: TableId::new(1, 1), index: IndexId::PRIMARY };
         let write = |writes: &mut WriteSet, key: u64| {
-            writes.push(Write::new(Target::Key, place, Kind::Delete), Some(&key.to_be_bytes()[..]), None);
+            writes.push(Write::new(Target::Key, place, Kind::Delete), Some(&key.to_be_bytes()[..]), NewRow::None);
         };
         let mut writes = WriteSet::default();
         (0..1000).for_each(|key| write(&mut writes, key));
