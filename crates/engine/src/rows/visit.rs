@@ -53,8 +53,19 @@ impl<'v, 't, S: Keyed + 'static, V: RowVisitor> Visit<'v, 't, S, V> {
         found: P::Found,
     ) -> Result<ControlFlow<()>, Error> {
         if self.scan.index == IndexId::PRIMARY {
-            return Ok(self.row(transaction.row(found)));
+            Ok(self.row(transaction.row(found)))
+        } else {
+            self.entry(transaction, found)
         }
+    }
+
+    /// Visits the row to which an entry leads. Beside this, which is long, the visit of a row is short.
+    #[inline(never)]
+    fn entry<P: Primitives<'t, Store = S>>(
+        &mut self,
+        transaction: &mut P,
+        found: P::Found,
+    ) -> Result<ControlFlow<()>, Error> {
         let row = transaction.follow(self.table, found, &self.projection)?;
         Ok(row.map_or(ControlFlow::Continue(()), |row| self.row(transaction.row(row))))
     }

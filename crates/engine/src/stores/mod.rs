@@ -19,6 +19,7 @@ mod rows;
 mod table;
 mod undo;
 mod worker;
+mod write_table;
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -50,6 +51,7 @@ pub use rows::{check_row, entry_words, key_in_entry, words_of};
 pub use table::{Keyed, StoreDefinition, StoreTable, has_dropped};
 pub use undo::{UndoLog, Undoable};
 pub use worker::{GROUP, Parts, PartsMut, StoreWorker, WorkerBase};
+pub use write_table::WriteTable;
 
 /// An index of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

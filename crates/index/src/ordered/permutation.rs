@@ -40,6 +40,10 @@ impl Permutation {
         let count = self.count();
         debug_assert!(position <= count && count < LEAF_WIDTH);
         let slot = self.slot(count);
+        if position == count {
+            // It is in its place.
+            return (Self(self.0 + (1 << COUNT_SHIFT)), slot);
+        }
         let kept = self.0 & (below(position) | !below(count + 1));
         let moved = (self.0 & below(count) & !below(position)) << 4;
         (Self((kept | moved | (slot as u64) << (4 * position)) + (1 << COUNT_SHIFT)), slot)

@@ -94,6 +94,8 @@ struct Scan<'s, 'g, 'l, V> {
     end: Option<(&'s [u8], bool)>,
     /// The key that is being assembled; the slices of the layers above are in place.
     key: [u8; BUFFER],
+    /// The length of the key that was handed out last, as long as that is in place and the scan does not resume behind it yet.
+    handed_out: Option<usize>,
     visitor: &'s mut V,
 }
 
@@ -188,10 +190,11 @@ impl OrderedIndex {
         };
         // Made where it lies: it is long.
         let start = Start { bytes: [0; BUFFER], len: 0, inclusive: true, bounded: false };
-        let mut scan = Scan { index: self, guard, forward, start, end, key: [0; BUFFER], visitor };
+        let mut scan = Scan { index: self, guard, forward, start, end, key: [0; BUFFER], handed_out: None, visitor };
         scan.start.begin(first);
         let mut backoff = Backoff::new();
         while let Flow::Restart = scan.layer(0, Entrance::Index, scan.start.bounded, scan.end.is_some()) {
+            scan.resume_behind();
             backoff.wait();
         }
     }
@@ -298,13 +301,16 @@ impl<'g, V: Visitor> Scan<'_, 'g, '_, V> {
         version: u64,
         copy: &Snapshot,
         mut on_start: bool,
-        on_end: bool,
+        mut on_end: bool,
     ) -> Flow {
         let count = copy.permutation.count();
+        let entry_at = |step: usize, forward| copy.entry(if forward { step } else { count - 1 - step });
         let start = if on_start { self.start.key().slice(depth) } else { 0 };
         let end = self.end.filter(|_| on_end).map_or(0, |(bound, _)| bound.slice(depth));
+        // If the last entry comes before the end, so do the others.
+        on_end &= count > 0 && !self.is_before(entry_at(count - 1, self.forward).slice, end);
         for step in 0..count {
-            let entry = copy.entry(if self.forward { step } else { count - 1 - step });
+            let entry = entry_at(step, self.forward);
             let mut starts_within = false;
             if on_start {
                 if self.is_before(entry.slice, start) {
@@ -325,8 +331,10 @@ impl<'g, V: Visitor> Scan<'_, 'g, '_, V> {
                     Side::Within => ends_within = true,
                 }
             }
-            self.key[8 * depth..8 * depth + 8].copy_from_slice(&entry.slice.to_be_bytes());
             if entry.kind == KIND_LAYER {
+                // The key that was handed out last is about to be overwritten.
+                self.resume_behind();
+                self.assemble(depth, entry.slice);
                 // SAFETY: the value is from a validated copy, under the scan's guard.
                 let Some(root) = (unsafe { Node::from_raw(entry.value) }) else { return Flow::Restart };
                 match self.layer(depth + 1, Entrance::Layer(root, leaf, version), starts_within, ends_within) {
@@ -367,9 +375,15 @@ impl<'g, V: Visitor> Scan<'_, 'g, '_, V> {
         }
     }
 
-    /// Hands one key out and notes it as the place to resume after.
+    #[inline]
+    fn assemble(&mut self, depth: usize, slice: u64) {
+        self.key[8 * depth..8 * depth + 8].copy_from_slice(&slice.to_be_bytes());
+    }
+
+    /// Hands one key out, which is the place to resume after.
     #[inline]
     fn emit(&mut self, depth: usize, entry: &Entry) -> ControlFlow<()> {
+        self.assemble(depth, entry.slice);
         let (len, handle) = if entry.kind == KIND_SUFFIX {
             // SAFETY: the value is from a validated copy, under the scan's guard.
             let suffix = unsafe { Suffix::from_value(entry.value) };
@@ -378,16 +392,16 @@ impl<'g, V: Visitor> Scan<'_, 'g, '_, V> {
         } else {
             (8 * depth + entry.kind, handle_of(entry.value))
         };
-        let whole = len.next_multiple_of(8);
-        if whole <= 8 {
-            self.start.bytes[..8].copy_from_slice(&self.key[..8]);
-        } else {
-            self.start.bytes[..whole].copy_from_slice(&self.key[..whole]);
-        }
-        self.start.len = len;
-        self.start.inclusive = false;
-        self.start.bounded = true;
+        self.handed_out = Some(len);
         self.visitor.entry(&self.key[..len], handle)
+    }
+
+    /// If the scan must start over, it does so behind the key that was handed out last.
+    #[inline]
+    fn resume_behind(&mut self) {
+        if let Some(len) = self.handed_out.take() {
+            self.start.set(&self.key[..len], false);
+        }
     }
 
     /// The next leaf of a forward scan.

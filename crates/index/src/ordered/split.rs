@@ -93,8 +93,8 @@ impl<'g> Climb<'g> {
     }
 
     /// Releases all latches, those of the new nodes too.
-    fn release(self) {
-        for (latched, _, right) in self.full.into_iter().flatten() {
+    fn release(mut self) {
+        for (latched, _, right) in self.full[..self.height].iter_mut().filter_map(Option::take) {
             drop(Latched::newborn(right.node()));
             drop(latched);
         }
@@ -113,7 +113,7 @@ impl<'g> Climb<'g> {
         mut right: Node<'g>,
         append: bool,
     ) {
-        for (latched, interior, new) in self.full.iter_mut().flatten() {
+        for (latched, interior, new) in self.full[..self.height].iter_mut().flatten() {
             latched.change_structure();
             separator = divide_interior(interior, new, left, separator, right, append);
             left = interior.node();
@@ -179,9 +179,9 @@ fn ascends(rank: usize, behind_last: bool, leaf: &Leaf) -> bool {
 }
 
 /// Where to divide a full leaf's entries, the new one among them: never between two with the same slice.
-fn division(merged: &[Entry], rank: usize, leaf: &Leaf) -> usize {
+fn division(merged: &[Entry], rank: usize, ascends: bool, leaf: &Leaf) -> usize {
     let last = merged.len() - 1;
-    let wanted = if ascends(rank, rank == last, leaf) {
+    let wanted = if ascends {
         // Behind the new entry, so that the run has no other keys to its right in the leaf where it goes on.
         (rank + 1).min(last)
     } else if rank == 0 && leaf.prev().is_none() {
@@ -210,18 +210,27 @@ impl OrderedIndex {
     ) -> Result<(), OutOfMemory> {
         let left = position.leaf;
         let entry = entry_for(key, position.depth, handle, guard)?;
-        let rank = left.rank(entry.slice, class(entry.kind));
-        let old = left.entries();
-        let mut merged = Entries::new();
-        old[..rank].iter().for_each(|kept| merged.push(*kept));
-        merged.push(entry);
-        old[rank..].iter().for_each(|kept| merged.push(*kept));
-        let at = division(&merged, rank, left);
-        let append = ascends(rank, rank == old.len(), left);
+        let (rank, count) = (left.rank(entry.slice, class(entry.kind)), left.permutation().count());
+        let append = ascends(rank, rank == count, left);
+        let mut moved = Entries::new();
+        let at = if append && rank == count && left.last_slice() < entry.slice {
+            // All stay, and the run goes on in the new leaf.
+            moved.push(entry);
+            count
+        } else {
+            let old = left.entries();
+            let mut merged = Entries::new();
+            old[..rank].iter().for_each(|kept| merged.push(*kept));
+            merged.push(entry);
+            old[rank..].iter().for_each(|kept| merged.push(*kept));
+            let at = division(&merged, rank, append, left);
+            merged[at..].iter().for_each(|kept| moved.push(*kept));
+            at
+        };
+        let separator = moved[0].slice;
 
         // SAFETY: the entry was not published.
-        let right = Leaf::allocate(merged[at].slice, &merged[at..], guard)
-            .inspect_err(|_| unsafe { discard(&entry, guard) })?;
+        let right = Leaf::allocate(separator, &moved, guard).inspect_err(|_| unsafe { discard(&entry, guard) })?;
         let mut climb = Climb::new(left.node(), guard).inspect_err(|_| {
             // SAFETY: neither the entry nor the leaf was published.
             unsafe {
@@ -234,7 +243,7 @@ impl OrderedIndex {
         latched.change_structure();
         right.set_next(left.next());
         right.set_prev(Some(left));
-        for moved in merged[at..].iter().filter(|moved| moved.kind == KIND_LAYER) {
+        for moved in moved.iter().filter(|moved| moved.kind == KIND_LAYER) {
             // SAFETY: the entry names the root of a layer, held by the latched leaf.
             if let Some(root) = unsafe { Node::from_raw(moved.value) } {
                 root.set_parent(Some(right.node()));
@@ -251,7 +260,7 @@ impl OrderedIndex {
             left.truncate(at);
         }
         let state = left.count_insertion();
-        climb.finish(self, left.node(), merged[at].slice, right.node(), append);
+        climb.finish(self, left.node(), separator, right.node(), append);
         let new = stamp_of(right, right.state());
         climb.release();
         drop(Latched::newborn(right.node()));

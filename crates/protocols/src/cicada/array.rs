@@ -297,10 +297,13 @@ impl RecordArray {
             pages.push(page);
         }
         let page = pages.last_mut().expect("there is a page with room");
-        let mut fresh: Vec<_> = (0..STEP).map_while(|_| page.make().map(|new| new.address())).collect();
-        fresh.reverse();
-        let record = fresh.pop().expect("a page with room gives a slot");
-        self.free[worker % STRIPES].lock().extend(fresh);
+        let mut made = || page.make().map(|new| new.address());
+        let record = made().expect("a page with room gives a slot");
+        let mut free = self.free[worker % STRIPES].lock();
+        let others = free.len();
+        free.extend((1..STEP).map_while(|_| made()));
+        // They are taken from the end: the first one that was made comes next.
+        free[others..].reverse();
         Ok(record)
     }
 

@@ -341,9 +341,16 @@ impl CicadaTransaction<'_> {
 
     /// Whether the key of a write may come into being now.
     fn admits(&self, write: &Write) -> Result<bool, Error> {
-        let (store, key) = (self.store(write.place)?, self.state.sets.writes.key(write));
-        // Nodes of multi-version indexes have read timestamps of their own.
-        Ok(store.versioned.is_some() || self.shared.gaps.admit(write.place, key, &store.lengths, self.timestamp()))
+        let (store, writes) = (self.store(write.place)?, &self.state.sets.writes);
+        if store.versioned.is_some() {
+            // Nodes of multi-version indexes have read timestamps of their own.
+            return Ok(true);
+        }
+        let (place, lengths, timestamp) = (write.place, &store.lengths, self.timestamp());
+        Ok(match writes.short_key(write) {
+            Some(key) => self.shared.gaps.admit(place, key, lengths, timestamp),
+            None => self.shared.gaps.admit(place, writes.key(write), lengths, timestamp),
+        })
     }
 
     /// Holds a commit back until nobody can come to stand before it any more who begins after it was acknowledged (§3.1).

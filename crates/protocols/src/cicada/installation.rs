@@ -63,7 +63,11 @@ impl CicadaTransaction<'_> {
             if next == count {
                 return Ok(());
             }
-            self.install_by_search(next)?;
+            let write = self.state.sets.writes.get(self.state.buffers.pending[next].write);
+            let is_new = write.target == Target::Key && !write.has_record;
+            if !is_new || !self.install_new(next)? {
+                self.install_by_search(next)?;
+            }
             next += 1;
         }
     }
@@ -118,18 +122,16 @@ impl CicadaTransaction<'_> {
 
     fn install_by_search(&mut self, position: usize) -> Result<(), Error> {
         let write = *self.state.sets.writes.get(self.state.buffers.pending[position].write);
-        let (mut backoff, mut has_record) = (Backoff::new(), write.has_record);
+        let mut backoff = Backoff::new();
         loop {
             let record = match write.target {
                 Target::Record(record) => Some(record),
-                Target::Key if has_record => self.record_of_key(&write)?,
-                Target::Key => None,
+                Target::Key => self.record_of_key(&write)?,
             };
             let Some(kept) = record else {
-                if self.install_new(position, &write)? {
+                if self.install_new(position)? {
                     return Ok(());
                 }
-                has_record = true;
                 continue;
             };
             if self.is_barred(kept) {
@@ -167,14 +169,15 @@ impl CicadaTransaction<'_> {
     }
 
     /// Installs a version in a new record, and its key in the index. `false`: the key has a record by now.
-    fn install_new(&mut self, position: usize, write: &Write) -> Result<bool, Error> {
+    fn install_new(&mut self, position: usize) -> Result<bool, Error> {
         let inlines = self.inlines();
-        let (State { base, sets, buffers, is_short, .. }, guard) = (&mut *self.state, &self.guard);
+        let (State { base, sets: Sets { writes, nodes, .. }, buffers, is_short, .. }, guard) =
+            (&mut *self.state, &self.guard);
         let WorkerBase { fingers, tables, slot, .. } = base;
+        let pending = &mut buffers.pending[position];
+        let (write, row) = (writes.get(pending.write), row_of(writes, pending.write));
         let (slot, store) = (*slot, store_in(tables, write.place)?);
         let record = store.records.take(slot, guard).map_err(Error::from)?;
-        let pending = &mut buffers.pending[position];
-        let row = row_of(&sets.writes, pending.write);
         let made = allocate(guard, write, is_short, |of| record.version(guard.timestamp(), row, inlines, of));
         let version = match made.map(|version| version.install_first().keep()) {
             Ok(version) => version,
@@ -183,8 +186,10 @@ impl CicadaTransaction<'_> {
                 return Err(error);
             }
         };
-        let (key, nodes) = (sets.writes.key(write), &mut sets.nodes);
-        pending.installed = guard.insert(fingers, store, (key, record, version), nodes)?;
+        pending.installed = match writes.short_key(write) {
+            Some(key) => guard.insert(fingers, store, (key, record, version), nodes),
+            None => guard.insert(fingers, store, (writes.key(write), record, version), nodes),
+        }?;
         Ok(pending.installed.is_some())
     }
 

@@ -20,7 +20,7 @@ use super::kept::{Beginning, Kept, Noted, OwnGuard};
 use super::protocol::Shared;
 use super::reads::Reading;
 use super::record::{Link, NewVersion, Reader, Record, Status, Version, VersionAddress};
-use super::sets::{Kind, Target, Write};
+use super::sets::{Kind, NewRow, Target, Write};
 use super::table::{CicadaTable, Store};
 use super::transaction::{CicadaTransaction, Found, Source};
 use super::worker::State;
@@ -133,7 +133,7 @@ impl CicadaTransaction<'_> {
             let is_there = |read: Reading<'_>| read.version.is_some_and(|read| read.address() == version);
             let stays = key.is_some() && self.state.sets.reads.iter(&self.guard).last().is_some_and(is_there);
             if stays {
-                self.state.sets.writes.push(write(Kind::Delete), key, None);
+                self.state.sets.writes.push(write(Kind::Delete), key, NewRow::None);
             }
             return stays;
         };
@@ -142,7 +142,7 @@ impl CicadaTransaction<'_> {
         }
         let mut row = std::mem::take(&mut self.state.buffers.row);
         row.copy_from(self.row_at(Source::Version(now)).as_bytes());
-        self.state.sets.writes.push(write(Kind::Put), None::<&[u8]>, Some(&mut row));
+        self.state.sets.writes.push(write(Kind::Put), None::<&[u8]>, NewRow::In(&mut row));
         self.state.buffers.row = row;
         true
     }

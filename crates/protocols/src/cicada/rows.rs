@@ -9,7 +9,8 @@ use polychron_engine::stores::key_in_entry;
 use polychron_engine::{Projection, Queries, RowVisitor, Scan, Transaction};
 use polychron_schema::{KeyScratch, RowRef};
 
-use super::sets::{Kind, Target, Write};
+use super::options::Indexes;
+use super::sets::{Kind, NewRow, Target, Write};
 use super::steps::Step;
 use super::table::{CicadaTable, Store};
 use super::transaction::{CicadaTransaction, Source};
@@ -77,28 +78,20 @@ impl<'w> Primitives<'w> for CicadaTransaction<'w> {
         let target = self.target(source);
         let key = (target == Target::Key || self.is_logged()).then_some(at.key);
         let write = Write { on_read, ..Write::new(target, at.table.primary.place(), Kind::Put) };
-        self.state.sets.writes.push(write, key, Some(row));
+        self.state.sets.writes.push(write, key, NewRow::In(row));
         Ok(())
     }
 
     #[inline(always)]
     fn insert<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<Option<()>, Error> {
-        let mut buffer = std::mem::take(&mut self.state.buffers.put);
-        buffer.overwrite_words(words.len()).copy_from_slice(words);
-        let inserted = self.insert_record(at.store, at.key, &mut buffer);
-        self.state.buffers.put = buffer;
-        Ok(inserted?.then_some(()))
+        Ok(self.insert_record(at.store, at.key, words)?.then_some(()))
     }
 
     #[inline]
     fn link(&self, _found: FoundRow) {}
 
     fn put<K: EncodedKey>(&mut self, at: At<'w, Store, K>, words: &[u64]) -> Result<(), Error> {
-        let mut buffer = std::mem::take(&mut self.state.buffers.put);
-        buffer.overwrite_words(words.len()).copy_from_slice(words);
-        let put = self.put_record(at.store, at.key, &mut buffer);
-        self.state.buffers.put = buffer;
-        put
+        self.put_record(at.store, at.key, words)
     }
 
     #[inline(always)]
@@ -111,7 +104,7 @@ impl<'w> Primitives<'w> for CicadaTransaction<'w> {
             return self.delete_versioned(at.store, nodes, at.key).map(drop);
         }
         let write = Write { on_read, ..Write::new(self.target(source), at.store.place(), Kind::Delete) };
-        self.state.sets.writes.push(write, Some(at.key), None);
+        self.state.sets.writes.push(write, Some(at.key), NewRow::None);
         Ok(())
     }
 
@@ -180,9 +173,11 @@ impl<'w> Primitives<'w> for CicadaTransaction<'w> {
     /// Keeps the key with the hints, and fetches the root of nodes with versions.
     #[inline]
     fn fetch<K: EncodedKey>(&mut self, table: TableId, key: K) {
-        let Ok(table) = self.state.base.tables.table(table) else { return };
-        self.state.base.hints.ask(table.id, key);
-        if let Some(nodes) = &table.primary.versioned {
+        self.state.base.hints.ask(table, key);
+        if self.shared.options.indexes != Indexes::SingleVersion
+            && let Ok(table) = self.state.base.tables.table(table)
+            && let Some(nodes) = &table.primary.versioned
+        {
             nodes.prefetch_root(key);
         }
     }

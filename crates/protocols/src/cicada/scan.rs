@@ -185,13 +185,15 @@ impl CicadaTransaction<'_> {
                 self.step()?;
                 // Only leaves that were needed are remembered: those up to the entry at which the visitor stops.
                 self.remember_leaves(batch, store, &mut leaves, batch.leaves(position));
-                match self.visit_own_before(batch.key(position), own, visitor)? {
-                    Before::Stopped => return Ok(true),
-                    Before::Shadowed => continue,
-                    Before::Nothing => {}
+                if own.peek().is_some() {
+                    match self.visit_own_before(batch.key(position), own, visitor)? {
+                        Before::Stopped => return Ok(true),
+                        Before::Shadowed => continue,
+                        Before::Nothing => {}
+                    }
                 }
             }
-            let found = self.read_record(record, store.place());
+            let found = self.read_next(record, store.place());
             own.rows += usize::from(match found {
                 Found::Row(Source::Version(_)) => true,
                 Found::Row(Source::Own(_)) | Found::Absent(Target::Record(_)) => self.read_beneath(record, store),
@@ -214,7 +216,6 @@ impl CicadaTransaction<'_> {
     }
 
     /// Visits own insertions whose keys come before `key`, or are that key.
-    #[inline]
     fn visit_own_before(
         &mut self,
         key: &[u8],

@@ -12,11 +12,11 @@ mod own_keys;
 
 use std::collections::BTreeSet;
 
-use polychron_base::key::{EncodedKey, HashSeed};
+use polychron_base::key::{EncodedKey, HashSeed, Key16};
 use polychron_base::room::{KeptList, ROOM};
 use polychron_base::{IndexId, TableId, clear_each};
 use polychron_engine::mutations::left_out;
-use polychron_engine::stores::{IndexRef, NodeSet};
+use polychron_engine::stores::{IndexRef, NodeSet, WriteTable};
 use polychron_index::Stamp;
 use polychron_schema::{RowBuffer, RowRef};
 
@@ -121,19 +121,28 @@ impl Write {
     }
 }
 
-const EMPTY: u32 = u32::MAX;
-const FIRST_SLOTS: usize = 64;
+/// The row of a write that is added.
+#[derive(Debug)]
+pub(super) enum NewRow<'r> {
+    /// It goes.
+    None,
+    /// It is in a buffer, for which the write set gives another one.
+    In(&'r mut RowBuffer),
+    /// It has these words.
+    Of(&'r [u64]),
+}
+
 /// Buffers of rows longer than this are not kept.
 const KEPT_ROW_BYTES: usize = 1 << 14;
 
-/// The write set: writes, their rows and keys, and a small hash table that finds the latest write of a record or key.
-#[derive(Debug)]
+/// The write set: writes, their rows and keys, and what finds the latest write of a record or key.
+#[derive(Debug, Default)]
 pub(super) struct WriteSet {
     writes: Vec<Write>,
     /// The row of the write at the same position.
     rows: Vec<RowBuffer>,
     keys: Vec<u64>,
-    slots: Vec<u32>,
+    table: WriteTable,
     /// Writes before this position must stay as they are: a savepoint may return there.
     floor: usize,
     /// How many writes name keys.
@@ -153,28 +162,6 @@ pub(super) struct WriteSet {
     /// Keys that scans have looked at, and those that were put in order for them.
     #[cfg(test)]
     pub(super) steps: std::cell::Cell<u64>,
-}
-
-impl Default for WriteSet {
-    fn default() -> Self {
-        Self {
-            writes: Vec::new(),
-            rows: Vec::new(),
-            keys: Vec::new(),
-            slots: vec![EMPTY; FIRST_SLOTS],
-            floor: 0,
-            keyed: 0,
-            hash_seed: HashSeed::random(),
-            records: 0,
-            on_nodes: 0,
-            repeats: false,
-            ordered: BTreeSet::new(),
-            ordered_to: 0,
-            stampless: 0,
-            #[cfg(test)]
-            steps: std::cell::Cell::default(),
-        }
-    }
 }
 
 impl WriteSet {
@@ -219,8 +206,10 @@ impl WriteSet {
     #[inline]
     pub(super) fn latest_ones(&self) -> impl Iterator<Item = u32> {
         let all = self.writes.iter().enumerate();
-        all.filter(move |&(position, write)| !self.repeats || self.slots[self.slot_of(write)] == position as u32)
-            .map(|(position, _)| position as u32)
+        all.filter(move |&(position, write)| {
+            !self.repeats || self.table.get(self.slot_of(write)) == Some(position as u32)
+        })
+        .map(|(position, _)| position as u32)
     }
 
     /// The key of a write, as bytes; empty where it was not needed.
@@ -228,6 +217,21 @@ impl WriteSet {
     pub(super) fn key(&self, write: &Write) -> &[u8] {
         let words = &self.keys[write.key.offset as usize..][..usize::from(write.key.bytes).div_ceil(8)];
         &RowRef::from_words(words).as_bytes()[..usize::from(write.key.bytes)]
+    }
+
+    /// The same in registers, if it is short enough.
+    #[inline]
+    pub(super) fn short_key(&self, write: &Write) -> Option<Key16> {
+        let KeySpan { offset, bytes } = write.key;
+        let words = &self.keys[offset as usize..][..usize::from(bytes).div_ceil(8)];
+        let (first, second) = match *words {
+            [] => (0, 0),
+            [first] => (first, 0),
+            [first, second] => (first, second),
+            _ => return None,
+        };
+        let slices = u128::from(u64::from_be(first)) << 64 | u128::from(u64::from_be(second));
+        Some(Key16::new(slices.checked_shr(128 - 8 * u32::from(bytes)).unwrap_or(0), usize::from(bytes)))
     }
 
     #[inline]
@@ -244,61 +248,35 @@ impl WriteSet {
         self.records & bit_of(record) != 0 || self.keyed > 0
     }
 
-    #[inline]
-    fn home(&self, hash: u64) -> usize {
-        (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (self.slots.len() - 1)
-    }
-
-    /// The slot that holds the write for which `is_it` is true, or the empty one where it would go.
-    #[inline]
-    fn find(&self, hash: u64, is_it: impl Fn(&Write) -> bool) -> usize {
-        let mut at = self.home(hash);
-        while self.slots[at] != EMPTY && !is_it(&self.writes[self.slots[at] as usize]) {
-            at = (at + 1) & (self.slots.len() - 1);
-        }
-        at
-    }
-
-    #[inline]
-    fn filled(&self, slot: usize) -> Option<u32> {
-        (self.slots[slot] != EMPTY).then(|| self.slots[slot])
-    }
-
     /// The latest write of a record.
     #[inline]
     pub(super) fn latest(&self, record: RecordAddress) -> Option<u32> {
-        if self.writes.is_empty() {
-            return None;
-        }
-        self.filled(self.slot_of_record(record))
+        if self.writes.is_empty() { None } else { self.table.get(self.slot_of_record(record)) }
     }
 
     #[inline]
     fn slot_of_record(&self, record: RecordAddress) -> usize {
         let is_it = |write: &Write| matches!(write.target, Target::Record(other) if other.address() == record);
-        self.find(record.number(), is_it)
+        self.table.slot(record.number(), |position| is_it(self.get(position)))
     }
 
     /// The latest write of a key that had no row.
     #[inline]
     pub(super) fn latest_of_key<K: EncodedKey>(&self, place: IndexRef, key: K) -> Option<u32> {
-        if self.keyed == 0 {
-            return None;
-        }
-        let is_it = |write: &Write| write.target == Target::Key && write.place == place && same(self.key(write), key);
-        self.filled(self.find(key.hash(self.hash_seed), is_it))
+        if self.keyed == 0 { None } else { self.table.get(self.slot_of_key(place, key)) }
     }
 
-    #[inline]
+    #[inline(always)]
+    fn slot_of_key<K: EncodedKey>(&self, place: IndexRef, key: K) -> usize {
+        let is_it = |write: &Write| write.target == Target::Key && write.place == place && same(self.key(write), key);
+        self.table.slot(key.hash(self.hash_seed), |position| is_it(self.get(position)))
+    }
+
+    #[inline(never)]
     fn slot_of(&self, write: &Write) -> usize {
         match write.target {
             Target::Record(record) => self.slot_of_record(record.address()),
-            Target::Key => {
-                let key = self.key(write);
-                let is_it =
-                    |other: &Write| other.target == Target::Key && other.place == write.place && self.key(other) == key;
-                self.find(EncodedKey::hash(&key, self.hash_seed), is_it)
-            }
+            Target::Key => self.slot_of_key(write.place, self.key(write)),
         }
     }
 
@@ -309,20 +287,20 @@ impl WriteSet {
         self.floor
     }
 
-    /// Adds a write whose row is what `row` holds; `row` gets another buffer in exchange. A write of the same record behind the
-    /// last savepoint is overwritten.
+    /// Adds a write with its row. A write of the same record behind the last savepoint is overwritten.
     #[inline]
-    pub(super) fn push<K: EncodedKey>(&mut self, mut write: Write, key: Option<K>, row: Option<&mut RowBuffer>) {
-        if (self.writes.len() + 1) * 2 > self.slots.len() {
-            self.rehash(self.slots.len() * 2);
+    pub(super) fn push<K: EncodedKey>(&mut self, mut write: Write, key: Option<K>, row: NewRow<'_>) {
+        if self.table.is_full(self.writes.len()) {
+            self.grow_table();
         }
         let kept = self.keys.len();
         write.key = key.map_or_else(KeySpan::default, |key| self.keep_key(key));
-        let at = match write.target {
-            Target::Record(record) => self.slot_of_record(record.address()),
-            Target::Key => self.slot_of(&write),
+        let at = match (write.target, key) {
+            (Target::Record(record), _) => self.slot_of_record(record.address()),
+            (Target::Key, Some(key)) => self.slot_of_key(write.place, key),
+            (Target::Key, None) => self.slot_of(&write),
         };
-        write.prior = self.filled(at);
+        write.prior = self.table.get(at);
         if let Some(prior) = write.prior {
             let before = self.writes[prior as usize];
             (write.blind, write.is_fresh, write.on_read) = (before.blind, before.is_fresh, before.on_read);
@@ -336,7 +314,7 @@ impl WriteSet {
             self.repeats = true;
         }
         let position = self.writes.len();
-        self.slots[at] = position as u32;
+        self.table.set(at, Some(position as u32));
         match write.target {
             Target::Record(record) => self.records |= bit_of(record.address()),
             Target::Key => self.keyed += 1,
@@ -346,31 +324,29 @@ impl WriteSet {
         self.put_row(position, row);
     }
 
-    #[inline]
-    fn put_row(&mut self, position: usize, row: Option<&mut RowBuffer>) {
+    #[inline(always)]
+    fn put_row(&mut self, position: usize, row: NewRow<'_>) {
         if self.rows.len() <= position {
             self.rows.push(RowBuffer::new());
         }
         match row {
-            Some(row) => std::mem::swap(&mut self.rows[position], row),
-            None => self.rows[position].clear(),
+            NewRow::In(row) => std::mem::swap(&mut self.rows[position], row),
+            NewRow::Of(words) => self.rows[position].overwrite_words(words.len()).copy_from_slice(words),
+            NewRow::None => self.rows[position].clear(),
         }
     }
 
-    fn rehash(&mut self, slots: usize) {
-        self.slots.clear();
-        self.slots.resize(slots, EMPTY);
+    #[cold]
+    fn grow_table(&mut self) {
+        self.table.begin_anew();
         for position in 0..self.writes.len() {
             let at = self.slot_of(&self.writes[position]);
-            self.slots[at] = position as u32;
+            self.table.set(at, Some(position as u32));
         }
     }
 
     /// Forgets the writes from `len` on. That a key could be inserted shows that it was absent, and the transaction may go on:
     /// its stamp guards that from now on.
-    ///
-    /// Taking the newest write out leaves the hash table as it was before that write: it had either changed its slot
-    /// or filled the last one of a run of slots.
     pub(super) fn truncate(&mut self, len: usize, nodes: &mut NodeSet) {
         while self.writes.len() > len {
             let Some(&write) = self.writes.last() else { return };
@@ -378,7 +354,7 @@ impl WriteSet {
                 nodes.add(stamp, write.place);
             }
             let at = self.slot_of(&write);
-            self.slots[at] = write.prior.unwrap_or(EMPTY);
+            self.table.set(at, write.prior);
             if self.ordered_to == self.writes.len() {
                 self.ordered_to -= 1;
                 if write.target == Target::Key && write.prior.is_none() {
@@ -432,15 +408,7 @@ impl WriteSet {
             self.ordered.clear();
             self.ordered_to = 0;
         }
-        if self.slots.len() > 1 << 12 {
-            self.slots = vec![EMPTY; FIRST_SLOTS];
-        } else {
-            // What a large transaction has needed is not cleared by each small one from then on.
-            if self.slots.len() > FIRST_SLOTS.max(8 * written) {
-                self.slots.truncate(self.slots.len() / 2);
-            }
-            self.slots.fill(EMPTY);
-        }
+        self.table.clear(written);
     }
 
     /// Where a key was seen to be absent before its first write.
@@ -495,7 +463,7 @@ impl Sets {
     /// Entries that the list has room for which has room for most.
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
-        let of_writes = self.writes.writes.room().max(self.writes.rows.room()).max(self.writes.slots.len());
+        let of_writes = self.writes.writes.room().max(self.writes.rows.room()).max(self.writes.table.room());
         of_writes.max(self.reads.room()).max(self.gaps.room()).max(self.fresh.room())
     }
 
@@ -516,29 +484,5 @@ impl Sets {
         let _ = looked_at;
         self.nodes.clear();
         self.searches.lose();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Writes behind a large transaction find each other in a table of their own size again, and clear no more than that.
-    #[test]
-    fn small_transactions_clear_few_slots() {
-        let place = IndexRef { table: TableId::new(1, 1), index: IndexId::PRIMARY };
-        let write = |writes: &mut WriteSet, key: u64| {
-            writes.push(Write::new(Target::Key, place, Kind::Delete), Some(&key.to_be_bytes()[..]), None);
-        };
-        let mut writes = WriteSet::default();
-        (0..1000).for_each(|key| write(&mut writes, key));
-        assert!(writes.slots.len() >= 2000);
-        for _ in 0..10 {
-            writes.clear();
-            (0..3).for_each(|key| write(&mut writes, key));
-            let position = |key: u64| writes.latest_of_key(place, &key.to_be_bytes()[..]);
-            assert_eq!([0, 1, 2, 3].map(position), [Some(0), Some(1), Some(2), None]);
-        }
-        assert_eq!(writes.slots.len(), FIRST_SLOTS);
     }
 }

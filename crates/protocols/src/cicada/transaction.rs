@@ -21,7 +21,7 @@ use super::installation::Pending;
 use super::kept::{Kept, KeptRow, OwnGuard, Range};
 use super::protocol::Shared;
 use super::record::{Seen, Status, Version};
-use super::sets::{Kind, Target, Write};
+use super::sets::{Kind, NewRow, Target, Write};
 use super::steps::Step;
 use super::table::Store;
 use super::timestamp::Timestamp;
@@ -33,8 +33,6 @@ use super::worker::State;
 pub(super) struct Buffers {
     /// A row that is moved to its head.
     pub(super) row: RowBuffer,
-    /// A record's words that go into the write set.
-    pub(super) put: RowBuffer,
     pub(super) pending: Vec<Pending>,
     /// Entries of a range.
     pub(super) batch: Range,
@@ -128,8 +126,13 @@ impl<'w> CicadaTransaction<'w> {
     }
 
     /// Reads a record as this transaction sees it, and remembers what was visible.
-    #[inline]
     pub(super) fn read_record(&mut self, record: Kept, place: IndexRef) -> Found {
+        self.read_next(record, place)
+    }
+
+    /// The same of one of many records, without a call.
+    #[inline(always)]
+    pub(super) fn read_next(&mut self, record: Kept, place: IndexRef) -> Found {
         if self.reads_own()
             && let Some(position) = self.state.sets.writes.latest(record.address())
         {
@@ -193,12 +196,7 @@ impl<'w> CicadaTransaction<'w> {
 
     /// Inserts an entry whose key is absent. `false`: the key has a row.
     #[inline]
-    pub(super) fn insert_record<K: EncodedKey>(
-        &mut self,
-        store: &Store,
-        key: K,
-        row: &mut RowBuffer,
-    ) -> Result<bool, Error> {
+    pub(super) fn insert_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<bool, Error> {
         if let Some(nodes) = &store.versioned {
             return self.insert_versioned(store, nodes, key, row);
         }
@@ -211,17 +209,12 @@ impl<'w> CicadaTransaction<'w> {
             self.state.sets.searches.add_key(store.place(), key);
             (write.stamp, write.has_record) = (Some(stamp), has_record);
         }
-        self.state.sets.writes.push(write, Some(key), Some(row));
+        self.state.sets.writes.push(write, Some(key), NewRow::Of(row));
         Ok(true)
     }
 
     /// Writes an entry whatever is there.
-    pub(super) fn put_record<K: EncodedKey>(
-        &mut self,
-        store: &Store,
-        key: K,
-        row: &mut RowBuffer,
-    ) -> Result<(), Error> {
+    pub(super) fn put_record<K: EncodedKey>(&mut self, store: &Store, key: K, row: &[u64]) -> Result<(), Error> {
         if let Some(nodes) = &store.versioned {
             return self.put_versioned(store, nodes, key, row);
         }
@@ -244,7 +237,7 @@ impl<'w> CicadaTransaction<'w> {
             }
         };
         let write = Write { blind: true, has_record: true, ..Write::new(target, place, Kind::Put) };
-        self.state.sets.writes.push(write, Some(key), Some(row));
+        self.state.sets.writes.push(write, Some(key), NewRow::Of(row));
         Ok(())
     }
 

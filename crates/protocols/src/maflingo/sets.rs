@@ -6,7 +6,7 @@
 
 use polychron_base::clear_each;
 use polychron_base::room::KeptList;
-use polychron_engine::stores::{IndexRef, NodeSet};
+use polychron_engine::stores::{IndexRef, NodeSet, WriteTable};
 use polychron_schema::RowRef;
 
 use super::aside::Kept;
@@ -58,27 +58,19 @@ pub(super) struct Write {
     pub(super) prior: Option<u32>,
 }
 
-const EMPTY: u32 = u32::MAX;
 /// Patches of a record on top of each other; the next change of the row writes it whole.
 pub(super) const MOST_PATCHES: usize = 8;
-const FIRST_SLOTS: usize = 64;
 
-/// The write set: entries, their data, and a small hash table that finds a record's latest entry.
-#[derive(Debug)]
+/// The write set: entries, their data, and what finds a record's latest entry.
+#[derive(Debug, Default)]
 pub(super) struct WriteSet {
     writes: Vec<Write>,
     arena: Vec<u64>,
-    slots: Vec<u32>,
+    table: WriteTable,
     /// Whether a record was written more than once.
     repeats: bool,
     /// Whether any write brings a whole row to a record, which may have to grow.
     has_rows: bool,
-}
-
-impl Default for WriteSet {
-    fn default() -> Self {
-        Self { writes: Vec::new(), arena: Vec::new(), slots: vec![EMPTY; FIRST_SLOTS], repeats: false, has_rows: false }
-    }
 }
 
 impl WriteSet {
@@ -174,20 +166,10 @@ impl WriteSet {
         (Span { offset, words: words as u32 }, key.len() as u16)
     }
 
-    #[inline]
-    fn home(&self, record: Kept) -> usize {
-        let address = record.addr() as u64;
-        (address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize & (self.slots.len() - 1)
-    }
-
     /// The latest write of `record`.
     #[inline]
     pub(super) fn latest(&self, record: Kept) -> Option<u32> {
-        if self.writes.is_empty() {
-            return None;
-        }
-        let slot = self.slots[self.slot(record)];
-        (slot != EMPTY).then_some(slot)
+        if self.writes.is_empty() { None } else { self.table.get(self.slot(record)) }
     }
 
     /// Whether the latest writes of `record` are so many patches that a whole row is due.
@@ -207,53 +189,43 @@ impl WriteSet {
         patches
     }
 
-    /// The slot that holds the record, or the empty one where it would go.
     #[inline]
     fn slot(&self, record: Kept) -> usize {
-        let mut at = self.home(record);
-        while self.slots[at] != EMPTY && self.writes[self.slots[at] as usize].record != record {
-            at = (at + 1) & (self.slots.len() - 1);
-        }
-        at
+        self.table.slot(record.addr() as u64, |position| self.writes[position as usize].record == record)
     }
 
     /// Adds a write. Whose record it is and what came before is filled in where the record was written before.
     #[inline(always)]
     pub(super) fn push(&mut self, mut write: Write) {
-        if (self.writes.len() + 1) * 2 > self.slots.len() {
-            self.rehash(self.slots.len() * 2);
+        if self.table.is_full(self.writes.len()) {
+            self.grow_table();
         }
         let at = self.slot(write.record);
-        let prior = self.slots[at];
-        if prior != EMPTY {
+        if let Some(prior) = self.table.get(at) {
             (write.own_record, write.prior) = (self.get(prior).own_record, Some(prior));
             self.repeats = true;
         }
         self.has_rows |= write.kind == Kind::Put;
-        self.slots[at] = self.writes.len() as u32;
+        self.table.set(at, Some(self.writes.len() as u32));
         self.writes.push(write);
     }
 
     #[cold]
-    fn rehash(&mut self, slots: usize) {
-        self.slots.clear();
-        self.slots.resize(slots, EMPTY);
+    fn grow_table(&mut self) {
+        self.table.begin_anew();
         for position in 0..self.writes.len() {
             let at = self.slot(self.writes[position].record);
-            self.slots[at] = position as u32;
+            self.table.set(at, Some(position as u32));
         }
     }
 
     /// Forgets the writes from `len` on and hands each to `undo`, newest first.
-    ///
-    /// Taking the newest write out leaves the hash table as it was before that write: it had either changed its record's
-    /// slot or filled the last one of a run of slots.
     pub(super) fn truncate(&mut self, len: usize, mut undo: impl FnMut(&Self, &Write)) {
         while self.writes.len() > len {
             let Some(&write) = self.writes.last() else { return };
             undo(self, &write);
             let at = self.slot(write.record);
-            self.slots[at] = write.prior.unwrap_or(EMPTY);
+            self.table.set(at, write.prior);
             self.writes.pop();
             let kept = if write.data.words > 0 { write.data.offset } else { write.key.offset };
             self.arena.truncate(kept as usize);
@@ -265,19 +237,11 @@ impl WriteSet {
         if self.writes.is_empty() && self.arena.is_empty() {
             return;
         }
-        // After a large transaction small ones clear half as many slots each.
-        if self.writes.len() * 8 < self.slots.len() {
-            self.slots.truncate((self.slots.len() / 2).max(FIRST_SLOTS));
-        }
+        self.table.clear(self.writes.len());
         self.writes.forget();
         (self.repeats, self.has_rows) = (false, false);
         self.arena.clear();
         self.arena.shrink_to(1 << 20);
-        if self.slots.len() > 1 << 12 {
-            self.slots = vec![EMPTY; FIRST_SLOTS];
-        } else {
-            self.slots.fill(EMPTY);
-        }
     }
 }
 
@@ -306,7 +270,7 @@ impl Sets {
     /// Entries that the list has room for which has room for most.
     #[cfg(test)]
     pub(super) fn room(&self) -> usize {
-        let of_writes = self.writes.writes.room().max(self.writes.slots.len());
+        let of_writes = self.writes.writes.room().max(self.writes.table.room());
         of_writes.max(self.reads.room()).max(self.latched.room()).max(self.order.room())
     }
 }

@@ -11,7 +11,7 @@ use super::look_up::{Aim, Spot, Viewer, find_leaf};
 use super::node::{KeyRef, Node, compare, word_of};
 use crate::cicada::kept::Kept;
 use crate::cicada::record::{Link, Status};
-use crate::cicada::sets::{Fresh, Kind, Target, Write};
+use crate::cicada::sets::{Fresh, Kind, NewRow, Target, Write};
 use crate::cicada::steps::Step;
 use crate::cicada::table::Store;
 use crate::cicada::transaction::{CicadaTransaction, Found, Source};
@@ -72,7 +72,7 @@ impl CicadaTransaction<'_> {
         store: &Store,
         nodes: &Versioned,
         key: K,
-        row: &mut RowBuffer,
+        row: &[u64],
     ) -> Result<bool, Error> {
         let mut changing = std::mem::take(&mut self.state.buffers.changing);
         let outcome = match self.seek(store, nodes, key, &mut changing) {
@@ -92,7 +92,7 @@ impl CicadaTransaction<'_> {
         store: &Store,
         nodes: &Versioned,
         key: K,
-        row: &mut RowBuffer,
+        row: &[u64],
     ) -> Result<(), Error> {
         let mut changing = std::mem::take(&mut self.state.buffers.changing);
         let reads = self.state.sets.reads.len();
@@ -103,7 +103,7 @@ impl CicadaTransaction<'_> {
                 self.remember(&leaf, store.place(), Step::NodesOfBlindWrites);
                 let write = Write { blind: true, ..Write::new(Target::Record(record), store.place(), Kind::Put) };
                 let key = self.is_logged().then_some(key);
-                self.state.sets.writes.push(write, key, Some(row));
+                self.state.sets.writes.push(write, key, NewRow::Of(row));
                 Ok(())
             }
             Err(error) => Err(error),
@@ -119,7 +119,7 @@ impl CicadaTransaction<'_> {
         nodes: &Versioned,
         key: K,
         leaf: &Spot,
-        row: &mut RowBuffer,
+        row: &[u64],
         changing: &mut Changing,
     ) -> Result<(), Error> {
         let place = store.place();
@@ -139,7 +139,7 @@ impl CicadaTransaction<'_> {
         }
         let write = Write { is_fresh, ..Write::new(Target::Record(record), place, Kind::Put) };
         let key = self.is_logged().then_some(key);
-        self.state.sets.writes.push(write, key, Some(row));
+        self.state.sets.writes.push(write, key, NewRow::Of(row));
         Ok(())
     }
 
@@ -172,7 +172,7 @@ impl CicadaTransaction<'_> {
     /// Keeps what a node is to become.
     pub(super) fn write_node(&mut self, record: Kept, place: IndexRef, row: &mut RowBuffer, is_fresh: bool) {
         let write = Write { is_fresh, ..Write::of_node(record, place, Kind::Put) };
-        self.state.sets.writes.push(write, None::<&[u8]>, Some(row));
+        self.state.sets.writes.push(write, None::<&[u8]>, NewRow::In(row));
     }
 
     /// Ends the transaction early when a write on a node can hardly pass.

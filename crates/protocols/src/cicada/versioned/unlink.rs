@@ -17,7 +17,7 @@ use super::look_up::Spot;
 use super::node::Node;
 use crate::cicada::kept::Kept;
 use crate::cicada::record::Record;
-use crate::cicada::sets::{Kind, Target, Write};
+use crate::cicada::sets::{Kind, NewRow, Target, Write};
 use crate::cicada::steps::Step;
 use crate::cicada::table::Store;
 use crate::cicada::transaction::CicadaTransaction;
@@ -62,7 +62,7 @@ impl CicadaTransaction<'_> {
         self.shrink_node(leaf.record, place, &mut changing.left);
         let write = Write::new(Target::Record(record), place, Kind::Delete);
         let key = self.is_logged().then_some(key);
-        self.state.sets.writes.push(write, key, None);
+        self.state.sets.writes.push(write, key, NewRow::None);
         if is_empty && !changing.path.is_empty() {
             self.merge(place, leaf.record, changing)?;
         }
@@ -158,11 +158,11 @@ impl CicadaTransaction<'_> {
     /// Keeps what a deletion makes of a node.
     fn shrink_node(&mut self, record: Kept, place: IndexRef, row: &mut RowBuffer) {
         let write = Write { makes_room: true, ..Write::of_node(record, place, Kind::Put) };
-        self.state.sets.writes.push(write, None::<&[u8]>, Some(row));
+        self.state.sets.writes.push(write, None::<&[u8]>, NewRow::In(row));
     }
 
     fn delete_node(&mut self, record: Kept, place: IndexRef) {
-        self.state.sets.writes.push(Write::of_node(record, place, Kind::Delete), None::<&[u8]>, None);
+        self.state.sets.writes.push(Write::of_node(record, place, Kind::Delete), None::<&[u8]>, NewRow::None);
     }
 
     /// A root with a single child takes over what that child is.
