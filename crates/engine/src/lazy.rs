@@ -1,4 +1,4 @@
-//! What a layer that leaves futures open and the protocol beneath it have in common: nodes in the order of their making, the
+//! What a layer that leaves futures open and its host protocol have in common: nodes in the order of their making, the
 //! conditions that are cut out of them, and what the layer asks of the protocol. Offered, never required.
 
 use polychron_base::key::EncodedKey;
@@ -391,7 +391,7 @@ pub struct Claim<'k> {
     pub is_written: bool,
 }
 
-/// A protocol that can be beneath such a layer. What a transaction of it has read stays, or the transaction conflicts; that is all that is
+/// A protocol that can host such a layer. What a transaction of it has read stays, or the transaction conflicts; that is all that is
 /// relied on.
 pub trait LazyHost: Protocol<Worker: Interactive> {
     /// The layer's name and line in lists.

@@ -155,7 +155,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
 
     /// Drops a table. Operations on it fail with [`Error::NoSuchTable`] in transactions that begin from now on. One that is open may go on with
     /// the table, and commit: it takes its place before the drop, also where others have met the table gone before that. The table's memory is
-    /// given back when no transaction can see it any more.
+    /// given back when no transaction can still see it.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`].

@@ -127,7 +127,7 @@ mod switches {
     pub(super) fn pass(point: &'static str) {
         let due =
             |waiting: &RefCell<Option<Interruption>>| waiting.borrow_mut().take_if(|(awaited, _)| *awaited == point);
-        // In a thread that ends nothing waits any more.
+        // A thread that ends waits for nothing.
         if let Ok(Some((_, work))) = INTERRUPTION.try_with(due) {
             work();
         }

@@ -99,7 +99,7 @@ impl<'w, W: Interactive, H: WorkerOwner<W>> Open<'w, W, H> {
         };
         limits::check()?;
         // SAFETY: only the object uses the worker, which it has borrowed for `'w`, or has in a box that is a pointer meanwhile. It does so again only
-        // when it has no transaction any more (`with_worker`, and `drop`, which ends the transaction first), and nobody else gets the transaction.
+        // once its transaction has ended (`with_worker`, and `drop`, which ends the transaction first), and nobody else gets the transaction.
         let worker = unsafe { open.worker.as_mut() };
         worker.counters().open();
         if mode == Mode::ReadWrite {

@@ -497,7 +497,7 @@ impl<D: Disk> Parts<D> {
     where
         D: Clone,
     {
-        // Records of tables that nobody knows any more are passed over, so which ones there are must be durable before that is acted on. And rows may
+        // Records of unknown tables are passed over, so which ones there are must be durable before that is acted on. And rows may
         // be as the new list has them only by what is not durable yet: a unique index, a table that takes another one's place.
         if !left_out(OpeningStep::FlushFirst) {
             self.log.flush()?;
@@ -519,7 +519,7 @@ impl<D: Disk> Parts<D> {
             }
             Err(manifest::Error::Disk(error)) if error.is_full() => Err(LogError::from(error).of_database(&self.path)),
             Err(manifest::Error::Disk(error)) => {
-                // Either list of tables counts when the database is opened again; so nothing may be acknowledged any more that needs one of them.
+                // Either list of tables counts when the database is opened again; so from now on nothing may be acknowledged that needs one of them.
                 if !left_out(OpeningStep::StopInDoubt) {
                     self.log.stop(&error);
                 }

@@ -1,4 +1,4 @@
-//! The dynamic face: rows and keys from [`Value`]s and back, over the same bytes as the typed one.
+//! The dynamic API: rows and keys from [`Value`]s and back, over the same bytes as the typed one.
 
 use polychron_base::floats::{narrow, widen};
 use polychron_base::line::short_type_name;

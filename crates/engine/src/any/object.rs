@@ -298,7 +298,7 @@ impl<P: Procedure> Run for Held<'_, P> {
     }
 }
 
-/// A procedure of a type that is not known: the only one that the protocol beneath is compiled for.
+/// A procedure of a type that is not known: the only one that the chosen protocol is compiled for.
 pub(super) struct Unnamed<'p>(pub(super) &'p mut dyn Run);
 
 impl Procedure for Unnamed<'_> {

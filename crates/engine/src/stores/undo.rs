@@ -18,14 +18,14 @@ pub trait Undoable {
     /// The index of an entry; it stays while the transaction runs.
     fn index(&self, at: Self::At) -> &AnyIndex;
 
-    /// Gives a record back that no index leads to any more.
+    /// Gives a record back that no index still leads to.
     ///
     /// # Safety
     /// The transaction still holds the locks for writing it, and the index has forgotten it.
     unsafe fn give_back(&self, record: Record, guard: &Guard<'_>);
 }
 
-/// A piece of the log's keys or words.
+/// A run of the log's keys or words.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: usize,

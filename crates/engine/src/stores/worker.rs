@@ -88,7 +88,7 @@ impl<S: Keyed> WorkerBase<S> {
         if self.tables.is_present(catalog) { None } else { dropped_among(&self.tables, index_refs()) }
     }
 
-    /// The guard of a snapshot leaves its epoch for another one: what was found so far is not looked at any more, but the keys that a batch has declared
+    /// The guard of a snapshot leaves its epoch for another one: what was found so far is no longer looked at, but the keys that a batch has declared
     /// stay in their places.
     #[inline]
     pub fn leave_epoch(&mut self) {
@@ -96,7 +96,7 @@ impl<S: Keyed> WorkerBase<S> {
         self.hints.outdate();
     }
 
-    /// What is in no epoch any more is not looked at.
+    /// What has left its epoch is not looked at.
     #[cold]
     pub fn forget_found(&mut self) {
         self.fingers.clear();

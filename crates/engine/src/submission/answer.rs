@@ -251,7 +251,7 @@ impl<O: Send + 'static, E: Send + 'static> Reply<O, E> {
         let answer = Answer(answer, Seen::here());
         let Some(slot) = self.slot.take() else { return discard(answer) };
         match held {
-            // Nobody takes it any more, and nobody will.
+            // Nobody takes it now or later.
             Some(_) if Arc::strong_count(&slot) == 1 => slot.give(answer),
             Some((ticket, held)) => {
                 if let State::Pending(_, kept) = &mut *lock(&slot.state) {

@@ -287,7 +287,7 @@ impl<W: Worker + 'static> Queue<W> {
         wake(tasks);
     }
 
-    /// What to do next, when there is something. `None`: there will be nothing any more. The caller has executed a batch, or did something
+    /// What to do next, when there is something. `None`: there will be nothing more. The caller has executed a batch, or did something
     /// else.
     pub(super) fn next(&self, watch: &mut Watch, executed: Option<Arc<Batch<W>>>) -> Option<Work<W>> {
         // Declared first, so that it is dropped outside of the lock.

@@ -49,7 +49,7 @@ impl<P: Protocol<Worker: Interactive>> Applier<P> {
         Ok(Self { tables: found.collect(), worker, protocol, guard, shared })
     }
 
-    /// Tables and indexes go that are not there any more, and tables are made. Answers which tables take the place of others when their rows are there.
+    /// Removes tables and indexes that are gone, and makes new tables. Answers which tables take the place of others when their rows are there.
     fn prepare(&mut self, wanted: &StoredCatalog) -> Result<Vec<(u32, TableId)>, Error> {
         let storage = self.protocol.storage();
         let mut superseding = Vec::new();

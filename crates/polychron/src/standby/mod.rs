@@ -61,7 +61,7 @@ impl<P: Protocol<Worker: Interactive>> Builder<P> {
     /// readers see is always a state that the primary had: what has changed between two such states is seen at once.
     ///
     /// Changes are refused ([`Error::OpenedReadOnly`]). Opened with [`Builder::open`] instead, the directory is a database like any other, and the primary is
-    /// not followed by anybody any more who has heard of that.
+    /// not followed by any standby that has heard of that.
     ///
     /// # Errors
     /// As [`Builder::open`], [`Error::Options`] with [`Builder::serve_standbys`], and [`Error::NotFollowing`] where a new standby finds no primary. A standby that has been one before opens without its primary,

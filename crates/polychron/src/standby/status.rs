@@ -31,7 +31,7 @@ pub struct StandbyStatus {
     pub points: u64,
     /// Why it did not follow the last time.
     pub trouble: Option<String>,
-    /// Why it follows nobody any more until it is opened again. It goes on being read.
+    /// Why it has stopped following until it is opened again. It goes on being read.
     pub ended: Option<Arc<Error>>,
 }
 

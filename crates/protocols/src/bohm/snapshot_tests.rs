@@ -281,7 +281,7 @@ fn rows_of(ids: std::ops::Range<u64>) -> Vec<Item> {
     ids.map(|id| Item { id, count: 0 }).collect()
 }
 
-/// What a snapshot has held is looked at piece by piece when it is over, and no transaction waits for all of it.
+/// What a snapshot has held is looked at in chunks when it is over, and no transaction waits for all of it.
 #[test]
 fn what_was_held_goes_bit_by_bit() {
     let many = scaled(6000, 1300) as u64;
@@ -337,7 +337,7 @@ fn snapshots_rest_between_operations() {
     assert!(snapshot.get(&items, 1).unwrap().is_some() && nobody_stays());
 }
 
-/// A snapshot that was leaked holds nothing any more when its worker begins something else.
+/// A leaked snapshot holds nothing once its worker begins something else.
 #[test]
 fn leaked_snapshots_hold_nothing() {
     let mut stage = Stage::new();

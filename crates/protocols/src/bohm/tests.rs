@@ -199,7 +199,7 @@ fn absent_versions_outlive_who_found_their_chains() {
         writer.maintain();
     }
     // More than there were before, all of whose blocks are free.
-    assert!(reuses(&writer, 1000), "no thread comes to it any more");
+    assert!(reuses(&writer, 1000), "no thread comes to it");
 }
 
 /// A client batch with one transaction, which is not handed in.

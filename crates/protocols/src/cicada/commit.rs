@@ -346,7 +346,7 @@ impl CicadaTransaction<'_> {
         Ok(store.versioned.is_some() || self.shared.gaps.admit(write.place, key, &store.lengths, self.timestamp()))
     }
 
-    /// Holds a commit back until nobody can come to stand before it any more who begins after it was acknowledged (§3.1).
+    /// Delays the acknowledgement until no later transaction can be ordered before this one (§3.1).
     pub(super) fn acknowledge(&mut self) {
         let (clocks, options) = (&self.shared.clocks, &self.shared.options);
         match options.consistency {

@@ -10,7 +10,7 @@ use super::arena::{Arena, NONE, Observed};
 use super::steps::Step;
 use super::transaction::LazyTransaction;
 
-/// Reads what is open of a row under the protection of the protocol beneath.
+/// Reads what is open of a row under the protection of the host protocol.
 fn read_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Error> {
     let projection = bounding_range(arena.open_columns_of(row).map(|(_, column)| column));
     let (table, key) = arena.nodes.program.row(row);
@@ -118,7 +118,7 @@ fn write_deferred<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Ar
 }
 
 impl<B: LazyHost> LazyTransaction<'_, B> {
-    /// What the commit does before that of the protocol beneath.
+    /// What the commit does before that of the host protocol.
     #[inline]
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         if self.arena.is_empty() {
@@ -260,7 +260,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         Ok(())
     }
 
-    /// Whether all answers still hold that a transaction was given which fails or gives up. A condition that has no value any more does not
+    /// Whether all answers still hold that a transaction was given which fails or gives up. A condition that no longer has a value does not
     /// hold: the transaction begins again, assumes nothing then, and fails there if it must. What is read is protected.
     pub(super) fn stands(&mut self) -> bool {
         for observed in 0..if left_out(Step::CheckBeforeFailing) { 0 } else { self.arena.observed.len() } {
@@ -304,7 +304,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         Ok(())
     }
 
-    /// Asks the protocol beneath whether a condition is true. `None`: it depends on so much that it is better resolved.
+    /// Asks the host protocol whether a condition is true. `None`: it depends on so much that it is better resolved.
     pub(super) fn observe(&mut self, condition: Operand) -> Result<Option<bool>, Error> {
         const MANY: usize = 64;
         let arena = &mut *self.arena;

@@ -1,6 +1,6 @@
-//! A running transaction: one of the protocol beneath, and the futures that it has left open.
+//! A running transaction: one of the host protocol, and the futures that it has left open.
 //!
-//! Ordinary operations go through to the protocol beneath. Before one meets a row of which something is left open, all that is
+//! Ordinary operations go through to the host protocol. Before one meets a row of which something is left open, all that is
 //! open is flushed (`flush.rs`), so that it finds what the transaction wrote, and a future keeps the value that it stands for.
 
 use polychron_base::key::EncodedKey;
@@ -111,7 +111,7 @@ impl<B: LazyHost> Commit for LazyTransaction<'_, B> {
             if error.is_conflict() {
                 return Err(error);
             }
-            // It may come from reads that were never mutually consistent, or from answers that do not stand any more.
+            // It may come from reads that were never mutually consistent, or from answers that no longer stand.
             let stands = self.with_nodes(Self::stands);
             let sound = self.base.roll_back() && stands || left_out(Step::ValidateFailures);
             return Err(if sound { error } else { Error::Conflict });
