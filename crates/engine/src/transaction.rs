@@ -47,7 +47,9 @@ pub trait Transaction: Queries + LazyFutures + Prefetch {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Error>;
+    ) -> Result<Option<RowRef<'_>>, Error> {
+        self.read_row(table, key, projection)
+    }
 
     /// [`Operations::update_row`](crate::Operations::update_row) of a protocol: nothing is checked of what `change` makes of the row. This and the
     /// four methods below are for callers that have checked already; a wrong row or key breaks the table's indexes.

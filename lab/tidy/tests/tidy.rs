@@ -55,6 +55,12 @@ const CITING: &[&str] = &[
     "crates/workloads/src/increment/mod.rs",
 ];
 
+/// The files that each protocol has, and which of them are not needed.
+const PROTOCOL_FILES: &[&str] =
+    &["mod.rs", "options.rs", "table.rs", "protocol.rs", "worker.rs", "transaction.rs", "commit.rs", "steps.rs"];
+/// A layer has the tables of its host protocol.
+const WITHOUT_FILES: &[&str] = &["crates/protocols/src/lazy/table.rs"];
+
 /// Crates that may use atomics directly.
 const ATOMICS: &[&str] = &["sync"];
 /// Crates that may read clocks and draw unseeded numbers.
@@ -209,6 +215,11 @@ fn protocols_are_named_in_their_places_only() {
 #[test]
 fn protocols_do_not_use_each_other() {
     check(architecture::protocol_imports);
+}
+
+#[test]
+fn protocols_have_the_same_files() {
+    check(|sources| architecture::protocol_files(sources, PROTOCOL_FILES, WITHOUT_FILES));
 }
 
 #[test]

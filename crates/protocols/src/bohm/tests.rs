@@ -1,5 +1,8 @@
 //! White-box tests; behaviour is tested in `crates/protocols/tests/bohm` and in the crate `check`.
 
+mod snapshots;
+mod waiting;
+
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, mpsc};

@@ -2,7 +2,7 @@
 //! order, which is that of Algorithms 1 and 2. Insertions and writes under keys that were futures come last.
 use polychron_base::{Error, Reason, TableId};
 use polychron_engine::futures::{FutureError, Operand, bounding_range};
-use polychron_engine::lazy::{BaseTransaction, Claim, LazyHost, Needed, Node, Nodes, Program, Source};
+use polychron_engine::lazy::{BaseTransaction, LazyHost, Needed, Node, Nodes, Program, Source};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{Insertion, Transaction};
 
@@ -118,26 +118,6 @@ fn write_deferred<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Ar
 }
 
 impl<B: LazyHost> LazyTransaction<'_, B> {
-    /// What the commit does before that of the host protocol.
-    #[inline]
-    pub(super) fn finish(&mut self) -> Result<(), Error> {
-        if self.arena.is_empty() {
-            return Ok(());
-        }
-        self.with_nodes(Self::finish_nodes)
-    }
-
-    fn finish_nodes(&mut self) -> Result<(), Error> {
-        self.arena.gather_touched();
-        for &row in &self.arena.touched {
-            let (table, key) = self.arena.nodes.program.row(row);
-            let written = self.arena.rows[row as usize].write != NONE;
-            B::claim(&mut self.base, &Claim { table, key, is_written: written })?;
-        }
-        B::resolving(&mut self.base)?;
-        self.flush()
-    }
-
     /// Does something with the nodes, which lie on the expression arena otherwise.
     #[inline]
     pub(super) fn with_nodes<O>(&mut self, work: impl FnOnce(&mut Self) -> O) -> O {

@@ -15,6 +15,7 @@
 //! **Invariants** are on the page `docs/protocols/lazy.md`.
 
 mod arena;
+mod commit;
 mod flush;
 mod options;
 mod protocol;

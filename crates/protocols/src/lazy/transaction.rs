@@ -10,8 +10,8 @@ use polychron_engine::futures::{Assigned, ExpressionArena, FutureColumn, OpenKey
 use polychron_engine::lazy::{BaseTransaction, LazyHost};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
-    ColumnBatch, Commit, Constraints, Insertion, LazyFutures, Prefetch, Projection, Queries, RowVisitor, Savepoints,
-    Scan, TableDefinition, Transaction, steady,
+    ColumnBatch, Constraints, Insertion, LazyFutures, Prefetch, Projection, Queries, RowVisitor, Savepoints, Scan,
+    TableDefinition, Transaction, steady,
 };
 use polychron_schema::{RowMut, RowRef};
 use std::fmt;
@@ -102,27 +102,6 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     /// Rows, writes and nodes that were passed.
     pub(crate) fn steps(&self) -> usize {
         self.arena.steps.get()
-    }
-}
-
-impl<B: LazyHost> Commit for LazyTransaction<'_, B> {
-    fn commit(mut self) -> Result<(), Error> {
-        if let Err(error) = self.finish() {
-            if error.is_conflict() {
-                return Err(error);
-            }
-            // It may come from reads that were never mutually consistent, or from answers that no longer stand.
-            let stands = self.with_nodes(Self::stands);
-            let sound = self.base.roll_back() && stands || left_out(Step::ValidateFailures);
-            return Err(if sound { error } else { Error::Conflict });
-        }
-        self.base.commit()
-    }
-
-    fn roll_back(mut self) -> bool {
-        // The procedure may give up because of what it was told, which no thread has held for it.
-        let stands = self.with_nodes(Self::stands);
-        self.base.roll_back() && stands
     }
 }
 

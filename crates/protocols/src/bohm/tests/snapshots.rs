@@ -12,15 +12,15 @@ use polychron_engine::{
 use polychron_memory::Guard;
 use polychron_schema::{Key, KeyScratch, Row};
 
-use super::chain::{Chain, Head, Readers, Superseded};
-use super::collection::{Garbage, Horizon};
-use super::execution::Executor;
-use super::planned::{ClientBatches, Planned};
-use super::timestamp::Timestamp;
-use super::transaction::BohmTransaction;
-use super::version::{Fresh, Version};
-use super::worker::BohmWorker;
-use super::{Bohm, Options};
+use crate::bohm::chain::{Chain, Head, Readers, Superseded};
+use crate::bohm::collection::{Garbage, Horizon};
+use crate::bohm::execution::Executor;
+use crate::bohm::planned::{ClientBatches, Planned};
+use crate::bohm::timestamp::Timestamp;
+use crate::bohm::transaction::BohmTransaction;
+use crate::bohm::version::{Fresh, Version};
+use crate::bohm::worker::BohmWorker;
+use crate::bohm::{Bohm, Options};
 
 #[derive(Row, Clone, Debug, PartialEq)]
 #[row(name = "item")]
