@@ -173,7 +173,7 @@ impl<'r, D: Disk + Clone> Opening<'r, D> {
     ///
     /// # Errors
     /// What `sink` says, and what is wrong with the rows.
-    pub fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
+    pub fn load(&mut self, sink: &dyn Load) -> Result<u64, Error> {
         let Some(newest) = self.newest.take() else { return Ok(0) };
         let Settings { threads, path, .. } = &self.settings;
         load(newest, &self.files, self.manifests.current(), (*threads, path), self.report, sink)
@@ -262,13 +262,13 @@ fn manifests_of<D: Disk + Clone>(
 }
 
 /// Hands out the rows of a database that is called so, by so many threads, and reports how many there were.
-pub(crate) fn load<D: Disk, S: Load>(
+pub(crate) fn load<D: Disk>(
     newest: Newest,
     files: &Files<D>,
     manifest: &Manifest,
     (threads, path): (usize, &str),
     report: &(dyn Fn(Progress) + Sync),
-    sink: &S,
+    sink: &dyn Load,
 ) -> Result<u64, Error> {
     let in_checkpoint = manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files);
     let of_rows = in_checkpoint.filter(|file| matches!(file.contents, Contents::Rows { .. }));
@@ -281,8 +281,8 @@ pub(crate) fn load<D: Disk, S: Load>(
 }
 
 /// A sink, whose errors are told apart from those of what is read.
-struct Loading<'s, S> {
-    sink: &'s S,
+struct Loading<'s> {
+    sink: &'s dyn Load,
     report: &'s (dyn Fn(Progress) + Sync),
     rows: AtomicU64,
     of: u64,
@@ -311,7 +311,7 @@ pub trait Load: Sync {
     fn load(&self, batch: &Batch<'_>) -> Result<(), Error>;
 }
 
-impl<S: Load> Sink for Loading<'_, S> {
+impl Sink for Loading<'_> {
     type Error = Unloaded;
 
     fn rows(&self, batch: &Batch<'_>) -> Result<(), Unloaded> {

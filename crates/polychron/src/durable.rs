@@ -341,7 +341,7 @@ fn recover<P: Protocol, D: Disk + Clone>(
 /// What tables and rows are recovered from.
 pub(crate) trait Recovers {
     fn catalog(&self) -> &StoredCatalog;
-    fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error>;
+    fn load(&mut self, sink: &dyn Load) -> Result<u64, Error>;
 }
 
 impl<D: Disk + Clone> Recovers for Opening<'_, D> {
@@ -349,7 +349,7 @@ impl<D: Disk + Clone> Recovers for Opening<'_, D> {
         self.catalog()
     }
 
-    fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
+    fn load(&mut self, sink: &dyn Load) -> Result<u64, Error> {
         self.load(sink)
     }
 }
@@ -359,7 +359,7 @@ impl<D: Disk + Clone> Recovers for Reading<'_, D> {
         self.catalog()
     }
 
-    fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
+    fn load(&mut self, sink: &dyn Load) -> Result<u64, Error> {
         self.load(sink)
     }
 }

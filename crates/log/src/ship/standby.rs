@@ -302,7 +302,7 @@ impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
     ///
     /// # Errors
     /// What `sink` says, and what is wrong with the rows.
-    pub fn load<S: Load>(&mut self, sink: &S) -> Result<u64, polychron_base::Error> {
+    pub fn load(&mut self, sink: &dyn Load) -> Result<u64, polychron_base::Error> {
         let Some(newest) = self.newest.take() else { return Ok(0) };
         let Standby { files, following, .. } = &self.standby;
         load(newest, files, &self.found, (self.threads, &following.path), self.report, sink)

@@ -50,7 +50,7 @@ impl<D: Disk + Clone> Recovers for Recovering<'_, D> {
         &self.1
     }
 
-    fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
+    fn load(&mut self, sink: &dyn Load) -> Result<u64, Error> {
         self.0.load(sink)
     }
 }
