@@ -27,7 +27,7 @@ use crate::stores::IndexRef;
 use definitions::Provisional;
 pub use kept::Kept;
 
-/// What the catalog must know of a protocol's table.
+/// A protocol's table, as the catalog needs it.
 pub trait Described {
     /// The table's id.
     fn id(&self) -> TableId;

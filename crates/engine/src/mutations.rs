@@ -96,11 +96,11 @@ mod switches {
         LeftOut(())
     }
 
-    /// What a thread leaves out, for threads that it starts.
+    /// The steps that a thread leaves out, for threads that it starts.
     #[derive(Clone, Copy, Debug)]
     pub struct Inherited(&'static str);
 
-    /// What this thread leaves out.
+    /// The step that this thread leaves out.
     pub fn inherited() -> Inherited {
         Inherited(LEFT_OUT.get())
     }

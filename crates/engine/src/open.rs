@@ -24,7 +24,7 @@ use crate::{
     Transaction, Worker, limits,
 };
 
-/// Who gets the worker back that an [`Open`] had for itself.
+/// The receiver of a worker that an [`Open`] had for itself.
 pub trait WorkerOwner<W> {
     /// Takes it back. Its transaction has ended.
     fn take_back(self, worker: Box<W>);

@@ -10,7 +10,7 @@ use crate::aggregate::{Group, Grouping};
 use crate::futures::{self, Assigned, FutureColumn, FutureError, OpenKey, Operand, Scalar, Scope};
 use crate::{ColumnBatch, Constraints, IndexId, Savepoints, Scan, aggregate, batch, drive};
 
-/// What an insertion did.
+/// The result of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Insertion {
@@ -168,7 +168,7 @@ pub trait Queries {
     }
 }
 
-/// What a protocol overrides to leave [futures](crate::Futures) open. The defaults resolve them at once.
+/// The methods that a protocol overrides to leave [futures](crate::Futures) open. The defaults resolve them at once.
 pub trait LazyFutures {
     /// Which transaction this is, for the futures that belong to it. One that leaves futures open has an
     /// [`ExpressionArena`](crate::futures::ExpressionArena), and is known by its scope.

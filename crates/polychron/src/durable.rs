@@ -88,7 +88,7 @@ impl Home {
         Self(Arc::new(Inner(home)))
     }
 
-    /// What the database's files tell.
+    /// The interface to the database's files.
     pub(crate) fn ends(&self) -> &dyn Ends {
         &*self.0.0
     }
@@ -338,7 +338,7 @@ fn recover<P: Protocol, D: Disk + Clone>(
     opening.finish(durable, Box::new(ended))
 }
 
-/// What tables and rows are recovered from.
+/// A source of tables and rows for recovery.
 pub(crate) trait Recovers {
     fn catalog(&self) -> &StoredCatalog;
     fn load(&mut self, sink: &dyn Load) -> Result<u64, Error>;

@@ -262,7 +262,7 @@ impl LayoutColumn {
         }
     }
 
-    /// What a key flips of the bits of a number of at most 8 bytes.
+    /// The bits that a key flips of a number of at most 8 bytes.
     fn sign(&self) -> u64 {
         if self.column_type.is_signed() { 1 << (8 * self.slot.width - 1) } else { 0 }
     }

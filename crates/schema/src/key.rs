@@ -313,7 +313,7 @@ pub trait Key {
     /// The width as a type.
     type Width: KeyWidth;
 
-    /// What the key is encoded to: [`Key8`], [`Key16`] or `&[u8]`.
+    /// The encoded key: [`Key8`], [`Key16`] or `&[u8]`.
     type Encoded<'a>: EncodedKey + std::fmt::Debug
     where
         Self: 'a;

@@ -12,7 +12,7 @@
 use crate::column::{ColumnSet, ColumnSpan, Projection};
 use crate::types::ColumnType;
 
-/// What the layout needs to know of a column.
+/// A column, as the layout needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnShape {
     /// The column's type.

@@ -222,7 +222,7 @@ impl<'a> RowMut<'a> {
         *self.changes = changes;
     }
 
-    /// What was changed so far.
+    /// The changes so far.
     #[inline]
     pub fn changes(&self) -> Changes {
         *self.changes

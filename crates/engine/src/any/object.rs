@@ -236,7 +236,7 @@ pub(super) trait Run: Send {
     fn declare(&self, declaration: &mut dyn Name);
 }
 
-/// What the procedure's last run answered. What no thread gets is dropped where it may panic.
+/// The answer of the procedure's last run. An answer that no thread gets is dropped where it may panic.
 pub(super) struct Answer<O, E>(Mutex<Option<Result<O, E>>>);
 
 impl<O, E> Default for Answer<O, E> {
@@ -369,7 +369,7 @@ impl<T: Commit> End for T {
     }
 }
 
-/// What leads to a transaction.
+/// A path to a transaction.
 pub trait Reach {
     /// The transaction.
     fn operate(&mut self) -> &mut (dyn Operate + '_);

@@ -59,7 +59,7 @@ struct Table {
     own: ByStamp<Own>,
 }
 
-/// What an own insertion did to a node.
+/// The effect of an own insertion on a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Own {
     after: Option<Stamp>,

@@ -87,7 +87,7 @@ impl Record {
         unsafe { guard.retire(self.0.cast(), self.bytes()) };
     }
 
-    /// What the index holds for the record.
+    /// The record's handle in the index.
     #[inline]
     pub fn handle(self) -> Handle {
         handle_of(self.0)

@@ -44,7 +44,7 @@ enum Undo<A> {
     Deleted { at: A, key: Span, record: Record },
 }
 
-/// What the running transaction changed, in order.
+/// The changes of the running transaction, in order.
 #[derive(Debug)]
 pub struct UndoLog<A> {
     entries: Vec<Undo<A>>,

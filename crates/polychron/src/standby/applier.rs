@@ -24,7 +24,7 @@ use crate::refusing::Refusing;
 /// How long it waits before it applies again what readers have kept it from.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What makes a database of a standby: tables by their positions at the primary, and what is known of each.
+/// Applies a standby's changes to its database: tables by their positions at the primary, and what is known of each.
 pub(crate) struct Applier<P: Protocol> {
     protocol: Arc<P>,
     guard: Arc<Refusing>,

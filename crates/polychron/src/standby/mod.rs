@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A database, the standby that it shows, and what makes it show that.
 type Opened<P, D> = (Database<P>, Standby<D>, Applier<P>);
 
-/// What a standby is made of. Tables that an evolution at the primary has not finished are there, too.
+/// The source of a standby's database. Tables that an evolution at the primary has not finished are there, too.
 struct Recovering<'r, D: Disk>(StandbyOpening<'r, D>, StoredCatalog);
 
 impl<'r, D: Disk + Clone> Recovering<'r, D> {

@@ -35,7 +35,7 @@ pub struct StandbyStatus {
     pub ended: Option<Arc<Error>>,
 }
 
-/// What a standby's thread tells others.
+/// The status that a standby's thread shares with others.
 #[derive(Default)]
 pub(super) struct Shared {
     status: Mutex<Status>,
