@@ -154,7 +154,7 @@ pub enum Error {
     #[error("{0}")]
     NotNumeric(Box<NotNumeric>),
     /// The log of the database has stopped, because a file could not be written. What was not durable by then may be there or not when the database
-    /// is opened again; until then nothing is written any more.
+    /// is opened again; until then nothing is written.
     #[error("{0}")]
     LogStopped(Box<LogStopped>),
     /// The transaction has committed, or read what has, and that is durable here, but not yet at as many standbys as answers wait for, within their time. Nothing is undone:

@@ -142,8 +142,7 @@ fn nanoseconds(text: &str) -> Result<u64, String> {
 pub enum Format {
     /// With a line of names first; NULL is \\N, and text that begins with a backslash has one more; bytes are hexadecimal.
     Csv,
-    /// Apache Parquet: a column of each of the table's, compressed with Snappy.
-    #[cfg(feature = "parquet")]
+    /// Apache Parquet: a column of each of the table's, compressed with Snappy. Needs a program with the feature `parquet`.
     Parquet,
 }
 
@@ -158,7 +157,7 @@ pub struct Export {
     #[arg(long)]
     pub table: String,
 
-    /// How rows are written [default: parquet where the file's name ends in .parquet, else csv]
+    /// How rows are written [default: the format that the file's name ends in, else csv]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
 
@@ -178,7 +177,7 @@ pub struct Import {
     #[arg(long)]
     pub table: String,
 
-    /// How rows are written [default: parquet where the file's name ends in .parquet, else csv]
+    /// How rows are written [default: the format that the file's name ends in, else csv]
     #[arg(long, value_enum)]
     pub format: Option<Format>,
 

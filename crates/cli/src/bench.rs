@@ -134,22 +134,35 @@ impl<W: Workload> ProtocolVisitor for Run<'_, W> {
     type Output = Result<Report, Refusal>;
 
     fn visit<P: Protocol>(self, info: &ProtocolInfo) -> Self::Output {
-        let options = protocol_options::<P>(info, self.protocol_options).map_err(Refusal::Input)?;
-        let builder = Database::builder().with::<P>().options(Options { protocol: options, common: self.shared });
-        let opened = match self.durable {
-            None => builder.in_memory(),
-            Some((directory, durability)) => builder.durability(durability).create(directory),
-        };
-        let opened = opened.map_err(|error| Refusal::Input(error.to_string()))?;
-        let database = opened.protocol();
-        // A protocol may have fewer slots than were asked for, so whether there are enough shows only here.
-        let workers: Result<Vec<_>, _> = (0..self.settings.threads).map(|_| database.worker()).collect();
-        workers.map_err(|error| Refusal::Input(format!("--threads is {}: {error}", self.settings.threads)))?;
-        let report = run::run::<P, W>(database, self.options, self.settings, self.stop, self.observer);
+        let Self { options, settings, protocol_options, shared, durable, stop, observer } = self;
+        let opened = open::<P>(info, protocol_options, shared, durable, settings.threads).map_err(Refusal::Input)?;
+        let report = run::run::<P, W>(opened.protocol(), options, settings, stop, observer);
         let report = report.map_err(|error| Refusal::Failure(error.to_string()))?;
         opened.close().map_err(|error| Refusal::Failure(error.to_string()))?;
         Ok(report)
     }
+}
+
+/// The database of a run, whatever its workload. Not inlined, so that it is compiled once for each protocol.
+#[inline(never)]
+fn open<P: Protocol>(
+    info: &ProtocolInfo,
+    given: &[String],
+    common: Shared,
+    durable: Option<(&Path, Durability)>,
+    threads: usize,
+) -> Result<Database<P>, String> {
+    let options = Options { protocol: protocol_options::<P>(info, given)?, common };
+    let builder = Database::builder().with::<P>().options(options);
+    let opened = match durable {
+        None => builder.in_memory(),
+        Some((directory, durability)) => builder.durability(durability).create(directory),
+    };
+    let opened = opened.map_err(|error| error.to_string())?;
+    // A protocol may have fewer slots than were asked for, so whether there are enough shows only here.
+    let workers: Result<Vec<_>, _> = (0..threads).map(|_| opened.protocol().worker()).collect();
+    workers.map_err(|error| format!("--threads is {threads}: {error}"))?;
+    Ok(opened)
 }
 
 /// A look at a protocol's options.
@@ -209,7 +222,7 @@ fn bench_workload<L: ProtocolList, W: Workload>(
         L::visit(&side.protocol, run).map_err(|unknown| Refusal::Input(unknown.to_string()))?
     };
     match (turns, sides.as_slice()) {
-        (Some(turns), [first, second]) => compare::compare(turns, [first, second], json, run),
+        (Some(turns), [first, second]) => compare::compare(turns, [first, second], json, &run),
         _ => report_one(common, json, run(&sides[0])?),
     }
 }

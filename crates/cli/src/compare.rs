@@ -82,7 +82,7 @@ pub(crate) fn compare(
     given: &Turns,
     sides: [&Side; 2],
     json: Option<Pending>,
-    mut run: impl FnMut(&Side) -> Result<Report, Refusal>,
+    run: &dyn Fn(&Side) -> Result<Report, Refusal>,
 ) -> Result<Report, Refusal> {
     let mut both = [Runs::default(), Runs::default()];
     let mut last = Report::default();

@@ -4,13 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::io::IsTerminal;
 use std::sync::PoisonError;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use polychron::{Event, OpeningStage};
 use polychron_sync::Mutex;
 use polychron_workloads::run::{Live, Load, Observer};
 
 use crate::output::print_status;
-use crate::report::{mebibytes, thousands};
+use crate::report::thousands;
 
 /// Shows what goes on, on standard error. What it shows on a terminal's last line is gone when it is dropped.
 pub(crate) struct Progress {
@@ -157,8 +157,8 @@ impl Observer for Progress {
         let memory = live.memory.map_or(String::new(), |memory| {
             format!(
                 ", {} used, {} retired",
-                mebibytes(memory.used_bytes as u64),
-                mebibytes(memory.retired_bytes as u64)
+                HumanBytes(memory.used_bytes as u64),
+                HumanBytes(memory.retired_bytes as u64)
             )
         });
         let text = format!(

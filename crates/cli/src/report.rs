@@ -2,7 +2,7 @@
 
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use indicatif::HumanCount;
+use indicatif::{HumanBytes, HumanCount};
 use polychron_workloads::run::{Latencies, Report, Staleness};
 use serde_json::Value;
 
@@ -11,11 +11,6 @@ use crate::output::terminal_width;
 /// A number with its thousands set apart.
 pub fn thousands(number: u64) -> String {
     HumanCount(number).to_string()
-}
-
-/// Bytes in MiB.
-pub fn mebibytes(bytes: u64) -> String {
-    format!("{} MiB", thousands(bytes >> 20))
 }
 
 /// A duration in microseconds, the unit of all durations of a report but its own.
@@ -91,19 +86,17 @@ pub fn render(report: &Report) -> String {
         row(&format!("  {reason}"), thousands(count));
     }
     if let Some(bytes) = report.peak_rss_bytes {
-        row("peak memory of the process", mebibytes(bytes));
+        row("peak memory of the process", HumanBytes(bytes).to_string());
     }
     if let Some(growth) = report.course.growth(report.grows) {
-        let quarters = report.course.quarters.map(|quarter| thousands(quarter.resident_bytes as u64 >> 20)).join(", ");
+        let quarters =
+            report.course.quarters.map(|quarter| HumanBytes(quarter.resident_bytes as u64).to_string()).join(", ");
         let what = if report.grows { "of what each transaction adds" } else { "of it" };
-        row(
-            "  by quarter",
-            format!("{quarters} MiB; {:+.1} % {what} from the second to the last", (growth - 1.0) * 100.0),
-        );
+        row("  by quarter", format!("{quarters}; {:+.1} % {what} from the second to the last", (growth - 1.0) * 100.0));
     }
     row("longest stall of a client", microseconds(report.course.longest_stall_seconds * 1e6));
     if let Some(memory) = &report.memory {
-        row("memory of the database", format!("{} used", mebibytes(memory.used_bytes as u64)));
+        row("memory of the database", format!("{} used", HumanBytes(memory.used_bytes as u64)));
     }
     if let Some(versions) = &report.versions {
         row("records by extra versions", versions_text(&versions.records));

@@ -1,4 +1,4 @@
-//! A crate that depends on the face alone can derive rows: this one does not name `polychron-schema`.
+//! A crate that depends on the library `polychron` alone can derive rows: this one does not name `polychron-schema`.
 
 use polychron::{Database, Operations, Row};
 
@@ -12,7 +12,7 @@ struct City {
 }
 
 #[test]
-fn rows_are_derived_through_the_face() {
+fn rows_are_derived_through_the_library() {
     let database = Database::in_memory().unwrap();
     let cities = database.create_table::<City>().unwrap();
     let city = City { id: 1, name: "Oslo".to_owned(), mayor: None };

@@ -10,7 +10,7 @@ pub use groups::{over_columns, over_rows};
 
 pub use polychron_base::error::AggregateError;
 
-/// What is wanted of a range. Columns are named by position; NULLs do not count, as in SQL.
+/// A question about a range. Columns are named by position; NULLs do not count, as in SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregate {
     /// How many rows there are, as [`Value::Unsigned`].
@@ -41,13 +41,13 @@ impl Aggregate {
     }
 }
 
-/// What is wanted of a range as a whole, or of each group of its rows.
+/// Questions about a range as a whole, or of each group of its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Grouping<'a> {
     /// The columns, by position, in which the rows of a group have equal values; without any, all rows are one group, also where there are none.
     /// NULL equals NULL here, and floating-point numbers are equal bit by bit, so that -0.0 and 0.0 are two.
     pub by: &'a [usize],
-    /// What is wanted of each group.
+    /// The questions about each group.
     pub wanted: &'a [Aggregate],
     /// How many groups there may be.
     pub most: usize,

@@ -2,7 +2,7 @@
 //!
 //! Code over [`Protocol`] is compiled once for each protocol, which is what makes it fast, and what makes large code slow to
 //! build. [`AnyProtocol`] is a protocol itself, so that code which is large and not hot (the tests of behaviour, above all)
-//! runs over it unchanged and is compiled once. Keys come to the protocol beneath as bytes.
+//! runs over it unchanged and is compiled once. Keys come to the chosen protocol as bytes.
 
 use std::cell::Cell;
 use std::fmt;
@@ -34,7 +34,7 @@ impl AnyProtocol {
         Arc::new(Self(Box::new(Opened::<P, Whole>(Arc::clone(database), PhantomData))))
     }
 
-    /// The database beneath, if it is one of `P` that [`AnyOptions::interactive`] opened.
+    /// The database of the chosen protocol, if it is one of `P` that [`AnyOptions::interactive`] opened.
     pub fn database<P: Protocol<Worker: Interactive>>(&self) -> Option<&Arc<P>> {
         let opened = self.0.as_any().downcast_ref::<Opened<P, Stepped>>();
         opened.map(|opened| &opened.0)
@@ -98,7 +98,7 @@ impl fmt::Debug for AnyOptions {
 impl Protocol for AnyProtocol {
     const NAME: &'static str = "any";
     const SUMMARY: &'static str = "the protocol that the options name, behind virtual calls";
-    // What the protocol beneath promises, the open database tells.
+    // What the chosen protocol promises, the open database tells.
     const ISOLATION: Isolation = Isolation::Nothing;
 
     type Options = AnyOptions;
@@ -454,10 +454,10 @@ impl<B: Reach> Prefetch for Erased<B> {
     }
 }
 
-/// Stands for every key that is longer than any can be: the protocol beneath decides what a procedure is answered that declares one.
+/// Stands for every key that is longer than any can be: the chosen protocol decides what a procedure is answered that declares one.
 const TOO_LONG: &[u8] = &[0; MAX_KEY_BYTES + 1];
 
-/// Receives what a procedure declares for the protocol beneath.
+/// Receives what a procedure declares for the chosen protocol.
 struct Naming<'d>(&'d mut dyn Name);
 
 impl Declare for Naming<'_> {

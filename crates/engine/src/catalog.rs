@@ -27,7 +27,7 @@ use crate::stores::IndexRef;
 use definitions::Provisional;
 pub use kept::Kept;
 
-/// What the catalog must know of a protocol's table.
+/// A protocol's table, as the catalog needs it.
 pub trait Described {
     /// The table's id.
     fn id(&self) -> TableId;
@@ -487,7 +487,7 @@ impl<T: Described> Catalog<T> {
         tables.get(id).map(|table| Arc::clone(table.definition()))
     }
 
-    /// Gives up the lists of the past at which no thread looks any more, and with them the tables that only they had. Guards
+    /// Drops the earlier lists that no thread reads, and with them the tables that only they had. Guards
     /// and snapshots decide, so a list goes when its time has come and this is called again.
     pub fn release(&self, epochs: &Epochs) {
         // A table that goes with its list takes time, and asks the deferred drops.
@@ -509,7 +509,7 @@ impl<T: Described> Catalog<T> {
         lists.past.extract_if(.., |(epoch, _)| *epoch <= Some(horizon)).map(|(_, list)| list).collect()
     }
 
-    /// Tells the log of a changed list, and then makes it the present one. `going` is called in between, as soon as that cannot fail any more.
+    /// Tells the log of a changed list, and then makes it the present one. `going` is called in between, as soon as that can no longer fail.
     fn publish(
         &self,
         alone: MutexGuard<'_, ()>,

@@ -1,4 +1,4 @@
-//! What code of the client that changes a row answers, and what becomes of the row when it fails.
+//! The result of client code that changes a row, and the fate of the row when that code fails.
 
 use std::cell::RefCell;
 
@@ -10,7 +10,7 @@ use crate::mutations::left_out;
 use crate::rows::Step;
 use crate::{Transaction, foreign_keys};
 
-/// What the closure of an update may answer: nothing, or a `Result` whose error is the client's own, into which an [`Error`] can be made.
+/// The result of an update's closure: nothing, or a `Result` whose error is the client's own, into which an [`Error`] can be made.
 ///
 /// ```
 /// # use polychron_engine::{Operations, Row, Error, Table, Transaction};
@@ -41,7 +41,7 @@ use crate::{Transaction, foreign_keys};
     note = "it answers `()`, or `Result<(), E>` where an error `E` can be made of a `polychron::Error`"
 )]
 pub trait ChangeOutcome {
-    /// What the update fails with.
+    /// The error of the update.
     type Error: From<Error>;
     /// Whether it can fail at all.
     const CAN_FAIL: bool;
@@ -49,7 +49,7 @@ pub trait ChangeOutcome {
     /// As a `Result`.
     ///
     /// # Errors
-    /// What the closure has failed with.
+    /// The error of the closure.
     fn into_result(self) -> Result<(), Self::Error>;
 }
 
@@ -81,7 +81,7 @@ thread_local! {
 /// As [`foreign_keys::update_row`], of a change that may fail.
 ///
 /// # Errors
-/// What the change has failed with, and those of that function.
+/// The error of the change, and those of that function.
 #[inline]
 pub(crate) fn update_row<T: Transaction + ?Sized, K: EncodedKey, O: ChangeOutcome>(
     transaction: &mut T,

@@ -1,4 +1,4 @@
-//! What is checked of bytes before a protocol is given them: a row fits its table and stands under its own key, an update leaves the key
+//! Checks of bytes before a protocol gets them: a row fits its table and stands under its own key, an update leaves the key
 //! alone, and restrictions name columns of the table. Typed operations need none of this, because types say it.
 //!
 //! Whatever is refused changes nothing, and the transaction may go on.
@@ -16,7 +16,7 @@ use polychron_schema::{
 
 use crate::{ChangeOutcome, Insertion, Scan, Transaction, change_outcome, foreign_keys, keys, steady};
 
-/// What every row of a table must be.
+/// The rules for every row of a table.
 #[derive(Debug)]
 pub struct RowRules {
     layout: Layout,
@@ -71,7 +71,7 @@ impl RowRules {
         }
     }
 
-    /// What an update may make of a row: it set columns of its projection, marked all that it changed, and none of the key's.
+    /// The rules for an update: it set columns of its projection, marked all that it changed, and none of the key's.
     fn check_update(
         &self,
         table: TableId,
@@ -166,7 +166,7 @@ const REMEMBERED: usize = 8;
 type Known = (TableId, Arc<RowRules>);
 
 thread_local! {
-    /// What a thread keeps for updates, so that the counts of the rules' owners, which all threads share, are not written each time. A
+    /// Rules that a thread keeps for updates, so that the counts of the rules' owners, which all threads share, are not written each time. A
     /// table's layout never changes, and no other table ever has its id.
     static RULES: RefCell<[Option<Known>; REMEMBERED]> = RefCell::default();
 }

@@ -17,7 +17,7 @@ pub struct StoredCatalog {
 /// A table, and the ids of its indexes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredTable {
-    /// What defines it, with the indexes that it has.
+    /// Its definition, with its present indexes.
     pub definition: Arc<TableDefinition>,
     /// The ids of these indexes, in the definition's order, which is that of their creation.
     pub indexes: Vec<IndexId>,

@@ -63,7 +63,7 @@ impl SharedDistribution {
         self.stripes[thread % STRIPES].buckets[bucket(number)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn sum(&self) -> Distribution {
         let mut sum = Distribution::default();
         self.stripes.iter().for_each(|stripe| sum.add(stripe));
@@ -100,7 +100,7 @@ impl Distribution {
         }
     }
 
-    /// What came after an earlier state of the same distribution.
+    /// The difference to an earlier state of the same distribution.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let earlier = before.counts.iter().copied().chain(std::iter::repeat(0));

@@ -112,7 +112,7 @@ impl<E: From<Error>> Failure<E> {
     }
 }
 
-/// What is run in transactions, and told when one has committed.
+/// Code that runs in transactions, and learns when one has committed.
 trait Body<W: Interactive> {
     type Output;
     type Error: From<Error>;
@@ -203,7 +203,7 @@ fn until_committed<W: Interactive, B: Body<W>>(
     ended.map_err(Failure::into_own)
 }
 
-/// What a transaction has been through.
+/// The conflicts of a transaction so far.
 #[derive(Default)]
 struct ConflictsSoFar {
     attempts: u64,

@@ -1,4 +1,4 @@
-//! What a database reports while it works, to whoever listens.
+//! Events that a database reports to a listener while it works.
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub enum Event<'e> {
     /// A database with a path is being opened, and has come so far. Reported by the threads that do it, at most ten times a second.
     #[non_exhaustive]
     Opening {
-        /// What is being done.
+        /// The present stage.
         stage: OpeningStage,
         /// How much of it is done.
         done: u64,
@@ -75,7 +75,7 @@ pub enum Event<'e> {
     },
 }
 
-/// What is done when a database with a path is opened, one after the other.
+/// The stages of opening a database with a path, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpeningStage {
@@ -86,7 +86,7 @@ pub enum OpeningStage {
 }
 
 impl OpeningStage {
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Log => "reading the log",
@@ -97,7 +97,7 @@ impl OpeningStage {
 
 type Listener = dyn Fn(&Event<'_>) + Send + Sync;
 
-/// Who listens to a database, and to what.
+/// The listener of a database, and the events that it wants.
 #[derive(Clone, Default)]
 pub struct Events {
     listener: Option<Arc<Listener>>,

@@ -125,7 +125,7 @@ impl<'d> Change<'d> {
             limits::patiently(time, || self.storage.hold_table(self.old, Some(Arc::clone(&self.why))))?;
             self.is_held = true;
         }
-        // Whoever began before the table was held knows nothing of the index, and cannot commit a write any more when that is made.
+        // Whoever began before the table was held knows nothing of the index, and can no longer commit a write once that is made.
         let index = self.storage.create_index(self.old, self.barrier.clone(), Standing::Provisional)?;
         self.made.0 = Some(index);
         let new = limits::patiently(time, || self.storage.create_table(self.wanted.clone(), Standing::Provisional))?;

@@ -97,7 +97,7 @@ impl Reference {
         Ok(self.to_parent.extract(row, scratch).map(Some)?)
     }
 
-    /// What an error says of it, with the parent's key.
+    /// Its description in errors, with the parent's key.
     #[cold]
     fn in_words<T: Transaction + ?Sized>(&self, transaction: &T, key: &[u8]) -> Result<error::Reference, Error> {
         let (child, parent) = (transaction.definition(self.child)?, transaction.definition(self.parent)?);

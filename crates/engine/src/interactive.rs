@@ -56,7 +56,7 @@ pub trait Commit: Transaction {
     fn roll_back(self) -> bool;
 }
 
-/// What kind of transaction to begin.
+/// The kind of transaction to begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Serializable, reads the present.

@@ -1,4 +1,4 @@
-//! What protocols promise, and their named options.
+//! The isolation that protocols promise, and their named options.
 
 /// A protocol with options that have a name of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub struct Configuration {
     pub name: &'static str,
     /// One line: what it is and when to take it.
     pub summary: &'static str,
-    /// What it promises transactions of each other.
+    /// The isolation that it promises.
     pub isolation: Isolation,
     /// Names and values for [`crate::Protocol::set_option`].
     pub options: &'static [(&'static str, &'static str)],
@@ -30,7 +30,7 @@ impl Configuration {
     }
 }
 
-/// What a protocol promises its transactions of each other.
+/// The isolation that a protocol promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
     /// As if they ran one after the other.

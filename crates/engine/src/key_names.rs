@@ -6,7 +6,7 @@ use polychron_base::error::{NamedKey, TableNames};
 use polychron_base::{Error, IndexId};
 use polychron_schema::{KeyExtractor, KeyScratch, RowRef, TableDefinition, Value};
 
-/// What the key of an index is called.
+/// The name of an index's key.
 #[derive(Debug)]
 pub(crate) struct KeyNames {
     table: String,
@@ -61,7 +61,7 @@ impl KeyNames {
     }
 }
 
-/// What a table, its columns and the keys of its indexes are called.
+/// The names of a table, its columns and the keys of its indexes.
 #[derive(Debug)]
 pub(crate) struct Words {
     table: String,

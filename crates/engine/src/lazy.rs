@@ -1,4 +1,4 @@
-//! What a layer that leaves futures open and the protocol beneath it have in common: nodes in the order of their making, the
+//! The parts that a layer with open futures shares with its host protocol: nodes in the order of their making, the
 //! conditions that are cut out of them, and what the layer asks of the protocol. Offered, never required.
 
 use polychron_base::key::EncodedKey;
@@ -33,7 +33,7 @@ pub struct Span {
     length: u32,
 }
 
-/// What a future is.
+/// The kinds of futures.
 #[derive(Clone, Copy, Debug)]
 pub enum Node {
     /// A column's value.
@@ -42,7 +42,7 @@ pub enum Node {
     Expression(Expression),
 }
 
-/// What nodes have come to. One that is an expression and has no value although its turn has come has failed.
+/// The values of nodes. One that is an expression and has no value although its turn has come has failed.
 pub type Values = Vec<Option<Scalar>>;
 
 /// Nodes, each of which refers to earlier ones only, and the rows that they read.
@@ -162,7 +162,7 @@ impl Program {
     }
 }
 
-/// What a node depends on, and room to find that out.
+/// The nodes that a node depends on, and memory for finding them.
 #[derive(Debug, Default)]
 pub struct Needed {
     /// The nodes, earlier ones first.
@@ -243,7 +243,7 @@ pub struct Condition {
     program: Program,
     /// What it is, where it does not depend on a row.
     root: Option<Operand>,
-    /// What it was told to be.
+    /// The truth value that the procedure observed.
     pub truth: bool,
     /// Where each of the arena's nodes has come that it depends on.
     positions: Vec<u32>,
@@ -391,7 +391,7 @@ pub struct Claim<'k> {
     pub is_written: bool,
 }
 
-/// A protocol that can be beneath such a layer. What a transaction of it has read stays, or the transaction conflicts; that is all that is
+/// A protocol that can host such a layer. What a transaction of it has read stays, or the transaction conflicts; that is all that is
 /// relied on.
 pub trait LazyHost: Protocol<Worker: Interactive> {
     /// The layer's name and line in lists.

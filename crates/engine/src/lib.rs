@@ -95,7 +95,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// One line for lists: what it is and when to take it.
     const SUMMARY: &'static str;
 
-    /// What transactions are promised of each other under the default options. Everything but what is there for comparison is
+    /// The isolation under the default options. Everything but what is there for comparison is
     /// serializable.
     const ISOLATION: Isolation = Isolation::Serializable;
 
@@ -104,7 +104,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
 
     /// The protocol's own knobs.
     type Options: Clone + std::fmt::Debug + Default + Send + Sync + 'static;
-    /// What a thread executes procedures with.
+    /// A thread's access, which executes procedures.
     type Worker: Worker + 'static;
 
     /// Opens an empty database.
@@ -126,7 +126,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         Self::NAME
     }
 
-    /// What the transactions of this database are promised of each other.
+    /// The isolation of this database.
     fn isolation(&self) -> Isolation {
         Self::ISOLATION
     }
@@ -155,7 +155,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
 
     /// Drops a table. Operations on it fail with [`Error::NoSuchTable`] in transactions that begin from now on. One that is open may go on with
     /// the table, and commit: it takes its place before the drop, also where others have met the table gone before that. The table's memory is
-    /// given back when no transaction can see it any more.
+    /// given back when no transaction can still see it.
     ///
     /// # Errors
     /// [`Error::NoSuchTable`].
@@ -220,7 +220,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         self.storage().versions()
     }
 
-    /// What this protocol can tell of its tables that others cannot; walks every table.
+    /// Facts about its tables that only this protocol has; walks every table.
     fn inspect(&self) -> Vec<Metric> {
         self.storage().inspect()
     }
@@ -232,7 +232,7 @@ pub trait Worker: Send {
     /// procedure itself, or has conflicted as often as [`options::Retry`] allows.
     ///
     /// # Errors
-    /// What stopped it; whatever it had done is undone.
+    /// The error that stopped it; all its changes are undone.
     fn execute<P: Procedure>(&mut self, procedure: &mut P) -> Result<P::Output, P::Error>;
 
     /// Executes independent procedures, each as a transaction of its own, in any order. A protocol may look ahead: plan

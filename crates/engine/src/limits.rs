@@ -117,7 +117,7 @@ impl Limits {
 }
 
 std::thread_local! {
-    /// What holds for the calling thread. In destructors of a thread's variables nothing does.
+    /// The limits of the calling thread. In destructors of a thread's variables there are none.
     static CURRENT: RefCell<Vec<Limits>> = const { RefCell::new(Vec::new()) };
 }
 

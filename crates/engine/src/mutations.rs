@@ -96,11 +96,11 @@ mod switches {
         LeftOut(())
     }
 
-    /// What a thread leaves out, for threads that it starts.
+    /// The steps that a thread leaves out, for threads that it starts.
     #[derive(Clone, Copy, Debug)]
     pub struct Inherited(&'static str);
 
-    /// What this thread leaves out.
+    /// The step that this thread leaves out.
     pub fn inherited() -> Inherited {
         Inherited(LEFT_OUT.get())
     }
@@ -127,7 +127,7 @@ mod switches {
     pub(super) fn pass(point: &'static str) {
         let due =
             |waiting: &RefCell<Option<Interruption>>| waiting.borrow_mut().take_if(|(awaited, _)| *awaited == point);
-        // In a thread that ends nothing waits any more.
+        // A thread that ends waits for nothing.
         if let Ok(Some((_, work))) = INTERRUPTION.try_with(due) {
             work();
         }

@@ -28,7 +28,7 @@ const OWN: u32 = 2;
 /// The commits of a thread that are remembered.
 const KEPT: usize = 4;
 
-/// What a thread has committed.
+/// The commits of a thread.
 struct Commits {
     count: Cell<u64>,
     /// The latest ones: the database and the timestamp.
@@ -132,7 +132,7 @@ impl Nested {
         self.open = Some(id);
     }
 
-    /// The transaction conflicts. Who the other side is, if that was told, goes into the abort.
+    /// The transaction conflicts. The other side, if it is known, goes into the abort.
     #[cold]
     pub fn conflicts(&mut self, database: u32, abort: &mut Abort) {
         let timestamp = self.timestamp.take();

@@ -24,7 +24,7 @@ use crate::{
     Transaction, Worker, limits,
 };
 
-/// Who gets the worker back that an [`Open`] had for itself.
+/// The receiver of a worker that an [`Open`] had for itself.
 pub trait WorkerOwner<W> {
     /// Takes it back. Its transaction has ended.
     fn take_back(self, worker: Box<W>);
@@ -99,7 +99,7 @@ impl<'w, W: Interactive, H: WorkerOwner<W>> Open<'w, W, H> {
         };
         limits::check()?;
         // SAFETY: only the object uses the worker, which it has borrowed for `'w`, or has in a box that is a pointer meanwhile. It does so again only
-        // when it has no transaction any more (`with_worker`, and `drop`, which ends the transaction first), and nobody else gets the transaction.
+        // once its transaction has ended (`with_worker`, and `drop`, which ends the transaction first), and nobody else gets the transaction.
         let worker = unsafe { open.worker.as_mut() };
         worker.counters().open();
         if mode == Mode::ReadWrite {

@@ -1,4 +1,4 @@
-//! What procedures do.
+//! Operations of procedures.
 
 use std::ops::{ControlFlow, RangeBounds};
 
@@ -24,7 +24,7 @@ fn duplicate<T: Transaction + ?Sized, R: Row>(transaction: &T, table: &Table<R>,
     named.unwrap_or_else(|_| Error::duplicate(table.id, index))
 }
 
-/// What procedures do, with typed tables and with rows as bytes. Every [`Transaction`] has it, and none can do it in another way: what is written is
+/// The operations of procedures, on typed tables and on rows as bytes. Every [`Transaction`] has it, and none can do it in another way: what is written is
 /// checked here.
 pub trait Operations: Transaction {
     /// Reads a row, where it lies: for as long as nothing else is read. [`Operations::get_owned`] copies it, to be kept.
@@ -158,7 +158,7 @@ pub trait Operations: Transaction {
     /// Changes a row. `false`: no such row.
     ///
     /// # Errors
-    /// What `change` has failed with, if its [`ChangeOutcome`] can fail. The row is then as it was, and the transaction may go on.
+    /// The error of `change`, if its [`ChangeOutcome`] can fail. The row is then as it was, and the transaction may go on.
     #[inline]
     fn update<R: Row, O: ChangeOutcome>(
         &mut self,
@@ -380,7 +380,7 @@ pub trait Operations: Transaction {
     /// Changes a row in place: `change` sees the columns of `projection` and may set those. `false`: no such row.
     ///
     /// # Errors
-    /// What [`checked`](crate::checked) refuses, here and in the three methods below, and what `change` has failed with. The row is then as
+    /// The refusals of [`checked`](crate::checked), here and in the three methods below, and the error of `change`. The row is then as
     /// it was.
     fn update_row<K: EncodedKey, O: ChangeOutcome>(
         &mut self,

@@ -17,9 +17,9 @@ pub struct Common {
     pub retry: Retry,
     /// How procedures are executed that are submitted and not waited for.
     pub submissions: Submissions,
-    /// What the hashes of keys depend on: chosen anew whenever such options are made, so that no client can foresee which keys collide.
+    /// The seed of the hashes of keys: chosen anew whenever such options are made, so that no client can foresee which keys collide.
     pub hash_seed: HashSeed,
-    /// Who listens to what happens.
+    /// The listener of events.
     pub events: Events,
     /// Where commits hand their changes to. A protocol that does not refuses any but an empty one ([`Journal::refuse`]).
     pub journal: Journal,

@@ -14,9 +14,9 @@ use crate::{Table, Transaction};
 ///
 /// It and its answer can be sent to other threads: protocols that plan procedures run them where they see fit.
 pub trait Procedure: Send {
-    /// What it answers with.
+    /// Its result.
     type Output: Send;
-    /// What it fails with: its own errors, and those of the engine.
+    /// Its error: its own ones, and those of the engine.
     type Error: From<Error> + Send;
 
     /// The logic.
@@ -96,7 +96,7 @@ pub trait Declare {
     fn unknown(&mut self) {}
 }
 
-/// What a declared key is wanted for.
+/// The purpose of a declared key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Read only.

@@ -1,4 +1,4 @@
-//! What commits hand to a log: the changes of rows, and the number that orders them. `docs/durability.md` has the invariants.
+//! The interface from commits to a log: the changes of rows, and the number that orders them. `docs/durability.md` has the invariants.
 //!
 //! A database has a [`Journal`], which is empty while it is in memory only; a [`Log`] is what receives the changes. A commit hands them over in two
 //! halves. Staging comes first: it copies, may be refused, and is seen by no other thread. Sealing comes after validation, where nothing can fail any
@@ -19,7 +19,7 @@ use crate::mutations::left_out;
 pub use answers::Answers;
 pub use orders::Orders;
 
-/// What was done to a row.
+/// A change of a row.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
     /// The row is now these words.
@@ -58,7 +58,7 @@ impl From<u64> for Order {
     }
 }
 
-/// What must be durable before an answer leaves: a log epoch.
+/// The log epoch that must be durable before an answer leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
@@ -101,7 +101,7 @@ pub trait Log: Send + Sync + 'static {
     /// would be staged anyway. A transaction that only reads is not told of a log that has stopped or has no room.
     ///
     /// # Errors
-    /// What keeps transactions from beginning.
+    /// The error that keeps transactions from beginning.
     fn admit(&self, worker: usize) -> Result<(), Error>;
 
     /// A change that the worker's transaction is about to make. Keys and rows are copied, and no other thread sees them before they are sealed.

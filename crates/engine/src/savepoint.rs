@@ -32,14 +32,14 @@ pub struct Savepoints {
     valid: Vec<Valid>,
     /// Why a savepoint could not be set, or something had failed that was undone.
     refused: Option<Error>,
-    /// What the running transaction's futures belong to, once it was asked for.
+    /// The owner of the running transaction's futures, once it was requested.
     scope: Option<Scope>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Valid {
     serial: u64,
-    /// What [`Transaction::mark`](crate::Transaction::mark) told.
+    /// The result of [`Transaction::mark`](crate::Transaction::mark).
     position: usize,
 }
 
@@ -57,7 +57,7 @@ impl Savepoints {
         }
     }
 
-    /// What the running transaction's futures belong to.
+    /// The owner of the running transaction's futures.
     #[inline]
     pub fn scope(&mut self) -> Scope {
         *self.scope.get_or_insert_with(Scope::fresh)

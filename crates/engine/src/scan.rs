@@ -1,4 +1,4 @@
-//! What a scan asks for.
+//! The parameters of a scan.
 
 use std::cmp::Ordering;
 use std::ops::Bound;

@@ -74,7 +74,7 @@ impl Counters {
         self.events.conflict(abort, attempts);
     }
 
-    /// Who listens to what the worker does.
+    /// The listener of the worker's events.
     #[inline]
     pub(crate) fn events(&self) -> &Events {
         &self.events
@@ -171,7 +171,7 @@ impl Registry {
         Self(Arc::new(Registrations { events, ..Registrations::default() }))
     }
 
-    /// Who is told of what happens.
+    /// The listener of events.
     pub fn events(&self) -> &Events {
         &self.0.events
     }
@@ -237,7 +237,7 @@ pub struct Statistics {
     pub staleness: Distribution,
     /// Memory, where the protocol uses the engine's.
     pub memory: Option<MemoryStatistics>,
-    /// What this protocol counts besides, as far as that costs no walk over the tables.
+    /// The metrics of this protocol alone, as far as they cost no walk over the tables.
     pub metrics: Vec<Metric>,
 }
 
@@ -280,7 +280,7 @@ pub struct Metric {
     pub value: MetricValue,
 }
 
-/// What kind of number a [`Metric`] is.
+/// The kind of number in a [`Metric`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum MetricValue {
     /// How often something has happened since the database was opened.
@@ -294,7 +294,7 @@ pub enum MetricValue {
 }
 
 impl MetricValue {
-    /// What came after an earlier value of the same metric. A level stays as it is.
+    /// The difference to an earlier value of the same metric. A level stays as it is.
     #[must_use]
     pub fn since(&self, before: Option<&Self>) -> Self {
         match (self, before) {

@@ -1,4 +1,4 @@
-//! What a database has without a look at its transactions.
+//! A database without its transactions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub trait Storage: Send + Sync {
     /// [`Error::OutOfMemory`]; [`Error::Definition`] where the database has had tables. It is to be given up then.
     fn restore(&self, stored: &StoredCatalog) -> Result<(), Error>;
 
-    /// Refuses writes into a table to transactions that begin from now on, for this reason, or admits them again. Whoever has made an index of
+    /// Refuses writes into a table to transactions that begin from now on, for this reason, or admits them again. A thread that has made an index of
     /// the table afterwards knows that no older transaction will write into it either.
     fn hold_table(&self, table: TableId, why: Option<Arc<EvolutionError>>) -> Result<(), Error>;
 

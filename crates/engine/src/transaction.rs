@@ -10,7 +10,7 @@ use crate::aggregate::{Group, Grouping};
 use crate::futures::{self, Assigned, FutureColumn, FutureError, OpenKey, Operand, Scalar, Scope};
 use crate::{ColumnBatch, Constraints, IndexId, Savepoints, Scan, aggregate, batch, drive};
 
-/// What an insertion did.
+/// The result of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Insertion {
@@ -47,7 +47,9 @@ pub trait Transaction: Queries + LazyFutures + Prefetch {
         table: TableId,
         key: K,
         projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Error>;
+    ) -> Result<Option<RowRef<'_>>, Error> {
+        self.read_row(table, key, projection)
+    }
 
     /// [`Operations::update_row`](crate::Operations::update_row) of a protocol: nothing is checked of what `change` makes of the row. This and the
     /// four methods below are for callers that have checked already; a wrong row or key breaks the table's indexes.
@@ -166,7 +168,7 @@ pub trait Queries {
     }
 }
 
-/// What a protocol overrides to leave [futures](crate::Futures) open. The defaults resolve them at once.
+/// The methods that a protocol overrides to leave [futures](crate::Futures) open. The defaults resolve them at once.
 pub trait LazyFutures {
     /// Which transaction this is, for the futures that belong to it. One that leaves futures open has an
     /// [`ExpressionArena`](crate::futures::ExpressionArena), and is known by its scope.

@@ -46,7 +46,7 @@ impl Watch {
     }
 }
 
-/// What was reported.
+/// The reports.
 #[derive(Debug)]
 struct Seen {
     marks: [Mark; 2],

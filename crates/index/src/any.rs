@@ -1,4 +1,4 @@
-//! Either index behind one face, for tables that let their definition choose.
+//! Either index behind one interface, for tables that let their definition choose.
 
 use polychron_base::key::EncodedKey;
 use polychron_memory::{Guard, OutOfMemory};

@@ -199,7 +199,7 @@ fn the_search_distinguishes() {
     assert!(!is_linear(&[insert, event(1, Call::Get, Answer::Found(None), 4, 5)]));
     // Two cannot both win.
     assert!(!is_linear(&[insert, event(1, Call::Insert(2), Answer::Found(None), 1, 2)]));
-    // Seen, then not seen any more, without a removal.
+    // Seen, then no longer seen, without a removal.
     let seen = event(1, Call::Get, Answer::Found(Some(1)), 1, 2);
     assert!(!is_linear(&[insert, seen, event(2, Call::Get, Answer::Found(None), 4, 5)]));
 }

@@ -173,7 +173,7 @@ impl<'r, D: Disk + Clone> Opening<'r, D> {
     ///
     /// # Errors
     /// What `sink` says, and what is wrong with the rows.
-    pub fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
+    pub fn load(&mut self, sink: &dyn Load) -> Result<u64, Error> {
         let Some(newest) = self.newest.take() else { return Ok(0) };
         let Settings { threads, path, .. } = &self.settings;
         load(newest, &self.files, self.manifests.current(), (*threads, path), self.report, sink)
@@ -262,13 +262,13 @@ fn manifests_of<D: Disk + Clone>(
 }
 
 /// Hands out the rows of a database that is called so, by so many threads, and reports how many there were.
-pub(crate) fn load<D: Disk, S: Load>(
+pub(crate) fn load<D: Disk>(
     newest: Newest,
     files: &Files<D>,
     manifest: &Manifest,
     (threads, path): (usize, &str),
     report: &(dyn Fn(Progress) + Sync),
-    sink: &S,
+    sink: &dyn Load,
 ) -> Result<u64, Error> {
     let in_checkpoint = manifest.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files);
     let of_rows = in_checkpoint.filter(|file| matches!(file.contents, Contents::Rows { .. }));
@@ -281,8 +281,8 @@ pub(crate) fn load<D: Disk, S: Load>(
 }
 
 /// A sink, whose errors are told apart from those of what is read.
-struct Loading<'s, S> {
-    sink: &'s S,
+struct Loading<'s> {
+    sink: &'s dyn Load,
     report: &'s (dyn Fn(Progress) + Sync),
     rows: AtomicU64,
     of: u64,
@@ -311,7 +311,7 @@ pub trait Load: Sync {
     fn load(&self, batch: &Batch<'_>) -> Result<(), Error>;
 }
 
-impl<S: Load> Sink for Loading<'_, S> {
+impl Sink for Loading<'_> {
     type Error = Unloaded;
 
     fn rows(&self, batch: &Batch<'_>) -> Result<(), Unloaded> {
@@ -509,7 +509,7 @@ impl<D: Disk> Parts<D> {
     where
         D: Clone,
     {
-        // Records of tables that nobody knows any more are passed over, so which ones there are must be durable before that is acted on. And rows may
+        // Records of unknown tables are passed over, so which ones there are must be durable before that is acted on. And rows may
         // be as the new list has them only by what is not durable yet: a unique index, a table that takes another one's place.
         if !left_out(OpeningStep::FlushFirst) {
             self.log.flush()?;
@@ -531,7 +531,7 @@ impl<D: Disk> Parts<D> {
             }
             Err(manifest::Error::Disk(error)) if error.is_full() => Err(LogError::from(error).of_database(&self.path)),
             Err(manifest::Error::Disk(error)) => {
-                // Either list of tables counts when the database is opened again; so nothing may be acknowledged any more that needs one of them.
+                // Either list of tables counts when the database is opened again; so from now on nothing may be acknowledged that needs one of them.
                 if !left_out(OpeningStep::StopInDoubt) {
                     self.log.stop(&error);
                 }

@@ -91,7 +91,7 @@ impl<'r, D: Disk + Clone> Reading<'r, D> {
     ///
     /// # Errors
     /// What `sink` says, and what is wrong with the rows.
-    pub fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
+    pub fn load(&mut self, sink: &dyn Load) -> Result<u64, Error> {
         let Some(newest) = self.newest.take() else { return Ok(0) };
         load(newest, &self.files, &self.found, (self.threads, &self.path), self.report, sink)
     }

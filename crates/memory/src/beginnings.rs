@@ -29,7 +29,7 @@ impl Beginnings {
         }
     }
 
-    /// Nanoseconds since an epoch began. Of one that is not remembered any more, since the oldest one began that is.
+    /// Nanoseconds since an epoch began. Of one that is no longer remembered: since the oldest remembered one began.
     pub(crate) fn since_ns(&self, epoch: u64, current: u64) -> u64 {
         if MODELLED {
             return 0;

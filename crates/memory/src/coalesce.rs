@@ -230,7 +230,7 @@ mod tests {
             for _ in 0..10 {
                 let block = &mut live[random.below(live.len() as u64) as usize];
                 let (old, size) = std::mem::replace(block, (guard.allocate(bytes).unwrap(), bytes));
-                // SAFETY: the block was allocated with this size, and no thread finds it any more.
+                // SAFETY: the block was allocated with this size, and no thread still finds it.
                 unsafe { guard.retire(old, size) };
             }
         }

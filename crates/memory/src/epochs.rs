@@ -3,7 +3,7 @@
 //! Every worker has a slot. `active` is the epoch in which it is pinned; `walking` the same, where it follows links between versions;
 //! `committing` the epoch in which it announced that it is about to commit; `snapshot` the epoch its read-only transaction reads at. Any
 //! thread that holds the ticket [`Epochs::advance`] asks for (the *leader* of that time) moves `current` on, looks at these words and
-//! publishes what follows: `readonly`, the newest epoch in which no thread is pinned any more; `left`, the same but for those whose finds
+//! publishes what follows: `readonly`, the newest epoch in which no thread is still pinned; `left`, the same but for those whose finds
 //! are noted (`aside.rs`); `walked`, the newest in which no such walker is; `past`, the newest in which no thread can still commit; and
 //! `collectable`, the oldest epoch any snapshot may read at. So a transaction that is open and does nothing holds back the memory that it
 //! may have found, and neither snapshots nor the versions that were made for them. All horizons only grow. `docs/memory.md` proves what is
@@ -136,7 +136,7 @@ impl Epochs {
         self.horizons.current.load(Ordering::SeqCst)
     }
 
-    /// The newest epoch in which no worker is pinned any more, nor in an older one.
+    /// The newest epoch in which no worker is still pinned, nor in an older one.
     #[inline]
     pub fn readonly(&self) -> u64 {
         // Acquire: pairs with the leader's release store in `scan`, which comes after it saw the workers leave.
@@ -165,7 +165,7 @@ impl Epochs {
         Horizon { guards: self.left(), collectable: self.collectable() }
     }
 
-    /// The newest epoch in which, and in older ones, no worker is any more whose finds are not noted.
+    /// The newest epoch in which, and in older ones, there is no worker whose finds are not noted.
     #[inline]
     fn left(&self) -> u64 {
         // Acquire: pairs with the leader's release store in `scan`, which comes after it saw the workers leave, or noted what they had

@@ -122,8 +122,8 @@ impl<'l> Guard<'l> {
     /// Gives memory back at once.
     ///
     /// # Safety
-    /// `pointer` came from [`Guard::allocate`] of a worker of the same memory with the same `bytes`, and no thread can reach
-    /// it any more.
+    /// `pointer` came from [`Guard::allocate`] of a worker of the same memory with the same `bytes`, and no thread can
+    /// still reach it.
     #[inline]
     pub unsafe fn free(&self, pointer: NonNull<u8>, bytes: usize) {
         debug_assert!(self.worker.pins.get() > 0, "in no epoch others may take what the worker keeps");
@@ -210,7 +210,7 @@ impl<'l> Guard<'l> {
     }
 
     /// Stands aside between two operations, until [`Guard::come_back`], for a transaction whose client may do nothing for a while: where the
-    /// worker would hold back others, it is in no epoch any more. This costs less than [`Guard::rest`], but the guard must not follow
+    /// worker would hold back others, it has left its epoch. This costs less than [`Guard::rest`], but the guard must not follow
     /// versions (no snapshot is open). Under nested guards nothing happens.
     #[inline]
     pub fn stand_aside(&mut self) {

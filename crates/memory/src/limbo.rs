@@ -64,7 +64,7 @@ struct Page {
 
 const _: () = assert!(size_of::<Page>() <= PAGE_BYTES && align_of::<Page>() <= 16);
 
-/// A page that is not used any more.
+/// A page that is no longer used.
 #[must_use = "its memory is to be given back"]
 pub(crate) struct EmptyPage(NonNull<Page>);
 

@@ -300,7 +300,7 @@ impl Drop for Local {
             shared.epochs.show_finds(slot, None);
         }
         shared.epochs.release(slot);
-        // SAFETY: it was a box, see `new`, and no thread finds it any more.
+        // SAFETY: it was a box, see `new`, and no thread still finds it.
         drop(unsafe { Box::from_raw(self.worker.as_ptr()) });
     }
 }

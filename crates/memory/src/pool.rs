@@ -95,7 +95,7 @@ impl Pool {
     /// Takes a block back.
     ///
     /// # Safety
-    /// The block came from a pool of the same memory for the same `bytes`, and no thread uses it any more.
+    /// The block came from a pool of the same memory for the same `bytes`, and no thread still uses it.
     #[inline]
     pub(crate) unsafe fn free(&self, shared: &Shared, block: NonNull<u8>, bytes: usize) {
         let class = class_of(bytes);
@@ -255,7 +255,7 @@ impl Pool {
     /// The span is aligned to 16, a multiple of 16 long, and no other thread uses it.
     unsafe fn adopt(&self, shared: &Shared, span: Span) {
         if let Some(rest) = self.chunk.replace(Some(span)) {
-            // SAFETY: the old chunk is the worker's own, and is not the chunk any more.
+            // SAFETY: the old chunk is the worker's own, and is no longer the chunk.
             unsafe { self.carve(shared, rest) };
         }
     }
@@ -307,7 +307,7 @@ impl Pool {
         let mut bytes = chunk.map_or(0, |span| span.bytes);
         match chunk {
             Some(span) if span.bytes >= LEAST_REMAINDER => self.arena(shared).give_remainder(span),
-            // SAFETY: the chunk is the worker's own, and is not the chunk any more.
+            // SAFETY: the chunk is the worker's own, and is no longer the chunk.
             Some(span) => unsafe { self.carve(shared, span) },
             None => {}
         }

@@ -137,7 +137,7 @@ impl Reserve {
         matches!(self.memory.get(), Some(Some(memory)) if offset(memory.base()) < self.bytes)
     }
 
-    /// Takes a block of a class back that it owns and no thread uses any more.
+    /// Takes a block of a class back that it owns and no thread still uses.
     pub(crate) fn take_back(&self, class: usize, block: NonNull<u8>) {
         let memory = self.memory.get().and_then(Option::as_ref).expect("the block lies in it");
         let mut held = self.held.lock();

@@ -81,7 +81,7 @@ fn what_is_shown_stays_until_the_pin_ends() {
     guard.stand_aside();
     pass(&memory, &worker);
     assert_eq!(retired(&memory), 2 * BYTES);
-    // What it does not show any more it does not use.
+    // It does not use what it no longer shows.
     assert!(!guard.come_back());
     shown.addresses.lock().unwrap().clear();
     guard.stand_aside();

@@ -44,7 +44,7 @@ fn main() -> Result<(), Error> {
             Ok(())
         })
     };
-    // The auditor looks at a consistent snapshot, so the sum is right at any moment.
+    // The auditor looks at a consistent snapshot, so the sum is right at any time.
     let audit = || database.snapshot(|transaction| transaction.scan(&accounts, ..).map(|row| row.balance()).sum());
 
     let refused = std::thread::scope(|scope| {

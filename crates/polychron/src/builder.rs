@@ -26,7 +26,7 @@ pub struct Builder<P: Protocol = DefaultProtocol> {
     pub(crate) on_disk: crate::durable::OnDisk,
 }
 
-/// What was refused, as [`Error::Options`] tells it. `Error` itself cannot be cloned.
+/// The refusal, as [`Error::Options`] describes it. `Error` itself cannot be cloned.
 #[derive(Clone, Debug)]
 struct Refusal(String);
 
@@ -113,7 +113,7 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
-    /// What is taken from the system for rows, versions and indexes never exceeds so many bytes. Without this it is what the machine or
+    /// The memory for rows, versions and indexes never exceeds so many bytes. Without this it is what the machine or
     /// its control group grants.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.options.common.memory.limit_bytes = Some(bytes);

@@ -28,7 +28,7 @@ const LIVES_MS: u64 = 100;
 
 const SLOTS: usize = 1024;
 
-/// Who is at which row. Rows share slots by the hash of their keys.
+/// The client at each row. Rows share slots by the hash of their keys.
 pub(crate) struct Claims {
     /// When each was claimed, in milliseconds; 0: it is nobody's.
     slots: Box<[AtomicU64]>,
@@ -76,7 +76,7 @@ impl Claims {
     }
 }
 
-/// What became of a row that was looked for.
+/// The result of looking for a row.
 enum Taken<O> {
     By(O),
     Gone,

@@ -32,13 +32,13 @@ use crate::{Builder, Session};
 pub struct Options<O = <DefaultProtocol as Protocol>::Options> {
     /// The protocol's own knobs.
     pub protocol: O,
-    /// What every protocol shares: memory, worker slots, retry.
+    /// The options that all protocols share: memory, worker slots, retry.
     pub common: Common,
 }
 
 /// A transaction of the protocol `P`, as [`Database::transact`] lends it.
 ///
-/// What can be done with it is in the traits [`crate::Operations`] (typed rows) and [`crate::Transaction`] (bytes).
+/// Its operations are in the traits [`crate::Operations`] (typed rows) and [`crate::Transaction`] (bytes).
 pub type TransactionOf<'w, P> = <<P as Protocol>::Worker as Interactive>::Transaction<'w>;
 
 /// A main-memory database with the concurrency-control protocol `P`. Any thread may use it at any time.
@@ -341,7 +341,7 @@ impl<P: Protocol> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// What stopped it; whatever it had done is undone.
+    /// The error that stopped it; all its changes are undone.
     pub fn execute<R: Procedure>(&self, procedure: &mut R) -> Result<R::Output, R::Error> {
         // A protocol that plans looks no more once it has the procedure.
         limits::check()?;
@@ -435,7 +435,7 @@ impl<P: Protocol<Worker: Interactive>> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// What `body` returned, a panic as [`Error::Panicked`], and refusals of the engine.
+    /// The error of `body`, a panic as [`Error::Panicked`], and refusals of the engine.
     pub fn transact<O, E: From<Error>>(
         &self,
         mut body: impl FnMut(&mut TransactionOf<'_, P>) -> Result<O, E>,

@@ -122,7 +122,7 @@ impl Home {
         Self(Arc::new(Inner(home)))
     }
 
-    /// What the database's files tell.
+    /// The interface to the database's files.
     pub(crate) fn ends(&self) -> &dyn Ends {
         &*self.0.0
     }
@@ -395,10 +395,10 @@ fn recover<P: Protocol, D: Disk + Clone>(
     opening.finish(durable, Box::new(ended))
 }
 
-/// What tables and rows are recovered from.
+/// A source of tables and rows for recovery.
 pub(crate) trait Recovers {
     fn catalog(&self) -> &StoredCatalog;
-    fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error>;
+    fn load(&mut self, sink: &dyn Load) -> Result<u64, Error>;
 }
 
 impl<D: Disk + Clone> Recovers for Opening<'_, D> {
@@ -406,7 +406,7 @@ impl<D: Disk + Clone> Recovers for Opening<'_, D> {
         self.catalog()
     }
 
-    fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
+    fn load(&mut self, sink: &dyn Load) -> Result<u64, Error> {
         self.load(sink)
     }
 }
@@ -416,7 +416,7 @@ impl<D: Disk + Clone> Recovers for Reading<'_, D> {
         self.catalog()
     }
 
-    fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
+    fn load(&mut self, sink: &dyn Load) -> Result<u64, Error> {
         self.load(sink)
     }
 }

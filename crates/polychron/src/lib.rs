@@ -258,7 +258,7 @@ pub use polychron_schema as schema;
 pub use polychron_schema::row_trait::Row;
 pub use polychron_schema::{EvolutionError, Index, Projection};
 #[doc(inline)]
-pub use polychron_schema_derive::{FaceColumn as Column, FaceRow as Row};
+pub use polychron_schema_derive::{LibraryColumn as Column, LibraryRow as Row};
 pub use pool::Loan;
 pub use requests::{Request, RequestStatistics};
 pub use session::Session;

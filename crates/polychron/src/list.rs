@@ -18,7 +18,7 @@ pub struct ProtocolInfo {
     pub name: &'static str,
     /// One line: what it is and when to take it.
     pub summary: &'static str,
-    /// What it promises transactions of each other.
+    /// The isolation that it promises.
     pub isolation: Isolation,
     /// Its options that differ from the default ones, each a name and a value for [`Protocol::set_option`].
     pub options: &'static [(&'static str, &'static str)],
@@ -49,7 +49,7 @@ impl ProtocolInfo {
 
 /// Code that is compiled once for each protocol; see [`ProtocolList::visit`].
 pub trait ProtocolVisitor {
-    /// What it answers with.
+    /// Its result.
     type Output;
 
     /// Does its work with the protocol `P`, of which `info` names the options.

@@ -10,7 +10,7 @@ use crate::{Database, Session};
 /// An open transaction of the protocol `P`, as [`Database::begin`] and [`Session::begin`] give it: its client commits it, rolls it back, or drops it,
 /// which rolls it back, too.
 ///
-/// What can be done with it is in the traits [`crate::Operations`] (typed rows) and [`crate::Transaction`] (bytes). It stays on its thread.
+/// Its operations are in the traits [`crate::Operations`] (typed rows) and [`crate::Transaction`] (bytes). It stays on its thread.
 pub type OpenTransaction<'w, P = DefaultProtocol> = Open<'w, <P as Protocol>::Worker, Loan<P>>;
 
 impl<P: Protocol<Worker: Interactive>> Database<P> {

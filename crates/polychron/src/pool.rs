@@ -170,7 +170,7 @@ impl<P: Protocol> Shared<P> {
 }
 
 impl<P: Protocol> State<P> {
-    /// Gives something to whoever has waited longest, or back to the caller. Whoever is given something does not count as waiting from
+    /// Gives something to the client that has waited longest, or back to the caller. That client does not count as waiting from
     /// now on, and a worker takes the place of the one that was waited for.
     fn give(&mut self, given: Given<P>) -> Option<Given<P>> {
         let Some(first) = self.waiting.pop_front() else { return Some(given) };

@@ -1,4 +1,4 @@
-//! What most programs use: `use polychron::prelude::*`.
+//! The names that most programs use: `use polychron::prelude::*`.
 
 pub use polychron_engine::typed::{Aggregates, Conditions, Range, count};
 

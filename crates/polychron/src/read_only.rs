@@ -14,7 +14,7 @@ use crate::{Builder, Database};
 
 impl<P: Protocol> Builder<P> {
     /// Reads the database at a path into memory, and writes nothing there: no right to write is needed, nor a medium that can be written. What is changed is refused
-    /// ([`Error::OpenedReadOnly`]), rows when their transaction commits. The files are not used any more when this returns: others may open the
+    /// ([`Error::OpenedReadOnly`]), rows when their transaction commits. The files are no longer in use when this returns: others may open the
     /// database then, and what they change is not seen here.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! What stands in the place of a log where a database is read alone: it refuses changes.
+//! The log of a database that is only read: it refuses changes.
 
 use std::cell::Cell;
 use std::sync::{Mutex, OnceLock, PoisonError};

@@ -71,11 +71,11 @@ struct Counts {
 /// Durations are counted in units of so many nanoseconds, so that they reach from 16 ns to over a minute.
 const UNIT_NS: u64 = 16;
 
-/// What requests of one kind took since the database was opened.
+/// The latencies of one kind of request since the database was opened.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RequestStatistics {
-    /// What they were called.
+    /// Their name.
     pub name: String,
     /// How many were answered.
     pub completed: u64,
@@ -150,7 +150,7 @@ impl<P: Protocol> Database<P> {
         Request { database: self.clone(), counts: self.requests.counts(name) }
     }
 
-    /// What requests of each kind took so far, in the order of their names.
+    /// The latencies of each kind of request so far, in the order of their names.
     pub fn requests(&self) -> Vec<RequestStatistics> {
         self.requests.statistics()
     }

@@ -78,7 +78,7 @@ impl<P: Protocol> Session<P> {
         self.answer(|worker| worker.execute(procedure))
     }
 
-    /// What comes of work with the worker is answered when all that it depends on is durable.
+    /// Answers the outcome of work with the worker when all that it depends on is durable.
     #[inline]
     pub(crate) fn answer<O, E: From<Error>>(
         &mut self,

@@ -1,4 +1,4 @@
-//! What a database has counted.
+//! The counts of a database.
 
 use polychron_base::error;
 use polychron_engine::{Metric, Protocol, Statistics, Versions};
@@ -49,7 +49,7 @@ impl<P: Protocol> Database<P> {
         self.protocol.versions()
     }
 
-    /// What the protocol can tell of its tables that others cannot. Walks every table.
+    /// Facts about its tables that only this protocol has. Walks every table.
     ///
     /// ```
     /// # let database = polychron::Database::in_memory()?;

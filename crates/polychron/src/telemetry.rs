@@ -1,4 +1,4 @@
-//! What a database tells other crates of itself: `tracing` events, and metrics.
+//! Telemetry for other crates: `tracing` events, and metrics.
 
 #[cfg(feature = "metrics")]
 use polychron_engine::{MetricValue, Protocol};

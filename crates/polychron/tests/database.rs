@@ -1,4 +1,4 @@
-//! The face: what users of the library meet, beyond the examples of the documentation.
+//! The public API: what users of the library meet, beyond the examples of the documentation.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Barrier};

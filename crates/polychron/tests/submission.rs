@@ -1,4 +1,4 @@
-//! Submitting through the face; what every protocol must show of it is in the conformance tests.
+//! Submitting through the public API; what every protocol must show of it is in the conformance tests.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};

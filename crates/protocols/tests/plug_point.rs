@@ -298,7 +298,7 @@ impl<'t, T: Transaction> Lazy<'t, T> {
         Ok(values)
     }
 
-    /// What commit does first: `false` when a condition that was told to be true or false is not so any more.
+    /// What commit does first: `false` when a condition that was observed as true or false no longer is.
     fn flush(mut self) -> Result<bool, Error> {
         let values = self.values()?;
         let value = |operand| match operand {

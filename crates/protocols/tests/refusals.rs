@@ -50,15 +50,6 @@ impl<T: Commit> Transaction for Flawed<'_, T> {
         self.inner.read_row(t, key, p)
     }
 
-    fn read_row_unvalidated<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Error> {
-        self.read_row(table, key, projection)
-    }
-
     fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,

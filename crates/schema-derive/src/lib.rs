@@ -27,20 +27,20 @@ pub fn derive_column(input: TokenStream) -> TokenStream {
 }
 
 #[doc = include_str!("column.md")]
-#[proc_macro_derive(FaceColumn, attributes(column, key, index, references, row))]
-pub fn derive_face_column(input: TokenStream) -> TokenStream {
-    through_face(derive_column(input).into()).into()
+#[proc_macro_derive(LibraryColumn, attributes(column, key, index, references, row))]
+pub fn derive_library_column(input: TokenStream) -> TokenStream {
+    through_library(derive_column(input).into()).into()
 }
 
 // For users of the crate `polychron` alone: it finds everything in `polychron::schema`.
 #[doc = include_str!("row.md")]
-#[proc_macro_derive(FaceRow, attributes(row, index, references, key, column))]
-pub fn derive_face_row(input: TokenStream) -> TokenStream {
-    through_face(derive_row(input).into()).into()
+#[proc_macro_derive(LibraryRow, attributes(row, index, references, key, column))]
+pub fn derive_library_row(input: TokenStream) -> TokenStream {
+    through_library(derive_row(input).into()).into()
 }
 
 /// Turns each path into `polychron_schema` into one through `polychron::schema`.
-fn through_face(tokens: proc_macro2::TokenStream) -> proc_macro2::TokenStream {
+fn through_library(tokens: proc_macro2::TokenStream) -> proc_macro2::TokenStream {
     let mut rewritten = proc_macro2::TokenStream::new();
     for token in tokens {
         match token {
@@ -48,7 +48,7 @@ fn through_face(tokens: proc_macro2::TokenStream) -> proc_macro2::TokenStream {
                 rewritten.extend(quote::quote!(polychron::schema))
             }
             TokenTree::Group(group) => {
-                let mut inner = Group::new(group.delimiter(), through_face(group.stream()));
+                let mut inner = Group::new(group.delimiter(), through_library(group.stream()));
                 inner.set_span(group.span());
                 rewritten.extend([TokenTree::Group(inner)]);
             }

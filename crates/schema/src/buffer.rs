@@ -234,7 +234,7 @@ impl RowBuffer {
     /// Builds a row: begins with zeros, lets `columns` write, and fills the last word up.
     ///
     /// # Errors
-    /// What `columns` returns, or [`SchemaError::RowTooLong`]; the buffer is then empty.
+    /// The error of `columns`, or [`SchemaError::RowTooLong`]; the buffer is then empty.
     #[inline]
     pub fn build(
         &mut self,

@@ -24,7 +24,7 @@ pub trait ColumnValue: Sized + 'static {
     /// The type without NULL: what is in an `Option`, and of every other type itself.
     type Plain: ColumnValue;
 
-    /// What a setter returns: nothing for fixed width, a result for variable width.
+    /// The result of a setter: nothing for fixed width, a result for variable width.
     type Written;
 
     /// The column's type.
@@ -140,7 +140,7 @@ impl<R, T: ColumnValue> Column<R, T> {
         ColumnSpan { index: self.index, slot: self.slot }
     }
 
-    /// What a protocol needs to bring for this column.
+    /// The projection that covers this column.
     #[inline]
     pub const fn projection(self) -> Projection {
         Projection::of(&[self.span()])
@@ -251,7 +251,7 @@ impl ColumnSet {
     }
 }
 
-/// What someone wants of a row: columns, and the whole words in which they lie.
+/// The wanted part of a row: columns, and the whole words in which they lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Projection {
     /// The columns.
@@ -323,7 +323,7 @@ pub trait Columns<R>: Copy {
     /// The values read.
     type Values<'a>;
 
-    /// What a protocol needs to bring; a constant once inlined.
+    /// The projection that covers the columns; a constant once inlined.
     fn projection(self) -> Projection;
 
     /// Reads the values.

@@ -309,7 +309,7 @@ impl TableDefinition {
 }
 
 impl ColumnDefinition {
-    /// What the layout needs to know.
+    /// The column, as the layout needs it.
     pub(crate) fn shape(&self) -> ColumnShape {
         ColumnShape { column_type: self.column_type, nullable: self.nullable }
     }

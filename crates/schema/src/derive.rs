@@ -1,4 +1,4 @@
-//! What `#[derive(Column)]` makes use of: newtypes, and what is common to enums.
+//! Support for `#[derive(Column)]`: newtypes, and the common part of enums.
 
 pub use crate::column::Blank;
 use crate::column::ColumnValue;
@@ -37,7 +37,7 @@ pub trait Inner: ColumnValue + OwnedKey + Blank {
         turn: impl FnOnce(A) -> B,
     ) -> Self::Wrapped<'a, B>;
 
-    /// What is in the struct.
+    /// The contents of the struct.
     fn unwrap<'v, 'a: 'v, N: 'static>(
         wrapped: &'v Self::Wrapped<'a, N>,
         get: impl FnOnce(&N) -> &Self,
@@ -60,7 +60,7 @@ pub trait KeyColumn: ColumnValue + OwnedKey {}
 
 impl<T: KeyColumn + Blank> KeyColumn for Option<T> {}
 
-/// What a type is as a column, for checks that must not fail where it is none.
+/// The column type of a type, for checks that must not fail where it is none.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbedShape {
     pub column_type: ColumnType,

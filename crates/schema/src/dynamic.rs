@@ -1,4 +1,4 @@
-//! The dynamic face: rows and keys from [`Value`]s and back, over the same bytes as the typed one.
+//! The dynamic API: rows and keys from [`Value`]s and back, over the same bytes as the typed one.
 
 use polychron_base::floats::{narrow, widen};
 use polychron_base::line::short_type_name;
@@ -262,7 +262,7 @@ impl LayoutColumn {
         }
     }
 
-    /// What a key flips of the bits of a number of at most 8 bytes.
+    /// The bits that a key flips of a number of at most 8 bytes.
     fn sign(&self) -> u64 {
         if self.column_type.is_signed() { 1 << (8 * self.slot.width - 1) } else { 0 }
     }

@@ -225,7 +225,7 @@ pub trait EnumColumn: Copy + Send + Sync + 'static {
     /// The variant with these bits, if there is one.
     fn from_bits(bits: u64) -> Option<Self>;
 
-    /// What stands for bits of no variant, which only a torn row can hold: the first variant.
+    /// The replacement for bits of no variant, which only a torn row can hold: the first variant.
     const FIRST: Self;
 
     #[inline(always)]
@@ -264,7 +264,7 @@ pub trait EnumColumn: Copy + Send + Sync + 'static {
     }
 }
 
-/// What to flip so that the bits sort.
+/// The bits to flip so that they sort.
 const fn sign_of(kind: &EnumType) -> u64 {
     if kind.integer.is_signed { 1 << (8 * kind.width() - 1) } else { 0 }
 }

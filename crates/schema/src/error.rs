@@ -1,4 +1,4 @@
-//! What can be wrong with a definition, a row or a key.
+//! Errors of definitions, rows and keys.
 
 use polychron_base::line::OneLine;
 
@@ -116,7 +116,7 @@ pub enum SchemaError {
         column: String,
         /// Length of what was given.
         bytes: usize,
-        /// What the column holds.
+        /// The type of the column.
         max: usize,
     },
     /// A value of another type than the column's.
@@ -126,7 +126,7 @@ pub enum SchemaError {
         column: String,
         /// The column's type.
         expected: ColumnType,
-        /// What was given.
+        /// The given value.
         found: &'static str,
     },
     /// A number that the column's type cannot hold.

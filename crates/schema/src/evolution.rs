@@ -10,12 +10,12 @@ use crate::layout::Layout;
 use crate::types::ColumnType;
 use crate::value::Value;
 
-/// What a row declares of the past of one of its columns: `#[column(was = "…", default = …)]`.
+/// The past of a row's column, as declared: `#[column(was = "…", default = …)]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnHistory {
     /// The name it had before.
     pub was: Option<String>,
-    /// What it holds in rows that were written before there was such a column.
+    /// Its value in rows that were written before the column existed.
     pub default: Option<Value>,
 }
 

@@ -1,6 +1,6 @@
 //! Keys: values whose encoded bytes sort as the values do.
 //!
-//! The rules, which the typed and the dynamic face share: integers are big-endian in their natural width with the sign
+//! The rules, which the typed and the dynamic API share: integers are big-endian in their natural width with the sign
 //! bit flipped; floating-point numbers follow [`f64::total_cmp`]; strings and bytes of fixed width are taken as they
 //! are; those of variable width are escaped unless nothing can follow them; `Option` puts a byte before the value (0 for
 //! NULL, 1 otherwise), so that NULL sorts first.
@@ -313,7 +313,7 @@ pub trait Key {
     /// The width as a type.
     type Width: KeyWidth;
 
-    /// What the key is encoded to: [`Key8`], [`Key16`] or `&[u8]`.
+    /// The encoded key: [`Key8`], [`Key16`] or `&[u8]`.
     type Encoded<'a>: EncodedKey + std::fmt::Debug
     where
         Self: 'a;

@@ -38,7 +38,7 @@ pub fn takes_one<T: ColumnValue>(columns: &mut dyn Iterator<Item = (ColumnType, 
     matches!(columns.next(), Some((column, false)) if column.is_like(T::TYPE))
 }
 
-/// What every implementation of [`Key`] has in common.
+/// The common part of every implementation of [`Key`].
 macro_rules! encoded_by_width {
     () => {
         type Encoded<'a>

@@ -12,7 +12,7 @@
 use crate::column::{ColumnSet, ColumnSpan, Projection};
 use crate::types::ColumnType;
 
-/// What the layout needs to know of a column.
+/// A column, as the layout needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnShape {
     /// The column's type.
@@ -189,14 +189,14 @@ pub struct LayoutColumn {
 pub struct Layout {
     table: Box<str>,
     columns: Box<[LayoutColumn]>,
-    by_offset: Box<[Stretch]>,
+    by_offset: Box<[ColumnWords]>,
     nullable: ColumnSet,
     shape: Shape,
 }
 
 /// The words in which a column lies: what a walk over the columns that changed needs of each, eight to two cache lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct ColumnWords {
     /// The column's bit.
     pub(crate) column: ColumnSet,
     /// First byte, a multiple of 8.
@@ -213,14 +213,14 @@ impl Layout {
         let shape = place(&shapes, &mut slots);
         let mut by_offset: Vec<_> = (0..).zip(&slots).collect();
         by_offset.sort_by_key(|(_, slot)| slot.offset);
-        let stretch = |(index, slot): (u16, &Slot)| Stretch {
+        let words = |(index, slot): (u16, &Slot)| ColumnWords {
             column: ColumnSet::single(index),
             start: slot.offset & !7,
             end: (slot.offset + slot.width).next_multiple_of(8),
         };
         let nullable = (0..).zip(&slots).filter(|(_, slot)| slot.is_nullable());
         let nullable = nullable.fold(ColumnSet::EMPTY, |set, (index, _)| set.with(index));
-        let by_offset = by_offset.into_iter().map(stretch).collect();
+        let by_offset = by_offset.into_iter().map(words).collect();
         let columns = names
             .into_iter()
             .zip(shapes)
@@ -258,7 +258,7 @@ impl Layout {
 
     /// The columns in the order in which they lie.
     #[inline]
-    pub(crate) fn by_offset(&self) -> &[Stretch] {
+    pub(crate) fn by_offset(&self) -> &[ColumnWords] {
         &self.by_offset
     }
 

@@ -1,6 +1,6 @@
 //! Column types, table definitions, row layout and order-preserving keys.
 //!
-//! A row is a byte string in one layout that follows from the table's columns alone. It has two faces over the same
+//! A row is a byte string in one layout that follows from the table's columns alone. Two APIs use the same
 //! bytes: the typed one of [`Row`], whose offsets are constants, and the dynamic one of [`Layout`] and [`Value`]. Keys are
 //! byte strings that sort as their values do; short ones of fixed width never leave the registers ([`Key`]).
 
@@ -47,7 +47,7 @@ pub use key::{Key, KeyScratch, KeyWidth, OwnedKey, width};
 #[doc(hidden)]
 pub use key::{KeyReader, KeySink};
 pub use layout::{ColumnShape, Layout, LayoutColumn, Shape, Slot, StaticLayout, place};
-pub use mutate::{Changes, Pieces, RowMut};
+pub use mutate::{ChangedRuns, Changes, RowMut};
 pub use polychron_base::key::{EncodedKey, HashSeed, Key8, Key16, MAX_KEY_BYTES};
 /// ```
 /// use polychron_schema::{Column, Row, RowBuffer, Value};

@@ -5,9 +5,9 @@ use std::ops::Range;
 use crate::buffer::{RowBuffer, RowBytes, RowRef};
 use crate::column::{ColumnSet, ColumnSpan, Projection, check_max};
 use crate::error::SchemaError;
-use crate::layout::{Layout, Shape, Slot, Stretch};
+use crate::layout::{ColumnWords, Layout, Shape, Slot};
 
-/// Changes that span no more than this are one piece.
+/// Changes that span no more than this are one run.
 const NARROW_BYTES: u32 = 64;
 
 /// Which columns of a row were changed, and the words in which they lie.
@@ -81,16 +81,16 @@ impl Changes {
     /// `row_len` bytes. Ranges that touch are joined, and so are those of all changes that lie within one cache line's length of each
     /// other: what is between them costs less than to leave it out.
     #[inline]
-    pub fn pieces(self, layout: &Layout, row_len: usize) -> Pieces<'_> {
+    pub fn runs(self, layout: &Layout, row_len: usize) -> ChangedRuns<'_> {
         let Projection { columns: changed, start, end } = self.bounding_range;
         let is_narrow = end.saturating_sub(start) <= NARROW_BYTES;
         let (left, pending) = if is_narrow || self.whole_row() {
             let end = (end as usize).min(row_len);
-            (0, Some((start as usize).min(end)..end).filter(|piece| !piece.is_empty()))
+            (0, Some((start as usize).min(end)..end).filter(|run| !run.is_empty()))
         } else {
             (changed.count(), self.null_words(layout, row_len))
         };
-        Pieces { columns: layout.by_offset().iter(), changed, row_len, left, pending }
+        ChangedRuns { columns: layout.by_offset().iter(), changed, row_len, left, pending }
     }
 
     /// The words of the NULL bits when a nullable column changed.
@@ -101,10 +101,10 @@ impl Changes {
     }
 }
 
-/// Iterator of [`Changes::pieces`].
+/// Iterator of [`Changes::runs`].
 #[derive(Clone, Debug)]
-pub struct Pieces<'l> {
-    columns: std::slice::Iter<'l, Stretch>,
+pub struct ChangedRuns<'l> {
+    columns: std::slice::Iter<'l, ColumnWords>,
     changed: ColumnSet,
     row_len: usize,
     /// How many of the changed columns were not met yet, or more.
@@ -112,7 +112,7 @@ pub struct Pieces<'l> {
     pending: Option<Range<usize>>,
 }
 
-impl Iterator for Pieces<'_> {
+impl Iterator for ChangedRuns<'_> {
     type Item = Range<usize>;
 
     #[inline]
@@ -129,8 +129,8 @@ impl Iterator for Pieces<'_> {
             match &mut self.pending {
                 Some(pending) if start <= pending.end => pending.end = pending.end.max(end),
                 pending => {
-                    if let Some(piece) = pending.replace(start..end) {
-                        return Some(piece);
+                    if let Some(run) = pending.replace(start..end) {
+                        return Some(run);
                     }
                 }
             }
@@ -222,7 +222,7 @@ impl<'a> RowMut<'a> {
         *self.changes = changes;
     }
 
-    /// What was changed so far.
+    /// The changes so far.
     #[inline]
     pub fn changes(&self) -> Changes {
         *self.changes

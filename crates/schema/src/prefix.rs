@@ -5,7 +5,7 @@ use crate::key::{Key, KeyScratch};
 /// The first columns of the composite key `K`: a single value, or a tuple shorter than `K`.
 pub trait KeyPrefix<K>: Key {}
 
-/// What a range of the keys `K` can begin or end with: a whole key, or the first columns of one.
+/// A bound of a range of the keys `K`: a whole key, or the first columns of one.
 pub trait KeyBound<K>: Key {
     /// Whether it is a whole key.
     const WHOLE: bool;

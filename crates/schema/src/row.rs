@@ -71,7 +71,7 @@ pub trait Row: Sized + Send + Sync + 'static {
     /// The table's definition.
     fn definition() -> TableDefinition;
 
-    /// What is declared of the past of the columns, in their order; nothing where nothing is declared of any.
+    /// The declared past of the columns, in their order; empty where none is declared.
     fn history() -> Vec<ColumnHistory> {
         Vec::new()
     }
@@ -124,7 +124,7 @@ pub trait RowViewMut {
     /// The row with all changes so far.
     fn as_row(&self) -> RowRef<'_>;
 
-    /// What was changed so far.
+    /// The changes so far.
     fn changes(&self) -> Changes;
 }
 
@@ -145,7 +145,7 @@ pub struct Index<R, K> {
     marker: PhantomData<fn() -> (R, K)>,
 }
 
-/// Whose index it is, and over which columns.
+/// The table of the index, and its columns.
 #[derive(Clone, Copy)]
 struct MadeAtRunTime {
     table: TableId,

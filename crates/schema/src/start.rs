@@ -4,7 +4,7 @@ use crate::key::{Key, KeyScratch, KeySink};
 use crate::prefix::{ByteRange, RangeScratch};
 use crate::{FixedBytes, FixedString};
 
-/// What keys `K` can start with: text for a column of text, bytes for one of bytes, behind whole values of the columns before it.
+/// A start of keys `K`: text for a column of text, bytes for one of bytes, behind whole values of the columns before it.
 ///
 /// ```
 /// use polychron_schema::{Index, RangeScratch, Row};
@@ -27,14 +27,14 @@ pub trait KeyStart<K> {
     fn put_start(&self, sink: &mut KeyScratch, open: bool) -> Option<Behind>;
 }
 
-/// What the values of a column `C` can start with.
+/// A start of the values of a column `C`.
 pub trait ValueStart<C> {
     /// As [`KeyStart::put_start`], where `open` says that more follows behind the column.
     #[doc(hidden)]
     fn put_value_start(&self, sink: &mut KeyScratch, open: bool) -> Option<Behind>;
 }
 
-/// What comes behind the bytes of a start.
+/// The end of the bytes of a start.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {

@@ -55,7 +55,7 @@ impl Timestamp {
 }
 
 impl Date {
-    /// The first moment of the day in UTC, or `None` beyond what a point in time holds.
+    /// Midnight at the beginning of the day, in UTC, or `None` beyond what a point in time holds.
     pub const fn start(self) -> Option<Timestamp> {
         match (self.0 as i64).checked_mul(DAY_US) {
             Some(time) => Some(Timestamp(time)),

@@ -123,7 +123,7 @@ impl ValueRef<'_> {
         matches!(self, Self::Null)
     }
 
-    /// What kind of value this is, for messages.
+    /// The kind of value, for messages.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Null => "NULL",

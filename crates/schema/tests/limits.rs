@@ -136,7 +136,7 @@ fn wide_tables_err_on_the_safe_side() {
     polychron_schema::set_value(&mut row, &layout, 170, &Value::Integer(1)).unwrap();
     assert!(index.affects(changes.columns()));
     let slot = layout.columns()[170].slot;
-    assert!(changes.pieces(&layout, buffer.len()).any(|piece| piece.contains(&(slot.offset as usize))));
+    assert!(changes.runs(&layout, buffer.len()).any(|run| run.contains(&(slot.offset as usize))));
 }
 
 #[test]

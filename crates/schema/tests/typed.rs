@@ -1,4 +1,4 @@
-//! The typed face: rows, views, keys and projections.
+//! The typed API: rows, views, keys and projections.
 
 use polychron_schema::{
     Changes, Columns, Date, Decimal, EncodedKey, FixedString, IndexKind, Key, Key8, KeyRef, KeyScratch, MAX_KEY_BYTES,
@@ -90,7 +90,7 @@ fn setters_make_the_bytes_of_a_fresh_row() {
 }
 
 #[test]
-fn changes_come_in_few_pieces() {
+fn changes_come_in_few_runs() {
     let layout = Stock::definition().layout().unwrap();
     let mut buffer = RowBuffer::new();
     stock().encode(&mut buffer).unwrap();
@@ -98,13 +98,13 @@ fn changes_come_in_few_pieces() {
     let mut row = Stock::view_mut(&mut buffer, &mut changes);
     row.set_year_to_date(Decimal::ZERO);
     let slot = Stock::YEAR_TO_DATE.slot;
-    let piece = slot.offset as usize..slot.offset as usize + 8;
-    assert_eq!(changes.pieces(&layout, buffer.len()).collect::<Vec<_>>(), [piece]);
+    let run = slot.offset as usize..slot.offset as usize + 8;
+    assert_eq!(changes.runs(&layout, buffer.len()).collect::<Vec<_>>(), [run]);
     let mut row = Stock::view_mut(&mut buffer, &mut changes);
     row.set_data(None).unwrap();
     let whole = 0..buffer.len();
-    assert_eq!(changes.pieces(&layout, buffer.len()).collect::<Vec<_>>(), [whole]);
-    assert_eq!(Changes::NONE.pieces(&layout, buffer.len()).count(), 0);
+    assert_eq!(changes.runs(&layout, buffer.len()).collect::<Vec<_>>(), [whole]);
+    assert_eq!(Changes::NONE.runs(&layout, buffer.len()).count(), 0);
 }
 
 #[test]

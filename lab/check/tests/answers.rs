@@ -773,7 +773,7 @@ fn the_end_of_a_database_answers_all() {
         for submission in submitted {
             assert_eq!(matches!(submission.wait(), Err(Error::LogStopped(_))), stops);
         }
-        assert_eq!(Arc::strong_count(&log), 1, "nobody has the log any more");
+        assert_eq!(Arc::strong_count(&log), 1, "nobody still has the log");
     }
 }
 

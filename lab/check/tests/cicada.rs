@@ -136,7 +136,7 @@ fn is_needed_of_versions(step: Step, seeds: u64) -> bool {
     careless.common.retry.attempts = 100;
     let careless = careless.erased();
     let _without = leave_out(step);
-    // What is left behind may also be such that no client can read it any more.
+    // What is left behind may also be such that no client can still read it.
     let shows = |seed| {
         let search = std::panic::AssertUnwindSafe(|| differential::find_anomaly(&careless, seed, 400).is_some());
         std::panic::catch_unwind(search).unwrap_or(true)

@@ -71,7 +71,7 @@ conformance!(lazy_occ, lazy_occ());
 conformance!(occ, lazy_occ().named("occ"));
 conformance!(lazy_2pl, lazy_2pl());
 
-/// What the layer of futures asks of other protocols beneath; the rest is theirs, and the layer's over the protocols above.
+/// What the layer of futures asks of other host protocols; the rest is theirs, and the layer's over the protocols above.
 macro_rules! layer {
     ($($name:ident: $setup:expr;)*) => {$(
         mod $name {

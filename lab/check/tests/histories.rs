@@ -78,7 +78,7 @@ fn conditions_that_change_are_found() {
     assert!(shows(&setups::lazy_occ()));
 }
 
-/// A transaction fails because of a row that is not there, after it was told what is not so any more.
+/// A transaction fails because of a row that is not there, after it observed what is no longer so.
 #[test]
 fn failures_that_nothing_explains_are_found() {
     let _careless = polychron_engine::mutations::leave_out(polychron_protocols::lazy::Step::CheckBeforeFailing);

@@ -1,4 +1,4 @@
-//! Rows: the typed face, the dynamic face and changes in place make the same bytes, and no bytes make a getter panic.
+//! Rows: the typed API, the dynamic API and changes in place make the same bytes, and no bytes make a getter panic.
 
 // Two `#[index]`es of one table may well say the same of their kind.
 #![allow(clippy::duplicated_attributes)]

@@ -50,7 +50,27 @@ pub(crate) fn humps(line: &str) -> Vec<String> {
     words
 }
 
-/// Folders under `crates/protocols/src`.
+/// Protocol folders of the product that lack one of these files, unless its path is among the exceptions, or that have an excepted one.
+pub fn protocol_files(sources: &[Source], files: &[&str], exceptions: &[&str]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for folder in protocol_folders(sources) {
+        let Some(module) = sources.iter().find(|source| source.path == format!("crates/protocols/src/{folder}/mod.rs"))
+        else {
+            continue;
+        };
+        for file in files {
+            let path = format!("crates/protocols/src/{folder}/{file}");
+            let is_there = sources.iter().any(|source| source.path == path);
+            if is_there == exceptions.contains(&path.as_str()) {
+                let message = format!("{path} is {}", if is_there { "there, and excepted" } else { "not there" });
+                findings.push(Finding::new(module, 1, message));
+            }
+        }
+    }
+    findings
+}
+
+/// The folders of protocols.
 pub fn protocol_folders(sources: &[Source]) -> Vec<String> {
     let mut folders: Vec<String> = sources.iter().filter_map(protocol_of).map(str::to_owned).collect();
     folders.sort();
@@ -352,5 +372,15 @@ mod tests {
         let text = "[package]\nname = \"polychron-workloads\"\n[dependencies]\npolychron-engine = { workspace = true }\n\
                     [dev-dependencies]\npolychron = { workspace = true }";
         assert_eq!(dependencies(&[Source::new("crates/workloads/Cargo.toml", text)], allowed), []);
+    }
+
+    #[test]
+    fn a_protocol_without_its_files_is_found() {
+        let source = |path: &str| Source::new(&format!("crates/protocols/src/{path}"), "");
+        let sources = [source("alone/mod.rs"), source("alone/commit.rs"), source("other/mod.rs")];
+        let count = |exceptions: &[&str]| protocol_files(&sources, &["mod.rs", "commit.rs"], exceptions).len();
+        assert_eq!(count(&[]), 1);
+        assert_eq!(count(&["crates/protocols/src/other/commit.rs"]), 0);
+        assert_eq!(count(&["crates/protocols/src/other/commit.rs", "crates/protocols/src/alone/commit.rs"]), 1);
     }
 }

@@ -264,7 +264,7 @@ fn properties(share: &Share) -> Outcome {
         rounds = round + 1;
         let mut command = cargo(&[]);
         command.args(["test", "-p", "polychron-fuzz", "-p", "polychron-schema", "-p", "polychron-index"]);
-        command.args(["--no-fail-fast", "--test", "drivers", "--test", "faces", "--test", "linear"]);
+        command.args(["--no-fail-fast", "--test", "drivers", "--test", "apis", "--test", "linear"]);
         command.env("PROPTEST_CASES", CASES.to_string()).env("POLYCHRON_FUZZ_INPUTS", CASES.to_string());
         command.env("POLYCHRON_FIRST_SEED", (share.seed * 1_000_000 + 1000 * round).to_string());
         run(&mut command, &log)

@@ -30,7 +30,7 @@ pub enum Reason {
     Locked,
     /// An older transaction wants a key or a range that this one had locked.
     Wounded,
-    /// A condition over futures is not any more what the transaction was told.
+    /// A condition over futures is no longer what the transaction observed.
     Condition,
 }
 

@@ -65,6 +65,8 @@ fn write(database: &Database, table: TableId, format: Format, output: impl Write
         Format::Csv => copy(database, table, csv::Lines::new(&definition, &layout, output)?),
         #[cfg(feature = "parquet")]
         Format::Parquet => copy(database, table, super::exchange::parquet::Groups::new(&definition, &layout, output)?),
+        #[cfg(not(feature = "parquet"))]
+        Format::Parquet => unreachable!("`format_of` refuses it"),
     }
 }
 

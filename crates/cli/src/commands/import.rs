@@ -44,6 +44,8 @@ fn read(definition: Arc<TableDefinition>, format: Format, file: Option<File>) ->
         (Format::Parquet, Some(file)) => Rows::read(&definition, parquet::Columns::open(&definition, file)?),
         #[cfg(feature = "parquet")]
         (Format::Parquet, None) => Rows::read(&definition, parquet::Columns::of_input(&definition, io::stdin())?),
+        #[cfg(not(feature = "parquet"))]
+        (Format::Parquet, _) => unreachable!("`format_of` refuses it"),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::progress::opening;
 /// How often it looks whether it still follows.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Follows until Ctrl-C, and says when it does and when not. Ends with the reason where it follows nobody any more.
+/// Follows until Ctrl-C, and reports when the connection begins and ends. Ends with the reason when it can follow no longer.
 pub(super) fn run(given: &Standby) -> Result<(), Error> {
     interrupt::listen();
     let database: Database = Database::builder().on_event(opening()).open_standby(&given.directory, &given.of)?;

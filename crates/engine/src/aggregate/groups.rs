@@ -25,7 +25,7 @@ struct Plan<'a> {
 /// The aggregates of one group.
 type States = Vec<State>;
 
-/// What is known of the groups so far.
+/// The groups so far.
 enum Groups {
     /// All rows are one.
     Whole(States),

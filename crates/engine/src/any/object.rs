@@ -236,7 +236,7 @@ pub(super) trait Run: Send {
     fn declare(&self, declaration: &mut dyn Name);
 }
 
-/// What the procedure's last run answered. What no thread gets is dropped where it may panic.
+/// The answer of the procedure's last run. An answer that no thread gets is dropped where it may panic.
 pub(super) struct Answer<O, E>(Mutex<Option<Result<O, E>>>);
 
 impl<O, E> Default for Answer<O, E> {
@@ -298,7 +298,7 @@ impl<P: Procedure> Run for Held<'_, P> {
     }
 }
 
-/// A procedure of a type that is not known: the only one that the protocol beneath is compiled for.
+/// A procedure of a type that is not known: the only one that the chosen protocol is compiled for.
 pub(super) struct Unnamed<'p>(pub(super) &'p mut dyn Run);
 
 impl Procedure for Unnamed<'_> {
@@ -369,7 +369,7 @@ impl<T: Commit> End for T {
     }
 }
 
-/// What leads to a transaction.
+/// A path to a transaction.
 pub trait Reach {
     /// The transaction.
     fn operate(&mut self) -> &mut (dyn Operate + '_);

@@ -1,4 +1,4 @@
-//! What a log is told of the tables, and the tables of what it was told: `docs/durability.md`, "Catalog".
+//! The definitions that a log stores, and the tables that are made from them: `docs/durability.md`, "Catalog".
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Provisional {
 }
 
 impl<T: Described> TableList<T> {
-    /// What a log stores of this.
+    /// The part of this that a log stores.
     fn stored(&self) -> Result<StoredCatalog, Error> {
         let tables = self.iter().flatten().map(|table| {
             let id = table.id();
@@ -112,7 +112,7 @@ impl<T: Described> Catalog<T> {
     /// An index is permanent from now on, if it is still there.
     ///
     /// # Errors
-    /// What the log answers.
+    /// The log's answer.
     pub fn keep_index(&self, index_ref: IndexRef) -> Result<(), Error> {
         let (alone, present) = self.change();
         if !present.provisional.indexes.contains(&index_ref) || left_out(redo::Step::DefineFilled) {

@@ -55,7 +55,7 @@ impl<T: Described> Kept<T> {
         }
     }
 
-    /// Keeps nothing any more for a worker that has no transaction open.
+    /// Keeps nothing from now on for a worker that has no transaction open.
     #[cold]
     pub fn let_go(&self, worker: usize, seen: &mut Seen<T>) {
         seen.kept = NEVER;

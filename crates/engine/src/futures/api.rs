@@ -1,4 +1,4 @@
-//! What procedures do with futures.
+//! Operations on futures, for procedures.
 
 use std::marker::PhantomData;
 
@@ -12,7 +12,7 @@ use super::{close_key, insert_now, resolve_in_turn, write_now};
 use crate::typed::with_encoded;
 use crate::{Table, Transaction, foreign_keys};
 
-/// What procedures do with futures. Every [`Transaction`] has it.
+/// Operations on futures, for procedures. Every [`Transaction`] has it.
 ///
 /// # What fails
 ///
@@ -217,7 +217,7 @@ pub trait Futures: Transaction {
 
 impl<T: Transaction + ?Sized> Futures for T {}
 
-/// What a column of a row becomes.
+/// The new value of a column.
 #[derive(Debug)]
 pub struct Assignment<R> {
     column: FutureColumn,

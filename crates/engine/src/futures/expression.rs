@@ -1,4 +1,4 @@
-//! What protocols see of futures: operands, what is made of them, and the columns that they stand for.
+//! Futures as protocols see them: operands, expressions over them, and the columns that they stand for.
 
 pub use polychron_base::error::{Arithmetic, FutureError};
 use polychron_schema::{ColumnSpan, ColumnType, RowBuffer, RowMut, RowRef};
@@ -8,7 +8,7 @@ use crate::scan::Comparison;
 /// The bits of a column's value, extended to 64 by its sign; truth values are 0 and 1, decimals their units.
 pub type Scalar = u64;
 
-/// What a protocol sees of a future.
+/// A future, as a protocol sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
     /// A value.
@@ -17,7 +17,7 @@ pub enum Operand {
     Pending(u32),
 }
 
-/// What is made of operands.
+/// An expression over operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Expression {

@@ -93,7 +93,7 @@ pub struct Future<T> {
     value: PhantomData<fn() -> T>,
 }
 
-/// What a future is, whatever its type.
+/// A future without its type.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
     /// A value that is in no arena.
@@ -131,7 +131,7 @@ impl Failure {
 impl State {
     const FOREIGN: Self = Self::Failed(Failure::Foreign);
 
-    /// What a transaction calls `operand`.
+    /// The transaction's name for `operand`.
     #[inline]
     pub(super) fn given(scope: Scope, operand: Operand) -> Self {
         match operand {
@@ -245,7 +245,7 @@ impl State {
     }
 }
 
-/// What the transaction calls a future.
+/// The transaction's name for a future.
 #[inline]
 pub(super) fn hand_over<T: Transaction + ?Sized>(transaction: &mut T, state: State) -> Result<Operand, Error> {
     let (scope, operand) = match state {

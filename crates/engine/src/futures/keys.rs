@@ -112,7 +112,7 @@ pub trait FutureKeyColumn<C> {
     /// Appends it.
     ///
     /// # Errors
-    /// What handing over a future may end with.
+    /// The errors of handing over a future.
     fn append<T: Transaction + ?Sized>(&self, transaction: &mut T, key: &mut OpenKey, open: bool) -> Result<(), Error>;
 }
 

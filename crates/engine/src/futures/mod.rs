@@ -5,7 +5,7 @@
 //! resolves them when it commits, so that two transactions that only add to one counter need not conflict. Every other
 //! protocol resolves at once, which the paper calls equivalent: the same procedure runs everywhere.
 //!
-//! Procedures use the typed face, [`Futures`], and operators on [`Future`]. Protocols see [`Operand`]s and [`Expression`]s, and a lazy
+//! Procedures use the typed API, [`Futures`], and operators on [`Future`]. Protocols see [`Operand`]s and [`Expression`]s, and a lazy
 //! one overrides the methods of [`Transaction`] that take them. An [`Expression`] refers to operands that were made before it, so an
 //! arena in the order of their making is resolved in one pass with [`Expression::evaluate`].
 //!

@@ -1,4 +1,4 @@
-//! What futures have come to, after the commit.
+//! The values of futures after the commit.
 
 use super::arena::Scope;
 use super::expression::FutureError;
@@ -28,7 +28,7 @@ impl Resolved {
 
 /// An answer with futures in it, which become values when the transaction has committed: a future, or a tuple of such answers.
 pub trait Outcome {
-    /// What it becomes.
+    /// Its new value.
     type Values;
 
     /// Gives the values.

@@ -110,9 +110,9 @@ fn change_indexed_in<'t, P: Primitives<'t>, K: EncodedKey>(
         // Columns that the projection left out are in the old row only.
         new.copy_from(old.as_bytes());
         let words = new.words_mut();
-        for bytes in changes.pieces(&at.table.layout, old.len()) {
-            let piece = bytes.start / 8..bytes.end / 8;
-            words[piece.clone()].copy_from_slice(&row.as_words()[piece]);
+        for bytes in changes.runs(&at.table.layout, old.len()) {
+            let run = bytes.start / 8..bytes.end / 8;
+            words[run.clone()].copy_from_slice(&row.as_words()[run]);
         }
     }
     let link = transaction.link(found);

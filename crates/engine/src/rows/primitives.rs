@@ -1,4 +1,4 @@
-//! What a protocol gives to the row layer.
+//! The operations that a protocol gives to the row layer.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use crate::catalog::Seen;
 use crate::stores::{Hints, Keyed, StoreTable, entry_words, words_of};
 use crate::{Queries, RowVisitor, Savepoints, TableId};
 
-/// What a running transaction can do with records. `'t` is how long the tables stay: as long as the transaction runs.
+/// Operations of a running transaction on records. `'t` is how long the tables stay: as long as the transaction runs.
 ///
 /// The transaction reads its own writes everywhere. What a method is told of a key, present or absent, stays so until the commit, or the
 /// transaction conflicts. A method that fails has changed nothing, unless the transaction is doomed.
 pub trait Primitives<'t>: Queries + Sized {
-    /// What stands for one index.
+    /// The representation of one index.
     type Store: Keyed + 'static;
     /// Where a record lies that the transaction sees. It is good until the next operation.
     ///
     /// A protocol may rely on that where memory is concerned: only the row layer makes an [`At`] and a [`Visit`], so it alone gets a record, and hands it
     /// back to the transaction that has found it, before the next operation. It writes only what [`Primitives::find`] has found to be written, under its key.
     type Found: Copy;
-    /// What leads to a row, where that is not its primary key: what entries keep.
+    /// The link from an entry to its row, where that is not the primary key.
     type Link: Copy;
 
     /// Whether [`Primitives::overwrite`] looks at the changed columns of a row alone.
@@ -54,7 +54,7 @@ pub trait Primitives<'t>: Queries + Sized {
     /// Runs one operation of the client's, between two of which it may do nothing for long. A doomed transaction conflicts here.
     fn operate<O>(&mut self, operation: impl FnOnce(&mut Self) -> Result<O, Error>) -> Result<O, Error>;
 
-    /// What the transaction may do.
+    /// The rights of the transaction.
     fn flags(&self) -> Flags;
 
     /// Finds the record of a key. What it is looked up for is a constant wherever the row layer asks.
@@ -126,7 +126,7 @@ pub trait Primitives<'t>: Queries + Sized {
     fn insert<K: EncodedKey>(&mut self, at: At<'t, Self::Store, K>, words: &[u64])
     -> Result<Option<Self::Link>, Error>;
 
-    /// What leads to a row that was found.
+    /// The link to a row that was found.
     fn link(&self, found: Self::Found) -> Self::Link;
 
     /// Writes a row whatever is there, in a table without secondary indexes. Nothing is observed.
@@ -256,7 +256,7 @@ pub trait Primitives<'t>: Queries + Sized {
     fn protect_all_reads(&mut self, _protect: bool) {}
 }
 
-/// What a transaction may do.
+/// The rights of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Flags {
     /// It may not write.
@@ -281,7 +281,7 @@ impl Flags {
 pub struct At<'t, S, K> {
     /// The table.
     pub table: &'t StoreTable<S>,
-    /// What stands for the index.
+    /// The representation of the index.
     pub store: &'t Arc<S>,
     /// The key.
     pub key: K,
@@ -315,15 +315,15 @@ impl<'t, S, K> At<'t, S, K> {
     }
 }
 
-/// What a lookup answers; `None`: there is no such record.
+/// The result of a lookup; `None`: there is no such record.
 pub type Finding<F> = Result<Option<F>, Error>;
 
-/// What a record is looked up for.
+/// The purpose of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookup<'p> {
     /// The columns that are wanted of it.
     pub projection: &'p Projection,
-    /// What becomes of it.
+    /// The change of it.
     pub intent: Intent,
 }
 
@@ -353,7 +353,7 @@ impl<'p> Lookup<'p> {
     }
 }
 
-/// What becomes of a record that is looked up.
+/// The change of a record that is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
     /// It is read.
@@ -373,6 +373,6 @@ pub struct Rewrite<'r, F> {
     pub found: F,
     /// The row, of which the changed columns are right.
     pub row: &'r mut RowBuffer,
-    /// What of it changes.
+    /// The columns that change.
     pub changes: Changes,
 }

@@ -13,7 +13,7 @@ use crate::{RowVisitor, Scan};
 /// A scan on its way: which rows are wanted, how many more, and by whom.
 #[derive(Debug)]
 pub struct Visit<'v, 't, S, V> {
-    /// What is scanned.
+    /// The scan.
     pub scan: &'v Scan<'v>,
     /// The table whose rows are wanted.
     pub table: &'t StoreTable<S>,

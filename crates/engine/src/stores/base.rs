@@ -1,4 +1,4 @@
-//! What every database has whose tables are stores.
+//! The parts of every database whose tables are stores.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::catalog::Catalog;
 use crate::statistics::Registry;
 use crate::{Common, limits};
 
-/// What every such database has.
+/// The parts of every such database.
 #[derive(Debug)]
 pub struct Base<S> {
     /// Its memory.

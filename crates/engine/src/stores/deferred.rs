@@ -46,12 +46,12 @@ impl DeferredDrops {
         work(&local.pin())
     }
 
-    /// Gives back what waits and no guard holds any more.
+    /// Gives back what waits, as far as no guard still holds it.
     pub fn collect(&self) {
         self.local.lock().unwrap_or_else(PoisonError::into_inner).collect();
     }
 
-    /// As [`DeferredDrops::collect`], and lets dropped tables go that no guard holds any more, whose memory then waits in turn.
+    /// As [`DeferredDrops::collect`], and lets dropped tables go that no guard still holds, whose memory then waits in turn.
     pub fn maintain<T: Described>(&self, catalog: &Catalog<T>, epochs: &Epochs) {
         self.collect();
         catalog.release(epochs);
@@ -68,7 +68,7 @@ impl DeferredDrops {
     }
 }
 
-/// Ends epochs until no transaction of `epoch`, or of one before, runs any more. The calling thread has nothing pinned: it would wait for
+/// Ends epochs until no transaction of `epoch`, or of one before, is running. The calling thread has nothing pinned: it would wait for
 /// itself ([`Epochs::is_pinned_here`]).
 ///
 /// # Errors

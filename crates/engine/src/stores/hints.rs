@@ -296,7 +296,7 @@ impl Hints {
         self.all[position].handle = handle;
     }
 
-    /// The guard leaves its epoch for another one: what was found so far is not looked at any more, for the memory may be gone.
+    /// The guard leaves its epoch for another one: what was found so far is no longer looked at, for the memory may be gone.
     #[inline]
     pub fn outdate(&mut self) {
         self.outdated = self.answered;

@@ -8,11 +8,11 @@ use polychron_schema::{KeyScratch, RowBuffer};
 use super::{Fingers, Keyed, Keys, Records, Store, StoreTable, check_row, entry_words};
 use crate::load::LoadedRow;
 
-/// What a protocol does to load a record. Nobody else uses the database, and whoever uses it later finds the record as one that was always there.
+/// How a protocol loads a record. Nobody else uses the database, and whoever uses it later finds the record as one that was always there.
 pub trait Loading {
-    /// What stands for one index.
+    /// The representation of one index.
     type Store: Keyed;
-    /// What leads to a row, where that is not its primary key: what entries keep.
+    /// The link from an entry to its row, where that is not the primary key.
     type Link: Copy;
 
     /// Makes a record, and has the index lead to it. `None`: its key is taken. Then the database is given up, and the memory of what no index leads to goes

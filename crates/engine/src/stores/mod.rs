@@ -62,7 +62,7 @@ pub struct IndexRef {
     pub index: IndexId,
 }
 
-/// What a store must know of a protocol's records: where their rows begin, and how their memory is freed.
+/// A protocol's records, as a store needs them: where their rows begin, and how their memory is freed.
 pub trait Records: 'static {
     /// Bytes before the row.
     const HEADER_BYTES: usize;
@@ -86,7 +86,7 @@ pub struct Store<R: Records> {
     pub index_ref: IndexRef,
     /// Makes the index's key of a row.
     pub extractor: KeyExtractor,
-    /// What the hashes of its keys depend on.
+    /// The seed of its keys' hashes.
     pub hash_seed: HashSeed,
     /// Given back interactively, because that takes a guard.
     index: ManuallyDrop<AnyIndex>,

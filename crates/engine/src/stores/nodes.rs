@@ -59,7 +59,7 @@ struct Table {
     own: ByStamp<Own>,
 }
 
-/// What an own insertion did to a node.
+/// The effect of an own insertion on a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct Own {
     after: Option<Stamp>,
@@ -181,7 +181,7 @@ impl NodeSet {
         self.nodes.iter().map(|(stamp, _)| stamp.address())
     }
 
-    /// The first node whose stamp does not hold any more.
+    /// The first node whose stamp no longer holds.
     ///
     /// # Safety
     /// The guard under which the stamps were taken is alive, or [`NodeSet::stand_alone`] was called when its epoch had been left.

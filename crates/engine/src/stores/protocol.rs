@@ -34,9 +34,9 @@ pub trait StoreProtocol: Sized + Send + Sync + 'static {
 
     /// The protocol's own knobs.
     type Options: Knobs;
-    /// What a thread executes procedures with.
+    /// A thread's access, which executes procedures.
     type Worker: Worker + 'static;
-    /// What stands for one index.
+    /// The representation of one index.
     type Store: Keyed + fmt::Debug + Send + Sync + 'static;
 
     /// Checks the options, and answers those of the memory.
@@ -61,7 +61,7 @@ pub trait StoreProtocol: Sized + Send + Sync + 'static {
     /// The worker in a slot.
     fn enter(&self, local: Local) -> Self::Worker;
 
-    /// What every such database has.
+    /// The parts of every such database.
     fn base(&self) -> &Base<Self::Store>;
 
     /// Makes an empty store. The last index of the definition is the one that it is for, if that is a secondary one. A store that is not
@@ -82,7 +82,7 @@ pub trait StoreProtocol: Sized + Send + Sync + 'static {
         self.base().epochs().is_pinned_here()
     }
 
-    /// What is held while tables or indexes change, beside the catalog's own lock.
+    /// A guard while tables or indexes change, beside the catalog's own lock.
     ///
     /// # Errors
     /// [`Error::WaitsForItself`].
@@ -98,7 +98,7 @@ pub trait StoreProtocol: Sized + Send + Sync + 'static {
         self.base().give_back();
     }
 
-    /// What no other protocol counts.
+    /// The metrics of this protocol alone.
     fn metrics(&self) -> Vec<Metric> {
         Vec::new()
     }

@@ -80,14 +80,14 @@ impl Record {
     /// Gives the record back when no guard of the present is left.
     ///
     /// # Safety
-    /// No index leads to it any more, and it is retired once.
+    /// No index still leads to it, and it is retired once.
     #[inline]
     pub unsafe fn retire(self, guard: &Guard<'_>) {
         // SAFETY: as the caller promises.
         unsafe { guard.retire(self.0.cast(), self.bytes()) };
     }
 
-    /// What the index holds for the record.
+    /// The record's handle in the index.
     #[inline]
     pub fn handle(self) -> Handle {
         handle_of(self.0)
@@ -186,7 +186,7 @@ impl Records for RowRecords {
     const HEADER_BYTES: usize = HEADER_BYTES;
 
     unsafe fn retire(handle: Handle, guard: &Guard<'_>) {
-        // SAFETY: the caller promises that the handle is one of ours, and no thread uses the store any more.
+        // SAFETY: the caller promises that the handle is one of ours, and no thread still uses the store.
         let record = unsafe { Record::from_handle(handle) };
         // SAFETY: the caller promises that no thread that pins from now on can reach it.
         unsafe { record.retire(guard) };

@@ -17,7 +17,7 @@ use crate::catalog::{self, Catalog, Described};
 use crate::definitions::{Standing, StoredCatalog, StoredTable};
 use crate::foreign_keys::Constraints;
 
-/// What is needed to make the store of an index.
+/// The parameters of an index's store.
 #[derive(Clone, Debug)]
 pub struct StoreDefinition {
     /// Which index it is.
@@ -30,7 +30,7 @@ pub struct StoreDefinition {
     pub extractor: KeyExtractor,
     /// How many rows to make room for.
     pub expected_rows: usize,
-    /// What the hashes of its keys depend on.
+    /// The seed of its keys' hashes.
     pub hash_seed: HashSeed,
     /// Whether it is read at once; otherwise it is when it has been filled.
     pub is_ready: bool,
@@ -123,7 +123,7 @@ impl<R: Records> Keyed for super::Store<R> {
 pub struct StoreTable<S> {
     /// The table's id.
     pub id: TableId,
-    /// What users see: the indexes that exist.
+    /// The definition that users see, with the indexes that exist.
     pub definition: Arc<TableDefinition>,
     /// Where the columns lie.
     pub layout: Layout,

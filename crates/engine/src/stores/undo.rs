@@ -18,14 +18,14 @@ pub trait Undoable {
     /// The index of an entry; it stays while the transaction runs.
     fn index(&self, at: Self::At) -> &AnyIndex;
 
-    /// Gives a record back that no index leads to any more.
+    /// Gives a record back that no index still leads to.
     ///
     /// # Safety
     /// The transaction still holds the locks for writing it, and the index has forgotten it.
     unsafe fn give_back(&self, record: Record, guard: &Guard<'_>);
 }
 
-/// A piece of the log's keys or words.
+/// A run of the log's keys or words.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: usize,
@@ -44,7 +44,7 @@ enum Undo<A> {
     Deleted { at: A, key: Span, record: Record },
 }
 
-/// What the running transaction changed, in order.
+/// The changes of the running transaction, in order.
 #[derive(Debug)]
 pub struct UndoLog<A> {
     entries: Vec<Undo<A>>,

@@ -20,7 +20,7 @@ use crate::{Commit, Counters, Interactive, LoadedRow, Mode, Procedure, Worker, d
 /// nothing more and begin to push lines out of the first-level cache again.
 pub const GROUP: usize = 8;
 
-/// What every such worker keeps from one transaction to the next.
+/// The memory that every such worker keeps from one transaction to the next.
 #[derive(Debug)]
 pub struct WorkerBase<S> {
     /// Its slot in the epochs.
@@ -39,7 +39,7 @@ pub struct WorkerBase<S> {
     pub is_open: bool,
     /// Why the latest transaction that conflicted did.
     pub last_abort: Option<Abort>,
-    /// What its answers wait for.
+    /// The log epoch that its answers wait for.
     pub ticket: Ticket,
     /// Its counts.
     pub counters: Registered,
@@ -88,7 +88,7 @@ impl<S: Keyed> WorkerBase<S> {
         if self.tables.is_present(catalog) { None } else { dropped_among(&self.tables, index_refs()) }
     }
 
-    /// The guard of a snapshot leaves its epoch for another one: what was found so far is not looked at any more, but the keys that a batch has declared
+    /// The guard of a snapshot leaves its epoch for another one: what was found so far is no longer looked at, but the keys that a batch has declared
     /// stay in their places.
     #[inline]
     pub fn leave_epoch(&mut self) {
@@ -96,7 +96,7 @@ impl<S: Keyed> WorkerBase<S> {
         self.hints.outdate();
     }
 
-    /// What is in no epoch any more is not looked at.
+    /// What has left its epoch is not looked at.
     #[cold]
     pub fn forget_found(&mut self) {
         self.fingers.clear();
@@ -121,7 +121,7 @@ macro_rules! worker_parts {
     };
 }
 
-/// What every worker has: a slot in the epochs, what it keeps, and its database.
+/// The parts of every worker: a slot in the epochs, what it keeps, and its database.
 pub type Parts<'w, S> = (&'w Local, &'w WorkerBase<S>, &'w Base<S>);
 
 /// The same, to change it.
@@ -133,7 +133,7 @@ pub type PartsMut<'w, S> = (&'w mut Local, &'w mut WorkerBase<S>, &'w Base<S>);
 /// A transaction may be leaked, which is found out when the worker is used again. A worker ends it when it is dropped, too
 /// ([`StoreWorker::end_leaked`]).
 pub trait StoreWorker: Send {
-    /// What stands for one index.
+    /// The representation of one index.
     type Store: Keyed;
     /// A running transaction.
     type Transaction<'w>: Commit
@@ -143,7 +143,7 @@ pub trait StoreWorker: Send {
     /// Whether transactions use what was looked up for their group, and so stay in its epoch. Elsewhere it is in the caches, and no more.
     const HOLDS_GROUPS: bool = true;
 
-    /// What every such worker has. [`worker_parts!`](crate::worker_parts) implements both where the fields have the usual names.
+    /// The parts of every such worker. [`worker_parts!`](crate::worker_parts) implements both where the fields have the usual names.
     fn parts(&self) -> Parts<'_, Self::Store>;
 
     /// The same, to change it.

@@ -35,7 +35,7 @@ impl Tasks {
         self.waiting.drain(..count.min(self.waiting.len())).map(|(_, waker)| waker).collect()
     }
 
-    /// A task does not wait any more. One that was woken hands that on to the next, which is answered, beside the waker that is not needed.
+    /// A task no longer waits. One that was woken hands that on to the next, which is answered, beside the waker that is not needed.
     fn leave(&mut self, number: u64) -> (Option<Waker>, Option<Waker>) {
         match self.waiting.binary_search_by_key(&number, |&(number, _)| number) {
             Ok(position) => (None, self.waiting.remove(position).map(|(_, waker)| waker)),

@@ -42,7 +42,7 @@ struct Slot<O, E> {
     service: Service,
 }
 
-/// What is known of what an answer depends on.
+/// The state of the dependencies of an answer.
 enum Behind {
     /// Nothing: there is none yet. These want to know when that is durable.
     Unknown(Vec<Reply<(), Error>>),
@@ -251,7 +251,7 @@ impl<O: Send + 'static, E: Send + 'static> Reply<O, E> {
         let answer = Answer(answer, Seen::here());
         let Some(slot) = self.slot.take() else { return discard(answer) };
         match held {
-            // Nobody takes it any more, and nobody will.
+            // Nobody takes it now or later.
             Some(_) if Arc::strong_count(&slot) == 1 => slot.give(answer),
             Some((ticket, held)) => {
                 if let State::Pending(_, kept) = &mut *lock(&slot.state) {
@@ -324,7 +324,7 @@ polychron_sync::thread_local! {
     static SERVES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What tells a service from all others that there are.
+/// The identity of a service.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Service {
     number: u64,

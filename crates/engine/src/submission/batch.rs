@@ -58,7 +58,7 @@ pub(super) fn execute<W: 'static>(lanes: &[Box<dyn Lane<W>>], worker: &mut W) {
     }
 }
 
-/// What can be submitted: a procedure or a closure.
+/// An item that can be submitted: a procedure or a closure.
 pub(super) trait Item: Send + 'static {
     type Output: Send + 'static;
     type Error: From<Error> + Send + 'static;

@@ -81,7 +81,7 @@ impl Held {
         }
     }
 
-    /// Lets answers go as they are due, and tells how many, until nobody gives any more.
+    /// Lets answers go as they are due, and returns how many, until no more come.
     pub(super) fn serve(&self, let_go: impl Fn(usize)) {
         let mut due = Vec::new();
         while let Some(first) = self.first() {

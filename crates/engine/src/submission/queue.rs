@@ -28,7 +28,7 @@ const DOUBLINGS: u32 = 6;
 /// For how long it goes on watching when no thread executes anything, so that not each batch has to call some thread to watch.
 const GRACE_US: u64 = 64_000;
 
-/// What clients and the service's threads share.
+/// The state that clients and the service's threads share.
 pub(super) struct Queue<W> {
     state: Mutex<State<W>>,
     /// A thread that executes may have something to do.
@@ -48,7 +48,7 @@ pub(super) struct Queue<W> {
     held: Option<Arc<Held>>,
 }
 
-/// What a thread is to do next.
+/// The next task of a thread.
 pub(super) enum Work<W> {
     /// Execute a batch.
     Batch(Arc<Batch<W>>),
@@ -56,7 +56,7 @@ pub(super) enum Work<W> {
     Help(Vec<Arc<Batch<W>>>),
 }
 
-/// What an idle thread has seen of the others.
+/// The other threads, as an idle thread has seen them.
 #[derive(Default)]
 pub(super) struct Watch {
     /// The batches that were being executed, and how far each was.
@@ -168,7 +168,7 @@ impl<W: Worker + 'static> Queue<W> {
         self.held.as_ref().map(Held::give)
     }
 
-    /// What tells this service from all others that there are.
+    /// The identity of this service.
     pub(super) fn service(&self) -> Service {
         Service::of(self, self.protocol, self.process)
     }
@@ -287,7 +287,7 @@ impl<W: Worker + 'static> Queue<W> {
         wake(tasks);
     }
 
-    /// What to do next, when there is something. `None`: there will be nothing any more. The caller has executed a batch, or did something
+    /// What to do next, when there is something. `None`: there will be nothing more. The caller has executed a batch, or did something
     /// else.
     pub(super) fn next(&self, watch: &mut Watch, executed: Option<Arc<Batch<W>>>) -> Option<Work<W>> {
         // Declared first, so that it is dropped outside of the lock.

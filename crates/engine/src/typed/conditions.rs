@@ -13,7 +13,7 @@ use crate::{Restriction, Transaction};
 #[derive(Debug)]
 pub struct Condition<R>(pub(super) Restriction, PhantomData<fn() -> R>);
 
-/// What columns can be compared with: `Item::STOCK.at_least(5)`. A comparison with NULL holds for no row, as in SQL.
+/// Comparisons of columns: `Item::STOCK.at_least(5)`. A comparison with NULL holds for no row, as in SQL.
 ///
 /// Floating-point numbers compare in the order of keys, which is that of [`f64::total_cmp`], and not as `<` and `==` do: −0.0 is less than 0.0 and
 /// differs from it; NaN equals NaN of the same bits and no other; NaN is greater than +∞, and less than −∞ where its sign bit is set.

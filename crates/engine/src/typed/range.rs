@@ -296,7 +296,7 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
         Ok(self.limit(1).count()? == 0)
     }
 
-    /// What `read` makes of the first row, or `None` for an empty range: with [`Range::rev`], of the last one.
+    /// The result of `read` for the first row, or `None` for an empty range: with [`Range::rev`], of the last one.
     ///
     /// # Errors
     /// As [`Range::visit`].
@@ -306,7 +306,7 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
         Ok(output)
     }
 
-    /// What `read` makes of the last row, or `None` for an empty range.
+    /// The result of `read` for the last row, or `None` for an empty range.
     ///
     /// # Errors
     /// As [`Range::visit`].
@@ -314,7 +314,7 @@ impl<'t, T: Transaction + ?Sized, R: Row, K: Keep<R>> Range<'t, T, R, K> {
         self.rev().first(read)
     }
 
-    /// What `read` makes of each row; to be collected, summed or compared.
+    /// The result of `read` for each row; to be collected, summed or compared.
     pub fn map<O, F: FnMut(R::Ref<'_>) -> O>(self, read: F) -> Mapped<'t, T, R, F, K> {
         Mapped { range: self, read }
     }

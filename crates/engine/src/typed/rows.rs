@@ -27,7 +27,7 @@ pub struct Rows<'t, T: ?Sized, R: Row> {
     restrictions: Vec<Restriction>,
     /// The bounds of what was not read yet; `None` when all was, or after an error.
     unread: Option<KeyBounds>,
-    /// What ends the iteration before it begins.
+    /// An error that ends the iteration before it begins.
     refused: Option<Error>,
     lower: Part,
     upper: Part,

@@ -1,4 +1,4 @@
-//! What is computed of a range of typed rows, or of each group of them.
+//! Aggregates of a range of typed rows, or of each group of them.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -65,7 +65,7 @@ fn read_sum<T: Summed>(table: TableId, aggregate: Aggregate, value: &Value) -> R
     T::sum_of(value).map(Some).ok_or_else(overflow)
 }
 
-/// What can be asked of a column over many rows: for [`Range::aggregate`] and [`Range::group_by`]. NULLs do not count, as in SQL, and of no values
+/// Questions about a column over many rows: for [`Range::aggregate`] and [`Range::group_by`]. NULLs do not count, as in SQL, and of no values
 /// there is no sum, average or extreme.
 pub trait Aggregates<R, T: ColumnValue> {
     /// How many rows have a value in the column.
@@ -124,7 +124,7 @@ pub trait Totals<R>: Copy {
     /// Their answers.
     type Answers;
 
-    /// What is asked of the engine.
+    /// The question to the engine.
     #[doc(hidden)]
     fn wanted(self) -> Vec<Aggregate>;
 

@@ -140,7 +140,7 @@ impl HashIndex {
     /// Gives all memory of the index back. The index is not to be used afterwards; destroying it again does nothing.
     ///
     /// # Safety
-    /// No other thread uses the index, no stamp of it is asked any more, and nothing that it lent is still in use. No
+    /// No other thread uses the index, no stamp of it will be asked for, and nothing that it lent is still in use. No
     /// method but this one is called afterwards.
     pub unsafe fn destroy(&mut self, guard: &Guard<'_>) {
         // Relaxed: the caller has exclusive access.

@@ -88,7 +88,7 @@ impl OrderedIndex {
     /// Gives all memory of the index back at once. What the handles name is the caller's.
     ///
     /// # Safety
-    /// No other guard is alive under which this index was used, and no stamp of it is asked any more.
+    /// No other guard is alive under which this index was used, and no stamp of it will be asked for.
     pub unsafe fn destroy(self, guard: &Guard<'_>) {
         // SAFETY: the caller promises to be alone.
         unsafe { tear_down(self.root(guard), &mut |part| part.free(guard)) }

@@ -184,7 +184,7 @@ impl<'g> Node<'g> {
     /// Gives the node's memory back at once.
     ///
     /// # Safety
-    /// No other thread can reach the node, and it is not used any more.
+    /// No other thread can reach the node, and it is no longer used.
     pub(super) unsafe fn free(self, guard: &Guard<'_>) {
         let bytes = self.bytes();
         // SAFETY: the caller promises it.

@@ -291,7 +291,7 @@ impl OrderedIndex {
             }
         }
         drop(root);
-        // SAFETY: nothing points to the old root any more.
+        // SAFETY: nothing still points to the old root.
         unsafe { interior.node().retire(guard) };
     }
 }

@@ -114,7 +114,7 @@ impl<'g> Suffix<'g> {
     }
 
     /// # Safety
-    /// The value was a suffix of the tree and is not reachable for new guards any more.
+    /// The value was a suffix of the tree and can no longer be reached by new guards.
     pub(super) unsafe fn retire(value: Value, guard: &Guard<'_>) {
         // SAFETY: the caller promises a suffix.
         let (memory, bytes) = Self::memory(value, unsafe { Self::from_value(value) }.len());

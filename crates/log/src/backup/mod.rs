@@ -152,7 +152,7 @@ pub fn back_up<D: Disk + Clone, E: Disk + Clone>(
     let end = read::read_to_end(files, &manifest, generation, &Manner::default(), &mut |_| {})?;
     let last = Framed {
         epoch: end.whole,
-        // Nothing is open any more: all was logged by this opening, or before.
+        // Nothing is open: all was logged by this opening, or before.
         incarnation: manifest.incarnation.max(1),
         consistent: Order::LAST,
         highest: Order::LAST,

@@ -32,7 +32,7 @@ impl<D: Disk> Files<D> {
         Self { disk }
     }
 
-    /// The disk beneath.
+    /// The disk that does the work.
     pub fn disk(&self) -> &D {
         &self.disk
     }

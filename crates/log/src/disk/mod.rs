@@ -1,7 +1,7 @@
 //! The one door to files.
 //!
 //! [`Files`] is what the rest of the crate uses. It checks arguments, names path and offset in errors, and refuses to go on with a file of which a
-//! write or a sync has failed. Beneath it a [`Disk`] does the work: [`Directory`], a directory of the file system, or the simulated disk of the
+//! write or a sync has failed. Under it, a [`Disk`] does the work: [`Directory`], a directory of the file system, or the simulated disk of the
 //! laboratory.
 //!
 //! What a disk promises, and no more:

@@ -438,7 +438,7 @@ impl<D: Disk> Log<D> {
         manifests.write(next)
     }
 
-    /// The last frame that is durable. What is before it is not written any more, until its files are [released](Self::release).
+    /// The last frame that is durable. What is before it is no longer written, until its files are [released](Self::release).
     pub(crate) fn framed(&self) -> Framed {
         *self.framed.lock().unwrap_or_else(PoisonError::into_inner)
     }

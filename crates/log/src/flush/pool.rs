@@ -240,7 +240,7 @@ impl<D: Disk> Pool<D> {
     pub(crate) fn take(&self, number: u64, first_epoch: u64, least: u64) -> Result<File<D::File>, Error> {
         loop {
             match self.try_take(Live { number, slot: 0, first_epoch }, least) {
-                // What is sealed cannot be refused any more. Nothing is staged meanwhile, and a checkpoint may free files.
+                // What is sealed can no longer be refused. Nothing is staged meanwhile, and a checkpoint may free files.
                 Err(error) if error.is_full() && !self.is_given_up.load(Ordering::Relaxed) => {
                     self.is_tight.store(true, Ordering::Relaxed);
                 }

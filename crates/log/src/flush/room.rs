@@ -39,7 +39,7 @@ impl<D: Disk> Log<D> {
         self.is_full.load(Ordering::Relaxed)
     }
 
-    /// Whether a checkpoint is wanted, because the log cannot grow any more, or soon.
+    /// Whether a checkpoint is wanted, because the log cannot grow now, or soon.
     pub(crate) fn is_tight(&self) -> bool {
         self.pool.is_tight()
     }

@@ -79,7 +79,7 @@ impl<D: Disk> Ahead<D> {
 impl<D: Disk> Drop for Ahead<D> {
     fn drop(&mut self) {
         if let Some(next) = self.next.take() {
-            // Nobody wants it any more.
+            // Nobody still wants it.
             let _ = next.join();
         }
     }

@@ -115,7 +115,7 @@ impl Arena {
         Span { block: number as u32, offset: offset as u32, length: bytes.len() as u32 }
     }
 
-    /// Keeps a copy of bytes where others lie that are not needed any more, if there is room.
+    /// Keeps a copy of bytes over others that are no longer needed, if there is room.
     pub(super) fn replace(&mut self, span: Span, bytes: &[u8]) -> Span {
         if bytes.is_empty() {
             return Span { length: 0, ..span };

@@ -215,7 +215,7 @@ impl Newest {
             let part = parts[number].lock().unwrap_or_else(PoisonError::into_inner).take();
             let mut output = Output::new(&tables, sink);
             // Its memory comes back with it.
-            part.map_or(Ok(()), |part| rest(part, &tables, seed, Beneath::Passed, &mut output))?;
+            part.map_or(Ok(()), |part| rest(part, &tables, seed, CheckpointRows::Passed, &mut output))?;
             count(output)
         })?;
         Ok(rows.into_inner().unwrap_or_else(PoisonError::into_inner))
@@ -247,7 +247,9 @@ impl Newest {
         }
         let mut output = Output::new(&self.tables, sink);
         // Their memory comes back part by part.
-        self.parts.into_iter().try_for_each(|part| rest(part, &self.tables, self.seed, Beneath::Kept, &mut output))?;
+        self.parts
+            .into_iter()
+            .try_for_each(|part| rest(part, &self.tables, self.seed, CheckpointRows::Kept, &mut output))?;
         output.finish()
     }
 
@@ -382,9 +384,9 @@ impl<'n, 'b> Group<'n, 'b> {
     }
 }
 
-/// What becomes of the checkpoint's rows.
+/// Whether the checkpoint's rows are handed out, too.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Beneath {
+enum CheckpointRows {
     /// They were passed on, as they are now.
     Passed,
     /// They stay as they are, and what has changed comes over them.
@@ -396,7 +398,7 @@ fn rest<'t, S: Sink>(
     mut part: Part,
     tables: &'t Tables,
     seed: HashSeed,
-    beneath: Beneath,
+    checkpoint: CheckpointRows,
     output: &mut Output<'t, S>,
 ) -> Result<(), S::Error> {
     part.take_in(seed);
@@ -419,11 +421,13 @@ fn rest<'t, S: Sink>(
                     if part.patches(entry, &mut output.patches) && !left_out(RecoveryStep::RefusePatchOfNothing) {
                         return Err(table.fault(key, RowFault::PatchOfNothing).into());
                     }
-                    if beneath == Beneath::Kept {
+                    if checkpoint == CheckpointRows::Kept {
                         output.change(table, &Edit::Delete(key))?;
                     }
                 }
-                Below::Checkpoint if beneath == Beneath::Kept => output.patch_beneath(table, &part, entry)?,
+                Below::Checkpoint if checkpoint == CheckpointRows::Kept => {
+                    output.patch_checkpoint_row(table, &part, entry)?
+                }
                 Below::Checkpoint if entry.was_met() || left_out(RecoveryStep::AwaitPatched) => {}
                 Below::Checkpoint => return Err(table.fault(key, RowFault::PatchOfNothing).into()),
             }
@@ -491,7 +495,7 @@ impl<'t, S: Sink> Output<'t, S> {
     }
 
     /// All patches of a row that is not known, as one.
-    fn patch_beneath(&mut self, table: &'t Table, part: &Part, entry: &Entry) -> Result<(), S::Error> {
+    fn patch_checkpoint_row(&mut self, table: &'t Table, part: &Part, entry: &Entry) -> Result<(), S::Error> {
         part.patches(entry, &mut self.patches);
         let mut patched: Vec<(usize, u64)> = Vec::new();
         for (first, words) in self.patches.iter().flat_map(|number| part.ranges(*number)) {

@@ -38,7 +38,7 @@ impl Block {
         self.bytes.is_empty() || (self.era == era && self.bytes.len() + bytes + 64 <= BLOCK_BYTES)
     }
 
-    /// Nothing any more; the room stays, unless that is a long change's.
+    /// Forgets all of it; the room stays, unless that is a long change's.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(BLOCK_BYTES);

@@ -93,7 +93,7 @@ fn what_does_not_fit_is_refused_and_what_was_staged_stays() {
     assert_eq!(full, Err(Unstaged::OutOfMemory { requested: 832, used: 2 * 512 + 2432 }));
     rings.stage(1, 1, &Edit::Put(&[1; 10])).unwrap();
     assert_eq!(rings.seal(0, order(1)), 1);
-    assert_eq!(rings.seal(0, order(2)), 0, "nothing is staged any more");
+    assert_eq!(rings.seal(0, order(2)), 0, "nothing is still staged");
     assert_eq!(drained(&rings).len(), 1);
     assert_eq!(rings.seal(1, order(3)), 2);
     assert_eq!(drained(&rings).len(), 1);

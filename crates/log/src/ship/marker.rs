@@ -146,7 +146,7 @@ pub(crate) fn next_incarnation<D: Disk>(files: &Files<D>, present: u64) -> Resul
     Ok(if is_promotion { (present / TERM + 1) * TERM } else { present + 1 })
 }
 
-/// The directory is no standby's any more, durably: what is in it from now on is never taken for one's.
+/// The directory is durably no longer a standby's: what is in it from now on is never taken for one's.
 pub(crate) fn forget<D: Disk>(files: &Files<D>) -> Result<(), disk::Error> {
     match files.remove(PATH) {
         Err(error) if error.cause == Cause::NotFound => Ok(()),

@@ -63,7 +63,7 @@ pub enum Trouble {
     /// What the standby has is no part of what the primary has.
     #[error("its history is another one")]
     OtherHistory,
-    /// The log behind what the standby has is gone, or the primary does not know any more which tables there were then.
+    /// The log behind what the standby has is gone, or the primary no longer knows which tables there were then.
     #[error("what follows what the standby has is gone: it begins anew when it is opened again")]
     TooFarBehind,
     /// Files of the primary or of the standby could not be used.

@@ -153,7 +153,7 @@ fn listen<S: Shipped>(listener: &TcpListener, shipped: &Arc<S>, stop: &Arc<Atomi
     }
 }
 
-/// One connection. Nothing is kept for it any more when that ends, be it by a panic.
+/// One connection. Nothing is kept for it once that ends, be it by a panic.
 struct Serving<'s, S: Shipped> {
     sender: Sender<S::Disk>,
     shipped: &'s S,

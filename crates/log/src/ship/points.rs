@@ -41,7 +41,7 @@ pub(super) struct Points {
     pending_bytes: usize,
     /// How much memory they may take.
     most_bytes: usize,
-    /// They would have taken more. None is kept any more, and no point counts.
+    /// They would have taken more. From now on none is kept, and no point counts.
     pub(super) is_lapsed: bool,
     /// The last point that has counted with the present tables.
     pub(super) last: Option<Point>,

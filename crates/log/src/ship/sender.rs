@@ -163,7 +163,7 @@ impl<D: Disk + Clone> Sender<D> {
         self.message(&Message::Alive { epoch, consistent })
     }
 
-    /// The connection has ended: nothing is kept for it any more.
+    /// The connection has ended: nothing is kept for it from now on.
     pub fn end(&mut self, source: Source<'_, D>, why: Option<Trouble>) {
         if let Some(hold) = self.hold.take() {
             source.checkpoints.shared.hold_on(hold, None);

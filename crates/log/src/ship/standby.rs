@@ -236,7 +236,7 @@ impl<'r, D: Disk + Clone> StandbyOpening<'r, D> {
     ///
     /// # Errors
     /// What `sink` says, and what is wrong with the rows.
-    pub fn load<S: Load>(&mut self, sink: &S) -> Result<u64, polychron_base::Error> {
+    pub fn load(&mut self, sink: &dyn Load) -> Result<u64, polychron_base::Error> {
         let Some(newest) = self.newest.take() else { return Ok(0) };
         let Standby { files, following, .. } = &self.standby;
         load(newest, files, &self.found, (self.threads, &following.path), self.report, sink)
@@ -264,7 +264,7 @@ impl<D: Disk + Clone> Standby<D> {
         Duration::from_nanos(self.clock.now_ns().saturating_sub(self.heard_ns))
     }
 
-    /// Whether it follows nobody any more until it is opened again.
+    /// Whether it has stopped following until it is opened again.
     pub fn has_ended(&self) -> bool {
         self.failed.is_some()
     }
@@ -378,7 +378,7 @@ impl<D: Disk + Clone> Standby<D> {
         }
     }
 
-    /// Takes the tables that count from the frame with this mark on, which is the next one, or a later one: then the primary does not know any more which
+    /// Takes the tables that count from the frame with this mark on, which is the next one, or a later one: then the primary no longer knows which
     /// tables there were before, and they have to be those that the standby knows.
     fn take_tables(&mut self, mark: Mark, encoded: &[u8], frame: Mark) -> Result<(), Trouble> {
         let is_same = self.following.manifests().current().catalog == encoded;

@@ -1,6 +1,6 @@
 //! Workers that stand aside between two operations: they are in their epochs until they are told to leave.
 //!
-//! A worker that comes back and was told starts anew: what it had found is not protected any more. A transaction that is validated by what
+//! A worker that comes back and was told starts anew: what it had found is no longer protected. A transaction that is validated by what
 //! it has found cannot do that. Its worker *shows its finds* ([`Finds`]): a leader that finds it aside in an epoch that has ended long ago
 //! notes the addresses once, and only then is the epoch left. What is noted is not freed before the worker's pin ends, and everything else
 //! is. So `left` passes over such a worker, and `readonly`, by which more than memory is measured, does not.
@@ -87,8 +87,8 @@ fn is_aside(word: u64) -> bool {
 }
 
 impl Slot {
-    /// The worker, which is pinned in an epoch and follows no links between versions, stands aside: when it is told to leave, it is in no
-    /// epoch any more. The caller owns the slot.
+    /// The worker, which is pinned in an epoch and follows no links between versions, stands aside: when it is told to leave, it has left
+    /// its epoch. The caller owns the slot.
     #[inline]
     pub(crate) fn stand_aside(&self) {
         // Release: pairs with the acquire load of the leader's scan.
@@ -141,7 +141,7 @@ impl Epochs {
         }
     }
 
-    /// From now on the worker shows what it has found, or not any more. The caller owns the slot and is in no epoch.
+    /// From now on the worker shows what it has found, or no longer does. The caller owns the slot and is in no epoch.
     pub(crate) fn show_finds(&self, slot: usize, finds: Option<Arc<dyn Finds>>) {
         self.slots[slot].shows.store(finds.is_some(), Ordering::Relaxed);
         let old = std::mem::replace(&mut *lock(&self.noted.shown[slot]), finds);
@@ -151,7 +151,7 @@ impl Epochs {
     /// A number that changes with the addresses that are noted, odd if there are any.
     #[inline]
     pub(crate) fn noted(&self) -> u64 {
-        // Acquire: pairs with the release in `change_notes`: who used what is not noted any more did so before.
+        // Acquire: pairs with the release in `change_notes`: uses of what is no longer noted came before.
         self.horizons.noted.load(Ordering::Acquire)
     }
 

@@ -62,7 +62,7 @@ impl Worker {
         }
         let Entry { pointer, bytes, .. } = entry;
         count(&self.pool.counters.retired_bytes, -(bytes as i64));
-        // SAFETY: who retired the block promised pointer and size, and the horizons say that no thread reaches it any more.
+        // SAFETY: who retired the block promised pointer and size, and the horizons say that no thread still reaches it.
         unsafe { self.free(pointer, bytes) };
     }
 

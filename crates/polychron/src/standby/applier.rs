@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The same of what there is no memory for.
 const OUT_OF_MEMORY_PAUSE: Duration = Duration::from_millis(50);
 
-/// What makes a database of a standby: tables by their positions at the primary, and what is known of each.
+/// Applies a standby's changes to its database: tables by their positions at the primary, and what is known of each.
 pub(crate) struct Applier<P: Protocol> {
     protocol: Arc<P>,
     guard: Arc<Refusing>,
@@ -53,7 +53,7 @@ impl<P: Protocol<Worker: Interactive>> Applier<P> {
         Ok(Self { tables: found.collect(), superseding: Vec::new(), worker, protocol, guard, shared })
     }
 
-    /// Tables and indexes go that are not there any more, and tables are made. What was done when it fails is not done again the next time.
+    /// Removes tables and indexes that are gone, and makes new tables. What was done when it fails is not done again the next time.
     fn prepare(&mut self, wanted: &StoredCatalog) -> Result<(), Error> {
         let storage = self.protocol.storage();
         // Children before their parents.

@@ -64,7 +64,7 @@ fn follow<D: Disk + Clone>(
     Ok(())
 }
 
-/// Says that nobody follows any more if the thread panics that does.
+/// Reports the end of following if the thread that follows panics.
 struct Ends<'s>(&'s Shared);
 
 impl Drop for Ends<'_> {

@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A database, the standby that it shows, and what makes it show that.
 type Opened<P, D> = (Database<P>, Standby<D>, Showing, Applier<P>);
 
-/// What a standby is made of. Tables that an evolution at the primary has not finished are there, too.
+/// The source of a standby's database. Tables that an evolution at the primary has not finished are there, too.
 struct Recovering<'r, D: Disk>(StandbyOpening<'r, D>, StoredCatalog);
 
 impl<'r, D: Disk + Clone> Recovering<'r, D> {
@@ -50,7 +50,7 @@ impl<D: Disk + Clone> Recovers for Recovering<'_, D> {
         &self.1
     }
 
-    fn load<S: Load>(&mut self, sink: &S) -> Result<u64, Error> {
+    fn load(&mut self, sink: &dyn Load) -> Result<u64, Error> {
         self.0.load(sink)
     }
 }
@@ -61,7 +61,7 @@ impl<P: Protocol<Worker: Interactive>> Builder<P> {
     /// readers see is always a state that the primary had: what has changed between two such states is seen at once.
     ///
     /// Changes are refused ([`Error::OpenedReadOnly`]). Opened with [`Builder::open`] instead, the directory is a database like any other, and the primary is
-    /// not followed by anybody any more who has heard of that.
+    /// not followed by any standby that has heard of that.
     ///
     /// # Errors
     /// As [`Builder::open`], [`Error::Options`] with [`Builder::serve_standbys`], and [`Error::NotFollowing`] where a new standby finds no primary. A standby that has been one before opens without its primary,

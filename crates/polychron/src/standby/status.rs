@@ -36,11 +36,11 @@ pub struct StandbyStatus {
     pub points: u64,
     /// Why it did not follow the last time.
     pub trouble: Option<String>,
-    /// Why it follows nobody any more until it is opened again. It goes on being read.
+    /// Why it has stopped following until it is opened again. It goes on being read.
     pub ended: Option<Arc<Error>>,
 }
 
-/// What a standby's thread tells others.
+/// The status that a standby's thread shares with others.
 #[derive(Default)]
 pub(super) struct Shared {
     status: Mutex<Status>,

@@ -289,7 +289,7 @@ impl<'g> Chain<'g> {
     /// Frees the chain, which was just removed from its index, behind the guards.
     fn retire(self, is_removed: bool, guard: &Guard<'_>) {
         assert!(is_removed, "the thread that closes a chain removes it");
-        // SAFETY: the index does not lead there any more, and removes a chain once.
+        // SAFETY: the index no longer leads there, and removes a chain once.
         unsafe { guard.retire(self.head.cast(), CHAIN_BYTES) };
     }
 }
@@ -322,7 +322,7 @@ impl Records for Chains {
     const HEADER_BYTES: usize = HEADER_BYTES;
 
     unsafe fn retire(handle: Handle, guard: &Guard<'_>) {
-        // SAFETY: the caller says that nothing finds the chain any more. The versions below the newest one are freed by the holders of their
+        // SAFETY: the caller says that nothing still finds the chain. The versions below the newest one are freed by the holders of their
         // `Superseded`.
         unsafe {
             let chain = Chain::from_handle(handle);
@@ -411,7 +411,7 @@ impl Drop for Lists {
             return;
         }
         self.deferred_drops.with_guard(|guard| {
-            // SAFETY: nothing uses the index any more, or looks at the field again. It is empty: the planning thread keeps the store until then.
+            // SAFETY: nothing uses the index or looks at the field from now on. It is empty: the planning thread keeps the store until then.
             unsafe { ManuallyDrop::take(&mut self.index).destroy(guard) };
         });
     }

@@ -109,7 +109,7 @@ pub(super) struct Garbage {
     /// What open snapshots see, by the newest snapshot that sees it.
     held: BTreeMap<u64, Held>,
     pub(super) horizon: Horizon,
-    /// Stores that nothing here needs any more.
+    /// Stores that nothing here still needs.
     pub(super) unused: Vec<Arc<BohmStore>>,
     /// Versions and keys that were examined, for tests.
     #[cfg(test)]
@@ -255,7 +255,7 @@ impl<'c> Collection<'c> {
         let seen_by = self.garbage.horizon.newest_before(old.batch()).filter(|&snapshot| snapshot >= begin);
         // Where nothing is below, a missing version means that the key is absent, as a deletion does.
         let seen_by = seen_by.filter(|_| !is_last || matches!(version.state(), State::Row(_)));
-        // SAFETY: this collects the chain, and the batch of the version above is finished. Once unlinked the version is not found any more; snapshots
+        // SAFETY: this collects the chain, and the batch of the version above is finished. Once unlinked, the version is no longer found; snapshots
         // that are at it have found it under a guard.
         unsafe {
             match seen_by {

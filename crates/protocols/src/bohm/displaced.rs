@@ -13,7 +13,7 @@
 //! earlier batch that finds no row of a key searches the index beside, and its scans go along both. It reads `until` after the index: where step
 //! 4 made it miss a key, step 2 is visible. Later batches only grow, so `until` is never lowered.
 //!
-//! When no snapshot sees the row any more, the chain is closed as others are, and leaves the index beside.
+//! Once no snapshot still sees the row, the chain is closed as others are, and leaves the index beside.
 
 use polychron_base::key::EncodedKey;
 use polychron_engine::mutations::left_out;

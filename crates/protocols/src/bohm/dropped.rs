@@ -9,7 +9,7 @@ use polychron_sync::atomic::{AtomicBool, Ordering, fence};
 use super::protocol::Shared;
 use super::table::BohmStore;
 
-/// Stores that no thread finds any more, or will not soon.
+/// Stores that no thread still finds, or will soon.
 #[derive(Debug, Default)]
 pub(super) struct Dropped {
     any: AtomicBool,
@@ -19,7 +19,7 @@ pub(super) struct Dropped {
 #[derive(Debug)]
 struct Waiting {
     store: Arc<BohmStore>,
-    /// No later batch has written into it; known when no other thread has the store any more.
+    /// No later batch has written into it; known when no other thread has the store.
     last: Option<u64>,
 }
 

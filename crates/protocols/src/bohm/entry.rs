@@ -213,7 +213,7 @@ impl Entry {
         self.version.store(version.keep().address(), Ordering::Relaxed);
     }
 
-    /// The entry has no version any more.
+    /// The entry no longer has a version.
     pub(super) fn forget_version(&self) {
         self.version.store(0, Ordering::Relaxed);
     }

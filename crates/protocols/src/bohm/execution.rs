@@ -90,7 +90,7 @@ fn has_stack(top: usize, here: usize) -> bool {
     used <= (stack_left() + used) / PART_OF_STACK
 }
 
-/// Memory that operations use one after the other; an operation takes a piece and puts it back.
+/// Memory that operations use one after the other; an operation takes a buffer and puts it back.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     pub(super) rows: polychron_engine::rows::Buffers,

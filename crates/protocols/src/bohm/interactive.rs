@@ -45,7 +45,7 @@ impl BohmWorker {
         Ok(transaction)
     }
 
-    /// Ends what this worker drove interactively and was leaked: those after it would wait for ever. Nothing can use it any more, for it
+    /// Ends what this worker drove interactively and was leaked: those after it would wait for ever. Nothing can still use it, for it
     /// borrowed the worker.
     #[inline]
     pub(super) fn end_leaked(&mut self) {

@@ -9,7 +9,7 @@ use polychron_sync::atomic::{AtomicUsize, Ordering};
 use super::pipeline::Chunk;
 use super::planned::Blocker;
 
-/// Chunks that are examined to find one that does not have to wait any more; the others come later.
+/// Chunks that are examined to find one that no longer has to wait; the others come later.
 const LOOKED_AT: usize = 16;
 
 /// A transaction that was not executed yet, and what it waits for.
@@ -21,7 +21,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Whether the transaction that it waits for is not being executed any more.
+    /// Whether the transaction that it waits for is no longer being executed.
     fn is_ready(&self) -> bool {
         !self.blocker.is_executing()
     }
@@ -54,13 +54,13 @@ impl Leftovers {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Leaves a chunk to any thread, for when it does not have to wait any more.
+    /// Leaves a chunk to any thread, for when it no longer has to wait.
     pub(super) fn leave(&self, leftover: Leftover) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner).push_back(leftover);
     }
 
-    /// Takes a chunk of a batch up to this one that does not have to wait any more.
+    /// Takes a chunk of a batch up to this one that no longer has to wait.
     #[inline]
     pub(super) fn take(&self, last: u64) -> Option<Leftover> {
         if self.is_empty() { None } else { self.look(last) }

@@ -11,9 +11,9 @@ mod answers;
 mod attempt;
 mod chain;
 mod collection;
+mod commit;
 mod displaced;
 mod dropped;
-mod ending;
 mod entry;
 mod execution;
 mod executors;
@@ -33,8 +33,6 @@ mod protocol;
 mod reading;
 mod rows;
 mod scan;
-#[cfg(test)]
-mod snapshot_tests;
 mod staging;
 mod steps;
 mod table;
@@ -43,8 +41,6 @@ mod tests;
 mod timestamp;
 mod transaction;
 mod version;
-#[cfg(test)]
-mod waiting_tests;
 mod worker;
 mod writing;
 

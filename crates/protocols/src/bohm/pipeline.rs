@@ -4,7 +4,7 @@
 //!   client batches ──sequence──► batch 7 ──plan, by partition──► batch 6 ──execute, by chunks──► batch 5 finished
 //! ```
 //!
-//! Each stage takes batches in their order. Any thread may do the next piece of any stage: sequencing under a latch, planning
+//! Each stage takes batches in their order. Any thread may do the next unit of any stage: sequencing under a latch, planning
 //! under the latch of a partition, execution by claiming a chunk of transactions.
 
 use std::cell::UnsafeCell;
@@ -212,7 +212,7 @@ impl Pipeline {
         self.slot(batch).finished_before.load(Ordering::Relaxed)
     }
 
-    /// For how many microseconds the end of this batch has not been the present any more: since the next one was closed.
+    /// For how many microseconds the end of this batch has been in the past: since the next one was closed.
     pub(super) fn age_us(&self, batch: u64) -> u64 {
         if self.sequenced() <= batch {
             return 0;
@@ -280,7 +280,7 @@ impl Pipeline {
         slot.finished_before.store(self.finished(), Ordering::Relaxed);
         slot.closed_ns.store(self.time.now_ns(), Ordering::Relaxed);
         slot.cursor.store(batch << CURSOR_BITS, Ordering::Relaxed);
-        // Release: pairs with the acquire in `next_chunk`: a thread that finds this count cannot exchange the cursor of an earlier batch any more.
+        // Release: pairs with the acquire in `next_chunk`: a thread that finds this count can no longer exchange the cursor of an earlier batch.
         slot.count.store(count, Ordering::Release);
         slot.unplanned.store(self.partitions, Ordering::Relaxed);
         slot.incomplete.store(count, Ordering::Relaxed);

@@ -27,7 +27,7 @@ use super::version::Fresh;
 /// Keys ahead of the one that is planned whose buckets, and then whose chains, are fetched.
 const AHEAD: usize = 8;
 
-/// Batches after which the list of a prefix is removed that no transaction declares any more.
+/// Batches after which the list of a prefix is removed that no transaction declares.
 const PREFIXES_STAY: u64 = 64;
 // A batch that was planned before the last transaction of a prefix was executed finds its list: it lies at most so far behind.
 const _: () = assert!(PREFIXES_STAY >= RING);

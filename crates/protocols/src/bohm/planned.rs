@@ -30,8 +30,8 @@ pub(super) use self::pool::ClientBatches;
 pub(super) use self::shared::Shared;
 pub(super) use super::attempt::Ran;
 
-/// Transactions in one piece of a client batch's memory; few where each of their words is followed.
-const PIECE: usize = if polychron_sync::MODELLED { 2 } else { 64 };
+/// Transactions in one chunk of a client batch's memory; few where each of their words is followed.
+const CHUNK: usize = if polychron_sync::MODELLED { 2 } else { 64 };
 
 /// How far a transaction is (§3.3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Blocker {
 
     /// The transaction. Its client may have taken the client batch back and may add others to it, so the content is not looked at.
     pub(super) fn planned(&self) -> &Planned {
-        // SAFETY: the transaction lies in a piece of the client batch, which this keeps; pieces are neither moved nor freed before.
+        // SAFETY: the transaction lies in a chunk of the client batch, which this keeps; chunks are neither moved nor freed before.
         unsafe { NonNull::with_exposed_provenance(self.planned).as_ref() }
     }
 
@@ -170,7 +170,7 @@ impl<'p> Executing<'p> {
     pub(super) fn version(&self, position: Position) -> Option<Version<'p>> {
         let entry = self.entry(position);
         let version = entry.version().filter(|_| entry.want != Want::Read);
-        // SAFETY: a version that a transaction writes stays until its batch is finished, or its entry does not name it any more.
+        // SAFETY: a version that a transaction writes stays until its batch is finished, or its entry no longer names it.
         version.map(|version| unsafe { version.get() })
     }
 
@@ -264,7 +264,7 @@ impl Planned {
         self.state.store(Self::word(timestamp, progress), Ordering::Release);
     }
 
-    /// How far the transaction of this timestamp is. One that is not here any more is complete.
+    /// How far the transaction of this timestamp is. One that is no longer here is complete.
     #[inline]
     pub(super) fn progress(&self, timestamp: Timestamp) -> Progress {
         // Acquire: pairs with the release in `complete`.
@@ -341,7 +341,7 @@ pub(super) struct ClientBatch {
 pub(super) struct Content {
     pub(super) count: usize,
     /// The memory of the transactions.
-    pieces: Vec<Box<[Planned]>>,
+    chunks: Vec<Box<[Planned]>>,
     pub(super) entries: Vec<Entry>,
     /// For each thread of concurrency control the entries that belong to it, where they are sorted out beforehand.
     pub(super) sorted: Vec<Vec<u32>>,
@@ -373,7 +373,7 @@ impl ClientBatch {
     fn new() -> Self {
         let content = Content {
             count: 0,
-            pieces: Vec::new(),
+            chunks: Vec::new(),
             entries: Vec::new(),
             sorted: Vec::new(),
             job: 0,
@@ -468,7 +468,7 @@ impl ClientBatch {
     /// The transaction at a position.
     #[inline]
     pub(super) fn planned(&self, position: usize) -> &Planned {
-        &self.content().pieces[position / PIECE][position % PIECE]
+        &self.content().chunks[position / CHUNK][position % CHUNK]
     }
 }
 
@@ -518,10 +518,10 @@ impl OwnBatch {
         content.count += 1;
         content.procedures.push(procedure as u32);
         content.firsts.push(first);
-        if position / PIECE == content.pieces.len() {
+        if position / CHUNK == content.chunks.len() {
             content
-                .pieces
-                .push((0..PIECE).map(|offset| Planned::new(client_batch, (position + offset) as u32)).collect());
+                .chunks
+                .push((0..CHUNK).map(|offset| Planned::new(client_batch, (position + offset) as u32)).collect());
         }
         let body = self.body_mut(position);
         body.late.clear();
@@ -573,7 +573,7 @@ impl HandedIn {
     #[inline]
     fn executed(&self, position: usize) -> &Body {
         let planned = self.complete(position).expect("it was executed");
-        // SAFETY: nothing executes it any more, and its client fills it anew only after it took this back.
+        // SAFETY: nothing executes it, and its client fills it anew only after it took this back.
         unsafe { &*planned.body.get() }
     }
 

@@ -253,7 +253,7 @@ impl Shared {
         }
     }
 
-    /// Frees what was dropped and is not needed any more.
+    /// Frees what was dropped and is no longer needed.
     pub(super) fn maintain(&self) {
         self.dropped.let_go(self);
         self.base.deferred_drops.maintain(&self.base.catalog, self.base.memory.epochs());

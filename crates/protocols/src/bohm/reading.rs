@@ -280,7 +280,7 @@ impl<'t> BohmTransaction<'t> {
             return;
         };
         self.entry(position).forget_version();
-        // SAFETY: no chain has the version, and the entry does not name it any more, so nothing finds it from now on, and it is freed once. What
+        // SAFETY: no chain has the version, and the entry no longer names it, so nothing finds it from now on, and it is freed once. What
         // found it did so in this transaction, whose guard it waits for.
         unsafe { version.free(Free::BehindGuards, &self.guard) };
     }

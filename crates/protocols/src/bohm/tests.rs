@@ -1,5 +1,8 @@
 //! White-box tests; behaviour is tested in `crates/protocols/tests/bohm` and in the crate `check`.
 
+mod snapshots;
+mod waiting;
+
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, mpsc};
@@ -199,7 +202,7 @@ fn absent_versions_outlive_who_found_their_chains() {
         writer.maintain();
     }
     // More than there were before, all of whose blocks are free.
-    assert!(reuses(&writer, 1000), "no thread comes to it any more");
+    assert!(reuses(&writer, 1000), "no thread comes to it");
 }
 
 /// A client batch with one transaction, which is not handed in.

@@ -59,7 +59,7 @@ pub struct BohmTransaction<'t> {
     pub(super) again: bool,
     /// It wrote what it had not named: this run only finds out what there is to plan.
     pub(super) is_guessing: bool,
-    /// The first key that it wanted to write without having named it; it cannot commit any more.
+    /// The first key that it wanted to write without having named it; it can no longer commit.
     pub(super) undeclared: Option<(IndexRef, KeyPreview)>,
     /// The bytes that it could not have to go back to a savepoint; it can neither go on nor commit.
     pub(super) lost: Option<usize>,
@@ -217,7 +217,7 @@ impl<'t> BohmTransaction<'t> {
         self.shared.base.memory.refusal(requested).into()
     }
 
-    /// Refuses the transaction, which has lost what it put before a savepoint, and shows nothing of it any more.
+    /// Refuses the transaction, which has lost what it put before a savepoint, and shows nothing of it from now on.
     #[cold]
     pub(super) fn lose(&mut self, requested: usize) -> Error {
         (self.doomed, self.lost) = (true, Some(requested));

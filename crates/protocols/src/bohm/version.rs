@@ -71,15 +71,15 @@ pub(super) struct Fresh<'g>(Version<'g>);
 #[derive(Debug)]
 pub(super) struct Filling<'g>(Version<'g>);
 
-/// The row of a version, which does not change any more.
+/// The row of a version, which no longer changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row<'g>(Version<'g>);
 
 /// The content of a version.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State<'g> {
-    /// Its transaction was not executed when the state was read. The memory may belong to another transaction by now; then the version is not
-    /// pending any more.
+    /// Its transaction was not executed when the state was read. The memory may belong to another transaction by now; then the version is no
+    /// longer pending.
     Pending(&'g Planned),
     /// A row.
     Row(Row<'g>),
@@ -278,7 +278,7 @@ impl<'g> Version<'g> {
     /// Notes which version is above, until one of the two is unlinked.
     ///
     /// # Safety
-    /// The caller collects the chain, and the batch of the version above is finished, so nothing else changes the state any more.
+    /// The caller collects the chain, and the batch of the version above is finished, so nothing else changes the state from now on.
     pub(super) unsafe fn link_upward(self, above: Version<'_>) {
         let state = &self.header().state;
         let kind = state.load(Ordering::Relaxed) & KIND;
@@ -401,7 +401,7 @@ impl<'g> Version<'g> {
     /// Frees the version and what it owns.
     ///
     /// # Safety
-    /// Nothing comes to the version any more; behind guards, nothing that pins from now on. It is freed once.
+    /// Nothing comes to the version; behind guards, nothing that pins from now on. It is freed once.
     pub(super) unsafe fn free(self, when: Free, guard: &Guard<'_>) {
         let version = (self.header.cast(), HEADER_BYTES + 8 * self.capacity());
         // SAFETY: the caller says so; the blocks were allocated with those sizes.
@@ -426,7 +426,7 @@ impl<'g> Row<'g> {
     /// The words of the row.
     #[inline]
     pub(super) fn words(self) -> &'g [u64] {
-        // SAFETY: the row was finished, so nothing writes it any more, and it stays as long as the version.
+        // SAFETY: the row was finished, so nothing writes it, and it stays as long as the version.
         unsafe { std::slice::from_raw_parts(self.0.start(), self.0.len()) }
     }
 

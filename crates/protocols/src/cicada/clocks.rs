@@ -394,7 +394,7 @@ impl Clocks {
         }
     }
 
-    /// The clock reading that no transaction begins before any more.
+    /// The clock reading before which no transaction begins from now on.
     pub(super) fn bound(&self) -> u64 {
         self.horizons.bound.load(Ordering::Relaxed)
     }
@@ -477,7 +477,7 @@ impl Clocks {
         if timestamp.is_before(now) { self.shape.clock_between(timestamp, now) } else { 0 }
     }
 
-    /// How far the clocks are ahead of what nobody looks at any more.
+    /// How far the clocks are ahead of the newest timestamp that nobody looks behind.
     #[inline]
     pub(super) fn lag(&self) -> u64 {
         self.bound().saturating_sub(self.horizons.stable.load(Ordering::Relaxed))

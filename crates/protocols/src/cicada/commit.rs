@@ -353,7 +353,7 @@ impl CicadaTransaction<'_> {
         })
     }
 
-    /// Holds a commit back until nobody can come to stand before it any more who begins after it was acknowledged (§3.1).
+    /// Delays the acknowledgement until no later transaction can be ordered before this one (§3.1).
     pub(super) fn acknowledge(&mut self) {
         let (clocks, options) = (&self.shared.clocks, &self.shared.options);
         match options.consistency {

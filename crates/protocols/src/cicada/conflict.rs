@@ -21,7 +21,7 @@ impl CicadaTransaction<'_> {
         self.shared.base.catalog.number()
     }
 
-    /// The transaction has committed. One that only read counts, too: others may not write below it any more.
+    /// The transaction has committed. One that only read counts, too: others may no longer write below it.
     #[inline]
     pub(super) fn note_commit(&mut self) {
         let (database, timestamp) = (self.database(), self.timestamp().0);

@@ -5,7 +5,7 @@
 //!
 //! 1. its key goes into the index beside;
 //! 2. `until` is raised to the timestamp of the deletion;
-//! 3. the record is sealed, so that no version is installed there any more: a key that comes back gets another record, as with a closed
+//! 3. the record is sealed, so that no version is installed there from now on: a key that comes back gets another record, as with a closed
 //!    one;
 //! 4. its key leaves the index.
 //!
@@ -61,7 +61,7 @@ impl Displaced {
         let _ = self.until.fetch_update(Ordering::AcqRel, Ordering::Relaxed, later);
     }
 
-    /// Forgets until when there was something, when nobody is so old any more: it would come to lie in the future.
+    /// Forgets until when there was something once nobody is so old: otherwise it would come to lie in the future.
     pub(super) fn renew(&self, stable: Timestamp) {
         let until = self.until.load(Ordering::Relaxed);
         if until != 0 && !stable.is_before(Timestamp(until)) {

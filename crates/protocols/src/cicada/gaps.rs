@@ -165,7 +165,7 @@ impl GapReadTimestamps {
         true
     }
 
-    /// Brings words that nobody can depend on any more near, so that they never come to lie in the future.
+    /// Brings words near that nobody can still depend on, so that they never come to lie in the future.
     pub(super) fn refresh(&self, stable: Timestamp) {
         for word in &self.words {
             raise(word, stable);

@@ -115,7 +115,7 @@ impl DeferredFrees {
         self.list.room()
     }
 
-    /// The item's record was closed, and nobody finds it any more.
+    /// The item's record was closed, and nobody finds it.
     pub(super) fn put_record(&mut self, closed: Closed<'_>, item: Item, guard: &Guard<'_>) {
         assert!(closed.retire(guard) == item.record.address(), "the item is the record's");
         self.put(item, true);
@@ -134,7 +134,7 @@ impl DeferredFrees {
         self.has_fresh = true;
     }
 
-    /// Gives back up to `limit` of those that no guard can hold any more. Answers how many were looked at.
+    /// Gives back up to `limit` of those that no guard can still hold. Answers how many were looked at.
     pub(super) fn free_some(&mut self, limit: usize, site: &Site<'_>) -> u64 {
         let (epochs, mut steps) = (site.guard.epochs(), 0);
         if std::mem::take(&mut self.has_fresh) {

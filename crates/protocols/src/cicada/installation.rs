@@ -150,7 +150,7 @@ impl CicadaTransaction<'_> {
                     version.discard(&self.guard);
                     backoff.wait();
                 }
-                // An earlier transaction has deleted since what was found there, and no reader needed the record any more.
+                // An earlier transaction has deleted since what was found there, and no reader still needed the record.
                 Linked::Closed(version) => {
                     version.discard(&self.guard);
                     return Err(self.conflict(Reason::StaleRead, write.place, None));
@@ -305,7 +305,7 @@ impl CicadaTransaction<'_> {
         }
     }
 
-    /// What was installed counts for nothing. It is unlinked when nobody can hold it any more.
+    /// What was installed counts for nothing. It is unlinked once nobody can still hold it.
     #[cold]
     pub(super) fn abort_installed(&mut self) {
         self.look_after_shortage();

@@ -450,7 +450,7 @@ impl<'w> OwnGuard<'w> {
         store.displaced.index()?.find(key, &self.guard).map(|handle| self.kept(handle))
     }
 
-    /// The index of the first stamp that does not hold any more.
+    /// The index of the first stamp that no longer holds.
     #[inline]
     pub(super) fn first_broken(&self, nodes: &NodeSet) -> Option<IndexRef> {
         // SAFETY: the stamps were taken in the epoch in which the guard is: they are cleared when it leaves that (`Sets::forget_found`).

@@ -26,8 +26,8 @@ impl LazyHost for Cicada {
 
 impl CicadaTransaction<'_> {
     /// Draws another timestamp, if the transaction has neither read nor written anything: then it may as well begin now. What it had
-    /// read would not be kept for it any more. Who knows an old catalog keeps the old timestamp, which whoever makes the entries of a
-    /// new index has seen.
+    /// read would no longer be kept for it. A transaction that knows an old catalog keeps the old timestamp, which the thread that makes
+    /// the entries of a new index has seen.
     fn begin_again(&mut self) -> Result<(), Error> {
         self.work(Self::draw_anew)
     }

@@ -120,7 +120,7 @@ pub struct Options {
     pub check_every: u32,
     /// Which indexes keep versions (§3.6).
     pub indexes: Indexes,
-    /// What the laboratory takes out to measure what it is worth.
+    /// What the laboratory leaves out to measure what it is worth.
     #[cfg(any(test, feature = "ablation"))]
     pub ablation: Ablation,
 }

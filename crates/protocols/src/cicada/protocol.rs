@@ -40,7 +40,7 @@ pub(super) struct Shared {
     pub(super) renewal: Renewal,
     /// For transactions that conflict again and again.
     pub(super) favour: CachePadded<Favour>,
-    /// Lists of tables that no guard keeps any more, each with a timestamp: who may look at it holds that or an earlier one.
+    /// Lists of tables that no guard still keeps, each with a timestamp: who may look at it holds that or an earlier one.
     past_lists: Mutex<Vec<(Timestamp, Tables<CicadaTable>)>>,
 }
 

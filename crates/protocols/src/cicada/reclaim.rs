@@ -1,12 +1,12 @@
 //! Garbage collection by timestamps (§3.8), and deleted keys leave the indexes.
 //!
-//! A record of which a version is committed before another one, deleted or aborted is queued, unless it is queued already. When nobody
-//! can look behind the timestamp of the item any more (`min_rts`), the record is collected, by one thread at a time:
+//! A record of which a version is committed before another one, deleted or aborted is queued, unless it is queued already. Once nobody
+//! can still look behind the timestamp of the item (`min_rts`), the record is collected, by one thread at a time:
 //!
 //! * What lies behind the latest version of that timestamp is cut off and serves again **at once**. All who run began when that
 //!   version was stable, so they stop there and cannot even hold what lies behind.
 //! * Aborted versions of that timestamp and before are unlinked. Readers may hold them, so their memory waits for the epochs.
-//! * A record that is deleted since then, and nothing newer, is closed: nobody installs a version any more. Then its key leaves the
+//! * A record that is deleted since then, and nothing newer, is closed: nobody installs a version from now on. Then its key leaves the
 //!   index, and when the epochs say that nobody holds the record, its slot is reused for another key.
 //!
 //! A record that has later versions by then is queued again, for the latest of them: when their time has come, all those before it are cut off
@@ -105,7 +105,7 @@ impl<'s> Site<'s> {
         self.horizon.timestamp()
     }
 
-    /// Whether nobody looks behind a version of this timestamp any more.
+    /// Whether nobody still looks behind a version of this timestamp.
     #[inline]
     fn is_past(&self, timestamp: Timestamp) -> bool {
         !timestamp.is_after(self.min_rts()) || left_out(Step::CollectSuperseded)
@@ -500,7 +500,7 @@ impl Reclaimer {
         }
     }
 
-    /// The item's record was closed, and nobody finds it any more; a guard may still hold it, or one of its versions.
+    /// The item's record was closed, and nobody still finds it; a guard may still hold it, or one of its versions.
     pub(super) fn defer_record(&mut self, closed: Closed<'_>, item: Item, guard: &Guard<'_>) {
         self.deferred_frees.put_record(closed, item, guard);
     }
@@ -511,7 +511,7 @@ impl Reclaimer {
         self.deferred_frees.put_version(unlinked, item);
     }
 
-    /// Gives back what no guard can hold any more, up to `limit` records and versions, for many may have waited for one guard.
+    /// Gives back what no guard can still hold, up to `limit` records and versions, for many may have waited for one guard.
     pub(super) fn free_deferred(&mut self, limit: usize, site: &Site<'_>) {
         self.collected.steps += self.deferred_frees.free_some(limit, site);
     }

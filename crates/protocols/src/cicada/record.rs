@@ -107,7 +107,7 @@ const _: () = {
 
 /// What the latest version of a closed record is; no version lies at an odd address.
 const CLOSED: *mut VersionHeader = ptr::without_provenance_mut(1);
-/// The bit of a link to the latest version behind which nothing is installed any more, though readers go on there.
+/// The bit of a link to the latest version behind which nothing more is installed, though readers go on there.
 const SEALED: usize = 1;
 
 impl VersionHeader {
@@ -170,7 +170,7 @@ impl<'g> Record<'g> {
         self.words_of().latest.load(Ordering::SeqCst).addr() as u64 == version.number()
     }
 
-    /// Whether nothing is installed any more above the latest version.
+    /// Whether nothing more is installed above the latest version.
     pub(super) fn is_sealed(self) -> bool {
         // Acquire: pairs with `Latched::seal`.
         let raw = self.words_of().latest.load(Ordering::Acquire);
@@ -272,7 +272,7 @@ impl<'g> Record<'g> {
     /// Frees the head's version, which was retired.
     ///
     /// # Safety
-    /// No thread can hold it any more.
+    /// No thread can still hold it.
     pub(super) unsafe fn free_inline(self) {
         debug_assert_eq!(self.inline_status(), Status::Retired, "only its collector changes a retired version");
         // Release: pairs with the acquire in `claim`.

@@ -24,7 +24,7 @@ struct OwnKeys {
     positions: Vec<u32>,
     next: usize,
     backward: bool,
-    /// Rows of others that the scan came to, beneath own writes, too.
+    /// Rows of others that the scan came to, under own writes, too.
     rows: usize,
 }
 
@@ -196,7 +196,7 @@ impl CicadaTransaction<'_> {
             let found = self.read_next(record, store.place());
             own.rows += usize::from(match found {
                 Found::Row(Source::Version(_)) => true,
-                Found::Row(Source::Own(_)) | Found::Absent(Target::Record(_)) => self.read_beneath(record, store),
+                Found::Row(Source::Own(_)) | Found::Absent(Target::Record(_)) => self.read_under(record, store),
                 Found::Absent(Target::Key) => false,
             });
             if let Found::Row(source) = found
@@ -237,9 +237,9 @@ impl CicadaTransaction<'_> {
         Ok(if shadowed { Before::Shadowed } else { Before::Nothing })
     }
 
-    /// Remembers what lies beneath an own write in a range that may be searched again. Answers whether it is a row.
+    /// Remembers what lies under an own write in a range that may be searched again. Answers whether it is a row.
     #[cold]
-    fn read_beneath(&mut self, record: Kept, store: &Store) -> bool {
+    fn read_under(&mut self, record: Kept, store: &Store) -> bool {
         if !self.state.sets.searches.are_kept() {
             return false;
         }

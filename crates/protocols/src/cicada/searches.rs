@@ -37,7 +37,7 @@ struct Search {
 enum Sought {
     /// A key, which had no row.
     Key(Range<usize>),
-    /// A range, in which so many rows were seen beneath own writes.
+    /// A range, in which so many rows were seen under own writes.
     Range { lower: Bound<Range<usize>>, upper: Bound<Range<usize>>, rows: usize },
 }
 
@@ -148,7 +148,7 @@ impl CicadaTransaction<'_> {
         changed.map_or(Ok(()), |place| Err(self.conflict(Reason::Phantom, place, None)))
     }
 
-    /// Whether a record shows a row beneath own writes, which are pending.
+    /// Whether a record shows a row under own writes, which are pending.
     fn shows_row(&self, record: Kept) -> bool {
         self.search(record, true).is_row
     }

@@ -405,7 +405,7 @@ fn metrics_tell_where_conflicts_showed_and_rows_lie() {
             assert!(later.commit().unwrap_err().is_conflict());
         }
     }
-    // What a later transaction has read is not written any more, which shows at once.
+    // What a later transaction has read is no longer written, which shows at once.
     let mut earlier = right.begin(Mode::ReadWrite).unwrap();
     done(&mut left, |t| Ok(t.get(&accounts, 3)?.is_some()));
     assert!(set(&mut earlier, 3).unwrap_err().is_conflict());
@@ -504,7 +504,7 @@ fn acknowledged_commits_are_followed() {
     }
 }
 
-/// External consistency: when a commit is acknowledged, nobody begins before it any more.
+/// External consistency: when a commit is acknowledged, nobody begins before it.
 #[test]
 fn external_consistency_waits_for_the_horizon() {
     let database = open(|options| options.consistency = super::Consistency::External);

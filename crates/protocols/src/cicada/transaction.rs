@@ -302,7 +302,7 @@ impl Commit for CicadaTransaction<'_> {
         self.end();
         if !self.snapshot {
             self.acknowledge();
-            // A list of tables that is not the present one may go now that no timestamp is held any more; this one waits for the guard.
+            // A list of tables that is not the present one may go now that no timestamp is held; this one waits for the guard.
             if !self.state.promotions.is_empty() && self.state.base.tables.is_present(&self.shared.base.catalog) {
                 self.promote();
             }

@@ -61,7 +61,7 @@ pub(super) struct Behind {
     linked: usize,
 }
 
-/// A buffer that no thread undoes any more, some of whose before-images may have to be cut out of their chains yet.
+/// A buffer that no thread still undoes, some of whose before-images may have to be cut out of their chains yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Old {
     pub(super) buffer: Buffer,
@@ -225,7 +225,7 @@ impl History {
     /// are, it is looked at again soon.
     pub(super) fn have_left(&mut self, position: (u64, usize), before_images: usize) -> Option<Buffer> {
         let Some(Behind { committed, linked }) = self.behind.get_mut(&position) else {
-            // Some thread is processing it, or it is not there yet, or not any more.
+            // Some thread is processing it, or it is not there yet, or is gone.
             self.behind_gone += before_images;
             return None;
         };
@@ -264,13 +264,13 @@ impl History {
         self.add_bytes(kept.bytes);
     }
 
-    /// What was unlinked of a list: it does not count any more.
+    /// What was unlinked of a list: it no longer counts.
     pub(super) fn forget(&mut self, taken: Committed) -> Committed {
         self.bytes -= taken.bytes;
         taken
     }
 
-    /// As [`History::forget`], of what no thread undoes any more.
+    /// As [`History::forget`], of what no thread still undoes.
     pub(super) fn forget_old(&mut self, taken: Committed) -> Old {
         Old::new(self.forget(taken).buffer)
     }

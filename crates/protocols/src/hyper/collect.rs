@@ -224,7 +224,7 @@ impl Collector {
             self.prune_behind(held, site);
         }
         for buffer in self.dead.drain(..) {
-            // SAFETY: none of its before-images is in a chain; it was in a list, and is not any more.
+            // SAFETY: none of its before-images is in a chain; it was in a list, and no longer is.
             unsafe { buffer.retire(site.guard) };
         }
         self.dead.shrink_to(ROOM);
@@ -250,7 +250,7 @@ impl Collector {
                 site.clock.history().unfinished.push(Old { buffer, next });
                 continue;
             }
-            // SAFETY: its before-images have left their chains, or no thread has their tables any more.
+            // SAFETY: its before-images have left their chains, or no thread still has their tables.
             unsafe { buffer.retire(site.guard) };
         }
         old.shrink_to(ROOM);

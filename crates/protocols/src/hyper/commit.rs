@@ -4,7 +4,7 @@
 //! 2. Stage the changes for the log.
 //! 3. Under the lock of the list: compare what has committed since step 1, which is little; draw the commit time; seal the changes; commit,
 //!    which is one store; make the time the latest.
-//! 4. Collect what no thread undoes any more.
+//! 4. Collect what no thread still undoes.
 
 use hashbrown::HashTable;
 use polychron_base::clock::Clock as _;
@@ -100,7 +100,7 @@ impl Met {
 }
 
 impl Validation {
-    /// Nothing is compared any more. Whether anything was.
+    /// Nothing is compared from now on. Whether anything was.
     pub(super) fn end(&mut self) -> bool {
         let was_built = self.built;
         if was_built {
@@ -376,7 +376,7 @@ impl HyperTransaction<'_> {
             }
         }
         add(&self.shared.counts[self.state.base.slot].walked, walked);
-        // A before-image that is not in the chain any more is of a row that came and went since the start: the answer at the commit is the
+        // A before-image that has left the chain is of a row that came and went since the start: the answer at the commit is the
         // one at the start.
         None
     }

@@ -6,7 +6,7 @@
 //!
 //! 1. its key goes into the index beside;
 //! 2. `until` is raised to the commit time of the deletion, which is its newest before-image;
-//! 3. the record is marked, so that nothing is put on it any more: a key that comes back gets another record, as with a closed one;
+//! 3. the record is marked, so that nothing is put on it from now on: a key that comes back gets another record, as with a closed one;
 //! 4. its key leaves the index.
 //!
 //! A transaction that began at or after `until` sees no such row and looks at the index alone. One that began before and finds no row of a
@@ -16,7 +16,7 @@
 //! An older transaction that may write so reads the row, and conflicts when it writes the row: the deletion was committed since its start.
 //! It also looks beside when the index has taken a key that it inserts, because a key that it sees must be refused.
 //!
-//! When no thread sees the row any more, the record is closed as others are, and its key leaves the index beside.
+//! Once no thread still sees the row, the record is closed as others are, and its key leaves the index beside.
 
 use polychron_base::Error;
 use polychron_base::key::EncodedKey;

@@ -306,5 +306,5 @@ impl<'w> HyperTransaction<'w> {
 #[inline]
 fn word_fragments(table: &HyperTable, changes: Changes) -> impl Iterator<Item = Range<usize>> + Clone {
     let fixed_bytes = table.primary.rows.words() * 8;
-    changes.pieces(&table.layout, fixed_bytes).map(|bytes| bytes.start / 8..bytes.end / 8)
+    changes.runs(&table.layout, fixed_bytes).map(|bytes| bytes.start / 8..bytes.end / 8)
 }

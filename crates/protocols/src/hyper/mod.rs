@@ -29,8 +29,6 @@ mod loading;
 mod model;
 mod needed;
 mod options;
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod oracle_tests;
 mod out_of_line;
 mod positions;
 mod predicates;
@@ -38,8 +36,6 @@ mod protocol;
 mod restored;
 mod rows;
 mod scan;
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod scan_tests;
 mod slot_ranges;
 mod steps;
 mod table;

@@ -230,7 +230,7 @@ fn latches_hand_rows_on() {
     });
 }
 
-/// Closes the only slot and gives it back, and gives its page to memory if no thread finds the slot any more. Whether it went.
+/// Closes the only slot and gives it back, and gives its page to memory if no thread still finds the slot. Whether it went.
 fn leave(rows: &Rows, local: &Local) -> bool {
     let guard = local.pin();
     let epochs = guard.epochs();

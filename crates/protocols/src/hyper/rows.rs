@@ -338,7 +338,7 @@ pub(super) struct Record<'t> {
 pub(super) struct ReadInPlace<'g> {
     /// Whether there is a row.
     pub(super) present: bool,
-    /// Whether the slot serves no key any more.
+    /// Whether the slot no longer serves a key.
     pub(super) closed: bool,
     /// The newest before-image.
     pub(super) version: Option<Undo<'g>>,

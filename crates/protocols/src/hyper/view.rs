@@ -21,7 +21,7 @@ pub(super) struct Seen<'g> {
     pub(super) version: Option<Undo<'g>>,
     /// See `ReadInPlace::all_visible`.
     pub(super) all_visible: bool,
-    /// Whether the slot serves no key any more.
+    /// Whether the slot no longer serves a key.
     pub(super) closed: bool,
 }
 

@@ -210,7 +210,7 @@ impl StoreWorker for HyperWorker {
 }
 
 impl HyperWorker {
-    /// Gives memory the pages that have no rows any more. Whether there were any.
+    /// Gives memory the pages that no longer have rows. Whether there were any.
     fn release_pages(&mut self) -> bool {
         let guard = self.local.pin();
         // SAFETY: as in `maintain_stores`.

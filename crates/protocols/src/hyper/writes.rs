@@ -282,7 +282,7 @@ impl<'w> HyperTransaction<'w> {
         }
     }
 
-    /// Puts a row where the transaction sees none. `false`: the record serves no key any more.
+    /// Puts a row where the transaction sees none. `false`: the record no longer serves a key.
     fn revive<K: EncodedKey>(
         &mut self,
         store: &'w Relation,

@@ -227,7 +227,7 @@ impl Arena {
         }
     }
 
-    /// Takes rows off the list of which nothing is open any more.
+    /// Takes rows off the list of which nothing is still open.
     pub(super) fn shorten_list(&mut self) {
         let mut open = std::mem::take(&mut self.open);
         self.count_steps(open.len());
@@ -418,7 +418,7 @@ impl Arena {
         self.touched = touched;
     }
 
-    /// What was going to be written could not be, from the `first` unplaced one on; rows that were written have no writes any more.
+    /// What was going to be written could not be, from the `first` unplaced one on; rows that were written no longer have writes.
     #[cold]
     pub(super) fn keep_unwritten(&mut self, first: usize) {
         self.deferred.drain(..first);
@@ -427,7 +427,7 @@ impl Arena {
         self.relink(writes);
     }
 
-    /// Nothing is going to be written any more: all of it was, or the transaction is undone to a mark, behind which all of it was asked for.
+    /// Nothing more is going to be written: all of it was, or the transaction is undone to a mark, behind which all of it was asked for.
     pub(super) fn leave_nothing_open(&mut self) {
         self.failure_is_reported = false;
         self.forget_links();

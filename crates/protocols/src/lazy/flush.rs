@@ -2,7 +2,7 @@
 //! order, which is that of Algorithms 1 and 2. Insertions and writes under keys that were futures come last.
 use polychron_base::{Error, Reason, TableId};
 use polychron_engine::futures::{FutureError, Operand, bounding_range};
-use polychron_engine::lazy::{BaseTransaction, Claim, LazyHost, Needed, Node, Nodes, Program, Source};
+use polychron_engine::lazy::{BaseTransaction, LazyHost, Needed, Node, Nodes, Program, Source};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{Insertion, Transaction};
 
@@ -10,7 +10,7 @@ use super::arena::{Arena, NONE, Observed};
 use super::steps::Step;
 use super::transaction::LazyTransaction;
 
-/// Reads what is open of a row under the protection of the protocol beneath.
+/// Reads what is open of a row under the protection of the host protocol.
 fn read_row<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Arena, row: u32) -> Result<(), Error> {
     let projection = bounding_range(arena.open_columns_of(row).map(|(_, column)| column));
     let (table, key) = arena.nodes.program.row(row);
@@ -118,26 +118,6 @@ fn write_deferred<B: LazyHost>(base: &mut BaseTransaction<'_, B>, arena: &mut Ar
 }
 
 impl<B: LazyHost> LazyTransaction<'_, B> {
-    /// What the commit does before that of the protocol beneath.
-    #[inline]
-    pub(super) fn finish(&mut self) -> Result<(), Error> {
-        if self.arena.is_empty() {
-            return Ok(());
-        }
-        self.with_nodes(Self::finish_nodes)
-    }
-
-    fn finish_nodes(&mut self) -> Result<(), Error> {
-        self.arena.gather_touched();
-        for &row in &self.arena.touched {
-            let (table, key) = self.arena.nodes.program.row(row);
-            let written = self.arena.rows[row as usize].write != NONE;
-            B::claim(&mut self.base, &Claim { table, key, is_written: written })?;
-        }
-        B::resolving(&mut self.base)?;
-        self.flush()
-    }
-
     /// Does something with the nodes, which lie on the expression arena otherwise.
     #[inline]
     pub(super) fn with_nodes<O>(&mut self, work: impl FnOnce(&mut Self) -> O) -> O {
@@ -260,7 +240,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         Ok(())
     }
 
-    /// Whether all answers still hold that a transaction was given which fails or gives up. A condition that has no value any more does not
+    /// Whether all answers still hold that a transaction was given which fails or gives up. A condition that no longer has a value does not
     /// hold: the transaction begins again, assumes nothing then, and fails there if it must. What is read is protected.
     pub(super) fn stands(&mut self) -> bool {
         for observed in 0..if left_out(Step::CheckBeforeFailing) { 0 } else { self.arena.observed.len() } {
@@ -304,7 +284,7 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
         Ok(())
     }
 
-    /// Asks the protocol beneath whether a condition is true. `None`: it depends on so much that it is better resolved.
+    /// Asks the host protocol whether a condition is true. `None`: it depends on so much that it is better resolved.
     pub(super) fn observe(&mut self, condition: Operand) -> Result<Option<bool>, Error> {
         const MANY: usize = 64;
         let arena = &mut *self.arena;

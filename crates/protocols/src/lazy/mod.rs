@@ -10,11 +10,12 @@
 //! `lazy-occ` (Algorithm 1: conditions are looked at again at the commit), over two-phase locking with condition locks `lazy-2pl`
 //! (Algorithm 2). With the option `resolution=eager` the former is `occ`.
 //!
-//! **Serial order.** That of the protocol beneath. It agrees with real time.
+//! **Serial order.** That of the host protocol. It agrees with real time.
 //!
 //! **Invariants** are on the page `docs/protocols/lazy.md`.
 
 mod arena;
+mod commit;
 mod flush;
 mod options;
 mod protocol;

@@ -1,4 +1,4 @@
-//! The database: that of the protocol beneath.
+//! The database: that of the host protocol.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct Lazy<B: LazyHost> {
 }
 
 impl<B: LazyHost> Lazy<B> {
-    /// The protocol beneath.
+    /// The host protocol.
     pub fn base(&self) -> &Arc<B> {
         &self.host
     }

@@ -1,6 +1,6 @@
-//! A running transaction: one of the protocol beneath, and the futures that it has left open.
+//! A running transaction: one of the host protocol, and the futures that it has left open.
 //!
-//! Ordinary operations go through to the protocol beneath. Before one meets a row of which something is left open, all that is
+//! Ordinary operations go through to the host protocol. Before one meets a row of which something is left open, all that is
 //! open is flushed (`flush.rs`), so that it finds what the transaction wrote, and a future keeps the value that it stands for.
 
 use polychron_base::key::EncodedKey;
@@ -10,8 +10,8 @@ use polychron_engine::futures::{Assigned, ExpressionArena, FutureColumn, OpenKey
 use polychron_engine::lazy::{BaseTransaction, LazyHost};
 use polychron_engine::mutations::left_out;
 use polychron_engine::{
-    ColumnBatch, Commit, Constraints, Insertion, LazyFutures, Prefetch, Projection, Queries, RowVisitor, Savepoints,
-    Scan, TableDefinition, Transaction, steady,
+    ColumnBatch, Constraints, Insertion, LazyFutures, Prefetch, Projection, Queries, RowVisitor, Savepoints, Scan,
+    TableDefinition, Transaction, steady,
 };
 use polychron_schema::{RowMut, RowRef};
 use std::fmt;
@@ -102,27 +102,6 @@ impl<B: LazyHost> LazyTransaction<'_, B> {
     /// Rows, writes and nodes that were passed.
     pub(crate) fn steps(&self) -> usize {
         self.arena.steps.get()
-    }
-}
-
-impl<B: LazyHost> Commit for LazyTransaction<'_, B> {
-    fn commit(mut self) -> Result<(), Error> {
-        if let Err(error) = self.finish() {
-            if error.is_conflict() {
-                return Err(error);
-            }
-            // It may come from reads that were never mutually consistent, or from answers that do not stand any more.
-            let stands = self.with_nodes(Self::stands);
-            let sound = self.base.roll_back() && stands || left_out(Step::ValidateFailures);
-            return Err(if sound { error } else { Error::Conflict });
-        }
-        self.base.commit()
-    }
-
-    fn roll_back(mut self) -> bool {
-        // The procedure may give up because of what it was told, which no thread has held for it.
-        let stands = self.with_nodes(Self::stands);
-        self.base.roll_back() && stands
     }
 }
 

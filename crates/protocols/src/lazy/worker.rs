@@ -1,4 +1,4 @@
-//! A worker: one of the protocol beneath, and an arena.
+//! A worker: one of the host protocol, and an arena.
 
 use std::fmt;
 

@@ -203,7 +203,7 @@ impl LockingTransaction<'_> {
                 self.lock_row(table, key, false)?;
             }
         }
-        // One that has no value any more does not keep its truth value.
+        // One that no longer has a value does not keep its truth value.
         Ok(self.evaluate(condition).is_ok_and(|truth| truth == condition.truth))
     }
 

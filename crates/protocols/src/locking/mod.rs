@@ -15,6 +15,7 @@
 //! **Invariants** are on the page `docs/protocols/locking.md`, and where they are relied on: locks in `locks.rs`, ranges in `ranges.rs`, the locks of
 //! a transaction in `held.rs`, its records in `records.rs`.
 
+mod commit;
 mod conditions;
 mod held;
 mod intervals;

@@ -124,7 +124,7 @@ impl Ranges {
         self.await_release(own, conflicting, locked)
     }
 
-    /// Waits until some ranges are released, or do not have the key any more. The transaction is in the list of those that wait.
+    /// Waits until some ranges are released, or no longer have the key. The transaction is in the list of those that wait.
     fn await_release<'l>(
         &'l self,
         own: &Wounds,

@@ -1,4 +1,4 @@
-//! The steps that isolate transactions, each of which tests leave out to show what it is for. `docs/lab/mutation-proof.md` has what goes wrong without
+//! The steps that isolate transactions, each of which tests leave out to show what it is for. `lab/check/tests/mutations` has what goes wrong without
 //! each.
 
 use polychron_engine::named;

@@ -100,7 +100,7 @@ fn ends(work: impl FnOnce() + Send + 'static) {
     let (done, ended) = channel();
     let thread = std::thread::spawn(move || {
         work();
-        // No thread waits any more where it took too long.
+        // No thread still waits where it took too long.
         let _ = done.send(());
     });
     if ended.recv_timeout(Duration::from_secs(120)) == Err(RecvTimeoutError::Timeout) {
@@ -163,7 +163,7 @@ mod cases {
         assert!(counts.into_iter().eq(0..4 * times as u64), "each has seen those before it");
     }
 
-    /// Many more threads than processors.
+    /// Far more threads than processors.
     pub(super) fn many_threads_share_a_row(policy: Policy) {
         let opened = open(policy, 1);
         opened.run(32, scaled(30, 3), 200, |transaction, table, _| {

@@ -8,7 +8,7 @@
 //! A transaction without an age is younger than all that have one, and wounds none.
 //!
 //! A transaction whose thread has another one open does not sleep: those that block it may wait for the one that is open, and none would wake it.
-//! It polls for as long as its [`Endurance`] lasts, and then does not wait any more until it ends.
+//! It polls for as long as its [`Endurance`] lasts, and then no longer waits until it ends.
 
 use std::cell::Cell;
 use std::sync::{Arc, PoisonError};

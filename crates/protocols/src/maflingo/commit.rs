@@ -10,7 +10,7 @@
 //!    An *unlinked* record passes unless it *moved*: it was absent, and its node's stamp is in the node set too, so if the
 //!    key had come back on another record, the stamp would have told. A record that moved tells by itself, because giving
 //!    a key another handle leaves the stamps as they are.
-//! 3. Make what memory the writes need (older versions, records that must grow). Only now can nothing fail any more.
+//! 3. Make what memory the writes need (older versions, records that must grow). From here on nothing can fail.
 //!    Seal the changes.
 //! 4. Write: each record in place between `begin_write` and `publish`, which also gives its latch back.
 //!
@@ -324,7 +324,7 @@ impl State {
     /// That a key could be inserted told that it was absent, and the transaction may go on. The node's stamp, taken while
     /// the record keeps others from putting another one there, goes on guarding that, and where the record stays, its id does, too.
     pub(super) fn undo_writes(&mut self, from: usize, guard: &OwnGuard<'_>) {
-        // They are for commits, which this is not any more.
+        // They are for commits, which this no longer is.
         self.unlatch_rows(guard);
         let Self { base: WorkerBase { tables, .. }, sets, reclaimer, .. } = self;
         let Sets { writes, nodes, reads, .. } = &mut **sets;

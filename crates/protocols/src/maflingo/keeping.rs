@@ -26,7 +26,7 @@ const CHANGING: u8 = 1;
 /// Versions are kept, and were since the end of an epoch that is past.
 const ON: u8 = 2;
 
-/// Ticks without a new snapshot after which nothing is kept any more: a second, with epochs of 2 ms.
+/// Ticks without a new snapshot after which nothing more is kept: a second, with epochs of 2 ms.
 const QUIET_TICKS: u32 = 500;
 
 /// See the head of the file.

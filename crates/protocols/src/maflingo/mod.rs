@@ -5,7 +5,7 @@
 //! At commit it latches what it writes, checks that what it read still has the same ids, draws a TID from its own memory
 //! and writes in place (Figure 4-1). Ranges and absent keys are guarded by the versions of the index nodes that were looked
 //! at (§4.3). Time is cut into epochs; TIDs begin with theirs, so that a whole epoch is a consistent snapshot once no worker
-//! is in it any more (§4.7), and memory is freed by the same clock (§4.6, 4.8).
+//! is still in it (§4.7), and memory is freed by the same clock (§4.6, 4.8).
 //!
 //! **Serial order.** The order of the instants between phase 1 and phase 2 of commit. Each lies within its transaction's
 //! call, so the order agrees with real time (strict serializability) without any cost. Snapshots are serialized at the end

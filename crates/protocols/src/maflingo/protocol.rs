@@ -166,7 +166,7 @@ impl StoreProtocol for Maflingo {
         self.shared.give_back();
     }
 
-    /// No thread commits in the past any more.
+    /// No thread still commits in the past.
     fn ended(&self) -> Order {
         let epochs = self.shared.base.memory.epochs();
         Tid::end_of(if left_out(redo::Step::AwaitSealing) { epochs.current() } else { epochs.past() }).0.into()

@@ -12,7 +12,7 @@
 //! * A reader takes the data version, then the other words with acquiring loads, then compares the data version, its latch
 //!   aside. The owner sets *dirty* first and stores every further word with a release, so a reader that saw any of the new
 //!   words also sees *dirty* or a later counter, and tries again.
-//! * The row of a record that serves as an older version never changes any more; its link to the version before, and its
+//! * The row of a record that serves as an older version never changes again; its link to the version before, and its
 //!   *pruned* bit, are changed by a thread that holds the latch of the chain's head (`versions.rs`). *Pruned* is set once, when the
 //!   version has left its chain.
 //! * *Unlinked* is set once, after the index has forgotten the record, and never taken back. *Moved* comes with it when
@@ -287,7 +287,7 @@ impl<'g> Record<'g> {
     /// Gives the memory back when no guard of the present is left.
     ///
     /// # Safety
-    /// No index and no version leads to the record any more; it is freed once.
+    /// No index and no version leads to the record; it is freed once.
     #[inline]
     pub(super) unsafe fn retire(self, guard: &Guard<'_>) {
         // SAFETY: as the caller promises; it was allocated with this size.

@@ -16,7 +16,7 @@ impl Tid {
 }
 
 impl MaflingoTransaction<'_> {
-    /// Stages the changes of rows, in the order in which they were made. Validation finds out where an insertion is not in its record any more.
+    /// Stages the changes of rows, in the order in which they were made. Validation finds out where an insertion is no longer in its record.
     pub(super) fn stage_changes(&mut self) -> Result<(), Error> {
         let journal = &self.shared.base.common.journal;
         if journal.is_empty() {

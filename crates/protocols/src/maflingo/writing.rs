@@ -218,7 +218,7 @@ impl State {
         self.reclaimer.push(Tombstone::new(write.index_ref, self.sets.writes.key_bytes(write), record, tid));
     }
 
-    /// Sees to it that an older version goes when no snapshot sees it any more.
+    /// Has an older version freed once no snapshot sees it.
     #[inline]
     fn supersede(&mut self, group: Group, version: Older, guard: &Guard<'_>) {
         if self.pruner.is_active()

@@ -98,15 +98,6 @@ impl Transaction for SerialTransaction<'_> {
         Ok(row.map(|words| RowRef::from_words(words)))
     }
 
-    fn read_row_unvalidated<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Error> {
-        self.read_row(table, key, projection)
-    }
-
     fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,

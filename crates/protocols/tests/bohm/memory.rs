@@ -1,4 +1,4 @@
-//! Versions, chains, keys and fronts are freed when no thread wants them any more.
+//! Versions, chains, keys and fronts are freed when no thread still wants them.
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use polychron_base::sizes::scaled;
@@ -172,7 +172,7 @@ fn what_was_deleted_at_the_limit_serves_again() {
     }
 }
 
-/// Loses a long row to a savepoint for which there is no memory any more to go back to.
+/// Loses a long row to a savepoint for which no memory is left to go back to.
 struct Restores {
     tables: Tables,
     runs: usize,

@@ -50,11 +50,16 @@ impl<W: Worker, P: Transact> Slot<P> for Answering<W> {
     }
 
     fn execute_batch(&mut self, procedures: &mut [P], done: &mut dyn FnMut(usize, Result<(), Error>)) {
-        if self.answers.is_empty() {
-            return self.worker.execute_batch(procedures, &mut |position, outcome| done(position, used(outcome)));
+        let waits = !self.answers.is_empty();
+        let mut outcomes = Vec::with_capacity(if waits { procedures.len() } else { 0 });
+        // One closure for both, since batches are compiled for each.
+        self.worker.execute_batch(procedures, &mut |position, outcome| match used(outcome) {
+            outcome if waits => outcomes.push((position, outcome)),
+            outcome => done(position, outcome),
+        });
+        if !waits {
+            return;
         }
-        let mut outcomes = Vec::with_capacity(procedures.len());
-        self.worker.execute_batch(procedures, &mut |position, outcome| outcomes.push((position, used(outcome))));
         let ticket = self.worker.take_ticket();
         outcomes.into_iter().for_each(|(position, outcome)| done(position, self.answers.give(ticket, outcome)));
     }

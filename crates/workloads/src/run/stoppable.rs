@@ -4,7 +4,7 @@ use polychron_base::Error;
 use polychron_engine::{Counters, Procedure, Ticket, Worker};
 use polychron_sync::atomic::{AtomicBool, Ordering};
 
-/// A worker that executes nothing any more once `stop` is set.
+/// A worker that executes nothing once `stop` is set.
 pub(super) struct Stoppable<'s, W> {
     pub(super) worker: W,
     pub(super) stop: &'s AtomicBool,

@@ -131,7 +131,7 @@ impl Observations {
     fn observe(&mut self, attempt: &Attempt, item: Item, seen: Option<Version>, operation: usize) {
         match seen {
             Some(version) if version.attempt() == attempt.id => {
-                let what = format!("it saw version {version}, which it had not written there, or not any more");
+                let what = format!("it saw version {version}, which it had not written there, or no longer");
                 self.find(Anomaly::Internal, attempt, item, what);
             }
             Some(version) => self.reads.push(Read { item, version, operation }),

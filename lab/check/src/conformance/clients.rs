@@ -301,7 +301,7 @@ pub fn new_index_inside_of_a_transaction<P: Protocol<Worker: Interactive>>(setup
     });
 }
 
-/// A transaction that is forgotten is never committed, whatever its worker does next, and stands in no client's way any more.
+/// A transaction that is forgotten is never committed, whatever its worker does next, and no longer stands in a client's way.
 pub fn leaked_transactions(setup: &Setup<AnyProtocol>) {
     leak(setup, |mut worker, database, table| {
         // An empty transaction has nothing to commit.

@@ -207,7 +207,7 @@ fn batch_end(position: usize, end: End) -> End {
     if position == 3 { end } else { End::Answers }
 }
 
-/// A client that is told of answers panics, while there are others that no client takes any more.
+/// A client that is told of answers panics, while there are others that no client still takes.
 pub fn of_answers_that_are_not_taken<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let setup = setup.clone();
     watched(move |progress| {

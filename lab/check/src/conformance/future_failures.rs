@@ -99,7 +99,7 @@ pub fn undone<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
 }
 
 /// A transaction has answers about two rows when another one deletes the first and changes the second. If it sees what that has done, the
-/// answers do not stand: that the first has no value any more says nothing of the second.
+/// answers do not stand: that the first no longer has a value says nothing of the second.
 pub fn answers_behind_a_row_that_went<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     if !setup.interleaves || setup.isolation == Isolation::Snapshot {
         return;

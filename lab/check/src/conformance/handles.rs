@@ -85,7 +85,7 @@ enum Place {
     /// A table of the same rows, or of others.
     Same,
     Other,
-    /// No table any more, or none yet; another place has one, or none has.
+    /// No table now, or none yet; another place has one, or none has.
     Dropped,
     DroppedAlone,
     Beyond,

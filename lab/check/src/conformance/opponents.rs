@@ -18,7 +18,7 @@ fn is_known(setup: &str) -> bool {
     match setup.split(',').next().unwrap_or(setup) {
         "cicada" | "maflingo" | "global-tid" | "hyper" | "hyper-record-level" | "hyper-snapshot" => true,
         "locking" | "locking-no-wait" | "locking-wound-wait" | "hekaton" | "snapshot-isolation" => true,
-        // What lies beneath knows it; the layer compares values, and asks for the rows.
+        // The host protocol knows it; the layer compares values, and asks for the rows.
         "lazy-occ" | "occ" | "lazy-2pl" | "lazy-cicada" | "lazy-hyper" => true,
         // Their transactions run one after the other, as these tests drive them, and meet nobody.
         "serial" | "bohm" | "partitioned-store" => false,

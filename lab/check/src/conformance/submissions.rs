@@ -133,7 +133,7 @@ impl Procedure for Gate {
     type Error = Error;
 
     fn run<T: Transaction>(&mut self, _: &mut T) -> Result<(), Error> {
-        // No client may listen any more.
+        // No client may still be listening.
         let _ = self.arrived.send(());
         let (open, opened) = &*self.open;
         let mut is_open = open.lock().unwrap();
@@ -207,7 +207,7 @@ impl Woken {
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
-        // No client may listen any more.
+        // No client may still be listening.
         let _ = self.0.lock().unwrap().send(());
     }
 }
@@ -389,7 +389,7 @@ struct Watch {
 impl Clock for Watch {
     fn now_ns(&self) -> u64 {
         let now_ns = self.clock.now_ns();
-        // No client may listen any more.
+        // No client may still be listening.
         let _ = self.asked.lock().unwrap().send(());
         now_ns
     }

@@ -152,7 +152,7 @@ impl Recorder {
         self.flush();
     }
 
-    /// Nothing ever becomes durable any more, and nothing is staged.
+    /// From now on nothing becomes durable, and nothing is staged.
     pub fn stop(&self) {
         self.state().is_stopped = true;
         self.changed.notify_all();

@@ -92,7 +92,7 @@ pub fn is_seen_before_sealed_within<P: Protocol>(setup: &Setup<P>, time: Duratio
             let Some((mut reader, answers)) = reader.take() else { return };
             std::thread::spawn(move || {
                 let read = reader.execute(&mut Acting { table, id: 1, act: Act::Get });
-                // Nobody may listen any more.
+                // Nobody may still be listening.
                 let _ = answers.send(read.expect("it commits"));
             });
             let first = answer.recv_timeout(time);

@@ -376,19 +376,19 @@ fn card_of_two_accounts() -> bool {
 }
 
 crate::killers! { Step:
-    AwaitPlaceholder: read_of_a_placeholder;
-    ReadBefore: read_of_a_later_write;
-    AwaitIntents: index_under_an_earlier_write;
-    AwaitPrefixes: range_under_an_earlier_insertion;
-    AwaitEverything: row_under_an_earlier_write_of_anything;
-    ListBehindWaits: entry_of_an_index_that_comes;
-    DistrustAnnotations: declared_read_behind_a_write_of_anything;
-    PassOn: row_that_a_failure_named;
-    DiscardFailed: write_of_a_failure;
-    RefuseUnplanned: lost_update_of_an_undeclared_row;
-    AwaitReaders: snapshot_of_a_row_that_is_overwritten;
-    LookBeside: snapshot_of_a_row_that_is_deleted;
-    UndoWrites: write_that_was_undone;
-    RefuseDuplicates: card_of_two_accounts;
-    ResolveBeforeStaging: changes_that_another_transaction_seals;
+    AwaitPlaceholder: read_of_a_placeholder, "an earlier write, not executed yet, is missed";
+    ReadBefore: read_of_a_later_write, "a later write is seen";
+    AwaitIntents: index_under_an_earlier_write, "phantom in a secondary index";
+    AwaitPrefixes: range_under_an_earlier_insertion, "phantom in a range with unnamed keys";
+    AwaitEverything: row_under_an_earlier_write_of_anything, "an earlier unnamed write is missed";
+    ListBehindWaits: entry_of_an_index_that_comes, "a new index keeps the entry of a row that has moved";
+    DistrustAnnotations: declared_read_behind_a_write_of_anything, "the same, where the version was found at planning";
+    PassOn: row_that_a_failure_named, "a row that was named and not written disappears";
+    DiscardFailed: write_of_a_failure, "a rollback undoes nothing";
+    RefuseUnplanned: lost_update_of_an_undeclared_row, "lost update of an undeclared row";
+    AwaitReaders: snapshot_of_a_row_that_is_overwritten, "a snapshot loses a row that is overwritten";
+    LookBeside: snapshot_of_a_row_that_is_deleted, "a snapshot loses a displaced row";
+    UndoWrites: write_that_was_undone, "a rollback to a savepoint undoes nothing";
+    RefuseDuplicates: card_of_two_accounts, "a unique value occurs twice";
+    ResolveBeforeStaging: changes_that_another_transaction_seals, "another transaction seals what this one has staged";
 }

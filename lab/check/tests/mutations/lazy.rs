@@ -199,15 +199,15 @@ fn failure_after_a_condition_that_changed() -> bool {
 }
 
 crate::killers! { Step:
-    CheckConditions: stock_that_was_promised_twice;
-    ReadOwnFutures: increment_that_is_lost_beside_another;
-    FlushBeforeReads: own_increment_that_is_not_read;
-    FlushBeforeWrites: future_of_what_was_overwritten;
-    FlushBeforeScans: own_increment_that_is_not_counted;
-    FlushBeforeSavepoints: increment_before_a_savepoint;
-    FlushBeforeRollbacks: failure_that_is_undone;
-    ForgetUndone: failure_behind_a_savepoint;
-    ComputeOverwritten: failure_that_is_overwritten;
-    CheckBeforeFailing: failure_after_a_condition_that_changed;
-    ValidateFailures: failure_that_nothing_explains;
+    CheckConditions: stock_that_was_promised_twice, "a stock falls below zero although a condition was checked";
+    ReadOwnFutures: increment_that_is_lost_beside_another, "one of two increments in one transaction is lost";
+    FlushBeforeReads: own_increment_that_is_not_read, "a transaction does not read its own write";
+    FlushBeforeWrites: future_of_what_was_overwritten, "a future read before a write gets the value after it";
+    FlushBeforeScans: own_increment_that_is_not_counted, "a scan misses the transaction's own write";
+    FlushBeforeSavepoints: increment_before_a_savepoint, "a rollback to a savepoint undoes what came before it";
+    FlushBeforeRollbacks: failure_that_is_undone, "a transaction commits whose failed operation was undone";
+    ForgetUndone: failure_behind_a_savepoint, "a rollback to a savepoint keeps a failure after it";
+    ComputeOverwritten: failure_that_is_overwritten, "a transaction commits that wrote an undefined value and then overwrote it";
+    CheckBeforeFailing: failure_after_a_condition_that_changed, "a transaction fails because of an answer that no longer holds";
+    ValidateFailures: failure_that_nothing_explains, "a transaction fails on a state that never existed";
 }

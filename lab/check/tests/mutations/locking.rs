@@ -376,25 +376,25 @@ fn younger_one_that_goes_on() -> bool {
 }
 
 crate::killers! { Step:
-    LockReads: read_that_changes;
-    LockWrites: dirty_read;
-    Upgrade: row_that_two_have_read;
-    UpgradeAlone: row_that_two_have_read;
-    HoldLocks: dirty_read_after_another_operation;
-    LockRanges: count_of_a_range;
-    LockRangesFirst: insertion_beside_a_scan;
-    RespectRanges: count_of_a_range;
-    LockScanned: row_of_a_range_that_changes;
-    LookAgain: row_that_moves_beside_a_scan;
-    KnowAllIndexes: entry_left_behind;
-    KnowDropped: write_skew_over_a_dropped_index;
-    RefuseSnapshotWrites: snapshot_that_writes;
-    StayDoomed: conflict_that_the_procedure_ignores;
-    RefuseDuplicates: code_of_two_members;
-    HoldConditions: condition_that_changes;
-    RespectConditions: condition_that_changes;
-    LockOperands: condition_over_a_value_that_is_taken_back;
-    GiveWay: younger_one_that_goes_on;
-    UndoTransactions: write_that_was_rolled_back;
-    UndoOperations: row_whose_entry_was_refused;
+    LockReads: read_that_changes, "a row changes between two reads of a transaction";
+    LockWrites: dirty_read, "dirty read";
+    Upgrade: row_that_two_have_read, "a row changes that another transaction has read, too";
+    UpgradeAlone: row_that_two_have_read, "the same";
+    HoldLocks: dirty_read_after_another_operation, "dirty read after the writer's next operation";
+    LockRanges: count_of_a_range, "phantom in a counted range";
+    LockRangesFirst: insertion_beside_a_scan, "the same, where the key is inserted while the scan collects entries";
+    RespectRanges: count_of_a_range, "phantom in a counted range";
+    LockScanned: row_of_a_range_that_changes, "a row changes in a range that was summed";
+    LookAgain: row_that_moves_beside_a_scan, "a scan misses a row that outgrew its record meanwhile";
+    KnowAllIndexes: entry_left_behind, "a stale secondary entry remains";
+    KnowDropped: write_skew_over_a_dropped_index, "write skew over a dropped index";
+    RefuseSnapshotWrites: snapshot_that_writes, "a snapshot writes";
+    StayDoomed: conflict_that_the_procedure_ignores, "a doomed procedure commits";
+    RefuseDuplicates: code_of_two_members, "a unique value occurs twice";
+    HoldConditions: condition_that_changes, "a transaction observes two values of one condition";
+    RespectConditions: condition_that_changes, "the same";
+    LockOperands: condition_over_a_value_that_is_taken_back, "the same, because a writer used a value that was rolled back";
+    GiveWay: younger_one_that_goes_on, "a younger transaction keeps an older one waiting";
+    UndoTransactions: write_that_was_rolled_back, "a rollback undoes nothing";
+    UndoOperations: row_whose_entry_was_refused, "a refused row remains";
 }

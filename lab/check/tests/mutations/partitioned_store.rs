@@ -183,13 +183,13 @@ fn row_whose_entry_was_refused() -> bool {
 }
 
 crate::killers! { Step:
-    TakeLocks: aborted_read_in_one_partition;
-    RefuseUndeclared: aborted_read_of_an_undeclared_key;
-    RefuseUndeclaredRanges: aborted_read_of_an_undeclared_range;
-    RefuseSharedWrites: shared_row_that_changes;
-    RefuseSharedEntries: duplicate_of_an_uncommitted_number;
-    SearchAllPartitions: number_in_two_partitions;
-    RefuseDuplicates: card_of_two_accounts;
-    UndoTransactions: write_that_was_rolled_back;
-    UndoOperations: row_whose_entry_was_refused;
+    TakeLocks: aborted_read_in_one_partition, "dirty read in one partition";
+    RefuseUndeclared: aborted_read_of_an_undeclared_key, "dirty read of an undeclared key";
+    RefuseUndeclaredRanges: aborted_read_of_an_undeclared_range, "dirty read of an undeclared range";
+    RefuseSharedWrites: shared_row_that_changes, "a row of an unpartitioned table changes while it is read";
+    RefuseSharedEntries: duplicate_of_an_uncommitted_number, "a value is refused because of one that is rolled back";
+    SearchAllPartitions: number_in_two_partitions, "a unique value occurs in two partitions";
+    RefuseDuplicates: card_of_two_accounts, "a unique value occurs twice in one partition";
+    UndoTransactions: write_that_was_rolled_back, "a rollback undoes nothing";
+    UndoOperations: row_whose_entry_was_refused, "a refused row remains";
 }

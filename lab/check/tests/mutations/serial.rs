@@ -64,7 +64,7 @@ fn snapshot_that_writes() -> bool {
 }
 
 crate::killers! { Step:
-    UndoTransactions: insertion_that_was_rolled_back;
-    RefuseDuplicates: code_of_two_members;
-    RefuseSnapshotWrites: snapshot_that_writes;
+    UndoTransactions: insertion_that_was_rolled_back, "a rollback undoes nothing";
+    RefuseDuplicates: code_of_two_members, "a unique value occurs twice";
+    RefuseSnapshotWrites: snapshot_that_writes, "a snapshot writes";
 }

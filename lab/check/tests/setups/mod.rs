@@ -20,13 +20,13 @@ pub(crate) fn maflingo() -> Setup<Maflingo> {
     Setup::new(options, |database| database.tick())
 }
 
-/// Maflingo beneath futures.
+/// Maflingo under futures.
 pub(crate) fn lazy_occ() -> Setup<Lazy<Maflingo>> {
     let base = maflingo::Options { epoch_interval: Duration::from_secs(3600), ..Default::default() };
     Setup::new(lazy::Options { base, ..Default::default() }, |database| database.base().tick())
 }
 
-/// Cicada beneath futures.
+/// Cicada under futures.
 pub(crate) fn lazy_cicada() -> Setup<Lazy<Cicada>> {
     let host = still_cicada();
     let options = lazy::Options { base: host.options, ..Default::default() };
@@ -35,7 +35,7 @@ pub(crate) fn lazy_cicada() -> Setup<Lazy<Cicada>> {
     Setup { maintains_by_clock, kept_slots_bytes, ..setup }
 }
 
-/// Two-phase locking beneath futures; its snapshots lock.
+/// Two-phase locking under futures; its snapshots lock.
 pub(crate) fn lazy_2pl() -> Setup<Lazy<Locking>> {
     let mut setup = by_epochs::<Lazy<Locking>>();
     setup.snapshots_lock = true;

@@ -1,4 +1,4 @@
-//! Collection: what no transaction sees any more, now or later, goes.
+//! Collection: frees what no transaction sees, now or later.
 //!
 //! A committed write leaves an item, its record with the end of the transaction. When every transaction that may write reads at that
 //! timestamp or later, the record's list is gone through, under its collection latch, and every version is unlinked that is visible at
@@ -216,7 +216,7 @@ impl Collector {
         }
     }
 
-    /// Frees up to `limit` versions to which no record leads any more.
+    /// Frees up to `limit` versions to which no record still leads.
     pub(super) fn free_tails(&mut self, limit: usize, guard: &Guard<'_>) {
         for _ in 0..limit {
             let Some(tail) = self.tails.pop() else { return };

@@ -288,7 +288,7 @@ impl HekatonTransaction<'_> {
         Error::Conflict
     }
 
-    /// Whether no thread changes the version's row any more.
+    /// Whether no thread still changes the version's row.
     fn is_readable(&self, version: Version) -> bool {
         match version.begin() {
             Stamp::At(_) => true,

@@ -94,7 +94,7 @@ pub(super) enum Blank {
     Over(Version),
     /// It has only versions that the timestamp does not see.
     Unseen,
-    /// It serves no key any more.
+    /// It no longer serves a key.
     Closed,
 }
 
@@ -191,7 +191,7 @@ impl Transactions {
         timestamp
     }
 
-    /// The worker reads nothing any more.
+    /// The worker reads nothing from now on.
     #[inline]
     pub(super) fn end(&self, slot: usize) {
         // Release: pairs with the acquire in `held`; what was read was read before its memory is freed.
@@ -263,7 +263,7 @@ impl Transactions {
         for dependent in dependents.drain(..) {
             let word = &self.own(dependent).dependencies;
             let mut seen = word.load(Ordering::Relaxed);
-            // A thread that has ended since does not wait any more.
+            // A thread that has ended since no longer waits.
             while seen >> DEPENDENCIES_SHIFT == dependencies_of(dependent.generation()) {
                 let updated = (seen - 1) | if committed { 0 } else { FAILED };
                 // Release: pairs with the acquire in `pending`.
@@ -275,7 +275,7 @@ impl Transactions {
         }
     }
 
-    /// Makes `id` commit only if `on` does. `false`: that is decided, or `on` is not preparing any more.
+    /// Makes `id` commit only if `on` does. `false`: that is decided, or `on` is no longer preparing.
     pub(super) fn depend(&self, id: TransactionId, on: TransactionId) -> bool {
         let other = self.own(on);
         let mut dependents = other.dependents.lock().unwrap_or_else(PoisonError::into_inner);

@@ -263,7 +263,7 @@ const KEPT: u64 = 2;
 const KEPT_TOMBSTONE: u64 = 4;
 const DEFERRED_DROPS: u64 = 8;
 
-/// What stands for `latest` when the record serves no key any more.
+/// What stands for `latest` when the record no longer serves a key.
 fn closed() -> *mut Header {
     std::ptr::without_provenance_mut(1)
 }
@@ -280,7 +280,7 @@ unsafe impl Send for Record {}
 pub(super) enum Top {
     /// A version.
     Version(Version),
-    /// The record serves no key any more.
+    /// The record no longer serves a key.
     Closed,
 }
 

@@ -160,7 +160,7 @@ impl Record {
         }
     }
 
-    /// The row that an unlinked record held last; it does not change any more.
+    /// The row that an unlinked record held last; it no longer changes.
     #[cold]
     pub(super) fn last_words(self, row: &mut RowBuffer) {
         let words = self.length();

@@ -119,16 +119,6 @@ impl Transaction for KeyValueTransaction<'_> {
     }
 
     #[inline]
-    fn read_row_unvalidated<K: EncodedKey>(
-        &mut self,
-        table: TableId,
-        key: K,
-        projection: &Projection,
-    ) -> Result<Option<RowRef<'_>>, Error> {
-        self.read_row(table, key, projection)
-    }
-
-    #[inline]
     fn update_unchecked<K: EncodedKey>(
         &mut self,
         table: TableId,

@@ -1,5 +1,5 @@
 //! The steps that keep transactions apart, each of which tests leave out to show what it is for.
-//! `docs/lab/mutation-proof.md` says what goes wrong without each.
+//! `lab/check/tests/mutations` says what goes wrong without each.
 
 use polychron_engine::named;
 

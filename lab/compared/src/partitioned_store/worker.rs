@@ -91,7 +91,7 @@ impl StoreWorker for PartitionedWorker {
             state.partitions.clear();
             return Err(error);
         }
-        // Looked at under the locks: a thread that changes tables holds all of them, so the list cannot change any more.
+        // Looked at under the locks: a thread that changes tables holds all of them, so the list can no longer change.
         let guard = local.pin();
         // SAFETY: the transaction holds the guard, and never renews it.
         unsafe { state.base.tables.renew(&database.base.catalog) };

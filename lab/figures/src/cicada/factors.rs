@@ -76,7 +76,7 @@ pub(super) fn inlining(bench: &Bench<'_>, figure: &mut Figure) -> Result<(), End
     };
     let measured = bench.sweep(figure, [THROUGHPUT], &sizes, &systems, measure);
     "Its smallest record has 8 bytes, the paper's 10. Indexes hold addresses and are not inlined, so that the gain ends where \
-     rows do not fit in their heads any more."
+     rows no longer fit in their heads."
         .clone_into(&mut figure.note);
     let values = [figure.point(0, 0), figure.point(1, 0)];
     figure.expect_higher(INLINING, "inlining speeds up the smallest records", values);

@@ -480,7 +480,7 @@ fn knows_no_new_tables() -> bool {
     !follower.seen.rows.contains_key(&(2, 5))
 }
 
-/// Nothing is committed any more behind what could not be covered.
+/// Nothing more is committed behind what could not be covered.
 fn leaves_the_last_unseen() -> bool {
     let (world, mut follower) = fresh();
     world.begin(0).unwrap();
@@ -672,7 +672,7 @@ fn a_primary_that_is_opened_again_is_followed() {
     assert!(follower.seen.rows.contains_key(&(1, 9)));
 }
 
-/// The standby of an old primary has more than the one that was promoted: it follows nobody any more.
+/// The standby of an old primary has more than the one that was promoted: it stops following.
 #[test]
 fn a_standby_with_another_history_ends() {
     let (world, first) = fresh();
@@ -829,7 +829,7 @@ fn a_standby_survives_two_power_failures() {
     }
 }
 
-/// What was promoted is no standby's any more, even if the power fails.
+/// What was promoted is no longer a standby's, even if the power fails.
 #[test]
 fn what_was_promoted_stays() {
     let (world, disk) = behind();

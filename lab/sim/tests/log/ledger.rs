@@ -112,7 +112,7 @@ pub(crate) struct Ledger {
     pub(crate) certain: BTreeSet<Id>,
     /// An opening has not found it.
     pub(crate) lost: BTreeSet<Id>,
-    /// The log need not have it any more.
+    /// The log need no longer have it.
     pub(crate) released: BTreeSet<Id>,
 }
 

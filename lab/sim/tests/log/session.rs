@@ -210,7 +210,7 @@ impl Session {
         self.ledger.borrow().clone()
     }
 
-    /// As if a checkpoint had all that is durable: the log needs no file any more that has nothing else.
+    /// As if a checkpoint had all that is durable: the log no longer needs a file that has nothing else.
     pub(crate) fn release(&self) -> Result<(), Error> {
         let durable = self.log.durable();
         let first_log_file = self.log.first_needed(durable).expect("the log has a file");

@@ -114,7 +114,7 @@ fn what_the_sink_says_is_answered() {
     }
 }
 
-/// A tail that is not wanted any more ends its threads.
+/// A tail that is no longer wanted ends its threads.
 #[test]
 fn a_tail_may_be_dropped() {
     for threads in [0, 2] {

@@ -51,7 +51,7 @@ fn patch_over_a_put() -> bool {
     is_wrong(&[Transaction::new(1, 1, [put(5, 1)]), Transaction::new(1, 2, [patched(5, 2, &[7])])], 0)
 }
 
-fn patch_beneath_a_newer_put() -> bool {
+fn patch_under_a_newer_put() -> bool {
     let transactions = [
         Transaction::new(1, 1, [put(5, 1)]),
         Transaction::new(1, 2, [patched(5, 2, &[7])]),
@@ -128,7 +128,7 @@ fn killer(step: RecoveryStep) -> fn() -> bool {
         RecoveryStep::NumberThroughPieces => puts_of_a_long_transaction,
         RecoveryStep::CompareIncarnations => lower_order_of_a_later_incarnation,
         RecoveryStep::ApplyPatches => patch_over_a_put,
-        RecoveryStep::PassOverOlderPatches => patch_beneath_a_newer_put,
+        RecoveryStep::PassOverOlderPatches => patch_under_a_newer_put,
         RecoveryStep::SortPatches => patches_that_overlap,
         RecoveryStep::CoverPatches => patches_side_by_side,
         RecoveryStep::RefusePatchOfNothing => patch_of_what_was_deleted,

@@ -33,22 +33,17 @@ pub(super) trait Source {
     fn next(&mut self, values: &mut Vec<Value>) -> Result<Option<u64>, String>;
 }
 
-/// The format that was asked for, or that of the file's ending.
+/// The requested format, or else the one that the file's name ends in.
 ///
 /// # Errors
-/// The ending is that of a format without which the program was built.
-pub(super) fn format_of(asked: Option<Format>, path: Option<&Path>) -> Result<Format, String> {
-    let ending = path.and_then(Path::extension).and_then(|ending| ending.to_str());
-    match (asked, ending) {
-        (Some(format), _) => Ok(format),
-        #[cfg(feature = "parquet")]
-        (None, Some("parquet")) => Ok(Format::Parquet),
-        #[cfg(not(feature = "parquet"))]
-        (None, Some("parquet")) => {
-            Err("this program was built without Parquet; --format says what else it is".to_owned())
-        }
-        (None, _) => Ok(Format::Csv),
+/// The program was built without this format.
+pub(super) fn format_of(requested: Option<Format>, path: Option<&Path>) -> Result<Format, String> {
+    let is_parquet = path.and_then(Path::extension).is_some_and(|ending| ending == "parquet");
+    let format = requested.unwrap_or(if is_parquet { Format::Parquet } else { Format::Csv });
+    if format == Format::Parquet && cfg!(not(feature = "parquet")) {
+        return Err("this program was built without Parquet: build it with `--features parquet`".to_owned());
     }
+    Ok(format)
 }
 
 /// The file's column of each of the table's columns; none where it has no such column. `head` is the place of the names.
@@ -81,4 +76,23 @@ fn variant_name(kind: &EnumType, number: i128) -> Option<&'static str> {
 fn variant_number(kind: &EnumType, text: &str) -> Option<Value> {
     let named = kind.variants().iter().find(|variant| variant.name == text);
     named.map(|variant| variant.number).or_else(|| text.parse().ok()).map(Value::Integer128)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ending_counts_where_no_format_is_requested() {
+        let format = |requested, name: &str| format_of(requested, Some(Path::new(name)));
+        assert_eq!(format(None, "rows.csv"), Ok(Format::Csv));
+        assert_eq!(format(None, "parquet"), Ok(Format::Csv));
+        assert_eq!(format(Some(Format::Csv), "rows.parquet"), Ok(Format::Csv));
+        for parquet in [format(None, "rows.parquet"), format(Some(Format::Parquet), "rows")] {
+            match parquet {
+                Ok(format) => assert!(cfg!(feature = "parquet") && format == Format::Parquet),
+                Err(line) => assert!(cfg!(not(feature = "parquet")) && line.contains("--features parquet"), "{line}"),
+            }
+        }
+    }
 }

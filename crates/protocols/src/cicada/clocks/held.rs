@@ -136,7 +136,7 @@ impl Clocks {
         self.held(slot, timestamp)
     }
 
-    /// The slot holds nothing any more.
+    /// The slot holds nothing from now on.
     #[inline]
     pub(super) fn end(&self, slot: usize) {
         let words = &self.slots[slot];

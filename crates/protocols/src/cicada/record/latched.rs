@@ -177,7 +177,7 @@ impl<'g> Latched<'g> {
         closed.then_some(Closed { record: self.0, latest })
     }
 
-    /// Lets nothing be installed above the latest version any more, if that is still this one. Readers see the list as before.
+    /// Lets nothing more be installed above the latest version, if that is still this one. Readers see the list as before.
     pub(in crate::cicada) fn seal(&self, latest: Version<'_>) -> bool {
         let latest = raw(latest);
         let sealed = latest.map_addr(|address| address | SEALED);

@@ -20,7 +20,7 @@ pub(in crate::cicada) enum Link<'g> {
     To(Version<'g>),
     /// Nothing: the list ends.
     End,
-    /// Nothing any more: the record is closed.
+    /// Nothing: the record is closed.
     Closed,
 }
 

@@ -109,7 +109,7 @@ impl<'g> Version<'g> {
         Status::from(self.words_of().status.load(Ordering::Acquire))
     }
 
-    /// Waits until the version is not pending any more.
+    /// Waits until the version is no longer pending.
     #[inline]
     pub(in crate::cicada) fn ended(self) -> Status {
         let mut backoff = Backoff::new();

@@ -277,7 +277,7 @@ fn what_was_scanned_must_be_as_it_was() {
     }
 }
 
-/// Own writes in the range of a scan hide what lies beneath; what comes there besides is found.
+/// Own writes in the range of a scan hide what lies under them; what comes there besides is found.
 #[test]
 fn a_range_with_own_writes_is_searched_again() {
     let scan = |t: &mut Tx<'_>, on: Tables| {
@@ -474,7 +474,7 @@ fn a_dropped_table_stays_for_a_client_that_does_nothing() {
             open.commit().unwrap();
         }
         stage.pass();
-        assert!(table.upgrade().is_none(), "nobody uses the table any more");
+        assert!(table.upgrade().is_none(), "nobody still uses the table");
     }
 }
 

@@ -115,7 +115,7 @@ fn an_entry_that_moved_meanwhile_is_a_conflict() {
         earlier.commit().unwrap();
         // The later one has read the row as it was, and finds the entry of the row as it is.
         let outcome = write(&mut later, to).and_then(|()| later.commit());
-        let error = outcome.expect_err("what was read is not so any more");
+        let error = outcome.expect_err("what was read is no longer so");
         assert!(error.is_conflict(), "write {number}: {error:?}");
     }
 }

@@ -259,7 +259,7 @@ fn pages_wait_for_garbage_that_names_them() {
         assert_eq!(pages(&mut deletes), before, "what is being collected may name any place");
     }
     quiesce(&mut deletes);
-    assert_eq!(pages(&mut deletes), 0, "nothing names them any more");
+    assert_eq!(pages(&mut deletes), 0, "nothing still names them");
 }
 
 /// A client pays for what it wrote, and not for a backlog that others left, or that a long reader held back: whatever waits, maintenance between two

@@ -49,7 +49,7 @@ struct PageUse {
 }
 
 impl PageUse {
-    /// Whether no thread can find one of its slots any more but by its number.
+    /// Whether no thread can still find one of its slots, except by its number.
     fn is_free(&self, readonly: u64) -> bool {
         !self.is_gone && self.used == 0 && self.freed_at <= readonly
     }

@@ -145,13 +145,13 @@ impl Latched<'_> {
         self.state = if present { self.state & !ABSENT } else { self.state | ABSENT };
     }
 
-    /// Whether the slot serves no key any more.
+    /// Whether the slot no longer serves a key.
     #[inline]
     pub(in crate::hyper) fn is_closed(&self) -> bool {
         self.state & CLOSED != 0
     }
 
-    /// The slot serves no key any more. Whether its key is to leave the index beside.
+    /// The slot no longer serves a key. Whether its key is to leave the index beside.
     #[inline]
     pub(in crate::hyper) fn close(&mut self) -> bool {
         self.state |= CLOSED;

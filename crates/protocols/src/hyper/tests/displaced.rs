@@ -34,7 +34,7 @@ fn stage(backend: Backend) -> Stage<Hyper> {
 }
 
 /// A queue beside an idle transaction: the head of the index is the head of the queue, but for what is deleted before that transaction is no
-/// young one any more.
+/// longer a young one.
 #[test]
 fn a_queue_beside_an_idle_transaction_has_no_deleted_head() {
     let rows = scaled(600, 40) as u64;

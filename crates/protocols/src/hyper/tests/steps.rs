@@ -209,7 +209,7 @@ fn a_list_is_processed_in_slices() {
     }
 }
 
-/// Rows whose entries move, and rows that come and go, beside an idle transaction: of what is not needed any more the list behind one that
+/// Rows whose entries move, and rows that come and go, beside an idle transaction: of what is no longer needed the list behind one that
 /// may write is told where it is, and the list behind a snapshot is gone through once in many commits.
 #[test]
 fn what_goes_behind_an_idle_transaction_is_found_in_few_steps() {

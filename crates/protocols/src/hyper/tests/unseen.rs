@@ -69,7 +69,7 @@ fn a_row_that_came_and_went_meets_no_range() {
     let mut t = worker.begin(Mode::ReadWrite).unwrap();
     assert!(t.delete(&accounts, 119).unwrap());
     t.commit().unwrap();
-    // Until the open one is no young one any more.
+    // Until the open one is no longer a young one.
     (0..300).for_each(|_| set_balance(&mut worker, &accounts, 1, 0));
     open.insert(&accounts, &account(50)).unwrap();
     open.commit().unwrap();

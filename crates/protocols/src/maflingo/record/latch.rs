@@ -80,7 +80,7 @@ impl Record<'_> {
     }
 
     /// Leaves an own insertion, which others have claimed, to them. It is not latched: a thread that has the latch either gives it back with
-    /// the bits as they are, or writes the record, and then it has an id and the mark says nothing any more.
+    /// the bits as they are, or writes the record, and then it has an id and the mark has lost its meaning.
     #[cold]
     pub(in crate::maflingo) fn give_up(self) {
         // The queue to which the record goes carries it to any thread that takes the record out.

@@ -207,7 +207,7 @@ fn found<R: Row>(found: bool, key: impl fmt::Debug) -> Result<(), Error> {
     if found { Ok(()) } else { Err(missing::<R>(&key)) }
 }
 
-/// The sum. Rows that were read in pieces which do not fit together must not make a panic of it.
+/// The sum. Rows that were read half old and half new must not make a panic of it.
 #[inline]
 fn add<const SCALE: u32>(left: Decimal<SCALE>, right: Decimal<SCALE>) -> Decimal<SCALE> {
     Decimal::from_units(left.units().wrapping_add(right.units()))

@@ -234,7 +234,7 @@ fn stale_reads_show_in_real_time_only() {
     assert_clean(&history, true);
 }
 
-/// What was found absent may not have been there yet, or not any more: where neither can be, both are told.
+/// What was found absent may not have been there yet, or be gone: where neither can be, both are told.
 #[test]
 fn absent_between_two_snapshots_is_observed_from_both_sides() {
     let mut history = History::default();

@@ -1,4 +1,4 @@
-//! The decoder panics at some damaged files where it should return an error. Then nothing of it is used any more.
+//! The decoder panics at some damaged files where it should return an error. From then on nothing of it is used.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};

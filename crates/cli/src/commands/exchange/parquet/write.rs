@@ -54,7 +54,7 @@ impl<'l, W: Write + Send> Groups<'l, W> {
             Some(Column { kind: column.column_type, values: values?, levels: column.nullable.then(Vec::new) })
         });
         let columns = columns.collect::<Option<_>>();
-        let columns = columns.ok_or_else(|| ParquetError::General("a type is not written any more".to_owned()))?;
+        let columns = columns.ok_or_else(|| ParquetError::General("a type is no longer written".to_owned()))?;
         let schema = Type::group_type_builder(&definition.name).with_fields(types).build()?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)

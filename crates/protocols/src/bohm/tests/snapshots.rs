@@ -12,15 +12,15 @@ use polychron_engine::{
 use polychron_memory::Guard;
 use polychron_schema::{Key, KeyScratch, Row};
 
-use super::chain::{Chain, Head, Readers, Superseded};
-use super::collection::{Garbage, Horizon};
-use super::execution::Executor;
-use super::planned::{ClientBatches, Planned};
-use super::timestamp::Timestamp;
-use super::transaction::BohmTransaction;
-use super::version::{Fresh, Version};
-use super::worker::BohmWorker;
-use super::{Bohm, Options};
+use crate::bohm::chain::{Chain, Head, Readers, Superseded};
+use crate::bohm::collection::{Garbage, Horizon};
+use crate::bohm::execution::Executor;
+use crate::bohm::planned::{ClientBatches, Planned};
+use crate::bohm::timestamp::Timestamp;
+use crate::bohm::transaction::BohmTransaction;
+use crate::bohm::version::{Fresh, Version};
+use crate::bohm::worker::BohmWorker;
+use crate::bohm::{Bohm, Options};
 
 #[derive(Row, Clone, Debug, PartialEq)]
 #[row(name = "item")]
@@ -281,7 +281,7 @@ fn rows_of(ids: std::ops::Range<u64>) -> Vec<Item> {
     ids.map(|id| Item { id, count: 0 }).collect()
 }
 
-/// What a snapshot has held is looked at piece by piece when it is over, and no transaction waits for all of it.
+/// What a snapshot has held is looked at in chunks when it is over, and no transaction waits for all of it.
 #[test]
 fn what_was_held_goes_bit_by_bit() {
     let many = scaled(6000, 1300) as u64;
@@ -337,7 +337,7 @@ fn snapshots_rest_between_operations() {
     assert!(snapshot.get(&items, 1).unwrap().is_some() && nobody_stays());
 }
 
-/// A snapshot that was leaked holds nothing any more when its worker begins something else.
+/// A leaked snapshot holds nothing once its worker begins something else.
 #[test]
 fn leaked_snapshots_hold_nothing() {
     let mut stage = Stage::new();

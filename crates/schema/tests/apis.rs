@@ -1,4 +1,4 @@
-//! Properties of the two faces: the same bytes, keys in the order of values, and no panic whatever the bytes are.
+//! Properties of the two APIs: the same bytes, keys in the order of values, and no panic whatever the bytes are.
 
 use std::cmp::Ordering;
 
@@ -69,7 +69,7 @@ struct Every {
     float: f64,
     money: Decimal<2>,
     day: Date,
-    moment: Timestamp,
+    instant: Timestamp,
     name: FixedString<7>,
     digest: FixedBytes<5>,
     #[key]
@@ -190,7 +190,7 @@ prop_compose! {
         (truth, tiny, small, medium, big) in any::<(bool, i8, i16, i32, i64)>(),
         (tiny_unsigned, small_unsigned, medium_unsigned, big_unsigned) in any::<(u8, u16, u32, u64)>(),
         float in float(),
-        (money, day, moment, digest) in any::<(i64, i32, i64, [u8; 5])>(),
+        (money, day, instant, digest) in any::<(i64, i32, i64, [u8; 5])>(),
         name in name::<7>(),
         (text, bytes) in (text(), bytes()),
         (maybe, maybe_truth, maybe_day, maybe_money) in any::<(Option<i16>, Option<bool>, Option<i32>, Option<i64>)>(),
@@ -199,7 +199,7 @@ prop_compose! {
     ) -> Every {
         Every {
             truth, tiny, small, medium, big, tiny_unsigned, small_unsigned, medium_unsigned, big_unsigned, float,
-            money: Decimal::from_units(money), day: Date(day), moment: Timestamp(moment), name,
+            money: Decimal::from_units(money), day: Date(day), instant: Timestamp(instant), name,
             digest: FixedBytes(digest), text, bytes, maybe, maybe_name, note, blob, maybe_truth,
             maybe_day: maybe_day.map(Date), maybe_money: maybe_money.map(Decimal::from_units), short_float: 0.0, wide: 0,
             wide_unsigned: 0, letter: 'a', array: [0; 3], wide_money: Decimal128::ZERO, state: State::Open,
@@ -225,7 +225,7 @@ fn values(row: &Every) -> Vec<Value> {
         row.float.into(),
         row.money.into(),
         row.day.into(),
-        row.moment.into(),
+        row.instant.into(),
         row.name.into(),
         row.digest.into(),
         row.text.into(),
@@ -300,7 +300,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn faces_agree_on_rows(row in every(), other in every()) {
+    fn apis_agree_on_rows(row in every(), other in every()) {
         let layout = layout();
         let (mut typed, mut dynamic) = (RowBuffer::new(), RowBuffer::new());
         other.encode(&mut typed).unwrap();
@@ -321,7 +321,7 @@ proptest! {
         let mut wanted = values(&row);
         let mut changes = Changes::NONE;
         let mut view = Every::view_mut(&mut changed, &mut changes);
-        // One column through the typed face, the rest through the dynamic one.
+        // One column through the typed API, the rest through the dynamic one.
         if columns & 1 << 20 != 0 {
             view.set_blob(other.blob.as_deref()).unwrap();
             wanted[20] = other.blob.clone().into();
@@ -346,18 +346,18 @@ proptest! {
             let bounding_range = changes.bounding_range().range(changed.len());
             let mut previous = 0;
             let mut bytes = in_place.as_bytes().to_vec();
-            for piece in changes.pieces(&layout, changed.len()) {
-                prop_assert!(piece.start >= bounding_range.start && piece.end <= bounding_range.end && piece.start >= previous);
-                prop_assert!(piece.start.is_multiple_of(8) && piece.end.is_multiple_of(8));
-                bytes[piece.clone()].copy_from_slice(&changed.as_bytes()[piece.clone()]);
-                previous = piece.end + 1;
+            for run in changes.runs(&layout, changed.len()) {
+                prop_assert!(run.start >= bounding_range.start && run.end <= bounding_range.end && run.start >= previous);
+                prop_assert!(run.start.is_multiple_of(8) && run.end.is_multiple_of(8));
+                bytes[run.clone()].copy_from_slice(&changed.as_bytes()[run.clone()]);
+                previous = run.end + 1;
             }
             prop_assert_eq!(&bytes[..], fresh.as_bytes());
         }
     }
 
     #[test]
-    fn faces_agree_on_keys(row in every(), other in every()) {
+    fn apis_agree_on_keys(row in every(), other in every()) {
         let definition = Every::definition();
         let (mut buffer, mut other_buffer) = (RowBuffer::new(), RowBuffer::new());
         row.encode(&mut buffer).unwrap();
@@ -440,7 +440,7 @@ proptest! {
         check_key(&a.big_unsigned, &b.big_unsigned);
         check_key(&a.money, &b.money);
         check_key(&a.day, &b.day);
-        check_key(&a.moment, &b.moment);
+        check_key(&a.instant, &b.instant);
         check_key(&a.name, &b.name);
         check_key(&a.digest, &b.digest);
         check_key(&a.text, &b.text);

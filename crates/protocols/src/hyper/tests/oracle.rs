@@ -22,7 +22,7 @@ use polychron_schema::{
     ColumnSpan, ColumnType, EnumType, EnumVariant, Layout, RowBuffer, RowMut, RowRef, Value, build_row, set_value,
 };
 
-use super::{Backend, Hyper, HyperTransaction, Level, Options};
+use crate::hyper::{Backend, Hyper, HyperTransaction, Level, Options};
 
 type Tx<'w> = HyperTransaction<'w>;
 /// All rows by their keys.

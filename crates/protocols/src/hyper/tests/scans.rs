@@ -16,7 +16,7 @@ use polychron_engine::{
 use polychron_schema::{Row, RowRef, Value};
 use polychron_sync::thread;
 
-use super::{Backend, BeforeImages, Hyper, HyperTransaction, HyperWorker, Options};
+use crate::hyper::{Backend, BeforeImages, Hyper, HyperTransaction, HyperWorker, Options};
 
 /// Numbers of all widths, some of them absent.
 #[derive(Row, Clone, Copy, Debug, PartialEq)]

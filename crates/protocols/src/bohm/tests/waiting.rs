@@ -7,10 +7,10 @@ use polychron_engine::{Access, Common, Declare, Operations, Procedure, Protocol,
 use polychron_schema::{Key, KeyScratch, Row};
 use polychron_sync::atomic::{AtomicUsize, Ordering};
 
-use super::execution::{Executor, ensure_complete};
-use super::protocol::Shared;
-use super::timestamp::Timestamp;
-use super::{Bohm, Options};
+use crate::bohm::execution::{Executor, ensure_complete};
+use crate::bohm::protocol::Shared;
+use crate::bohm::timestamp::Timestamp;
+use crate::bohm::{Bohm, Options};
 
 #[derive(Row, Clone, Debug, PartialEq)]
 #[row(name = "item")]
