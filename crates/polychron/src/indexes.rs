@@ -127,6 +127,12 @@ impl<P: Protocol> Database<P> {
 
 /// Whether a column of an index is nullable, if they are of the types `K`.
 fn has_types<K: OwnedKey>(table: &TableDefinition, index: &IndexDefinition) -> Result<bool, Error> {
+    if !index.orders.is_empty() {
+        let name = &index.name;
+        return Err(Error::definition(format!(
+            "the index `{name}` sorts columns in another order than keys of a type do"
+        )));
+    }
     let indexed = || index.columns.iter().filter_map(|&position| table.columns.get(position));
     if K::is_over(indexed().map(|column| (column.column_type, column.nullable))) {
         return Ok(indexed().any(|column| column.nullable));

@@ -187,6 +187,7 @@ fn definition(table: &Table<'_>) -> TokenStream {
             ::polychron_schema::IndexDefinition {
                 name: ::std::string::String::from(#name),
                 columns: ::std::vec![#(#columns),*],
+                orders: ::std::vec::Vec::new(),
                 unique: #unique,
                 kind: #kind,
             }

@@ -66,7 +66,7 @@ pub(crate) enum Parent {
     Name(String),
 }
 
-/// As `polychron_schema::MAX_KEY_COLUMNS`.
+/// As `polychron_schema::MAX_TYPED_KEY_COLUMNS`.
 const MAX_KEY_COLUMNS: usize = 8;
 
 /// Constants of every row besides its columns and indexes.

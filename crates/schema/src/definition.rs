@@ -28,6 +28,29 @@ pub enum IndexKind {
     Hash,
 }
 
+/// How an index sorts the values of one of its columns. The default is that of [`crate::Key`]: ascending, NULL first.
+///
+/// Where NULL stands does not depend on the direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ColumnOrder {
+    /// Greater values come first.
+    pub descending: bool,
+    /// NULL comes behind all values.
+    pub nulls_last: bool,
+}
+
+impl ColumnOrder {
+    /// Lesser values first, and NULL before them.
+    pub const ASCENDING: Self = Self { descending: false, nulls_last: false };
+    /// Greater values first, and NULL behind them: the opposite of [`ColumnOrder::ASCENDING`].
+    pub const DESCENDING: Self = Self { descending: true, nulls_last: true };
+
+    /// The same direction, with NULL behind all values or before them.
+    pub const fn with_nulls_last(self, nulls_last: bool) -> Self {
+        Self { nulls_last, ..self }
+    }
+}
+
 /// One secondary index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexDefinition {
@@ -35,6 +58,8 @@ pub struct IndexDefinition {
     pub name: String,
     /// Positions of its columns.
     pub columns: Vec<usize>,
+    /// How the values of each column are sorted. It is empty where all of them have the default order, and not otherwise.
+    pub orders: Vec<ColumnOrder>,
     /// Whether a key occurs once at most. A key with NULL in any column equals no other.
     pub unique: bool,
     /// Ordered or hash.
@@ -44,7 +69,31 @@ pub struct IndexDefinition {
 impl IndexDefinition {
     /// An ordered, non-unique index.
     pub fn new(name: impl Into<String>, columns: impl Into<Vec<usize>>) -> Self {
-        Self { name: name.into(), columns: columns.into(), unique: false, kind: IndexKind::Ordered }
+        let (name, columns) = (name.into(), columns.into());
+        Self { name, columns, orders: Vec::new(), unique: false, kind: IndexKind::Ordered }
+    }
+
+    /// The same index with its columns sorted in these orders, one for each column. Such an index is one of the dynamic face: no handle of the
+    /// typed one leads to it.
+    ///
+    /// ```
+    /// use polychron_schema::{ColumnOrder, IndexDefinition};
+    ///
+    /// let newest = IndexDefinition::new("newest", [1, 2]).with_orders([ColumnOrder::ASCENDING, ColumnOrder::DESCENDING]);
+    /// assert_eq!(newest.order(1), ColumnOrder::DESCENDING);
+    /// assert_eq!(IndexDefinition::new("by_age", [1]).with_orders([ColumnOrder::ASCENDING]), IndexDefinition::new("by_age", [1]));
+    /// ```
+    pub fn with_orders(self, orders: impl Into<Vec<ColumnOrder>>) -> Self {
+        let mut orders = orders.into();
+        if orders.iter().all(|order| *order == ColumnOrder::default()) && orders.len() == self.columns.len() {
+            orders.clear();
+        }
+        Self { orders, ..self }
+    }
+
+    /// How the values of the column at this position of the index are sorted.
+    pub fn order(&self, position: usize) -> ColumnOrder {
+        self.orders.get(position).copied().unwrap_or_default()
     }
 
     /// The same index, unique or not.
@@ -253,6 +302,11 @@ impl TableDefinition {
         let primary_width: usize = self.key.iter().map(|&column| self.columns[column].least_key_width(true)).sum();
         for index in &self.indexes {
             self.validate_key(&index.name, &index.columns, 0)?;
+            let is_sorted = index.kind == IndexKind::Ordered && index.orders.len() == index.columns.len();
+            let is_default = index.orders.iter().all(|order| *order == ColumnOrder::default());
+            if !index.orders.is_empty() && (is_default || !is_sorted) {
+                return Err(SchemaError::ColumnOrders { index: index.name.clone() });
+            }
             if self.appends_primary_key(index) {
                 self.validate_key(&index.name, &index.columns, primary_width)?;
             }

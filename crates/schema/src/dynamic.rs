@@ -8,7 +8,7 @@ use crate::column::{ColumnValue, check_max};
 use crate::column_types::character;
 use crate::enums::bits_of;
 use crate::error::SchemaError;
-use crate::key::{KeyReader, KeyScratch, KeySink};
+use crate::key::{KeyReader, KeySink};
 use crate::key_types::{float_from_bits, float_to_bits, short_float_from_bits, short_float_to_bits};
 use crate::layout::{ColumnShape, Layout, LayoutColumn};
 use crate::mutate::RowMut;
@@ -16,7 +16,7 @@ use crate::types::ColumnType;
 use crate::value::{Value, ValueRef};
 
 /// The bytes of a value in the form of its column: a number's in-row bytes in an array, or a reference.
-enum Raw<'v> {
+pub(crate) enum Raw<'v> {
     Number([u8; 16]),
     Bytes(&'v [u8]),
 }
@@ -80,7 +80,7 @@ impl LayoutColumn {
     }
 
     /// NULL, or the checked bytes.
-    fn raw_or_null<'v>(&self, value: ValueRef<'v>) -> Result<Option<Raw<'v>>, SchemaError> {
+    pub(crate) fn raw_or_null<'v>(&self, value: ValueRef<'v>) -> Result<Option<Raw<'v>>, SchemaError> {
         match value {
             ValueRef::Null if self.slot.is_nullable() => Ok(None),
             ValueRef::Null => Err(SchemaError::UnexpectedNull { column: self.name.clone() }),
@@ -137,29 +137,17 @@ impl LayoutColumn {
         }
     }
 
-    /// Appends a checked value to a key.
-    fn put_value<S: KeySink>(&self, value: ValueRef<'_>, sink: &mut S, open: bool) -> Result<(), SchemaError> {
-        match self.raw_or_null(value)? {
-            None => self.put_null(sink),
-            Some(Raw::Bytes(bytes)) => {
-                self.put_present(sink);
-                self.put_bytes(bytes, sink, open);
-            }
-            Some(Raw::Number(bytes)) => {
-                self.put_present(sink);
-                self.put_number(u128::from_le_bytes(bytes), sink);
-            }
+    /// Appends a checked value that is not NULL to a key.
+    pub(crate) fn put_raw<S: KeySink>(&self, raw: Raw<'_>, sink: &mut S, open: bool) {
+        match raw {
+            Raw::Bytes(bytes) => self.put_bytes(bytes, sink, open),
+            Raw::Number(bytes) => self.put_number(u128::from_le_bytes(bytes), sink),
         }
-        Ok(())
     }
 
-    /// Appends the column of a row to a key.
+    /// Appends the column of a row, which is not NULL there, to a key.
     #[inline]
-    pub(crate) fn put_column<S: KeySink>(&self, row: RowRef<'_>, sink: &mut S, open: bool) {
-        if row.is_null(self.slot) {
-            return self.put_null(sink);
-        }
-        self.put_present(sink);
+    pub(crate) fn put_stored<S: KeySink>(&self, row: RowRef<'_>, sink: &mut S, open: bool) {
         let at = self.slot.offset;
         match self.column_type {
             ColumnType::String { .. } | ColumnType::Bytes { .. } => self.put_bytes(row.variable(self.slot), sink, open),
@@ -171,18 +159,6 @@ impl LayoutColumn {
                 let number = row.number(at, self.slot.width);
                 self.put_number(number.into(), sink);
             }
-        }
-    }
-
-    fn put_null<S: KeySink>(&self, sink: &mut S) {
-        sink.integer(0, 1);
-        sink.zeros(self.column_type.key_width().unwrap_or(0));
-    }
-
-    #[inline]
-    fn put_present<S: KeySink>(&self, sink: &mut S) {
-        if self.slot.is_nullable() {
-            sink.integer(1, 1);
         }
     }
 
@@ -216,19 +192,8 @@ impl LayoutColumn {
         sink.integer(sortable & (u64::MAX >> (64 - 8 * width)), width);
     }
 
-    /// Takes the column's value from the front of a key.
-    pub(crate) fn take_value(&self, reader: &mut KeyReader<'_>, open: bool) -> Result<Value, SchemaError> {
-        if self.slot.is_nullable() {
-            match reader.array()? {
-                [0] => {
-                    let zeros = reader.slice(self.column_type.key_width().unwrap_or(0))?;
-                    let blank = zeros.iter().all(|&byte| byte == 0);
-                    return if blank { Ok(Value::Null) } else { Err(SchemaError::MalformedKey) };
-                }
-                [1] => {}
-                _ => return Err(SchemaError::MalformedKey),
-            }
-        }
+    /// Takes the column's value, which is not NULL, from the front of a key.
+    pub(crate) fn take_present(&self, reader: &mut KeyReader<'_>, open: bool) -> Result<Value, SchemaError> {
         match self.column_type {
             ColumnType::String { .. } => text(reader.variable(open)?),
             ColumnType::Bytes { .. } => Ok(Value::Bytes(reader.variable(open)?)),
@@ -372,20 +337,6 @@ fn set(row: &mut RowMut<'_>, layout: &Layout, column: usize, value: &Value) -> R
         None => row.store_zeros(slot),
     }
     row.mark(column as u16, slot);
-    Ok(())
-}
-
-/// Appends the values of key columns; `open` says that more follow.
-pub(crate) fn put_values<'c, 'v>(
-    columns: impl Iterator<Item = &'c LayoutColumn>,
-    values: impl ExactSizeIterator<Item = ValueRef<'v>>,
-    scratch: &mut KeyScratch,
-    open: bool,
-) -> Result<(), SchemaError> {
-    let last = values.len().wrapping_sub(1);
-    for (index, (column, value)) in columns.zip(values).enumerate() {
-        column.put_value(value, scratch, open || index != last)?;
-    }
     Ok(())
 }
 

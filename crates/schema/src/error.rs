@@ -60,6 +60,15 @@ pub enum SchemaError {
         /// How many were given.
         columns: usize,
     },
+    /// Orders of an index's columns that are not one for each, or of a hash index; or they are all the default one, and given nevertheless.
+    #[error(
+        "the orders of {} are not one for each column of an ordered index, or they are all the default",
+        OneLine(index)
+    )]
+    ColumnOrders {
+        /// The index's name.
+        index: String,
+    },
     /// No index leads from the columns of a foreign key to the rows that have them.
     #[error("the foreign key to {} needs an ordered index that begins with its columns", OneLine(parent))]
     NoIndexForForeignKey {

@@ -4,11 +4,11 @@ use polychron_base::key::Key16;
 
 use crate::buffer::RowRef;
 use crate::column::ColumnSet;
-use crate::definition::TableDefinition;
-use crate::dynamic::put_values;
+use crate::definition::{ColumnOrder, TableDefinition};
 use crate::error::SchemaError;
-use crate::key::{KeyReader, KeyScratch, KeySink};
-use crate::layout::{Layout, LayoutColumn, Slot};
+use crate::key::{KeyReader, KeyScratch};
+use crate::key_column::KeyColumn;
+use crate::layout::Layout;
 use crate::types::ColumnType;
 use crate::value::{Value, ValueRef};
 
@@ -28,11 +28,12 @@ enum Suffix {
 /// The bytes are those of [`crate::Key::encode`]: of the primary key's columns; of the index's columns for a unique index
 /// without nullable columns; of the index's columns followed by the primary key's for a non-unique index. In a unique
 /// index with nullable columns the columns are encoded as by [`crate::Key::encode_prefix`], and the primary key follows
-/// when one of them is NULL.
+/// when one of them is NULL. Columns of which the index's definition says so are sorted in another order
+/// ([`crate::IndexDefinition::orders`]), and then no [`crate::Key`] has these bytes.
 #[derive(Clone, Debug)]
 pub struct KeyExtractor {
-    columns: Box<[LayoutColumn]>,
-    primary: Box<[LayoutColumn]>,
+    columns: Box<[KeyColumn]>,
+    primary: Box<[KeyColumn]>,
     suffix: Suffix,
     /// Columns on which an entry depends.
     set: ColumnSet,
@@ -57,7 +58,8 @@ impl KeyExtractor {
     /// When the definition is not valid.
     pub fn primary(definition: &TableDefinition) -> Result<Self, SchemaError> {
         let layout = definition.layout()?;
-        Ok(Self::new(&layout, &definition.key, &[], Suffix::Never))
+        let columns = in_order(&layout, &definition.key);
+        Ok(Self::new(&definition.key, columns, [].into(), Suffix::Never))
     }
 
     /// The extractor of the secondary index at that position.
@@ -73,7 +75,9 @@ impl KeyExtractor {
             (true, true) => Suffix::WithNull,
             (true, false) => Suffix::Never,
         };
-        Ok(Self::new(&layout, &index.columns, &definition.key, suffix))
+        let pick = |(at, &column): (usize, &usize)| KeyColumn::new(layout.columns()[column].clone(), index.order(at));
+        let columns = index.columns.iter().enumerate().map(pick).collect();
+        Ok(Self::new(&index.columns, columns, in_order(&layout, &definition.key), suffix))
     }
 
     /// The extractor of a foreign key: makes the parent's primary key of a row of which none of the columns is NULL.
@@ -91,22 +95,18 @@ impl KeyExtractor {
         if !alike {
             return Err(SchemaError::ForeignKeyTypes { parent: parent.name.clone() });
         }
-        let mut extractor = Self::new(&own, columns, &[], Suffix::Never);
         // A key of the parent says nothing of NULL.
-        extractor.columns.iter_mut().for_each(|column| column.slot.null_bit = Slot::NOT_NULL);
-        extractor.fixed = width_of(&extractor.columns);
-        Ok(extractor)
+        let never_null = in_order(&own, columns).into_iter().map(KeyColumn::without_null).collect();
+        Ok(Self::new(columns, never_null, [].into(), Suffix::Never))
     }
 
     /// The extractor of the columns at these positions, which may be NULL: rows with equal values there, and no others, have the same key, and it
     /// is that of [`crate::Key::encode`].
     pub fn of_columns(layout: &Layout, positions: &[usize]) -> Self {
-        Self::new(layout, positions, &[], Suffix::Never)
+        Self::new(positions, in_order(layout, positions), [].into(), Suffix::Never)
     }
 
-    fn new(layout: &Layout, positions: &[usize], primary: &[usize], suffix: Suffix) -> Self {
-        let pick = |positions: &[usize]| positions.iter().map(|&at| layout.columns()[at].clone()).collect::<Box<_>>();
-        let (columns, primary) = (pick(positions), pick(primary));
+    fn new(positions: &[usize], columns: Box<[KeyColumn]>, primary: Box<[KeyColumn]>, suffix: Suffix) -> Self {
         let set = positions.iter().fold(ColumnSet::EMPTY, |set, &position| set.with(position as u16));
         let mut fixed = width_of(&columns);
         if suffix == Suffix::Always {
@@ -115,7 +115,7 @@ impl KeyExtractor {
             fixed = None;
         }
         let all = columns.iter().chain(primary.iter().filter(|_| suffix == Suffix::Always));
-        let numbers = fixed.filter(|&bytes| bytes <= 16).and_then(|_| all.map(LayoutColumn::as_number).collect());
+        let numbers = fixed.filter(|&bytes| bytes <= 16).and_then(|_| all.map(KeyColumn::as_number).collect());
         Self { columns, primary, suffix, set, positions: positions.into(), fixed, numbers }
     }
 
@@ -208,7 +208,10 @@ impl KeyExtractor {
         }
         scratch.clear();
         let open = self.suffix != Suffix::Never || values.len() < self.columns.len();
-        put_values(self.columns.iter(), values, scratch, open)?;
+        let last = values.len().wrapping_sub(1);
+        for (index, (column, value)) in self.columns.iter().zip(values).enumerate() {
+            column.put_value(value, scratch, open || index != last)?;
+        }
         scratch.checked()
     }
 
@@ -240,9 +243,11 @@ impl KeyExtractor {
                 return value.to_string();
             }
             reader = None;
-            let text = rest.get(usize::from(column.slot.is_nullable())..).unwrap_or_default();
+            let text = column.upright(rest.get(usize::from(column.slot.is_nullable())..).unwrap_or_default());
             match column.column_type {
-                ColumnType::String { .. } => format!("{}…", String::from_utf8_lossy(text).trim_end_matches('\u{FFFD}')),
+                ColumnType::String { .. } => {
+                    format!("{}…", String::from_utf8_lossy(&text).trim_end_matches('\u{FFFD}'))
+                }
                 _ => "…".to_owned(),
             }
         });
@@ -250,32 +255,39 @@ impl KeyExtractor {
     }
 }
 
-impl LayoutColumn {
+impl KeyColumn {
     fn as_number(&self) -> Option<Number> {
-        let flip = match self.column_type.stored() {
+        let flip: u64 = match self.column_type.stored() {
             _ if self.slot.width > 8 => return None,
             kind if kind.is_signed() => 1 << (8 * self.slot.width - 1),
             ColumnType::U8 | ColumnType::U16 | ColumnType::U32 | ColumnType::U64 | ColumnType::Char => 0,
             _ => return None,
         };
-        (!self.slot.is_nullable()).then_some(Number { offset: self.slot.offset, width: self.slot.width, flip })
+        let inversion = if self.order().descending { u64::MAX >> (64 - 8 * self.slot.width) } else { 0 };
+        let (offset, width) = (self.slot.offset, self.slot.width);
+        (!self.slot.is_nullable()).then_some(Number { offset, width, flip: flip ^ inversion })
     }
 }
 
-fn width_of(columns: &[LayoutColumn]) -> Option<usize> {
-    let width = |column: &LayoutColumn| Some(column.column_type.key_width()? + usize::from(column.slot.is_nullable()));
+/// The columns at these positions, in the default order.
+fn in_order(layout: &Layout, positions: &[usize]) -> Box<[KeyColumn]> {
+    positions.iter().map(|&at| KeyColumn::new(layout.columns()[at].clone(), ColumnOrder::default())).collect()
+}
+
+fn width_of(columns: &[KeyColumn]) -> Option<usize> {
+    let width = |column: &KeyColumn| Some(column.column_type.key_width()? + usize::from(column.slot.is_nullable()));
     columns.iter().map(width).sum()
 }
 
 #[inline]
-fn put_columns<S: KeySink>(columns: &[LayoutColumn], row: RowRef<'_>, sink: &mut S, open: bool) {
+fn put_columns(columns: &[KeyColumn], row: RowRef<'_>, key: &mut KeyScratch, open: bool) {
     for (index, column) in columns.iter().enumerate() {
-        column.put_column(row, sink, open || index + 1 < columns.len());
+        column.put_column(row, key, open || index + 1 < columns.len());
     }
 }
 
 fn take_values(
-    columns: &[LayoutColumn],
+    columns: &[KeyColumn],
     reader: &mut KeyReader<'_>,
     open: bool,
     values: &mut Vec<Value>,

@@ -164,6 +164,14 @@ impl KeyScratch {
         self.as_bytes()
     }
 
+    /// Inverts the bytes behind the first `start`.
+    pub(crate) fn invert_from(&mut self, start: usize) {
+        for index in start..self.len {
+            let byte = self.as_bytes()[index];
+            self.bytes[index].write(!byte);
+        }
+    }
+
     /// Turns the key into the least one that is greater. There is one unless the key is longest and all 255.
     pub(crate) fn make_next(&mut self) {
         if self.len < MAX_KEY_BYTES {

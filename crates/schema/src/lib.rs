@@ -23,6 +23,7 @@ mod fixed;
 mod foreign;
 mod inspect;
 mod key;
+mod key_column;
 mod key_types;
 mod layout;
 mod mutate;
@@ -36,7 +37,9 @@ mod value;
 pub use buffer::{RowBuffer, RowRef};
 pub use column::{Column, ColumnSet, ColumnSpan, ColumnValue, Columns, Projection};
 pub use decimal::{Decimal, Decimal128, DecimalRangeError, ParseDecimalError};
-pub use definition::{ColumnDefinition, ForeignKeyDefinition, IndexDefinition, IndexKind, TableDefinition};
+pub use definition::{
+    ColumnDefinition, ColumnOrder, ForeignKeyDefinition, IndexDefinition, IndexKind, TableDefinition,
+};
 pub use dynamic::{build_row, set_value};
 pub use enums::{EnumType, EnumVariant};
 pub use error::SchemaError;
@@ -100,5 +103,8 @@ pub const MAX_ROW_BYTES: usize = 1 << 20;
 /// The most columns of a table.
 pub const MAX_COLUMNS: usize = 1024;
 
-/// The most columns of a primary key or an index, the widest tuple that is a [`Key`].
-pub const MAX_KEY_COLUMNS: usize = 8;
+/// The most columns of a primary key or an index.
+pub const MAX_KEY_COLUMNS: usize = 32;
+
+/// The most columns of a key that a type stands for: the widest tuple that is a [`Key`].
+pub const MAX_TYPED_KEY_COLUMNS: usize = 8;

@@ -1,6 +1,6 @@
 //! Typed rows.
 
-use crate::MAX_KEY_COLUMNS;
+use crate::MAX_TYPED_KEY_COLUMNS;
 use crate::buffer::{RowBuffer, RowRef};
 use crate::definition::{IndexDefinition, TableDefinition};
 use crate::error::SchemaError;
@@ -149,7 +149,7 @@ pub struct Index<R, K> {
 #[derive(Clone, Copy)]
 struct MadeAtRunTime {
     table: TableId,
-    columns: [u16; MAX_KEY_COLUMNS],
+    columns: [u16; MAX_TYPED_KEY_COLUMNS],
     count: u8,
 }
 
@@ -193,7 +193,7 @@ impl<R: Row, K: OwnedKey> Index<R, K> {
     #[doc(hidden)]
     pub fn of_table(table: TableId, id: IndexId, columns: &[usize], unique: bool, nullable: bool) -> Self {
         let open = !unique || nullable;
-        let mut made = MadeAtRunTime { table, columns: [0; MAX_KEY_COLUMNS], count: columns.len() as u8 };
+        let mut made = MadeAtRunTime { table, columns: [0; MAX_TYPED_KEY_COLUMNS], count: columns.len() as u8 };
         made.columns.iter_mut().zip(columns).for_each(|(own, &column)| *own = column as u16);
         Self { name: "made at run time", id, made: Some(made), unique, open, marker: PhantomData }
     }

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 use polychron_base::sizes::scaled;
 use polychron_schema::{
-    Changes, Column, ColumnType, Date, Decimal, Decimal128, EncodedKey, FixedBytes, FixedString, IndexDefinition, Key,
-    KeyExtractor, KeyScratch, Layout, OwnedKey, RangeScratch, Row, RowBuffer, RowRef, RowViewMut, TableDefinition,
-    Timestamp, Value, build_row, set_value,
+    Changes, Column, ColumnOrder, ColumnType, Date, Decimal, Decimal128, EncodedKey, FixedBytes, FixedString,
+    IndexDefinition, Key, KeyExtractor, KeyScratch, Layout, OwnedKey, RangeScratch, Row, RowBuffer, RowRef, RowViewMut,
+    TableDefinition, Timestamp, Value, build_row, set_value,
 };
 use proptest::prelude::*;
 
@@ -292,6 +292,21 @@ fn config() -> ProptestConfig {
     ProptestConfig::with_cases(wanted.unwrap_or(scaled(512, 1) as u32))
 }
 
+/// One of the four orders.
+fn order(flags: u64) -> ColumnOrder {
+    ColumnOrder { descending: flags & 1 != 0, nulls_last: flags & 2 != 0 }
+}
+
+/// How an index with such a column sorts two of its values.
+fn compare(order: ColumnOrder, first: &Value, second: &Value) -> Ordering {
+    match (first.is_null(), second.is_null()) {
+        (false, false) if order.descending => second.cmp(first),
+        (false, false) => first.cmp(second),
+        (first, second) if order.nulls_last => first.cmp(&second),
+        (first, second) => second.cmp(&first),
+    }
+}
+
 /// A float as a key, compared as keys are.
 #[derive(Clone, Copy, Debug)]
 struct Total(f64);
@@ -379,6 +394,58 @@ proptest! {
             prop_assert_eq!(&decoded[..columns.len()], &wanted[..]);
             prop_assert!(key.starts_with(index.encode_key(&wanted, &mut scratch).unwrap()));
         }
+    }
+
+    #[test]
+    fn orders_sort_keys(row in every(), other in every(), (first, count) in (0_usize..48, 1_usize..=32), flags in any::<u64>()) {
+        let mut definition = Every::definition();
+        let width = definition.columns.len();
+        let columns: Vec<_> = (first..first + count).map(|column| column % width).collect();
+        let orders: Vec<_> = (0..count).map(|at| order(flags >> (2 * (at % 32)))).collect();
+        let index = IndexDefinition::new("in_orders", columns.clone()).with_unique(flags % 5 == 0).with_orders(orders);
+        definition.indexes = vec![index.clone()];
+        let (keys, mut scratch) = (KeyExtractor::secondary(&definition, 0).unwrap(), KeyScratch::new());
+        let (mut buffer, mut other_buffer) = (RowBuffer::new(), RowBuffer::new());
+        row.encode(&mut buffer).unwrap();
+        other.encode(&mut other_buffer).unwrap();
+        let mut extract = |row| keys.extract(row, &mut scratch).map(<[u8]>::to_vec);
+        let (Ok(key), Ok(other_key)) = (extract(buffer.as_row()), extract(other_buffer.as_row())) else { return Ok(()) };
+        let pick = |row| columns.iter().map(|&column| values(row)[column].clone()).collect::<Vec<_>>();
+        let (wanted, other_wanted) = (pick(&row), pick(&other));
+        let by_values = wanted.iter().zip(&other_wanted).enumerate().map(|(at, (a, b))| compare(index.order(at), a, b));
+        let by_values = by_values.fold(Ordering::Equal, Ordering::then);
+        if by_values.is_ne() {
+            prop_assert_eq!(key.cmp(&other_key), by_values);
+        }
+        prop_assert_eq!(&keys.decode_key(&key).unwrap()[..count], &wanted[..]);
+        for end in 1..=count {
+            prop_assert!(key.starts_with(keys.encode_key(&wanted[..end], &mut scratch).unwrap()));
+            let is_prefix_of_other = other_key.starts_with(keys.encode_key(&wanted[..end], &mut scratch).unwrap());
+            if end < count {
+                prop_assert_eq!(is_prefix_of_other, wanted[..end] == other_wanted[..end]);
+            }
+        }
+        // What is known of a key's first bytes is named as far as it goes, and nothing panics.
+        for end in 0..key.len() {
+            prop_assert_eq!(keys.describe_front(&key[..end]).len(), count);
+        }
+        let described = keys.describe_front(&key);
+        prop_assert!(wanted[..count - 1].iter().zip(&described).all(|(value, words)| value.to_string() == *words));
+    }
+
+    #[test]
+    fn short_keys_in_orders_are_extracted_in_registers((a, b, c) in any::<(i32, u64, i16)>(), flags in any::<u64>()) {
+        let row = Short { a, b, c, d: Timestamp(0), e: Decimal::from_units(0), f: 0, g: Level::Low, h: 'x' };
+        let mut definition = Short::definition();
+        let orders = [order(flags), order(flags >> 2)];
+        definition.indexes = vec![IndexDefinition::new("in_orders", [0, 3]).with_unique(true).with_orders(orders)];
+        let mut buffer = RowBuffer::new();
+        row.encode(&mut buffer).unwrap();
+        let (keys, mut scratch) = (KeyExtractor::secondary(&definition, 0).unwrap(), KeyScratch::new());
+        prop_assert!(keys.extract_short(buffer.as_row()).is_some());
+        let key = keys.extract(buffer.as_row(), &mut scratch).unwrap().to_vec();
+        prop_assert_eq!(&key[..], keys.encode_key(&[c.into(), b.into()], &mut scratch).unwrap());
+        prop_assert_eq!(keys.decode_key(&key).unwrap(), vec![c.into(), b.into()]);
     }
 
     #[test]

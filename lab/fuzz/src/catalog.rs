@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use polychron_base::IndexId;
 use polychron_log::catalog::{Standing, StoredCatalog, StoredTable, decode, encode};
-use polychron_schema::{ColumnType, EnumType, ForeignKeyDefinition, IndexDefinition, IndexKind, TableDefinition};
+use polychron_schema::{
+    ColumnOrder, ColumnType, EnumType, ForeignKeyDefinition, IndexDefinition, IndexKind, TableDefinition,
+};
 
 use crate::input::Input;
 
@@ -73,7 +75,8 @@ fn made_table(input: &mut Input<'_>, position: u32, parent: Option<&TableDefinit
         let (first, columns) = (input.below(count), 1 + input.below(count));
         let columns: Vec<_> = (first..first + columns).map(|column| column % count).collect();
         let index = IndexDefinition::new(format!("{number} {}", input.text(5)), columns);
-        table = table.with_index(index.with_unique(input.flag()).with_kind(kind(input)));
+        let index = index.with_unique(input.flag()).with_kind(kind(input));
+        table = table.with_index(if index.kind == IndexKind::Ordered { in_orders(input, index) } else { index });
     }
     if input.flag() {
         let itself = ForeignKeyDefinition::new(table.key.clone(), table.name.clone());
@@ -101,6 +104,13 @@ fn with_parent(input: &mut Input<'_>, mut table: TableDefinition, parent: &Table
 fn with_column(table: TableDefinition, name: String, column_type: ColumnType, nullable: bool) -> TableDefinition {
     let name = format!("{} {name}", table.columns.len());
     if nullable { table.with_nullable_column(name, column_type) } else { table.with_column(name, column_type) }
+}
+
+/// The same index with an order for each column.
+fn in_orders(input: &mut Input<'_>, index: IndexDefinition) -> IndexDefinition {
+    let mut order = |_| ColumnOrder { descending: input.flag(), nulls_last: input.flag() };
+    let orders: Vec<_> = (0..index.columns.len()).map(&mut order).collect();
+    index.with_orders(orders)
 }
 
 fn kind(input: &mut Input<'_>) -> IndexKind {

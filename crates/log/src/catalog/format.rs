@@ -6,7 +6,8 @@
 //!              list of foreign keys, expected rows, 0 or 1 and the partition column
 //! column       name, type, 0 or 1 (nullable)
 //! type         number of the type, and of an enum its list of variants (name, number in 16 bytes), of others with a bound that bound
-//! index        id, name, columns, 0 or 1 (unique), kind
+//! index        id, name, columns, 0 or 1 (unique), kind; behind the kind 3, which is an ordered index as 1 is, for each column the sum of 1
+//!              (descending) and 2 (NULL last)
 //! foreign key  columns, name of the parent
 //! ```
 //!
@@ -17,7 +18,8 @@ use std::sync::Arc;
 
 use polychron_base::IndexId;
 use polychron_schema::{
-    ColumnDefinition, ColumnType, EnumType, ForeignKeyDefinition, IndexDefinition, IndexKind, TableDefinition,
+    ColumnDefinition, ColumnOrder, ColumnType, EnumType, ForeignKeyDefinition, IndexDefinition, IndexKind,
+    TableDefinition,
 };
 
 use super::{Error, Malformed, Standing, StoredCatalog, StoredTable};
@@ -77,11 +79,12 @@ fn put_table(bytes: &mut Vec<u8>, table: &StoredTable) {
     put_positions(bytes, key);
     bytes.push(kind_number(*primary_kind));
     put_list(bytes, table.indexes.iter().zip(indexes), |bytes, (id, index)| {
-        let IndexDefinition { name, columns, unique, kind } = index;
+        let IndexDefinition { name, columns, orders, unique, kind } = index;
         put_varint(bytes, id.0.into());
         put_text(bytes, name);
         put_positions(bytes, columns);
-        bytes.extend_from_slice(&[u8::from(*unique), kind_number(*kind)]);
+        bytes.extend_from_slice(&[u8::from(*unique), if orders.is_empty() { kind_number(*kind) } else { IN_ORDERS }]);
+        bytes.extend(orders.iter().map(|order| u8::from(order.descending) + 2 * u8::from(order.nulls_last)));
     });
     put_list(bytes, foreign_keys.iter(), |bytes, foreign_key| {
         let ForeignKeyDefinition { columns, parent } = foreign_key;
@@ -127,10 +130,21 @@ fn put_list<I: ExactSizeIterator>(bytes: &mut Vec<u8>, items: I, mut put: impl F
     items.for_each(|item| put(bytes, item));
 }
 
+/// In place of a kind: an ordered index whose columns have orders of their own.
+const IN_ORDERS: u8 = 3;
+
 fn kind_number(kind: IndexKind) -> u8 {
     match kind {
         IndexKind::Ordered => 1,
         IndexKind::Hash => 2,
+    }
+}
+
+fn kind_of(number: u8) -> Option<IndexKind> {
+    match number {
+        1 => Some(IndexKind::Ordered),
+        2 => Some(IndexKind::Hash),
+        _ => None,
     }
 }
 
@@ -207,11 +221,7 @@ impl<'b> Source<'b> {
     }
 
     fn kind(&mut self) -> Result<IndexKind, Error> {
-        self.known("kind of an index", |number| match number {
-            1 => Some(IndexKind::Ordered),
-            2 => Some(IndexKind::Hash),
-            _ => None,
-        })
+        self.known("kind of an index", kind_of)
     }
 
     fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T, Error>) -> Result<Vec<T>, Error> {
@@ -255,7 +265,21 @@ impl<'b> Source<'b> {
     fn index(&mut self) -> Result<(IndexId, IndexDefinition), Error> {
         let id = IndexId(self.number()?);
         let (name, columns) = (self.text()?.to_owned(), self.positions()?);
-        Ok((id, IndexDefinition { name, columns, unique: self.flag()?, kind: self.kind()? }))
+        let unique = self.flag()?;
+        let kind = self.known("kind of an index", |number| match number {
+            IN_ORDERS => Some(None),
+            _ => kind_of(number).map(Some),
+        })?;
+        let orders = match kind {
+            Some(_) => Vec::new(),
+            None => columns.iter().map(|_| self.order()).collect::<Result<_, _>>()?,
+        };
+        Ok((id, IndexDefinition { name, columns, orders, unique, kind: kind.unwrap_or(IndexKind::Ordered) }))
+    }
+
+    fn order(&mut self) -> Result<ColumnOrder, Error> {
+        let order = |number| ColumnOrder { descending: number & 1 != 0, nulls_last: number & 2 != 0 };
+        self.known("order of a column", |number| (number < 4).then(|| order(number)))
     }
 
     fn column(&mut self) -> Result<ColumnDefinition, Error> {

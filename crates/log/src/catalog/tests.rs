@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use polychron_base::{IndexId, TableId};
 use polychron_schema::{
-    ColumnDefinition, ColumnType, EnumType, EnumVariant, ForeignKeyDefinition, IndexDefinition, IndexKind, SchemaError,
-    TableDefinition,
+    ColumnDefinition, ColumnOrder, ColumnType, EnumType, EnumVariant, ForeignKeyDefinition, IndexDefinition, IndexKind,
+    SchemaError, TableDefinition,
 };
 
 use super::*;
@@ -40,6 +40,11 @@ fn catalog() -> StoredCatalog {
         .with_key([0])
         .with_index(IndexDefinition::new("by_to", [1, 2]).with_unique(true))
         .with_index(IndexDefinition::new("h", [2]).with_kind(IndexKind::Hash))
+        .with_index(IndexDefinition::new("d", [2, 1, 0]).with_orders([
+            ColumnOrder::DESCENDING,
+            ColumnOrder::ASCENDING,
+            ColumnOrder::ASCENDING.with_nulls_last(true),
+        ]))
         .with_foreign_key(ForeignKeyDefinition::new([1, 2], "types"))
         .with_foreign_key(ForeignKeyDefinition::new([0], "Aufträge"))
         .with_primary_kind(IndexKind::Hash)
@@ -51,7 +56,7 @@ fn catalog() -> StoredCatalog {
         last_index: IndexId(0),
         standing: Standing::Permanent,
     };
-    let indexes = vec![IndexId(2), IndexId(500)];
+    let indexes = vec![IndexId(2), IndexId(500), IndexId(501)];
     let order =
         StoredTable { definition: order.into(), indexes, last_index: IndexId(501), standing: Standing::Provisional };
     StoredCatalog::new(300, BTreeMap::from([(1, types), (130, order)])).unwrap()
@@ -90,8 +95,9 @@ const FIXTURE: &str = concat!(
     "820101f503094175667472c3a4676503",                   // position, standing, highest index, name, number of columns
     "0269640a0002746f090004706169640101",                 // columns
     "010002",                                             // key, kind
-    "02020562795f746f0201020101",                         // number of indexes, the first one
+    "03020562795f746f0201020101",                         // number of indexes, the first one
     "f403016801020002",                                   // the second one
+    "f5030164030201000003030002",                         // the third one
     "02020102057479706573",                               // number of foreign keys, the first one
     "0100094175667472c3a46765",                           // the second one
     "e8070101",                                           // expected rows, partition column

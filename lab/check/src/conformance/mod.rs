@@ -36,6 +36,7 @@ pub mod memory;
 pub mod messages;
 pub mod opponents;
 pub mod options;
+pub mod orders;
 pub mod own_errors;
 pub mod phantoms;
 pub mod points;
@@ -79,6 +80,7 @@ macro_rules! conformance {
                 violations_change_nothing, too_long_entries_change_nothing, unique_values_change_hands,
                 hash_entries, hash_lookup, definitions);
             $crate::conformance!(@group $setup, ranges: of_entries, refused);
+            $crate::conformance!(@group $setup, orders: of_columns, of_new_indexes);
             $crate::conformance!(@group $setup, batches: declared_keys, hashed_keys, odd_declarations);
             $crate::conformance!(@group $setup, savepoints: undo_writes, nest, undone_ones_are_void,
                 those_of_earlier_transactions_are_void, those_of_others_are_void, those_of_other_procedures_are_void,
