@@ -73,8 +73,8 @@ impl IndexDefinition {
         Self { name, columns, orders: Vec::new(), unique: false, kind: IndexKind::Ordered }
     }
 
-    /// The same index with its columns sorted in these orders, one for each column. Such an index is one of the dynamic face: no handle of the
-    /// typed one leads to it.
+    /// The same index with its columns sorted in these orders, one for each column. Such an index is one of the dynamic API: no typed handle
+    /// leads to it.
     ///
     /// ```
     /// use polychron_schema::{ColumnOrder, IndexDefinition};

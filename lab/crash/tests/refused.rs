@@ -41,7 +41,7 @@ fn fill(database: &Database, items: &Table<Item>, first: u64) -> (u64, Error) {
     panic!("nothing is refused");
 }
 
-/// A row is as it was written, or it is not known any more whether all is durable that was read with it.
+/// A row is as it was written, or it is no longer known whether all is durable that was read with it.
 fn is_read_or_refused(database: &Database, items: &Table<Item>) {
     match database.transact(|t| t.get_owned(items, 0)) {
         Ok(found) => assert_eq!(found, Some(item(0))),

@@ -29,6 +29,7 @@ const NAMING: &[&str] = &[
     "lab/compared/",
     "crates/polychron/",
     "crates/cli/tests/",
+    "crates/sql/tests/",
     "lab/cli/tests/",
     // Tests of a layer need a host protocol.
     "crates/protocols/src/lazy_tests.rs",

@@ -183,7 +183,7 @@ impl State {
     }
 
     /// All up to this epoch is durable at this time. Times are kept that are at least a part of the limit from the one before the last, so that they are
-    /// few, and none that has no answer to decide on any more.
+    /// few, and only while there are answers to decide on.
     fn flushed(&mut self, epoch: u64, now_ns: u64, limit_ns: u64) {
         if self.since.back().is_some_and(|(last, _)| *last >= epoch) {
             return;

@@ -60,7 +60,7 @@ struct Opened<D: Disk> {
     file: Arc<File<D::File>>,
     bytes: u64,
     ahead: Ahead<D>,
-    /// What was read before, and is not needed any more.
+    /// What was read before, and is no longer needed.
     spare: Option<Buffer>,
 }
 

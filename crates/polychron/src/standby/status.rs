@@ -118,7 +118,7 @@ impl Shared {
         Some(taken)
     }
 
-    /// It follows nobody any more.
+    /// From now on it follows nobody.
     pub(super) fn end_with(&self, trouble: Trouble) {
         self.change(|status| {
             (status.is_connected, status.trouble) = (false, Some(trouble.to_string()));
@@ -128,7 +128,7 @@ impl Shared {
         self.unshown_changed.notify_all();
     }
 
-    /// Why it follows nobody any more.
+    /// Why it no longer follows anybody.
     pub(super) fn ended(&self) -> Option<Trouble> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).ended.clone()
     }

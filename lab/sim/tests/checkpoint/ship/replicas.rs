@@ -158,7 +158,7 @@ pub(super) fn has_less_than_it_says() -> bool {
     is_answered(&world, ticket) && at_so_many(&[follower], 1, 0) < ticket.0
 }
 
-/// A standby of the old primary has more than the one that was promoted, which may not have the log any more by which they could be told apart.
+/// A standby of the old primary has more than the one that was promoted, which may no longer have the log by which they could be told apart.
 pub(super) fn counts_another_history() -> bool {
     (1..12).any(|commits| {
         let (world, first) = with(0);

@@ -1,0 +1,533 @@
+//! Expressions.
+
+use sqlparser::ast::{self, BinaryOperator as Sign, UnaryOperator};
+
+use super::aggregates::aggregate_kind;
+use super::literals::constant;
+use super::{Binder, column_type, folded, object_name, scope};
+use crate::casts::{self, Cast, Place};
+use crate::context::Context;
+use crate::datum::{Datum, OwnedDatum};
+use crate::error::{SqlError, SqlState};
+use crate::expr::{Expr, Typed};
+use crate::functions::{self, Function, Volatility};
+use crate::text::Zone;
+use crate::types::{Bound, Category, ColumnType, Type};
+
+impl Binder<'_> {
+    /// An expression, of a type that may still be unknown.
+    pub(crate) fn expr(&mut self, expr: &ast::Expr) -> Result<Typed, SqlError> {
+        match expr {
+            ast::Expr::Identifier(name) => self.column(None, &folded(name)),
+            ast::Expr::CompoundIdentifier(parts) => match &parts[..] {
+                [table, name] => self.column(Some(&folded(table)), &folded(name)),
+                _ => Err(SqlError::unsupported(format!("the name {expr}"))),
+            },
+            ast::Expr::Value(value) => self.literal(&value.value),
+            ast::Expr::Nested(inner) => self.expr(inner),
+            ast::Expr::BinaryOp { left, op, right } => self.binary(left, op, right),
+            ast::Expr::UnaryOp { op, expr } => self.unary(op, expr),
+            ast::Expr::IsNull(inner) => Ok(truth(Expr::IsNull(self.any_type(inner)?))),
+            ast::Expr::IsNotNull(inner) => Ok(truth(not(Expr::IsNull(self.any_type(inner)?)))),
+            ast::Expr::IsTrue(inner) => self.is(inner, "IS TRUE", |it| Expr::Is(true, it)),
+            ast::Expr::IsNotTrue(inner) => self.is(inner, "IS NOT TRUE", |it| not(Expr::Is(true, it))),
+            ast::Expr::IsFalse(inner) => self.is(inner, "IS FALSE", |it| Expr::Is(false, it)),
+            ast::Expr::IsNotFalse(inner) => self.is(inner, "IS NOT FALSE", |it| not(Expr::Is(false, it))),
+            ast::Expr::IsUnknown(inner) => self.is(inner, "IS UNKNOWN", Expr::IsNull),
+            ast::Expr::IsNotUnknown(inner) => self.is(inner, "IS NOT UNKNOWN", |it| not(Expr::IsNull(it))),
+            ast::Expr::IsDistinctFrom(left, right) => self.distinct(left, right).map(truth),
+            ast::Expr::IsNotDistinctFrom(left, right) => self.distinct(left, right).map(|it| truth(not(it))),
+            ast::Expr::In { expr, target: ast::InTarget::List(list), negated, .. } => {
+                self.in_list(expr, list, *negated)
+            }
+            ast::Expr::Between { expr, negated, low, high } => self.between(expr, *negated, low, high),
+            ast::Expr::Like { negated, expr, pattern, escape_char: None, any: false } => {
+                self.operator(if *negated { "!~~" } else { "~~" }, &[expr, pattern])
+            }
+            ast::Expr::ILike { negated, expr, pattern, escape_char: None, any: false } => {
+                self.operator(if *negated { "!~~*" } else { "~~*" }, &[expr, pattern])
+            }
+            ast::Expr::Cast {
+                kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
+                expr,
+                data_type,
+                format: None,
+            } => {
+                let inner = self.expr(expr)?;
+                self.cast(inner, column_type(data_type)?, Place::Explicit)
+            }
+            ast::Expr::TypedString(typed) => {
+                let inner = self.literal(&typed.value.value)?;
+                self.cast(inner, column_type(&typed.data_type)?, Place::Explicit)
+            }
+            ast::Expr::Interval(ast::Interval {
+                value,
+                leading_field: None,
+                leading_precision: None,
+                last_field: None,
+                fractional_seconds_precision: None,
+            }) => {
+                let inner = self.expr(value)?;
+                self.cast(inner, Type::Interval.into(), Place::Explicit)
+            }
+            ast::Expr::Case { operand, conditions, else_result, .. } => {
+                self.case(operand.as_deref(), conditions, else_result.as_deref())
+            }
+            ast::Expr::Function(function) => self.function(function),
+            other => self.special(other),
+        }
+    }
+
+    /// What has a syntax of its own and is a function.
+    fn special(&mut self, expr: &ast::Expr) -> Result<Typed, SqlError> {
+        match expr {
+            ast::Expr::Extract { field, expr, .. } => {
+                let (field, of) = (field.to_string().to_lowercase(), self.expr(expr)?);
+                let field = Typed::new(Expr::Constant(OwnedDatum::Text(field.into())), Type::Text);
+                let part = self.call("date_part", vec![field, of])?;
+                self.cast(part, Type::Numeric.into(), Place::Explicit)
+            }
+            ast::Expr::Ceil { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
+                let inner = self.expr(expr)?;
+                self.call("ceil", vec![inner])
+            }
+            ast::Expr::Floor { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
+                let inner = self.expr(expr)?;
+                self.call("floor", vec![inner])
+            }
+            ast::Expr::Position { expr, r#in } => {
+                let (part, of) = (self.expr(expr)?, self.expr(r#in)?);
+                self.call("strpos", vec![of, part])
+            }
+            ast::Expr::Substring { expr, substring_from, substring_for, .. } => {
+                let mut arguments = vec![self.expr(expr)?];
+                match substring_from {
+                    Some(from) => arguments.push(self.expr(from)?),
+                    None => arguments.push(constant(Datum::Int(1), Type::Int4)),
+                }
+                substring_for.iter().try_for_each(|count| self.expr(count).map(|count| arguments.push(count)))?;
+                self.call("substring", arguments)
+            }
+            ast::Expr::Trim { expr, trim_where, trim_what, trim_characters } => {
+                let mut arguments = vec![self.expr(expr)?];
+                let set = trim_what.as_deref().or_else(|| trim_characters.as_ref().and_then(|it| it.first()));
+                set.iter().try_for_each(|set| self.expr(set).map(|set| arguments.push(set)))?;
+                let name = match trim_where {
+                    Some(ast::TrimWhereField::Leading) => "ltrim",
+                    Some(ast::TrimWhereField::Trailing) => "rtrim",
+                    _ => "btrim",
+                };
+                self.call(name, arguments)
+            }
+            other => Err(SqlError::unsupported(format!("the expression {other}"))),
+        }
+    }
+
+    fn column(&mut self, table: Option<&str>, name: &str) -> Result<Typed, SqlError> {
+        let (level, column, of) = scope::resolve(&self.scopes, table, name)?;
+        let expr = if level == 0 { Expr::Column(column) } else { Expr::Outer { level, column } };
+        Ok(Typed::new(expr, of))
+    }
+
+    fn any_type(&mut self, expr: &ast::Expr) -> Result<Box<Expr>, SqlError> {
+        let inner = self.expr(expr)?;
+        self.known(inner).map(|it| Box::new(it.expr))
+    }
+
+    /// The expression as one of a type: text where nothing told.
+    pub(crate) fn known(&mut self, typed: Typed) -> Result<Typed, SqlError> {
+        if typed.base() == Type::Unknown { self.cast(typed, Type::Text.into(), Place::Implicit) } else { Ok(typed) }
+    }
+
+    fn is(&mut self, inner: &ast::Expr, place: &str, of: impl FnOnce(Box<Expr>) -> Expr) -> Result<Typed, SqlError> {
+        Ok(truth(of(Box::new(self.condition(inner, place)?))))
+    }
+
+    /// An expression that must be true or false.
+    pub(crate) fn condition(&mut self, expr: &ast::Expr, place: &str) -> Result<Expr, SqlError> {
+        let inner = self.expr(expr)?;
+        let base = inner.base();
+        if !matches!(base, Type::Bool | Type::Unknown) {
+            let message = format!("argument of {place} must be type boolean, not type {base}");
+            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+        }
+        Ok(self.cast(inner, Type::Bool.into(), Place::Implicit)?.expr)
+    }
+
+    fn binary(&mut self, left: &ast::Expr, sign: &Sign, right: &ast::Expr) -> Result<Typed, SqlError> {
+        let name = match sign {
+            Sign::And | Sign::Or => {
+                let place = if *sign == Sign::And { "AND" } else { "OR" };
+                let parts: Box<[_]> = Box::new([self.condition(left, place)?, self.condition(right, place)?]);
+                return Ok(truth(if *sign == Sign::And { Expr::And(parts) } else { Expr::Or(parts) }));
+            }
+            Sign::Plus => "+",
+            Sign::Minus => "-",
+            Sign::Multiply => "*",
+            Sign::Divide => "/",
+            Sign::Modulo => "%",
+            Sign::PGExp | Sign::BitwiseXor => "^",
+            Sign::BitwiseAnd => "&",
+            Sign::BitwiseOr => "|",
+            Sign::Eq => "=",
+            Sign::NotEq => "<>",
+            Sign::Lt => "<",
+            Sign::LtEq => "<=",
+            Sign::Gt => ">",
+            Sign::GtEq => ">=",
+            Sign::PGLikeMatch => "~~",
+            Sign::PGNotLikeMatch => "!~~",
+            Sign::PGILikeMatch => "~~*",
+            Sign::PGNotILikeMatch => "!~~*",
+            Sign::StringConcat => return self.concatenation(left, right),
+            other => return Err(SqlError::unsupported(format!("the operator {other}"))),
+        };
+        self.operator(name, &[left, right])
+    }
+
+    /// `||` takes anything that has a text on one of its sides.
+    fn concatenation(&mut self, left: &ast::Expr, right: &ast::Expr) -> Result<Typed, SqlError> {
+        let mut sides = [self.expr(left)?, self.expr(right)?];
+        let is_text = |it: &Typed| matches!(it.base().category(), Category::Text | Category::Unknown);
+        let texts = sides.iter().filter(|it| is_text(it)).count();
+        if texts == 1 && sides.iter().all(|it| it.base() != Type::Bytea) {
+            sides = sides.map(|it| if is_text(&it) { it } else { written(it) });
+        }
+        let [left, right] = sides;
+        self.apply("||", vec![left, right])
+    }
+
+    fn unary(&mut self, sign: &UnaryOperator, expr: &ast::Expr) -> Result<Typed, SqlError> {
+        match sign {
+            UnaryOperator::Not => Ok(truth(not(self.condition(expr, "NOT")?))),
+            UnaryOperator::Minus => {
+                // A number and its sign are one constant: the least integer would be out of range without.
+                if let Some(digits) = constant_number(expr) {
+                    return self.literal(&ast::Value::Number(negative(digits), false));
+                }
+                self.operator("-", &[expr])
+            }
+            UnaryOperator::Plus => self.operator("+", &[expr]),
+            other => Err(SqlError::unsupported(format!("the operator {other}"))),
+        }
+    }
+
+    fn operator(&mut self, sign: &'static str, sides: &[&ast::Expr]) -> Result<Typed, SqlError> {
+        let sides = sides.iter().map(|side| self.expr(side)).collect::<Result<_, _>>()?;
+        self.apply(sign, sides)
+    }
+
+    fn apply(&mut self, sign: &'static str, sides: Vec<Typed>) -> Result<Typed, SqlError> {
+        let types: Vec<_> = sides.iter().map(Typed::base).collect();
+        let found = functions::resolve(sign, &types).map_err(|why| functions::no_operator(sign, &types, why))?;
+        self.invoke(found, sides)
+    }
+
+    fn call(&mut self, name: &str, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+        let types: Vec<_> = arguments.iter().map(Typed::base).collect();
+        let found = functions::resolve(name, &types).map_err(|why| functions::no_function(name, &types, why))?;
+        self.invoke(found, arguments)
+    }
+
+    fn invoke(&mut self, function: &'static Function, arguments: Vec<Typed>) -> Result<Typed, SqlError> {
+        let with_types = arguments.into_iter().zip(function.arguments);
+        let casts = with_types.map(|(argument, of)| {
+            // A function of texts takes those that have a bound as they are.
+            Ok(self.cast(argument, (*of).into(), Place::Implicit)?.expr)
+        });
+        let arguments: Box<[_]> = casts.collect::<Result<_, SqlError>>()?;
+        Ok(Typed::new(fold(Expr::Call(function, arguments), function.volatility()), function.result))
+    }
+
+    /// The expression as one of another type, where that may be.
+    pub(crate) fn cast(&mut self, typed: Typed, to: ColumnType, place: Place) -> Result<Typed, SqlError> {
+        let from = typed.base();
+        if let (Expr::Parameter(number), Type::Unknown) = (&typed.expr, from) {
+            // The parameter is of this type from here on.
+            let known = &mut self.parameters[*number];
+            match *known {
+                Type::Unknown => *known = to.base,
+                of if of != to.base => {
+                    let typed = Typed::new(typed.expr, of);
+                    return self.cast(typed, to, Place::Explicit);
+                }
+                _ => {}
+            }
+            return Ok(bounded(Typed::new(typed.expr, to.base), to, place));
+        }
+        let Some(cast) = casts::find(from, to.base, place) else {
+            let message = match place {
+                Place::Explicit => format!("cannot cast type {from} to {}", to.base),
+                _ => format!("value is of type {from} where one of type {} is needed", to.base),
+            };
+            let state = if place == Place::Explicit { SqlState::CANNOT_COERCE } else { SqlState::DATATYPE_MISMATCH };
+            return Err(SqlError::new(state, message));
+        };
+        let expr = match (cast, &typed.expr) {
+            (Cast::Same, _) => typed.expr,
+            (Cast::Read(of), Expr::Constant(OwnedDatum::Text(text))) if !is_of_clock(of) => read_constant(of, text)?,
+            (cast, _) => fold(Expr::Cast(cast, Box::new(typed.expr)), volatility_of(from, to.base)),
+        };
+        if typed.of == to {
+            return Ok(Typed { expr, of: to });
+        }
+        Ok(bounded(Typed::new(expr, to.base), to, place))
+    }
+
+    fn distinct(&mut self, left: &ast::Expr, right: &ast::Expr) -> Result<Expr, SqlError> {
+        let sides = vec![self.expr(left)?, self.expr(right)?];
+        let mut sides = self.compared("=", sides)?.1.into_vec();
+        let (right, left) = (sides.pop().unwrap_or(Expr::NULL), sides.pop().unwrap_or(Expr::NULL));
+        Ok(Expr::Distinct(Box::new((left, right))))
+    }
+
+    /// Both sides as the comparison of this sign takes them.
+    fn compared(
+        &mut self,
+        sign: &'static str,
+        sides: Vec<Typed>,
+    ) -> Result<(&'static Function, Box<[Expr]>), SqlError> {
+        let types: Vec<_> = sides.iter().map(Typed::base).collect();
+        let found = functions::resolve(sign, &types).map_err(|why| functions::no_operator(sign, &types, why))?;
+        let sides = sides.into_iter().zip(found.arguments);
+        let sides = sides.map(|(side, of)| Ok(self.cast(side, (*of).into(), Place::Implicit)?.expr));
+        Ok((found, sides.collect::<Result<_, SqlError>>()?))
+    }
+
+    /// Whether both sides are equal.
+    pub(crate) fn equality(&mut self, sides: Vec<Typed>) -> Result<Expr, SqlError> {
+        Ok(self.apply("=", sides)?.expr)
+    }
+
+    fn in_list(&mut self, expr: &ast::Expr, list: &[ast::Expr], negated: bool) -> Result<Typed, SqlError> {
+        let value = self.expr(expr)?;
+        let list = list.iter().map(|part| self.expr(part)).collect::<Result<Vec<_>, _>>()?;
+        let of = common_type("IN", std::iter::once(&value).chain(&list))?;
+        let value = self.cast(value, of.into(), Place::Implicit)?;
+        let list = list.into_iter().map(|part| Ok(self.cast(part, of.into(), Place::Implicit)?.expr));
+        let list: Box<[_]> = list.collect::<Result<_, SqlError>>()?;
+        let sign = if negated { "<>" } else { "=" };
+        let function =
+            functions::resolve(sign, &[of, of]).map_err(|why| functions::no_operator(sign, &[of, of], why))?;
+        Ok(truth(Expr::Any { eval: function.eval, needs_all: negated, value: Box::new(value.expr), list }))
+    }
+
+    fn between(
+        &mut self,
+        expr: &ast::Expr,
+        negated: bool,
+        low: &ast::Expr,
+        high: &ast::Expr,
+    ) -> Result<Typed, SqlError> {
+        let lower = self.operator(">=", &[expr, low])?;
+        let upper = self.operator("<=", &[expr, high])?;
+        let both = Expr::And(Box::new([lower.expr, upper.expr]));
+        Ok(truth(if negated { not(both) } else { both }))
+    }
+
+    fn case(
+        &mut self,
+        operand: Option<&ast::Expr>,
+        conditions: &[ast::CaseWhen],
+        otherwise: Option<&ast::Expr>,
+    ) -> Result<Typed, SqlError> {
+        let mut tests = Vec::new();
+        for when in conditions {
+            tests.push(match operand {
+                Some(operand) => self.operator("=", &[operand, &when.condition])?.expr,
+                None => self.condition(&when.condition, "CASE/WHEN")?,
+            });
+        }
+        // What stands behind ELSE comes first where a type is looked for.
+        let mut results = vec![match otherwise {
+            Some(otherwise) => self.expr(otherwise)?,
+            None => constant(Datum::Null, Type::Unknown),
+        }];
+        for when in conditions {
+            results.push(self.expr(&when.result)?);
+        }
+        let (results, of) = self.alike("CASE", results)?;
+        let mut results = results.into_iter();
+        let otherwise = Box::new(results.next().unwrap_or(Expr::NULL));
+        let branches = tests.into_iter().zip(results).collect();
+        Ok(Typed::new(Expr::Case { branches, otherwise }, of))
+    }
+
+    /// The expressions as ones of their common type.
+    pub(crate) fn alike(&mut self, place: &str, parts: Vec<Typed>) -> Result<(Vec<Expr>, Type), SqlError> {
+        let of = common_type(place, &parts)?;
+        let parts = parts.into_iter().map(|part| Ok(self.cast(part, of.into(), Place::Implicit)?.expr));
+        Ok((parts.collect::<Result<_, SqlError>>()?, of))
+    }
+
+    fn function(&mut self, function: &ast::Function) -> Result<Typed, SqlError> {
+        let name = object_name(&function.name)?;
+        if function.over.is_some() || !function.within_group.is_empty() || function.null_treatment.is_some() {
+            return Err(SqlError::unsupported(format!("the expression {function}")));
+        }
+        let (list, is_distinct) = match &function.args {
+            ast::FunctionArguments::None => (&[][..], false),
+            ast::FunctionArguments::List(list) if list.clauses.is_empty() => {
+                (&list.args[..], list.duplicate_treatment == Some(ast::DuplicateTreatment::Distinct))
+            }
+            _ => return Err(SqlError::unsupported(format!("the expression {function}"))),
+        };
+        let is_star = matches!(list, [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)]);
+        let mut expressions = Vec::new();
+        for argument in list.iter().filter(|_| !is_star) {
+            match argument {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => expressions.push(expr),
+                other => return Err(SqlError::unsupported(format!("the argument {other}"))),
+            }
+        }
+        if let Some(kind) = aggregate_kind(&name, is_star) {
+            return self.aggregate(kind, (&name, &expressions), is_distinct, function.filter.as_deref());
+        }
+        if is_star || is_distinct || function.filter.is_some() {
+            let message = format!("{name} is not an aggregate function");
+            return Err(SqlError::new(SqlState("42809"), message));
+        }
+        let mut arguments = expressions.iter().map(|it| self.expr(it)).collect::<Result<Vec<_>, _>>()?;
+        match name.as_str() {
+            "coalesce" => {
+                let (parts, of) = self.alike("COALESCE", arguments)?;
+                Ok(Typed::new(Expr::Coalesce(parts.into()), of))
+            }
+            "greatest" | "least" => {
+                let is_greatest = name == "greatest";
+                let (parts, of) = self.alike(if is_greatest { "GREATEST" } else { "LEAST" }, arguments)?;
+                Ok(Typed::new(Expr::Extreme { is_greatest, of: parts.into() }, of))
+            }
+            "nullif" if arguments.len() == 2 => {
+                let of = arguments[0].of;
+                let mut sides = self.compared("=", arguments)?.1.into_vec();
+                let (second, first) = (sides.pop().unwrap_or(Expr::NULL), sides.pop().unwrap_or(Expr::NULL));
+                let of = if of.base == Type::Unknown { Type::Text.into() } else { of };
+                Ok(Typed::new(Expr::NullIf(Box::new((first, second))), of))
+            }
+            "concat" => {
+                let empty = || Expr::Constant(OwnedDatum::Text("".into()));
+                let parts = arguments.drain(..).map(|it| Expr::Coalesce(Box::new([shown(it), empty()])));
+                let parts: Vec<_> = parts.collect();
+                let mut all = Typed::new(empty(), Type::Text);
+                for part in parts {
+                    all = self.apply("||", vec![all, Typed::new(part, Type::Text)])?;
+                }
+                Ok(all)
+            }
+            "current_timestamp" => self.call("now", arguments),
+            "current_date" => {
+                let now = self.call("now", arguments)?;
+                self.cast(now, Type::Date.into(), Place::Explicit)
+            }
+            "localtimestamp" => {
+                let now = self.call("now", arguments)?;
+                self.cast(now, Type::Timestamp.into(), Place::Explicit)
+            }
+            _ => self.call(&name, arguments),
+        }
+    }
+}
+
+/// The digits of a constant, with its signs.
+fn constant_number(expr: &ast::Expr) -> Option<String> {
+    match expr {
+        ast::Expr::Nested(inner) => constant_number(inner),
+        ast::Expr::UnaryOp { op: UnaryOperator::Minus, expr } => constant_number(expr).map(negative),
+        ast::Expr::Value(value) => match &value.value {
+            ast::Value::Number(digits, _) => Some(digits.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn negative(digits: String) -> String {
+    digits.strip_prefix('-').map_or_else(|| format!("-{digits}"), str::to_owned)
+}
+
+fn truth(expr: Expr) -> Typed {
+    Typed::new(expr, Type::Bool)
+}
+
+fn not(expr: Expr) -> Expr {
+    Expr::Not(Box::new(expr))
+}
+
+/// The value as its text, whatever its type.
+fn written(typed: Typed) -> Typed {
+    let of = typed.base();
+    let expr = match of {
+        Type::Unknown | Type::Text | Type::Varchar | Type::Bpchar => typed.expr,
+        _ => Expr::Cast(Cast::Write(of), Box::new(typed.expr)),
+    };
+    Typed::new(expr, Type::Text)
+}
+
+/// The value as it is shown, which is another text than a cast's where it is a truth value.
+fn shown(typed: Typed) -> Expr {
+    let of = typed.base();
+    if of == Type::Bool { Expr::Cast(Cast::Show(of), Box::new(typed.expr)) } else { written(typed).expr }
+}
+
+fn bounded(typed: Typed, to: ColumnType, place: Place) -> Typed {
+    if to.bound == Bound::None {
+        return Typed { of: to, ..typed };
+    }
+    Typed { expr: fold(Expr::Bounded(to, place, Box::new(typed.expr)), Volatility::Immutable), of: to }
+}
+
+/// Whether a text of the type may stand for what only the timestamp of the execution tells: `now`, or a time without a zone.
+fn is_of_clock(of: Type) -> bool {
+    matches!(of, Type::Date | Type::Timestamp | Type::Timestamptz)
+}
+
+fn volatility_of(from: Type, to: Type) -> Volatility {
+    let has_zone = from == Type::Timestamptz || to == Type::Timestamptz || is_of_clock(to);
+    if has_zone { Volatility::Stable } else { Volatility::Immutable }
+}
+
+fn read_constant(of: Type, text: &str) -> Result<Expr, SqlError> {
+    let (arena, zone) = (bumpalo::Bump::new(), Zone::utc());
+    let value = crate::text::read(of, text, &Context::of(&arena, &zone))?;
+    Ok(Expr::Constant(value.owned()))
+}
+
+/// The value in place of the expression, where it is known and computing it does not fail: a failure is one of the execution.
+fn fold(expr: Expr, volatility: Volatility) -> Expr {
+    let is_constant = |it: &Expr| matches!(it, Expr::Constant(_));
+    let is_foldable = volatility == Volatility::Immutable
+        && match &expr {
+            Expr::Call(_, arguments) => arguments.iter().all(is_constant),
+            Expr::Cast(_, inner) | Expr::Bounded(_, _, inner) => is_constant(inner),
+            _ => false,
+        };
+    if !is_foldable {
+        return expr;
+    }
+    let (arena, zone) = (bumpalo::Bump::new(), Zone::utc());
+    let value = expr.eval(&[], &Context::of(&arena, &zone)).map(Datum::owned);
+    value.map_or(expr, Expr::Constant)
+}
+
+/// The type that all can become ("UNION, CASE, and Related Constructs" in PostgreSQL's manual, 10.5).
+pub(crate) fn common_type<'t>(place: &str, parts: impl IntoIterator<Item = &'t Typed>) -> Result<Type, SqlError> {
+    let mut common = Type::Unknown;
+    for next in parts.into_iter().map(Typed::base) {
+        if next == Type::Unknown || next == common {
+            continue;
+        }
+        if common == Type::Unknown {
+            common = next;
+        } else if common.category() != next.category() {
+            let message = format!("{place} types {common} and {next} cannot be matched");
+            return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+        } else if !common.is_preferred()
+            && casts::find(common, next, Place::Implicit).is_some()
+            && casts::find(next, common, Place::Implicit).is_none()
+        {
+            common = next;
+        }
+    }
+    Ok(if common == Type::Unknown { Type::Text } else { common })
+}

@@ -1,0 +1,102 @@
+//! Binding: what names stand for, and which types values have, by PostgreSQL's rules.
+
+mod aggregates;
+mod changes;
+mod definitions;
+mod expressions;
+mod joins;
+mod literals;
+mod query;
+mod scope;
+mod types;
+
+use sqlparser::ast;
+
+use crate::catalog::Catalog;
+use crate::error::{SqlError, SqlState};
+use crate::types::Type;
+
+pub(crate) use definitions::{NewTable, create_index};
+pub(crate) use scope::{Scope, ScopeColumn};
+pub(crate) use types::column_type;
+
+/// What is known while a statement is bound.
+pub(crate) struct Binder<'c> {
+    pub(crate) catalog: &'c Catalog,
+    /// The types of the parameters, as far as something told them.
+    pub(crate) parameters: Vec<Type>,
+    /// The scopes around, the innermost one last.
+    pub(crate) scopes: Vec<Scope>,
+    /// What aggregates may be used, and those that were: `None` where none may stand.
+    pub(crate) aggregates: Option<Vec<Aggregate>>,
+    /// A column of a query stays of unknown type: the other side of a UNION tells.
+    pub(crate) keeps_unknown: bool,
+    /// Where none may stand, the name of the place.
+    pub(crate) place: &'static str,
+}
+
+/// An aggregate that an expression uses.
+#[derive(Clone, Debug)]
+pub(crate) struct Aggregate {
+    pub(crate) kind: AggregateKind,
+    pub(crate) argument: Option<crate::expr::Typed>,
+    pub(crate) is_distinct: bool,
+    pub(crate) filter: Option<crate::expr::Expr>,
+    pub(crate) result: Type,
+}
+
+/// The aggregates that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AggregateKind {
+    CountRows,
+    Count,
+    Sum,
+    Average,
+    Least,
+    Greatest,
+    All,
+    Any,
+}
+
+impl<'c> Binder<'c> {
+    pub(crate) fn new(catalog: &'c Catalog, parameters: &[Type]) -> Self {
+        Self {
+            catalog,
+            parameters: parameters.to_vec(),
+            scopes: Vec::new(),
+            aggregates: None,
+            keeps_unknown: false,
+            place: "WHERE",
+        }
+    }
+
+    /// The names' own scope while `bind` runs.
+    pub(crate) fn within<O>(
+        &mut self,
+        scope: Scope,
+        bind: impl FnOnce(&mut Self) -> Result<O, SqlError>,
+    ) -> Result<O, SqlError> {
+        self.scopes.push(scope);
+        let bound = bind(self);
+        self.scopes.pop();
+        bound
+    }
+}
+
+/// A name as PostgreSQL folds it: in small letters unless it is quoted.
+pub(crate) fn folded(name: &ast::Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+}
+
+/// The name of an object of the schema `public`, which may be written in front of it.
+pub(crate) fn object_name(name: &ast::ObjectName) -> Result<String, SqlError> {
+    let parts: Option<Vec<_>> = name.0.iter().map(ast::ObjectNamePart::as_ident).collect();
+    match parts.as_deref() {
+        Some([name]) => Ok(folded(name)),
+        Some([schema, name]) if folded(schema) == "public" => Ok(folded(name)),
+        Some([schema, _]) => {
+            Err(SqlError::new(SqlState("3F000"), format!("schema \"{}\" does not exist", folded(schema))))
+        }
+        _ => Err(SqlError::unsupported(format!("the name {name}"))),
+    }
+}

@@ -1,0 +1,450 @@
+//! Queries.
+
+use sqlparser::ast::{self, SetExpr};
+
+use super::joins::filtered;
+use super::literals::constant;
+use super::{Binder, Scope, ScopeColumn, folded, object_name};
+use crate::casts::Place;
+use crate::datum::Datum;
+use crate::error::{SqlError, SqlState};
+use crate::expr::{Expr, Typed};
+use crate::plan::{Node, OutputColumn, SortKey, conjuncts};
+use crate::types::Type;
+
+/// A query and the columns of its rows.
+pub(crate) struct Query {
+    pub(crate) node: Node,
+    pub(crate) columns: Vec<OutputColumn>,
+}
+
+impl Binder<'_> {
+    pub(crate) fn query(&mut self, query: &ast::Query) -> Result<Query, SqlError> {
+        let unsupported = |what: &str| Err(SqlError::unsupported(what));
+        if query.with.is_some() {
+            return unsupported("WITH");
+        }
+        if query.fetch.is_some() {
+            return unsupported("FETCH");
+        }
+        let order: &[_] = match &query.order_by {
+            None => &[],
+            Some(ast::OrderBy { kind: ast::OrderByKind::Expressions(keys), interpolate: None }) => keys,
+            Some(_) => return unsupported("ORDER BY ALL"),
+        };
+        let bound = match &*query.body {
+            SetExpr::Select(select) => self.select(select, order)?,
+            SetExpr::Values(values) => {
+                let bound = self.values(values)?;
+                self.sorted_by_output(bound, order)?
+            }
+            SetExpr::Query(inner) => {
+                let bound = self.query(inner)?;
+                self.sorted_by_output(bound, order)?
+            }
+            SetExpr::SetOperation { op: ast::SetOperator::Union, set_quantifier, left, right } => {
+                let bound = self.union(set_quantifier, left, right)?;
+                self.sorted_by_output(bound, order)?
+            }
+            other => return Err(SqlError::unsupported(format!("the query {other}"))),
+        };
+        self.limited(bound, query.limit_clause.as_ref())
+    }
+
+    fn limited(&mut self, bound: Query, clause: Option<&ast::LimitClause>) -> Result<Query, SqlError> {
+        let (limit, offset) = match clause {
+            None => return Ok(bound),
+            Some(ast::LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
+                (limit.as_ref(), offset.as_ref().map(|offset| &offset.value))
+            }
+            Some(other) => return Err(SqlError::unsupported(format!("{other}"))),
+        };
+        let mut count = |expr: Option<&ast::Expr>| {
+            let bound = expr.map(|expr| {
+                let typed = self.within(Scope::default(), |binder| binder.expr(expr))?;
+                Ok::<_, SqlError>(self.cast(typed, Type::Int8.into(), Place::Assignment)?.expr)
+            });
+            bound.transpose()
+        };
+        let (limit, offset) = (count(limit)?, count(offset)?);
+        let node = Node::Limit { input: Box::new(bound.node), limit, offset };
+        Ok(Query { node, columns: bound.columns })
+    }
+
+    /// `VALUES`: rows of the columns' common types.
+    pub(crate) fn values(&mut self, values: &ast::Values) -> Result<Query, SqlError> {
+        let mut rows = Vec::new();
+        for row in &values.rows {
+            let bound = row.iter().map(|expr| self.within(Scope::default(), |binder| binder.expr(expr)));
+            rows.push(bound.collect::<Result<Vec<_>, _>>()?);
+        }
+        let width = rows.first().map_or(0, Vec::len);
+        if rows.iter().any(|row| row.len() != width) {
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length"));
+        }
+        let mut columns = Vec::new();
+        let mut made = vec![Vec::with_capacity(width); rows.len()];
+        for column in (0..width).rev() {
+            let values = rows.iter_mut().map(|row| row.remove(column)).collect();
+            let (values, of) = self.alike("VALUES", values)?;
+            made.iter_mut().zip(values).for_each(|(row, value)| row.push(value));
+            columns.push(OutputColumn { name: format!("column{}", column + 1), of: of.into() });
+        }
+        made.iter_mut().for_each(|row| row.reverse());
+        columns.reverse();
+        Ok(Query { node: Node::Rows(made), columns })
+    }
+
+    fn union(&mut self, quantifier: &ast::SetQuantifier, left: &SetExpr, right: &SetExpr) -> Result<Query, SqlError> {
+        let mut side = |side: &SetExpr| match side {
+            SetExpr::Select(select) => {
+                self.keeps_unknown = true;
+                self.select(select, &[])
+            }
+            SetExpr::Values(values) => self.values(values),
+            SetExpr::Query(inner) => self.query(inner),
+            SetExpr::SetOperation { op: ast::SetOperator::Union, set_quantifier, left, right } => {
+                self.union(set_quantifier, left, right)
+            }
+            other => Err(SqlError::unsupported(format!("the query {other}"))),
+        };
+        let (left, right) = (side(left)?, side(right)?);
+        if left.columns.len() != right.columns.len() {
+            let message = "each UNION query must have the same number of columns";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        let (mut lefts, mut rights, mut columns) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, (one, other)) in left.columns.iter().zip(&right.columns).enumerate() {
+            let sides = [one, other].map(|column| Typed::new(Expr::Column(at), column.of)).to_vec();
+            let (mut sides, of) = self.alike("UNION", sides)?;
+            rights.push(sides.pop().unwrap_or(Expr::NULL));
+            lefts.push(sides.pop().unwrap_or(Expr::NULL));
+            let of = if one.of == other.of { one.of } else { of.into() };
+            columns.push(OutputColumn { name: one.name.clone(), of });
+        }
+        let project = |node, columns| Node::Project { input: Box::new(node), columns };
+        let node = Node::Append(vec![project(left.node, lefts), project(right.node, rights)]);
+        let node = match quantifier {
+            ast::SetQuantifier::All => node,
+            _ => Node::Distinct { input: Box::new(node) },
+        };
+        Ok(Query { node, columns })
+    }
+
+    /// Sorts rows by their own columns, which keys name or count.
+    fn sorted_by_output(&mut self, bound: Query, order: &[ast::OrderByExpr]) -> Result<Query, SqlError> {
+        if order.is_empty() {
+            return Ok(bound);
+        }
+        let Query { node, columns } = bound;
+        let named = columns.iter().map(|column| ScopeColumn {
+            table: None,
+            name: column.name.clone(),
+            of: column.of,
+            is_hidden: false,
+        });
+        let scope = Scope { columns: named.collect() };
+        let keys = order.iter().map(|key| {
+            let expr = match position(&key.expr, columns.len(), "ORDER BY")? {
+                Some(at) => Expr::Column(at),
+                None => self.within(scope.clone(), |binder| binder.expr(&key.expr))?.expr,
+            };
+            sort_key(expr, key)
+        });
+        let keys = keys.collect::<Result<_, SqlError>>()?;
+        Ok(Query { node: Node::Sort { input: Box::new(node), keys }, columns })
+    }
+
+    fn select(&mut self, select: &ast::Select, order: &[ast::OrderByExpr]) -> Result<Query, SqlError> {
+        check_select(select)?;
+        let keeps_unknown = std::mem::replace(&mut self.keeps_unknown, false);
+        let source = self.from(&select.from)?;
+        let scope = source.scope.clone();
+        let parts = match &select.selection {
+            Some(condition) => self.within(scope.clone(), |binder| {
+                binder.place = "WHERE";
+                let mut parts = Vec::new();
+                conjuncts(binder.condition(condition, "WHERE")?, &mut parts);
+                Ok(parts)
+            })?,
+            None => Vec::new(),
+        };
+        let node = filtered(source.node, parts);
+        self.keeps_unknown = keeps_unknown;
+        let bound = self.within(scope, |binder| binder.select_list(select, node, order));
+        self.keeps_unknown = false;
+        bound
+    }
+
+    /// What stands behind the rows of a FROM: groups, the list, the order.
+    fn select_list(
+        &mut self,
+        select: &ast::Select,
+        input: Node,
+        order: &[ast::OrderByExpr],
+    ) -> Result<Query, SqlError> {
+        let groups: &[ast::Expr] = match &select.group_by {
+            ast::GroupByExpr::Expressions(groups, modifiers) if modifiers.is_empty() => groups,
+            other => return Err(SqlError::unsupported(format!("{other}"))),
+        };
+        let keeps_unknown = self.keeps_unknown;
+        let before = self.aggregates.replace(Vec::new());
+        let mut list = Vec::new();
+        for item in &select.projection {
+            self.select_item(item, &mut list)?;
+        }
+        let having = select.having.as_ref().map(|having| self.condition(having, "HAVING")).transpose()?;
+        let mut keys = Vec::new();
+        for key in order {
+            keys.push((self.order_key(key, &list)?, key));
+        }
+        let aggregates = std::mem::replace(&mut self.aggregates, before).unwrap_or_default();
+        self.place = "GROUP BY";
+        let mut group_keys = Vec::new();
+        for group in groups {
+            group_keys.push(match position(group, list.len(), "GROUP BY")? {
+                Some(at) => list[at].1.expr.clone(),
+                None => self.group_key(group, &list)?,
+            });
+        }
+        let is_grouped = !groups.is_empty() || !aggregates.is_empty() || having.is_some();
+        let mut node = input;
+        let mut list: Vec<(String, Typed)> = list;
+        let (mut having, mut keys) = (having, keys);
+        if is_grouped {
+            let scope = self.scopes.last().cloned().unwrap_or_default();
+            let over = |expr: &mut Expr| over_groups(expr, &group_keys, &scope);
+            list.iter_mut().try_for_each(|(_, typed)| over(&mut typed.expr))?;
+            having.iter_mut().try_for_each(&over)?;
+            keys.iter_mut().try_for_each(|(expr, _)| over(expr))?;
+            node = Node::Aggregate { input: Box::new(node), groups: group_keys, aggregates };
+        }
+        if let Some(condition) = having {
+            node = Node::Filter { input: Box::new(node), condition };
+        }
+        let mut columns = Vec::new();
+        let mut exprs = Vec::new();
+        for (name, typed) in list {
+            let typed = if keeps_unknown { typed } else { self.known(typed)? };
+            columns.push(OutputColumn { name, of: typed.of });
+            exprs.push(typed.expr);
+        }
+        let is_distinct = match &select.distinct {
+            None => false,
+            Some(ast::Distinct::Distinct) => true,
+            Some(other) => return Err(SqlError::unsupported(format!("SELECT {other}"))),
+        };
+        Ok(Query { node: ordered(node, exprs, keys, is_distinct)?, columns })
+    }
+
+    pub(super) fn select_item(
+        &mut self,
+        item: &ast::SelectItem,
+        list: &mut Vec<(String, Typed)>,
+    ) -> Result<(), SqlError> {
+        match item {
+            ast::SelectItem::UnnamedExpr(expr) => {
+                let typed = self.expr(expr)?;
+                list.push((name_of(expr), typed));
+            }
+            ast::SelectItem::ExprWithAlias { expr, alias } => {
+                let typed = self.expr(expr)?;
+                list.push((folded(alias), typed));
+            }
+            ast::SelectItem::Wildcard(_) => self.all_columns(None, list)?,
+            ast::SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                self.all_columns(Some(&object_name(name)?), list)?;
+            }
+            other => return Err(SqlError::unsupported(format!("{other}"))),
+        }
+        Ok(())
+    }
+
+    fn all_columns(&mut self, table: Option<&str>, list: &mut Vec<(String, Typed)>) -> Result<(), SqlError> {
+        let scope = self.scopes.last().cloned().unwrap_or_default();
+        let is_meant = |column: &ScopeColumn| match table {
+            None => !column.is_hidden,
+            Some(table) => column.table.as_deref() == Some(table),
+        };
+        match table {
+            Some(table) if !scope.has_table(table) => {
+                let message = format!("missing FROM-clause entry for table \"{table}\"");
+                return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
+            }
+            None if scope.columns.is_empty() => {
+                let message = "SELECT * with no tables specified is not valid";
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
+            _ => {}
+        }
+        for (at, column) in scope.columns.iter().enumerate().filter(|(_, column)| is_meant(column)) {
+            list.push((column.name.clone(), Typed::new(Expr::Column(at), column.of)));
+        }
+        Ok(())
+    }
+
+    /// What a key of ORDER BY stands for: a column of the list by name or position, or an expression over the rows.
+    fn order_key(&mut self, key: &ast::OrderByExpr, list: &[(String, Typed)]) -> Result<Expr, SqlError> {
+        if let Some(at) = position(&key.expr, list.len(), "ORDER BY")? {
+            return Ok(list[at].1.expr.clone());
+        }
+        if let ast::Expr::Identifier(name) = &key.expr
+            && let Some((_, typed)) = list.iter().find(|(own, _)| *own == folded(name))
+        {
+            return Ok(typed.expr.clone());
+        }
+        Ok(self.expr(&key.expr)?.expr)
+    }
+
+    /// What a key of GROUP BY stands for: a column of the rows comes before one of the list.
+    fn group_key(&mut self, group: &ast::Expr, list: &[(String, Typed)]) -> Result<Expr, SqlError> {
+        let bound = self.expr(group);
+        if let (Err(error), ast::Expr::Identifier(name)) = (&bound, group)
+            && error.state() == SqlState::UNDEFINED_COLUMN
+            && let Some((_, typed)) = list.iter().find(|(own, _)| *own == folded(name))
+        {
+            return Ok(typed.expr.clone());
+        }
+        Ok(bound?.expr)
+    }
+}
+
+/// Which clauses are not known yet.
+fn check_select(select: &ast::Select) -> Result<(), SqlError> {
+    let clauses = [
+        (select.top.is_some(), "TOP"),
+        (select.into.is_some(), "SELECT INTO"),
+        (!select.lateral_views.is_empty(), "LATERAL VIEW"),
+        (select.prewhere.is_some(), "PREWHERE"),
+        (!select.cluster_by.is_empty() || !select.distribute_by.is_empty() || !select.sort_by.is_empty(), "SORT BY"),
+        (!select.named_window.is_empty(), "WINDOW"),
+        (select.qualify.is_some(), "QUALIFY"),
+        (!select.connect_by.is_empty(), "CONNECT BY"),
+        (select.exclude.is_some(), "EXCLUDE"),
+    ];
+    let found = clauses.into_iter().find(|(is_there, _)| *is_there);
+    found.map_or(Ok(()), |(_, clause)| Err(SqlError::unsupported(clause)))
+}
+
+/// Makes an expression over rows one over groups: their keys, followed by the aggregates.
+fn over_groups(expr: &mut Expr, groups: &[Expr], scope: &Scope) -> Result<(), SqlError> {
+    expr.replace(&mut |it| {
+        if let Some(at) = groups.iter().position(|group| group.is_same(it)) {
+            *it = Expr::Column(at);
+            return Ok(true);
+        }
+        match it {
+            Expr::Aggregate(number) => {
+                *it = Expr::Column(groups.len() + *number);
+                Ok(true)
+            }
+            Expr::Column(at) => {
+                let column = &scope.columns[*at];
+                let name = match &column.table {
+                    Some(table) => format!("{table}.{}", column.name),
+                    None => column.name.clone(),
+                };
+                let message =
+                    format!("column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function");
+                Err(SqlError::new(SqlState::GROUPING_ERROR, message))
+            }
+            _ => Ok(false),
+        }
+    })
+}
+
+/// The list, sorted and each row once where that is asked for.
+fn ordered(
+    node: Node,
+    exprs: Vec<Expr>,
+    keys: Vec<(Expr, &ast::OrderByExpr)>,
+    is_distinct: bool,
+) -> Result<Node, SqlError> {
+    if keys.is_empty() && !is_distinct {
+        return Ok(Node::Project { input: Box::new(node), columns: exprs });
+    }
+    // The keys stand behind the list, and go when the rows are sorted.
+    let width = exprs.len();
+    let mut columns = exprs;
+    let mut sort = Vec::new();
+    for (expr, key) in keys {
+        let at = columns.iter().position(|own| own.is_same(&expr)).unwrap_or_else(|| {
+            columns.push(expr);
+            columns.len() - 1
+        });
+        sort.push(sort_key(Expr::Column(at), key)?);
+    }
+    if is_distinct && columns.len() > width {
+        let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+        return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message));
+    }
+    let has_more = columns.len() > width;
+    let mut node = Node::Project { input: Box::new(node), columns };
+    if is_distinct {
+        node = Node::Distinct { input: Box::new(node) };
+    }
+    if !sort.is_empty() {
+        node = Node::Sort { input: Box::new(node), keys: sort };
+    }
+    if has_more {
+        node = Node::Project { input: Box::new(node), columns: (0..width).map(Expr::Column).collect() };
+    }
+    Ok(node)
+}
+
+fn sort_key(expr: Expr, key: &ast::OrderByExpr) -> Result<SortKey, SqlError> {
+    let is_descending = match &key.options.sort {
+        None | Some(ast::OrderBySort::Asc) => false,
+        Some(ast::OrderBySort::Desc) => true,
+        Some(_) => return Err(SqlError::unsupported("ORDER BY USING")),
+    };
+    Ok(SortKey { expr, is_descending, nulls_first: key.options.nulls_first.unwrap_or(is_descending) })
+}
+
+/// The position that a number in ORDER BY or GROUP BY names, from 0 on.
+fn position(expr: &ast::Expr, width: usize, place: &str) -> Result<Option<usize>, SqlError> {
+    let ast::Expr::Value(value) = expr else { return Ok(None) };
+    let ast::Value::Number(digits, _) = &value.value else { return Ok(None) };
+    let at = digits.parse::<usize>().ok().filter(|at| (1..=width).contains(at));
+    let missing = || {
+        let message = format!("{place} position {digits} is not in select list");
+        SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message)
+    };
+    at.map(|at| Some(at - 1)).ok_or_else(missing)
+}
+
+/// The name that PostgreSQL gives a column of the list.
+fn name_of(expr: &ast::Expr) -> String {
+    match expr {
+        ast::Expr::Identifier(name) => folded(name),
+        ast::Expr::CompoundIdentifier(parts) => parts.last().map_or_else(String::new, folded),
+        ast::Expr::Function(function) => object_name(&function.name).unwrap_or_default(),
+        ast::Expr::Cast { expr, data_type, .. } => match name_of(expr) {
+            name if name == "?column?" => {
+                super::column_type(data_type).map_or(name, |of| of.base.internal_name().to_owned())
+            }
+            name => name,
+        },
+        ast::Expr::Nested(inner) => name_of(inner),
+        ast::Expr::Case { else_result, .. } => match else_result.as_deref().map(name_of) {
+            Some(name) if name != "?column?" => name,
+            _ => "case".to_owned(),
+        },
+        ast::Expr::Extract { .. } => "extract".to_owned(),
+        ast::Expr::Position { .. } => "position".to_owned(),
+        ast::Expr::Substring { .. } => "substring".to_owned(),
+        ast::Expr::Trim { .. } => "btrim".to_owned(),
+        ast::Expr::Ceil { .. } => "ceil".to_owned(),
+        ast::Expr::Floor { .. } => "floor".to_owned(),
+        ast::Expr::TypedString(typed) => super::column_type(&typed.data_type)
+            .map_or_else(|_| "?column?".to_owned(), |of| of.base.internal_name().to_owned()),
+        ast::Expr::Interval(_) => "interval".to_owned(),
+        ast::Expr::Value(value) if matches!(value.value, ast::Value::Boolean(_)) => "bool".to_owned(),
+        _ => "?column?".to_owned(),
+    }
+}
+
+/// NULL of a type, for what has none.
+pub(crate) fn null() -> Typed {
+    constant(Datum::Null, Type::Unknown)
+}

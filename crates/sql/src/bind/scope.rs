@@ -1,0 +1,89 @@
+//! The columns that names can stand for.
+
+use crate::error::{SqlError, SqlState};
+use crate::types::ColumnType;
+
+/// A column of the rows that a query works on.
+#[derive(Clone, Debug)]
+pub(crate) struct ScopeColumn {
+    /// The name of its table, or the table's alias.
+    pub(crate) table: Option<String>,
+    pub(crate) name: String,
+    pub(crate) of: ColumnType,
+    /// Not named by `*`, nor without its table: the other column of a `USING`.
+    pub(crate) is_hidden: bool,
+}
+
+/// Columns in the order of the row.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scope {
+    pub(crate) columns: Vec<ScopeColumn>,
+}
+
+/// What a name is in one scope.
+enum Found {
+    Nothing,
+    Column(usize),
+    Many,
+}
+
+impl Scope {
+    /// The columns of both, one behind the other.
+    pub(crate) fn joined(mut self, other: Self) -> Result<Self, SqlError> {
+        for table in other.tables() {
+            if self.tables().any(|own| own == table) {
+                let message = format!("table name \"{table}\" specified more than once");
+                return Err(SqlError::new(SqlState::DUPLICATE_ALIAS, message));
+            }
+        }
+        self.columns.extend(other.columns);
+        Ok(self)
+    }
+
+    fn tables(&self) -> impl Iterator<Item = &String> {
+        let names = self.columns.iter().filter_map(|column| column.table.as_ref());
+        let mut last = None;
+        names.filter(move |name| last.replace(*name) != Some(name))
+    }
+
+    pub(crate) fn has_table(&self, name: &str) -> bool {
+        self.columns.iter().any(|column| column.table.as_deref() == Some(name))
+    }
+
+    fn find(&self, table: Option<&str>, name: &str) -> Found {
+        let is_meant = |column: &ScopeColumn| {
+            column.name == name && table.map_or(!column.is_hidden, |table| column.table.as_deref() == Some(table))
+        };
+        let mut found = self.columns.iter().enumerate().filter(|(_, column)| is_meant(column));
+        match (found.next(), found.next()) {
+            (None, _) => Found::Nothing,
+            (Some((at, _)), None) => Found::Column(at),
+            _ => Found::Many,
+        }
+    }
+}
+
+/// The level and the position of the column that a name stands for, in the innermost scope that has it; the last scope has level 0.
+pub(crate) fn resolve(
+    scopes: &[Scope],
+    table: Option<&str>,
+    name: &str,
+) -> Result<(usize, usize, ColumnType), SqlError> {
+    for (level, scope) in scopes.iter().rev().enumerate() {
+        match scope.find(table, name) {
+            Found::Column(at) => return Ok((level, at, scope.columns[at].of)),
+            Found::Many => {
+                let message = format!("column reference \"{name}\" is ambiguous");
+                return Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message));
+            }
+            Found::Nothing => {}
+        }
+    }
+    match table {
+        Some(table) if !scopes.iter().any(|scope| scope.has_table(table)) => {
+            Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("missing FROM-clause entry for table \"{table}\"")))
+        }
+        Some(table) => Err(SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column {table}.{name} does not exist"))),
+        None => Err(SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))),
+    }
+}

@@ -1,0 +1,268 @@
+//! Casts: which there are, where they happen by themselves, and what they do.
+
+use crate::context::Context;
+use crate::datum::{Datum, Interval};
+use crate::decimal::Decimal;
+use crate::error::{SqlError, SqlState};
+use crate::functions::Eval;
+use crate::text::{self, DAY, from_local, to_local};
+use crate::types::{Bound, ColumnType, Type};
+
+/// Where a cast happens: the later ones allow what the earlier ones do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// Anywhere, by itself.
+    Implicit,
+    /// Where a value is put into a column.
+    Assignment,
+    /// Where the statement asks for it.
+    Explicit,
+}
+
+/// What a cast does.
+#[derive(Clone, Copy)]
+pub(crate) enum Cast {
+    /// Nothing: the values are the same.
+    Same,
+    /// A function of one value that is not NULL.
+    Call(Eval),
+    /// The value's text is read as one of the type.
+    Read(Type),
+    /// The value becomes its text.
+    Write(Type),
+    /// The value becomes what is shown of it.
+    Show(Type),
+}
+
+/// The cast from one type to another, if there is one in this place.
+pub(crate) fn find(from: Type, to: Type, place: Place) -> Option<Cast> {
+    use Type::{Bpchar, Text, Unknown, Varchar};
+    let is_text = |of: Type| matches!(of, Text | Varchar | Bpchar);
+    let (least, cast) = match (from, to) {
+        _ if from == to => (Place::Implicit, Cast::Same),
+        (Unknown, _) => (Place::Implicit, Cast::Read(to)),
+        (_, Unknown) => return None,
+        (Text | Varchar | Bpchar, Text | Varchar) => (Place::Implicit, Cast::Same),
+        (Text | Varchar, Bpchar) => (
+            Place::Implicit,
+            Cast::Call(|args, _| {
+                let Datum::Text(text) = args[0] else { return Ok(args[0]) };
+                Ok(Datum::Text(text.trim_end_matches(' ')))
+            }),
+        ),
+        _ => match between_numbers(from, to).or_else(|| between_times(from, to)) {
+            Some(found) => found,
+            None if is_text(to) => (Place::Assignment, Cast::Write(from)),
+            None if is_text(from) => (Place::Explicit, Cast::Read(to)),
+            None => return None,
+        },
+    };
+    (least <= place).then_some(cast)
+}
+
+/// A cast between types of numbers, and the first place of it.
+fn between_numbers(from: Type, to: Type) -> Option<(Place, Cast)> {
+    use Place::{Assignment, Explicit, Implicit};
+    use Type::{Bool, Float4, Float8, Int2, Int4, Int8, Numeric, Oid};
+    Some(match (from, to) {
+        (Int2, Int4 | Int8) | (Int4, Int8) => (Implicit, Cast::Same),
+        (Int4, Int2) | (Int8, Int2) => (Assignment, Cast::Call(|args, _| narrow(args[0], Int2))),
+        (Int8, Int4) => (Assignment, Cast::Call(|args, _| narrow(args[0], Int4))),
+        (Int2 | Int4 | Int8, Oid) => (Implicit, Cast::Call(|args, _| narrow(args[0], Oid))),
+        (Oid, Int8) => (Assignment, Cast::Same),
+        (Oid, Int4) => (Assignment, Cast::Call(|args, _| narrow(args[0], Int4))),
+        (Int2 | Int4 | Int8, Float8) => (Implicit, Cast::Call(|args, _| Ok(Datum::Float(integer(args[0]) as f64)))),
+        (Int2 | Int4 | Int8, Float4) => {
+            (Implicit, Cast::Call(|args, _| Ok(Datum::Float(f64::from(integer(args[0]) as f32)))))
+        }
+        (Int2 | Int4 | Int8, Numeric) => (Implicit, Cast::Call(|args, _| Ok(Datum::Numeric(integer(args[0]).into())))),
+        (Float4, Float8) => (Implicit, Cast::Same),
+        (Float8, Float4) => (Assignment, Cast::Call(|args, _| short(float(args[0])))),
+        (Numeric, Float8) => (Implicit, Cast::Call(|args, _| Ok(Datum::Float(numeric(args[0]).to_float())))),
+        (Numeric, Float4) => (Implicit, Cast::Call(|args, _| short(numeric(args[0]).to_float()))),
+        (Float4, Numeric) => (
+            Assignment,
+            Cast::Call(|args, _| {
+                // Six digits are what a short float has for certain.
+                let text = format!("{:.5e}", float(args[0]));
+                decimal_of(text.parse().unwrap_or(f64::NAN))
+            }),
+        ),
+        (Float8, Numeric) => (Assignment, Cast::Call(|args, _| decimal_of(float(args[0])))),
+        (Float4 | Float8, Int2) => (Assignment, Cast::Call(|args, _| whole(float(args[0]), Int2))),
+        (Float4 | Float8, Int4) => (Assignment, Cast::Call(|args, _| whole(float(args[0]), Int4))),
+        (Float4 | Float8, Int8) => (Assignment, Cast::Call(|args, _| whole(float(args[0]), Int8))),
+        (Numeric, Int2) => (Assignment, Cast::Call(|args, _| rounded(numeric(args[0]), Int2))),
+        (Numeric, Int4) => (Assignment, Cast::Call(|args, _| rounded(numeric(args[0]), Int4))),
+        (Numeric, Int8) => (Assignment, Cast::Call(|args, _| rounded(numeric(args[0]), Int8))),
+        (Bool, Int4) => {
+            (Explicit, Cast::Call(|args, _| Ok(Datum::Int(i64::from(matches!(args[0], Datum::Bool(true)))))))
+        }
+        (Int4, Bool) => (Explicit, Cast::Call(|args, _| Ok(Datum::Bool(integer(args[0]) != 0)))),
+        _ => return None,
+    })
+}
+
+/// A cast between types of dates, times and spans, and the first place of it.
+fn between_times(from: Type, to: Type) -> Option<(Place, Cast)> {
+    use Place::{Assignment, Implicit};
+    use Type::{Date, Interval as Span, Time, Timestamp, Timestamptz};
+    Some(match (from, to) {
+        (Date, Timestamp) => (Implicit, Cast::Call(|args, _| midnight(args[0]).map(Datum::Timestamp))),
+        (Date, Timestamptz) => {
+            (Implicit, Cast::Call(|args, context| Ok(Datum::Timestamp(from_local(midnight(args[0])?, context.zone)))))
+        }
+        (Timestamp, Timestamptz) => {
+            (Implicit, Cast::Call(|args, context| Ok(Datum::Timestamp(from_local(micros(args[0]), context.zone)))))
+        }
+        (Timestamptz, Timestamp) => {
+            (Assignment, Cast::Call(|args, context| Ok(Datum::Timestamp(to_local(micros(args[0]), context.zone)))))
+        }
+        (Timestamp, Date) => (Assignment, Cast::Call(|args, _| Ok(date_of(micros(args[0]))))),
+        (Timestamptz, Date) => {
+            (Assignment, Cast::Call(|args, context| Ok(date_of(to_local(micros(args[0]), context.zone)))))
+        }
+        (Timestamp, Time) => (Assignment, Cast::Call(|args, _| Ok(time_of(micros(args[0]))))),
+        (Timestamptz, Time) => {
+            (Assignment, Cast::Call(|args, context| Ok(time_of(to_local(micros(args[0]), context.zone)))))
+        }
+        (Time, Span) => (
+            Implicit,
+            Cast::Call(|args, _| {
+                let Datum::Time(micros) = args[0] else { return Ok(Datum::Null) };
+                Ok(Datum::Interval(Interval { micros, ..Interval::default() }))
+            }),
+        ),
+        (Span, Time) => (
+            Assignment,
+            Cast::Call(|args, _| {
+                let Datum::Interval(span) = args[0] else { return Ok(Datum::Null) };
+                Ok(Datum::Time(span.micros.rem_euclid(DAY)))
+            }),
+        ),
+        _ => return None,
+    })
+}
+
+/// Whether values of the one type are values of the other one, as they are.
+pub(crate) fn is_same(from: Type, to: Type) -> bool {
+    matches!(
+        (from, to),
+        (Type::Varchar, Type::Text) | (Type::Text, Type::Varchar) | (Type::Bpchar, Type::Text | Type::Varchar)
+    ) || from == to
+}
+
+fn integer(datum: Datum<'_>) -> i64 {
+    if let Datum::Int(value) = datum { value } else { 0 }
+}
+
+fn float(datum: Datum<'_>) -> f64 {
+    if let Datum::Float(value) = datum { value } else { f64::NAN }
+}
+
+fn numeric(datum: Datum<'_>) -> Decimal {
+    if let Datum::Numeric(value) = datum { value } else { Decimal::ZERO }
+}
+
+fn micros(datum: Datum<'_>) -> i64 {
+    if let Datum::Timestamp(value) = datum { value } else { 0 }
+}
+
+/// An integer of a type, unless it is out of its range.
+pub(crate) fn in_range<'a>(value: i128, of: Type) -> Result<Datum<'a>, SqlError> {
+    let (least, most) = match of {
+        Type::Int2 => (i16::MIN.into(), i16::MAX.into()),
+        Type::Int4 => (i32::MIN.into(), i32::MAX.into()),
+        Type::Oid => (0, u32::MAX.into()),
+        _ => (i64::MIN, i64::MAX),
+    };
+    let fitting = i64::try_from(value).ok().filter(|value| (least..=most).contains(value));
+    let out_of_range = || SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{of} out of range"));
+    fitting.map(Datum::Int).ok_or_else(out_of_range)
+}
+
+fn narrow<'a>(datum: Datum<'_>, to: Type) -> Result<Datum<'a>, SqlError> {
+    in_range(integer(datum).into(), to)
+}
+
+/// Rounded half to even, as the processor does.
+fn whole<'a>(value: f64, to: Type) -> Result<Datum<'a>, SqlError> {
+    // Floats beyond 128 bits stay beyond 64; what is no number becomes too large as well.
+    let value = if value.is_nan() { f64::INFINITY } else { value };
+    in_range(value.round_ties_even() as i128, to)
+}
+
+fn rounded<'a>(value: Decimal, to: Type) -> Result<Datum<'a>, SqlError> {
+    in_range(value.to_whole(), to)
+}
+
+fn short<'a>(value: f64) -> Result<Datum<'a>, SqlError> {
+    let short = value as f32;
+    if short.is_infinite() && value.is_finite() || short == 0.0 && value != 0.0 {
+        let what = if short == 0.0 { "underflow" } else { "overflow" };
+        return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("value out of range: {what}")));
+    }
+    Ok(Datum::Float(short.into()))
+}
+
+fn decimal_of<'a>(value: f64) -> Result<Datum<'a>, SqlError> {
+    let unsupported = || Err(SqlError::unsupported("a numeric that is no number, or infinite,"));
+    Decimal::from_float(value).unwrap_or_else(unsupported).map(Datum::Numeric)
+}
+
+fn midnight(datum: Datum<'_>) -> Result<i64, SqlError> {
+    match datum {
+        Datum::Date(i32::MAX) => Ok(i64::MAX),
+        Datum::Date(i32::MIN) => Ok(i64::MIN),
+        Datum::Date(days) => i64::from(days)
+            .checked_mul(DAY)
+            .ok_or_else(|| SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, "date out of range for timestamp")),
+        _ => Ok(0),
+    }
+}
+
+fn date_of<'a>(local: i64) -> Datum<'a> {
+    match local {
+        i64::MAX => Datum::Date(i32::MAX),
+        i64::MIN => Datum::Date(i32::MIN),
+        _ => Datum::Date(local.div_euclid(DAY) as i32),
+    }
+}
+
+fn time_of<'a>(local: i64) -> Datum<'a> {
+    if matches!(local, i64::MIN | i64::MAX) { Datum::Null } else { Datum::Time(local.rem_euclid(DAY)) }
+}
+
+impl Cast {
+    /// The value as one of the other type. NULL stays NULL.
+    pub(crate) fn apply<'a>(self, datum: Datum<'a>, context: &Context<'a>) -> Result<Datum<'a>, SqlError> {
+        match (self, datum) {
+            (_, Datum::Null) | (Self::Same, _) => Ok(datum),
+            (Self::Call(eval), _) => eval(&[datum], context),
+            (Self::Read(of), Datum::Text(text)) => text::read(of, text, context),
+            (Self::Read(_), _) => unreachable!("only text is read"),
+            // A cast says it in a word, what is shown in a letter.
+            (Self::Write(_), Datum::Bool(value)) => Ok(Datum::Text(if value { "true" } else { "false" })),
+            (Self::Write(of) | Self::Show(of), _) => Ok(context.text(|out| text::write(of, datum, context.zone, out))),
+        }
+    }
+}
+
+/// A value within the bound of its type. Where the statement asks for the cast, a text that is too long is cut.
+pub(crate) fn bound<'a>(datum: Datum<'a>, to: ColumnType, place: Place) -> Result<Datum<'a>, SqlError> {
+    match (datum, to.bound) {
+        (Datum::Numeric(value), Bound::Digits(precision, scale)) => value.fit(precision, scale).map(Datum::Numeric),
+        (Datum::Text(text), Bound::Length(length)) => {
+            let Some((end, _)) = text.char_indices().nth(length as usize) else { return Ok(datum) };
+            let is_blank = text[end..].bytes().all(|byte| byte == b' ');
+            if place != Place::Explicit && !is_blank {
+                return Err(SqlError::new(
+                    SqlState::STRING_DATA_RIGHT_TRUNCATION,
+                    format!("value too long for type {to}"),
+                ));
+            }
+            Ok(Datum::Text(&text[..end]))
+        }
+        _ => Ok(datum),
+    }
+}

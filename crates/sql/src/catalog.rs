@@ -1,0 +1,155 @@
+//! The tables that statements are bound to.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use polychron_base::{IndexId, TableId};
+use polychron_schema::{ColumnOrder, ColumnType as Stored, KeyExtractor, Layout, TableDefinition};
+
+use crate::error::{SqlError, SqlState};
+use crate::types::{Bound, ColumnType, Type};
+
+/// A column as SQL has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) of: ColumnType,
+    pub(crate) nullable: bool,
+    /// The text of its default.
+    pub(crate) default: Option<String>,
+}
+
+/// A key of a table and how it is made.
+#[derive(Debug)]
+pub(crate) struct Index {
+    pub(crate) id: IndexId,
+    pub(crate) name: String,
+    /// Positions of its columns.
+    pub(crate) columns: Vec<usize>,
+    /// How they are sorted; empty where all of them rise.
+    pub(crate) orders: Vec<ColumnOrder>,
+    pub(crate) is_unique: bool,
+    /// Whether it has an order, so that ranges of it can be scanned.
+    pub(crate) is_ordered: bool,
+    pub(crate) keys: KeyExtractor,
+}
+
+/// A table, with what is needed to read and write its rows.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) id: TableId,
+    pub(crate) name: String,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) layout: Layout,
+    /// The primary one first.
+    pub(crate) indexes: Vec<Index>,
+}
+
+impl Index {
+    /// Whether the column at this position of the key rises.
+    pub(crate) fn is_ascending(&self, position: usize) -> bool {
+        !self.orders.get(position).copied().unwrap_or_default().descending
+    }
+}
+
+impl Table {
+    /// A table of the engine, as its definition alone describes it.
+    ///
+    /// # Errors
+    /// [`SqlState::FEATURE_NOT_SUPPORTED`] for columns of types that SQL has not.
+    pub(crate) fn of_engine(id: TableId, definition: &TableDefinition, ids: &[IndexId]) -> Result<Self, SqlError> {
+        let broken = |error: polychron_schema::SchemaError| SqlError::new(SqlState::INTERNAL_ERROR, error.to_string());
+        let columns = definition.columns.iter().map(|column| {
+            let of = of_stored(column.column_type)
+                .ok_or_else(|| SqlError::unsupported(format!("the type of {}.{}", definition.name, column.name)))?;
+            Ok(Column { name: column.name.clone(), of, nullable: column.nullable, default: None })
+        });
+        let columns = columns.collect::<Result<_, SqlError>>()?;
+        let is_ordered = |kind| kind == polychron_schema::IndexKind::Ordered;
+        let mut indexes = vec![Index {
+            id: IndexId::PRIMARY,
+            name: format!("{}_pkey", definition.name),
+            columns: definition.key.clone(),
+            orders: Vec::new(),
+            is_unique: true,
+            is_ordered: is_ordered(definition.primary_kind),
+            keys: KeyExtractor::primary(definition).map_err(broken)?,
+        }];
+        for (position, (index, id)) in definition.indexes.iter().zip(ids).enumerate() {
+            indexes.push(Index {
+                id: *id,
+                name: index.name.clone(),
+                columns: index.columns.clone(),
+                orders: index.orders.clone(),
+                is_unique: index.unique,
+                is_ordered: is_ordered(index.kind),
+                keys: KeyExtractor::secondary(definition, position).map_err(broken)?,
+            });
+        }
+        let layout = definition.layout().map_err(broken)?;
+        Ok(Self { id, name: definition.name.clone(), columns, layout, indexes })
+    }
+
+    pub(crate) fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name == name)
+    }
+
+    pub(crate) fn primary(&self) -> &Index {
+        &self.indexes[0]
+    }
+
+    /// Its columns' values in words, for messages about a row.
+    pub(crate) fn names(&self, columns: &[usize]) -> String {
+        columns.iter().map(|&column| self.columns[column].name.as_str()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The type of SQL whose values a column of the engine holds.
+pub(crate) fn of_stored(stored: Stored) -> Option<ColumnType> {
+    let base = match stored {
+        Stored::Bool => Type::Bool,
+        Stored::I8 | Stored::I16 | Stored::U8 => Type::Int2,
+        Stored::I32 | Stored::U16 => Type::Int4,
+        Stored::I64 | Stored::U32 => Type::Int8,
+        Stored::U64 => return Some(ColumnType { base: Type::Numeric, bound: Bound::Digits(20, 0) }),
+        Stored::F32 => Type::Float4,
+        Stored::F64 => Type::Float8,
+        Stored::Decimal { scale } => return Some(ColumnType { base: Type::Numeric, bound: Bound::Digits(18, scale) }),
+        Stored::Decimal128 { scale } => {
+            return Some(ColumnType { base: Type::Numeric, bound: Bound::Digits(38, scale) });
+        }
+        Stored::I128 => return Some(ColumnType { base: Type::Numeric, bound: Bound::Digits(38, 0) }),
+        Stored::Date => Type::Date,
+        Stored::Timestamp => Type::Timestamp,
+        Stored::String { .. } | Stored::FixedString { .. } => Type::Text,
+        Stored::Bytes { .. } | Stored::FixedBytes { .. } => Type::Bytea,
+        _ => return None,
+    };
+    Some(base.into())
+}
+
+/// All tables, as a statement sees them; never changed, but replaced.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    tables: HashMap<String, Arc<Table>>,
+}
+
+impl Catalog {
+    /// The same tables with a new one, in the place of one of its name, and without those that are gone.
+    pub(crate) fn with(&self, new: Option<Table>, gone: &[Arc<Table>]) -> Self {
+        let mut tables = self.tables.clone();
+        gone.iter().for_each(|table| drop(tables.remove(&table.name)));
+        tables.extend(new.map(|table| (table.name.clone(), Arc::new(table))));
+        Self { tables }
+    }
+
+    pub(crate) fn check_free(&self, name: &str) -> Result<(), SqlError> {
+        let taken = || SqlError::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"));
+        if self.tables.contains_key(name) { Err(taken()) } else { Ok(()) }
+    }
+
+    pub(crate) fn table(&self, name: &str) -> Result<&Arc<Table>, SqlError> {
+        let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
+        self.tables.get(name).ok_or_else(missing)
+    }
+}

@@ -1,0 +1,50 @@
+//! What expressions are evaluated in, beside a row.
+
+use bumpalo::Bump;
+
+use crate::datum::Datum;
+use crate::text::Zone;
+
+/// The surroundings of an evaluation.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    /// Where results with text or bytes are put.
+    pub(crate) arena: &'a Bump,
+    /// The statement's parameters.
+    pub(crate) parameters: &'a [Datum<'a>],
+    /// The rows of the queries around a subquery, the next one first.
+    pub(crate) outer: Option<&'a Outer<'a>>,
+    /// The zone of the session.
+    pub(crate) zone: &'a Zone,
+    /// When the transaction began, in microseconds since 1970: what `now()` stands for.
+    pub(crate) now: i64,
+}
+
+/// A row of a query around a subquery.
+#[derive(Clone, Copy)]
+pub(crate) struct Outer<'a> {
+    pub(crate) row: &'a [Datum<'a>],
+    pub(crate) next: Option<&'a Outer<'a>>,
+}
+
+impl<'a> Context<'a> {
+    /// One without parameters and outer rows, in 1970.
+    pub(crate) const fn of(arena: &'a Bump, zone: &'a Zone) -> Self {
+        Self { arena, parameters: &[], outer: None, zone, now: 0 }
+    }
+
+    /// The same, with another arena.
+    pub(crate) fn with_arena<'b>(&self, arena: &'b Bump) -> Context<'b>
+    where
+        'a: 'b,
+    {
+        Context { arena, ..*self }
+    }
+
+    /// A text that `write` puts together, in the arena.
+    pub(crate) fn text(&self, write: impl FnOnce(&mut String)) -> Datum<'a> {
+        let mut text = String::new();
+        write(&mut text);
+        Datum::Text(self.arena.alloc_str(&text))
+    }
+}

@@ -1,0 +1,189 @@
+//! What a statement ends with when it does not succeed: PostgreSQL's codes and the first lines of its messages.
+
+use std::fmt;
+
+use polychron_base::Error;
+
+/// A code of five characters, as the appendix "PostgreSQL Error Codes" of its manual lists them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SqlState(pub(crate) &'static str);
+
+impl SqlState {
+    /// The five characters.
+    pub const fn code(self) -> &'static str {
+        self.0
+    }
+}
+
+impl fmt::Debug for SqlState {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.0)
+    }
+}
+
+impl fmt::Display for SqlState {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.0)
+    }
+}
+
+macro_rules! states {
+    ($($name:ident $code:literal $what:literal;)*) => {
+        impl SqlState {
+            $(#[doc = $what] pub const $name: Self = Self($code);)*
+        }
+    };
+}
+
+states! {
+    FEATURE_NOT_SUPPORTED "0A000" "What PostgreSQL has and this database has not.";
+    CARDINALITY_VIOLATION "21000" "A subquery in an expression gives more than one row.";
+    STRING_DATA_RIGHT_TRUNCATION "22001" "A text is longer than its column.";
+    NUMERIC_VALUE_OUT_OF_RANGE "22003" "A number does not fit its type.";
+    INVALID_DATETIME_FORMAT "22007" "A text is no date or time.";
+    DATETIME_FIELD_OVERFLOW "22008" "A date or time that does not exist, or is out of range.";
+    DIVISION_BY_ZERO "22012" "A division by zero.";
+    INVALID_ESCAPE_SEQUENCE "22025" "A pattern ends with its escape character.";
+    INVALID_PARAMETER_VALUE "22023" "An argument or a setting has no such value.";
+    INVALID_ROW_COUNT_IN_LIMIT "2201W" "A negative LIMIT.";
+    INVALID_ROW_COUNT_IN_OFFSET "2201X" "A negative OFFSET.";
+    SUBSTRING_ERROR "22011" "A substring of negative length.";
+    INVALID_TEXT_REPRESENTATION "22P02" "A text does not stand for a value of the type.";
+    NOT_NULL_VIOLATION "23502" "NULL in a column that has none.";
+    FOREIGN_KEY_VIOLATION "23503" "A row without its parent, or a parent with children.";
+    UNIQUE_VIOLATION "23505" "A key that is there already.";
+    CHECK_VIOLATION "23514" "A row that a CHECK does not allow.";
+    ACTIVE_TRANSACTION "25001" "A statement that cannot run inside of a transaction.";
+    READ_ONLY_TRANSACTION "25006" "A change in a read-only transaction.";
+    NO_ACTIVE_TRANSACTION "25P01" "A statement that makes sense inside of a transaction alone.";
+    IN_FAILED_TRANSACTION "25P02" "A statement behind an error of the same transaction.";
+    INVALID_SAVEPOINT "3B001" "There is no such savepoint.";
+    SERIALIZATION_FAILURE "40001" "The transaction conflicts with others: run it again.";
+    SYNTAX_ERROR "42601" "The text is no statement.";
+    DUPLICATE_COLUMN "42701" "Two columns of one name.";
+    AMBIGUOUS_COLUMN "42702" "A name that more than one column has.";
+    UNDEFINED_COLUMN "42703" "There is no such column.";
+    UNDEFINED_OBJECT "42704" "There is no such type, index, constraint or setting.";
+    DUPLICATE_OBJECT "42710" "There is such a constraint or object already.";
+    DUPLICATE_ALIAS "42712" "Two tables of one name in a FROM.";
+    AMBIGUOUS_FUNCTION "42725" "More than one function or operator fits.";
+    GROUPING_ERROR "42803" "A column outside of groups and aggregates.";
+    DATATYPE_MISMATCH "42804" "A value of another type than the place needs.";
+    CANNOT_COERCE "42846" "There is no cast from the one type to the other.";
+    UNDEFINED_FUNCTION "42883" "There is no such function or operator.";
+    UNDEFINED_TABLE "42P01" "There is no such table.";
+    UNDEFINED_PARAMETER "42P02" "There is no such parameter.";
+    DUPLICATE_TABLE "42P07" "There is a table or index of this name.";
+    INVALID_COLUMN_REFERENCE "42P10" "A position in ORDER BY or GROUP BY that is none, or no constraint for ON CONFLICT.";
+    INDETERMINATE_DATATYPE "42P18" "A parameter whose type nothing tells.";
+    INVALID_TABLE_DEFINITION "42P16" "A definition of a table that cannot be.";
+    INVALID_FOREIGN_KEY "42830" "A foreign key that leads to no unique key.";
+    TOO_MANY_CONNECTIONS "53300" "All connections are in use.";
+    OUT_OF_MEMORY "53200" "No memory.";
+    DISK_FULL "53100" "No room on the disk.";
+    PROGRAM_LIMIT_EXCEEDED "54000" "Beyond one of the limits: a row, a key, a list.";
+    STATEMENT_TOO_COMPLEX "54001" "Nested too deeply.";
+    TOO_MANY_COLUMNS "54011" "More columns than a table may have.";
+    QUERY_CANCELED "57014" "Cancelled, or beyond its time.";
+    IO_ERROR "58030" "The files failed.";
+    INTERNAL_ERROR "XX000" "A fault of the database.";
+}
+
+/// Why a statement has failed. What PostgreSQL says in the same case stands in `message`.
+#[derive(Clone, Debug)]
+pub struct SqlError {
+    inner: Box<Inner>,
+}
+
+#[derive(Clone, Debug)]
+struct Inner {
+    state: SqlState,
+    message: String,
+    detail: Option<String>,
+    hint: Option<String>,
+}
+
+impl SqlError {
+    /// An error with this code and first line.
+    #[cold]
+    pub fn new(state: SqlState, message: impl Into<String>) -> Self {
+        let inner = Inner { state, message: message.into(), detail: None, hint: None };
+        Self { inner: Box::new(inner) }
+    }
+
+    /// What the engine has refused or failed with.
+    #[cold]
+    pub(crate) fn of_engine(error: Error) -> Self {
+        let message = error.to_string();
+        let state = match &error {
+            Error::Conflict | Error::Conflicts(_) => {
+                let message = "could not serialize access due to concurrent update";
+                return Self::new(SqlState::SERIALIZATION_FAILURE, message)
+                    .with_detail(error.to_string())
+                    .with_hint("The transaction might succeed if retried.");
+            }
+            Error::NoParent(_) | Error::HasChildren(_) => SqlState::FOREIGN_KEY_VIOLATION,
+            Error::Duplicate(_) => SqlState::UNIQUE_VIOLATION,
+            Error::NameTaken(_) => SqlState::DUPLICATE_TABLE,
+            Error::NoSuchTable(_) => SqlState::UNDEFINED_TABLE,
+            Error::Definition(_) => SqlState::INVALID_TABLE_DEFINITION,
+            Error::OutOfMemory(_) => SqlState::OUT_OF_MEMORY,
+            Error::TimedOut(_) | Error::Cancelled => SqlState::QUERY_CANCELED,
+            Error::KeyTooLong(_) | Error::RowTooLong(_) | Error::TooLong(_) => SqlState::PROGRAM_LIMIT_EXCEEDED,
+            Error::ReadOnly | Error::OpenedReadOnly(_) => SqlState::READ_ONLY_TRANSACTION,
+            Error::Unsupported(_) => SqlState::FEATURE_NOT_SUPPORTED,
+            Error::TooManyWorkers { .. } => SqlState::TOO_MANY_CONNECTIONS,
+            _ => SqlState::INTERNAL_ERROR,
+        };
+        Self::new(state, message)
+    }
+
+    /// What is not there yet, by its name.
+    #[cold]
+    pub(crate) fn unsupported(what: impl fmt::Display) -> Self {
+        Self::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
+    }
+
+    /// The same error with a line that says more.
+    #[must_use]
+    pub(crate) fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.inner.detail = Some(detail.into());
+        self
+    }
+
+    /// The same error with a line of advice.
+    #[must_use]
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.inner.hint = Some(hint.into());
+        self
+    }
+
+    /// The code.
+    pub fn state(&self) -> SqlState {
+        self.inner.state
+    }
+
+    /// The first line.
+    pub fn message(&self) -> &str {
+        &self.inner.message
+    }
+
+    /// What says more, with values.
+    pub fn detail(&self) -> Option<&str> {
+        self.inner.detail.as_deref()
+    }
+
+    /// Advice.
+    pub fn hint(&self) -> Option<&str> {
+        self.inner.hint.as_deref()
+    }
+}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.inner.state, self.inner.message)?;
+        self.detail().map_or(Ok(()), |detail| write!(out, " ({detail})"))
+    }
+}
+
+impl std::error::Error for SqlError {}

@@ -1,0 +1,314 @@
+//! Execution: each operator pushes its rows into the next one.
+
+mod aggregates;
+mod changes;
+mod scans;
+
+use std::cmp::Ordering;
+
+use bumpalo::Bump;
+use polychron_base::Error;
+
+use crate::access::Access;
+use crate::context::{Context, Outer};
+use crate::datum::{Datum, OwnedDatum};
+use crate::error::{SqlError, SqlState};
+use crate::expr::Expr;
+use crate::plan::{Node, Plan, SortKey};
+
+/// Why an execution has ended early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The statement is wrong, or its data are.
+    Sql(SqlError),
+    /// The transaction has failed, or conflicts.
+    Engine(Error),
+}
+
+impl From<SqlError> for Failure {
+    fn from(error: SqlError) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// Whether more rows are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    More,
+    Enough,
+}
+
+/// Takes rows.
+pub(crate) type Sink<'s> = dyn FnMut(&mut Exec<'_>, &[Datum<'_>]) -> Result<Flow, Failure> + 's;
+
+/// An execution under way.
+pub(crate) struct Exec<'t> {
+    pub(crate) access: &'t mut dyn Access,
+    /// Arenas that nobody uses.
+    arenas: Vec<Bump>,
+    /// Bytes that sorts, groups and distinct rows may still take.
+    memory: usize,
+}
+
+/// What sorts, groups and distinct rows of a statement may take, in bytes (`work_mem`).
+const WORK_MEMORY: usize = 256 << 20;
+
+impl<'t> Exec<'t> {
+    pub(crate) fn new(access: &'t mut dyn Access) -> Self {
+        Self { access, arenas: Vec::new(), memory: WORK_MEMORY }
+    }
+
+    fn take_arena(&mut self) -> Bump {
+        self.arenas.pop().unwrap_or_default()
+    }
+
+    fn give_arena(&mut self, mut arena: Bump) {
+        arena.reset();
+        self.arenas.push(arena);
+    }
+
+    /// Counts memory of a row that is kept.
+    fn keep(&mut self, row: &[Datum<'_>]) -> Result<(), Failure> {
+        let of = |datum: &Datum<'_>| match datum {
+            Datum::Text(text) => text.len(),
+            Datum::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        };
+        let bytes = size_of_val(row) + row.iter().map(of).sum::<usize>() + 32;
+        let full = || {
+            SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory")
+                .with_detail(format!("Sorting and grouping of a statement take at most {WORK_MEMORY} bytes."))
+        };
+        self.memory = self.memory.checked_sub(bytes).ok_or_else(full)?;
+        Ok(())
+    }
+}
+
+/// Executes a plan, gives the rows that it answers with to `out`, and tells how many rows were changed or answered.
+pub(crate) fn execute(
+    plan: &Plan,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<u64, Failure> {
+    match plan {
+        Plan::Query { node, .. } => {
+            let mut count = 0;
+            run(node, exec, context, &mut |exec, row| {
+                count += 1;
+                out(exec, row)
+            })?;
+            Ok(count)
+        }
+        Plan::Insert { table, source, on_conflict, returning } => {
+            changes::insert((table, source), *on_conflict, returning.as_ref(), exec, context, out)
+        }
+        Plan::Update { table, source, set, returning } => {
+            changes::update((table, source), set, returning.as_ref(), exec, context, out)
+        }
+        Plan::Delete { table, source, returning } => {
+            changes::delete((table, source), returning.as_ref(), exec, context, out)
+        }
+    }
+}
+
+/// Pushes the rows of an operator into `out`.
+fn run(node: &Node, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'_>) -> Result<Flow, Failure> {
+    match node {
+        Node::Nothing => out(exec, &[]),
+        Node::Rows(rows) => {
+            let mut arena = exec.take_arena();
+            for row in rows {
+                if projected(row, &[], exec, &context.with_arena(&arena), out)? == Flow::Enough {
+                    return Ok(Flow::Enough);
+                }
+                arena.reset();
+            }
+            exec.give_arena(arena);
+            Ok(Flow::More)
+        }
+        Node::Scan(scan) => scans::scan(scan, exec, context, out),
+        Node::Filter { input, condition } => {
+            let mut arena = exec.take_arena();
+            let flow = run(input, exec, context, &mut |exec, row| {
+                arena.reset();
+                if condition.holds(row, &context.with_arena(&arena))? { out(exec, row) } else { Ok(Flow::More) }
+            });
+            exec.give_arena(arena);
+            flow
+        }
+        Node::Project { input, columns } => {
+            let mut arena = exec.take_arena();
+            let flow = run(input, exec, context, &mut |exec, row| {
+                arena.reset();
+                projected(columns, row, exec, &context.with_arena(&arena), out)
+            });
+            exec.give_arena(arena);
+            flow
+        }
+        Node::Join { left, right, on, is_outer, right_width } => {
+            join((left, right), on.as_ref(), is_outer.then_some(*right_width), exec, context, out)
+        }
+        Node::Aggregate { input, groups, aggregates } => {
+            aggregates::aggregate(input, (groups, aggregates), exec, context, out)
+        }
+        Node::Sort { input, keys } => sort(input, keys, exec, context, out),
+        Node::Distinct { input } => {
+            let mut seen = hashbrown::HashSet::new();
+            run(input, exec, context, &mut |exec, row| {
+                if seen.insert(aggregates::group_key(row)) {
+                    exec.keep(row)?;
+                    out(exec, row)
+                } else {
+                    Ok(Flow::More)
+                }
+            })
+        }
+        Node::Limit { input, limit, offset } => limited(input, (limit.as_ref(), offset.as_ref()), exec, context, out),
+        Node::Append(inputs) => {
+            for input in inputs {
+                if run(input, exec, context, out)? == Flow::Enough {
+                    return Ok(Flow::Enough);
+                }
+            }
+            Ok(Flow::More)
+        }
+    }
+}
+
+/// Pushes a row of expressions over another row.
+fn projected<'a>(
+    columns: &'a [Expr],
+    row: &[Datum<'a>],
+    exec: &mut Exec<'_>,
+    context: &Context<'a>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    let mut values = bumpalo::collections::Vec::with_capacity_in(columns.len(), context.arena);
+    for column in columns {
+        values.push(column.eval(row, context)?);
+    }
+    out(exec, &values)
+}
+
+fn join(
+    (left, right): (&Node, &Node),
+    on: Option<&Expr>,
+    outer_width: Option<usize>,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    let mut arena = exec.take_arena();
+    let flow = run(left, exec, context, &mut |exec, row| {
+        let outer = Outer { row, next: context.outer };
+        let inner = Context { outer: Some(&outer), ..*context };
+        let mut is_matched = false;
+        let mut both: Vec<Datum<'_>> = Vec::with_capacity(row.len() + outer_width.unwrap_or(8));
+        let flow = run(right, exec, &inner, &mut |exec, other| {
+            arena.reset();
+            // A row of its own for each: what the two sides lend ends at different times.
+            let mut both: Vec<Datum<'_>> = Vec::with_capacity(row.len() + other.len());
+            both.extend_from_slice(row);
+            both.extend_from_slice(other);
+            match on {
+                Some(on) if !on.holds(&both, &context.with_arena(&arena))? => Ok(Flow::More),
+                _ => {
+                    is_matched = true;
+                    out(exec, &both)
+                }
+            }
+        })?;
+        match outer_width {
+            Some(width) if !is_matched && flow == Flow::More => {
+                both.extend_from_slice(row);
+                both.resize(row.len() + width, Datum::Null);
+                out(exec, &both)
+            }
+            _ => Ok(flow),
+        }
+    });
+    exec.give_arena(arena);
+    flow
+}
+
+fn sort(
+    input: &Node,
+    keys: &[SortKey],
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    let mut rows: Vec<(Vec<OwnedDatum>, Vec<OwnedDatum>)> = Vec::new();
+    let mut arena = exec.take_arena();
+    run(input, exec, context, &mut |exec, row| {
+        arena.reset();
+        exec.keep(row)?;
+        let context = context.with_arena(&arena);
+        let own = |datum: Datum<'_>| datum.owned();
+        let values = keys.iter().map(|key| key.expr.eval(row, &context).map(own)).collect::<Result<_, _>>()?;
+        rows.push((values, row.iter().map(|datum| own(*datum)).collect()));
+        Ok(Flow::More)
+    })?;
+    rows.sort_by(|(one, _), (other, _)| compare_keys(keys, one, other));
+    for (_, row) in &rows {
+        let row: Vec<_> = row.iter().map(OwnedDatum::get).collect();
+        if out(exec, &row)? == Flow::Enough {
+            return Ok(Flow::Enough);
+        }
+    }
+    exec.give_arena(arena);
+    Ok(Flow::More)
+}
+
+fn compare_keys(keys: &[SortKey], one: &[OwnedDatum], other: &[OwnedDatum]) -> Ordering {
+    let by_key = keys.iter().zip(one.iter().zip(other)).map(|(key, (a, b))| {
+        let (a, b) = (a.get(), b.get());
+        match (a.is_null(), b.is_null()) {
+            (false, false) if key.is_descending => b.compare(a),
+            (false, false) => a.compare(b),
+            (a, b) if key.nulls_first => b.cmp(&a),
+            (a, b) => a.cmp(&b),
+        }
+    });
+    by_key.fold(Ordering::Equal, Ordering::then)
+}
+
+fn limited(
+    input: &Node,
+    (limit, offset): (Option<&Expr>, Option<&Expr>),
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    let arena = exec.take_arena();
+    let inner = context.with_arena(&arena);
+    let count = |expr: Option<&Expr>, state, name: &str| {
+        let Some(Datum::Int(count)) = expr.map(|expr| expr.eval(&[], &inner)).transpose()? else { return Ok(None) };
+        let negative = || SqlError::new(state, format!("{name} must not be negative"));
+        u64::try_from(count).map(Some).map_err(|_| negative())
+    };
+    let mut left = count(limit, SqlState::INVALID_ROW_COUNT_IN_LIMIT, "LIMIT")?.unwrap_or(u64::MAX);
+    let mut skipped = count(offset, SqlState::INVALID_ROW_COUNT_IN_OFFSET, "OFFSET")?.unwrap_or(0);
+    if left == 0 {
+        return Ok(Flow::More);
+    }
+    let mut outer_flow = Flow::More;
+    run(input, exec, context, &mut |exec, row| {
+        if skipped > 0 {
+            skipped -= 1;
+            return Ok(Flow::More);
+        }
+        left -= 1;
+        outer_flow = out(exec, row)?;
+        Ok(if left == 0 { Flow::Enough } else { outer_flow })
+    })?;
+    exec.give_arena(arena);
+    Ok(outer_flow)
+}

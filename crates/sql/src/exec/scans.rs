@@ -1,0 +1,198 @@
+//! Rows of tables, in pieces: while one is worked on, the transaction is free for others.
+
+use std::ops::{Bound, ControlFlow};
+
+use bumpalo::Bump;
+use polychron_engine::Scan as EngineScan;
+use polychron_schema::{KeyScratch, Projection, RowRef};
+
+use super::{Exec, Failure, Flow, Sink};
+use crate::catalog::{Index, Table};
+use crate::codec::{from_stored, to_stored};
+use crate::context::Context;
+use crate::datum::Datum;
+use crate::expr::Expr;
+use crate::plan::Scan;
+
+/// Rows of the first piece, so that a few are cheap, and of the largest one.
+const PIECES: (usize, usize) = (16, 1024);
+
+/// The encoded bounds of a range, or that no row can be in it.
+enum Range {
+    Empty,
+    Of(Bound<Vec<u8>>, Bound<Vec<u8>>),
+    /// One key of a unique index.
+    Key(Vec<u8>),
+}
+
+/// One end of a range.
+enum End {
+    Open,
+    /// A comparison with NULL: no row is in the range.
+    Nowhere,
+    /// At keys that begin so, which are in the range or not.
+    At(Vec<u8>, bool),
+}
+
+pub(super) fn scan(
+    scan: &Scan,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    let index = &scan.table.indexes[scan.path.index];
+    let mut arena = exec.take_arena();
+    let range = range_of(scan, index, &context.with_arena(&arena))?;
+    arena.reset();
+    let (mut lower, upper) = match range {
+        Range::Empty => return Ok(Flow::More),
+        Range::Key(key) if scan.path.index == 0 => {
+            let mut row = None;
+            exec.access.get(scan.table.id, &key, &Projection::ALL, &mut |found| {
+                row = Some(decoded(scan, found, &arena));
+            })?;
+            let flow = row.map_or(Ok(Flow::More), |row| out(exec, &row))?;
+            exec.give_arena(arena);
+            return Ok(flow);
+        }
+        Range::Key(key) => (Bound::Included(key.clone()), Bound::Included(key)),
+        Range::Of(lower, upper) => (lower, upper),
+    };
+    let mut limit = PIECES.0;
+    loop {
+        let Some(last) = piece(scan, (&lower, &upper), limit, &arena, exec, out)? else { return Ok(Flow::Enough) };
+        arena.reset();
+        match last {
+            Bound::Unbounded => break,
+            last => lower = last,
+        }
+        limit = (limit * 4).min(PIECES.1);
+    }
+    exec.give_arena(arena);
+    Ok(Flow::More)
+}
+
+/// Pushes the next rows of a range. The answer is where to go on, nowhere if there are no more, and none if no more are wanted.
+fn piece(
+    scan: &Scan,
+    (lower, upper): (&Bound<Vec<u8>>, &Bound<Vec<u8>>),
+    limit: usize,
+    arena: &Bump,
+    exec: &mut Exec<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Option<Bound<Vec<u8>>>, Failure> {
+    let index = &scan.table.indexes[scan.path.index];
+    let (mut rows, mut last) = (Vec::new(), Ok(Bound::Unbounded));
+    let bounds = EngineScan {
+        index: index.id,
+        lower: lower.as_ref().map(Vec::as_slice),
+        upper: upper.as_ref().map(Vec::as_slice),
+        limit,
+        // The last row's key is made of it, so all of it is there.
+        projection: Projection::ALL,
+        ..EngineScan::all(scan.table.id)
+    };
+    exec.access.scan(&bounds, &mut |row| {
+        rows.push(decoded(scan, row, arena));
+        if rows.len() == limit {
+            let mut scratch = KeyScratch::new();
+            last = index.keys.extract(row, &mut scratch).map(|key| Bound::Excluded(key.to_vec()));
+        }
+        ControlFlow::Continue(())
+    })?;
+    for row in &rows {
+        if out(exec, row)? == Flow::Enough {
+            return Ok(None);
+        }
+    }
+    Ok(Some(last.map_err(polychron_base::Error::from)?))
+}
+
+/// The wanted columns of a row, with texts in the arena.
+fn decoded<'a>(scan: &Scan, row: RowRef<'_>, arena: &'a Bump) -> bumpalo::collections::Vec<'a, Datum<'a>> {
+    let mut values = bumpalo::collections::Vec::with_capacity_in(scan.columns.len(), arena);
+    for &column in &scan.columns {
+        values.push(match from_stored(row.value_ref(&scan.table.layout, column), scan.table.columns[column].of.base) {
+            Datum::Text(text) => Datum::Text(arena.alloc_str(text)),
+            Datum::Bytes(bytes) => Datum::Bytes(arena.alloc_slice_copy(bytes)),
+            Datum::Null => Datum::Null,
+            Datum::Bool(it) => Datum::Bool(it),
+            Datum::Int(it) => Datum::Int(it),
+            Datum::Float(it) => Datum::Float(it),
+            Datum::Numeric(it) => Datum::Numeric(it),
+            Datum::Date(it) => Datum::Date(it),
+            Datum::Time(it) => Datum::Time(it),
+            Datum::Timestamp(it) => Datum::Timestamp(it),
+            Datum::Interval(it) => Datum::Interval(it),
+            Datum::Uuid(it) => Datum::Uuid(it),
+        });
+    }
+    values
+}
+
+/// The bounds of a path. A comparison with NULL holds for no row, and a value that a column cannot hold is in none.
+fn range_of(scan: &Scan, index: &Index, context: &Context<'_>) -> Result<Range, Failure> {
+    let mut prefix = Vec::new();
+    for value in &scan.path.equal {
+        match value.eval(&[], context)? {
+            Datum::Null => return Ok(Range::Empty),
+            value => prefix.push(value),
+        }
+    }
+    let is_whole = prefix.len() == index.columns.len();
+    let Some(key) = encoded(&scan.table, index, &prefix) else { return Ok(Range::Empty) };
+    if is_whole && index.is_unique {
+        return Ok(Range::Key(key));
+    }
+    let bound = |of: Option<&(Expr, bool)>| -> Result<End, Failure> {
+        let Some((value, is_included)) = of else { return Ok(End::Open) };
+        let value = value.eval(&[], context)?;
+        if value.is_null() {
+            return Ok(End::Nowhere);
+        }
+        let mut whole = prefix.clone();
+        whole.push(value);
+        // Beyond what the column holds no bound is needed: the condition is tested again.
+        Ok(encoded(&scan.table, index, &whole).map_or(End::Open, |key| End::At(key, *is_included)))
+    };
+    let (lower, upper) = (bound(scan.path.lower.as_ref())?, bound(scan.path.upper.as_ref())?);
+    // NULL comes before the values or behind them, and the condition is tested again.
+    let lower = match lower {
+        End::Nowhere => return Ok(Range::Empty),
+        End::At(key, true) => Bound::Included(key),
+        End::At(key, false) => behind(key),
+        End::Open if prefix.is_empty() => Bound::Unbounded,
+        End::Open => Bound::Included(key.clone()),
+    };
+    let upper = match upper {
+        End::Nowhere => return Ok(Range::Empty),
+        End::At(key, true) => behind(key),
+        End::At(key, false) => Bound::Excluded(key),
+        End::Open if prefix.is_empty() => Bound::Unbounded,
+        End::Open => behind(key),
+    };
+    let lower = if let Bound::Excluded(key) = lower { Bound::Included(key) } else { lower };
+    Ok(Range::Of(lower, upper))
+}
+
+/// The least key behind all that begin with these bytes, as a bound that leaves it out.
+fn behind(mut key: Vec<u8>) -> Bound<Vec<u8>> {
+    while let Some(last) = key.pop() {
+        if last < u8::MAX {
+            key.push(last + 1);
+            return Bound::Excluded(key);
+        }
+    }
+    Bound::Unbounded
+}
+
+/// The front of a key with these values, unless a column cannot hold one of them.
+fn encoded(table: &Table, index: &Index, values: &[Datum<'_>]) -> Option<Vec<u8>> {
+    let mut scratch = KeyScratch::new();
+    let mut rooms = vec![[0; 16]; values.len()];
+    let stored = values.iter().zip(&index.columns).zip(&mut rooms);
+    let stored =
+        stored.map(|((value, column), room)| to_stored(*value, table.layout.columns()[*column].column_type, room));
+    let stored: Vec<_> = stored.collect::<Option<_>>()?;
+    index.keys.encode_values(stored.into_iter(), &mut scratch).ok().map(<[u8]>::to_vec)
+}

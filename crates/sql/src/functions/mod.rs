@@ -1,0 +1,224 @@
+//! The registry of functions and operators, and which of several is meant.
+
+mod arithmetic;
+mod comparisons;
+mod strings;
+mod times;
+
+use std::sync::LazyLock;
+
+use hashbrown::HashMap;
+
+use crate::casts::{self, Place};
+use crate::context::Context;
+use crate::datum::Datum;
+use crate::error::{SqlError, SqlState};
+use crate::types::{Category, Type};
+
+/// What a function does with its arguments.
+pub(crate) type Eval = for<'a> fn(&[Datum<'a>], &Context<'a>) -> Result<Datum<'a>, SqlError>;
+
+/// Whether the same arguments always have the same result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Volatility {
+    /// Always.
+    Immutable,
+    /// Within a statement.
+    Stable,
+}
+
+/// A function, or an operator, whose name is its sign.
+pub(crate) struct Function {
+    pub(crate) name: &'static str,
+    pub(crate) arguments: &'static [Type],
+    pub(crate) result: Type,
+    /// NULL among the arguments makes NULL, and the function is not called.
+    pub(crate) is_strict: bool,
+    pub(crate) eval: Eval,
+}
+
+impl Function {
+    /// Whether the same arguments always have the same result.
+    pub(crate) fn volatility(&self) -> Volatility {
+        match self.name {
+            "now" | "transaction_timestamp" | "statement_timestamp" => Volatility::Stable,
+            // The session's zone counts.
+            _ if self.arguments.contains(&Type::Timestamptz) => Volatility::Stable,
+            _ => Volatility::Immutable,
+        }
+    }
+}
+
+/// Makes functions that are strict: `"name"(arguments) -> result = closure;`.
+macro_rules! functions {
+    ($($name:literal ($($argument:ident),*) -> $result:ident = $eval:expr;)*) => {
+        &[$($crate::functions::Function {
+            name: $name,
+            arguments: &[$($crate::types::Type::$argument),*],
+            result: $crate::types::Type::$result,
+            is_strict: true,
+            eval: $eval,
+        }),*]
+    };
+}
+pub(crate) use functions;
+
+static REGISTRY: LazyLock<HashMap<&'static str, Vec<&'static Function>>> = LazyLock::new(|| {
+    let mut registry: HashMap<_, Vec<_>> = HashMap::new();
+    let all = [arithmetic::FUNCTIONS, strings::FUNCTIONS, times::FUNCTIONS];
+    for function in all.into_iter().flatten().chain(comparisons::of_all_types()) {
+        registry.entry(function.name).or_default().push(function);
+    }
+    registry
+});
+
+/// All functions and operators of this name.
+pub(crate) fn named(name: &str) -> &'static [&'static Function] {
+    REGISTRY.get(name).map_or(&[], Vec::as_slice)
+}
+
+/// Why no function is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unresolved {
+    /// None fits.
+    None,
+    /// More than one fits equally well.
+    Ambiguous,
+}
+
+/// The function of this name that arguments of these types mean ("Type Conversion" in PostgreSQL's manual, 10.2 and 10.3).
+pub(crate) fn resolve(name: &str, arguments: &[Type]) -> Result<&'static Function, Unresolved> {
+    let candidates: Vec<_> = named(name).iter().copied().filter(|it| it.arguments.len() == arguments.len()).collect();
+    if let Some(exact) = candidates.iter().find(|it| it.arguments == arguments) {
+        return Ok(exact);
+    }
+    // An operator with one literal that is unknown takes it to be of the other's type.
+    if let [left, right] = *arguments
+        && (left == Type::Unknown) != (right == Type::Unknown)
+    {
+        let known = if left == Type::Unknown { right } else { left };
+        if let Some(found) = candidates.iter().find(|it| it.arguments == [known, known]) {
+            return Ok(found);
+        }
+    }
+    let fits = |it: &&Function| {
+        it.arguments.iter().zip(arguments).all(|(to, from)| casts::find(*from, *to, Place::Implicit).is_some())
+    };
+    narrow(candidates.into_iter().filter(fits).collect(), arguments)
+}
+
+/// Narrows what fits down to one.
+fn narrow(mut left: Vec<&'static Function>, arguments: &[Type]) -> Result<&'static Function, Unresolved> {
+    if left.is_empty() {
+        return Err(Unresolved::None);
+    }
+    keep_best(&mut left, |it| count(it, arguments, |to, from| casts::is_same(from, to)));
+    keep_best(&mut left, |it| {
+        count(it, arguments, |to, from| {
+            casts::is_same(from, to) || from.category() == to.category() && to.is_preferred()
+        })
+    });
+    if let [only] = left[..] {
+        return Ok(only);
+    }
+    for (at, _) in arguments.iter().enumerate().filter(|(_, argument)| **argument == Type::Unknown) {
+        let mut categories = left.iter().map(|it| it.arguments[at].category());
+        let first = categories.next();
+        let is_one = categories.all(|category| Some(category) == first);
+        let has_text = left.iter().any(|it| it.arguments[at].category() == Category::Text);
+        let wanted = if has_text { Some(Category::Text) } else { first.filter(|_| is_one) };
+        let Some(wanted) = wanted else { return Err(Unresolved::Ambiguous) };
+        left.retain(|it| it.arguments[at].category() == wanted);
+        if left.iter().any(|it| it.arguments[at].is_preferred()) {
+            left.retain(|it| it.arguments[at].is_preferred());
+        }
+    }
+    if let [only] = left[..] {
+        return Ok(only);
+    }
+    // If the known arguments are of one type, the unknown ones are taken to be of it.
+    let mut known = arguments.iter().copied().filter(|it| *it != Type::Unknown);
+    if let Some(first) = known.next()
+        && known.all(|it| it == first)
+    {
+        left.retain(|it| it.arguments.iter().all(|to| casts::find(first, *to, Place::Implicit).is_some()));
+        if let [only] = left[..] {
+            return Ok(only);
+        }
+    }
+    Err(Unresolved::Ambiguous)
+}
+
+fn count(function: &Function, arguments: &[Type], counts: impl Fn(Type, Type) -> bool) -> usize {
+    function.arguments.iter().zip(arguments).filter(|(to, from)| counts(**to, **from)).count()
+}
+
+fn keep_best(left: &mut Vec<&'static Function>, score: impl Fn(&Function) -> usize) {
+    let best = left.iter().map(|it| score(it)).max().unwrap_or(0);
+    left.retain(|it| score(it) == best);
+}
+
+/// The error of an operator that does not exist for these types, or is not unique.
+pub(crate) fn no_operator(sign: &str, arguments: &[Type], why: Unresolved) -> SqlError {
+    let words = match arguments {
+        [one] => format!("{sign} {one}"),
+        [left, right, ..] => format!("{left} {sign} {right}"),
+        [] => sign.to_owned(),
+    };
+    let hint = "No operator matches the given name and argument types. You might need to add explicit type casts.";
+    match why {
+        Unresolved::None => {
+            SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("operator does not exist: {words}")).with_hint(hint)
+        }
+        Unresolved::Ambiguous => {
+            SqlError::new(SqlState::AMBIGUOUS_FUNCTION, format!("operator is not unique: {words}"))
+        }
+    }
+}
+
+/// The same of a function.
+pub(crate) fn no_function(name: &str, arguments: &[Type], why: Unresolved) -> SqlError {
+    let types: Vec<_> = arguments.iter().map(|it| it.name()).collect();
+    let words = format!("{name}({})", types.join(", "));
+    let hint = "No function matches the given name and argument types. You might need to add explicit type casts.";
+    match why {
+        Unresolved::None => {
+            SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("function {words} does not exist")).with_hint(hint)
+        }
+        Unresolved::Ambiguous => SqlError::new(SqlState::AMBIGUOUS_FUNCTION, format!("function {words} is not unique")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Type::{Bpchar, Date, Float8, Int2, Int4, Int8, Interval, Numeric, Text, Timestamp, Unknown, Varchar};
+
+    /// What PostgreSQL 15 chooses.
+    #[test]
+    fn overloads_are_chosen_as_postgresql_does() {
+        let chosen = |name, arguments: &[Type]| resolve(name, arguments).map(|it| (it.arguments.to_vec(), it.result));
+        for (name, arguments, wanted, result) in [
+            ("+", [Int4, Int4], [Int4, Int4], Int4),
+            ("+", [Int2, Int8], [Int2, Int8], Int8),
+            ("+", [Int4, Unknown], [Int4, Int4], Int4),
+            ("+", [Int4, Numeric], [Numeric, Numeric], Numeric),
+            ("+", [Numeric, Float8], [Float8, Float8], Float8),
+            ("-", [Date, Date], [Date, Date], Int4),
+            ("-", [Timestamp, Interval], [Timestamp, Interval], Timestamp),
+            ("+", [Date, Int2], [Date, Int4], Date),
+            ("=", [Varchar, Unknown], [Text, Text], Type::Bool),
+            ("=", [Bpchar, Unknown], [Bpchar, Bpchar], Type::Bool),
+            ("=", [Int2, Numeric], [Numeric, Numeric], Type::Bool),
+            ("=", [Unknown, Unknown], [Text, Text], Type::Bool),
+            ("||", [Text, Unknown], [Text, Text], Text),
+        ] {
+            assert_eq!(chosen(name, &arguments), Ok((wanted.to_vec(), result)), "{name} {arguments:?}");
+        }
+        assert_eq!(chosen("abs", &[Int2]), Ok((vec![Int2], Int2)));
+        assert_eq!(chosen("abs", &[Unknown]), Ok((vec![Float8], Float8)));
+        assert_eq!(chosen("length", &[Varchar]), Ok((vec![Text], Int4)));
+        assert_eq!(chosen("+", &[Text, Int4]).unwrap_err(), Unresolved::None);
+        assert_eq!(chosen("+", &[Unknown, Unknown]).unwrap_err(), Unresolved::Ambiguous);
+    }
+}

@@ -1,0 +1,230 @@
+//! Dates, times and spans.
+
+use super::{Function, functions};
+use crate::datum::{Datum, Interval};
+use crate::error::{SqlError, SqlState};
+use crate::text::{DAY, civil_from_days, days_from_civil, days_of_month, from_local, to_local};
+
+#[cold]
+fn overflow(of: &str) -> SqlError {
+    SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("{of} out of range"))
+}
+
+fn date(datum: Datum<'_>) -> i64 {
+    if let Datum::Date(days) = datum { days.into() } else { unreachable!("a date") }
+}
+
+fn timestamp(datum: Datum<'_>) -> i64 {
+    if let Datum::Timestamp(micros) = datum { micros } else { unreachable!("a timestamp") }
+}
+
+fn span(datum: Datum<'_>) -> Interval {
+    if let Datum::Interval(span) = datum { span } else { unreachable!("a span") }
+}
+
+fn int(datum: Datum<'_>) -> i64 {
+    if let Datum::Int(value) = datum { value } else { unreachable!("an integer") }
+}
+
+fn is_infinite(micros: i64) -> bool {
+    matches!(micros, i64::MIN | i64::MAX)
+}
+
+/// A date so many days later.
+fn days_later<'a>(days: i64, count: i64) -> Result<Datum<'a>, SqlError> {
+    if days == i64::from(i32::MAX) || days == i64::from(i32::MIN) {
+        return Ok(Datum::Date(days as i32));
+    }
+    let later = days.checked_add(count).and_then(|later| i32::try_from(later).ok());
+    later.filter(|later| !matches!(*later, i32::MIN | i32::MAX)).map(Datum::Date).ok_or_else(|| overflow("date"))
+}
+
+/// A local timestamp a span later: months first, whose last days count where a month is shorter, then days, then the rest.
+pub(crate) fn later(local: i64, span: Interval) -> Result<i64, SqlError> {
+    let bad = || overflow("timestamp");
+    let (mut days, time) = (local.div_euclid(DAY), local.rem_euclid(DAY));
+    if span.months != 0 {
+        let (year, month, day) = civil_from_days(days);
+        let months = year * 12 + i64::from(month) - 1 + i64::from(span.months);
+        let (year, month) = (months.div_euclid(12), months.rem_euclid(12) as u32 + 1);
+        days = days_from_civil(year, month, day.min(days_of_month(year, month)));
+    }
+    let days = days + i64::from(span.days);
+    let micros = days.checked_mul(DAY).and_then(|micros| micros.checked_add(time)).ok_or_else(bad)?;
+    micros.checked_add(span.micros).filter(|micros| !is_infinite(*micros)).ok_or_else(bad)
+}
+
+fn negated(span: Interval) -> Result<Interval, SqlError> {
+    let bad = || overflow("interval");
+    Ok(Interval {
+        months: span.months.checked_neg().ok_or_else(bad)?,
+        days: span.days.checked_neg().ok_or_else(bad)?,
+        micros: span.micros.checked_neg().ok_or_else(bad)?,
+    })
+}
+
+fn sum(a: Interval, b: Interval) -> Result<Interval, SqlError> {
+    let bad = || overflow("interval");
+    Ok(Interval {
+        months: a.months.checked_add(b.months).ok_or_else(bad)?,
+        days: a.days.checked_add(b.days).ok_or_else(bad)?,
+        micros: a.micros.checked_add(b.micros).ok_or_else(bad)?,
+    })
+}
+
+/// The span between two timestamps, in days and what is left.
+fn between(later: i64, earlier: i64) -> Result<Interval, SqlError> {
+    let micros = later.checked_sub(earlier).filter(|_| !is_infinite(later) && !is_infinite(earlier));
+    let micros = micros.ok_or_else(|| overflow("interval"))?;
+    Ok(Interval { months: 0, days: (micros / DAY) as i32, micros: micros % DAY })
+}
+
+/// A span times a number: parts of months become days, and parts of days the rest.
+fn times(span: Interval, factor: f64) -> Result<Interval, SqlError> {
+    let fits = |value: f64, most: f64| if value.abs() <= most { Ok(value) } else { Err(overflow("interval")) };
+    let months = fits(f64::from(span.months) * factor, i32::MAX.into())?;
+    let days = f64::from(span.days) * factor + (months - months.trunc()) * 30.0;
+    let days = fits((days * 1e6).round() / 1e6, i32::MAX.into())?;
+    let micros = span.micros as f64 * factor + (days - days.trunc()) * DAY as f64;
+    Ok(Interval { months: months as i32, days: days as i32, micros: fits(micros.round(), 9.2e18)? as i64 })
+}
+
+/// What `extract` finds in a local timestamp, in millionths.
+fn field(of: &str, local: i64, offset: i64) -> Result<f64, SqlError> {
+    let (days, time) = (local.div_euclid(DAY), local.rem_euclid(DAY));
+    let (year, month, day) = civil_from_days(days);
+    let of_year = days - days_from_civil(year, 1, 1) + 1;
+    let shown = if year > 0 { year } else { year - 1 };
+    Ok(match of {
+        "year" => shown as f64,
+        "month" => month.into(),
+        "day" => day.into(),
+        "hour" => (time / 3_600_000_000) as f64,
+        "minute" => (time / 60_000_000 % 60) as f64,
+        "second" => (time % 60_000_000) as f64 / 1e6,
+        "milliseconds" => (time % 60_000_000) as f64 / 1e3,
+        "microseconds" => (time % 60_000_000) as f64,
+        "quarter" => f64::from((month - 1) / 3 + 1),
+        "dow" => (days + 4).rem_euclid(7) as f64,
+        "isodow" => ((days + 3).rem_euclid(7) + 1) as f64,
+        "doy" => of_year as f64,
+        "epoch" => (local - offset) as f64 / 1e6,
+        "century" if year > 0 => ((year + 99) / 100) as f64,
+        "century" => -((100 - year) / 100) as f64,
+        "decade" => year.div_euclid(10) as f64,
+        _ => {
+            let message = format!("unit \"{of}\" not recognized for type timestamp without time zone");
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        }
+    })
+}
+
+/// The beginning of the unit that a local timestamp lies in.
+fn truncated(of: &str, local: i64) -> Result<i64, SqlError> {
+    let (days, time) = (local.div_euclid(DAY), local.rem_euclid(DAY));
+    let (year, month, _) = civil_from_days(days);
+    let unit = |micros: i64| Ok(days * DAY + time / micros * micros);
+    match of {
+        "microseconds" => Ok(local),
+        "milliseconds" => unit(1_000),
+        "second" => unit(1_000_000),
+        "minute" => unit(60_000_000),
+        "hour" => unit(3_600_000_000),
+        "day" => Ok(days * DAY),
+        "week" => Ok((days - (days + 3).rem_euclid(7)) * DAY),
+        "month" => Ok(days_from_civil(year, month, 1) * DAY),
+        "quarter" => Ok(days_from_civil(year, (month - 1) / 3 * 3 + 1, 1) * DAY),
+        "year" => Ok(days_from_civil(year, 1, 1) * DAY),
+        "decade" => Ok(days_from_civil(year.div_euclid(10) * 10, 1, 1) * DAY),
+        "century" => Ok(days_from_civil((year + 99).div_euclid(100) * 100 - 99, 1, 1) * DAY),
+        _ => {
+            let message = format!("unit \"{of}\" not recognized for type timestamp without time zone");
+            Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message))
+        }
+    }
+}
+
+fn text<'a>(datum: Datum<'a>) -> &'a str {
+    if let Datum::Text(text) = datum { text } else { unreachable!("a text") }
+}
+
+pub(super) const FUNCTIONS: &[Function] = functions! {
+    "+"(Date, Int4) -> Date = |it, _| days_later(date(it[0]), int(it[1]));
+    "+"(Int4, Date) -> Date = |it, _| days_later(date(it[1]), int(it[0]));
+    "-"(Date, Int4) -> Date = |it, _| days_later(date(it[0]), -int(it[1]));
+    "-"(Date, Date) -> Int4 = |it, _| crate::casts::in_range((date(it[0]) - date(it[1])).into(), crate::types::Type::Int4);
+    "+"(Date, Interval) -> Timestamp = |it, _| later(date(it[0]) * DAY, span(it[1])).map(Datum::Timestamp);
+    "-"(Date, Interval) -> Timestamp = |it, _| later(date(it[0]) * DAY, negated(span(it[1]))?).map(Datum::Timestamp);
+    "+"(Timestamp, Interval) -> Timestamp = |it, _| {
+        let timestamp = timestamp(it[0]);
+        if is_infinite(timestamp) { Ok(it[0]) } else { later(timestamp, span(it[1])).map(Datum::Timestamp) }
+    };
+    "+"(Interval, Timestamp) -> Timestamp = |it, _| {
+        let timestamp = timestamp(it[1]);
+        if is_infinite(timestamp) { Ok(it[1]) } else { later(timestamp, span(it[0])).map(Datum::Timestamp) }
+    };
+    "-"(Timestamp, Interval) -> Timestamp = |it, _| {
+        let timestamp = timestamp(it[0]);
+        if is_infinite(timestamp) { Ok(it[0]) } else { later(timestamp, negated(span(it[1]))?).map(Datum::Timestamp) }
+    };
+    "+"(Timestamptz, Interval) -> Timestamptz = |it, context| zoned(context, timestamp(it[0]), span(it[1]));
+    "+"(Interval, Timestamptz) -> Timestamptz = |it, context| zoned(context, timestamp(it[1]), span(it[0]));
+    "-"(Timestamptz, Interval) -> Timestamptz = |it, context| zoned(context, timestamp(it[0]), negated(span(it[1]))?);
+    "-"(Timestamp, Timestamp) -> Interval = |it, _| between(timestamp(it[0]), timestamp(it[1])).map(Datum::Interval);
+    "-"(Timestamptz, Timestamptz) -> Interval = |it, _| between(timestamp(it[0]), timestamp(it[1])).map(Datum::Interval);
+    "+"(Interval, Interval) -> Interval = |it, _| sum(span(it[0]), span(it[1])).map(Datum::Interval);
+    "-"(Interval, Interval) -> Interval = |it, _| sum(span(it[0]), negated(span(it[1]))?).map(Datum::Interval);
+    "-"(Interval) -> Interval = |it, _| negated(span(it[0])).map(Datum::Interval);
+    "*"(Interval, Float8) -> Interval = |it, _| {
+        let Datum::Float(factor) = it[1] else { unreachable!("a float") };
+        times(span(it[0]), factor).map(Datum::Interval)
+    };
+    "*"(Float8, Interval) -> Interval = |it, _| {
+        let Datum::Float(factor) = it[0] else { unreachable!("a float") };
+        times(span(it[1]), factor).map(Datum::Interval)
+    };
+    "/"(Interval, Float8) -> Interval = |it, _| {
+        let Datum::Float(divisor) = it[1] else { unreachable!("a float") };
+        if divisor == 0.0 {
+            return Err(SqlError::new(SqlState::DIVISION_BY_ZERO, "division by zero"));
+        }
+        times(span(it[0]), 1.0 / divisor).map(Datum::Interval)
+    };
+    "date_part"(Text, Timestamp) -> Float8 = |it, _| {
+        let local = timestamp(it[1]);
+        if is_infinite(local) { Ok(Datum::Null) } else { field(&text(it[0]).to_lowercase(), local, 0).map(Datum::Float) }
+    };
+    "date_part"(Text, Timestamptz) -> Float8 = |it, context| {
+        let micros = timestamp(it[1]);
+        let local = to_local(micros, context.zone);
+        let found = field(&text(it[0]).to_lowercase(), local, local.wrapping_sub(micros));
+        if is_infinite(micros) { Ok(Datum::Null) } else { found.map(Datum::Float) }
+    };
+    "date_part"(Text, Date) -> Float8 = |it, _| field(&text(it[0]).to_lowercase(), date(it[1]) * DAY, 0).map(Datum::Float);
+    "date_trunc"(Text, Timestamp) -> Timestamp = |it, _| {
+        let local = timestamp(it[1]);
+        if is_infinite(local) { Ok(it[1]) } else { truncated(&text(it[0]).to_lowercase(), local).map(Datum::Timestamp) }
+    };
+    "date_trunc"(Text, Timestamptz) -> Timestamptz = |it, context| {
+        let micros = timestamp(it[1]);
+        let local = truncated(&text(it[0]).to_lowercase(), to_local(micros, context.zone));
+        if is_infinite(micros) { Ok(it[1]) } else { Ok(Datum::Timestamp(from_local(local?, context.zone))) }
+    };
+    "now"() -> Timestamptz = |_, context| Ok(Datum::Timestamp(context.now));
+    "transaction_timestamp"() -> Timestamptz = |_, context| Ok(Datum::Timestamp(context.now));
+    "statement_timestamp"() -> Timestamptz = |_, context| Ok(Datum::Timestamp(context.now));
+};
+
+/// A timestamp and a span, by the clock of the session's zone as far as the span has months and days.
+fn zoned<'a>(context: &crate::context::Context<'a>, micros: i64, span: Interval) -> Result<Datum<'a>, SqlError> {
+    if is_infinite(micros) {
+        return Ok(Datum::Timestamp(micros));
+    }
+    let by_clock = if span.months == 0 && span.days == 0 {
+        micros
+    } else {
+        let local = later(to_local(micros, context.zone), Interval { micros: 0, ..span })?;
+        from_local(local, context.zone)
+    };
+    by_clock.checked_add(span.micros).map(Datum::Timestamp).ok_or_else(|| overflow("timestamp"))
+}

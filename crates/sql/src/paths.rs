@@ -1,0 +1,87 @@
+//! Which index of a table answers a condition.
+
+use crate::catalog::{Index, Table};
+use crate::expr::Expr;
+use crate::plan::Path;
+
+/// A comparison of a column with what is known before a row is.
+struct Bound<'e> {
+    column: usize,
+    sign: &'static str,
+    value: &'e Expr,
+}
+
+/// The best path to the rows of which all these parts hold; the parts stay to be tested. `column_of` says which column of the table a column of
+/// the row is, and `is_known` whether an expression is known before the row.
+pub(crate) fn choose(
+    table: &Table,
+    parts: &[Expr],
+    column_of: &dyn Fn(usize) -> Option<usize>,
+    is_known: &dyn Fn(&Expr) -> bool,
+) -> Path {
+    let bounds: Vec<_> = parts.iter().filter_map(|part| bound(part, column_of, is_known)).collect();
+    let mut best = Path::ALL;
+    let mut best_score = 0;
+    for (position, index) in table.indexes.iter().enumerate() {
+        let Some((path, score)) = along(position, index, &bounds) else { continue };
+        if score > best_score {
+            (best, best_score) = (path, score);
+        }
+    }
+    best
+}
+
+fn bound<'e>(
+    part: &'e Expr,
+    column_of: &dyn Fn(usize) -> Option<usize>,
+    is_known: &dyn Fn(&Expr) -> bool,
+) -> Option<Bound<'e>> {
+    let Expr::Call(function, sides) = part else { return None };
+    let column = |side: &Expr| if let Expr::Column(at) = side { column_of(*at) } else { None };
+    let [left, right] = &**sides else { return None };
+    if let Some(column) = column(left)
+        && is_known(right)
+    {
+        return Some(Bound { column, sign: function.name, value: right });
+    }
+    let sign = match function.name {
+        "=" => "=",
+        "<" => ">",
+        "<=" => ">=",
+        ">" => "<",
+        ">=" => "<=",
+        _ => return None,
+    };
+    let column = column(right).filter(|_| is_known(left))?;
+    Some(Bound { column, sign, value: left })
+}
+
+/// The path along an index and how good it is, if the bounds say anything of it.
+fn along(position: usize, index: &Index, bounds: &[Bound<'_>]) -> Option<(Path, usize)> {
+    let of = |column: usize, signs: [&str; 2]| {
+        let found = bounds.iter().find(|bound| bound.column == column && signs.contains(&bound.sign));
+        found.map(|bound| (bound.value.clone(), bound.sign))
+    };
+    let mut equal = Vec::new();
+    for &column in &index.columns {
+        match of(column, ["=", "="]) {
+            Some((value, _)) => equal.push(value),
+            None => break,
+        }
+    }
+    let is_whole = equal.len() == index.columns.len();
+    if !index.is_ordered && !is_whole {
+        return None;
+    }
+    let next = index.columns.get(equal.len());
+    // Bounds of a column that is sorted downwards would change places.
+    let next = next.filter(|_| index.is_ascending(equal.len()));
+    let lower = next.and_then(|&column| of(column, [">", ">="])).map(|(value, sign)| (value, sign == ">="));
+    let upper = next.and_then(|&column| of(column, ["<", "<="])).map(|(value, sign)| (value, sign == "<="));
+    let score = if is_whole && index.is_unique {
+        1000 + usize::from(position == 0)
+    } else {
+        4 * equal.len() + usize::from(lower.is_some()) + usize::from(upper.is_some())
+    };
+    Some((Path { index: position, equal, lower, upper }, score))
+}

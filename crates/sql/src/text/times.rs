@@ -1,0 +1,307 @@
+//! Dates, times and timestamps.
+
+use std::fmt::{self, Write};
+
+use jiff::tz::{Offset, TimeZone};
+use jiff::{Timestamp, civil};
+
+use super::{DAY, invalid};
+use crate::context::Context;
+use crate::error::{SqlError, SqlState};
+use crate::types::Type;
+
+/// 4714-11-24 BC and 5874897-12-31, the first and the last date of PostgreSQL.
+const DATES: std::ops::RangeInclusive<i64> = -2_440_588..=2_145_031_948;
+
+/// The same of timestamps: 4714-11-24 BC to what 64 bits hold, in the year 294247, 29 years before the end of those of PostgreSQL.
+const TIMESTAMPS: std::ops::Range<i64> = -210_866_803_200_000_000..i64::MAX;
+
+/// A zone of the IANA table, or a fixed difference from UTC.
+#[derive(Clone, Debug)]
+pub(crate) struct Zone(TimeZone);
+
+impl Zone {
+    pub(crate) fn utc() -> Self {
+        Self(TimeZone::UTC)
+    }
+
+    /// The zone of this name.
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
+        match name.to_ascii_lowercase().as_str() {
+            "z" | "utc" | "gmt" | "zulu" => Some(Self::utc()),
+            _ => TimeZone::get(name).ok().map(Self),
+        }
+    }
+
+    fn fixed(seconds: i32) -> Option<Self> {
+        Offset::from_seconds(seconds).ok().map(|offset| Self(TimeZone::fixed(offset)))
+    }
+
+    /// Seconds that local time is ahead of UTC, at a timestamp. Where the table does not reach, the nearest year of the same kind counts.
+    fn offset_at(&self, micros: i64) -> i32 {
+        let known = Timestamp::from_microsecond(micros.clamp(-377_000_000_000_000_000, 253_000_000_000_000_000));
+        known.map_or(0, |timestamp| self.0.to_offset(timestamp).seconds())
+    }
+}
+
+/// A timestamp as local time.
+pub(crate) fn to_local(micros: i64, zone: &Zone) -> i64 {
+    if is_infinite(micros) { micros } else { micros.saturating_add(i64::from(zone.offset_at(micros)) * 1_000_000) }
+}
+
+/// The timestamp of a local time. One that does not exist, where clocks go forward, is taken as by the clock before; of two the second one counts
+/// (`DetermineTimeZoneOffset`).
+pub(crate) fn from_local(local: i64, zone: &Zone) -> i64 {
+    if is_infinite(local) {
+        return local;
+    }
+    let (days, micros) = (local.div_euclid(DAY), local.rem_euclid(DAY));
+    let (year, month, day) = civil_from_days(days);
+    let second = micros / 1_000_000;
+    let date = i16::try_from(year).ok().and_then(|year| civil::Date::new(year, month as i8, day as i8).ok());
+    let time = civil::Time::new((second / 3600) as i8, (second / 60 % 60) as i8, (second % 60) as i8, 0).ok();
+    let zoned = date.zip(time).and_then(|(date, time)| zone.0.to_ambiguous_zoned(date.to_datetime(time)).later().ok());
+    let offset = zoned.map_or_else(|| zone.offset_at(local), |zoned| zoned.offset().seconds());
+    local.saturating_sub(i64::from(offset) * 1_000_000)
+}
+
+fn is_infinite(micros: i64) -> bool {
+    micros == i64::MIN || micros == i64::MAX
+}
+
+/// Days since 1970-01-01 of a date of the Gregorian calendar; the year before 1 is 0.
+pub(crate) fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
+    // Years begin in March, so that the leap day comes last; eras have 400 of them.
+    let year = year - i64::from(month <= 2);
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = i64::from((153 * ((month + 9) % 12) + 2) / 5 + day - 1);
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+/// Year, month and day of a number of days since 1970-01-01.
+pub(crate) fn civil_from_days(days: i64) -> (i64, u32, u32) {
+    let days = days + 719_468;
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = (of_year - (153 * month + 2) / 5 + 1) as u32;
+    let month = if month < 10 { month + 3 } else { month - 9 } as u32;
+    (year + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// Days of a month.
+pub(crate) fn days_of_month(year: i64, month: u32) -> u32 {
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+fn overflow(of: Type, text: &str) -> SqlError {
+    let of = if of == Type::Date { "date" } else { "timestamp" };
+    SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("{of} out of range: \"{text}\""))
+}
+
+fn field_overflow(text: &str) -> SqlError {
+    SqlError::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
+}
+
+/// What a text of date, time and zone says.
+#[derive(Default)]
+struct Fields {
+    date: Option<i64>,
+    time: Option<i64>,
+    zone: Option<Zone>,
+}
+
+/// Reads the parts of a text, in the sequence date, time, zone, era.
+fn fields(of: Type, text: &str, trimmed: &str) -> Result<Fields, SqlError> {
+    let bad = || invalid(of, text);
+    let mut fields = Fields::default();
+    let is_bc = trimmed.len() > 3 && trimmed[trimmed.len() - 3..].eq_ignore_ascii_case(" bc");
+    let rest = if is_bc { &trimmed[..trimmed.len() - 3] } else { trimmed };
+    let mut date = None;
+    for word in rest.split([' ', 'T', 't']).filter(|word| !word.is_empty()) {
+        // A name with a `t` in it was cut: it is taken as a whole further down.
+        if fields.date.is_none() && date.is_none() && !word.contains(':') {
+            date = Some(read_civil(word).ok_or_else(bad)?);
+            let (year, month, day) = date.unwrap_or_default();
+            let year = if is_bc { 1 - year } else { year };
+            if !(1..=12).contains(&month) || day == 0 || day > days_of_month(year, month) || year == 0 && !is_bc {
+                return Err(field_overflow(text));
+            }
+            fields.date = Some(days_from_civil(year, month, day));
+        } else if fields.time.is_none() && word.contains(':') {
+            let end = word.find(|it: char| !matches!(it, '0'..='9' | ':' | '.')).unwrap_or(word.len());
+            fields.time = Some(read_clock(text, &word[..end]).ok_or_else(bad)??);
+            if end < word.len() {
+                fields.zone = Some(read_zone(&word[end..]).ok_or_else(bad)?);
+            }
+        } else {
+            let start = word.as_ptr() as usize - rest.as_ptr() as usize;
+            if fields.zone.is_some() {
+                return Err(bad());
+            }
+            fields.zone = Some(read_zone(&rest[start..]).ok_or_else(|| zone_error(&rest[start..]))?);
+            break;
+        }
+    }
+    Ok(fields)
+}
+
+fn zone_error(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized"))
+}
+
+/// `2024-02-29`, `2024/2/29` or `20240229`.
+fn read_civil(word: &str) -> Option<(i64, u32, u32)> {
+    if word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Some((word[..4].parse().ok()?, word[4..6].parse().ok()?, word[6..].parse().ok()?));
+    }
+    let mut parts = word.split(['-', '/']);
+    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_number = |part: &str| !part.is_empty() && part.len() < 8 && part.bytes().all(|it| it.is_ascii_digit());
+    if parts.next().is_some() || ![year, month, day].into_iter().all(is_number) || year.len() < 3 {
+        return None;
+    }
+    Some((year.parse().ok()?, month.parse().ok()?, day.parse().ok()?))
+}
+
+/// Microseconds since midnight of `04:05`, `04:05:06` or `04:05:06.789`.
+fn read_clock(text: &str, clock: &str) -> Option<Result<i64, SqlError>> {
+    let mut parts = clock.split(':');
+    let (hour, minute, second) = (parts.next()?, parts.next()?, parts.next().unwrap_or("0"));
+    let (whole, part) = second.split_once('.').unwrap_or((second, ""));
+    if parts.next().is_some() || part.bytes().any(|byte| !byte.is_ascii_digit()) {
+        return None;
+    }
+    let number = |part: &str| (part.len() <= 2).then(|| part.parse::<i64>().ok()).flatten();
+    let (hour, minute, second) = (number(hour)?, number(minute)?, number(whole)?);
+    let digits = format!("{part:0<7}");
+    let micros = digits[..6].parse::<i64>().ok()? + i64::from(digits.as_bytes()[6] >= b'5');
+    let all = ((hour * 60 + minute) * 60 + second) * 1_000_000 + micros;
+    let is_in_range = minute < 60 && second <= 60 && (0..=DAY).contains(&all);
+    Some(if is_in_range { Ok(all) } else { Err(field_overflow(text)) })
+}
+
+/// `Z`, `+02`, `-03:30`, `+0530` or a name.
+fn read_zone(text: &str) -> Option<Zone> {
+    let sign = match text.as_bytes().first()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return Zone::by_name(text),
+    };
+    let mut parts: Vec<&str> = text[1..].split(':').collect();
+    if let [all] = parts[..]
+        && all.len() == 4
+    {
+        parts = vec![&all[..2], &all[2..]];
+    }
+    let numbers: Option<Vec<i32>> =
+        parts.iter().map(|part| (1..=2).contains(&part.len()).then(|| part.parse().ok()).flatten()).collect();
+    match numbers?[..] {
+        [hours] => Zone::fixed(sign * hours * 3600),
+        [hours, minutes] => Zone::fixed(sign * (hours * 3600 + minutes * 60)),
+        [hours, minutes, seconds] => Zone::fixed(sign * (hours * 3600 + minutes * 60 + seconds)),
+        _ => None,
+    }
+}
+
+/// The words that stand for a timestamp, in microseconds.
+fn special(trimmed: &str, context: &Context<'_>) -> Option<i64> {
+    let midnight = |days: i64| {
+        let today = to_local(context.now, context.zone).div_euclid(DAY);
+        from_local((today + days) * DAY, context.zone)
+    };
+    Some(match trimmed.to_ascii_lowercase().as_str() {
+        "infinity" | "+infinity" => i64::MAX,
+        "-infinity" => i64::MIN,
+        "epoch" => 0,
+        "now" => context.now,
+        "today" => midnight(0),
+        "tomorrow" => midnight(1),
+        "yesterday" => midnight(-1),
+        _ => return None,
+    })
+}
+
+pub(super) fn read_date(text: &str, trimmed: &str, context: &Context<'_>) -> Result<i32, SqlError> {
+    match special(trimmed, context) {
+        Some(i64::MAX) => return Ok(i32::MAX),
+        Some(i64::MIN) => return Ok(i32::MIN),
+        Some(0) => return Ok(0),
+        Some(timestamp) => return Ok(to_local(timestamp, context.zone).div_euclid(DAY) as i32),
+        None => {}
+    }
+    let days = fields(Type::Date, text, trimmed)?.date.ok_or_else(|| invalid(Type::Date, text))?;
+    if DATES.contains(&days) { Ok(days as i32) } else { Err(overflow(Type::Date, text)) }
+}
+
+pub(super) fn read_time(text: &str, trimmed: &str) -> Result<i64, SqlError> {
+    fields(Type::Time, text, trimmed)?.time.ok_or_else(|| invalid(Type::Time, text))
+}
+
+pub(super) fn read_timestamp(of: Type, text: &str, trimmed: &str, context: &Context<'_>) -> Result<i64, SqlError> {
+    let has_zone = of == Type::Timestamptz;
+    if let Some(timestamp) = special(trimmed, context) {
+        let is_of_clock = !is_infinite(timestamp) && timestamp != 0;
+        return Ok(if is_of_clock && !has_zone { to_local(timestamp, context.zone) } else { timestamp });
+    }
+    let fields = fields(of, text, trimmed)?;
+    let days = fields.date.ok_or_else(|| invalid(of, text))?;
+    let local = days.checked_mul(DAY).and_then(|micros| micros.checked_add(fields.time.unwrap_or(0)));
+    let local = local.filter(|local| TIMESTAMPS.contains(local)).ok_or_else(|| overflow(of, text))?;
+    Ok(if has_zone { from_local(local, fields.zone.as_ref().unwrap_or(context.zone)) } else { local })
+}
+
+/// Appends a date.
+pub(crate) fn format_date(days: i32, out: &mut String) -> fmt::Result {
+    match days {
+        i32::MAX => out.write_str("infinity"),
+        i32::MIN => out.write_str("-infinity"),
+        _ => {
+            let (year, month, day) = civil_from_days(days.into());
+            let (shown, era) = if year > 0 { (year, "") } else { (1 - year, " BC") };
+            write!(out, "{shown:04}-{month:02}-{day:02}{era}")
+        }
+    }
+}
+
+/// Appends a time of day.
+pub(super) fn format_time(micros: i64, out: &mut String) -> fmt::Result {
+    let (seconds, part) = (micros / 1_000_000, micros % 1_000_000);
+    write!(out, "{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)?;
+    if part > 0 {
+        out.write_str(format!(".{part:06}").trim_end_matches('0'))?;
+    }
+    Ok(())
+}
+
+/// Appends a timestamp, in a zone where its type has one.
+pub(crate) fn format_timestamp(micros: i64, zone: Option<&Zone>, out: &mut String) -> fmt::Result {
+    if is_infinite(micros) {
+        return out.write_str(if micros > 0 { "infinity" } else { "-infinity" });
+    }
+    let local = zone.map_or(micros, |zone| to_local(micros, zone));
+    let (days, time) = (local.div_euclid(DAY), local.rem_euclid(DAY));
+    let (year, month, day) = civil_from_days(days);
+    let (shown, era) = if year > 0 { (year, "") } else { (1 - year, " BC") };
+    write!(out, "{shown:04}-{month:02}-{day:02} ")?;
+    format_time(time, out)?;
+    if let Some(zone) = zone {
+        let offset = zone.offset_at(micros);
+        let (sign, seconds) = (if offset < 0 { '-' } else { '+' }, offset.unsigned_abs());
+        write!(out, "{sign}{:02}", seconds / 3600)?;
+        if !seconds.is_multiple_of(3600) {
+            write!(out, ":{:02}", seconds / 60 % 60)?;
+        }
+        if !seconds.is_multiple_of(60) {
+            write!(out, ":{:02}", seconds % 60)?;
+        }
+    }
+    out.write_str(era)
+}
