@@ -171,8 +171,9 @@ pub fn of_new_indexes<P: Protocol<Worker: Interactive>>(setup: &Setup<P>) {
     let layout = wide.layout().unwrap();
     let rows: Vec<Vec<Value>> = (0..20_u64)
         .map(|id| {
-            let value =
-                |at: u64| if (id + at) % 5 == 0 { Value::Null } else { Value::from((id * 7 % (at + 2)) as i16) };
+            let value = |at: u64| {
+                if (id + at).is_multiple_of(5) { Value::Null } else { Value::from((id * 7 % (at + 2)) as i16) }
+            };
             std::iter::once(Value::from(id)).chain((0..31).map(value)).collect()
         })
         .collect();
