@@ -59,6 +59,7 @@ states! {
     IN_FAILED_TRANSACTION "25P02" "A statement behind an error of the same transaction.";
     INVALID_SAVEPOINT "3B001" "There is no such savepoint.";
     SERIALIZATION_FAILURE "40001" "The transaction conflicts with others: run it again.";
+    DEADLOCK_DETECTED "40P01" "The transaction waits for one that its own thread has open.";
     SYNTAX_ERROR "42601" "The text is no statement.";
     DUPLICATE_COLUMN "42701" "Two columns of one name.";
     AMBIGUOUS_COLUMN "42702" "A name that more than one column has.";
@@ -121,6 +122,9 @@ impl SqlError {
                 return Self::new(SqlState::SERIALIZATION_FAILURE, message)
                     .with_detail(error.to_string())
                     .with_hint("The transaction might succeed if retried.");
+            }
+            Error::WaitsForItself(_) => {
+                return Self::new(SqlState::DEADLOCK_DETECTED, "deadlock detected").with_detail(message);
             }
             Error::NoParent(_) | Error::HasChildren(_) => SqlState::FOREIGN_KEY_VIOLATION,
             Error::Duplicate(_) => SqlState::UNIQUE_VIOLATION,

@@ -199,6 +199,16 @@ pub(crate) struct Returning {
 }
 
 impl Plan {
+    /// The statement that it is.
+    pub(crate) fn verb(&self) -> &'static str {
+        match self {
+            Self::Query { .. } => "SELECT",
+            Self::Insert { .. } => "INSERT",
+            Self::Update { .. } => "UPDATE",
+            Self::Delete { .. } => "DELETE",
+        }
+    }
+
     /// The columns of the rows that it answers with.
     pub(crate) fn columns(&self) -> &[OutputColumn] {
         match self {

@@ -21,9 +21,26 @@ use crate::types::Type;
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Run(Plan),
+    Define(Definition),
+}
+
+/// A change of what tables there are.
+#[derive(Clone, Debug)]
+pub(crate) enum Definition {
     CreateTable(NewTable),
     CreateIndex(Arc<Table>, IndexDefinition),
     DropTables { tables: Vec<Arc<Table>> },
+}
+
+impl Definition {
+    /// What PostgreSQL calls it.
+    pub(crate) fn tag(&self) -> &'static str {
+        match self {
+            Self::CreateTable(_) => "CREATE TABLE",
+            Self::CreateIndex(..) => "CREATE INDEX",
+            Self::DropTables { .. } => "DROP TABLE",
+        }
+    }
 }
 
 /// A statement whose names and types are decided.
@@ -46,14 +63,16 @@ impl Statement {
             ast::Statement::Insert(insert) => Action::Run(binder.insert(insert)?),
             ast::Statement::Update(update) => Action::Run(binder.update(update)?),
             ast::Statement::Delete(delete) => Action::Run(binder.delete(delete)?),
-            ast::Statement::CreateTable(create) => Action::CreateTable(binder.create_table(create)?),
+            ast::Statement::CreateTable(create) => {
+                Action::Define(Definition::CreateTable(binder.create_table(create)?))
+            }
             ast::Statement::CreateIndex(create) => {
                 let (table, index) = create_index(catalog, create)?;
-                Action::CreateIndex(table, index)
+                Action::Define(Definition::CreateIndex(table, index))
             }
             ast::Statement::Drop { object_type: ast::ObjectType::Table, names, cascade: false, .. } => {
                 let tables = names.iter().map(|name| Ok(catalog.table(&crate::bind::object_name(name)?)?.clone()));
-                Action::DropTables { tables: tables.collect::<Result<_, SqlError>>()? }
+                Action::Define(Definition::DropTables { tables: tables.collect::<Result<_, SqlError>>()? })
             }
             other => {
                 let words: Vec<_> = other.to_string().split_whitespace().take(2).map(str::to_owned).collect();
