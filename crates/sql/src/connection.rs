@@ -73,7 +73,19 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
         answered: &mut dyn FnMut(Outcome),
     ) -> Result<(), SqlError> {
         let (types, values): (Vec<_>, Vec<_>) = parameters.iter().copied().unzip();
-        let parameters = Parameters { types: &types, values: &values };
+        let ended = self.execute_text(text, Parameters { types: &types, values: &values }, answered);
+        if ended.as_ref().is_err_and(|error| error.state() == SqlState::UNDEFINED_TABLE) {
+            self.database.forget_dropped();
+        }
+        ended
+    }
+
+    fn execute_text(
+        &mut self,
+        text: &str,
+        parameters: Parameters<'_>,
+        answered: &mut dyn FnMut(Outcome),
+    ) -> Result<(), SqlError> {
         let statements = crate::parse::statements(text).map_err(|error| self.session.fail(error.into()))?;
         if !self.session.is_open() && statements.iter().all(is_plain) {
             return self.run_all(&statements, parameters, answered);
@@ -157,9 +169,10 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
                 }
                 // What the text has done so far is done: a definition is a transaction of its own.
                 self.session.commit()?;
-                self.database.define(definition)?;
-                Ok(Outcome::tagged(tag))
+                let notices = self.database.define(definition)?;
+                Ok(Outcome { notices, ..Outcome::tagged(tag) })
             }
+            Action::Skip { tag, notice } => Ok(Outcome { notices: vec![notice], ..Outcome::tagged(tag) }),
         }
     }
 

@@ -36,6 +36,7 @@ macro_rules! states {
 }
 
 states! {
+    SUCCESS "00000" "Nothing is wrong.";
     FEATURE_NOT_SUPPORTED "0A000" "What PostgreSQL has and this database has not.";
     CARDINALITY_VIOLATION "21000" "A subquery in an expression gives more than one row.";
     STRING_DATA_RIGHT_TRUNCATION "22001" "A text is longer than its column.";

@@ -11,6 +11,7 @@ mod control;
 mod database;
 mod datum;
 mod decimal;
+mod definitions;
 mod error;
 mod exec;
 mod expr;

@@ -35,6 +35,10 @@ impl Notice {
     pub(crate) fn warning(state: SqlState, message: impl Into<String>) -> Self {
         Self { severity: "WARNING", state, message: message.into() }
     }
+
+    pub(crate) fn remark(state: SqlState, message: impl Into<String>) -> Self {
+        Self { severity: "NOTICE", state, message: message.into() }
+    }
 }
 
 impl Outcome {

@@ -16,12 +16,10 @@ use polychron_engine::redo::Answers;
 use polychron_engine::{Error, Interactive, Mode, Operations, Savepoint, drive};
 
 use crate::control::Modes;
-use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::exec::Failure;
 use crate::outcome::Outcome;
-use crate::plan::Plan;
-use crate::statement::run;
+use crate::statement::{Planned, answer};
 use crate::text::Zone;
 
 /// Keeps the worker while no transaction has it.
@@ -54,9 +52,6 @@ pub(crate) struct Session<W: Interactive + 'static> {
     answers: Answers,
     block: Option<Block<W>>,
 }
-
-/// A plan with its parameters' values.
-pub(crate) type Planned<'p> = (&'p Plan, &'p [Datum<'p>]);
 
 /// What a transaction of statements ends with.
 enum Ended {
@@ -263,21 +258,4 @@ fn error_of(failure: Failure) -> SqlError {
         Failure::Sql(error) => error,
         Failure::Engine(error) => SqlError::of_engine(error),
     }
-}
-
-/// Runs a plan, and gathers its answer.
-fn answer<T: polychron_engine::Transaction>(
-    (plan, parameters): Planned<'_>,
-    transaction: &mut T,
-    zone: &Zone,
-    now: i64,
-) -> Result<Outcome, Failure> {
-    let mut rows = Vec::new();
-    let count = run(plan, transaction, (parameters, zone, now), &mut |row| {
-        rows.push(row.iter().map(|value| value.owned()).collect());
-        Ok(())
-    })?;
-    let columns = plan.columns().iter().map(|column| (column.name.clone(), column.of.base)).collect();
-    let number = if plan.verb() == "INSERT" { format!("0 {count}") } else { count.to_string() };
-    Ok(Outcome { tag: format!("{} {number}", plan.verb()), count, columns, rows, notices: Vec::new() })
 }

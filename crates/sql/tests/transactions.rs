@@ -8,7 +8,7 @@ use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflin
 use polychron_sql::{Connection, SqlDatabase, SqlError, SqlState};
 
 fn database<P: Protocol>() -> Arc<SqlDatabase<P>> {
-    SqlDatabase::new(P::open(P::Options::default(), Common::default()).unwrap())
+    SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap())
 }
 
 fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Result<String, SqlError> {

@@ -18,7 +18,7 @@ impl Binder<'_> {
         let ast::TableObject::TableName(name) = &insert.table else {
             return Err(SqlError::unsupported(format!("INSERT INTO {}", insert.table)));
         };
-        let table = self.catalog.table(&object_name(name)?)?.clone();
+        let table = self.catalog.table(&object_name(name)?)?;
         if insert.or.is_some() || insert.replace_into || insert.overriding.is_some() || !insert.assignments.is_empty() {
             return Err(SqlError::unsupported("this form of INSERT"));
         }
@@ -180,7 +180,7 @@ impl Binder<'_> {
         let ast::TableFactor::Table { name, alias, .. } = factor else {
             return Err(SqlError::unsupported(format!("a change of {factor}")));
         };
-        let table = self.catalog.table(&object_name(name)?)?.clone();
+        let table = self.catalog.table(&object_name(name)?)?;
         let alias = alias.as_ref().map(|alias| folded(&alias.name));
         let scope = scope_of(&table, alias.as_deref());
         Ok((table, scope))

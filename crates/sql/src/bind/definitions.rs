@@ -7,7 +7,7 @@ use sqlparser::ast::{self, ColumnOption, TableConstraint};
 
 use super::{Binder, Scope, column_type, folded, object_name};
 use crate::casts::Place;
-use crate::catalog::{Catalog, Column, Table};
+use crate::catalog::{Catalog, Column, Description, Table};
 use crate::error::{SqlError, SqlState};
 use crate::types::{Bound, ColumnType, Type};
 
@@ -15,7 +15,7 @@ use crate::types::{Bound, ColumnType, Type};
 #[derive(Clone, Debug)]
 pub(crate) struct NewTable {
     pub(crate) definition: TableDefinition,
-    pub(crate) columns: Vec<Column>,
+    pub(crate) description: Description,
 }
 
 /// How the engine stores values of a type.
@@ -47,7 +47,7 @@ pub(crate) fn stored(of: ColumnType) -> Result<Stored, SqlError> {
 
 /// A key, a unique constraint or a foreign key of a table that is being defined.
 enum Constraint {
-    Primary(Vec<String>),
+    Primary(Option<String>, Vec<String>),
     Unique(Option<String>, Vec<String>),
     Foreign { columns: Vec<String>, parent: String, parents: Vec<String> },
 }
@@ -100,7 +100,10 @@ impl Binder<'_> {
                     self.cast(bound, of, Place::Assignment)?;
                     new.default = Some(expr.to_string());
                 }
-                ColumnOption::PrimaryKey(_) => constraints.push(Constraint::Primary(vec![name.clone()])),
+                ColumnOption::PrimaryKey(_) => {
+                    let named = option.name.as_ref().map(folded);
+                    constraints.push(Constraint::Primary(named, vec![name.clone()]));
+                }
                 ColumnOption::Unique(_) => {
                     let named = option.name.as_ref().map(folded);
                     constraints.push(Constraint::Unique(named, vec![name.clone()]));
@@ -135,13 +138,14 @@ impl Binder<'_> {
         let positions = |columns: &[Column], keys: &[String]| {
             keys.iter().map(|key| position(columns, key)).collect::<Result<Vec<_>, _>>()
         };
-        let mut definition = TableDefinition::new(name.clone());
+        let (mut definition, mut primary) = (TableDefinition::new(name.clone()), format!("{name}_pkey"));
         for constraint in &constraints {
-            let Constraint::Primary(key) = constraint else { continue };
+            let Constraint::Primary(named, key) = constraint else { continue };
             if !definition.key.is_empty() {
                 let message = format!("multiple primary keys for table \"{name}\" are not allowed");
                 return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
             }
+            primary = named.clone().unwrap_or(primary);
             definition.key = positions(&columns, key)?;
             definition.key.iter().for_each(|&at| columns[at].nullable = false);
         }
@@ -157,7 +161,7 @@ impl Binder<'_> {
         }
         for constraint in constraints {
             match constraint {
-                Constraint::Primary(_) => {}
+                Constraint::Primary(..) => {}
                 Constraint::Unique(named, key) => {
                     let at = positions(&columns, &key)?;
                     let named = named.unwrap_or_else(|| format!("{name}_{}_key", key.join("_")));
@@ -177,7 +181,7 @@ impl Binder<'_> {
             }
         }
         definition.validate().map_err(|error| SqlError::new(SqlState::INVALID_TABLE_DEFINITION, error.to_string()))?;
-        Ok(NewTable { definition, columns })
+        Ok(NewTable { definition, description: Description { columns, primary } })
     }
 
     /// Only primary keys have children in the engine.
@@ -197,7 +201,9 @@ impl Binder<'_> {
 
 fn constraint_of(constraint: &TableConstraint) -> Result<Constraint, SqlError> {
     match constraint {
-        TableConstraint::PrimaryKey(key) => Ok(Constraint::Primary(names_of(&key.columns)?)),
+        TableConstraint::PrimaryKey(key) => {
+            Ok(Constraint::Primary(key.name.as_ref().map(folded), names_of(&key.columns)?))
+        }
         TableConstraint::Unique(key) => Ok(Constraint::Unique(key.name.as_ref().map(folded), names_of(&key.columns)?)),
         TableConstraint::ForeignKey(key) => foreign_of(key),
         other => Err(SqlError::unsupported(format!("the constraint {other}"))),
@@ -236,12 +242,24 @@ fn index(columns: &[Column], name: String, at: Vec<usize>, orders: &[ColumnOrder
     IndexDefinition::new(name, at).with_orders(orders)
 }
 
+/// The name, with the first number that makes it free.
+fn free_name(catalog: &Catalog, name: &str) -> Result<String, SqlError> {
+    let mut free = name.to_owned();
+    for number in 1_u64.. {
+        if !catalog.is_taken(&free)? {
+            break;
+        }
+        free = format!("{name}{number}");
+    }
+    Ok(free)
+}
+
 /// The table and the index of a CREATE INDEX.
 pub(crate) fn create_index(
     catalog: &Catalog,
     create: &ast::CreateIndex,
 ) -> Result<(std::sync::Arc<Table>, IndexDefinition), SqlError> {
-    let table = catalog.table(&object_name(&create.table_name)?)?.clone();
+    let table = catalog.table(&object_name(&create.table_name)?)?;
     if create.predicate.is_some() || !create.include.is_empty() || create.nulls_distinct == Some(false) {
         return Err(SqlError::unsupported("an index with WHERE, INCLUDE or NULLS NOT DISTINCT"));
     }
@@ -263,7 +281,7 @@ pub(crate) fn create_index(
     let names: Vec<_> = at.iter().map(|&at| table.columns[at].name.as_str()).collect();
     let name = match &create.name {
         Some(name) => object_name(name)?,
-        None => format!("{}_{}_idx", table.name, names.join("_")),
+        None => free_name(catalog, &format!("{}_{}_idx", table.name, names.join("_")))?,
     };
     let index = index(&table.columns, name, at, &orders).with_unique(create.unique);
     Ok((table, index))
