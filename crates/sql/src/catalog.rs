@@ -16,6 +16,17 @@ pub(crate) struct Description {
     pub(crate) columns: Vec<Column>,
     /// The name of the primary key.
     pub(crate) primary: String,
+    /// By their names, in which order they are evaluated.
+    #[serde(default)]
+    pub(crate) checks: Vec<Check>,
+}
+
+/// A condition that holds for each row of a table, or is NULL.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Check {
+    pub(crate) name: String,
+    /// Its text.
+    pub(crate) condition: String,
 }
 
 /// A column as SQL has it.
@@ -52,6 +63,7 @@ pub(crate) struct Table {
     pub(crate) layout: Layout,
     /// The primary one first.
     pub(crate) indexes: Vec<Index>,
+    pub(crate) checks: Vec<Check>,
 }
 
 impl Index {
@@ -96,7 +108,7 @@ impl Table {
             });
         }
         let layout = definition.layout().map_err(broken)?;
-        Ok(Self { id, name: definition.name.clone(), columns, layout, indexes })
+        Ok(Self { id, name: definition.name.clone(), columns, layout, indexes, checks: Vec::new() })
     }
 
     /// The same table, as SQL has described it.
@@ -104,12 +116,13 @@ impl Table {
     pub(crate) fn described(mut self, description: Description) -> Self {
         self.columns = description.columns;
         self.indexes[0].name = description.primary;
+        self.checks = description.checks;
         self
     }
 
     /// What [`Table::described`] makes the same table of.
     pub(crate) fn description(&self) -> Description {
-        Description { columns: self.columns.clone(), primary: self.primary().name.clone() }
+        Description { columns: self.columns.clone(), primary: self.primary().name.clone(), checks: self.checks.clone() }
     }
 
     pub(crate) fn column(&self, name: &str) -> Option<usize> {

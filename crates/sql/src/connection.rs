@@ -275,6 +275,6 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
 
 /// Whether a statement reads or changes rows, and nothing else.
 fn is_plain(statement: &ast::Statement) -> bool {
-    use ast::Statement::{Delete, Insert, Query, Update};
-    matches!(statement, Query(_) | Insert(_) | Update(_) | Delete(_))
+    use ast::Statement::{Delete, Insert, Query, Truncate, Update};
+    matches!(statement, Query(_) | Insert(_) | Update(_) | Delete(_) | Truncate(_))
 }

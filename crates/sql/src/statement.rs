@@ -72,6 +72,7 @@ impl Statement {
             ast::Statement::Insert(insert) => Action::Run(binder.insert(insert)?),
             ast::Statement::Update(update) => Action::Run(binder.update(update)?),
             ast::Statement::Delete(delete) => Action::Run(binder.delete(delete)?),
+            ast::Statement::Truncate(truncate) => Action::Run(binder.truncate(truncate)?),
             ast::Statement::CreateTable(create) => {
                 let name = object_name(&create.name)?;
                 match skip("CREATE TABLE", catalog, &name, create.if_not_exists)? {
@@ -143,8 +144,12 @@ pub(crate) fn answer<T: Transaction>(
         Ok(())
     })?;
     let columns = plan.columns().iter().map(|column| (column.name.clone(), column.of.base)).collect();
-    let number = if plan.verb() == "INSERT" { format!("0 {count}") } else { count.to_string() };
-    Ok(Outcome { tag: format!("{} {number}", plan.verb()), count, columns, rows, notices: Vec::new() })
+    let tag = match plan {
+        Plan::Insert { .. } => format!("INSERT 0 {count}"),
+        Plan::Truncate(_) => plan.verb().to_owned(),
+        _ => format!("{} {count}", plan.verb()),
+    };
+    Ok(Outcome { tag, count, columns, rows, notices: Vec::new() })
 }
 
 /// Runs a plan in a transaction. `out` gets the rows that it answers with; the number of rows is the answer.

@@ -85,4 +85,4 @@ macro_rules! corpus {
 
 corpus!(answer: expressions, queries, changes);
 // Their answers have the tags, warnings and notices of all statements.
-corpus!(whole_answer: transactions, definitions);
+corpus!(whole_answer: transactions, definitions, constraints);

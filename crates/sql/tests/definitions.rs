@@ -28,6 +28,11 @@ fn definitions_are_kept<P: Protocol<Worker: Interactive>>() {
         assert_eq!(code(run(other, "INSERT INTO t VALUES (2)")), "23502");
         assert_eq!(code(run(other, "SELECT * FROM polychron_sql_definitions")), "42P01");
     }
+    run(&mut one, "CREATE TABLE checked (id int CONSTRAINT k PRIMARY KEY, v int CONSTRAINT positive CHECK (v > 0))")
+        .unwrap();
+    let error = run(&mut connect(), "INSERT INTO checked VALUES (1, 0)").unwrap_err();
+    assert_eq!(error.message(), "new row for relation \"checked\" violates check constraint \"positive\"");
+    assert_eq!(error.detail(), Some("Failing row contains (1, 0)."));
     // What another object has dropped is gone, and the next table of the name is another one.
     run(&mut one, "DROP TABLE t; CREATE TABLE t (id bigint PRIMARY KEY)").unwrap();
     assert_eq!(code(run(&mut early, "SELECT * FROM t")), "42P01");
