@@ -65,6 +65,21 @@ fn an_error_of_reads_that_were_not_consistent_is_a_conflict() {
 }
 
 #[test]
+fn after_a_conflict_no_savepoint_helps() {
+    let [mut one, mut other] = with_two_accounts::<Hyper>();
+    run_all(&mut one, &["BEGIN", "UPDATE account SET v = 1 WHERE id = 41", "SAVEPOINT s"]).unwrap();
+    run(&mut other, "UPDATE account SET v = 5 WHERE id = 42").unwrap();
+    for text in ["UPDATE account SET v = 2 WHERE id = 42", "ROLLBACK TO s"] {
+        let error = run(&mut one, text).unwrap_err();
+        assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE, "{text}: {error}");
+        assert!(error.detail().is_some_and(|detail| detail.contains("account")), "{text}: {error}");
+    }
+    assert_eq!(run(&mut one, "SELECT 1").unwrap_err().state(), SqlState::IN_FAILED_TRANSACTION);
+    assert_eq!(one.execute("COMMIT", &[]).unwrap().tag, "ROLLBACK");
+    assert_eq!(run(&mut one, "SELECT v FROM account ORDER BY id").unwrap(), "10\n5");
+}
+
+#[test]
 fn a_connection_that_is_dropped_rolls_its_transaction_back() {
     let [mut one, mut other] = with_two_accounts::<Maflingo>();
     run_all(&mut one, &["BEGIN", "UPDATE account SET v = 0"]).unwrap();
