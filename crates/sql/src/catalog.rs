@@ -1,16 +1,36 @@
 //! The tables that statements are bound to.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
 use polychron_base::{IndexId, TableId};
 use polychron_schema::{ColumnOrder, ColumnType as Stored, KeyExtractor, Layout, TableDefinition};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{SqlError, SqlState};
 use crate::types::{Bound, ColumnType, Type};
 
+/// What SQL knows of a table, and the engine does not: `definitions` keeps it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Description {
+    pub(crate) columns: Vec<Column>,
+    /// The name of the primary key.
+    pub(crate) primary: String,
+    /// By their names, in which order they are evaluated.
+    #[serde(default)]
+    pub(crate) checks: Vec<Check>,
+}
+
+/// A condition that holds for each row of a table, or is NULL.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Check {
+    pub(crate) name: String,
+    /// Its text.
+    pub(crate) condition: String,
+}
+
 /// A column as SQL has it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) of: ColumnType,
@@ -43,6 +63,7 @@ pub(crate) struct Table {
     pub(crate) layout: Layout,
     /// The primary one first.
     pub(crate) indexes: Vec<Index>,
+    pub(crate) checks: Vec<Check>,
 }
 
 impl Index {
@@ -87,7 +108,21 @@ impl Table {
             });
         }
         let layout = definition.layout().map_err(broken)?;
-        Ok(Self { id, name: definition.name.clone(), columns, layout, indexes })
+        Ok(Self { id, name: definition.name.clone(), columns, layout, indexes, checks: Vec::new() })
+    }
+
+    /// The same table, as SQL has described it.
+    #[must_use]
+    pub(crate) fn described(mut self, description: Description) -> Self {
+        self.columns = description.columns;
+        self.indexes[0].name = description.primary;
+        self.checks = description.checks;
+        self
+    }
+
+    /// What [`Table::described`] makes the same table of.
+    pub(crate) fn description(&self) -> Description {
+        Description { columns: self.columns.clone(), primary: self.primary().name.clone(), checks: self.checks.clone() }
     }
 
     pub(crate) fn column(&self, name: &str) -> Option<usize> {
@@ -128,28 +163,62 @@ pub(crate) fn of_stored(stored: Stored) -> Option<ColumnType> {
     Some(base.into())
 }
 
-/// All tables, as a statement sees them; never changed, but replaced.
-#[derive(Debug, Default)]
+/// Finds tables that a catalog does not have yet.
+pub(crate) trait Source: Send + Sync {
+    fn find(&self, name: &str) -> Result<Option<Arc<Table>>, SqlError>;
+}
+
+/// The tables that were named so far, as a statement sees them; never changed, but replaced.
+#[derive(Default)]
 pub(crate) struct Catalog {
     tables: HashMap<String, Arc<Table>>,
+    source: Option<Weak<dyn Source>>,
 }
 
 impl Catalog {
-    /// The same tables with a new one, in the place of one of its name, and without those that are gone.
-    pub(crate) fn with(&self, new: Option<Table>, gone: &[Arc<Table>]) -> Self {
+    /// One without tables, but for those that the source finds.
+    pub(crate) fn of(source: Weak<dyn Source>) -> Self {
+        Self { tables: HashMap::new(), source: Some(source) }
+    }
+
+    /// The same tables with a new one, in the place of one of its name.
+    #[must_use]
+    pub(crate) fn with(&self, new: Arc<Table>) -> Self {
         let mut tables = self.tables.clone();
-        gone.iter().for_each(|table| drop(tables.remove(&table.name)));
-        tables.extend(new.map(|table| (table.name.clone(), Arc::new(table))));
-        Self { tables }
+        tables.insert(new.name.clone(), new);
+        Self { tables, source: self.source.clone() }
     }
 
-    pub(crate) fn check_free(&self, name: &str) -> Result<(), SqlError> {
-        let taken = || SqlError::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"));
-        if self.tables.contains_key(name) { Err(taken()) } else { Ok(()) }
+    /// Those of the tables for which this holds.
+    #[must_use]
+    pub(crate) fn retaining(&self, stays: impl Fn(&Table) -> bool) -> Self {
+        let tables = self.tables.iter().filter(|(_, table)| stays(table));
+        let tables = tables.map(|(name, table)| (name.clone(), table.clone())).collect();
+        Self { tables, source: self.source.clone() }
     }
 
-    pub(crate) fn table(&self, name: &str) -> Result<&Arc<Table>, SqlError> {
+    /// The table of this name, if there is one.
+    pub(crate) fn find(&self, name: &str) -> Result<Option<Arc<Table>>, SqlError> {
+        if let Some(table) = self.tables.get(name) {
+            return Ok(Some(table.clone()));
+        }
+        let source = self.source.as_ref().and_then(Weak::upgrade);
+        source.map_or(Ok(None), |source| source.find(name))
+    }
+
+    pub(crate) fn table(&self, name: &str) -> Result<Arc<Table>, SqlError> {
         let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
-        self.tables.get(name).ok_or_else(missing)
+        self.find(name)?.ok_or_else(missing)
     }
+
+    /// Whether a table, or an index of one that was named, has this name.
+    pub(crate) fn is_taken(&self, name: &str) -> Result<bool, SqlError> {
+        let has_index = |table: &Arc<Table>| table.indexes.iter().any(|index| index.name == name);
+        Ok(self.tables.values().any(has_index) || self.find(name)?.is_some())
+    }
+}
+
+/// That a table or an index of this name is there already.
+pub(crate) fn taken(name: &str) -> SqlError {
+    SqlError::new(SqlState::DUPLICATE_TABLE, format!("relation \"{name}\" already exists"))
 }

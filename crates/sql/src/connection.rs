@@ -1,121 +1,29 @@
-//! A database as SQL has it, and connections to it.
+//! Connections: texts of statements, one after the other.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
-use polychron_base::Error;
-use polychron_base::clock::{SystemTime, calendar_time};
-use polychron_engine::definitions::Standing;
-use polychron_engine::{Interactive, Mode, Protocol, drive};
+use polychron_engine::redo::Answers;
+use polychron_engine::{Interactive, Protocol};
+use sqlparser::ast;
 
-use crate::bind::NewTable;
-use crate::catalog::{Catalog, Column, Table};
+use crate::control::{Control, Modes};
+use crate::database::SqlDatabase;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
-use crate::exec::Failure;
-use crate::plan::{OutputColumn, Plan};
-use crate::statement::{Action, Statement, run};
-use crate::text::{self, Zone};
+use crate::outcome::{Notice, Outcome};
+use crate::plan::Plan;
+use crate::session::Session;
+use crate::statement::{Action, Statement};
+use crate::text::Zone;
 use crate::types::Type;
 
-/// The tables of a database, seen through SQL.
+/// A connection: runs one statement after the other.
 ///
-/// Tables that exist are there under their names, with columns of the types that hold their values. What SQL alone knows of the tables it has made (lengths of
-/// texts, defaults) is kept in memory.
-pub struct SqlDatabase<P: Protocol> {
-    protocol: Arc<P>,
-    catalog: RwLock<Arc<Catalog>>,
-}
-
-impl<P: Protocol> std::fmt::Debug for SqlDatabase<P> {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("SqlDatabase").finish_non_exhaustive()
-    }
-}
-
-impl<P: Protocol> SqlDatabase<P> {
-    /// The database of this protocol.
-    pub fn new(protocol: Arc<P>) -> Arc<Self> {
-        Arc::new(Self { protocol, catalog: RwLock::default() })
-    }
-
-    fn catalog(&self) -> Arc<Catalog> {
-        self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Replaces the catalog, once `change` has changed the tables; two definitions at a time wait for each other.
-    fn define(
-        &self,
-        change: impl FnOnce(&P, &Catalog) -> Result<Option<Table>, SqlError>,
-        gone: &[Arc<Table>],
-    ) -> Result<(), SqlError> {
-        let mut catalog = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
-        let new = change(&self.protocol, &catalog)?;
-        *catalog = Arc::new(catalog.with(new, gone));
-        Ok(())
-    }
-
-    /// A table of the engine, with the columns as SQL has them where it knows more.
-    fn describe(protocol: &P, name: &str, columns: Option<Vec<Column>>) -> Result<Table, SqlError> {
-        let storage = protocol.storage();
-        let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
-        let id = storage.find_table(name).ok_or_else(missing)?;
-        let definition = storage.definition(id).map_err(SqlError::of_engine)?;
-        let ids = definition.indexes.iter().map(|it| {
-            let found = storage.find_index(id, &it.name).map_err(SqlError::of_engine)?;
-            found.ok_or_else(|| {
-                SqlError::new(SqlState::UNDEFINED_OBJECT, format!("index \"{}\" does not exist", it.name))
-            })
-        });
-        let ids = ids.collect::<Result<Vec<_>, SqlError>>()?;
-        let mut table = Table::of_engine(id, &definition, &ids)?;
-        if let Some(columns) = columns {
-            table.columns = columns;
-        }
-        Ok(table)
-    }
-
-    /// Makes a table of the engine known to SQL under its own name.
-    ///
-    /// # Errors
-    /// There is no such table, or one of its columns is of a type that SQL has not.
-    pub fn import(&self, name: &str) -> Result<(), SqlError> {
-        self.define(|protocol, _| Self::describe(protocol, name, None).map(Some), &[])
-    }
-}
-
-/// What a statement has done.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// Rows that were changed, or answered.
-    pub count: u64,
-    /// Names and types of the columns of its rows.
-    pub columns: Vec<(String, Type)>,
-    /// The rows.
-    pub rows: Vec<Vec<OwnedDatum>>,
-}
-
-impl Outcome {
-    /// The rows as text, as PostgreSQL shows values; NULL is `None`.
-    pub fn texts(&self) -> impl Iterator<Item = Vec<Option<String>>> {
-        let zone = Zone::utc();
-        self.rows.iter().map(move |row| {
-            let shown = row.iter().zip(&self.columns).map(|(value, (_, of))| {
-                let value = value.get();
-                (!value.is_null()).then(|| {
-                    let mut shown = String::new();
-                    text::write(*of, value, &zone, &mut shown);
-                    shown
-                })
-            });
-            shown.collect()
-        })
-    }
-}
-
-/// A session: runs one statement after the other, each in a transaction of its own, which is run again when it conflicts.
+/// Statements run in a transaction of their own, which is run again when it conflicts: the statements of one text together. Between BEGIN and COMMIT the
+/// client holds the transaction, and runs it again where it ends with [`SqlState::SERIALIZATION_FAILURE`].
 pub struct Connection<P: Protocol<Worker: Interactive>> {
     database: Arc<SqlDatabase<P>>,
-    worker: P::Worker,
+    session: Session<P::Worker>,
     zone: Zone,
 }
 
@@ -125,25 +33,11 @@ impl<P: Protocol<Worker: Interactive>> std::fmt::Debug for Connection<P> {
     }
 }
 
-/// What a transaction of a statement ends with.
-enum Ended {
-    Sql(SqlError),
-    Engine(Error),
-}
-
-impl From<Error> for Ended {
-    fn from(error: Error) -> Self {
-        Self::Engine(error)
-    }
-}
-
-impl From<Failure> for Ended {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Sql(error) => Self::Sql(error),
-            Failure::Engine(error) => Self::Engine(error),
-        }
-    }
+/// Parameters of a text, as the client gives them.
+#[derive(Clone, Copy)]
+struct Parameters<'p> {
+    types: &'p [Type],
+    values: &'p [Datum<'p>],
 }
 
 impl<P: Protocol<Worker: Interactive>> Connection<P> {
@@ -153,76 +47,234 @@ impl<P: Protocol<Worker: Interactive>> Connection<P> {
     /// All of the protocol's workers are in use.
     pub fn open(database: &Arc<SqlDatabase<P>>) -> Result<Self, SqlError> {
         let worker = database.protocol.worker().map_err(SqlError::of_engine)?;
-        Ok(Self { database: database.clone(), worker, zone: Zone::utc() })
+        let answers = Answers::new(database.protocol.storage().journal().clone());
+        Ok(Self { database: database.clone(), session: Session::new(worker, answers), zone: Zone::utc() })
     }
 
     /// Runs the statements of a text and answers with what the last one has done. `parameters` are those of each of them, with their types.
     ///
     /// # Errors
-    /// The first statement that fails; what those before it have done stays.
+    /// The first statement that fails, or the commit. Where no transaction was begun before, nothing of the text is done then, but for what
+    /// came before a COMMIT or a definition in it.
     pub fn execute(&mut self, text: &str, parameters: &[(Type, Datum<'_>)]) -> Result<Outcome, SqlError> {
-        let mut outcome = Outcome::default();
+        let mut last = Outcome::default();
+        self.execute_each(text, parameters, &mut |outcome| last = outcome)?;
+        Ok(last)
+    }
+
+    /// As [`Connection::execute`], and tells what each of the statements has done, up to the one that fails.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn execute_each(
+        &mut self,
+        text: &str,
+        parameters: &[(Type, Datum<'_>)],
+        answered: &mut dyn FnMut(Outcome),
+    ) -> Result<(), SqlError> {
         let (types, values): (Vec<_>, Vec<_>) = parameters.iter().copied().unzip();
-        for statement in crate::parse::statements(text)? {
-            let statement = Statement::bind(&self.database.catalog(), &statement, &types)?;
-            if statement.parameters.len() > values.len() {
-                let message = format!("there is no parameter ${}", values.len() + 1);
-                return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message));
+        let ended = self.execute_text(text, Parameters { types: &types, values: &values }, answered);
+        if ended.as_ref().is_err_and(|error| error.state() == SqlState::UNDEFINED_TABLE) {
+            self.database.forget_dropped();
+        }
+        ended
+    }
+
+    fn execute_text(
+        &mut self,
+        text: &str,
+        parameters: Parameters<'_>,
+        answered: &mut dyn FnMut(Outcome),
+    ) -> Result<(), SqlError> {
+        let statements = crate::parse::statements(text).map_err(|error| self.session.fail(error.into()))?;
+        if !self.session.is_open() && statements.iter().all(is_plain) {
+            return self.run_all(&statements, parameters, answered);
+        }
+        for statement in &statements {
+            answered(self.step(statement, parameters)?);
+        }
+        if self.session.is_open() && !self.session.is_explicit() {
+            self.session.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Statements that neither define anything nor end a transaction, in a transaction of their own.
+    fn run_all(
+        &mut self,
+        statements: &[ast::Statement],
+        parameters: Parameters<'_>,
+        answered: &mut dyn FnMut(Outcome),
+    ) -> Result<(), SqlError> {
+        let (mut bound, mut last) = (Vec::new(), None);
+        for statement in statements {
+            match self.bind(statement, parameters) {
+                Ok(Statement { action: Action::Run(plan), .. }) => bound.push(plan),
+                Ok(_) => unreachable!("`is_plain` has said what it is"),
+                Err(error) => {
+                    last = Some(error);
+                    break;
+                }
             }
-            outcome = self.run(statement, &values)?;
+        }
+        match last {
+            Some(error) if bound.is_empty() => return Err(error),
+            None if bound.is_empty() => return Ok(()),
+            _ => {}
+        }
+        let plans: Vec<_> = bound.iter().map(|plan| (plan, parameters.values)).collect();
+        self.session.run_all(&plans, last.as_ref(), &self.zone, answered)
+    }
+
+    fn bind(&self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Statement, SqlError> {
+        let bound = Statement::bind(&self.database.catalog(), statement, parameters.types)?;
+        if bound.parameters.len() > parameters.values.len() {
+            let message = format!("there is no parameter ${}", parameters.values.len() + 1);
+            return Err(SqlError::new(SqlState::UNDEFINED_PARAMETER, message));
+        }
+        Ok(bound)
+    }
+
+    /// Runs a statement in the open transaction, which it begins where there is none.
+    fn step(&mut self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Outcome, SqlError> {
+        let control = Control::of(statement).map_err(|error| self.session.fail(error.into()))?;
+        let may_follow_error =
+            matches!(control, Some(Control::Commit { .. } | Control::RollBack { .. } | Control::RollBackTo(_)));
+        if self.session.has_failed() && !may_follow_error {
+            let message = "current transaction is aborted, commands ignored until end of transaction block";
+            return Err(SqlError::new(SqlState::IN_FAILED_TRANSACTION, message));
+        }
+        match control {
+            Some(control) => self.control(control),
+            None => self.run(statement, parameters),
+        }
+    }
+
+    fn run(&mut self, statement: &ast::Statement, parameters: Parameters<'_>) -> Result<Outcome, SqlError> {
+        let bound = self.bind(statement, parameters).map_err(|error| self.session.fail(error.into()))?;
+        match bound.action {
+            Action::Run(plan) => {
+                if !matches!(plan, Plan::Query { .. }) {
+                    self.check_writable(plan.verb())?;
+                }
+                self.session.begin(Modes::default(), false)?;
+                self.session.run((&plan, parameters.values), &self.zone)
+            }
+            Action::Define(definition) => {
+                let tag = definition.tag();
+                self.check_writable(tag)?;
+                if self.session.is_explicit() {
+                    let error = SqlError::unsupported(format!("{tag} inside of a transaction"));
+                    return Err(self.session.fail(error.into()));
+                }
+                // What the text has done so far is done: a definition is a transaction of its own.
+                self.session.commit()?;
+                let notices = self.database.define(definition)?;
+                Ok(Outcome { notices, ..Outcome::tagged(tag) })
+            }
+            Action::Skip { tag, notice } => Ok(Outcome { notices: vec![notice], ..Outcome::tagged(tag) }),
+        }
+    }
+
+    fn check_writable(&mut self, verb: &str) -> Result<(), SqlError> {
+        if !self.session.is_read_only() {
+            return Ok(());
+        }
+        let message = format!("cannot execute {verb} in a read-only transaction");
+        Err(self.session.fail(SqlError::new(SqlState::READ_ONLY_TRANSACTION, message).into()))
+    }
+
+    fn control(&mut self, control: Control) -> Result<Outcome, SqlError> {
+        match control {
+            Control::Begin { modes, tag } => {
+                let mut outcome = Outcome::tagged(tag);
+                if self.session.is_explicit() {
+                    let message = "there is already a transaction in progress";
+                    outcome.notices.push(Notice::warning(SqlState::ACTIVE_TRANSACTION, message));
+                }
+                self.session.begin(modes, true)?;
+                Ok(outcome)
+            }
+            Control::Commit { chain } => self.end(chain, "COMMIT"),
+            Control::RollBack { chain } => self.end(chain, "ROLLBACK"),
+            Control::Savepoint(name) => {
+                self.check_block("SAVEPOINT")?;
+                self.session.set_savepoint(name);
+                Ok(Outcome::tagged("SAVEPOINT"))
+            }
+            Control::Release(name) => {
+                self.check_block("RELEASE SAVEPOINT")?;
+                self.session.release(&name)?;
+                Ok(Outcome::tagged("RELEASE"))
+            }
+            Control::RollBackTo(name) => {
+                self.check_block("ROLLBACK TO SAVEPOINT")?;
+                self.session.roll_back_to(&name)?;
+                Ok(Outcome::tagged("ROLLBACK"))
+            }
+            Control::SetTransaction(modes) => {
+                let mut outcome = Outcome::tagged("SET");
+                if self.session.is_explicit() {
+                    self.session.set(modes);
+                } else {
+                    let message = "SET TRANSACTION can only be used in transaction blocks";
+                    outcome.notices.push(Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message));
+                }
+                Ok(outcome)
+            }
+            Control::Show(name) => self.show(&name),
+        }
+    }
+
+    /// Ends the transaction as the statement of this name does.
+    fn end(&mut self, chain: bool, statement: &'static str) -> Result<Outcome, SqlError> {
+        let mut outcome = Outcome::tagged(statement);
+        if !self.session.is_explicit() {
+            if chain {
+                return Err(self.outside_of_block(&format!("{statement} AND CHAIN")));
+            }
+            let message = "there is no transaction in progress";
+            outcome.notices.push(Notice::warning(SqlState::NO_ACTIVE_TRANSACTION, message));
+        }
+        let modes = self.session.set(Modes::default());
+        if statement == "ROLLBACK" {
+            self.session.roll_back();
+        } else if !self.session.commit()? {
+            "ROLLBACK".clone_into(&mut outcome.tag);
+        }
+        if chain {
+            self.session.begin(modes, true)?;
         }
         Ok(outcome)
     }
 
-    fn run(&mut self, statement: Statement, parameters: &[Datum<'_>]) -> Result<Outcome, SqlError> {
-        match statement.action {
-            Action::Run(plan) => return self.run_plan(&plan, parameters),
-            Action::CreateTable(NewTable { definition, columns }) => self.database.define(
-                |protocol, catalog| {
-                    let name = definition.name.clone();
-                    catalog.check_free(&name)?;
-                    let storage = protocol.storage();
-                    storage.create_table(definition, Standing::Permanent).map_err(SqlError::of_engine)?;
-                    SqlDatabase::describe(protocol, &name, Some(columns)).map(Some)
-                },
-                &[],
-            )?,
-            Action::CreateIndex(table, index) => self.database.define(
-                |protocol, _| {
-                    protocol.create_index(table.id, index).map_err(SqlError::of_engine)?;
-                    SqlDatabase::describe(protocol, &table.name, Some(table.columns.clone())).map(Some)
-                },
-                &[],
-            )?,
-            Action::DropTables { tables } => self.database.define(
-                |protocol, _| {
-                    let dropped = tables.iter().try_for_each(|table| protocol.drop_table(table.id));
-                    dropped.map_err(SqlError::of_engine)?;
-                    Ok(None)
-                },
-                &tables,
-            )?,
-        }
-        Ok(Outcome::default())
+    fn check_block(&mut self, statement: &str) -> Result<(), SqlError> {
+        if self.session.is_explicit() { Ok(()) } else { Err(self.outside_of_block(statement)) }
     }
 
-    fn run_plan(&mut self, plan: &Plan, parameters: &[Datum<'_>]) -> Result<Outcome, SqlError> {
-        let named = |column: &OutputColumn| (column.name.clone(), column.of.base);
-        let columns: Vec<_> = plan.columns().iter().map(named).collect();
-        let now = calendar_time().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
-        let zone = &self.zone;
-        let ended = drive::transact(&mut self.worker, Mode::ReadWrite, &mut |transaction| {
-            let mut rows = Vec::new();
-            let count = run(plan, transaction, (parameters, zone, now), &mut |row| {
-                rows.push(row.iter().map(|value| value.owned()).collect());
-                Ok(())
-            })?;
-            Ok((count, rows))
-        });
-        match ended {
-            Ok((count, rows)) => Ok(Outcome { count, columns, rows }),
-            Err(Ended::Sql(error)) => Err(error),
-            Err(Ended::Engine(error)) => Err(SqlError::of_engine(error)),
-        }
+    #[cold]
+    fn outside_of_block(&mut self, statement: &str) -> SqlError {
+        let message = format!("{statement} can only be used in transaction blocks");
+        self.session.fail(SqlError::new(SqlState::NO_ACTIVE_TRANSACTION, message).into())
     }
+
+    fn show(&mut self, name: &str) -> Result<Outcome, SqlError> {
+        let value = match name {
+            "transaction_isolation" => "serializable",
+            "transaction_read_only" if self.session.is_read_only() => "on",
+            "transaction_read_only" => "off",
+            _ => {
+                let message = format!("unrecognized configuration parameter \"{name}\"");
+                return Err(self.session.fail(SqlError::new(SqlState::UNDEFINED_OBJECT, message).into()));
+            }
+        };
+        let rows = vec![vec![OwnedDatum::Text(value.into())]];
+        Ok(Outcome { count: 1, columns: vec![(name.to_owned(), Type::Text)], rows, ..Outcome::tagged("SHOW") })
+    }
+}
+
+/// Whether a statement reads or changes rows, and nothing else.
+fn is_plain(statement: &ast::Statement) -> bool {
+    use ast::Statement::{Delete, Insert, Query, Truncate, Update};
+    matches!(statement, Query(_) | Insert(_) | Update(_) | Delete(_) | Truncate(_))
 }

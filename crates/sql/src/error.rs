@@ -36,6 +36,7 @@ macro_rules! states {
 }
 
 states! {
+    SUCCESS "00000" "Nothing is wrong.";
     FEATURE_NOT_SUPPORTED "0A000" "What PostgreSQL has and this database has not.";
     CARDINALITY_VIOLATION "21000" "A subquery in an expression gives more than one row.";
     STRING_DATA_RIGHT_TRUNCATION "22001" "A text is longer than its column.";
@@ -59,6 +60,7 @@ states! {
     IN_FAILED_TRANSACTION "25P02" "A statement behind an error of the same transaction.";
     INVALID_SAVEPOINT "3B001" "There is no such savepoint.";
     SERIALIZATION_FAILURE "40001" "The transaction conflicts with others: run it again.";
+    DEADLOCK_DETECTED "40P01" "The transaction waits for one that its own thread has open.";
     SYNTAX_ERROR "42601" "The text is no statement.";
     DUPLICATE_COLUMN "42701" "Two columns of one name.";
     AMBIGUOUS_COLUMN "42702" "A name that more than one column has.";
@@ -121,6 +123,9 @@ impl SqlError {
                 return Self::new(SqlState::SERIALIZATION_FAILURE, message)
                     .with_detail(error.to_string())
                     .with_hint("The transaction might succeed if retried.");
+            }
+            Error::WaitsForItself(_) => {
+                return Self::new(SqlState::DEADLOCK_DETECTED, "deadlock detected").with_detail(message);
             }
             Error::NoParent(_) | Error::HasChildren(_) => SqlState::FOREIGN_KEY_VIOLATION,
             Error::Duplicate(_) => SqlState::UNIQUE_VIOLATION,

@@ -166,6 +166,7 @@ pub(crate) enum Plan {
     Insert {
         table: Arc<Table>,
         source: Node,
+        checks: Vec<Condition>,
         on_conflict: OnConflict,
         returning: Option<Returning>,
     },
@@ -174,6 +175,7 @@ pub(crate) enum Plan {
         table: Arc<Table>,
         source: Node,
         set: Vec<usize>,
+        checks: Vec<Condition>,
         returning: Option<Returning>,
     },
     /// `source` gives all columns of the rows.
@@ -182,13 +184,35 @@ pub(crate) enum Plan {
         source: Node,
         returning: Option<Returning>,
     },
+    /// All rows of the tables.
+    Truncate(Vec<(Arc<Table>, Node)>),
+}
+
+/// A CHECK: its name, and what may be NULL but not false of a row.
+#[derive(Clone, Debug)]
+pub(crate) struct Condition {
+    pub(crate) name: String,
+    pub(crate) holds: Expr,
 }
 
 /// What is done when there is a row of the key already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum OnConflict {
     Fail,
-    Skip,
+    /// Nothing, where the key is one of any index, or of the one at this position.
+    Skip(Option<usize>),
+    /// The row that has the key of an index is changed.
+    Update(OnConflictUpdate),
+}
+
+/// The expressions are over the row that is there, followed by the one that was to be inserted.
+#[derive(Clone, Debug)]
+pub(crate) struct OnConflictUpdate {
+    /// The position of the index.
+    pub(crate) index: usize,
+    pub(crate) set: Vec<usize>,
+    pub(crate) values: Vec<Expr>,
+    pub(crate) condition: Option<Expr>,
 }
 
 /// Expressions over a changed row.
@@ -199,10 +223,22 @@ pub(crate) struct Returning {
 }
 
 impl Plan {
+    /// The statement that it is.
+    pub(crate) fn verb(&self) -> &'static str {
+        match self {
+            Self::Query { .. } => "SELECT",
+            Self::Insert { .. } => "INSERT",
+            Self::Update { .. } => "UPDATE",
+            Self::Delete { .. } => "DELETE",
+            Self::Truncate(_) => "TRUNCATE TABLE",
+        }
+    }
+
     /// The columns of the rows that it answers with.
     pub(crate) fn columns(&self) -> &[OutputColumn] {
         match self {
             Self::Query { columns, .. } => columns,
+            Self::Truncate(_) => &[],
             Self::Insert { returning, .. } | Self::Update { returning, .. } | Self::Delete { returning, .. } => {
                 returning.as_ref().map_or(&[], |returning| &returning.names)
             }

@@ -7,23 +7,49 @@ use polychron_engine::Transaction;
 use polychron_schema::IndexDefinition;
 use sqlparser::ast;
 
-use crate::bind::{Binder, NewTable, create_index};
-use crate::catalog::{Catalog, Table};
+use crate::bind::{Binder, NewTable, create_index, object_name};
+use crate::catalog::{Catalog, Table, taken};
 use crate::context::Context;
 use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::exec::{Exec, Failure, Flow, execute};
+use crate::outcome::{Notice, Outcome};
 use crate::plan::Plan;
 use crate::text::Zone;
 use crate::types::Type;
+
+/// A plan with its parameters' values.
+pub(crate) type Planned<'p> = (&'p Plan, &'p [Datum<'p>]);
 
 /// What a statement does.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Run(Plan),
+    Define(Definition),
+    /// Nothing, as the notice says.
+    Skip {
+        tag: &'static str,
+        notice: Notice,
+    },
+}
+
+/// A change of what tables there are.
+#[derive(Clone, Debug)]
+pub(crate) enum Definition {
     CreateTable(NewTable),
     CreateIndex(Arc<Table>, IndexDefinition),
-    DropTables { tables: Vec<Arc<Table>> },
+    DropTables { tables: Vec<Arc<Table>>, notices: Vec<Notice> },
+}
+
+impl Definition {
+    /// What PostgreSQL calls it.
+    pub(crate) fn tag(&self) -> &'static str {
+        match self {
+            Self::CreateTable(_) => "CREATE TABLE",
+            Self::CreateIndex(..) => "CREATE INDEX",
+            Self::DropTables { .. } => "DROP TABLE",
+        }
+    }
 }
 
 /// A statement whose names and types are decided.
@@ -46,14 +72,23 @@ impl Statement {
             ast::Statement::Insert(insert) => Action::Run(binder.insert(insert)?),
             ast::Statement::Update(update) => Action::Run(binder.update(update)?),
             ast::Statement::Delete(delete) => Action::Run(binder.delete(delete)?),
-            ast::Statement::CreateTable(create) => Action::CreateTable(binder.create_table(create)?),
+            ast::Statement::Truncate(truncate) => Action::Run(binder.truncate(truncate)?),
+            ast::Statement::CreateTable(create) => {
+                let name = object_name(&create.name)?;
+                match skip("CREATE TABLE", catalog, &name, create.if_not_exists)? {
+                    Some(skipped) => skipped,
+                    None => Action::Define(Definition::CreateTable(binder.create_table(create)?)),
+                }
+            }
             ast::Statement::CreateIndex(create) => {
                 let (table, index) = create_index(catalog, create)?;
-                Action::CreateIndex(table, index)
+                match skip("CREATE INDEX", catalog, &index.name, create.if_not_exists)? {
+                    Some(skipped) => skipped,
+                    None => Action::Define(Definition::CreateIndex(table, index)),
+                }
             }
-            ast::Statement::Drop { object_type: ast::ObjectType::Table, names, cascade: false, .. } => {
-                let tables = names.iter().map(|name| Ok(catalog.table(&crate::bind::object_name(name)?)?.clone()));
-                Action::DropTables { tables: tables.collect::<Result<_, SqlError>>()? }
+            ast::Statement::Drop { object_type: ast::ObjectType::Table, names, cascade: false, if_exists, .. } => {
+                Action::Define(dropped(catalog, names, *if_exists)?)
             }
             other => {
                 let words: Vec<_> = other.to_string().split_whitespace().take(2).map(str::to_owned).collect();
@@ -68,8 +103,57 @@ impl Statement {
     }
 }
 
+/// What becomes of a definition whose name is taken: an error, or nothing where IF NOT EXISTS says so. `None`: the name is free.
+fn skip(tag: &'static str, catalog: &Catalog, name: &str, may_be: bool) -> Result<Option<Action>, SqlError> {
+    match catalog.is_taken(name)? {
+        false => Ok(None),
+        true if may_be => {
+            let message = format!("relation \"{name}\" already exists, skipping");
+            Ok(Some(Action::Skip { tag, notice: Notice::remark(SqlState::DUPLICATE_TABLE, message) }))
+        }
+        true => Err(taken(name)),
+    }
+}
+
+fn dropped(catalog: &Catalog, names: &[ast::ObjectName], may_be_missing: bool) -> Result<Definition, SqlError> {
+    let (mut tables, mut notices) = (Vec::new(), Vec::new());
+    for name in names {
+        let name = object_name(name)?;
+        let missing = format!("table \"{name}\" does not exist");
+        match catalog.find(&name)? {
+            Some(table) => tables.push(table),
+            None if may_be_missing => {
+                notices.push(Notice::remark(SqlState::SUCCESS, format!("{missing}, skipping")));
+            }
+            None => return Err(SqlError::new(SqlState::UNDEFINED_TABLE, missing)),
+        }
+    }
+    Ok(Definition::DropTables { tables, notices })
+}
+
+/// Runs a plan in a transaction, and gathers its answer.
+pub(crate) fn answer<T: Transaction>(
+    (plan, parameters): Planned<'_>,
+    transaction: &mut T,
+    zone: &Zone,
+    now: i64,
+) -> Result<Outcome, Failure> {
+    let mut rows = Vec::new();
+    let count = run(plan, transaction, (parameters, zone, now), &mut |row| {
+        rows.push(row.iter().map(|value| value.owned()).collect());
+        Ok(())
+    })?;
+    let columns = plan.columns().iter().map(|column| (column.name.clone(), column.of.base)).collect();
+    let tag = match plan {
+        Plan::Insert { .. } => format!("INSERT 0 {count}"),
+        Plan::Truncate(_) => plan.verb().to_owned(),
+        _ => format!("{} {count}", plan.verb()),
+    };
+    Ok(Outcome { tag, count, columns, rows, notices: Vec::new() })
+}
+
 /// Runs a plan in a transaction. `out` gets the rows that it answers with; the number of rows is the answer.
-pub(crate) fn run<T: Transaction>(
+fn run<T: Transaction>(
     plan: &Plan,
     transaction: &mut T,
     (parameters, zone, now): (&[Datum<'_>], &Zone, i64),

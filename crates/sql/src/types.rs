@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A type of values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Type {
     /// What a literal in quotes, a parameter or NULL has until its surroundings say more.
@@ -62,7 +64,7 @@ pub(crate) enum Category {
 }
 
 /// A type with what bounds it: the digits of a numeric, the length of a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ColumnType {
     /// The type.
     pub base: Type,
@@ -71,7 +73,7 @@ pub struct ColumnType {
 }
 
 /// What bounds a type.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Bound {
     /// Nothing.
     #[default]

@@ -1,5 +1,6 @@
 //! INSERT, UPDATE and DELETE.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sqlparser::ast;
@@ -8,17 +9,19 @@ use super::joins::filtered;
 use super::query::null;
 use super::{Binder, Scope, ScopeColumn, folded, object_name};
 use crate::casts::Place;
-use crate::catalog::Table;
+use crate::catalog::{Column, Index, Table};
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
-use crate::plan::{Node, OnConflict, OutputColumn, Path, Plan, Returning, Scan, conjuncts};
+use crate::plan::{
+    Condition, Node, OnConflict, OnConflictUpdate, OutputColumn, Path, Plan, Returning, Scan, conjuncts,
+};
 
 impl Binder<'_> {
     pub(crate) fn insert(&mut self, insert: &ast::Insert) -> Result<Plan, SqlError> {
         let ast::TableObject::TableName(name) = &insert.table else {
             return Err(SqlError::unsupported(format!("INSERT INTO {}", insert.table)));
         };
-        let table = self.catalog.table(&object_name(name)?)?.clone();
+        let table = self.catalog.table(&object_name(name)?)?;
         if insert.or.is_some() || insert.replace_into || insert.overriding.is_some() || !insert.assignments.is_empty() {
             return Err(SqlError::unsupported("this form of INSERT"));
         }
@@ -27,17 +30,48 @@ impl Binder<'_> {
             None => Node::Rows(vec![self.insert_row(&table, &targets, Vec::new())?]),
             Some(query) => self.insert_source(&table, &targets, query)?,
         };
+        let alias = insert.table_alias.as_ref().map(|alias| folded(&alias.alias));
+        let named = alias.as_deref().unwrap_or(&table.name);
         let on_conflict = match &insert.on {
             None => OnConflict::Fail,
-            Some(ast::OnInsert::OnConflict(ast::OnConflict {
-                conflict_target: None,
-                action: ast::OnConflictAction::DoNothing,
-            })) => OnConflict::Skip,
-            Some(_) => return Err(SqlError::unsupported("this form of ON CONFLICT")),
+            Some(ast::OnInsert::OnConflict(on)) => self.on_conflict(&table, named, on)?,
+            Some(_) => return Err(SqlError::unsupported("ON DUPLICATE KEY UPDATE")),
         };
-        let alias = insert.table_alias.as_ref().map(|alias| folded(&alias.alias));
-        let returning = self.returning(&table, alias.as_deref(), insert.returning.as_deref())?;
-        Ok(Plan::Insert { table, source, on_conflict, returning })
+        let returning = self.returning(&table, named, insert.returning.as_deref())?;
+        let checks = self.checks(&table)?;
+        Ok(Plan::Insert { table, source, checks, on_conflict, returning })
+    }
+
+    /// The CHECKs of a table, over all of its columns.
+    fn checks(&mut self, table: &Table) -> Result<Vec<Condition>, SqlError> {
+        let scope = scope_of(&table.name, &table.columns);
+        let bound = table.checks.iter().map(|check| {
+            let expr = crate::parse::expression(&check.condition)?;
+            let holds = self.within(scope.clone(), |binder| binder.condition(&expr, "CHECK"))?;
+            Ok(Condition { name: check.name.clone(), holds })
+        });
+        bound.collect()
+    }
+
+    fn on_conflict(&mut self, table: &Table, named: &str, on: &ast::OnConflict) -> Result<OnConflict, SqlError> {
+        let index = on.conflict_target.as_ref().map(|target| arbiter(table, target)).transpose()?;
+        let update = match &on.action {
+            ast::OnConflictAction::DoNothing => return Ok(OnConflict::Skip(index)),
+            ast::OnConflictAction::DoUpdate(update) => update,
+        };
+        let Some(index) = index else {
+            let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        };
+        let scope = scope_of(named, &table.columns).joined(scope_of("excluded", &table.columns))?;
+        let (set, values) = self.assignments(table, &scope, &update.assignments)?;
+        let condition = update.selection.as_ref().map(|condition| {
+            self.within(scope.clone(), |binder| {
+                binder.place = "WHERE";
+                binder.condition(condition, "WHERE")
+            })
+        });
+        Ok(OnConflict::Update(OnConflictUpdate { index, set, values, condition: condition.transpose()? }))
     }
 
     /// Positions of the columns that are given.
@@ -134,32 +168,61 @@ impl Binder<'_> {
         }
         let (table, scope) = self.changed_table(&update.table.relation)?;
         let source = self.rows_to_change(&table, scope.clone(), update.selection.as_ref())?;
-        let mut set = Vec::new();
-        let mut columns: Vec<_> = (0..table.columns.len()).map(Expr::Column).collect();
-        for assignment in &update.assignments {
+        let (set, values) = self.assignments(&table, &scope, &update.assignments)?;
+        let columns = (0..table.columns.len()).map(Expr::Column).chain(values).collect();
+        let named = scope.columns.first().and_then(|column| column.table.as_ref()).unwrap_or(&table.name);
+        let returning = self.returning(&table, named, update.returning.as_deref())?;
+        let checks = self.checks(&table)?;
+        let source = Node::Project { input: Box::new(source), columns };
+        Ok(Plan::Update { table, source, set, checks, returning })
+    }
+
+    /// The columns that are set, and their new values.
+    fn assignments(
+        &mut self,
+        table: &Table,
+        scope: &Scope,
+        assignments: &[ast::Assignment],
+    ) -> Result<(Vec<usize>, Vec<Expr>), SqlError> {
+        let (mut set, mut values) = (Vec::new(), Vec::new());
+        for assignment in assignments {
             let ast::AssignmentTarget::ColumnName(name) = &assignment.target else {
                 return Err(SqlError::unsupported("SET of several columns at once"));
             };
-            let position = target(&table, &object_name(name)?)?;
+            let position = target(table, &object_name(name)?)?;
             if set.contains(&position) {
                 let name = &table.columns[position].name;
                 let message = format!("multiple assignments to same column \"{name}\"");
                 return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
             }
             let value = match &assignment.value {
-                ast::Expr::Identifier(name) if is_default(name) => self.default(&table, position)?,
+                ast::Expr::Identifier(name) if is_default(name) => self.default(table, position)?,
                 value => self.within(scope.clone(), |binder| {
                     binder.place = "UPDATE";
                     binder.expr(value)
                 })?,
             };
-            columns.push(self.assigned(&table, position, value)?);
+            values.push(self.assigned(table, position, value)?);
             set.push(position);
         }
-        let alias = scope.columns.first().and_then(|column| column.table.clone());
-        let returning = self.returning(&table, alias.as_deref(), update.returning.as_deref())?;
-        let source = Node::Project { input: Box::new(source), columns };
-        Ok(Plan::Update { table, source, set, returning })
+        Ok((set, values))
+    }
+
+    /// Deletions of all rows.
+    pub(crate) fn truncate(&mut self, truncate: &ast::Truncate) -> Result<Plan, SqlError> {
+        let is_plain = truncate.cascade != Some(ast::CascadeOption::Cascade)
+            && truncate.partitions.is_none()
+            && truncate.identity != Some(ast::TruncateIdentityOption::Restart);
+        if !is_plain {
+            return Err(SqlError::unsupported(truncate));
+        }
+        let tables = truncate.table_names.iter().map(|target| {
+            let table = self.catalog.table(&object_name(&target.name)?)?;
+            let columns = (0..table.columns.len()).collect();
+            let node = Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL });
+            Ok((table, node))
+        });
+        Ok(Plan::Truncate(tables.collect::<Result<_, SqlError>>()?))
     }
 
     pub(crate) fn delete(&mut self, delete: &ast::Delete) -> Result<Plan, SqlError> {
@@ -172,7 +235,8 @@ impl Binder<'_> {
         let (table, scope) = self.changed_table(&item.relation)?;
         let alias = scope.columns.first().and_then(|column| column.table.clone());
         let source = self.rows_to_change(&table, scope, delete.selection.as_ref())?;
-        let returning = self.returning(&table, alias.as_deref(), delete.returning.as_deref())?;
+        let named = alias.as_deref().unwrap_or(&table.name);
+        let returning = self.returning(&table, named, delete.returning.as_deref())?;
         Ok(Plan::Delete { table, source, returning })
     }
 
@@ -180,9 +244,9 @@ impl Binder<'_> {
         let ast::TableFactor::Table { name, alias, .. } = factor else {
             return Err(SqlError::unsupported(format!("a change of {factor}")));
         };
-        let table = self.catalog.table(&object_name(name)?)?.clone();
+        let table = self.catalog.table(&object_name(name)?)?;
         let alias = alias.as_ref().map(|alias| folded(&alias.name));
-        let scope = scope_of(&table, alias.as_deref());
+        let scope = scope_of(alias.as_deref().unwrap_or(&table.name), &table.columns);
         Ok((table, scope))
     }
 
@@ -204,13 +268,13 @@ impl Binder<'_> {
     fn returning(
         &mut self,
         table: &Table,
-        alias: Option<&str>,
+        named: &str,
         items: Option<&[ast::SelectItem]>,
     ) -> Result<Option<Returning>, SqlError> {
         let Some(items) = items else { return Ok(None) };
         self.place = "RETURNING";
         let mut list = Vec::new();
-        self.within(scope_of(table, alias), |binder| {
+        self.within(scope_of(named, &table.columns), |binder| {
             items.iter().try_for_each(|item| binder.select_item(item, &mut list))
         })?;
         let (mut columns, mut names) = (Vec::new(), Vec::new());
@@ -223,15 +287,45 @@ impl Binder<'_> {
     }
 }
 
-fn scope_of(table: &Table, alias: Option<&str>) -> Scope {
-    let named = alias.unwrap_or(&table.name);
-    let columns = table.columns.iter().map(|column| ScopeColumn {
+/// Columns of a table, which goes by a name.
+pub(super) fn scope_of(named: &str, columns: &[Column]) -> Scope {
+    let columns = columns.iter().map(|column| ScopeColumn {
         table: Some(named.to_owned()),
         name: column.name.clone(),
         of: column.of,
         is_hidden: false,
     });
     Scope { columns: columns.collect() }
+}
+
+/// The position of the unique index that ON CONFLICT is about.
+fn arbiter(table: &Table, target: &ast::ConflictTarget) -> Result<usize, SqlError> {
+    match target {
+        ast::ConflictTarget::Columns { predicate: Some(_), .. } => {
+            Err(SqlError::unsupported("ON CONFLICT with WHERE behind its columns"))
+        }
+        ast::ConflictTarget::Columns { columns, .. } => {
+            let at = columns.iter().map(|column| {
+                let name = folded(column);
+                let missing = || SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"));
+                table.column(&name).ok_or_else(missing)
+            });
+            let at = at.collect::<Result<BTreeSet<_>, _>>()?;
+            let is_meant =
+                |index: &Index| index.is_unique && index.columns.iter().copied().collect::<BTreeSet<_>>() == at;
+            table.indexes.iter().position(is_meant).ok_or_else(|| {
+                let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
+                SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message)
+            })
+        }
+        ast::ConflictTarget::OnConstraint(name) => {
+            let name = object_name(name)?;
+            table.indexes.iter().position(|index| index.is_unique && index.name == name).ok_or_else(|| {
+                let message = format!("constraint \"{name}\" for table \"{}\" does not exist", table.name);
+                SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+            })
+        }
+    }
 }
 
 fn target(table: &Table, name: &str) -> Result<usize, SqlError> {

@@ -5,17 +5,19 @@ use polychron_schema::{
 };
 use sqlparser::ast::{self, ColumnOption, TableConstraint};
 
+use super::changes::scope_of;
 use super::{Binder, Scope, column_type, folded, object_name};
 use crate::casts::Place;
-use crate::catalog::{Catalog, Column, Table};
+use crate::catalog::{Catalog, Check, Column, Description, Table};
 use crate::error::{SqlError, SqlState};
+use crate::expr::Expr;
 use crate::types::{Bound, ColumnType, Type};
 
 /// A table to be made: for the engine, and what SQL alone knows of its columns.
 #[derive(Clone, Debug)]
 pub(crate) struct NewTable {
     pub(crate) definition: TableDefinition,
-    pub(crate) columns: Vec<Column>,
+    pub(crate) description: Description,
 }
 
 /// How the engine stores values of a type.
@@ -45,11 +47,12 @@ pub(crate) fn stored(of: ColumnType) -> Result<Stored, SqlError> {
     })
 }
 
-/// A key, a unique constraint or a foreign key of a table that is being defined.
+/// A key, a unique constraint, a foreign key or a CHECK of a table that is being defined.
 enum Constraint {
-    Primary(Vec<String>),
+    Primary(Option<String>, Vec<String>),
     Unique(Option<String>, Vec<String>),
     Foreign { columns: Vec<String>, parent: String, parents: Vec<String> },
+    Check(Option<String>, Box<ast::Expr>),
 }
 
 impl Binder<'_> {
@@ -100,7 +103,10 @@ impl Binder<'_> {
                     self.cast(bound, of, Place::Assignment)?;
                     new.default = Some(expr.to_string());
                 }
-                ColumnOption::PrimaryKey(_) => constraints.push(Constraint::Primary(vec![name.clone()])),
+                ColumnOption::PrimaryKey(_) => {
+                    let named = option.name.as_ref().map(folded);
+                    constraints.push(Constraint::Primary(named, vec![name.clone()]));
+                }
                 ColumnOption::Unique(_) => {
                     let named = option.name.as_ref().map(folded);
                     constraints.push(Constraint::Unique(named, vec![name.clone()]));
@@ -112,6 +118,10 @@ impl Binder<'_> {
                     }
                     constraints.push(foreign);
                 }
+                ColumnOption::Check(check) => {
+                    let named = option.name.as_ref().or(check.name.as_ref()).map(folded);
+                    constraints.push(Constraint::Check(named, check.expr.clone()));
+                }
                 other => return Err(SqlError::unsupported(format!("the column's {other}"))),
             }
         }
@@ -119,8 +129,42 @@ impl Binder<'_> {
         Ok(())
     }
 
+    /// The name and the text of a CHECK. One without a name has that of the table and, where it is about one column, of the column.
+    fn new_check(
+        &mut self,
+        table: &str,
+        columns: &[Column],
+        (named, expr): (Option<String>, &ast::Expr),
+        checks: &[Check],
+    ) -> Result<Check, SqlError> {
+        let condition = self.within(scope_of(table, columns), |binder| {
+            binder.place = "check constraints";
+            binder.condition(expr, "CHECK")
+        })?;
+        let is_taken = |name: &str| checks.iter().any(|check| check.name == name);
+        let name = match named {
+            Some(name) if is_taken(&name) => {
+                let message = format!("check constraint \"{name}\" already exists");
+                return Err(SqlError::new(SqlState::DUPLICATE_OBJECT, message));
+            }
+            Some(name) => name,
+            None => {
+                let mut about = std::collections::BTreeSet::new();
+                condition.walk(&mut |part| about.extend(if let Expr::Column(at) = part { Some(*at) } else { None }));
+                let first = match about.first() {
+                    Some(&at) if about.len() == 1 => format!("{table}_{}_check", columns[at].name),
+                    _ => format!("{table}_check"),
+                };
+                let numbered = (1..).map(|number| format!("{first}{number}"));
+                let mut names = std::iter::once(first.clone()).chain(numbered);
+                names.find(|name| !is_taken(name)).unwrap_or(first)
+            }
+        };
+        Ok(Check { name, condition: expr.to_string() })
+    }
+
     fn new_table(
-        &self,
+        &mut self,
         name: String,
         mut columns: Vec<Column>,
         constraints: Vec<Constraint>,
@@ -135,13 +179,15 @@ impl Binder<'_> {
         let positions = |columns: &[Column], keys: &[String]| {
             keys.iter().map(|key| position(columns, key)).collect::<Result<Vec<_>, _>>()
         };
-        let mut definition = TableDefinition::new(name.clone());
+        let mut checks = Vec::new();
+        let (mut definition, mut primary) = (TableDefinition::new(name.clone()), format!("{name}_pkey"));
         for constraint in &constraints {
-            let Constraint::Primary(key) = constraint else { continue };
+            let Constraint::Primary(named, key) = constraint else { continue };
             if !definition.key.is_empty() {
                 let message = format!("multiple primary keys for table \"{name}\" are not allowed");
                 return Err(SqlError::new(SqlState::INVALID_TABLE_DEFINITION, message));
             }
+            primary = named.clone().unwrap_or(primary);
             definition.key = positions(&columns, key)?;
             definition.key.iter().for_each(|&at| columns[at].nullable = false);
         }
@@ -157,7 +203,10 @@ impl Binder<'_> {
         }
         for constraint in constraints {
             match constraint {
-                Constraint::Primary(_) => {}
+                Constraint::Primary(..) => {}
+                Constraint::Check(named, expr) => {
+                    checks.push(self.new_check(&name, &columns, (named, &expr), &checks)?)
+                }
                 Constraint::Unique(named, key) => {
                     let at = positions(&columns, &key)?;
                     let named = named.unwrap_or_else(|| format!("{name}_{}_key", key.join("_")));
@@ -176,8 +225,9 @@ impl Binder<'_> {
                 }
             }
         }
+        checks.sort_by(|one, other| one.name.cmp(&other.name));
         definition.validate().map_err(|error| SqlError::new(SqlState::INVALID_TABLE_DEFINITION, error.to_string()))?;
-        Ok(NewTable { definition, columns })
+        Ok(NewTable { definition, description: Description { columns, primary, checks } })
     }
 
     /// Only primary keys have children in the engine.
@@ -197,9 +247,12 @@ impl Binder<'_> {
 
 fn constraint_of(constraint: &TableConstraint) -> Result<Constraint, SqlError> {
     match constraint {
-        TableConstraint::PrimaryKey(key) => Ok(Constraint::Primary(names_of(&key.columns)?)),
+        TableConstraint::PrimaryKey(key) => {
+            Ok(Constraint::Primary(key.name.as_ref().map(folded), names_of(&key.columns)?))
+        }
         TableConstraint::Unique(key) => Ok(Constraint::Unique(key.name.as_ref().map(folded), names_of(&key.columns)?)),
         TableConstraint::ForeignKey(key) => foreign_of(key),
+        TableConstraint::Check(check) => Ok(Constraint::Check(check.name.as_ref().map(folded), check.expr.clone())),
         other => Err(SqlError::unsupported(format!("the constraint {other}"))),
     }
 }
@@ -236,12 +289,24 @@ fn index(columns: &[Column], name: String, at: Vec<usize>, orders: &[ColumnOrder
     IndexDefinition::new(name, at).with_orders(orders)
 }
 
+/// The name, with the first number that makes it free.
+fn free_name(catalog: &Catalog, name: &str) -> Result<String, SqlError> {
+    let mut free = name.to_owned();
+    for number in 1_u64.. {
+        if !catalog.is_taken(&free)? {
+            break;
+        }
+        free = format!("{name}{number}");
+    }
+    Ok(free)
+}
+
 /// The table and the index of a CREATE INDEX.
 pub(crate) fn create_index(
     catalog: &Catalog,
     create: &ast::CreateIndex,
 ) -> Result<(std::sync::Arc<Table>, IndexDefinition), SqlError> {
-    let table = catalog.table(&object_name(&create.table_name)?)?.clone();
+    let table = catalog.table(&object_name(&create.table_name)?)?;
     if create.predicate.is_some() || !create.include.is_empty() || create.nulls_distinct == Some(false) {
         return Err(SqlError::unsupported("an index with WHERE, INCLUDE or NULLS NOT DISTINCT"));
     }
@@ -263,7 +328,7 @@ pub(crate) fn create_index(
     let names: Vec<_> = at.iter().map(|&at| table.columns[at].name.as_str()).collect();
     let name = match &create.name {
         Some(name) => object_name(name)?,
-        None => format!("{}_{}_idx", table.name, names.join("_")),
+        None => free_name(catalog, &format!("{}_{}_idx", table.name, names.join("_")))?,
     };
     let index = index(&table.columns, name, at, &orders).with_unique(create.unique);
     Ok((table, index))

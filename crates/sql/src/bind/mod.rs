@@ -16,7 +16,7 @@ use crate::catalog::Catalog;
 use crate::error::{SqlError, SqlState};
 use crate::types::Type;
 
-pub(crate) use definitions::{NewTable, create_index};
+pub(crate) use definitions::{NewTable, create_index, stored};
 pub(crate) use scope::{Scope, ScopeColumn};
 pub(crate) use types::column_type;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use polychron_base::{Error, IndexId};
 use polychron_engine::Insertion;
 use polychron_schema::{KeyScratch, Projection, RowBuffer, Value, build_row, set_value};
@@ -12,7 +13,8 @@ use crate::codec::to_stored;
 use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
-use crate::plan::{Node, OnConflict, Returning};
+use crate::expr::Expr;
+use crate::plan::{Condition, Node, OnConflict, OnConflictUpdate, Path, Returning, Scan};
 use crate::text::{self, Zone};
 
 /// All columns of a row.
@@ -44,65 +46,172 @@ fn answered(
     Ok(())
 }
 
+/// The table that rows are written into, with what must hold of them and what is answered.
+pub(super) struct Target<'p> {
+    pub(super) table: &'p Arc<Table>,
+    pub(super) checks: &'p [Condition],
+    pub(super) returning: Option<&'p Returning>,
+}
+
 pub(super) fn insert(
-    (table, source): (&Arc<Table>, &Node),
-    on_conflict: OnConflict,
-    returning: Option<&Returning>,
+    target: &Target<'_>,
+    source: &Node,
+    on_conflict: &OnConflict,
     exec: &mut Exec<'_>,
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<u64, Failure> {
-    let mut count = 0;
+    let (mut count, table) = (0, target.table);
+    // The keys that the statement has written, where it may meet them again.
+    let mut written = HashSet::new();
     for row in gathered(source, exec, context)? {
-        let (key, stored) = stored(table, &row, context.zone)?;
-        match exec.access.insert(table.id, &key, stored.as_row())? {
-            Insertion::Inserted => {}
-            Insertion::Duplicate(_) if on_conflict == OnConflict::Skip => continue,
-            Insertion::Duplicate(index) => return Err(duplicate(table, index, &row, context.zone).into()),
+        target.check(&row, exec, context)?;
+        let (key, stored) = stored(table, &row)?;
+        let row = match exec.access.insert(table.id, &key, stored.as_row())? {
+            Insertion::Inserted => row,
+            Insertion::Duplicate(index) => {
+                let taken = || duplicate(table, index, &row, context.zone);
+                match on_conflict {
+                    OnConflict::Fail => return Err(taken().into()),
+                    OnConflict::Skip(None) => continue,
+                    OnConflict::Skip(Some(at)) => match existing(table, *at, &row, exec, context)? {
+                        Some(_) => continue,
+                        None => return Err(taken().into()),
+                    },
+                    OnConflict::Update(update) => {
+                        let old = existing(table, update.index, &row, exec, context)?.ok_or_else(taken)?;
+                        match update_existing(target, update, (old, row), &written, exec, context)? {
+                            Some(new) => new,
+                            None => continue,
+                        }
+                    }
+                }
+            }
+        };
+        if matches!(on_conflict, OnConflict::Update(_)) {
+            written.insert(key_of(table, &row)?);
         }
         count += 1;
-        answered(returning, &row, exec, context, out)?;
+        answered(target.returning, &row, exec, context, out)?;
     }
     Ok(count)
 }
 
+/// The row that has the same key of an index.
+fn existing(
+    table: &Arc<Table>,
+    index: usize,
+    row: &[OwnedDatum],
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+) -> Result<Option<Row>, Failure> {
+    let equal = table.indexes[index].columns.iter().map(|&column| Expr::Constant(row[column].clone())).collect();
+    let columns = (0..table.columns.len()).collect();
+    let scan = Scan { table: table.clone(), columns, path: Path { index, equal, lower: None, upper: None } };
+    Ok(gathered(&Node::Scan(scan), exec, context)?.pop())
+}
+
+/// Changes the row that is there as ON CONFLICT says. `None`: its condition does not hold.
+fn update_existing(
+    target: &Target<'_>,
+    update: &OnConflictUpdate,
+    (old, excluded): (Row, Row),
+    written: &HashSet<Vec<u8>>,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+) -> Result<Option<Row>, Failure> {
+    let arena = exec.take_arena();
+    let context = context.with_arena(&arena);
+    let both: Vec<_> = old.iter().chain(&excluded).map(OwnedDatum::get).collect();
+    if let Some(condition) = &update.condition
+        && !condition.holds(&both, &context)?
+    {
+        return Ok(None);
+    }
+    if written.contains(&key_of(target.table, &old)?) {
+        let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
+        let hint =
+            "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.";
+        return Err(SqlError::new(SqlState::CARDINALITY_VIOLATION, message).with_hint(hint).into());
+    }
+    let values = update.values.iter().map(|value| value.eval(&both, &context).map(Datum::owned));
+    let values = values.collect::<Result<Vec<_>, _>>()?;
+    let new = change(target, old, (&update.set, values), exec, &context)?;
+    exec.give_arena(arena);
+    Ok(Some(new))
+}
+
 pub(super) fn update(
-    (table, source): (&Arc<Table>, &Node),
+    target: &Target<'_>,
+    source: &Node,
     set: &[usize],
-    returning: Option<&Returning>,
     exec: &mut Exec<'_>,
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<u64, Failure> {
     let mut count = 0;
-    let moves = set.iter().any(|column| table.primary().columns.contains(column));
     for mut row in gathered(source, exec, context)? {
-        let values = row.split_off(table.columns.len());
-        let old = key_of(table, &row)?;
-        set.iter().zip(values).for_each(|(&column, value)| row[column] = value);
-        check_nulls(table, &row, context.zone)?;
-        if moves {
-            // A row under another key is another row.
-            let (key, stored) = stored(table, &row, context.zone)?;
-            exec.access.delete(table.id, &old)?;
-            if let Insertion::Duplicate(index) = exec.access.insert(table.id, &key, stored.as_row())? {
-                return Err(duplicate(table, index, &row, context.zone).into());
-            }
-        } else {
-            let values = set.iter().map(|&column| Ok((column, value_of(table, column, row[column].get())?)));
-            let values: Vec<(usize, Value)> = values.collect::<Result<_, SqlError>>()?;
-            let changed = exec.access.update(table.id, &old, &Projection::ALL, &mut |row| {
-                values.iter().try_for_each(|(column, value)| set_value(row, &table.layout, *column, value))
-            });
-            if let Err(Error::Duplicate(taken)) = &changed {
-                return Err(duplicate(table, taken.index, &row, context.zone).into());
-            }
-            changed?;
-        }
+        let values = row.split_off(target.table.columns.len());
+        let row = change(target, row, (set, values), exec, context)?;
         count += 1;
-        answered(returning, &row, exec, context, out)?;
+        answered(target.returning, &row, exec, context, out)?;
     }
     Ok(count)
+}
+
+/// Sets columns of a row, and answers the new row.
+fn change(
+    target: &Target<'_>,
+    mut row: Row,
+    (set, values): (&[usize], Vec<OwnedDatum>),
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+) -> Result<Row, Failure> {
+    let table = target.table;
+    let old = key_of(table, &row)?;
+    set.iter().zip(values).for_each(|(&column, value)| row[column] = value);
+    target.check(&row, exec, context)?;
+    if set.iter().any(|column| table.primary().columns.contains(column)) {
+        // A row under another key is another row.
+        let (key, stored) = stored(table, &row)?;
+        exec.access.delete(table.id, &old)?;
+        if let Insertion::Duplicate(index) = exec.access.insert(table.id, &key, stored.as_row())? {
+            return Err(duplicate(table, index, &row, context.zone).into());
+        }
+        return Ok(row);
+    }
+    let values = set.iter().map(|&column| Ok((column, value_of(table, column, row[column].get())?)));
+    let values: Vec<(usize, Value)> = values.collect::<Result<_, SqlError>>()?;
+    let changed = exec.access.update(table.id, &old, &Projection::ALL, &mut |row| {
+        values.iter().try_for_each(|(column, value)| set_value(row, &table.layout, *column, value))
+    });
+    if let Err(Error::Duplicate(taken)) = &changed {
+        return Err(duplicate(table, taken.index, &row, context.zone).into());
+    }
+    changed?;
+    Ok(row)
+}
+
+impl Target<'_> {
+    /// Whether a row may be written: first what is NULL, then what the CHECKs say.
+    fn check(&self, row: &[OwnedDatum], exec: &mut Exec<'_>, context: &Context<'_>) -> Result<(), Failure> {
+        check_nulls(self.table, row, context.zone)?;
+        if self.checks.is_empty() {
+            return Ok(());
+        }
+        let arena = exec.take_arena();
+        let values: Vec<_> = row.iter().map(OwnedDatum::get).collect();
+        for check in self.checks {
+            if let Datum::Bool(false) = check.holds.eval(&values, &context.with_arena(&arena))? {
+                let (table, name) = (&self.table.name, &check.name);
+                let message = format!("new row for relation \"{table}\" violates check constraint \"{name}\"");
+                let error = SqlError::new(SqlState::CHECK_VIOLATION, message);
+                return Err(error.with_detail(failing(self.table, row, context.zone)).into());
+            }
+        }
+        exec.give_arena(arena);
+        Ok(())
+    }
 }
 
 pub(super) fn delete(
@@ -123,8 +232,7 @@ pub(super) fn delete(
 }
 
 /// A row's key and bytes.
-fn stored(table: &Table, row: &[OwnedDatum], zone: &Zone) -> Result<(Vec<u8>, RowBuffer), Failure> {
-    check_nulls(table, row, zone)?;
+fn stored(table: &Table, row: &[OwnedDatum]) -> Result<(Vec<u8>, RowBuffer), Failure> {
     let values = row.iter().enumerate().map(|(column, datum)| value_of(table, column, datum.get()));
     let values: Vec<_> = values.collect::<Result<_, _>>()?;
     let mut buffer = RowBuffer::new();
@@ -178,8 +286,11 @@ fn check_nulls(table: &Table, row: &[OwnedDatum], zone: &Zone) -> Result<(), Sql
     };
     let message =
         format!("null value in column \"{}\" of relation \"{}\" violates not-null constraint", column.name, table.name);
-    let row = shown(row, 0..table.columns.len(), table, zone);
-    Err(SqlError::new(SqlState::NOT_NULL_VIOLATION, message).with_detail(format!("Failing row contains ({row}).")))
+    Err(SqlError::new(SqlState::NOT_NULL_VIOLATION, message).with_detail(failing(table, row, zone)))
+}
+
+fn failing(table: &Table, row: &[OwnedDatum], zone: &Zone) -> String {
+    format!("Failing row contains ({}).", shown(row, 0..table.columns.len(), table, zone))
 }
 
 fn duplicate(table: &Table, index: IndexId, row: &[OwnedDatum], zone: &Zone) -> SqlError {

@@ -106,12 +106,17 @@ pub(crate) fn execute(
             })?;
             Ok(count)
         }
-        Plan::Insert { table, source, on_conflict, returning } => {
-            changes::insert((table, source), *on_conflict, returning.as_ref(), exec, context, out)
+        Plan::Insert { table, source, checks, on_conflict, returning } => {
+            let target = changes::Target { table, checks, returning: returning.as_ref() };
+            changes::insert(&target, source, on_conflict, exec, context, out)
         }
-        Plan::Update { table, source, set, returning } => {
-            changes::update((table, source), set, returning.as_ref(), exec, context, out)
+        Plan::Update { table, source, set, checks, returning } => {
+            let target = changes::Target { table, checks, returning: returning.as_ref() };
+            changes::update(&target, source, set, exec, context, out)
         }
+        Plan::Truncate(tables) => tables.iter().try_fold(0, |count, (table, source)| {
+            Ok(count + changes::delete((table, source), None, exec, context, out)?)
+        }),
         Plan::Delete { table, source, returning } => {
             changes::delete((table, source), returning.as_ref(), exec, context, out)
         }

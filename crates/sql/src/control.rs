@@ -1,0 +1,70 @@
+//! Statements that begin and end transactions, and what is set for one.
+
+use sqlparser::ast::{self, TransactionAccessMode, TransactionMode};
+
+use crate::bind::folded;
+use crate::error::SqlError;
+
+/// What a transaction is begun with. Each isolation level is accepted, and serializable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Modes {
+    /// `None`: nothing is said.
+    pub(crate) is_read_only: Option<bool>,
+}
+
+/// A statement about the transaction itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    Begin { modes: Modes, tag: &'static str },
+    Commit { chain: bool },
+    RollBack { chain: bool },
+    Savepoint(String),
+    Release(String),
+    RollBackTo(String),
+    SetTransaction(Modes),
+    Show(String),
+}
+
+impl Control {
+    /// The statement, if it is of this kind.
+    ///
+    /// # Errors
+    /// It is, in a form that PostgreSQL has not, or that is missing.
+    pub(crate) fn of(statement: &ast::Statement) -> Result<Option<Self>, SqlError> {
+        use ast::Statement as S;
+        Ok(Some(match statement {
+            S::StartTransaction { modes, begin, modifier: None, statements, exception: None, .. }
+                if statements.is_empty() =>
+            {
+                Self::Begin { modes: modes_of(modes), tag: if *begin { "BEGIN" } else { "START TRANSACTION" } }
+            }
+            S::Commit { chain, modifier: None, .. } => Self::Commit { chain: *chain },
+            S::Rollback { chain, savepoint: None } => Self::RollBack { chain: *chain },
+            S::Rollback { savepoint: Some(name), .. } => Self::RollBackTo(folded(name)),
+            S::Savepoint { name } => Self::Savepoint(folded(name)),
+            S::ReleaseSavepoint { name } => Self::Release(folded(name)),
+            S::Set(ast::Set::SetTransaction { modes, snapshot: None, session: false }) => {
+                Self::SetTransaction(modes_of(modes))
+            }
+            S::ShowVariable { variable } => {
+                let words: Vec<_> = variable.iter().map(folded).collect();
+                match words.join("_").as_str() {
+                    "transaction_isolation_level" => Self::Show("transaction_isolation".to_owned()),
+                    _ => Self::Show(words.join(".")),
+                }
+            }
+            S::StartTransaction { .. } | S::Commit { .. } | S::Set(ast::Set::SetTransaction { .. }) => {
+                return Err(SqlError::unsupported(format!("the statement {statement}")));
+            }
+            _ => return Ok(None),
+        }))
+    }
+}
+
+fn modes_of(modes: &[TransactionMode]) -> Modes {
+    let of = |mode: &TransactionMode| match mode {
+        TransactionMode::AccessMode(access) => Some(*access == TransactionAccessMode::ReadOnly),
+        TransactionMode::IsolationLevel(_) => None,
+    };
+    Modes { is_read_only: modes.iter().filter_map(of).next_back() }
+}

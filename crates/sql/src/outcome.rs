@@ -1,0 +1,65 @@
+//! What statements answer.
+
+use crate::datum::OwnedDatum;
+use crate::error::SqlState;
+use crate::text::{self, Zone};
+use crate::types::Type;
+
+/// What a statement has done.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// What PostgreSQL calls it: `INSERT 0 2`, `SELECT 3`, `ROLLBACK`. Empty where the text has no statement.
+    pub tag: String,
+    /// Rows that were changed, or answered.
+    pub count: u64,
+    /// Names and types of the columns of its rows.
+    pub columns: Vec<(String, Type)>,
+    /// The rows.
+    pub rows: Vec<Vec<OwnedDatum>>,
+    /// What the client is to know, although nothing has failed.
+    pub notices: Vec<Notice>,
+}
+
+/// A remark about a statement that has not failed.
+#[derive(Clone, Debug)]
+pub struct Notice {
+    /// `WARNING` or `NOTICE`.
+    pub severity: &'static str,
+    /// The code.
+    pub state: SqlState,
+    /// The text.
+    pub message: String,
+}
+
+impl Notice {
+    pub(crate) fn warning(state: SqlState, message: impl Into<String>) -> Self {
+        Self { severity: "WARNING", state, message: message.into() }
+    }
+
+    pub(crate) fn remark(state: SqlState, message: impl Into<String>) -> Self {
+        Self { severity: "NOTICE", state, message: message.into() }
+    }
+}
+
+impl Outcome {
+    /// The outcome of a statement without rows.
+    pub(crate) fn tagged(tag: impl Into<String>) -> Self {
+        Self { tag: tag.into(), ..Self::default() }
+    }
+
+    /// The rows as text, as PostgreSQL shows values; NULL is `None`.
+    pub fn texts(&self) -> impl Iterator<Item = Vec<Option<String>>> {
+        let zone = Zone::utc();
+        self.rows.iter().map(move |row| {
+            let shown = row.iter().zip(&self.columns).map(|(value, (_, of))| {
+                let value = value.get();
+                (!value.is_null()).then(|| {
+                    let mut shown = String::new();
+                    text::write(*of, value, &zone, &mut shown);
+                    shown
+                })
+            });
+            shown.collect()
+        })
+    }
+}

@@ -1,0 +1,261 @@
+//! The transactions of a connection.
+//!
+//! A text of statements alone runs as one transaction, again and again until it commits. Where the client holds a transaction open, between BEGIN and COMMIT, nothing
+//! is run again: a conflict is the error `40001`. An open transaction has the worker for itself, which comes back when it has ended.
+//!
+//! After an error, statements are refused until the transaction ends or returns to a savepoint. Without a savepoint it is rolled back with the error, and
+//! then the rollback says whether what it had read was consistent: if not, the error came of reads that never were, and the conflict is answered in its place.
+//! So a statement that fails leaves nothing of itself that another one could read: what comes next is ROLLBACK, or a savepoint from before it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use polychron_base::clock::{SystemTime, calendar_time};
+use polychron_engine::open::{Open, WorkerOwner};
+use polychron_engine::redo::Answers;
+use polychron_engine::{Error, Interactive, Mode, Operations, Savepoint, drive};
+
+use crate::control::Modes;
+use crate::error::{SqlError, SqlState};
+use crate::exec::Failure;
+use crate::outcome::Outcome;
+use crate::statement::{Planned, answer};
+use crate::text::Zone;
+
+/// Keeps the worker while no transaction has it.
+struct Home<W>(Rc<RefCell<Option<Box<W>>>>);
+
+impl<W> WorkerOwner<W> for Home<W> {
+    fn take_back(self, worker: Box<W>) {
+        *self.0.borrow_mut() = Some(worker);
+    }
+}
+
+/// A transaction that is held open.
+struct Block<W: Interactive + 'static> {
+    /// `None`: it is rolled back, because of an error.
+    transaction: Option<Open<'static, W, Home<W>>>,
+    /// In the order in which they were set; a later one hides those of its name.
+    savepoints: Vec<(String, Savepoint)>,
+    /// Statements are refused.
+    has_failed: bool,
+    /// It began with BEGIN, and not with a statement of a text of several.
+    is_explicit: bool,
+    is_read_only: bool,
+    /// When it began.
+    now: i64,
+}
+
+/// The worker of a connection, and its transaction.
+pub(crate) struct Session<W: Interactive + 'static> {
+    worker: Rc<RefCell<Option<Box<W>>>>,
+    answers: Answers,
+    block: Option<Block<W>>,
+}
+
+/// What a transaction of statements ends with.
+enum Ended {
+    Sql(SqlError),
+    Engine(Error),
+}
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Sql(error) => Self::Sql(error),
+            Failure::Engine(error) => Self::Engine(error),
+        }
+    }
+}
+
+/// Microseconds since 1970.
+fn now() -> i64 {
+    calendar_time().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
+}
+
+/// Where the worker is while no transaction has it.
+const AT_HOME: &str = "a transaction gives the worker back when it ends";
+
+impl<W: Interactive + 'static> Session<W> {
+    pub(crate) fn new(worker: W, answers: Answers) -> Self {
+        Self { worker: Rc::new(RefCell::new(Some(Box::new(worker)))), answers, block: None }
+    }
+
+    /// Whether a transaction is open, or has failed and was not ended.
+    pub(crate) fn is_open(&self) -> bool {
+        self.block.is_some()
+    }
+
+    /// Whether it began with BEGIN.
+    pub(crate) fn is_explicit(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| block.is_explicit)
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| block.has_failed)
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| block.is_read_only)
+    }
+
+    /// Begins a transaction. One that a text of statements has begun becomes an explicit one.
+    pub(crate) fn begin(&mut self, modes: Modes, is_explicit: bool) -> Result<(), SqlError> {
+        if let Some(block) = &mut self.block {
+            block.is_explicit |= is_explicit;
+        } else {
+            let worker = self.worker.borrow_mut().take().expect(AT_HOME);
+            let begun = Open::own(worker, Home(self.worker.clone()), &self.answers, Mode::ReadWrite);
+            let transaction = Some(begun.map_err(SqlError::of_engine)?);
+            let savepoints = Vec::new();
+            let block =
+                Block { transaction, savepoints, has_failed: false, is_explicit, is_read_only: false, now: now() };
+            self.block = Some(block);
+        }
+        self.set(modes);
+        Ok(())
+    }
+
+    /// Changes what the transaction was begun with, and tells it.
+    pub(crate) fn set(&mut self, modes: Modes) -> Modes {
+        let Some(block) = &mut self.block else { return Modes::default() };
+        block.is_read_only = modes.is_read_only.unwrap_or(block.is_read_only);
+        Modes { is_read_only: Some(block.is_read_only) }
+    }
+
+    /// Commits the transaction, and tells whether it has: one that has failed is rolled back.
+    pub(crate) fn commit(&mut self) -> Result<bool, SqlError> {
+        let Some(block) = self.block.take() else { return Ok(true) };
+        match block.transaction {
+            Some(transaction) if !block.has_failed => transaction.commit().map_err(SqlError::of_engine).map(|()| true),
+            _ => Ok(false),
+        }
+    }
+
+    /// Rolls the transaction back.
+    pub(crate) fn roll_back(&mut self) {
+        if let Some(transaction) = self.block.take().and_then(|block| block.transaction) {
+            transaction.rollback();
+        }
+    }
+
+    /// Runs a plan in the open transaction.
+    pub(crate) fn run(&mut self, planned: Planned<'_>, zone: &Zone) -> Result<Outcome, SqlError> {
+        let block = self.block.as_mut().expect("a transaction is open");
+        let transaction = block.transaction.as_mut().expect("one that has failed runs nothing");
+        answer(planned, transaction, zone, block.now).map_err(|failure| self.fail(failure))
+    }
+
+    /// Runs plans in a transaction of their own, until it commits. What they have answered is told also where a later one of them has failed: `last` is the
+    /// error of a statement behind them that cannot be run.
+    pub(crate) fn run_all(
+        &mut self,
+        plans: &[Planned<'_>],
+        last: Option<&SqlError>,
+        zone: &Zone,
+        answered: &mut dyn FnMut(Outcome),
+    ) -> Result<(), SqlError> {
+        let (now, mut outcomes) = (now(), Vec::new());
+        let mut home = self.worker.borrow_mut();
+        let worker = home.as_deref_mut().expect(AT_HOME);
+        let ended = drive::transact(worker, Mode::ReadWrite, &mut |transaction: &mut W::Transaction<'_>| {
+            outcomes.clear();
+            for planned in plans {
+                outcomes.push(answer(*planned, transaction, zone, now)?);
+            }
+            last.map_or(Ok(()), |error| Err(Ended::Sql(error.clone())))
+        });
+        match self.answers.give(worker.take_ticket(), ended) {
+            Ok(()) => {}
+            Err(Ended::Sql(error)) => {
+                outcomes.into_iter().for_each(answered);
+                return Err(error);
+            }
+            Err(Ended::Engine(error)) => return Err(SqlError::of_engine(error)),
+        }
+        outcomes.into_iter().for_each(answered);
+        Ok(())
+    }
+
+    /// A statement has failed: what the transaction answers with, and is from now on.
+    pub(crate) fn fail(&mut self, failure: Failure) -> SqlError {
+        let Some(block) = &mut self.block else { return error_of(failure) };
+        block.has_failed = true;
+        let is_lost = matches!(&failure, Failure::Engine(error) if error.is_conflict());
+        let keeps = block.is_explicit && !block.savepoints.is_empty() && !is_lost;
+        let ended = if keeps { None } else { block.transaction.take() };
+        if !block.is_explicit {
+            self.block = None;
+        }
+        let is_consistent = ended.is_none_or(|transaction| transaction.rollback());
+        if is_consistent { error_of(failure) } else { SqlError::of_engine(self.conflict()) }
+    }
+
+    /// The latest transaction has ended in a conflict.
+    #[cold]
+    fn conflict(&self) -> Error {
+        let home = self.worker.borrow();
+        let worker = home.as_deref().expect(AT_HOME);
+        let aborted = || worker.last_abort().map_or(Error::Conflict, |abort| Error::conflicts(1, abort));
+        worker.waits_for_itself().unwrap_or_else(aborted)
+    }
+
+    /// Sets a savepoint in an explicit transaction that has not failed.
+    pub(crate) fn set_savepoint(&mut self, name: String) {
+        let Some(block) = &mut self.block else { return };
+        let Some(transaction) = &mut block.transaction else { return };
+        let savepoint = transaction.savepoint();
+        block.savepoints.push((name, savepoint));
+    }
+
+    /// Forgets a savepoint, and those that were set later.
+    pub(crate) fn release(&mut self, name: &str) -> Result<(), SqlError> {
+        let position = self.find_savepoint(name)?;
+        if let Some(block) = &mut self.block {
+            block.savepoints.truncate(position);
+        }
+        Ok(())
+    }
+
+    /// Undoes what came behind a savepoint; statements are run again. After a conflict nothing can be undone in part: that is the error again.
+    pub(crate) fn roll_back_to(&mut self, name: &str) -> Result<(), SqlError> {
+        let position = self.find_savepoint(name)?;
+        let Some(block) = &mut self.block else { return Ok(()) };
+        let Some(transaction) = &mut block.transaction else {
+            return Err(SqlError::of_engine(self.conflict()));
+        };
+        block.savepoints.truncate(position + 1);
+        match transaction.roll_back_to(block.savepoints[position].1) {
+            Ok(()) => {
+                block.has_failed = false;
+                Ok(())
+            }
+            Err(error) => {
+                // Without the transaction no savepoint is any good.
+                block.savepoints.clear();
+                Err(self.fail(error.into()))
+            }
+        }
+    }
+
+    fn find_savepoint(&mut self, name: &str) -> Result<usize, SqlError> {
+        let found = self.block.as_ref().and_then(|block| block.savepoints.iter().rposition(|(it, _)| it == name));
+        found.ok_or_else(|| {
+            let message = format!("savepoint \"{name}\" does not exist");
+            self.fail(SqlError::new(SqlState::INVALID_SAVEPOINT, message).into())
+        })
+    }
+}
+
+fn error_of(failure: Failure) -> SqlError {
+    match failure {
+        Failure::Sql(error) => error,
+        Failure::Engine(error) => SqlError::of_engine(error),
+    }
+}

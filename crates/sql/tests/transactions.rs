@@ -1,0 +1,179 @@
+//! Transactions of several connections, beside each other.
+
+use std::sync::Arc;
+use std::thread;
+
+use polychron_engine::{Common, Interactive, Protocol};
+use polychron_protocols::{cicada::Cicada, hyper::Hyper, locking::Locking, maflingo::Maflingo, serial::Serial};
+use polychron_sql::{Connection, SqlDatabase, SqlError, SqlState};
+
+fn database<P: Protocol>() -> Arc<SqlDatabase<P>> {
+    SqlDatabase::open(P::open(P::Options::default(), Common::default()).unwrap())
+}
+
+fn run<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, text: &str) -> Result<String, SqlError> {
+    let outcome = connection.execute(text, &[])?;
+    let rows = outcome.texts().map(|row| row.into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>().join("|"));
+    Ok(rows.collect::<Vec<_>>().join("\n"))
+}
+
+/// Runs texts up to the first that fails.
+fn run_all<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, texts: &[&str]) -> Result<(), SqlError> {
+    texts.iter().try_for_each(|text| run(connection, text).map(drop))
+}
+
+fn with_two_accounts<P: Protocol<Worker: Interactive>>() -> [Connection<P>; 2] {
+    let database = database::<P>();
+    let [mut one, other] = [(); 2].map(|()| Connection::open(&database).unwrap());
+    let text = "CREATE TABLE account (id bigint PRIMARY KEY, v bigint NOT NULL); INSERT INTO account VALUES (41, 10), (42, 10)";
+    run(&mut one, text).unwrap();
+    [one, other]
+}
+
+fn a_conflict_names_table_and_key<P: Protocol<Worker: Interactive>>() {
+    let [mut one, mut other] = with_two_accounts::<P>();
+    run_all(&mut one, &["BEGIN", "SELECT v FROM account WHERE id = 42"]).unwrap();
+    run(&mut other, "UPDATE account SET v = 5 WHERE id = 42").unwrap();
+    let error = run_all(&mut one, &["UPDATE account SET v = v + 1 WHERE id = 42", "COMMIT"]).unwrap_err();
+    assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE, "{error}");
+    let detail = error.detail().unwrap_or_default();
+    assert!(detail.contains("account") && detail.contains("42"), "{}: {detail}", P::NAME);
+    run(&mut one, "ROLLBACK").unwrap();
+    assert_eq!(run(&mut one, "SELECT v FROM account ORDER BY id").unwrap(), "10\n5");
+}
+
+#[test]
+fn conflicts_name_table_and_key() {
+    a_conflict_names_table_and_key::<Cicada>();
+    a_conflict_names_table_and_key::<Maflingo>();
+    a_conflict_names_table_and_key::<Hyper>();
+}
+
+#[test]
+fn an_error_of_reads_that_were_not_consistent_is_a_conflict() {
+    let [mut one, mut other] = with_two_accounts::<Maflingo>();
+    run_all(&mut one, &["BEGIN", "SELECT v FROM account WHERE id = 41"]).unwrap();
+    run(&mut other, "UPDATE account SET v = 0").unwrap();
+    let error = run(&mut one, "SELECT 1 / v FROM account WHERE id = 42").unwrap_err();
+    assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE, "{error}");
+    // With consistent reads it is the error that it seems to be.
+    run_all(&mut one, &["ROLLBACK", "BEGIN"]).unwrap();
+    let error = run(&mut one, "SELECT 1 / v FROM account WHERE id = 42").unwrap_err();
+    assert_eq!(error.state(), SqlState::DIVISION_BY_ZERO, "{error}");
+    assert_eq!(run(&mut one, "SELECT 1").unwrap_err().state(), SqlState::IN_FAILED_TRANSACTION);
+    assert_eq!(one.execute("COMMIT", &[]).unwrap().tag, "ROLLBACK");
+}
+
+#[test]
+fn after_a_conflict_no_savepoint_helps() {
+    let [mut one, mut other] = with_two_accounts::<Hyper>();
+    run_all(&mut one, &["BEGIN", "UPDATE account SET v = 1 WHERE id = 41", "SAVEPOINT s"]).unwrap();
+    run(&mut other, "UPDATE account SET v = 5 WHERE id = 42").unwrap();
+    for text in ["UPDATE account SET v = 2 WHERE id = 42", "ROLLBACK TO s"] {
+        let error = run(&mut one, text).unwrap_err();
+        assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE, "{text}: {error}");
+        assert!(error.detail().is_some_and(|detail| detail.contains("account")), "{text}: {error}");
+    }
+    assert_eq!(run(&mut one, "SELECT 1").unwrap_err().state(), SqlState::IN_FAILED_TRANSACTION);
+    assert_eq!(one.execute("COMMIT", &[]).unwrap().tag, "ROLLBACK");
+    assert_eq!(run(&mut one, "SELECT v FROM account ORDER BY id").unwrap(), "10\n5");
+}
+
+#[test]
+fn a_connection_that_is_dropped_rolls_its_transaction_back() {
+    let [mut one, mut other] = with_two_accounts::<Maflingo>();
+    run_all(&mut one, &["BEGIN", "UPDATE account SET v = 0"]).unwrap();
+    drop(one);
+    assert_eq!(run(&mut other, "SELECT sum(v) FROM account").unwrap(), "20");
+}
+
+#[test]
+fn a_transaction_that_waits_for_its_own_thread_ends() {
+    let [mut one, mut other] = with_two_accounts::<Locking>();
+    run_all(&mut one, &["BEGIN", "UPDATE account SET v = 0 WHERE id = 41"]).unwrap();
+    let error = run(&mut other, "UPDATE account SET v = 1 WHERE id = 41").unwrap_err();
+    assert!([SqlState::DEADLOCK_DETECTED, SqlState::SERIALIZATION_FAILURE].contains(&error.state()), "{error}");
+    run(&mut one, "COMMIT").unwrap();
+    assert_eq!(run(&mut other, "SELECT v FROM account ORDER BY id").unwrap(), "0\n10");
+}
+
+const ACCOUNTS: u64 = 8;
+const TRANSFERS: u64 = 150;
+const READS: u64 = 200;
+/// How often a client begins a transfer again.
+const TRIES: u64 = 100;
+
+/// One transfer, as a text that the connection runs again, or as a transaction that the client holds and begins again: whether it was made.
+fn transfer<P: Protocol<Worker: Interactive>>(connection: &mut Connection<P>, seed: u64, holds: bool) -> bool {
+    let (from, to, amount) = (seed % ACCOUNTS, (seed / 3 + 1) % ACCOUNTS, seed % 5 + 1);
+    let texts = [
+        format!("UPDATE account SET balance = balance - {amount} WHERE id = {from}"),
+        format!("UPDATE account SET balance = balance + {amount} WHERE id = {to}"),
+    ];
+    if !holds {
+        let outcome = connection.execute(&texts.join(";"), &[]).unwrap();
+        assert_eq!(outcome.tag, "UPDATE 1");
+        return true;
+    }
+    (0..TRIES).any(|_| {
+        let ended = run_all(connection, &["BEGIN", &texts[0], &texts[1], "COMMIT"]);
+        let Err(error) = ended else { return true };
+        assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE, "{}: {error}", P::NAME);
+        run(connection, "ROLLBACK").unwrap();
+        thread::yield_now();
+        false
+    })
+}
+
+fn sums_hold<P: Protocol<Worker: Interactive>>() {
+    let database = database::<P>();
+    let mut connection = Connection::open(&database).unwrap();
+    run(&mut connection, "CREATE TABLE account (id bigint PRIMARY KEY, balance bigint NOT NULL)").unwrap();
+    for id in 0..ACCOUNTS {
+        run(&mut connection, &format!("INSERT INTO account VALUES ({id}, 100)")).unwrap();
+    }
+    let total = (100 * ACCOUNTS).to_string();
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|client| {
+                let database = &database;
+                scope.spawn(move || {
+                    let mut connection = Connection::open(database).unwrap();
+                    let made = |number: &u64| transfer(&mut connection, number * 7 + client * 13, client % 2 == 1);
+                    (0..TRANSFERS).filter(made).count()
+                })
+            })
+            .collect();
+        let reader = scope.spawn(|| {
+            let mut connection = Connection::open(&database).unwrap();
+            for _ in 0..READS {
+                assert_eq!(run(&mut connection, "SELECT sum(balance) FROM account").unwrap(), total, "{}", P::NAME);
+                thread::yield_now();
+            }
+        });
+        let made: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
+        reader.join().unwrap();
+        let made: Vec<_> = made.into_iter().map(Result::unwrap).collect();
+        assert_eq!((made[0], made[2]), (TRANSFERS as usize, TRANSFERS as usize), "{}", P::NAME);
+        assert!(made[1] + made[3] > 0, "{}: {made:?}", P::NAME);
+    });
+    let outcome = connection.execute("SELECT sum(balance), count(*) FROM account", &[]).unwrap();
+    assert_eq!(outcome.texts().next().unwrap(), [Some(total), Some(ACCOUNTS.to_string())]);
+}
+
+macro_rules! sums_hold {
+    ($($name:ident $protocol:ty;)*) => {$(
+        #[test]
+        fn $name() {
+            sums_hold::<$protocol>();
+        }
+    )*};
+}
+
+sums_hold! {
+    sums_hold_on_serial Serial;
+    sums_hold_on_cicada Cicada;
+    sums_hold_on_maflingo Maflingo;
+    sums_hold_on_hyper Hyper;
+    sums_hold_on_locking Locking;
+}
