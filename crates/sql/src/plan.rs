@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::bind::Aggregate;
 use crate::catalog::Table;
 use crate::expr::Expr;
+use crate::functions::Function;
 use crate::types::ColumnType;
 
 /// A column of what a statement answers.
@@ -77,47 +78,131 @@ impl Node {
         }
     }
 
-    /// Calls `visit` with each expression in it.
-    pub(crate) fn each_expr(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
+    /// Calls `visit` with each expression in it and the number of rows inside of this node that are outer ones to the expression.
+    pub(crate) fn each_expr(&mut self, depth: usize, visit: &mut dyn FnMut(&mut Expr, usize)) {
+        let mut each = |expr: &mut Expr| visit(expr, depth);
         match self {
             Self::Nothing => {}
-            Self::Rows(rows) => rows.iter_mut().flatten().for_each(visit),
+            Self::Rows(rows) => rows.iter_mut().flatten().for_each(each),
             Self::Scan(scan) => {
                 let bounds = scan.path.lower.iter_mut().chain(&mut scan.path.upper).map(|(value, _)| value);
-                scan.path.equal.iter_mut().chain(bounds).for_each(visit);
+                scan.path.equal.iter_mut().chain(bounds).for_each(each);
             }
             Self::Filter { input, condition } => {
-                input.each_expr(visit);
-                visit(condition);
+                each(condition);
+                input.each_expr(depth, visit);
             }
             Self::Project { input, columns } => {
-                input.each_expr(visit);
-                columns.iter_mut().for_each(visit);
+                columns.iter_mut().for_each(each);
+                input.each_expr(depth, visit);
             }
             Self::Join { left, right, on, .. } => {
-                left.each_expr(visit);
-                right.each_expr(visit);
-                on.iter_mut().for_each(visit);
+                on.iter_mut().for_each(each);
+                left.each_expr(depth, visit);
+                right.each_expr(depth + 1, visit);
             }
             Self::Aggregate { input, groups, aggregates } => {
-                input.each_expr(visit);
-                groups.iter_mut().for_each(&mut *visit);
+                groups.iter_mut().for_each(&mut each);
                 for aggregate in aggregates {
-                    aggregate.argument.iter_mut().for_each(|argument| visit(&mut argument.expr));
-                    aggregate.filter.iter_mut().for_each(&mut *visit);
+                    aggregate.argument.iter_mut().for_each(|argument| each(&mut argument.expr));
+                    aggregate.filter.iter_mut().for_each(&mut each);
                 }
+                input.each_expr(depth, visit);
             }
             Self::Sort { input, keys } => {
-                input.each_expr(visit);
-                keys.iter_mut().for_each(|key| visit(&mut key.expr));
+                keys.iter_mut().for_each(|key| each(&mut key.expr));
+                input.each_expr(depth, visit);
             }
-            Self::Distinct { input } => input.each_expr(visit),
+            Self::Distinct { input } => input.each_expr(depth, visit),
             Self::Limit { input, limit, offset } => {
-                input.each_expr(visit);
-                limit.iter_mut().chain(offset).for_each(visit);
+                limit.iter_mut().chain(offset).for_each(each);
+                input.each_expr(depth, visit);
             }
-            Self::Append(inputs) => inputs.iter_mut().for_each(|input| input.each_expr(visit)),
+            Self::Append(inputs) => inputs.iter_mut().for_each(|input| input.each_expr(depth, visit)),
         }
+    }
+}
+
+/// A query in an expression. It sees one outer row: the values of its inputs.
+#[derive(Clone)]
+pub(crate) struct Subquery {
+    /// Its number in the statement.
+    pub(crate) id: usize,
+    pub(crate) node: Node,
+    /// What it looks at of the rows around it. Where there is nothing, it is answered once a statement.
+    pub(crate) inputs: Vec<Expr>,
+    pub(crate) question: Question,
+}
+
+/// What is wanted of a subquery.
+#[derive(Clone)]
+pub(crate) enum Question {
+    /// The value of its row, of which there is one at most.
+    Value,
+    /// Whether there is a row.
+    Exists,
+    /// Whether all comparisons hold for some row, or for every row.
+    Any { comparisons: Vec<(&'static Function, Expr)>, needs_all: bool },
+}
+
+impl std::fmt::Debug for Subquery {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "Subquery {}{:?}", self.id, self.inputs)
+    }
+}
+
+impl Subquery {
+    /// The query as one of its own: what it looks at of the rows around becomes its inputs.
+    pub(crate) fn new(id: usize, mut node: Node, question: Question) -> Self {
+        let mut inputs = Vec::new();
+        let mut seen = Vec::new();
+        node.each_outer(&mut |it, depth| {
+            let Expr::Outer { level, column } = it else { return };
+            let around = (*level - depth, *column);
+            let at = seen.iter().position(|own| *own == around).unwrap_or_else(|| {
+                seen.push(around);
+                inputs.push(match around {
+                    (1, column) => Expr::Column(column),
+                    (level, column) => Expr::Outer { level: level - 1, column },
+                });
+                seen.len() - 1
+            });
+            *it = Expr::Outer { level: depth + 1, column: at };
+        });
+        Self { id, node, inputs, question }
+    }
+
+    /// The expressions over the row around it.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Expr> {
+        let values = match &self.question {
+            Question::Any { comparisons, .. } => &comparisons[..],
+            _ => &[],
+        };
+        self.inputs.iter().chain(values.iter().map(|(_, value)| value))
+    }
+
+    pub(crate) fn parts_mut(&mut self) -> impl Iterator<Item = &mut Expr> {
+        let values = match &mut self.question {
+            Question::Any { comparisons, .. } => &mut comparisons[..],
+            _ => &mut [],
+        };
+        self.inputs.iter_mut().chain(values.iter_mut().map(|(_, value)| value))
+    }
+}
+
+impl Node {
+    /// Calls `visit` with each reference to a row around this node, and the number of outer rows that lie inside of it.
+    pub(crate) fn each_outer(&mut self, visit: &mut dyn FnMut(&mut Expr, usize)) {
+        self.each_expr(0, &mut |expr, depth| {
+            // Nothing in here fails.
+            let _ = expr.replace(&mut |it| {
+                let is_around = matches!(it, Expr::Outer { level, .. } if *level > depth);
+                if is_around {
+                    visit(it, depth);
+                }
+                Ok(is_around)
+            });
+        });
     }
 }
 

@@ -59,4 +59,4 @@ macro_rules! corpus {
     )*};
 }
 
-corpus!(expressions, queries, changes);
+corpus!(expressions, queries, changes, subqueries);

@@ -231,7 +231,7 @@ fn scope_of(table: &Table, alias: Option<&str>) -> Scope {
         of: column.of,
         is_hidden: false,
     });
-    Scope { columns: columns.collect() }
+    Scope::of(columns)
 }
 
 fn target(table: &Table, name: &str) -> Result<usize, SqlError> {

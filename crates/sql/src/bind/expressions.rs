@@ -4,6 +4,7 @@ use sqlparser::ast::{self, BinaryOperator as Sign, UnaryOperator};
 
 use super::aggregates::aggregate_kind;
 use super::literals::constant;
+use super::subqueries::query_of;
 use super::{Binder, column_type, folded, object_name, scope};
 use crate::casts::{self, Cast, Place};
 use crate::context::Context;
@@ -27,16 +28,6 @@ impl Binder<'_> {
             ast::Expr::Nested(inner) => self.expr(inner),
             ast::Expr::BinaryOp { left, op, right } => self.binary(left, op, right),
             ast::Expr::UnaryOp { op, expr } => self.unary(op, expr),
-            ast::Expr::IsNull(inner) => Ok(truth(Expr::IsNull(self.any_type(inner)?))),
-            ast::Expr::IsNotNull(inner) => Ok(truth(not(Expr::IsNull(self.any_type(inner)?)))),
-            ast::Expr::IsTrue(inner) => self.is(inner, "IS TRUE", |it| Expr::Is(true, it)),
-            ast::Expr::IsNotTrue(inner) => self.is(inner, "IS NOT TRUE", |it| not(Expr::Is(true, it))),
-            ast::Expr::IsFalse(inner) => self.is(inner, "IS FALSE", |it| Expr::Is(false, it)),
-            ast::Expr::IsNotFalse(inner) => self.is(inner, "IS NOT FALSE", |it| not(Expr::Is(false, it))),
-            ast::Expr::IsUnknown(inner) => self.is(inner, "IS UNKNOWN", Expr::IsNull),
-            ast::Expr::IsNotUnknown(inner) => self.is(inner, "IS NOT UNKNOWN", |it| not(Expr::IsNull(it))),
-            ast::Expr::IsDistinctFrom(left, right) => self.distinct(left, right).map(truth),
-            ast::Expr::IsNotDistinctFrom(left, right) => self.distinct(left, right).map(|it| truth(not(it))),
             ast::Expr::In { expr, target: ast::InTarget::List(list), negated, .. } => {
                 self.in_list(expr, list, *negated)
             }
@@ -74,6 +65,36 @@ impl Binder<'_> {
                 self.case(operand.as_deref(), conditions, else_result.as_deref())
             }
             ast::Expr::Function(function) => self.function(function),
+            other => self.test(other),
+        }
+    }
+
+    /// Tests and subqueries.
+    fn test(&mut self, expr: &ast::Expr) -> Result<Typed, SqlError> {
+        match expr {
+            ast::Expr::IsNull(inner) => Ok(truth(Expr::IsNull(self.any_type(inner)?))),
+            ast::Expr::IsNotNull(inner) => Ok(truth(not(Expr::IsNull(self.any_type(inner)?)))),
+            ast::Expr::IsTrue(inner) => self.is(inner, "IS TRUE", |it| Expr::Is(true, it)),
+            ast::Expr::IsNotTrue(inner) => self.is(inner, "IS NOT TRUE", |it| not(Expr::Is(true, it))),
+            ast::Expr::IsFalse(inner) => self.is(inner, "IS FALSE", |it| Expr::Is(false, it)),
+            ast::Expr::IsNotFalse(inner) => self.is(inner, "IS NOT FALSE", |it| not(Expr::Is(false, it))),
+            ast::Expr::IsUnknown(inner) => self.is(inner, "IS UNKNOWN", Expr::IsNull),
+            ast::Expr::IsNotUnknown(inner) => self.is(inner, "IS NOT UNKNOWN", |it| not(Expr::IsNull(it))),
+            ast::Expr::IsDistinctFrom(left, right) => self.distinct(left, right).map(truth),
+            ast::Expr::IsNotDistinctFrom(left, right) => self.distinct(left, right).map(|it| truth(not(it))),
+            ast::Expr::In { expr, target: ast::InTarget::Subquery(query), negated, .. } => {
+                let found = self.any_of(expr, ("=", false), query)?;
+                Ok(if *negated { truth(not(found.expr)) } else { found })
+            }
+            ast::Expr::Exists { subquery, negated } => self.exists(subquery, *negated),
+            ast::Expr::Subquery(query) => self.scalar(query),
+            ast::Expr::AnyOp { left, compare_op, right, .. } | ast::Expr::AllOp { left, compare_op, right } => {
+                let needs_all = matches!(expr, ast::Expr::AllOp { .. });
+                let Some(query) = query_of(right) else {
+                    return Err(SqlError::unsupported(format!("the expression {expr}")));
+                };
+                self.any_of(left, (operator_name(compare_op)?, needs_all), query)
+            }
             other => self.special(other),
         }
     }
@@ -161,26 +182,8 @@ impl Binder<'_> {
                 let parts: Box<[_]> = Box::new([self.condition(left, place)?, self.condition(right, place)?]);
                 return Ok(truth(if *sign == Sign::And { Expr::And(parts) } else { Expr::Or(parts) }));
             }
-            Sign::Plus => "+",
-            Sign::Minus => "-",
-            Sign::Multiply => "*",
-            Sign::Divide => "/",
-            Sign::Modulo => "%",
-            Sign::PGExp | Sign::BitwiseXor => "^",
-            Sign::BitwiseAnd => "&",
-            Sign::BitwiseOr => "|",
-            Sign::Eq => "=",
-            Sign::NotEq => "<>",
-            Sign::Lt => "<",
-            Sign::LtEq => "<=",
-            Sign::Gt => ">",
-            Sign::GtEq => ">=",
-            Sign::PGLikeMatch => "~~",
-            Sign::PGNotLikeMatch => "!~~",
-            Sign::PGILikeMatch => "~~*",
-            Sign::PGNotILikeMatch => "!~~*",
             Sign::StringConcat => return self.concatenation(left, right),
-            other => return Err(SqlError::unsupported(format!("the operator {other}"))),
+            sign => operator_name(sign)?,
         };
         self.operator(name, &[left, right])
     }
@@ -282,9 +285,9 @@ impl Binder<'_> {
     }
 
     /// Both sides as the comparison of this sign takes them.
-    fn compared(
+    pub(super) fn compared(
         &mut self,
-        sign: &'static str,
+        sign: &str,
         sides: Vec<Typed>,
     ) -> Result<(&'static Function, Box<[Expr]>), SqlError> {
         let types: Vec<_> = sides.iter().map(Typed::base).collect();
@@ -429,6 +432,31 @@ impl Binder<'_> {
     }
 }
 
+/// The name of an operator in the registry.
+fn operator_name(sign: &Sign) -> Result<&'static str, SqlError> {
+    Ok(match sign {
+        Sign::Plus => "+",
+        Sign::Minus => "-",
+        Sign::Multiply => "*",
+        Sign::Divide => "/",
+        Sign::Modulo => "%",
+        Sign::PGExp | Sign::BitwiseXor => "^",
+        Sign::BitwiseAnd => "&",
+        Sign::BitwiseOr => "|",
+        Sign::Eq => "=",
+        Sign::NotEq => "<>",
+        Sign::Lt => "<",
+        Sign::LtEq => "<=",
+        Sign::Gt => ">",
+        Sign::GtEq => ">=",
+        Sign::PGLikeMatch => "~~",
+        Sign::PGNotLikeMatch => "!~~",
+        Sign::PGILikeMatch => "~~*",
+        Sign::PGNotILikeMatch => "!~~*",
+        other => return Err(SqlError::unsupported(format!("the operator {other}"))),
+    })
+}
+
 /// The digits of a constant, with its signs.
 fn constant_number(expr: &ast::Expr) -> Option<String> {
     match expr {
@@ -450,7 +478,7 @@ fn truth(expr: Expr) -> Typed {
     Typed::new(expr, Type::Bool)
 }
 
-fn not(expr: Expr) -> Expr {
+pub(super) fn not(expr: Expr) -> Expr {
     Expr::Not(Box::new(expr))
 }
 

@@ -16,18 +16,37 @@ pub(super) struct Source {
 
 impl Binder<'_> {
     pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Result<Source, SqlError> {
-        let mut all: Option<Source> = None;
-        for item in from {
-            let mut source = self.factor(&item.relation)?;
-            for join in &item.joins {
-                source = self.join(source, join)?;
-            }
-            all = Some(match all {
-                None => source,
-                Some(left) => joined(left, source, None, false)?,
-            });
+        let start = std::mem::replace(&mut self.from_start, self.scopes.len());
+        let all = from.iter().try_fold(None, |all: Option<Source>, item| {
+            let Some(left) = all else { return self.joins(item).map(Some) };
+            let right = self.beside(&left, |binder| binder.joins(item))?;
+            joined(left, right, None, false).map(Some)
+        });
+        self.from_start = start;
+        Ok(all?.unwrap_or(Source { node: Node::Nothing, scope: Scope::default() }))
+    }
+
+    fn joins(&mut self, item: &ast::TableWithJoins) -> Result<Source, SqlError> {
+        let mut source = self.factor(&item.relation)?;
+        for join in &item.joins {
+            source = self.join(source, join)?;
         }
-        Ok(all.unwrap_or(Source { node: Node::Nothing, scope: Scope::default() }))
+        Ok(source)
+    }
+
+    /// Binds the right side of a join: to it the left row is the next outer one, which is seen by what is `LATERAL`.
+    fn beside<O>(&mut self, left: &Source, bind: impl FnOnce(&mut Self) -> Result<O, SqlError>) -> Result<O, SqlError> {
+        self.within(Scope { is_aside: true, ..left.scope.clone() }, bind)
+    }
+
+    /// A subquery in FROM, which sees what stands to its left if it is `LATERAL`.
+    fn derived(&mut self, query: &ast::Query, is_lateral: bool) -> Result<super::query::Query, SqlError> {
+        let start = self.from_start;
+        let aside: Vec<_> = (start..self.scopes.len()).filter(|&at| is_lateral && self.scopes[at].is_aside).collect();
+        aside.iter().for_each(|&at| self.scopes[at].is_aside = false);
+        let bound = self.query(query);
+        aside.iter().for_each(|&at| self.scopes[at].is_aside = true);
+        bound
     }
 
     fn factor(&mut self, factor: &TableFactor) -> Result<Source, SqlError> {
@@ -43,22 +62,16 @@ impl Binder<'_> {
                 let node = Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL });
                 Ok(Source { node, scope })
             }
-            TableFactor::Derived { lateral: false, subquery, alias, sample: None } => {
+            TableFactor::Derived { lateral, subquery, alias, sample: None } => {
                 let Some(alias) = alias else {
                     let message = "subquery in FROM must have an alias";
                     return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
                 };
-                let bound = self.query(subquery)?;
+                let bound = self.derived(subquery, *lateral)?;
                 let columns = bound.columns.into_iter().map(|column| (column.name, column.of)).collect();
                 Ok(Source { node: bound.node, scope: scope_of(&folded(&alias.name), columns, Some(alias))? })
             }
-            TableFactor::NestedJoin { table_with_joins, alias: None } => {
-                let mut source = self.factor(&table_with_joins.relation)?;
-                for join in &table_with_joins.joins {
-                    source = self.join(source, join)?;
-                }
-                Ok(source)
-            }
+            TableFactor::NestedJoin { table_with_joins, alias: None } => self.joins(table_with_joins),
             other => Err(SqlError::unsupported(format!("{other} in FROM"))),
         }
     }
@@ -71,7 +84,7 @@ impl Binder<'_> {
             Left(constraint) | LeftOuter(constraint) => (constraint, true),
             _ => return Err(SqlError::unsupported(format!("{join}"))),
         };
-        let right = self.factor(&join.relation)?;
+        let right = self.beside(&left, |binder| binder.factor(&join.relation))?;
         match constraint {
             ast::JoinConstraint::None => joined(left, right, None, is_outer),
             ast::JoinConstraint::On(condition) => {
@@ -141,7 +154,7 @@ fn scope_of(
         of,
         is_hidden: false,
     });
-    Ok(Scope { columns: columns.collect() })
+    Ok(Scope::of(columns))
 }
 
 fn joined(left: Source, right: Source, on: Option<Expr>, is_outer: bool) -> Result<Source, SqlError> {
@@ -149,25 +162,9 @@ fn joined(left: Source, right: Source, on: Option<Expr>, is_outer: bool) -> Resu
     let scope = left.scope.joined(right.scope)?;
     let mut parts = Vec::new();
     on.into_iter().for_each(|on| conjuncts(on, &mut parts));
-    let mut right = right.node;
-    shift_levels(&mut right);
-    let right = looked_up(right, left_width, &parts);
+    let right = looked_up(right.node, left_width, &parts);
     let (left, right) = (Box::new(left.node), Box::new(right));
     Ok(Source { node: Node::Join { left, right, on: all_of(parts), is_outer, right_width }, scope })
-}
-
-/// Makes the right side of a join one that sees the left row: outer rows are one level farther.
-fn shift_levels(node: &mut Node) {
-    let mut shift = |expr: &mut Expr| {
-        // Nothing in here fails.
-        let _ = expr.replace(&mut |it| {
-            if let Expr::Outer { level, .. } = it {
-                *level += 1;
-            }
-            Ok(false)
-        });
-    };
-    node.each_expr(&mut shift);
 }
 
 /// Finds the rows of the right side by key, where the condition says what its columns are equal to.

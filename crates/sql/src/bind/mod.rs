@@ -8,6 +8,7 @@ mod joins;
 mod literals;
 mod query;
 mod scope;
+mod subqueries;
 mod types;
 
 use sqlparser::ast;
@@ -31,6 +32,10 @@ pub(crate) struct Binder<'c> {
     pub(crate) aggregates: Option<Vec<Aggregate>>,
     /// A column of a query stays of unknown type: the other side of a UNION tells.
     pub(crate) keeps_unknown: bool,
+    /// The number of scopes around the FROM that is bound.
+    pub(crate) from_start: usize,
+    /// How many numbered parts the statement has so far.
+    pub(crate) part_count: usize,
     /// Where none may stand, the name of the place.
     pub(crate) place: &'static str,
 }
@@ -66,6 +71,8 @@ impl<'c> Binder<'c> {
             scopes: Vec::new(),
             aggregates: None,
             keeps_unknown: false,
+            from_start: 0,
+            part_count: 0,
             place: "WHERE",
         }
     }

@@ -143,7 +143,7 @@ impl Binder<'_> {
             of: column.of,
             is_hidden: false,
         });
-        let scope = Scope { columns: named.collect() };
+        let scope = Scope::of(named);
         let keys = order.iter().map(|key| {
             let expr = match position(&key.expr, columns.len(), "ORDER BY")? {
                 Some(at) => Expr::Column(at),
@@ -326,6 +326,8 @@ fn check_select(select: &ast::Select) -> Result<(), SqlError> {
     found.map_or(Ok(()), |(_, clause)| Err(SqlError::unsupported(clause)))
 }
 
+const OUT_OF_GROUPS: &str = " must appear in the GROUP BY clause or be used in an aggregate function";
+
 /// Makes an expression over rows one over groups: their keys, followed by the aggregates.
 fn over_groups(expr: &mut Expr, groups: &[Expr], scope: &Scope) -> Result<(), SqlError> {
     expr.replace(&mut |it| {
@@ -338,14 +340,26 @@ fn over_groups(expr: &mut Expr, groups: &[Expr], scope: &Scope) -> Result<(), Sq
                 *it = Expr::Column(groups.len() + *number);
                 Ok(true)
             }
+            Expr::Subquery(subquery) => {
+                subquery.parts_mut().try_for_each(|part| over_groups(part, groups, scope)).map_err(|error| {
+                    let message = error.message();
+                    match message.strip_suffix(OUT_OF_GROUPS) {
+                        Some(column) => SqlError::new(
+                            SqlState::GROUPING_ERROR,
+                            format!("subquery uses ungrouped {column} from outer query"),
+                        ),
+                        None => error,
+                    }
+                })?;
+                Ok(true)
+            }
             Expr::Column(at) => {
                 let column = &scope.columns[*at];
                 let name = match &column.table {
                     Some(table) => format!("{table}.{}", column.name),
                     None => column.name.clone(),
                 };
-                let message =
-                    format!("column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function");
+                let message = format!("column \"{name}\"{OUT_OF_GROUPS}");
                 Err(SqlError::new(SqlState::GROUPING_ERROR, message))
             }
             _ => Ok(false),
@@ -439,6 +453,15 @@ fn name_of(expr: &ast::Expr) -> String {
         ast::Expr::TypedString(typed) => super::column_type(&typed.data_type)
             .map_or_else(|_| "?column?".to_owned(), |of| of.base.internal_name().to_owned()),
         ast::Expr::Interval(_) => "interval".to_owned(),
+        ast::Expr::Exists { negated: false, .. } => "exists".to_owned(),
+        ast::Expr::Subquery(query) => match &*query.body {
+            SetExpr::Select(select) => match &select.projection[..] {
+                [ast::SelectItem::ExprWithAlias { alias, .. }] => folded(alias),
+                [ast::SelectItem::UnnamedExpr(expr)] => name_of(expr),
+                _ => "?column?".to_owned(),
+            },
+            _ => "?column?".to_owned(),
+        },
         ast::Expr::Value(value) if matches!(value.value, ast::Value::Boolean(_)) => "bool".to_owned(),
         _ => "?column?".to_owned(),
     }

@@ -18,6 +18,8 @@ pub(crate) struct ScopeColumn {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scope {
     pub(crate) columns: Vec<ScopeColumn>,
+    /// What stands to the left in FROM, which `LATERAL` alone sees.
+    pub(crate) is_aside: bool,
 }
 
 /// What a name is in one scope.
@@ -28,6 +30,10 @@ enum Found {
 }
 
 impl Scope {
+    pub(crate) fn of(columns: impl IntoIterator<Item = ScopeColumn>) -> Self {
+        Self { columns: columns.into_iter().collect(), is_aside: false }
+    }
+
     /// The columns of both, one behind the other.
     pub(crate) fn joined(mut self, other: Self) -> Result<Self, SqlError> {
         for table in other.tables() {
@@ -69,7 +75,7 @@ pub(crate) fn resolve(
     table: Option<&str>,
     name: &str,
 ) -> Result<(usize, usize, ColumnType), SqlError> {
-    for (level, scope) in scopes.iter().rev().enumerate() {
+    for (level, scope) in scopes.iter().rev().enumerate().filter(|(_, scope)| !scope.is_aside) {
         match scope.find(table, name) {
             Found::Column(at) => return Ok((level, at, scope.columns[at].of)),
             Found::Many => {
@@ -80,7 +86,11 @@ pub(crate) fn resolve(
         }
     }
     match table {
-        Some(table) if !scopes.iter().any(|scope| scope.has_table(table)) => {
+        Some(table) if scopes.iter().any(|scope| scope.is_aside && scope.has_table(table)) => {
+            let message = format!("invalid reference to FROM-clause entry for table \"{table}\"");
+            Err(SqlError::new(SqlState::UNDEFINED_TABLE, message))
+        }
+        Some(table) if !scopes.iter().any(|scope| !scope.is_aside && scope.has_table(table)) => {
             Err(SqlError::new(SqlState::UNDEFINED_TABLE, format!("missing FROM-clause entry for table \"{table}\"")))
         }
         Some(table) => Err(SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column {table}.{name} does not exist"))),

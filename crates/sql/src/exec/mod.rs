@@ -3,7 +3,9 @@
 mod aggregates;
 mod changes;
 mod scans;
+mod subqueries;
 
+use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 
 use bumpalo::Bump;
@@ -47,34 +49,55 @@ pub(crate) enum Flow {
 /// Takes rows.
 pub(crate) type Sink<'s> = dyn FnMut(&mut Exec<'_>, &[Datum<'_>]) -> Result<Flow, Failure> + 's;
 
-/// An execution under way.
+/// An execution under way, as an operator has it.
+#[derive(Clone, Copy)]
 pub(crate) struct Exec<'t> {
-    pub(crate) access: &'t mut dyn Access,
+    pub(crate) access: &'t dyn Access,
+    shared: &'t Shared,
+}
+
+/// What the operators of a statement share with its subqueries.
+pub(crate) struct Shared {
     /// Arenas that nobody uses.
-    arenas: Vec<Bump>,
+    arenas: RefCell<Vec<Bump>>,
     /// Bytes that sorts, groups and distinct rows may still take.
-    memory: usize,
+    memory: Cell<usize>,
+    /// Why the transaction has failed inside of an expression.
+    failure: Cell<Option<Error>>,
+    /// What subqueries have answered that look at no row around them.
+    answers: RefCell<subqueries::Answers>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            arenas: RefCell::default(),
+            memory: Cell::new(WORK_MEMORY),
+            failure: Cell::default(),
+            answers: RefCell::default(),
+        }
+    }
 }
 
 /// What sorts, groups and distinct rows of a statement may take, in bytes (`work_mem`).
 const WORK_MEMORY: usize = 256 << 20;
 
 impl<'t> Exec<'t> {
-    pub(crate) fn new(access: &'t mut dyn Access) -> Self {
-        Self { access, arenas: Vec::new(), memory: WORK_MEMORY }
+    pub(crate) fn new(access: &'t dyn Access, shared: &'t Shared) -> Self {
+        Self { access, shared }
     }
 
-    fn take_arena(&mut self) -> Bump {
-        self.arenas.pop().unwrap_or_default()
+    fn take_arena(&self) -> Bump {
+        self.shared.arenas.borrow_mut().pop().unwrap_or_default()
     }
 
-    fn give_arena(&mut self, mut arena: Bump) {
+    fn give_arena(&self, mut arena: Bump) {
         arena.reset();
-        self.arenas.push(arena);
+        self.shared.arenas.borrow_mut().push(arena);
     }
 
     /// Counts memory of a row that is kept.
-    fn keep(&mut self, row: &[Datum<'_>]) -> Result<(), Failure> {
+    fn keep(&self, row: &[Datum<'_>]) -> Result<(), Failure> {
         let of = |datum: &Datum<'_>| match datum {
             Datum::Text(text) => text.len(),
             Datum::Bytes(bytes) => bytes.len(),
@@ -85,7 +108,7 @@ impl<'t> Exec<'t> {
             SqlError::new(SqlState::OUT_OF_MEMORY, "out of memory")
                 .with_detail(format!("Sorting and grouping of a statement take at most {WORK_MEMORY} bytes."))
         };
-        self.memory = self.memory.checked_sub(bytes).ok_or_else(full)?;
+        self.shared.memory.set(self.shared.memory.get().checked_sub(bytes).ok_or_else(full)?);
         Ok(())
     }
 }
@@ -97,6 +120,15 @@ pub(crate) fn execute(
     context: &Context<'_>,
     out: &mut Sink<'_>,
 ) -> Result<u64, Failure> {
+    let done = executed(plan, exec, context, out);
+    // An expression has no way to tell it.
+    match exec.shared.failure.take() {
+        Some(error) if done.is_err() => Err(Failure::Engine(error)),
+        _ => done,
+    }
+}
+
+fn executed(plan: &Plan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'_>) -> Result<u64, Failure> {
     match plan {
         Plan::Query { node, .. } => {
             let mut count = 0;
