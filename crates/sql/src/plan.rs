@@ -36,8 +36,11 @@ pub(crate) enum Node {
         left: Box<Node>,
         right: Box<Node>,
         on: Option<Expr>,
-        is_outer: bool,
+        kind: JoinKind,
         right_width: usize,
+        /// What is equal on both sides, each over the rows of its side. If it is there, the right side looks at no left row, and its rows are kept by
+        /// these values; else it runs for each left row.
+        keys: Option<Vec<(Expr, Expr)>>,
     },
     /// Groups of equal values, then their aggregates. Without groups there is one row, whatever comes in.
     Aggregate {
@@ -49,9 +52,34 @@ pub(crate) enum Node {
         input: Box<Node>,
         keys: Vec<SortKey>,
     },
-    /// Each row once.
+    /// The first row of those with equal keys, or of those that are equal.
     Distinct {
         input: Box<Node>,
+        keys: Option<Vec<Expr>>,
+    },
+    /// `EXCEPT`, or `INTERSECT`.
+    Without {
+        left: Box<Node>,
+        right: Box<Node>,
+        is_except: bool,
+        is_all: bool,
+    },
+    /// Rows that are computed once a statement, by a number; they look at no row around.
+    Kept {
+        id: usize,
+        input: Arc<Node>,
+        width: usize,
+    },
+    /// The rows of `first`, and those of `step` as long as there are new ones, which it finds at the `Working` node of this number.
+    Recursive {
+        id: usize,
+        first: Box<Node>,
+        step: Box<Node>,
+        is_all: bool,
+    },
+    Working {
+        id: usize,
+        width: usize,
     },
     Limit {
         input: Box<Node>,
@@ -70,7 +98,9 @@ impl Node {
             Self::Rows(rows) => rows.first().map_or(0, Vec::len),
             Self::Scan(scan) => scan.columns.len(),
             Self::Filter { input, .. } | Self::Sort { input, .. } => input.width(),
-            Self::Distinct { input } | Self::Limit { input, .. } => input.width(),
+            Self::Distinct { input, .. } | Self::Limit { input, .. } => input.width(),
+            Self::Without { left, .. } | Self::Recursive { first: left, .. } => left.width(),
+            Self::Kept { width, .. } | Self::Working { width, .. } => *width,
             Self::Project { columns, .. } => columns.len(),
             Self::Join { left, right_width, .. } => left.width() + right_width,
             Self::Aggregate { groups, aggregates, .. } => groups.len() + aggregates.len(),
@@ -82,7 +112,7 @@ impl Node {
     pub(crate) fn each_expr(&mut self, depth: usize, visit: &mut dyn FnMut(&mut Expr, usize)) {
         let mut each = |expr: &mut Expr| visit(expr, depth);
         match self {
-            Self::Nothing => {}
+            Self::Nothing | Self::Kept { .. } | Self::Working { .. } => {}
             Self::Rows(rows) => rows.iter_mut().flatten().for_each(each),
             Self::Scan(scan) => {
                 let bounds = scan.path.lower.iter_mut().chain(&mut scan.path.upper).map(|(value, _)| value);
@@ -96,8 +126,12 @@ impl Node {
                 columns.iter_mut().for_each(each);
                 input.each_expr(depth, visit);
             }
-            Self::Join { left, right, on, .. } => {
+            Self::Join { left, right, on, keys, .. } => {
                 on.iter_mut().for_each(each);
+                for (of_left, of_right) in keys.iter_mut().flatten() {
+                    visit(of_left, depth);
+                    visit(of_right, depth + 1);
+                }
                 left.each_expr(depth, visit);
                 right.each_expr(depth + 1, visit);
             }
@@ -113,7 +147,14 @@ impl Node {
                 keys.iter_mut().for_each(|key| each(&mut key.expr));
                 input.each_expr(depth, visit);
             }
-            Self::Distinct { input } => input.each_expr(depth, visit),
+            Self::Distinct { input, keys } => {
+                keys.iter_mut().flatten().for_each(each);
+                input.each_expr(depth, visit);
+            }
+            Self::Without { left, right, .. } | Self::Recursive { first: left, step: right, .. } => {
+                left.each_expr(depth, visit);
+                right.each_expr(depth, visit);
+            }
             Self::Limit { input, limit, offset } => {
                 limit.iter_mut().chain(offset).for_each(each);
                 input.each_expr(depth, visit);
@@ -121,6 +162,14 @@ impl Node {
             Self::Append(inputs) => inputs.iter_mut().for_each(|input| input.each_expr(depth, visit)),
         }
     }
+}
+
+/// Which rows without a match a join keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JoinKind {
+    Inner,
+    Left,
+    Full,
 }
 
 /// A query in an expression. It sees one outer row: the values of its inputs.
@@ -191,6 +240,24 @@ impl Subquery {
 }
 
 impl Node {
+    /// Makes rows around this node lie so many levels farther or, if fewer than none, nearer.
+    pub(crate) fn shift(&mut self, by: isize) {
+        self.each_outer(&mut |it, _| {
+            if let Expr::Outer { level, .. } = it {
+                *level = level.wrapping_add_signed(by);
+            }
+        });
+    }
+
+    /// Whether it looks at the row this many levels out, or at any row around where `level` is `None`.
+    pub(crate) fn looks_at(&mut self, wanted: Option<usize>) -> bool {
+        let mut looks = false;
+        self.each_outer(&mut |it, depth| {
+            looks |= matches!(it, Expr::Outer { level, .. } if wanted.is_none_or(|wanted| *level - depth == wanted));
+        });
+        looks
+    }
+
     /// Calls `visit` with each reference to a row around this node, and the number of outer rows that lie inside of it.
     pub(crate) fn each_outer(&mut self, visit: &mut dyn FnMut(&mut Expr, usize)) {
         self.each_expr(0, &mut |expr, depth| {
@@ -238,6 +305,11 @@ pub(crate) struct Path {
 impl Path {
     /// All rows, in the order of their primary keys.
     pub(crate) const ALL: Self = Self { index: 0, equal: Vec::new(), lower: None, upper: None };
+
+    /// Whether it has bounds.
+    pub(crate) fn is_narrow(&self) -> bool {
+        !self.equal.is_empty() || self.lower.is_some() || self.upper.is_some()
+    }
 }
 
 /// A statement that can be executed.

@@ -225,12 +225,7 @@ impl Binder<'_> {
 
 fn scope_of(table: &Table, alias: Option<&str>) -> Scope {
     let named = alias.unwrap_or(&table.name);
-    let columns = table.columns.iter().map(|column| ScopeColumn {
-        table: Some(named.to_owned()),
-        name: column.name.clone(),
-        of: column.of,
-        is_hidden: false,
-    });
+    let columns = table.columns.iter().map(|column| ScopeColumn::new(Some(named), &column.name, column.of));
     Scope::of(columns)
 }
 

@@ -8,6 +8,7 @@ mod joins;
 mod literals;
 mod query;
 mod scope;
+mod sets;
 mod subqueries;
 mod types;
 
@@ -32,6 +33,8 @@ pub(crate) struct Binder<'c> {
     pub(crate) aggregates: Option<Vec<Aggregate>>,
     /// A column of a query stays of unknown type: the other side of a UNION tells.
     pub(crate) keeps_unknown: bool,
+    /// The queries of `WITH` that are known, the innermost one last.
+    pub(crate) tables: Vec<sets::Named>,
     /// The number of scopes around the FROM that is bound.
     pub(crate) from_start: usize,
     /// How many numbered parts the statement has so far.
@@ -71,6 +74,7 @@ impl<'c> Binder<'c> {
             scopes: Vec::new(),
             aggregates: None,
             keeps_unknown: false,
+            tables: Vec::new(),
             from_start: 0,
             part_count: 0,
             place: "WHERE",

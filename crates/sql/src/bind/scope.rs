@@ -1,5 +1,8 @@
 //! The columns that names can stand for.
 
+use std::sync::Arc;
+
+use crate::catalog::Table;
 use crate::error::{SqlError, SqlState};
 use crate::types::ColumnType;
 
@@ -12,6 +15,14 @@ pub(crate) struct ScopeColumn {
     pub(crate) of: ColumnType,
     /// Not named by `*`, nor without its table: the other column of a `USING`.
     pub(crate) is_hidden: bool,
+    /// The table that it is a column of, and its position there.
+    pub(crate) origin: Option<(Arc<Table>, usize)>,
+}
+
+impl ScopeColumn {
+    pub(crate) fn new(table: Option<&str>, name: &str, of: ColumnType) -> Self {
+        Self { table: table.map(str::to_owned), name: name.to_owned(), of, is_hidden: false, origin: None }
+    }
 }
 
 /// Columns in the order of the row.
@@ -54,6 +65,16 @@ impl Scope {
 
     pub(crate) fn has_table(&self, name: &str) -> bool {
         self.columns.iter().any(|column| column.table.as_deref() == Some(name))
+    }
+
+    /// Whether the values of a column are the same in all rows that agree in these columns, which have the key of its table among them.
+    pub(crate) fn is_determined(&self, column: usize, by: &dyn Fn(usize) -> bool) -> bool {
+        let of = &self.columns[column];
+        let Some((table, _)) = &of.origin else { return false };
+        table.primary().columns.iter().all(|key| {
+            let is_key = |it: &ScopeColumn| it.table == of.table && it.origin.as_ref().is_some_and(|(_, at)| at == key);
+            self.columns.iter().enumerate().any(|(at, it)| is_key(it) && by(at))
+        })
     }
 
     fn find(&self, table: Option<&str>, name: &str) -> Found {

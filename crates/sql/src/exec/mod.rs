@@ -2,17 +2,21 @@
 
 mod aggregates;
 mod changes;
+mod joins;
 mod scans;
+mod sets;
 mod subqueries;
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
+use std::rc::Rc;
 
 use bumpalo::Bump;
+use hashbrown::HashMap;
 use polychron_base::Error;
 
 use crate::access::Access;
-use crate::context::{Context, Outer};
+use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
@@ -66,7 +70,14 @@ pub(crate) struct Shared {
     failure: Cell<Option<Error>>,
     /// What subqueries have answered that look at no row around them.
     answers: RefCell<subqueries::Answers>,
+    /// The rows of queries that are computed once, by their numbers.
+    kept: RefCell<HashMap<usize, Rc<Rows>>>,
+    /// The rows that recursive queries go on with, by their numbers.
+    working: RefCell<HashMap<usize, Rc<Rows>>>,
 }
+
+/// Rows with memory of their own.
+type Rows = Vec<Vec<OwnedDatum>>;
 
 impl Default for Shared {
     fn default() -> Self {
@@ -75,6 +86,8 @@ impl Default for Shared {
             memory: Cell::new(WORK_MEMORY),
             failure: Cell::default(),
             answers: RefCell::default(),
+            kept: RefCell::default(),
+            working: RefCell::default(),
         }
     }
 }
@@ -184,23 +197,20 @@ fn run(node: &Node, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'
             exec.give_arena(arena);
             flow
         }
-        Node::Join { left, right, on, is_outer, right_width } => {
-            join((left, right), on.as_ref(), is_outer.then_some(*right_width), exec, context, out)
-        }
+        Node::Join { .. } => joins::join(node, exec, context, out),
         Node::Aggregate { input, groups, aggregates } => {
             aggregates::aggregate(input, (groups, aggregates), exec, context, out)
         }
         Node::Sort { input, keys } => sort(input, keys, exec, context, out),
-        Node::Distinct { input } => {
-            let mut seen = hashbrown::HashSet::new();
-            run(input, exec, context, &mut |exec, row| {
-                if seen.insert(aggregates::group_key(row)) {
-                    exec.keep(row)?;
-                    out(exec, row)
-                } else {
-                    Ok(Flow::More)
-                }
-            })
+        Node::Distinct { input, keys } => sets::distinct(input, keys.as_deref(), exec, context, out),
+        Node::Without { left, right, is_except, is_all } => {
+            sets::without((left, right), (*is_except, *is_all), exec, context, out)
+        }
+        Node::Kept { id, input, .. } => sets::kept(*id, input, exec, context, out),
+        Node::Recursive { id, first, step, is_all } => sets::recursive(*id, (first, step), *is_all, exec, context, out),
+        Node::Working { id, .. } => {
+            let rows = exec.shared.working.borrow().get(id).cloned().unwrap_or_default();
+            pushed(&*rows, exec, out)
         }
         Node::Limit { input, limit, offset } => limited(input, (limit.as_ref(), offset.as_ref()), exec, context, out),
         Node::Append(inputs) => {
@@ -212,6 +222,25 @@ fn run(node: &Node, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'
             Ok(Flow::More)
         }
     }
+}
+
+/// Pushes rows that are kept.
+fn pushed<'r>(
+    rows: impl IntoIterator<Item = &'r Vec<OwnedDatum>>,
+    exec: &mut Exec<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
+    for row in rows {
+        let row: Vec<_> = row.iter().map(OwnedDatum::get).collect();
+        if out(exec, &row)? == Flow::Enough {
+            return Ok(Flow::Enough);
+        }
+    }
+    Ok(Flow::More)
+}
+
+fn owned(row: &[Datum<'_>]) -> Vec<OwnedDatum> {
+    row.iter().map(|datum| datum.owned()).collect()
 }
 
 /// Pushes a row of expressions over another row.
@@ -227,47 +256,6 @@ fn projected<'a>(
         values.push(column.eval(row, context)?);
     }
     out(exec, &values)
-}
-
-fn join(
-    (left, right): (&Node, &Node),
-    on: Option<&Expr>,
-    outer_width: Option<usize>,
-    exec: &mut Exec<'_>,
-    context: &Context<'_>,
-    out: &mut Sink<'_>,
-) -> Result<Flow, Failure> {
-    let mut arena = exec.take_arena();
-    let flow = run(left, exec, context, &mut |exec, row| {
-        let outer = Outer { row, next: context.outer };
-        let inner = Context { outer: Some(&outer), ..*context };
-        let mut is_matched = false;
-        let mut both: Vec<Datum<'_>> = Vec::with_capacity(row.len() + outer_width.unwrap_or(8));
-        let flow = run(right, exec, &inner, &mut |exec, other| {
-            arena.reset();
-            // A row of its own for each: what the two sides lend ends at different times.
-            let mut both: Vec<Datum<'_>> = Vec::with_capacity(row.len() + other.len());
-            both.extend_from_slice(row);
-            both.extend_from_slice(other);
-            match on {
-                Some(on) if !on.holds(&both, &context.with_arena(&arena))? => Ok(Flow::More),
-                _ => {
-                    is_matched = true;
-                    out(exec, &both)
-                }
-            }
-        })?;
-        match outer_width {
-            Some(width) if !is_matched && flow == Flow::More => {
-                both.extend_from_slice(row);
-                both.resize(row.len() + width, Datum::Null);
-                out(exec, &both)
-            }
-            _ => Ok(flow),
-        }
-    });
-    exec.give_arena(arena);
-    flow
 }
 
 fn sort(
