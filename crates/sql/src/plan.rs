@@ -23,6 +23,8 @@ pub(crate) enum Node {
     /// Rows of expressions over no row.
     Rows(Vec<Vec<Expr>>),
     Scan(Scan),
+    /// The integers from the first expression to the second one, as many steps apart as the third one says.
+    Series(Box<[Expr; 3]>),
     Filter {
         input: Box<Node>,
         condition: Expr,
@@ -95,6 +97,7 @@ impl Node {
     pub(crate) fn width(&self) -> usize {
         match self {
             Self::Nothing => 0,
+            Self::Series(_) => 1,
             Self::Rows(rows) => rows.first().map_or(0, Vec::len),
             Self::Scan(scan) => scan.columns.len(),
             Self::Filter { input, .. } | Self::Sort { input, .. } => input.width(),
@@ -114,6 +117,7 @@ impl Node {
         match self {
             Self::Nothing | Self::Kept { .. } | Self::Working { .. } => {}
             Self::Rows(rows) => rows.iter_mut().flatten().for_each(each),
+            Self::Series(parts) => parts.iter_mut().for_each(each),
             Self::Scan(scan) => {
                 let bounds = scan.path.lower.iter_mut().chain(&mut scan.path.upper).map(|(value, _)| value);
                 scan.path.equal.iter_mut().chain(bounds).for_each(each);

@@ -59,4 +59,4 @@ macro_rules! corpus {
     )*};
 }
 
-corpus!(expressions, queries, changes, subqueries, shapes);
+corpus!(expressions, queries, changes, subqueries, shapes, patterns);

@@ -4,6 +4,7 @@ use sqlparser::ast::{self, BinaryOperator as Sign, UnaryOperator};
 
 use super::aggregates::aggregate_kind;
 use super::literals::constant;
+use super::operators::operator_name;
 use super::subqueries::query_of;
 use super::{Binder, column_type, folded, object_name, scope};
 use crate::casts::{self, Cast, Place};
@@ -32,11 +33,21 @@ impl Binder<'_> {
                 self.in_list(expr, list, *negated)
             }
             ast::Expr::Between { expr, negated, low, high } => self.between(expr, *negated, low, high),
-            ast::Expr::Like { negated, expr, pattern, escape_char: None, any: false } => {
-                self.operator(if *negated { "!~~" } else { "~~" }, &[expr, pattern])
+            ast::Expr::Like { negated, expr, pattern, escape_char, any: false } => {
+                self.pattern(if *negated { "!~~" } else { "~~" }, "like_escape", expr, pattern, escape_char.as_deref())
             }
-            ast::Expr::ILike { negated, expr, pattern, escape_char: None, any: false } => {
-                self.operator(if *negated { "!~~*" } else { "~~*" }, &[expr, pattern])
+            ast::Expr::ILike { negated, expr, pattern, escape_char, any: false } => self.pattern(
+                if *negated { "!~~*" } else { "~~*" },
+                "like_escape",
+                expr,
+                pattern,
+                escape_char.as_deref(),
+            ),
+            ast::Expr::SimilarTo { negated, expr, pattern, escape_char } => {
+                let escape = ast::Expr::value(ast::Value::SingleQuotedString("\\".to_owned()));
+                let escape = escape_char.as_deref().unwrap_or(&escape);
+                let sign = if *negated { "!~" } else { "~" };
+                self.pattern(sign, "similar_to_escape", expr, pattern, Some(escape))
             }
             ast::Expr::Cast {
                 kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
@@ -150,6 +161,23 @@ impl Binder<'_> {
         Ok(Typed::new(expr, of))
     }
 
+    /// A comparison with a pattern, which a function rewrites if another escape character is named.
+    fn pattern(
+        &mut self,
+        sign: &'static str,
+        rewrite: &str,
+        expr: &ast::Expr,
+        pattern: &ast::Expr,
+        escape: Option<&ast::Expr>,
+    ) -> Result<Typed, SqlError> {
+        let (value, mut pattern) = (self.expr(expr)?, self.expr(pattern)?);
+        if let Some(escape) = escape {
+            let escape = self.expr(escape)?;
+            pattern = self.call(rewrite, vec![pattern, escape])?;
+        }
+        self.apply(sign, vec![value, pattern])
+    }
+
     fn any_type(&mut self, expr: &ast::Expr) -> Result<Box<Expr>, SqlError> {
         let inner = self.expr(expr)?;
         self.known(inner).map(|it| Box::new(it.expr))
@@ -179,7 +207,17 @@ impl Binder<'_> {
         let name = match sign {
             Sign::And | Sign::Or => {
                 let place = if *sign == Sign::And { "AND" } else { "OR" };
-                let parts: Box<[_]> = Box::new([self.condition(left, place)?, self.condition(right, place)?]);
+                // A long chain leans to the left, and is taken apart without going down.
+                let (mut operands, mut left) = (vec![right], left);
+                while let ast::Expr::BinaryOp { left: one, op, right: other } = left
+                    && op == sign
+                {
+                    operands.push(other);
+                    left = one;
+                }
+                operands.push(left);
+                let parts = operands.into_iter().rev().map(|operand| self.condition(operand, place));
+                let parts: Box<[_]> = parts.collect::<Result<_, _>>()?;
                 return Ok(truth(if *sign == Sign::And { Expr::And(parts) } else { Expr::Or(parts) }));
             }
             Sign::StringConcat => return self.concatenation(left, right),
@@ -430,31 +468,6 @@ impl Binder<'_> {
             _ => self.call(&name, arguments),
         }
     }
-}
-
-/// The name of an operator in the registry.
-fn operator_name(sign: &Sign) -> Result<&'static str, SqlError> {
-    Ok(match sign {
-        Sign::Plus => "+",
-        Sign::Minus => "-",
-        Sign::Multiply => "*",
-        Sign::Divide => "/",
-        Sign::Modulo => "%",
-        Sign::PGExp | Sign::BitwiseXor => "^",
-        Sign::BitwiseAnd => "&",
-        Sign::BitwiseOr => "|",
-        Sign::Eq => "=",
-        Sign::NotEq => "<>",
-        Sign::Lt => "<",
-        Sign::LtEq => "<=",
-        Sign::Gt => ">",
-        Sign::GtEq => ">=",
-        Sign::PGLikeMatch => "~~",
-        Sign::PGNotLikeMatch => "!~~",
-        Sign::PGILikeMatch => "~~*",
-        Sign::PGNotILikeMatch => "!~~*",
-        other => return Err(SqlError::unsupported(format!("the operator {other}"))),
-    })
 }
 
 /// The digits of a constant, with its signs.

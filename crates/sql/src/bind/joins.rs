@@ -3,10 +3,15 @@
 use sqlparser::ast::{self, TableFactor};
 
 use super::{Binder, Scope, ScopeColumn, folded, object_name};
+use crate::datum::Datum;
 use crate::error::{SqlError, SqlState};
 use crate::expr::{Expr, Typed};
 use crate::paths;
 use crate::plan::{JoinKind, Node, Path, Scan, all_of, conjuncts};
+use crate::types::Type;
+
+/// How many tables a FROM may have.
+const MOST_TABLES: usize = 100;
 
 /// What a FROM gives.
 pub(super) struct Source {
@@ -16,6 +21,12 @@ pub(super) struct Source {
 
 impl Binder<'_> {
     pub(super) fn from(&mut self, from: &[ast::TableWithJoins]) -> Result<Source, SqlError> {
+        // Plans lean to the left as joins do, and are walked down to their ends.
+        let count = from.iter().map(|item| 1 + item.joins.len()).sum::<usize>();
+        if count > MOST_TABLES {
+            let message = format!("a FROM has at most {MOST_TABLES} tables");
+            return Err(SqlError::new(SqlState::STATEMENT_TOO_COMPLEX, message));
+        }
         let start = std::mem::replace(&mut self.from_start, self.scopes.len());
         let all = from.iter().try_fold(None, |all: Option<Source>, item| {
             let Some(left) = all else { return self.joins(item).map(Some) };
@@ -39,12 +50,16 @@ impl Binder<'_> {
         self.within(Scope { is_aside: true, ..left.scope.clone() }, bind)
     }
 
-    /// A subquery in FROM, which sees what stands to its left if it is `LATERAL`.
-    fn derived(&mut self, query: &ast::Query, is_lateral: bool) -> Result<super::query::Query, SqlError> {
+    /// Binds what stands in FROM, which sees what is to its left if it is `LATERAL`.
+    fn seeing<O>(
+        &mut self,
+        is_lateral: bool,
+        bind: impl FnOnce(&mut Self) -> Result<O, SqlError>,
+    ) -> Result<O, SqlError> {
         let start = self.from_start;
         let aside: Vec<_> = (start..self.scopes.len()).filter(|&at| is_lateral && self.scopes[at].is_aside).collect();
         aside.iter().for_each(|&at| self.scopes[at].is_aside = false);
-        let bound = self.query(query);
+        let bound = bind(self);
         aside.iter().for_each(|&at| self.scopes[at].is_aside = true);
         bound
     }
@@ -70,18 +85,56 @@ impl Binder<'_> {
                 let node = Node::Scan(Scan { table: table.clone(), columns, path: Path::ALL });
                 Ok(Source { node, scope })
             }
+            TableFactor::Table { name, alias, args: Some(arguments), with_ordinality: false, .. } => {
+                self.function_in_from(name, &arguments.args, alias.as_ref())
+            }
+            TableFactor::Function { name, alias, args, with_ordinality: false, .. } => {
+                self.function_in_from(name, args, alias.as_ref())
+            }
             TableFactor::Derived { lateral, subquery, alias, sample: None } => {
                 let Some(alias) = alias else {
                     let message = "subquery in FROM must have an alias";
                     return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
                 };
-                let bound = self.derived(subquery, *lateral)?;
+                let bound = self.seeing(*lateral, |binder| binder.query(subquery))?;
                 let columns = bound.columns.into_iter().map(|column| (column.name, column.of)).collect();
                 Ok(Source { node: bound.node, scope: scope_of(&folded(&alias.name), columns, Some(alias))? })
             }
             TableFactor::NestedJoin { table_with_joins, alias: None } => self.joins(table_with_joins),
             other => Err(SqlError::unsupported(format!("{other} in FROM"))),
         }
+    }
+
+    /// `generate_series` of integers.
+    fn function_in_from(
+        &mut self,
+        name: &ast::ObjectName,
+        arguments: &[ast::FunctionArg],
+        alias: Option<&ast::TableAlias>,
+    ) -> Result<Source, SqlError> {
+        let unsupported = || SqlError::unsupported(format!("the function {name} in FROM"));
+        let name = object_name(name)?;
+        if name != "generate_series" || !(2..=3).contains(&arguments.len()) {
+            return Err(unsupported());
+        }
+        let mut bound = Vec::new();
+        for argument in arguments {
+            let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) = argument else {
+                return Err(unsupported());
+            };
+            bound.push(self.seeing(true, |binder| binder.within(Scope::default(), |binder| binder.expr(expr)))?);
+        }
+        if bound.len() < 3 {
+            bound.push(super::literals::constant(Datum::Int(1), Type::Int4));
+        }
+        let (parts, of) = self.alike("generate_series", bound)?;
+        let of = if of == Type::Int2 { Type::Int4 } else { of };
+        let (Type::Int4 | Type::Int8, Ok(parts)) = (of, <[Expr; 3]>::try_from(parts)) else {
+            return Err(unsupported());
+        };
+        let named = alias.map_or(name, |alias| folded(&alias.name));
+        let scope = scope_of(&named, vec![(named.clone(), of.into())], alias)?;
+        Ok(Source { node: Node::Series(Box::new(parts)), scope })
     }
 
     fn join(&mut self, left: Source, join: &ast::Join) -> Result<Source, SqlError> {

@@ -6,6 +6,7 @@ mod definitions;
 mod expressions;
 mod joins;
 mod literals;
+mod operators;
 mod query;
 mod scope;
 mod sets;

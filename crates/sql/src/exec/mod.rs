@@ -5,10 +5,10 @@ mod changes;
 mod joins;
 mod scans;
 mod sets;
+mod sorts;
 mod subqueries;
 
 use std::cell::{Cell, RefCell};
-use std::cmp::Ordering;
 use std::rc::Rc;
 
 use bumpalo::Bump;
@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::datum::{Datum, OwnedDatum};
 use crate::error::{SqlError, SqlState};
 use crate::expr::Expr;
-use crate::plan::{Node, Plan, SortKey};
+use crate::plan::{Node, Plan};
 
 /// Why an execution has ended early.
 #[derive(Debug)]
@@ -109,8 +109,8 @@ impl<'t> Exec<'t> {
         self.shared.arenas.borrow_mut().push(arena);
     }
 
-    /// Counts memory of a row that is kept.
-    fn keep(&self, row: &[Datum<'_>]) -> Result<(), Failure> {
+    /// Counts memory of a row that is kept, and tells how much it is.
+    fn keep(&self, row: &[Datum<'_>]) -> Result<usize, Failure> {
         let of = |datum: &Datum<'_>| match datum {
             Datum::Text(text) => text.len(),
             Datum::Bytes(bytes) => bytes.len(),
@@ -122,7 +122,12 @@ impl<'t> Exec<'t> {
                 .with_detail(format!("Sorting and grouping of a statement take at most {WORK_MEMORY} bytes."))
         };
         self.shared.memory.set(self.shared.memory.get().checked_sub(bytes).ok_or_else(full)?);
-        Ok(())
+        Ok(bytes)
+    }
+
+    /// Gives memory of rows back that are kept no longer.
+    fn forget(&self, bytes: usize) {
+        self.shared.memory.set(self.shared.memory.get() + bytes);
     }
 }
 
@@ -165,6 +170,17 @@ fn executed(plan: &Plan, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut S
 
 /// Pushes the rows of an operator into `out`.
 fn run(node: &Node, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'_>) -> Result<Flow, Failure> {
+    first_of(node, usize::MAX, exec, context, out)
+}
+
+/// The same where no more than the first `most` rows are wanted, so that a sort can forget the others.
+fn first_of(
+    node: &Node,
+    most: usize,
+    exec: &mut Exec<'_>,
+    context: &Context<'_>,
+    out: &mut Sink<'_>,
+) -> Result<Flow, Failure> {
     match node {
         Node::Nothing => out(exec, &[]),
         Node::Rows(rows) => {
@@ -179,6 +195,7 @@ fn run(node: &Node, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'
             Ok(Flow::More)
         }
         Node::Scan(scan) => scans::scan(scan, exec, context, out),
+        Node::Series(parts) => series(parts, exec, context, out),
         Node::Filter { input, condition } => {
             let mut arena = exec.take_arena();
             let flow = run(input, exec, context, &mut |exec, row| {
@@ -190,7 +207,7 @@ fn run(node: &Node, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'
         }
         Node::Project { input, columns } => {
             let mut arena = exec.take_arena();
-            let flow = run(input, exec, context, &mut |exec, row| {
+            let flow = first_of(input, most, exec, context, &mut |exec, row| {
                 arena.reset();
                 projected(columns, row, exec, &context.with_arena(&arena), out)
             });
@@ -201,7 +218,7 @@ fn run(node: &Node, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'
         Node::Aggregate { input, groups, aggregates } => {
             aggregates::aggregate(input, (groups, aggregates), exec, context, out)
         }
-        Node::Sort { input, keys } => sort(input, keys, exec, context, out),
+        Node::Sort { input, keys } => sorts::sort(input, keys, most, exec, context, out),
         Node::Distinct { input, keys } => sets::distinct(input, keys.as_deref(), exec, context, out),
         Node::Without { left, right, is_except, is_all } => {
             sets::without((left, right), (*is_except, *is_all), exec, context, out)
@@ -222,6 +239,26 @@ fn run(node: &Node, exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'
             Ok(Flow::More)
         }
     }
+}
+
+fn series(parts: &[Expr; 3], exec: &mut Exec<'_>, context: &Context<'_>, out: &mut Sink<'_>) -> Result<Flow, Failure> {
+    let mut values = [0; 3];
+    for (value, part) in values.iter_mut().zip(parts) {
+        let Datum::Int(known) = part.eval(&[], context)? else { return Ok(Flow::More) };
+        *value = known;
+    }
+    let [mut at, last, step] = values;
+    if step == 0 {
+        return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero").into());
+    }
+    while if step > 0 { at <= last } else { at >= last } {
+        if out(exec, &[Datum::Int(at)])? == Flow::Enough {
+            return Ok(Flow::Enough);
+        }
+        let Some(next) = at.checked_add(step) else { break };
+        at = next;
+    }
+    Ok(Flow::More)
 }
 
 /// Pushes rows that are kept.
@@ -258,48 +295,6 @@ fn projected<'a>(
     out(exec, &values)
 }
 
-fn sort(
-    input: &Node,
-    keys: &[SortKey],
-    exec: &mut Exec<'_>,
-    context: &Context<'_>,
-    out: &mut Sink<'_>,
-) -> Result<Flow, Failure> {
-    let mut rows: Vec<(Vec<OwnedDatum>, Vec<OwnedDatum>)> = Vec::new();
-    let mut arena = exec.take_arena();
-    run(input, exec, context, &mut |exec, row| {
-        arena.reset();
-        exec.keep(row)?;
-        let context = context.with_arena(&arena);
-        let own = |datum: Datum<'_>| datum.owned();
-        let values = keys.iter().map(|key| key.expr.eval(row, &context).map(own)).collect::<Result<_, _>>()?;
-        rows.push((values, row.iter().map(|datum| own(*datum)).collect()));
-        Ok(Flow::More)
-    })?;
-    rows.sort_by(|(one, _), (other, _)| compare_keys(keys, one, other));
-    for (_, row) in &rows {
-        let row: Vec<_> = row.iter().map(OwnedDatum::get).collect();
-        if out(exec, &row)? == Flow::Enough {
-            return Ok(Flow::Enough);
-        }
-    }
-    exec.give_arena(arena);
-    Ok(Flow::More)
-}
-
-fn compare_keys(keys: &[SortKey], one: &[OwnedDatum], other: &[OwnedDatum]) -> Ordering {
-    let by_key = keys.iter().zip(one.iter().zip(other)).map(|(key, (a, b))| {
-        let (a, b) = (a.get(), b.get());
-        match (a.is_null(), b.is_null()) {
-            (false, false) if key.is_descending => b.compare(a),
-            (false, false) => a.compare(b),
-            (a, b) if key.nulls_first => b.cmp(&a),
-            (a, b) => a.cmp(&b),
-        }
-    });
-    by_key.fold(Ordering::Equal, Ordering::then)
-}
-
 fn limited(
     input: &Node,
     (limit, offset): (Option<&Expr>, Option<&Expr>),
@@ -319,8 +314,9 @@ fn limited(
     if left == 0 {
         return Ok(Flow::More);
     }
+    let most = usize::try_from(left.saturating_add(skipped)).unwrap_or(usize::MAX);
     let mut outer_flow = Flow::More;
-    run(input, exec, context, &mut |exec, row| {
+    first_of(input, most, exec, context, &mut |exec, row| {
         if skipped > 0 {
             skipped -= 1;
             return Ok(Flow::More);
