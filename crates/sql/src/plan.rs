@@ -168,6 +168,53 @@ impl Node {
     }
 }
 
+impl Node {
+    /// Whether its rows come in this order by themselves, from an index that has it.
+    pub(crate) fn is_sorted(&self, keys: &[SortKey]) -> bool {
+        let column = |key: &SortKey| if let Expr::Column(at) = key.expr { Some((at, key.is_descending)) } else { None };
+        keys.iter().map(column).collect::<Option<Vec<_>>>().is_some_and(|keys| self.is_ordered_by(keys))
+    }
+
+    fn is_ordered_by(&self, mut keys: Vec<(usize, bool)>) -> bool {
+        match self {
+            _ if keys.is_empty() => true,
+            Self::Filter { input, .. } | Self::Distinct { input, .. } => input.is_ordered_by(keys),
+            Self::Project { input, columns } => {
+                for (at, _) in &mut keys {
+                    let Expr::Column(below) = columns[*at] else { return false };
+                    *at = below;
+                }
+                input.is_ordered_by(keys)
+            }
+            // What a full join adds comes last.
+            Self::Join { left, kind: JoinKind::Inner | JoinKind::Left, .. } => {
+                keys.iter().all(|(at, _)| *at < left.width()) && left.is_ordered_by(keys)
+            }
+            Self::Scan(scan) => scan.is_ordered_by(&keys),
+            _ => false,
+        }
+    }
+}
+
+impl Scan {
+    /// Columns that may be NULL are left out: where it stands is another matter in each index.
+    fn is_ordered_by(&self, keys: &[(usize, bool)]) -> bool {
+        let index = &self.table.indexes[self.path.index];
+        let (equal, rest) = index.columns.split_at(self.path.equal.len());
+        let mut rest = rest.iter().enumerate();
+        index.is_ordered
+            && keys.iter().all(|&(at, is_descending)| {
+                let column = self.columns[at];
+                // One value has any order.
+                equal.contains(&column)
+                    || rest.next().is_some_and(|(position, own)| {
+                        let is_ascending = index.is_ascending(equal.len() + position);
+                        *own == column && !self.table.columns[column].nullable && is_ascending != is_descending
+                    })
+            })
+    }
+}
+
 /// Which rows without a match a join keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JoinKind {

@@ -90,3 +90,22 @@ fn recursion_without_end_is_refused() {
         "53200"
     );
 }
+
+/// The condition fails at a row behind those that are wanted.
+#[test]
+fn a_limit_reads_few_rows_of_an_ordered_index() {
+    let made = "CREATE TABLE it (a int, b int, c int, PRIMARY KEY (a, b));
+        CREATE INDEX it_c ON it (c);
+        INSERT INTO it SELECT g % 2, g, g FROM generate_series(1, 100) g; ";
+    let first = |query: &str| answer(&format!("{made}{query}"));
+    assert_eq!(first("SELECT b FROM it WHERE 1 / (b - 40) <= 0 ORDER BY a, b LIMIT 1"), "2");
+    assert_eq!(first("SELECT b FROM it WHERE a = 1 AND 1 / (b - 41) <= 0 ORDER BY b LIMIT 1"), "1");
+    assert_eq!(
+        first("SELECT i.b FROM it i JOIN it j ON j.c = i.b WHERE 1 / (i.b - 40) <= 0 ORDER BY i.a LIMIT 1"),
+        "2"
+    );
+    // Not in the order of the key, or of a column that may be NULL: all rows are sorted.
+    assert_eq!(first("SELECT b FROM it WHERE 1 / (b - 40) <= 0 ORDER BY b LIMIT 1"), "22012");
+    assert_eq!(first("SELECT b FROM it WHERE 1 / (b - 40) <= 0 ORDER BY a DESC, b LIMIT 1"), "22012");
+    assert_eq!(first("SELECT b FROM it WHERE c > 0 AND 1 / (b - 40) <= 0 ORDER BY c LIMIT 1"), "22012");
+}

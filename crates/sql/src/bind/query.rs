@@ -419,7 +419,7 @@ fn ordered(node: Node, exprs: Vec<Expr>, keys: Vec<(Expr, &ast::OrderByExpr)>, o
     if matches!(once, Once::Rows) {
         node = Node::Distinct { input: Box::new(node), keys: None };
     }
-    if !sort.is_empty() {
+    if !node.is_sorted(&sort) {
         node = Node::Sort { input: Box::new(node), keys: sort };
     }
     if !once_by.is_empty() {
