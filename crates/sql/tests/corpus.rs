@@ -59,4 +59,4 @@ macro_rules! corpus {
     )*};
 }
 
-corpus!(expressions, queries, changes, subqueries, shapes, patterns);
+corpus!(expressions, queries, changes, subqueries, shapes, patterns, levels);
