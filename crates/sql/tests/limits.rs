@@ -109,3 +109,9 @@ fn a_limit_reads_few_rows_of_an_ordered_index() {
     assert_eq!(first("SELECT b FROM it WHERE 1 / (b - 40) <= 0 ORDER BY a DESC, b LIMIT 1"), "22012");
     assert_eq!(first("SELECT b FROM it WHERE c > 0 AND 1 / (b - 40) <= 0 ORDER BY c LIMIT 1"), "22012");
 }
+
+#[test]
+fn a_subquery_that_runs_for_each_row_gives_its_memory_back() {
+    let sorted = "SELECT v FROM (SELECT repeat('x', 100000) || g AS v) s ORDER BY v";
+    assert_eq!(answer(&format!("SELECT count(({sorted})) FROM generate_series(1, 4000) g")), "4000");
+}

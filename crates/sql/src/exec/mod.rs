@@ -66,6 +66,8 @@ pub(crate) struct Shared {
     arenas: RefCell<Vec<Bump>>,
     /// Bytes that sorts, groups and distinct rows may still take.
     memory: Cell<usize>,
+    /// Bytes of these that are taken up to the end of the statement.
+    lasting: Cell<usize>,
     /// Why the transaction has failed inside of an expression.
     failure: Cell<Option<Error>>,
     /// What subqueries have answered that look at no row around them.
@@ -84,6 +86,7 @@ impl Default for Shared {
         Self {
             arenas: RefCell::default(),
             memory: Cell::new(WORK_MEMORY),
+            lasting: Cell::default(),
             failure: Cell::default(),
             answers: RefCell::default(),
             kept: RefCell::default(),
@@ -123,6 +126,12 @@ impl<'t> Exec<'t> {
         };
         self.shared.memory.set(self.shared.memory.get().checked_sub(bytes).ok_or_else(full)?);
         Ok(bytes)
+    }
+
+    /// Notes that what was taken since there were `before` bytes is kept up to the end of the statement.
+    fn lasts(&self, before: usize) {
+        let taken = before.saturating_sub(self.shared.memory.get());
+        self.shared.lasting.set(self.shared.lasting.get() + taken);
     }
 
     /// Gives memory of rows back that are kept no longer.

@@ -85,6 +85,7 @@ pub(super) fn kept(
     let rows = match known {
         Some(rows) => rows,
         None => {
+            let before = exec.shared.memory.get();
             let mut rows = Rows::new();
             run(input, exec, context, &mut |exec, row| {
                 exec.keep(row)?;
@@ -93,6 +94,7 @@ pub(super) fn kept(
             })?;
             let rows = Rc::new(rows);
             exec.shared.kept.borrow_mut().insert(id, rows.clone());
+            exec.lasts(before);
             rows
         }
     };

@@ -73,8 +73,10 @@ impl Subquery {
         };
         let answer = value.get().within(context.arena);
         if is_same {
+            let before = exec.shared.memory.get();
             exec.keep(&[answer])?;
             exec.shared.answers.borrow_mut().values.insert(self.id, value);
+            exec.lasts(before);
         }
         Ok(answer)
     }
@@ -106,7 +108,13 @@ impl Subquery {
         let inputs = self.inputs.iter().map(|input| input.eval(row, context)).collect::<Result<Vec<_>, _>>()?;
         let outer = Outer { row: &inputs, next: None };
         let inner = Context { outer: Some(&outer), ..*context };
-        run(&self.node, exec, &inner, &mut |_, row| visit(row)).map(drop)
+        let (before, lasting) = (exec.shared.memory.get(), exec.shared.lasting.get());
+        run(&self.node, exec, &inner, &mut |_, row| visit(row))?;
+        if !self.inputs.is_empty() {
+            // What its operators have kept is gone, but for what is computed once a statement.
+            exec.shared.memory.set(before.saturating_sub(exec.shared.lasting.get() - lasting));
+        }
+        Ok(())
     }
 
     /// The answer by rows that are kept for the whole statement.
@@ -120,6 +128,7 @@ impl Subquery {
         let has_rows = exec.shared.answers.borrow().rows.contains_key(&self.id);
         let is_equality = !needs_all && comparisons.iter().all(|(function, _)| function.name == "=");
         if !has_rows {
+            let before = exec.shared.memory.get();
             let mut rows = Rows::default();
             self.each_row(&mut { exec }, &[], context, &mut |row| {
                 if is_equality && !row.iter().any(|it| it.is_null()) {
@@ -139,6 +148,7 @@ impl Subquery {
                 Ok(Flow::More)
             })?;
             exec.shared.answers.borrow_mut().rows.insert(self.id, rows);
+            exec.lasts(before);
         }
         let answers = exec.shared.answers.borrow();
         let rows = &answers.rows[&self.id];
